@@ -1,0 +1,9 @@
+//! Meshwright plans, simulates and explains parallel training of large models.
+//!
+//! A plan is a program: the strategy is lowered to a step program, which the simulator plays. The modules are
+//! floors; each uses only those above it in this list:
+#![deny(unsafe_code)]
+
+pub mod units;
+
+pub mod model;

@@ -1,0 +1,197 @@
+//! The parameter tensors of a layer: shapes, and how tensor and expert parallelism split them.
+
+use super::layer::{Attention, Embedding, Head, LayerKind, Mlp, Moe, Norm, NormKind, Projection};
+
+/// Which ranks of the tensor or expert group hold which part of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Every tensor-parallel rank holds all of it.
+    Replicated,
+    /// Cut evenly over the tensor-parallel group.
+    Tensor,
+    /// Cut by key-value heads; replicated where there are fewer heads than ranks.
+    KeyValueHeads,
+    /// Rows of the vocabulary, padded as the engine pads it.
+    Vocabulary,
+    /// Cut over the expert group by expert, and inside an expert over the expert-tensor group.
+    Expert,
+    /// Cut over the expert group by expert, whole on every expert-tensor rank (down biases of experts).
+    ExpertReplicated,
+}
+
+/// One parameter tensor of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterTensor {
+    /// What it is within its layer, e.g. `query`, `up`, `router`.
+    pub role: &'static str,
+    /// Leading dimension: rows of a matrix, experts × rows for experts, elements of a vector.
+    pub rows: u64,
+    /// Columns of a matrix; 1 for a vector.
+    pub columns: u64,
+    pub split: Split,
+    /// Whether tokens are multiplied by it (input and position tables, norms and biases are not).
+    pub multiplies: bool,
+}
+
+impl ParameterTensor {
+    /// Rows times columns.
+    pub fn elements(&self) -> u64 {
+        self.rows * self.columns
+    }
+}
+
+/// The parameter tensors of a layer, in the order in which its forward uses them.
+pub fn parameters(kind: &LayerKind) -> Vec<ParameterTensor> {
+    let mut list = List::default();
+    match kind {
+        LayerKind::Embedding(embedding) => list.embedding(embedding),
+        LayerKind::Attention(attention) => list.attention(attention),
+        LayerKind::Mlp(mlp) => list.mlp(mlp),
+        LayerKind::Moe(moe) => list.moe(moe),
+        LayerKind::Head(head) => list.head(head),
+        LayerKind::Loss(_) => {}
+    }
+    list.0
+}
+
+#[derive(Default)]
+struct List(Vec<ParameterTensor>);
+
+impl List {
+    fn matrix(&mut self, role: &'static str, rows: u64, columns: u64, split: Split) {
+        self.0.push(ParameterTensor { role, rows, columns, split, multiplies: true });
+    }
+
+    fn vector(&mut self, role: &'static str, elements: u64, split: Split) {
+        self.0.push(ParameterTensor { role, rows: elements, columns: 1, split, multiplies: false });
+    }
+
+    fn table(&mut self, role: &'static str, rows: u64, columns: u64, split: Split) {
+        self.0.push(ParameterTensor { role, rows, columns, split, multiplies: false });
+    }
+
+    fn norm(&mut self, role: &'static str, norm: Option<&Norm>) {
+        let Some(norm) = norm else { return };
+        let vectors = match norm.kind {
+            NormKind::Layer => 2,
+            NormKind::LayerWithoutBias | NormKind::Rms => 1,
+            NormKind::Plain => 0,
+        };
+        if vectors > 0 {
+            self.vector(role, vectors * norm.width, Split::Replicated);
+        }
+    }
+
+    fn embedding(&mut self, embedding: &Embedding) {
+        let width = embedding.table_width.unwrap_or(embedding.hidden);
+        self.table("tokens", embedding.vocabulary, width, Split::Vocabulary);
+        if embedding.table_width.is_some() {
+            self.matrix("widen", embedding.hidden, width, Split::Replicated);
+        }
+        if embedding.positions > 0 {
+            self.table("positions", embedding.positions, embedding.hidden, Split::Replicated);
+        }
+        self.norm("norm", embedding.norm.as_ref());
+    }
+
+    fn attention(&mut self, attention: &Attention) {
+        let Attention { hidden, heads, .. } = *attention;
+        self.norm("norm", attention.norm.as_ref());
+        match attention.projection {
+            Projection::Grouped { kv_heads, head_dim } => {
+                let (query, key) = (heads * head_dim, kv_heads * head_dim);
+                self.matrix("query", query, hidden, Split::Tensor);
+                self.matrix("key", key, hidden, Split::KeyValueHeads);
+                self.matrix("value", key, hidden, Split::KeyValueHeads);
+                if attention.input_bias {
+                    self.vector("query bias", query, Split::Tensor);
+                    self.vector("key bias", key, Split::KeyValueHeads);
+                    self.vector("value bias", key, Split::KeyValueHeads);
+                }
+                if let Some(kind) = attention.query_key_norm {
+                    let norm = Norm { kind, width: head_dim };
+                    self.norm("query norm", Some(&norm));
+                    self.norm("key norm", Some(&norm));
+                }
+            }
+            Projection::Latent { query_rank, key_value_rank, plain_dim, rotary_dim, value_dim } => {
+                let query = heads * (plain_dim + rotary_dim);
+                match query_rank {
+                    Some(rank) => {
+                        self.matrix("query down", rank, hidden, Split::Replicated);
+                        self.norm("query norm", Some(&Norm { kind: NormKind::Rms, width: rank }));
+                        self.matrix("query up", query, rank, Split::Tensor);
+                    }
+                    None => self.matrix("query", query, hidden, Split::Tensor),
+                }
+                self.matrix("latent down", key_value_rank + rotary_dim, hidden, Split::Replicated);
+                self.norm("latent norm", Some(&Norm { kind: NormKind::Rms, width: key_value_rank }));
+                self.matrix("latent up", heads * (plain_dim + value_dim), key_value_rank, Split::Tensor);
+                if attention.input_bias {
+                    self.vector("latent bias", key_value_rank + rotary_dim, Split::Replicated);
+                    if let Some(rank) = query_rank {
+                        self.vector("query down bias", rank, Split::Replicated);
+                    }
+                }
+            }
+        }
+        if attention.sinks {
+            self.vector("sinks", heads, Split::Tensor);
+        }
+        self.matrix("output", hidden, heads * attention.value_dim(), Split::Tensor);
+        if attention.output_bias {
+            self.vector("output bias", hidden, Split::Replicated);
+        }
+        self.norm("output norm", attention.output_norm.as_ref());
+    }
+
+    fn mlp(&mut self, mlp: &Mlp) {
+        let Mlp { hidden, intermediate, .. } = *mlp;
+        self.norm("norm", mlp.norm.as_ref());
+        let ups = if mlp.gated { 2 } else { 1 };
+        self.matrix("up", ups * intermediate, hidden, Split::Tensor);
+        self.matrix("down", hidden, intermediate, Split::Tensor);
+        if mlp.bias {
+            self.vector("up bias", ups * intermediate, Split::Tensor);
+            self.vector("down bias", hidden, Split::Replicated);
+        }
+        self.norm("output norm", mlp.output_norm.as_ref());
+    }
+
+    fn moe(&mut self, moe: &Moe) {
+        let Moe { hidden, experts, intermediate, .. } = *moe;
+        self.norm("norm", moe.norm.as_ref());
+        self.matrix("router", experts, hidden, Split::Replicated);
+        if moe.router_bias {
+            self.vector("router bias", experts, Split::Replicated);
+        }
+        let ups = if moe.gated { 2 } else { 1 };
+        self.matrix("expert up", experts * ups * intermediate, hidden, Split::Expert);
+        self.matrix("expert down", experts * hidden, intermediate, Split::Expert);
+        if moe.bias {
+            self.vector("expert up bias", experts * ups * intermediate, Split::Expert);
+            self.vector("expert down bias", experts * hidden, Split::ExpertReplicated);
+        }
+        if moe.shared_intermediate > 0 {
+            self.matrix("shared up", ups * moe.shared_intermediate, hidden, Split::Tensor);
+            self.matrix("shared down", hidden, moe.shared_intermediate, Split::Tensor);
+            if moe.shared_gate {
+                self.matrix("shared gate", 1, hidden, Split::Replicated);
+            }
+        }
+    }
+
+    fn head(&mut self, head: &Head) {
+        self.norm("norm", head.norm.as_ref());
+        let width = head.table_width.unwrap_or(head.hidden);
+        if head.table_width.is_some() {
+            self.matrix("narrow", width, head.hidden, Split::Replicated);
+        }
+        if !head.tied {
+            self.matrix("vocabulary", head.vocabulary, width, Split::Vocabulary);
+        }
+        if head.bias {
+            self.vector("vocabulary bias", head.vocabulary, Split::Vocabulary);
+        }
+    }
+}
