@@ -6,4 +6,6 @@
 
 pub mod units;
 
+pub mod cluster;
 pub mod model;
+pub mod profile;

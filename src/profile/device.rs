@@ -1,0 +1,166 @@
+//! The cost model of one kind of device and its links: a file under `cost_models/`, each number with its source.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::Sourced;
+use crate::units::{Bytes, BytesPerSecond, ElementType, FlopsPerSecond, Seconds};
+
+/// Calibrated numbers for one device. All values are in bytes, bytes/s, FLOP/s and seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceModel {
+    pub version: u32,
+    /// The name in cluster texts, e.g. `h100-sxm`.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    pub class: DeviceClass,
+    /// Device memory that a process can see.
+    pub memory: Sourced<Bytes>,
+    pub memory_bandwidth: Sourced<BytesPerSecond>,
+    /// Streaming multiprocessors, compute units or cores.
+    pub multiprocessors: Sourced<u32>,
+    /// Dense peak rates by element type of the operands.
+    pub peak: Peaks,
+    pub gemm: GemmModel,
+    pub attention: AttentionModel,
+    pub memory_bound: MemoryBoundModel,
+    /// Time that one kernel takes at least, launch included, when the queue is full.
+    pub kernel_time: Sourced<Seconds>,
+    /// Devices that share a host, unless the cluster says otherwise.
+    pub devices_per_node: Sourced<u32>,
+    /// The fast domain: NVLink, xGMI, PCIe or shared memory.
+    pub scale_up: ScaleUpModel,
+    /// From node to node, a device's own share of the NICs.
+    pub network: LinkModel,
+    /// Between device and host memory, one direction.
+    pub host_link: LinkModel,
+    pub host: HostModel,
+    /// Share of the multiprocessors that a running collective occupies.
+    pub collective_share: Sourced<f64>,
+    pub reserve: ReserveModel,
+    pub uncertainty: Uncertainty,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceClass {
+    Gpu,
+    /// Ranks are threads of one machine: all ranks share cores and memory bandwidth.
+    Cpu,
+}
+
+/// Dense peak FLOP/s; none where the device has no such units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Peaks {
+    pub fp64: Sourced<FlopsPerSecond>,
+    pub fp32: Sourced<FlopsPerSecond>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16: Option<Sourced<FlopsPerSecond>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp16: Option<Sourced<FlopsPerSecond>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp8: Option<Sourced<FlopsPerSecond>>,
+}
+
+/// Matrix products: a share of the peak that shrinks with short inner dimensions, on whole tiles and waves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GemmModel {
+    /// Share of the dense peak that a large, well-shaped product sustains.
+    pub efficiency: Sourced<f64>,
+    /// Output tile sizes (rows, columns) that the library chooses from.
+    pub tiles: Sourced<Vec<(u32, u32)>>,
+    /// Inner dimension at which half of `efficiency` is reached.
+    pub half_depth: Sourced<f64>,
+}
+
+/// Fused attention as shares of the dense peak.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AttentionModel {
+    pub forward_efficiency: Sourced<f64>,
+    pub backward_efficiency: Sourced<f64>,
+}
+
+/// Kernels that only move data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryBoundModel {
+    /// Share of the memory bandwidth that large kernels reach.
+    pub efficiency: Sourced<f64>,
+}
+
+/// One kind of link, as one device sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkModel {
+    /// Bandwidth of one device in one direction.
+    pub bandwidth: Sourced<BytesPerSecond>,
+    /// Share of it that large messages reach.
+    pub efficiency: Sourced<f64>,
+    /// Time of one hop of a small message.
+    pub latency: Sourced<Seconds>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleUpModel {
+    pub link: LinkModel,
+    /// Devices in one fast domain where it is not the node (72 for NVL72).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub span: Option<Sourced<u32>>,
+}
+
+/// The host of one node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostModel {
+    pub memory: Sourced<Bytes>,
+    pub memory_bandwidth: Sourced<BytesPerSecond>,
+    pub cores: Sourced<u32>,
+    /// Share of the memory bandwidth that a host optimizer step reaches.
+    pub optimizer_efficiency: Sourced<f64>,
+}
+
+/// Device memory that a program never sees.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReserveModel {
+    /// Driver context and loaded code.
+    pub context: Sourced<Bytes>,
+    /// Buffers of one communicator (one process group).
+    pub communicator: Sourced<Bytes>,
+    /// Library workspaces that the allocator hands out beside the program's buffers.
+    pub workspace: Sourced<Bytes>,
+    /// Reserved over allocated bytes of the caching allocator; 1 where there is none.
+    pub allocator_factor: Sourced<f64>,
+}
+
+/// Half-width of the 80 % interval, as a share of the prediction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Uncertainty {
+    pub time: Sourced<f64>,
+    pub memory: Sourced<f64>,
+}
+
+impl DeviceModel {
+    /// Dense peak for operands of `element`; types without units of their own run at the next wider type's.
+    pub fn peak(&self, element: ElementType) -> FlopsPerSecond {
+        let fp32 = self.peak.fp32.value;
+        let or = |peak: &Option<Sourced<FlopsPerSecond>>, wider: FlopsPerSecond| {
+            peak.as_ref().map_or(wider, |sourced| sourced.value)
+        };
+        let fp16 = or(&self.peak.fp16, fp32);
+        match element {
+            ElementType::Fp64 => self.peak.fp64.value,
+            ElementType::Fp32 => fp32,
+            ElementType::Fp16 => fp16,
+            ElementType::Bf16 => or(&self.peak.bf16, fp32),
+            ElementType::Fp8 => or(&self.peak.fp8, or(&self.peak.bf16, fp16)),
+        }
+    }
+}
