@@ -9,3 +9,5 @@ pub mod units;
 pub mod cluster;
 pub mod model;
 pub mod profile;
+
+pub mod strategy;
