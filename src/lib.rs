@@ -6,6 +6,8 @@
 
 pub mod units;
 
+pub mod ops;
+
 pub mod cluster;
 pub mod model;
 pub mod profile;
