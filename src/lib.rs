@@ -15,3 +15,5 @@ pub mod profile;
 pub mod strategy;
 
 pub mod lower;
+
+pub mod program;

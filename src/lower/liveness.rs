@@ -219,14 +219,12 @@ impl Pass<'_> {
                 stream: Stream::Compute,
                 recompute: false,
                 weight: false,
-                waits: Vec::new(),
                 reads: Vec::new(),
                 writes: Vec::new(),
                 allocates: Vec::new(),
                 frees: unused,
             });
         }
-        let offset = steps.len();
         let mut live: Vec<ValueId> = self.entering.clone();
         for (place, (node, recompute)) in self.nodes.iter().enumerate() {
             let allocates: Vec<_> = node.writes.iter().copied().filter(|id| !live.contains(id)).collect();
@@ -243,13 +241,11 @@ impl Pass<'_> {
                 })
                 .collect();
             live.retain(|id| !frees.contains(id));
-            let waits = self.waits(place, node, &frees, offset);
             steps.push(Step {
                 op: node.op,
                 stream: node.stream,
                 recompute: *recompute,
                 weight: node.weight,
-                waits,
                 reads: node.reads.clone(),
                 writes: node.writes.clone(),
                 allocates,
@@ -257,25 +253,5 @@ impl Pass<'_> {
             });
         }
         steps
-    }
-
-    /// Earlier steps on other streams that must be done: those that wrote what this one touches, and those that
-    /// touched what it writes or frees.
-    fn waits(&self, place: usize, node: &Node, frees: &[ValueId], offset: usize) -> Vec<u16> {
-        let mut waits: Vec<u16> = Vec::new();
-        let mut streams: Vec<Stream> = Vec::new();
-        for (before, (earlier, _)) in self.nodes[..place].iter().enumerate().rev() {
-            if earlier.stream == node.stream || streams.contains(&earlier.stream) {
-                continue;
-            }
-            let wrote = |id: &ValueId| earlier.writes.contains(id);
-            let touched = |id: &ValueId| earlier.writes.contains(id) || earlier.reads.contains(id);
-            if node.reads.iter().any(wrote) || node.writes.iter().chain(frees).any(touched) {
-                waits.push((before + offset) as u16);
-                streams.push(earlier.stream);
-            }
-        }
-        waits.reverse();
-        waits
     }
 }

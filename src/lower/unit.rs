@@ -266,7 +266,7 @@ fn merge(
     target
 }
 
-/// One op of a lowered unit, with what it waits for, allocates and frees.
+/// One op of a lowered unit, with what it reads, writes, allocates and frees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub op: Op,
@@ -275,8 +275,6 @@ pub struct Step {
     pub recompute: bool,
     /// Adds to the unit's weight gradient.
     pub weight: bool,
-    /// Steps of the same pass that must be done before, by index.
-    pub waits: Vec<u16>,
     pub reads: Vec<ValueId>,
     pub writes: Vec<ValueId>,
     pub allocates: Vec<ValueId>,

@@ -1,0 +1,113 @@
+//! From a model under a strategy to its step program.
+
+use crate::model::Model;
+use crate::profile::EngineProfile;
+use crate::program::instruction::{Call, Frame, Program, RankProgram, Template};
+use crate::program::layout::{Chunk, Layout, PlacedUnit};
+use crate::program::passes::{self, ChunkFrame, Plan, Variant, reduces};
+use crate::program::schedule::{Action, Pass, orders, splits_weight};
+use crate::program::state::{Gathering, StateRules, persistent};
+use crate::program::step;
+use crate::strategy::{Strategy, Workload};
+use crate::units::Bytes;
+
+/// Builds the program of one optimizer step. `strategy` must be legal for `model`, `workload` and `engine`.
+pub fn build(model: &Model, strategy: &Strategy, workload: &Workload, engine: &EngineProfile) -> Program {
+    build_on(&Layout::new(model, strategy, workload, engine), strategy, workload, engine)
+}
+
+/// Builds the program of a model that is laid out already.
+pub fn build_on(
+    layout: &Layout,
+    strategy: &Strategy,
+    workload: &Workload,
+    engine: &EngineProfile,
+) -> Program {
+    let entering = entering(layout);
+    let plan = Plan {
+        layout,
+        strategy,
+        engine,
+        rules: StateRules::new(strategy, workload, engine),
+        entering: &entering,
+    };
+    let orders = orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
+    let ranks =
+        orders.into_iter().enumerate().map(|(stage, order)| rank(&plan, workload, stage, &order)).collect();
+    Program { ranks }
+}
+
+/// Bytes of the residual stream that crosses into each chunk; a chunk without units passes on what the next takes.
+pub fn entering(layout: &Layout) -> Vec<Bytes> {
+    let mut bytes = vec![Bytes::ZERO; layout.chunks.len()];
+    let mut next = Bytes::ZERO;
+    for (index, chunk) in layout.chunks.iter().enumerate().rev() {
+        if let Some(unit) = chunk.units.first() {
+            let lowered = layout.lowered(unit);
+            next = lowered.input.map_or(Bytes::ZERO, |id| lowered.values[usize::from(id)].bytes);
+        }
+        bytes[index] = next;
+    }
+    bytes
+}
+
+/// Elements of a tied table that this stage holds a copy of, where another stage holds the other.
+pub fn tied_elements(layout: &Layout, stage: u32) -> u64 {
+    let head = layout.chunks.iter().flat_map(|chunk| {
+        chunk.units.iter().filter(|unit| unit.parameters.tied > 0).map(move |unit| (chunk.stage, unit))
+    });
+    let Some((head_stage, unit)) = head.last() else { return 0 };
+    if head_stage != 0 && (stage == 0 || stage == head_stage) { unit.parameters.tied } else { 0 }
+}
+
+fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) -> RankProgram {
+    let chunks: Vec<&Chunk> = plan.layout.chunks_of(stage as u32).collect();
+    let frames: Vec<ChunkFrame> = chunks.iter().map(|chunk| ChunkFrame::new(plan, chunk)).collect();
+    let mut variants: Vec<(u32, Variant)> = Vec::new();
+    let mut templates: Vec<Template> = Vec::new();
+    let mut calls: Vec<Call> = Vec::with_capacity(order.len() + 1);
+    for action in order {
+        let variant = variant(plan, action);
+        let key = (action.chunk, variant);
+        let template = variants.iter().position(|known| *known == key).unwrap_or_else(|| {
+            variants.push(key);
+            let place = action.chunk as usize;
+            templates.push(passes::template(plan, chunks[place], &frames[place], action.chunk, variant));
+            templates.len() - 1
+        });
+        calls.push(Call { template: template as u32, micro: action.micro });
+    }
+    let units: Vec<&PlacedUnit> = chunks.iter().flat_map(|chunk| &chunk.units).collect();
+    let tied = tied_elements(plan.layout, stage as u32);
+    let (step, step_frame) = step::template(plan, workload, &units, stage, frames.len() as u32, tied);
+    calls.push(Call { template: templates.len() as u32, micro: 0 });
+    templates.push(step);
+    let frames: Vec<Frame> = frames.into_iter().map(|frame| frame.frame).chain([step_frame]).collect();
+    RankProgram {
+        stage: stage as u32,
+        persistent: persistent(&units, stage, &plan.rules, plan.strategy, plan.engine),
+        frames,
+        templates,
+        calls,
+    }
+}
+
+/// What is special about `action`; passes without anything special share one template.
+fn variant(plan: &Plan<'_>, action: &Action) -> Variant {
+    let strategy = plan.strategy;
+    let (reduces, across_replicas) = reduces(strategy, u64::from(action.micro), strategy.accumulation);
+    let last_pass = if splits_weight(strategy.schedule) { Pass::Weight } else { Pass::Backward };
+    let concerns = action.pass == last_pass
+        || action.pass == Pass::Backward && !plan.rules.keeps_whole_gradients
+        || (action.pass == Pass::Forward
+            && strategy.loss == crate::profile::choices::LossMode::Chunked
+            && !plan.rules.keeps_whole_gradients);
+    Variant {
+        pass: action.pass,
+        first: action.pass == Pass::Forward
+            && action.micro == 0
+            && plan.rules.gathering == Gathering::OnceAStep,
+        reduces: reduces && concerns,
+        across_replicas: across_replicas && concerns,
+    }
+}

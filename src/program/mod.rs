@@ -1,0 +1,21 @@
+//! Floor 5: the step program: what each class of ranks does in one optimizer step, and its verifier.
+//!
+//! A program never sees a device: it says what happens, in which order and with which buffers. The simulator
+//! prices and plays it; the executor performs it.
+
+pub mod build;
+pub mod instruction;
+pub mod layout;
+mod passes;
+pub mod schedule;
+mod state;
+mod step;
+pub mod verify;
+
+pub use build::build;
+pub use instruction::{
+    Buffer, BufferId, Call, Cause, Frame, Instruction, Message, Payload, Persistent, Program, RankProgram,
+    Template,
+};
+pub use layout::Layout;
+pub use schedule::{Action, Pass, order};

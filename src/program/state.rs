@@ -1,0 +1,191 @@
+//! What a rank keeps over the whole step: parameters, gradients, optimizer state and staging buffers.
+
+use crate::lower::{Category, UnitParameters};
+use crate::profile::EngineProfile;
+use crate::profile::choices::{GradientSync, OffloadCategory};
+use crate::profile::engine::MasterWeights;
+use crate::program::instruction::Persistent;
+use crate::program::layout::PlacedUnit;
+use crate::strategy::{Strategy, Workload};
+use crate::units::{Bytes, ElementType, ceil_div};
+
+/// How state is stored and moved: strategy, workload and engine profile boiled down.
+#[derive(Clone, Copy, Debug)]
+pub struct StateRules {
+    pub zero: u8,
+    /// Ranks that share dense state, and expert state.
+    pub shards: u64,
+    pub expert_shards: u64,
+    pub replicas: u64,
+    /// Ranks whose dense gradients are summed.
+    pub gradient_ranks: u64,
+    pub expert_ranks: u64,
+    /// Type of stored parameters.
+    pub parameter: ElementType,
+    /// Type that parameters are gathered and used in.
+    pub compute: ElementType,
+    pub gradient: ElementType,
+    pub reduce: ElementType,
+    /// Bytes of optimizer state for each element.
+    pub optimizer_size: u64,
+    /// Bytes of one of its tensors.
+    pub state_size: u64,
+    pub has_separate_master: bool,
+    pub shards_parameters: bool,
+    pub shards_gradients: bool,
+    pub shards_optimizer: bool,
+    /// Whole gradients are kept until the last micro-batch.
+    pub keeps_whole_gradients: bool,
+    pub gathering: Gathering,
+}
+
+/// When sharded parameters are gathered and given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gathering {
+    /// Parameters are whole.
+    Never,
+    /// Before and after each pass.
+    EachPass,
+    /// Before the forward, given back behind the backward of the same micro-batch.
+    ForwardToBackward,
+    /// Before the first forward of the step, given back at its end.
+    OnceAStep,
+}
+
+impl StateRules {
+    /// The rules of `strategy` on `workload` under `engine`.
+    pub fn new(strategy: &Strategy, workload: &Workload, engine: &EngineProfile) -> Self {
+        let state = &engine.state;
+        let compute = workload.compute_type();
+        let full = workload.state_type();
+        let separate = state.master_weights == MasterWeights::Separate && workload.has_master_weights();
+        let stored = state.master_weights == MasterWeights::Stored;
+        let gradient = state.gradient_kept.resolve(strategy.gradient_type, compute);
+        let reduce = state.gradient_reduced.resolve(strategy.reduce_type, compute);
+        let shards_parameters = strategy.zero >= state.parameters_sharded_from;
+        let shards = strategy.state_shards();
+        let expert_shards = ceil_div(strategy.expert_data(), strategy.replicas()).max(1);
+        let defers = strategy.sync == GradientSync::Deferred && strategy.accumulation > 1;
+        Self {
+            zero: strategy.zero,
+            shards,
+            expert_shards,
+            replicas: strategy.replicas(),
+            gradient_ranks: strategy.context * strategy.data,
+            expert_ranks: strategy.expert_data(),
+            parameter: if stored { full } else { compute },
+            compute,
+            gradient,
+            reduce,
+            optimizer_size: full.size() * if separate { 3 } else { 2 },
+            state_size: full.size(),
+            has_separate_master: separate,
+            shards_parameters,
+            shards_gradients: strategy.zero >= 2,
+            shards_optimizer: strategy.zero >= 1,
+            keeps_whole_gradients: strategy.zero <= 1 || defers,
+            gathering: gathering(strategy, engine, shards_parameters),
+        }
+    }
+
+    /// Elements of one shard of `parameters` where state is sharded; all of them otherwise.
+    pub const fn owned(&self, sharded: bool, dense: u64, expert: u64) -> u64 {
+        if sharded {
+            dense.div_ceil(self.shards) + expert.div_ceil(self.expert_shards)
+        } else {
+            dense + expert
+        }
+    }
+
+    /// Elements whose optimizer state a rank holds for a unit.
+    pub const fn optimizer_elements(&self, parameters: &UnitParameters) -> u64 {
+        self.owned(self.shards_optimizer, parameters.dense_trained, parameters.expert_trained)
+    }
+
+    /// Elements of parameters a rank stores for a unit.
+    pub const fn parameter_elements(&self, parameters: &UnitParameters) -> u64 {
+        self.owned(self.shards_parameters, parameters.dense, parameters.expert)
+    }
+}
+
+fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: bool) -> Gathering {
+    let stays = !strategy.reshard_after_forward || strategy.zero < 3;
+    if !shards_parameters {
+        Gathering::Never
+    } else if strategy.pipeline > 1 && (stays || engine.buffers.pipeline_keeps_gathered) {
+        Gathering::OnceAStep
+    } else if stays && strategy.schedule == crate::profile::choices::Schedule::GPipe {
+        Gathering::OnceAStep
+    } else if stays {
+        Gathering::ForwardToBackward
+    } else {
+        Gathering::EachPass
+    }
+}
+
+/// Everything that the rank of `units` holds over the step.
+pub fn persistent(
+    units: &[&PlacedUnit],
+    stage: usize,
+    rules: &StateRules,
+    strategy: &Strategy,
+    engine: &EngineProfile,
+) -> Vec<Persistent> {
+    let mut list = Vec::new();
+    let mut add = |name, category, device: u64, host: u64| {
+        if device + host > 0 {
+            list.push(Persistent { name, category, device: Bytes(device), host: Bytes(host) });
+        }
+    };
+    let reuses = engine.state.gradients_reuse_parameters && strategy.zero == 3 && strategy.accumulation == 1;
+    for unit in units {
+        let parameters = &unit.parameters;
+        let stored = rules.parameter_elements(parameters) * rules.parameter.size();
+        if unit.offloads_parameters {
+            add("parameters", Category::Parameters, 0, stored);
+        } else {
+            add("parameters", Category::Parameters, stored, 0);
+        }
+        if rules.gathering == Gathering::OnceAStep {
+            add("gathered parameters", Category::Buffers, parameters.total() * rules.compute.size(), 0);
+        }
+        if rules.keeps_whole_gradients {
+            add("gradients", Category::Gradients, parameters.trained() * rules.gradient.size(), 0);
+        }
+        if rules.shards_gradients && !reuses {
+            let owned = rules.owned(true, parameters.dense_trained, parameters.expert_trained);
+            add("gradient shards", Category::Gradients, owned * rules.gradient.size(), 0);
+        }
+    }
+    let elements: u64 = units.iter().map(|unit| rules.optimizer_elements(&unit.parameters)).sum();
+    let on_host = offloaded_elements(strategy, stage, elements);
+    let host_staging = on_host * (rules.gradient.size() + rules.parameter.size());
+    add(
+        "optimizer state",
+        Category::Optimizer,
+        (elements - on_host) * rules.optimizer_size,
+        on_host * rules.optimizer_size + host_staging,
+    );
+    add("reduction buckets", Category::Buffers, staging_bytes(units, rules, strategy, engine), 0);
+    list
+}
+
+/// Elements of optimizer state, of `elements`, that stage `stage` keeps on the host.
+pub fn offloaded_elements(strategy: &Strategy, stage: usize, elements: u64) -> u64 {
+    let fraction = strategy.offload.fraction(OffloadCategory::Optimizer, stage);
+    ((fraction * elements as f64).ceil() as u64).min(elements)
+}
+
+/// Buckets that gradients are staged in on their way through a reduction.
+fn staging_bytes(
+    units: &[&PlacedUnit],
+    rules: &StateRules,
+    strategy: &Strategy,
+    engine: &EngineProfile,
+) -> u64 {
+    let dense: u64 = units.iter().map(|unit| unit.parameters.dense_trained).sum();
+    let expert: u64 = units.iter().map(|unit| unit.parameters.expert_trained).sum();
+    let reduced =
+        if rules.gradient_ranks > 1 { dense } else { 0 } + if rules.expert_ranks > 1 { expert } else { 0 };
+    engine.buffers.reduce_buckets * strategy.bucket.min(reduced) * rules.reduce.size()
+}
