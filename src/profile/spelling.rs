@@ -1,11 +1,15 @@
 //! Which known names are nearest to a misspelt one.
 
-/// At most three of `names`, those fewest edits away from `text` first; all within half of the text's length,
-/// or the single best where none is.
+/// At most three of `names`: those that begin with `text`, then those fewest edits away, up to half of the
+/// text's length; the single best where none is as near.
 pub fn nearest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let mut ranked: Vec<(usize, &str)> = names.into_iter().map(|name| (edits(text, name), name)).collect();
+    let distance = |name: &str| {
+        let begins = text.len() > 1 && name.starts_with(text);
+        if begins { 0 } else { edits(text, name) }
+    };
+    let mut ranked: Vec<(usize, &str)> = names.into_iter().map(|name| (distance(name), name)).collect();
     ranked.sort_unstable();
-    let close = ranked.iter().take(3).filter(|(edits, _)| *edits * 2 <= text.chars().count()).count();
+    let close = ranked.iter().take(3).filter(|(distance, _)| *distance * 2 <= text.chars().count()).count();
     ranked.into_iter().take(close.max(1)).map(|(_, name)| name.to_owned()).collect()
 }
 
@@ -42,6 +46,7 @@ mod tests {
     fn the_closest_names_come_first() {
         let names = ["h100-sxm", "h200-sxm", "a10g", "cpu"];
         assert_eq!(nearest("h100_sxm", names), ["h100-sxm", "h200-sxm"]);
+        assert_eq!(nearest("h200", names)[0], "h200-sxm");
         assert_eq!(nearest("zzzzzzzz", names).len(), 1);
     }
 }
