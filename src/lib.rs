@@ -13,3 +13,5 @@ pub mod model;
 pub mod profile;
 
 pub mod strategy;
+
+pub mod lower;
