@@ -1,10 +1,22 @@
 //! Floor 2: clusters: nodes of devices and the links between them, level by level.
 
+mod build;
+pub mod error;
+pub mod file;
+pub mod group;
+pub mod shorthand;
+pub mod source;
+pub mod uniform;
+
+pub use error::ClusterError;
+pub use file::ClusterDocument;
+pub use source::load;
+
 use crate::profile::DeviceModel;
 use crate::units::{Bytes, BytesPerSecond, Seconds};
 
 /// Nodes of equal devices and the levels of links that join them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     /// What the user called it: `8x8xh100-sxm`, or the name in the file.
     pub name: String,

@@ -1,10 +1,16 @@
 //! Floor 2: cost-model and engine-profile files: their types, reading and provenance.
 
+pub mod catalog;
 pub mod choices;
 pub mod device;
 pub mod engine;
+pub mod error;
 pub mod evidence;
+pub mod field;
+pub mod spelling;
 
+pub use catalog::{device_model, device_models, parse_device_model};
 pub use device::DeviceModel;
 pub use engine::EngineProfile;
+pub use error::ProfileError;
 pub use evidence::{Evidence, Sourced};

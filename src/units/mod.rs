@@ -1,9 +1,11 @@
 //! Floor 0: quantities as types (bytes, seconds, FLOPs, rates), element types, and how they are shown to people.
 
 mod element;
+mod parse;
 mod quantity;
 
 pub use element::ElementType;
+pub use parse::{QuantityError, Written};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 
 /// `value` with thousands separated by commas: `1,234,567`.

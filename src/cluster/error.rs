@@ -1,0 +1,57 @@
+//! What can be wrong with a cluster text or file.
+
+use thiserror::Error;
+
+use crate::profile::ProfileError;
+
+/// Why a cluster cannot be used. Every variant names its field and value and, where there is one, what would do.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ClusterError {
+    #[error("cluster `{text}` is neither NODESxDEVICESxDEVICE, such as 8x8xh100-sxm, nor a file")]
+    NotACluster { text: String },
+    #[error("cluster `{text}`: {field} is `{value}`; nearest legal: {nearest}")]
+    Count { text: String, field: &'static str, value: String, nearest: u64 },
+    #[error("cluster file `{path}` cannot be read: {reason}")]
+    File { path: String, reason: String },
+    #[error("cluster file is not as its schema says: {0}")]
+    Json(String),
+    #[error("cluster file ends in the middle: {0}")]
+    CutOff(String),
+    #[error("cluster: {field} is {value}; {rule}")]
+    Value { field: String, value: String, rule: String, nearest: Vec<String> },
+    #[error(transparent)]
+    Device(#[from] ProfileError),
+}
+
+impl ClusterError {
+    /// The field at fault.
+    pub fn field(&self) -> &str {
+        match self {
+            Self::Count { field, .. } => field,
+            Self::Value { field, .. } => field,
+            Self::Device(error) => error.field(),
+            Self::NotACluster { .. } | Self::File { .. } | Self::Json(_) | Self::CutOff(_) => "cluster",
+        }
+    }
+
+    /// The value at fault, as text; empty where there is none.
+    pub fn value(&self) -> String {
+        match self {
+            Self::NotACluster { text } => text.clone(),
+            Self::Count { value, .. } | Self::Value { value, .. } => value.clone(),
+            Self::File { path, .. } => path.clone(),
+            Self::Json(_) | Self::CutOff(_) => String::new(),
+            Self::Device(error) => error.value(),
+        }
+    }
+
+    /// The nearest legal values.
+    pub fn nearest(&self) -> Vec<String> {
+        match self {
+            Self::Count { nearest, .. } => vec![nearest.to_string()],
+            Self::Value { nearest, .. } => nearest.clone(),
+            Self::Device(error) => error.nearest(),
+            Self::NotACluster { .. } | Self::File { .. } | Self::Json(_) | Self::CutOff(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A cluster from what a user typed: a shorthand or the path of a file.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::{Cluster, ClusterDocument, ClusterError, shorthand};
+
+/// The largest cluster file that is read.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// The cluster that `text` names: `8x8xh100-sxm`, or a JSON file.
+pub fn load(text: &str) -> Result<Cluster, ClusterError> {
+    if shorthand::is_shorthand(text) {
+        return shorthand::parse(text);
+    }
+    let path = Path::new(text);
+    let meant_as_path = text.contains(['/', '\\']) || path.extension().is_some() || path.exists();
+    if !meant_as_path {
+        return Err(ClusterError::NotACluster { text: text.to_owned() });
+    }
+    let json = read(path).map_err(|reason| ClusterError::File { path: text.to_owned(), reason })?;
+    ClusterDocument::parse(&json)?.cluster()
+}
+
+/// The text of a regular file of bearable size, or why not.
+fn read(path: &Path) -> Result<String, String> {
+    let text = |error: io::Error| error.to_string();
+    // Before opening: a pipe would block, a device might never end.
+    let metadata = fs::metadata(path).map_err(text)?;
+    if metadata.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    if !metadata.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    if metadata.len() <= LARGEST_FILE {
+        // It may grow while it is read.
+        File::open(path).map_err(text)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(text)?;
+    }
+    if metadata.len() > LARGEST_FILE || bytes.len() as u64 > LARGEST_FILE {
+        return Err(format!("it is larger than {} MiB", LARGEST_FILE >> 20));
+    }
+    String::from_utf8(bytes).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(text: &str) -> String {
+        match load(text).unwrap_err() {
+            ClusterError::File { reason, .. } => reason,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn files_and_shorthands_are_both_clusters() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lab.json");
+        let cluster = load("2x8xa100-sxm-80gb").unwrap();
+        fs::write(&path, serde_json::to_string(&ClusterDocument::of(&cluster)).unwrap()).unwrap();
+        assert_eq!(load(path.to_str().unwrap()).unwrap(), cluster);
+    }
+
+    #[test]
+    fn what_is_neither_says_so() {
+        assert!(matches!(load("8xh100-sxm"), Err(ClusterError::NotACluster { .. })));
+        assert!(matches!(load(""), Err(ClusterError::NotACluster { .. })));
+        assert!(matches!(load("0x8xh100-sxm"), Err(ClusterError::Count { .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(reason(folder.path().to_str().unwrap()), "it is a directory");
+        assert!(reason("missing.json").contains("No such file"));
+        let path = folder.path().join("large.json");
+        File::create(&path).unwrap().set_len(LARGEST_FILE + 1).unwrap();
+        assert_eq!(reason(path.to_str().unwrap()), "it is larger than 16 MiB");
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert!(reason(path.to_str().unwrap()).contains("utf-8"));
+        fs::write(&path, "{\"version\": 1").unwrap();
+        assert!(matches!(load(path.to_str().unwrap()), Err(ClusterError::CutOff(_))));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn special_files_are_not_read() {
+        assert_eq!(reason("/dev/zero"), "it is no regular file");
+    }
+}
