@@ -17,3 +17,5 @@ pub mod strategy;
 pub mod lower;
 
 pub mod program;
+
+pub mod plan;

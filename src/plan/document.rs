@@ -1,0 +1,295 @@
+//! The plan document as it is written: the fields that CONTRACT fixes, and what reports need beside them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::strategy::Workload;
+use crate::units::{Bytes, Seconds};
+
+/// What `plan` and `simulate` write and everything else reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub version: u32,
+    pub engine: String,
+    pub cost_model: CostModelRecord,
+    pub model: ModelRecord,
+    pub cluster: ClusterRecord,
+    pub workload: Workload,
+    pub strategy: StrategyRecord,
+    pub prediction: Prediction,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchAccount>,
+    /// The next best plans, best first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+    /// From plain data parallel to this plan, one change at a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ladder: Vec<LadderStep>,
+    /// Plans that no other beats in both time and memory, fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pareto: Vec<ParetoPoint>,
+    /// One sentence: what binds.
+    pub verdict: String,
+    /// Passes of every pipeline rank in one step, for the picture.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<TimelineSpan>,
+    /// What a reader should know: unknown fields of a configuration, numerics that differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// SHA-256 of the document without this field.
+    #[serde(default)]
+    pub digest: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CostModelRecord {
+    pub name: String,
+    pub hash: String,
+    /// Which kinds of evidence its numbers rest on, e.g. `14 datasheet, 3 measured, 9 estimate`.
+    pub origin: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelRecord {
+    pub name: String,
+    pub parameters: u64,
+    /// Blocks.
+    pub layers: u32,
+    /// The whole layer graph, as a layer-graph document.
+    pub graph: serde_json::Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterRecord {
+    pub name: String,
+    pub devices: u64,
+    pub nodes: u32,
+    /// Name of the device's cost model.
+    pub device: String,
+    /// Memory of one device.
+    pub device_memory_bytes: Bytes,
+    /// The whole cluster, as a cluster document.
+    pub document: serde_json::Value,
+}
+
+/// The strategy, as text and field by field; enums are spelled as in the text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StrategyRecord {
+    pub text: String,
+    /// One line for people.
+    pub description: String,
+    pub tensor_parallel: u64,
+    pub sequence_parallel: bool,
+    pub context_parallel: u64,
+    pub expert_parallel: u64,
+    pub pipeline_parallel: u64,
+    pub virtual_stages: u64,
+    /// Blocks a chunk, in model order.
+    pub stage_layers: Vec<u32>,
+    pub schedule: String,
+    pub data_parallel: u64,
+    pub zero_stage: u8,
+    pub shard_group: u64,
+    pub reshard_after_forward: bool,
+    pub micro_batch: u64,
+    pub accumulation: u64,
+    pub gradient_sync: String,
+    pub checkpointing: String,
+    pub offload: String,
+    pub compression: String,
+    pub mesh_order: String,
+    /// How its numerics differ from plain data parallel; empty where they do not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numerics: Vec<String>,
+}
+
+/// What is predicted of one step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Prediction {
+    /// The slowest rank's.
+    pub step_time_s: Seconds,
+    pub tokens_per_s_per_device: f64,
+    pub mfu: f64,
+    pub interval: Interval,
+    pub fits: bool,
+    /// The worst rank's expected peak of what the allocator hands out.
+    pub peak_memory_bytes: Bytes,
+    /// Its composition at that instant of that rank.
+    pub memory_bytes: CategoryBytes,
+    pub safe_memory_bytes: SafeMemory,
+    /// Host memory a device, at its peak.
+    pub host_memory_bytes: Bytes,
+    /// Parts of the slowest rank's step; they sum to it.
+    pub time_s: CauseSeconds,
+    /// Communication that ran while something else did.
+    pub communication_hidden_s: Seconds,
+    /// The same for every pipeline rank.
+    pub ranks: Vec<RankPrediction>,
+}
+
+/// The 80 % interval, low and high.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    pub step_time_s: [Seconds; 2],
+    pub peak_memory_bytes: [Bytes; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CategoryBytes {
+    pub parameters: Bytes,
+    pub gradients: Bytes,
+    pub optimizer: Bytes,
+    pub activations: Bytes,
+    pub logits: Bytes,
+    pub buffers: Bytes,
+    /// Handed out beside the program's buffers.
+    pub overhead: Bytes,
+}
+
+impl CategoryBytes {
+    /// Names and bytes, in the order of reports.
+    pub fn parts(&self) -> [(&'static str, Bytes); 7] {
+        [
+            ("parameters", self.parameters),
+            ("gradients", self.gradients),
+            ("optimizer", self.optimizer),
+            ("activations", self.activations),
+            ("logits", self.logits),
+            ("buffers", self.buffers),
+            ("overhead", self.overhead),
+        ]
+    }
+}
+
+/// Upper estimates that a fit is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SafeMemory {
+    pub allocated: Bytes,
+    pub reserved: Bytes,
+    pub process: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CauseSeconds {
+    pub compute: Seconds,
+    pub recompute: Seconds,
+    pub communication_exposed: Seconds,
+    pub copy_exposed: Seconds,
+    pub bubble: Seconds,
+    pub optimizer: Seconds,
+}
+
+impl CauseSeconds {
+    /// Names and seconds, in the order of reports.
+    pub fn parts(&self) -> [(&'static str, Seconds); 6] {
+        [
+            ("compute", self.compute),
+            ("recompute", self.recompute),
+            ("communication_exposed", self.communication_exposed),
+            ("copy_exposed", self.copy_exposed),
+            ("bubble", self.bubble),
+            ("optimizer", self.optimizer),
+        ]
+    }
+}
+
+/// What is predicted of one pipeline rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RankPrediction {
+    pub stage: u32,
+    pub step_time_s: Seconds,
+    pub peak_memory_bytes: Bytes,
+    pub memory_bytes: CategoryBytes,
+    /// When in the step the peak is reached.
+    pub peak_at_s: Seconds,
+    /// What runs then, e.g. `backward of micro-batch 3, chunk 0`.
+    pub peak_instant: String,
+    pub host_memory_bytes: Bytes,
+    pub time_s: CauseSeconds,
+    pub communication_hidden_s: Seconds,
+}
+
+/// What became of every outer strategy: considered = illegal + out of memory + bounded + priced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchAccount {
+    pub considered: u64,
+    pub illegal: u64,
+    pub out_of_memory: u64,
+    /// Their lower bound of time alone ruled them out.
+    pub bounded: u64,
+    /// Both closed forms were computed.
+    pub priced: u64,
+    /// Of the priced, those whose program was played.
+    pub played: u64,
+    pub proven_optimal: bool,
+    /// max(0, (winner - lowest bound not played) / winner).
+    pub gap: f64,
+    pub inner_gap: f64,
+    /// Decimal logarithm of the number of inner choices that an outer strategy stands for.
+    pub inner_choices_log10: f64,
+    pub wall_time_s: f64,
+    /// The values tried on each key.
+    pub axes: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Alternative {
+    pub strategy: StrategyRecord,
+    pub prediction: Prediction,
+    /// What it trades against the chosen plan, in one sentence.
+    pub trades: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LadderStep {
+    pub strategy: StrategyRecord,
+    pub prediction: Prediction,
+    /// What changed from the step before, in a few words.
+    pub changed: String,
+}
+
+/// One plan of the Pareto front.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParetoPoint {
+    pub strategy: String,
+    pub step_time_s: Seconds,
+    pub peak_memory_bytes: Bytes,
+}
+
+/// One pass of one micro-batch on one pipeline rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimelineSpan {
+    pub stage: u32,
+    pub pass: TimelinePass,
+    pub chunk: u32,
+    pub micro: u32,
+    pub start_s: Seconds,
+    pub end_s: Seconds,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TimelinePass {
+    Forward,
+    Backward,
+    Weight,
+    Step,
+}
