@@ -6,8 +6,18 @@ mod error;
 pub mod graph;
 pub mod hugging_face;
 pub mod layer;
+pub mod layer_graph;
+mod loss_weight;
 pub mod parameters;
+mod presets;
+mod repeat;
+mod sizes;
+mod source;
 
 pub use error::ModelError;
 pub use graph::{Flow, LossTerm, LossWeight, Model};
 pub use layer::{Layer, LayerKind};
+pub use loss_weight::{Adaptive, Weight};
+pub use presets::{Preset, preset, presets};
+pub use repeat::Repeat;
+pub use source::{from_text, load};

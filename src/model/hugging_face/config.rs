@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value};
 
 use super::families::{Absent, COMMON_HARMLESS, Family, OUTER_HARMLESS, refuse};
-use crate::model::check::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT};
 use crate::model::error::ModelError;
 use crate::model::layer::Activation;
+use crate::model::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT};
 
 /// Unknown fields that are named one by one; the rest are counted.
 const NAMED_WARNINGS: usize = 12;

@@ -2,12 +2,12 @@
 
 use super::config::Config;
 use super::windows::{Pattern, windows};
-use crate::model::check::kv_heads_divide;
 use crate::model::decoder::{Block, Decoder, FeedForward, Residual};
 use crate::model::error::ModelError;
 use crate::model::layer::{
     Activation, Attention, Embedding, Head, Mlp, Norm, NormKind, Position, Projection,
 };
+use crate::model::sizes::kv_heads_divide;
 
 type Built = Result<Decoder, ModelError>;
 

@@ -1,12 +1,12 @@
 //! The families with layer norms and plain MLPs: GPT-2, GPT-NeoX, OPT, BLOOM, Falcon, MPT.
 
 use super::config::{Config, shortened};
-use crate::model::check::kv_heads_divide;
 use crate::model::decoder::{Block, Decoder, FeedForward, Residual};
 use crate::model::error::ModelError;
 use crate::model::layer::{
     Activation, Attention, Embedding, Head, Mlp, Norm, NormKind, Position, Projection,
 };
+use crate::model::sizes::kv_heads_divide;
 
 type Built = Result<Decoder, ModelError>;
 
