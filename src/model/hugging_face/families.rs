@@ -120,7 +120,7 @@ const FAMILY: Family = Family {
 static MPT_ATTENTION: Family = Family {
     fields: &[("attn_type", Word("multihead_attention")), ("kv_n_heads", Null), ("alibi", Flag(true))],
     harmless: &[
-        "attn_impl", "clip_qkv", "softmax_scale", "attn_uses_sequence_id", "alibi_bias_max", "rope_theta",
+        "attn_impl", "clip_qkv", "softmax_scale", "attn_uses_sequence_id", "alibi_bias_max",
         "rope_impl", "rope_dail_config", "rope_hf_config", "fused_qkv",
     ],
     refused: &[
@@ -231,7 +231,6 @@ pub(super) static FAMILIES: &[Family] = &[
         refused: &[("ffn_config", "only MPT's plain MLP is planned; remove it if its type is mptmlp")],
         inner: Some(("attn_config", &MPT_ATTENTION)),
         build: layer_norm::mpt,
-        ..FAMILY
     },
     Family {
         model_type: "llama",
@@ -467,9 +466,12 @@ mod tests {
         for family in FAMILIES {
             let mut fields = Map::new();
             fields.insert("model_type".to_owned(), family.model_type.into());
-            if family.model_type == "deepseek_v2" {
-                fields.insert("num_experts_per_tok".to_owned(), 6.into());
-            }
+            // These two have no default that makes a model.
+            match family.model_type {
+                "deepseek_v2" => fields.insert("num_experts_per_tok".to_owned(), 6.into()),
+                "glm4_moe" => fields.insert("head_dim".to_owned(), 128.into()),
+                _ => None,
+            };
             let model = super::super::import(&Value::Object(fields), family.model_type);
             let model = model.unwrap_or_else(|error| panic!("{}: {error}", family.model_type));
             assert!(model.parameter_count() > 0);
