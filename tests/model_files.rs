@@ -76,7 +76,7 @@ fn a_repeat_chains_its_copies() {
 /// The document with one change, and what its error says.
 #[test]
 fn graphs_that_are_no_model_are_errors_that_name_the_layer() {
-    let cases: [(&str, Value, &str); 18] = [
+    let cases: [(&str, Value, &str); 20] = [
         ("/version", json!(2), "version 2 is not one we read"),
         ("/extra", json!(1), "unknown field `extra`"),
         ("/layers/1/inputs", json!(["head"]), "layer `block 0 attention` reads `head`, which does not stand"),
@@ -90,6 +90,8 @@ fn graphs_that_are_no_model_are_errors_that_name_the_layer() {
             "layer `block 0 mlp` has hidden 32, and its input",
         ),
         ("/layers/1/kind/attention/norm/width", json!(32), "norm width 32 is not the width"),
+        ("/layers/1/kind/attention/projection/grouped/kv_heads", json!(u64::MAX), "nearest: 4"),
+        ("/max_sequence", json!(u64::MAX), "nearest: 4294967296"),
         ("/layers/1/kind/attention/projection/grouped/kv_heads", json!(3), "nearest: 2, 4"),
         ("/layers/3/kind/head/vocabulary", json!(999), "layer `head` is tied, and no embedding"),
         ("/layers/4/inputs", json!(["mlp"]), "layer `head` is read by no other layer"),

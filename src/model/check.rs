@@ -6,11 +6,15 @@ use super::error::ModelError;
 use super::graph::{LossWeight, Model};
 use super::layer::{LayerKind, LossFunction};
 use super::parameters::parameters;
-use super::sizes::{BLOCK_LIMIT, LAYER_LIMIT, parameter_count, sizes};
+use super::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, LAYER_LIMIT, parameter_count, sizes};
 
 /// Checks all rules of a model; after it, counts and widths fit in 64 bits.
 pub(super) fn check(model: &Model) -> Result<(), ModelError> {
     names(model)?;
+    if let Some(length) = model.max_sequence.filter(|length| !(1..=DIMENSION_LIMIT).contains(length)) {
+        let rule = format!("is outside 1 to {DIMENSION_LIMIT}");
+        return Err(ModelError::rule("max_sequence", length, rule, [length.clamp(1, DIMENSION_LIMIT)]));
+    }
     model.layers().try_for_each(|layer| sizes(&layer.name, &layer.kind))?;
     widths(model)?;
     blocks(model)?;

@@ -47,7 +47,7 @@ pub(super) fn sizes(layer: &str, kind: &LayerKind) -> Result<(), ModelError> {
             width("hidden", attention.hidden)?;
             within("heads", attention.heads, 1, HEAD_LIMIT)?;
             projection(layer, attention)?;
-            attention.window.map_or(Ok(()), |window| within("window", window, 1, u64::MAX))?;
+            attention.window.map_or(Ok(()), |window| width("window", window))?;
             norm("norm", &attention.norm, attention.hidden)?;
             norm("output_norm", &attention.output_norm, attention.hidden)?;
             norm("residual_norm", &attention.residual_norm, attention.hidden)
@@ -111,7 +111,7 @@ pub(super) fn kv_heads_divide(field: &str, kv_heads: u64, heads: u64) -> Result<
         return Ok(());
     }
     let below = (1..=kv_heads.min(heads)).rev().find(|part| heads.is_multiple_of(*part));
-    let above = (kv_heads + 1..=heads).find(|part| heads.is_multiple_of(*part));
+    let above = (kv_heads.saturating_add(1)..=heads).find(|part| heads.is_multiple_of(*part));
     let rule = format!("does not divide {heads} heads");
     Err(ModelError::rule(field, kv_heads, rule, below.into_iter().chain(above)))
 }
