@@ -6,6 +6,12 @@
 
 pub mod units;
 
+pub mod ops;
+
 pub mod cluster;
 pub mod model;
 pub mod profile;
+
+pub mod strategy;
+
+pub mod lower;

@@ -1,0 +1,281 @@
+//! What a checkpoint mode keeps and recomputes, and when each value is allocated and freed.
+
+use super::graph::{Node, Stream, UnitGraph, Value, ValueId};
+use super::unit::{LoweredUnit, Lowering, Step};
+use super::{Category, Shape};
+use crate::ops::{Elementwise, ElementwiseKind, Op};
+use crate::profile::choices::{CheckpointMode, Compression};
+use crate::profile::engine::SavedTensor;
+use crate::units::{Bytes, ceil_div};
+
+/// Lowers `graph`: outside blocks everything that the backward reads is kept, whatever the mode.
+pub fn lower(graph: &UnitGraph, shape: Shape<'_>, lowering: Lowering, is_block: bool) -> LoweredUnit {
+    let mode = if is_block { lowering.mode } else { CheckpointMode::None };
+    let mut values = graph.values.clone();
+    let choice = Choice::new(graph, shape, mode, is_block);
+    let mut forward = graph.forward.clone();
+    let mut backward: Vec<(Node, bool)> = Vec::new();
+    for (node, _) in graph.forward.iter().zip(&choice.recomputed).filter(|(_, again)| **again) {
+        backward.push((node.clone(), true));
+    }
+    backward.extend(graph.backward.iter().map(|node| (node.clone(), false)));
+    let mut kept: Vec<ValueId> = choice.kept();
+    if is_block && shape.compression != Compression::None {
+        compress(shape.compression, &mut values, &mut forward, &mut backward, &mut kept);
+    }
+
+    let (weight, backward): (Vec<_>, Vec<_>) =
+        backward.into_iter().partition(|(node, _)| lowering.split_weight && node.weight);
+    let forward: Vec<_> = forward.into_iter().map(|node| (node, false)).collect();
+
+    let stays = |id: ValueId| kept.contains(&id) || graph.output == Some(id);
+    let forward = Pass { entering: graph.input.into_iter().collect(), nodes: &forward }.steps(&stays);
+
+    let in_weight =
+        |id: ValueId| weight.iter().any(|(node, _)| node.reads.contains(&id) || node.writes.contains(&id));
+    let entering: Vec<_> = kept.iter().copied().chain(graph.output_gradient).collect();
+    let written_before =
+        |id: ValueId| entering.contains(&id) || backward.iter().any(|(node, _)| node.writes.contains(&id));
+    let carried: Vec<ValueId> =
+        (0..values.len() as ValueId).filter(|&id| in_weight(id) && written_before(id)).collect();
+    let leaves = |id: ValueId| graph.input_gradient == Some(id);
+    let stays = |id: ValueId| carried.contains(&id) || leaves(id);
+    let backward = Pass { entering: entering.clone(), nodes: &backward }.steps(&stays);
+    let entering: Vec<_> = carried.iter().copied().filter(|&id| !leaves(id)).collect();
+    let weight = Pass { entering, nodes: &weight }.steps(&leaves);
+    LoweredUnit {
+        values,
+        forward,
+        backward,
+        weight,
+        kept,
+        carried,
+        input: graph.input,
+        output: graph.output,
+        output_gradient: graph.output_gradient,
+        input_gradient: graph.input_gradient,
+    }
+}
+
+/// Which forward values are kept and which forward ops run again.
+struct Choice {
+    needed_and_kept: Vec<bool>,
+    recomputed: Vec<bool>,
+}
+
+impl Choice {
+    fn new(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block: bool) -> Self {
+        let activations = &shape.engine.activations;
+        let keeps = |value: &Value| match (mode, value.saved) {
+            _ if !is_block => true,
+            (_, Some(SavedTensor::BlockInput)) => true,
+            (CheckpointMode::Full, _) | (_, None) => false,
+            (CheckpointMode::None, Some(saved)) => activations.keeps.contains(&saved),
+            (CheckpointMode::Selective, Some(saved)) => activations.selective_keeps.contains(&saved),
+        };
+        let mut choice = Self {
+            needed_and_kept: vec![false; graph.values.len()],
+            recomputed: vec![false; graph.forward.len()],
+        };
+        let mut seen = vec![false; graph.values.len()];
+        let mut wanted: Vec<ValueId> = graph.backward.iter().flat_map(|node| node.reads.clone()).collect();
+        if mode == CheckpointMode::Full && !activations.recompute_stops_early && !graph.backward.is_empty() {
+            choice.recomputed.fill(true);
+            wanted.extend(graph.input);
+        }
+        while let Some(id) = wanted.pop() {
+            let index = usize::from(id);
+            let from_forward =
+                graph.input == Some(id) || graph.forward.iter().any(|node| node.writes.contains(&id));
+            if !from_forward || std::mem::replace(&mut seen[index], true) {
+                continue;
+            }
+            if keeps(&graph.values[index]) || graph.input == Some(id) {
+                choice.needed_and_kept[index] = true;
+                continue;
+            }
+            for (place, node) in graph.forward.iter().enumerate() {
+                if node.writes.contains(&id) {
+                    choice.recomputed[place] = true;
+                    wanted.extend(&node.reads);
+                }
+            }
+        }
+        choice.keep_listed_outputs(graph, shape, mode, is_block);
+        choice
+    }
+
+    /// Outputs of costly ops that an engine's selective mode keeps although only recomputation would read them.
+    fn keep_listed_outputs(
+        &mut self,
+        graph: &UnitGraph,
+        shape: Shape<'_>,
+        mode: CheckpointMode,
+        is_block: bool,
+    ) {
+        let listed = SavedTensor::MlpOutput;
+        if !is_block
+            || mode != CheckpointMode::Selective
+            || !shape.engine.activations.selective_keeps.contains(&listed)
+            || graph.backward.is_empty()
+        {
+            return;
+        }
+        for (index, value) in graph.values.iter().enumerate() {
+            if value.saved == Some(listed) {
+                self.needed_and_kept[index] = true;
+            }
+        }
+    }
+
+    fn kept(&self) -> Vec<ValueId> {
+        (0..self.needed_and_kept.len() as ValueId)
+            .filter(|&id| self.needed_and_kept[usize::from(id)])
+            .collect()
+    }
+}
+
+/// Elements that share one fp32 scale.
+const SCALE_GROUP: u64 = 256;
+
+/// Bytes of `elements` elements stored as integers with their scales.
+pub fn compressed_bytes(compression: Compression, elements: u64) -> Option<Bytes> {
+    let bits = match compression {
+        Compression::None => return None,
+        Compression::EightBit => 8,
+        Compression::FourBit => 4,
+    };
+    Some(Bytes(ceil_div(elements * bits, 8) + 4 * ceil_div(elements, SCALE_GROUP)))
+}
+
+/// Stores kept floating-point values as integers: quantised behind their last forward use, restored before their
+/// first backward use.
+fn compress(
+    compression: Compression,
+    values: &mut Vec<Value>,
+    forward: &mut Vec<Node>,
+    backward: &mut Vec<(Node, bool)>,
+    kept: &mut [ValueId],
+) {
+    for slot in kept.iter_mut() {
+        let id = *slot;
+        let value = values[usize::from(id)];
+        let Some(bytes) = compressed_bytes(compression, value.elements).filter(|_| value.elements > 0) else {
+            continue;
+        };
+        let stored = values.len() as ValueId;
+        values.push(Value {
+            name: value.name,
+            bytes,
+            category: Category::Activations,
+            saved: None,
+            elements: 0,
+        });
+        let op = |kind| {
+            Op::Elementwise(Elementwise {
+                kind,
+                elements: value.elements,
+                operands: 2,
+                element: crate::units::ElementType::Bf16,
+            })
+        };
+        let accesses = |node: &Node| node.reads.contains(&id) || node.writes.contains(&id);
+        let node = |kind, from, to| Node {
+            op: op(kind),
+            stream: Stream::Compute,
+            reads: vec![from],
+            writes: vec![to],
+            weight: false,
+        };
+        let after = forward.iter().rposition(accesses).map_or(forward.len(), |last| last + 1);
+        forward.insert(after, node(ElementwiseKind::Quantise, id, stored));
+        let before = backward.iter().position(|(node, _)| accesses(node)).unwrap_or(0);
+        backward.insert(before, (node(ElementwiseKind::Dequantise, stored, id), false));
+        *slot = stored;
+    }
+}
+
+/// The nodes of one pass in issue order and the values that live when it starts.
+struct Pass<'a> {
+    entering: Vec<ValueId>,
+    nodes: &'a [(Node, bool)],
+}
+
+impl Pass<'_> {
+    /// Steps with their waits, allocations at the first write and frees behind the last use; values that `stays`
+    /// names are not freed.
+    fn steps(&self, stays: &dyn Fn(ValueId) -> bool) -> Vec<Step> {
+        let accesses = |node: &Node, id| node.reads.contains(&id) || node.writes.contains(&id);
+        let mut steps: Vec<Step> = Vec::with_capacity(self.nodes.len() + 1);
+        let unused: Vec<_> = self
+            .entering
+            .iter()
+            .copied()
+            .filter(|&id| !stays(id) && !self.nodes.iter().any(|(node, _)| accesses(node, id)))
+            .collect();
+        if !unused.is_empty() {
+            steps.push(Step {
+                op: Op::Release,
+                stream: Stream::Compute,
+                recompute: false,
+                weight: false,
+                waits: Vec::new(),
+                reads: Vec::new(),
+                writes: Vec::new(),
+                allocates: Vec::new(),
+                frees: unused,
+            });
+        }
+        let offset = steps.len();
+        let mut live: Vec<ValueId> = self.entering.clone();
+        for (place, (node, recompute)) in self.nodes.iter().enumerate() {
+            let allocates: Vec<_> = node.writes.iter().copied().filter(|id| !live.contains(id)).collect();
+            live.extend(&allocates);
+            let mut touched: Vec<_> = node.reads.iter().chain(&node.writes).copied().collect();
+            touched.sort_unstable();
+            touched.dedup();
+            let later = &self.nodes[place + 1..];
+            let frees: Vec<_> = touched
+                .iter()
+                .copied()
+                .filter(|&id| {
+                    live.contains(&id) && !stays(id) && !later.iter().any(|(node, _)| accesses(node, id))
+                })
+                .collect();
+            live.retain(|id| !frees.contains(id));
+            let waits = self.waits(place, node, &frees, offset);
+            steps.push(Step {
+                op: node.op,
+                stream: node.stream,
+                recompute: *recompute,
+                weight: node.weight,
+                waits,
+                reads: node.reads.clone(),
+                writes: node.writes.clone(),
+                allocates,
+                frees,
+            });
+        }
+        steps
+    }
+
+    /// Earlier steps on other streams that must be done: those that wrote what this one touches, and those that
+    /// touched what it writes or frees.
+    fn waits(&self, place: usize, node: &Node, frees: &[ValueId], offset: usize) -> Vec<u16> {
+        let mut waits: Vec<u16> = Vec::new();
+        let mut streams: Vec<Stream> = Vec::new();
+        for (before, (earlier, _)) in self.nodes[..place].iter().enumerate().rev() {
+            if earlier.stream == node.stream || streams.contains(&earlier.stream) {
+                continue;
+            }
+            let wrote = |id: &ValueId| earlier.writes.contains(id);
+            let touched = |id: &ValueId| earlier.writes.contains(id) || earlier.reads.contains(id);
+            if node.reads.iter().any(wrote) || node.writes.iter().chain(frees).any(touched) {
+                waits.push((before + offset) as u16);
+                streams.push(earlier.stream);
+            }
+        }
+        waits.reverse();
+        waits
+    }
+}

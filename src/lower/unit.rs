@@ -1,0 +1,328 @@
+//! Units of a model: which layers they are, their graph of ops, and what a checkpoint mode makes of it.
+
+use std::collections::HashMap;
+
+use petgraph::graph::NodeIndex;
+
+use super::graph::{Builder, Stream, UnitGraph, Value, ValueId};
+use super::{Shape, attention, embedding, head, liveness, mlp, moe};
+use crate::model::Model;
+use crate::model::layer::LayerKind;
+use crate::ops::{ElementwiseKind, Op};
+use crate::profile::choices::CheckpointMode;
+use crate::units::Bytes;
+
+/// What a unit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnitKind {
+    /// The block with this number.
+    Block(u32),
+    /// Before the blocks: rides with the first chunk.
+    Front,
+    /// Head and loss, behind or between the blocks: rides with the last chunk.
+    Back,
+}
+
+/// The layers of one unit and what its backward must do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitLayers {
+    pub kind: UnitKind,
+    pub layers: std::ops::Range<usize>,
+    /// Something before it (or in it) is trained, so gradients flow through it.
+    pub has_backward: bool,
+    /// Something before it is trained, so its input needs a gradient.
+    pub needs_input_gradient: bool,
+    /// Index of the loss that this unit computes.
+    pub loss: Option<usize>,
+    /// Elements a token of all edges that leave it or pass it by.
+    pub boundary: u64,
+}
+
+/// The units of `model` in model order.
+pub fn units(model: &Model) -> Vec<UnitLayers> {
+    let mut units: Vec<UnitLayers> = Vec::new();
+    let count = model.graph.node_count();
+    let mut trained = false;
+    let mut seen_block = false;
+    for index in 0..count {
+        let layer = model.layer(index);
+        let trains = !layer.frozen && crate::model::graph::layer_parameter_count(layer) > 0;
+        let loss = model.losses.iter().position(|loss| loss.layer == NodeIndex::new(index));
+        seen_block |= layer.block.is_some();
+        let kind = match layer.block {
+            Some(block) => UnitKind::Block(block),
+            None if !seen_block && matches!(layer.kind, LayerKind::Embedding(_)) => UnitKind::Front,
+            None => UnitKind::Back,
+        };
+        let joins = units.last().is_some_and(|unit| {
+            unit.loss.is_none()
+                && unit.kind == kind
+                && (matches!(kind, UnitKind::Block(_)) || matches!(layer.kind, LayerKind::Loss(_)))
+        });
+        if joins && let Some(unit) = units.last_mut() {
+            unit.layers.end = index + 1;
+            unit.has_backward |= trains;
+            unit.loss = loss;
+        } else {
+            units.push(UnitLayers {
+                kind,
+                layers: index..index + 1,
+                has_backward: trained || trains,
+                needs_input_gradient: trained,
+                loss,
+                boundary: 0,
+            });
+        }
+        trained |= trains;
+    }
+    for unit in &mut units {
+        unit.boundary = boundary(model, unit.layers.end);
+    }
+    units
+}
+
+/// Elements a token of the distinct tensors that cross from before layer `end` to it or behind.
+fn boundary(model: &Model, end: usize) -> u64 {
+    (0..end)
+        .filter(|&index| model.readers(index).last().is_some_and(|&reader| reader >= end))
+        .map(|index| model.output_width(index))
+        .sum()
+}
+
+/// The graph of ops of `unit`.
+pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
+    enum Saved {
+        Embedding(embedding::Saved),
+        Attention(attention::Saved),
+        Mlp(mlp::Saved),
+        Moe(moe::Saved),
+        Head(head::Saved),
+        SquaredError(ValueId, u64),
+        Nothing,
+    }
+
+    let mut b = Builder::new(shape);
+    let stream = shape.stream_tokens();
+    let first = unit.layers.start;
+    let entering = if first == 0 { 0 } else { boundary(model, first) };
+    let input = (entering > 0).then(|| {
+        b.activation("unit input", stream * entering, Some(crate::profile::engine::SavedTensor::BlockInput))
+    });
+    let mut outputs: HashMap<usize, ValueId> = HashMap::new();
+    let mut saved = Vec::new();
+    for index in unit.layers.clone() {
+        let layer = model.layer(index);
+        let sources = model.inputs(index);
+        let value = |position: usize| {
+            let source = sources.get(position).or(sources.last());
+            source.and_then(|source| outputs.get(source).copied()).or(input)
+        };
+        let (output, kept) = match (&layer.kind, value(0)) {
+            (LayerKind::Embedding(layer), _) => {
+                let (output, kept) = embedding::forward(&mut b, layer);
+                (Some(output), Saved::Embedding(kept))
+            }
+            (LayerKind::Attention(layer), Some(source)) => {
+                let (output, kept) = attention::forward(&mut b, layer, source);
+                (Some(output), Saved::Attention(kept))
+            }
+            (LayerKind::Mlp(layer), Some(source)) => {
+                let (output, kept) = mlp::forward(&mut b, layer, source, value(1).unwrap_or(source));
+                (Some(output), Saved::Mlp(kept))
+            }
+            (LayerKind::Moe(layer), Some(source)) => {
+                let (output, kept) = moe::forward(&mut b, layer, source, value(1).unwrap_or(source));
+                (Some(output), Saved::Moe(kept))
+            }
+            (LayerKind::Head(head), Some(source)) => {
+                (None, Saved::Head(head::forward(&mut b, head, source, !layer.frozen)))
+            }
+            (LayerKind::Loss(crate::model::layer::LossFunction::MeanSquaredError), Some(source)) => {
+                let elements = b.elements(source);
+                head::squared_error(&mut b, elements, source);
+                (None, Saved::SquaredError(source, elements))
+            }
+            _ => (None, Saved::Nothing),
+        };
+        if let Some(output) = output {
+            outputs.insert(index, output);
+        }
+        saved.push((index, kept));
+    }
+
+    let output = leave(&mut b, unit, input, outputs.get(&(unit.layers.end - 1)).copied());
+    b.start_backward();
+    let starts_gradient = unit.loss.is_some();
+    let arriving = (!starts_gradient && unit.boundary > 0)
+        .then(|| b.activation("output gradient", stream * unit.boundary, None));
+    let mut gradients: HashMap<Option<usize>, ValueId> = HashMap::new();
+    if let Some(arriving) = arriving {
+        gradients.insert(Some(unit.layers.end - 1), arriving);
+    }
+    let local = |source: usize| (source >= first).then_some(source);
+    if unit.has_backward {
+        for (index, kept) in saved.iter().rev() {
+            let layer = model.layer(*index);
+            let trainable = !layer.frozen;
+            let sources = model.inputs(*index);
+            let source = sources.first().and_then(|&source| local(source));
+            let residual = sources.last().and_then(|&source| local(source));
+            match (&layer.kind, kept) {
+                (LayerKind::Head(layer), Saved::Head(kept)) => {
+                    let gradient = head::backward(&mut b, layer, kept, trainable);
+                    gradients.insert(source, gradient);
+                    continue;
+                }
+                (_, Saved::SquaredError(value, elements)) => {
+                    let gradient = head::squared_error_backward(&mut b, *elements, *value);
+                    gradients.insert(source, gradient);
+                    continue;
+                }
+                _ => {}
+            }
+            let Some(&gradient) = gradients.get(&Some(*index)) else { continue };
+            let target = merge(&mut b, &mut gradients, source, residual, gradient);
+            match (&layer.kind, kept) {
+                (LayerKind::Embedding(layer), Saved::Embedding(kept)) if trainable => {
+                    embedding::backward(&mut b, layer, kept, gradient);
+                }
+                (LayerKind::Attention(layer), Saved::Attention(kept)) => {
+                    attention::backward(&mut b, layer, kept, gradient, target, trainable);
+                }
+                (LayerKind::Mlp(layer), Saved::Mlp(kept)) => {
+                    mlp::backward(&mut b, layer, kept, gradient, target, trainable);
+                }
+                (LayerKind::Moe(layer), Saved::Moe(kept)) => {
+                    moe::backward(&mut b, layer, kept, gradient, target, trainable);
+                }
+                _ => {}
+            }
+        }
+    }
+    let leaving = gradients.get(&None).copied().filter(|_| unit.needs_input_gradient && input.is_some());
+    UnitGraph {
+        values: b.values,
+        forward: b.forward,
+        backward: b.backward,
+        input,
+        output,
+        output_gradient: arriving,
+        input_gradient: leaving,
+    }
+}
+
+/// The value that leaves a unit: its last layer's output, a copy of the input behind a loss, wide enough for
+/// edges that only pass.
+fn leave(
+    b: &mut Builder<'_>,
+    unit: &UnitLayers,
+    input: Option<ValueId>,
+    output: Option<ValueId>,
+) -> Option<ValueId> {
+    if unit.boundary == 0 {
+        return None;
+    }
+    let elements = b.shape.stream_tokens() * unit.boundary;
+    match (output, input) {
+        (Some(output), _) => {
+            let value = &mut b.values[usize::from(output)];
+            value.elements = elements;
+            value.bytes = Bytes(elements * b.shape.compute.size());
+            Some(output)
+        }
+        (None, Some(input)) => {
+            let copy = b.activation("stream passed on", elements, None);
+            b.elementwise(ElementwiseKind::Add, elements, 2, &[input], &[copy]);
+            Some(copy)
+        }
+        (None, None) => None,
+    }
+}
+
+/// Where a layer's norm adds the gradient of its source. The residual's gradient is the output's own; where norm
+/// and residual read different layers, the norm's goes to a value of its own.
+fn merge(
+    b: &mut Builder<'_>,
+    gradients: &mut HashMap<Option<usize>, ValueId>,
+    source: Option<usize>,
+    residual: Option<usize>,
+    gradient: ValueId,
+) -> ValueId {
+    let elements = b.elements(gradient);
+    match gradients.get(&residual).copied() {
+        None => {
+            gradients.insert(residual, gradient);
+        }
+        Some(sum) => {
+            b.elementwise(ElementwiseKind::Add, elements, 3, &[gradient, sum], &[sum]);
+        }
+    }
+    if let Some(&target) = gradients.get(&source) {
+        return target;
+    }
+    let target = b.activation("source gradient", elements, None);
+    b.elementwise(ElementwiseKind::Add, elements, 1, &[], &[target]);
+    gradients.insert(source, target);
+    target
+}
+
+/// One op of a lowered unit, with what it waits for, allocates and frees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub op: Op,
+    pub stream: Stream,
+    /// Makes again what the forward had made.
+    pub recompute: bool,
+    /// Adds to the unit's weight gradient.
+    pub weight: bool,
+    /// Steps of the same pass that must be done before, by index.
+    pub waits: Vec<u16>,
+    pub reads: Vec<ValueId>,
+    pub writes: Vec<ValueId>,
+    pub allocates: Vec<ValueId>,
+    pub frees: Vec<ValueId>,
+}
+
+/// A unit under a checkpoint mode: the steps of each pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoweredUnit {
+    pub values: Vec<Value>,
+    pub forward: Vec<Step>,
+    /// Recomputation, then gradients; without weight gradients where those are split off.
+    pub backward: Vec<Step>,
+    /// Weight gradients, where they are split off.
+    pub weight: Vec<Step>,
+    /// Values that live from forward to backward.
+    pub kept: Vec<ValueId>,
+    /// Values that live from backward to the weight pass.
+    pub carried: Vec<ValueId>,
+    pub input: Option<ValueId>,
+    pub output: Option<ValueId>,
+    pub output_gradient: Option<ValueId>,
+    pub input_gradient: Option<ValueId>,
+}
+
+impl LoweredUnit {
+    /// Bytes of `values` together.
+    pub fn bytes(&self, values: &[ValueId]) -> Bytes {
+        values.iter().map(|&id| self.values[usize::from(id)].bytes).sum()
+    }
+
+    /// Bytes kept from forward to backward.
+    pub fn kept_bytes(&self) -> Bytes {
+        self.bytes(&self.kept)
+    }
+}
+
+/// How a unit is lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lowering {
+    pub mode: CheckpointMode,
+    /// Weight gradients run in a pass of their own.
+    pub split_weight: bool,
+}
+
+/// Lowers the unit that `graph` describes.
+pub fn lower(graph: &UnitGraph, shape: Shape<'_>, lowering: Lowering, is_block: bool) -> LoweredUnit {
+    liveness::lower(graph, shape, lowering, is_block)
+}

@@ -1,0 +1,62 @@
+//! Collectives over a process group.
+
+use crate::units::Bytes;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CollectiveKind {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    /// Each rank sends to its next neighbour and receives from the one before.
+    RingShift,
+}
+
+impl CollectiveKind {
+    /// The name that reports show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::AllGather => "all-gather",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllToAll => "all-to-all",
+            Self::RingShift => "ring shift",
+        }
+    }
+}
+
+/// The process group that a collective runs in, as seen from any of its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Group {
+    Tensor,
+    Context,
+    /// Ranks that exchange tokens for experts.
+    Expert,
+    /// Ranks that share one expert's matrices.
+    ExpertTensor,
+    /// Ranks that shard dense state: context × shard.
+    State,
+    /// Ranks that hold equal shards: one a sub-data-parallel group.
+    Replica,
+    /// Ranks that sum dense gradients: context × data.
+    Gradient,
+    /// Ranks that shard expert state.
+    ExpertState,
+    /// Ranks that hold equal shards of experts.
+    ExpertReplica,
+    /// Ranks that sum expert gradients.
+    ExpertGradient,
+    /// First and last pipeline rank, which share a tied table.
+    Tied,
+    World,
+}
+
+/// One collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Collective {
+    pub kind: CollectiveKind,
+    pub group: Group,
+    /// The whole payload of one rank: what an all-gather ends with, a reduce-scatter starts with, an all-reduce
+    /// or all-to-all works on, a shift sends.
+    pub bytes: Bytes,
+}

@@ -1,0 +1,145 @@
+//! The choices that engines offer and strategies make, with their spelling in strategy texts and files.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Declares an enum whose variants have one spelling each, in texts and files alike.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+
+        }
+
+        impl $name {
+            /// Every variant, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The spelling in texts and files.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),+
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Vec<&'static str>;
+
+            /// Parses the spelling; the error lists the legal ones.
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL
+                    .iter()
+                    .copied()
+                    .find(|choice| choice.name() == text)
+                    .ok_or_else(|| Self::ALL.iter().map(|choice| choice.name()).collect())
+            }
+        }
+    };
+}
+
+choice! {
+    /// The order in which a pipeline rank runs forwards and backwards.
+    Schedule {
+        /// All forwards, then all backwards.
+        GPipe = "gpipe",
+        /// One forward, one backward.
+        OneForwardOneBackward = "1f1b",
+        /// 1F1B over several chunks a rank.
+        Interleaved = "interleaved",
+        /// Weight gradients fill the cool-down; memory as 1F1B.
+        ZeroBubbleH1 = "zb-h1",
+        /// Weight gradients fill warm-up and cool-down; about twice the memory of 1F1B.
+        ZeroBubbleH2 = "zb-h2",
+        /// Two chunks a rank, laid out as a V.
+        ZeroBubbleV = "zb-v",
+    }
+}
+
+choice! {
+    /// When gradients are reduced over the data-parallel ranks.
+    GradientSync {
+        /// Reduce-scatter and all-reduce across replicas every micro-batch.
+        Immediate = "immediate",
+        /// Reduce-scatter every micro-batch, all-reduce across replicas once.
+        Scatter = "scatter",
+        /// Everything once, at the last micro-batch.
+        Deferred = "deferred",
+    }
+}
+
+choice! {
+    /// How context parallelism shares keys and values.
+    ContextKind {
+        /// Keys and values travel round a ring while attention runs.
+        Ring = "ring",
+        /// All-to-all from sequence shards to head shards and back.
+        Ulysses = "ulysses",
+    }
+}
+
+choice! {
+    /// What a block keeps from forward to backward.
+    CheckpointMode {
+        /// Everything its backward reads.
+        None = "none",
+        /// What the engine profile keeps; the rest is recomputed.
+        Selective = "selective",
+        /// Its input; its whole forward is recomputed.
+        Full = "full",
+    }
+}
+
+choice! {
+    /// Attention kernels.
+    AttentionKernel {
+        /// Tiles with an online softmax; scores never reach memory.
+        Fused = "fused",
+        /// Scores and probabilities are tensors.
+        Materialised = "materialised",
+    }
+}
+
+choice! {
+    /// How saved activations are stored.
+    Compression {
+        /// As they are.
+        None = "none",
+        /// 8-bit integers, one fp32 scale for 256 elements.
+        EightBit = "8bit",
+        /// 4-bit integers, one fp32 scale for 256 elements.
+        FourBit = "4bit",
+    }
+}
+
+choice! {
+    /// How logits and loss are computed.
+    LossMode {
+        /// All tokens at once.
+        Full = "full",
+        /// A chunk of tokens at a time, forward and backward together.
+        Chunked = "chunked",
+    }
+}
+
+choice! {
+    /// What can live in host memory.
+    OffloadCategory {
+        /// Master weights and moments; the step runs on the host.
+        Optimizer = "optimizer",
+        /// Working parameters.
+        Parameters = "params",
+        /// Saved activations.
+        Activations = "activations",
+    }
+}

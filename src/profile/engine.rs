@@ -1,0 +1,261 @@
+//! Engine profiles: what one training engine saves, keeps, orders and overlaps; a file under `cost_models/engines/`.
+
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::choices::{
+    AttentionKernel, Compression, ContextKind, GradientSync, LossMode, OffloadCategory, Schedule,
+};
+use crate::units::ElementType;
+
+/// One training engine, as data. Its facts and their sources stand in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EngineProfile {
+    pub version: u32,
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// Where its facts come from.
+    pub sources: Vec<String>,
+    pub supports: Supports,
+    pub state: StateModel,
+    pub buffers: BufferModel,
+    pub activations: ActivationModel,
+    pub logits: LogitsModel,
+    pub vocabulary: VocabularyPadding,
+    /// The kernel that runs where a strategy names none.
+    pub attention: AttentionKernel,
+    /// Gradients are reduced while backward goes on; otherwise after it.
+    pub overlaps_gradient_reduction: bool,
+}
+
+/// What strategies the engine can run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Supports {
+    pub zero: Vec<u8>,
+    /// ZeRO stages that go together with pipeline parallelism.
+    pub zero_with_pipeline: Vec<u8>,
+    pub schedules: Vec<Schedule>,
+    pub sync: Vec<GradientSync>,
+    pub context: Vec<ContextKind>,
+    pub offload: Vec<OffloadCategory>,
+    pub compress: Vec<Compression>,
+    pub loss: Vec<LossMode>,
+    pub expert_parallel: bool,
+    /// Shard groups smaller than the data-parallel group.
+    pub shard_groups: bool,
+    /// Tensor parallelism wider than the key-value heads, by replicating them.
+    pub key_value_replication: bool,
+}
+
+/// A type that depends on the strategy or is fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TypeRule {
+    /// What the strategy's key says (`grad` for keeping, `reduce` for reducing).
+    Strategy,
+    /// The type of the working parameters.
+    Compute,
+    /// 32 bits.
+    Single,
+}
+
+impl TypeRule {
+    /// The type that results, given the strategy's and the compute type.
+    pub const fn resolve(self, strategy: ElementType, compute: ElementType) -> ElementType {
+        match self {
+            Self::Strategy => strategy,
+            Self::Compute => compute,
+            Self::Single => match compute {
+                ElementType::Fp64 => ElementType::Fp64,
+                _ => ElementType::Fp32,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MasterWeights {
+    /// 16-bit working parameters and 32-bit master weights beside the moments.
+    Separate,
+    /// The stored parameters are the 32-bit master weights; 16-bit copies are made a unit at a time.
+    Stored,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StageOneCollective {
+    /// Whole gradients are all-reduced (ColossalAI).
+    AllReduce,
+    ReduceScatter,
+}
+
+/// What is kept for each parameter over a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StateModel {
+    pub master_weights: MasterWeights,
+    /// The lowest ZeRO stage at which parameters are stored sharded.
+    pub parameters_sharded_from: u8,
+    pub gradient_kept: TypeRule,
+    pub gradient_reduced: TypeRule,
+    pub stage_one_collective: StageOneCollective,
+    /// At the step, sharded 16-bit gradients are copied to 32 bits.
+    pub single_precision_gradient_copy: bool,
+    /// Under ZeRO-3 and one micro-batch, gradients take the place of the parameter shards (Gemini).
+    pub gradients_reuse_parameters: bool,
+}
+
+/// Communication buffers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BufferModel {
+    /// Bucket-sized staging buffers that gradient reduction holds; 0 reduces in place.
+    pub reduce_buckets: u64,
+    /// ZeRO-3 units whose gathered parameters may live at once: the current one and those prefetched.
+    pub gathered_units: u64,
+    /// With a pipeline, gathered parameters stay until the last backward of the step (PyTorch).
+    pub pipeline_keeps_gathered: bool,
+}
+
+/// Tensors that a block's backward may need, as far as an engine decides about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SavedTensor {
+    /// The residual stream that enters a block.
+    BlockInput,
+    /// The residual stream that enters a norm inside a block.
+    NormInput,
+    /// Mean and reciprocal deviation of each row.
+    NormStatistics,
+    /// Norm output: the input of the first matrices.
+    LinearInput,
+    QueryKeyValue,
+    /// Low-rank latents of multi-head latent attention.
+    Latent,
+    /// Probabilities after softmax and after dropout, where scores are materialised.
+    AttentionProbabilities,
+    AttentionOutput,
+    LogSumExp,
+    /// Gate projection, before its activation.
+    Gate,
+    /// Up projection; before the activation where there is no gate.
+    Up,
+    /// The gate after its activation, kept by unfused gating.
+    GateActivation,
+    /// Input of the down projection.
+    ActivationOutput,
+    /// Output of the down projection, after its reduction.
+    MlpOutput,
+    /// Masks of dropout, one byte an element.
+    DropoutMask,
+    /// Router probabilities and choices.
+    Routing,
+    /// Tokens as an expert receives them.
+    ExpertInput,
+}
+
+/// What is kept from forward to backward.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ActivationModel {
+    /// Kept without checkpointing.
+    pub keeps: Vec<SavedTensor>,
+    /// Kept under `selective`; what else the backward reads is recomputed.
+    pub selective_keeps: Vec<SavedTensor>,
+    /// Recomputation stops at the last tensor that the backward reads.
+    pub recompute_stops_early: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogitsModel {
+    /// A 32-bit copy of the logits is made for the loss.
+    pub single_precision_copy: bool,
+    /// The gradient overwrites the logits it is taken of.
+    pub gradient_in_place: bool,
+    /// Tokens of a micro-batch are cut in this many chunks under `loss=chunked`.
+    pub chunks: u64,
+}
+
+/// Rows of the vocabulary are padded to a multiple of `multiple`, times the tensor-parallel size if so said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VocabularyPadding {
+    pub multiple: u64,
+    pub times_tensor_parallel: bool,
+}
+
+impl VocabularyPadding {
+    /// Rows that are allocated for `rows` rows on `tensor` tensor-parallel ranks; divisible by `tensor`.
+    pub const fn padded(&self, rows: u64, tensor: u64) -> u64 {
+        let multiple = if self.times_tensor_parallel {
+            self.multiple * tensor
+        } else if self.multiple.is_multiple_of(tensor) {
+            self.multiple
+        } else {
+            tensor
+        };
+        rows.div_ceil(multiple) * multiple
+    }
+}
+
+const FILES: [&str; 5] = [
+    include_str!("../../cost_models/engines/embedded.json"),
+    include_str!("../../cost_models/engines/megatron.json"),
+    include_str!("../../cost_models/engines/torchtitan.json"),
+    include_str!("../../cost_models/engines/deepspeed.json"),
+    include_str!("../../cost_models/engines/colossalai.json"),
+];
+
+static PROFILES: LazyLock<Vec<EngineProfile>> = LazyLock::new(|| {
+    FILES
+        .iter()
+        .map(|text| serde_json::from_str(text).expect("a built-in engine profile is valid, as a test shows"))
+        .collect()
+});
+
+/// The built-in engine profiles, the default first.
+pub fn engines() -> &'static [EngineProfile] {
+    &PROFILES
+}
+
+/// The built-in profile called `name`.
+pub fn engine(name: &str) -> Option<&'static EngineProfile> {
+    engines().iter().find(|profile| profile.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_profiles_are_valid_and_named_once() {
+        let names: Vec<_> = engines().iter().map(|profile| profile.name.as_str()).collect();
+        assert_eq!(names, ["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"]);
+        for profile in engines() {
+            assert_eq!(profile.version, 1);
+            assert!(!profile.sources.is_empty(), "{} names no source", profile.name);
+            assert!(profile.buffers.gathered_units >= 1);
+            assert!(profile.logits.chunks >= 1);
+        }
+    }
+
+    #[test]
+    fn padded_vocabularies_divide_by_the_tensor_size() {
+        let megatron = engine("megatron").unwrap();
+        assert_eq!(megatron.vocabulary.padded(50_257, 1), 50_304);
+        assert_eq!(megatron.vocabulary.padded(50_257, 8), 51_200);
+        for profile in engines() {
+            for tensor in 1..=16 {
+                let padded = profile.vocabulary.padded(50_257, tensor);
+                assert!(padded >= 50_257 && padded.is_multiple_of(tensor));
+            }
+        }
+    }
+}
