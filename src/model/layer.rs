@@ -83,6 +83,9 @@ pub struct Attention {
     /// Norm on the way out, before the residual add (Gemma 2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_norm: Option<Norm>,
+    /// Norm of the sum after the residual add (OPT-350m's post-norm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual_norm: Option<Norm>,
     /// Norm of queries and keys (Qwen 3: width = head size; OLMo 2: the whole width).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_key_norm: Option<NormKind>,
@@ -163,6 +166,9 @@ pub struct Mlp {
     pub norm: Option<Norm>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_norm: Option<Norm>,
+    /// Norm of the sum after the residual add (OPT-350m's post-norm).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residual_norm: Option<Norm>,
 }
 
 /// Norm, router, routed experts, shared experts and residual add.
@@ -207,6 +213,9 @@ pub struct Head {
     pub tied: bool,
     #[serde(default)]
     pub bias: bool,
+    /// Logits pass through a soft cap (Gemma 2).
+    #[serde(default)]
+    pub soft_cap: bool,
     /// Width of the matrix where it differs from `hidden` (OPT-350m); a linear layer without bias narrows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table_width: Option<u64>,

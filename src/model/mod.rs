@@ -1,8 +1,23 @@
 //! Floor 2: layers, the layer graph, parameter counts, and where models come from.
 
+mod check;
+mod decoder;
+mod error;
 pub mod graph;
+pub mod hugging_face;
 pub mod layer;
+pub mod layer_graph;
+mod loss_weight;
 pub mod parameters;
+mod presets;
+mod repeat;
+mod sizes;
+mod source;
 
+pub use error::ModelError;
 pub use graph::{Flow, LossTerm, LossWeight, Model};
 pub use layer::{Layer, LayerKind};
+pub use loss_weight::{Adaptive, Weight};
+pub use presets::{Preset, preset, presets};
+pub use repeat::Repeat;
+pub use source::{from_text, load};

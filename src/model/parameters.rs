@@ -143,6 +143,7 @@ impl List {
             self.vector("output bias", hidden, Split::Replicated);
         }
         self.norm("output norm", attention.output_norm.as_ref());
+        self.norm("residual norm", attention.residual_norm.as_ref());
     }
 
     fn mlp(&mut self, mlp: &Mlp) {
@@ -156,6 +157,7 @@ impl List {
             self.vector("down bias", hidden, Split::Replicated);
         }
         self.norm("output norm", mlp.output_norm.as_ref());
+        self.norm("residual norm", mlp.residual_norm.as_ref());
     }
 
     fn moe(&mut self, moe: &Moe) {

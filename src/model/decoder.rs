@@ -1,0 +1,87 @@
+//! A decoder as families describe it (embedding, blocks, head) and its assembly into a layer graph.
+
+use petgraph::graph::{DiGraph, NodeIndex};
+
+use super::check::check;
+use super::error::ModelError;
+use super::graph::{Flow, LossTerm, LossWeight, Model};
+use super::layer::{Attention, Embedding, Head, Layer, LayerKind, LossFunction, Mlp, Moe};
+
+/// A decoder-only language model.
+pub(super) struct Decoder {
+    pub embedding: Embedding,
+    pub blocks: Vec<Block>,
+    pub head: Head,
+    pub max_sequence: Option<u64>,
+}
+
+/// One transformer layer.
+pub(super) struct Block {
+    pub attention: Attention,
+    pub feed_forward: FeedForward,
+    pub residual: Residual,
+}
+
+#[derive(Clone)]
+pub(super) enum FeedForward {
+    Dense(Mlp),
+    Experts(Moe),
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Residual {
+    /// The feed-forward layer reads what attention wrote.
+    Sequential,
+    /// Both read the block's input, and both are added to it.
+    Parallel,
+}
+
+impl Decoder {
+    /// The layer graph: embedding, attention and feed-forward layer of each block, head, cross-entropy.
+    pub fn assemble(self, name: &str, warnings: Vec<String>) -> Result<Model, ModelError> {
+        let mut graph = DiGraph::new();
+        let hidden = self.embedding.hidden;
+        let vocabulary = self.head.vocabulary;
+        let mut stream = add(&mut graph, "embedding", None, LayerKind::Embedding(self.embedding), &[]);
+        for (block, number) in self.blocks.into_iter().zip(0u32..) {
+            let attention = add(
+                &mut graph,
+                &format!("block {number} attention"),
+                Some(number),
+                LayerKind::Attention(block.attention),
+                &[(stream, hidden)],
+            );
+            let kind = match block.feed_forward {
+                FeedForward::Dense(mlp) => LayerKind::Mlp(mlp),
+                FeedForward::Experts(moe) => LayerKind::Moe(moe),
+            };
+            // In a parallel block the first edge feeds the norm, the second is the residual stream.
+            let inputs: &[_] = match block.residual {
+                Residual::Sequential => &[(attention, hidden)],
+                Residual::Parallel => &[(stream, hidden), (attention, hidden)],
+            };
+            stream = add(&mut graph, &format!("block {number} {}", kind.name()), Some(number), kind, inputs);
+        }
+        let head = add(&mut graph, "head", None, LayerKind::Head(self.head), &[(stream, hidden)]);
+        let loss = LayerKind::Loss(LossFunction::CrossEntropy);
+        let loss = add(&mut graph, "loss", None, loss, &[(head, vocabulary)]);
+        let losses = vec![LossTerm { name: "loss".to_owned(), layer: loss, weight: LossWeight::Fixed(1.0) }];
+        let model = Model { name: name.to_owned(), graph, losses, max_sequence: self.max_sequence, warnings };
+        check(&model)?;
+        Ok(model)
+    }
+}
+
+fn add(
+    graph: &mut DiGraph<Layer, Flow>,
+    name: &str,
+    block: Option<u32>,
+    kind: LayerKind,
+    inputs: &[(NodeIndex, u64)],
+) -> NodeIndex {
+    let layer = graph.add_node(Layer { name: name.to_owned(), block, frozen: false, kind });
+    for &(input, width) in inputs {
+        graph.add_edge(input, layer, Flow { width });
+    }
+    layer
+}

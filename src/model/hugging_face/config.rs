@@ -1,0 +1,277 @@
+//! Typed reading of a config's fields: limits, defaults, other spellings, and what was left out or not known.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::families::{Absent, COMMON_HARMLESS, Family, OUTER_HARMLESS, refuse};
+use crate::model::error::ModelError;
+use crate::model::layer::Activation;
+use crate::model::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT};
+
+/// Unknown fields that are named one by one; the rest are counted.
+const NAMED_WARNINGS: usize = 12;
+
+/// The fields of one config, read by the names that `transformers` gives them.
+pub(super) struct Config<'a> {
+    family: &'static Family,
+    fields: &'a Map<String, Value>,
+}
+
+impl<'a> Config<'a> {
+    pub fn new(family: &'static Family, fields: &'a Map<String, Value>) -> Self {
+        Self { family, fields }
+    }
+
+    /// The spellings of a field in this family, the usual one first.
+    fn spellings(&self, field: &'static str) -> impl Iterator<Item = &'static str> {
+        let aliases = self.family.aliases.iter().filter(move |(usual, _)| *usual == field);
+        std::iter::once(field).chain(aliases.map(|(_, alias)| *alias))
+    }
+
+    /// The field as the file spells it, with its value; none where the file leaves it out.
+    fn given(&self, field: &'static str) -> Option<(&'static str, &'a Value)> {
+        self.spellings(field).find_map(|name| self.fields.get(name).map(|value| (name, value)))
+    }
+
+    fn absent(&self, field: &'static str) -> Absent {
+        let row = self.family.fields.iter().find(|(name, _)| *name == field);
+        row.map_or(Absent::Null, |(_, absent)| *absent)
+    }
+
+    /// A whole number from `least` to `most`; none where it is null.
+    fn whole(&self, field: &'static str, least: u64, most: u64) -> Result<Option<u64>, ModelError> {
+        let (name, value) = match (self.given(field), self.absent(field)) {
+            (Some((_, Value::Null)), _) | (None, Absent::Null | Absent::Flag(_) | Absent::Word(_)) => {
+                return Ok(None);
+            }
+            (None, Absent::Size(size)) => return Ok(Some(size)),
+            (Some(given), _) => given,
+        };
+        let rule = |rule: String, nearest: u64| {
+            Err(ModelError::rule(name, shown(value), rule, [nearest.clamp(least, most)]))
+        };
+        match (value.as_u64(), value.as_f64()) {
+            (Some(size), _) if (least..=most).contains(&size) => Ok(Some(size)),
+            (Some(size), _) => rule(format!("is outside {least} to {most}"), size),
+            (None, Some(real)) if real.fract() == 0.0 => {
+                rule(format!("is no whole number from {least} to {most}"), real as u64)
+            }
+            (None, Some(real)) => rule("is not a whole number".to_owned(), real.round() as u64),
+            (None, None) => {
+                let rule = format!("must be a whole number from {least} to {most}");
+                Err(ModelError::rule(name, shown(value), rule, [""; 0]))
+            }
+        }
+    }
+
+    fn required(&self, field: &'static str, size: Option<u64>) -> Result<u64, ModelError> {
+        size.ok_or_else(|| {
+            let name = self.given(field).map_or(field, |(name, _)| name);
+            ModelError::rule(name, "null", "must be a whole number", [""; 0])
+        })
+    }
+
+    /// A width: at least 1.
+    pub fn size(&self, field: &'static str) -> Result<u64, ModelError> {
+        let size = self.optional_size(field)?;
+        self.required(field, size)
+    }
+
+    /// A width, or none where it is null.
+    pub fn optional_size(&self, field: &'static str) -> Result<Option<u64>, ModelError> {
+        self.whole(field, 1, DIMENSION_LIMIT)
+    }
+
+    /// A number that may be 0; null counts as 0.
+    pub fn count(&self, field: &'static str) -> Result<u64, ModelError> {
+        Ok(self.whole(field, 0, DIMENSION_LIMIT)?.unwrap_or(0))
+    }
+
+    /// The number of blocks.
+    pub fn layers(&self) -> Result<u64, ModelError> {
+        let layers = self.whole("num_hidden_layers", 1, BLOCK_LIMIT)?;
+        self.required("num_hidden_layers", layers)
+    }
+
+    /// The number of query heads.
+    pub fn heads(&self) -> Result<u64, ModelError> {
+        let heads = self.whole("num_attention_heads", 1, HEAD_LIMIT)?;
+        self.required("num_attention_heads", heads)
+    }
+
+    /// The number of routed experts, 0 for none.
+    pub fn experts(&self, field: &'static str) -> Result<u64, ModelError> {
+        Ok(self.whole(field, 0, EXPERT_LIMIT)?.unwrap_or(0))
+    }
+
+    /// How many of `experts` a token is sent to.
+    pub fn top_k(&self, experts: u64) -> Result<u64, ModelError> {
+        let top_k = self.whole("num_experts_per_tok", 1, experts)?;
+        self.required("num_experts_per_tok", top_k)
+    }
+
+    /// Elements of one head: the field `head_dim`, or the width shared out to the heads.
+    pub fn head_dim(&self, hidden: u64, heads: u64) -> Result<u64, ModelError> {
+        if let Some(head_dim) = self.optional_size("head_dim")? {
+            return Ok(head_dim);
+        }
+        if hidden.is_multiple_of(heads) {
+            return Ok(hidden / heads);
+        }
+        let below = hidden / heads * heads;
+        let nearest = [below, below + heads].into_iter().filter(|size| *size > 0);
+        let name = self.given("hidden_size").map_or("hidden_size", |(name, _)| name);
+        let has_head_dim = self.family.fields.iter().any(|(field, _)| *field == "head_dim");
+        let given = if has_head_dim { ", and no head_dim is given" } else { "" };
+        Err(ModelError::rule(name, hidden, format!("is not divisible by {heads} heads{given}"), nearest))
+    }
+
+    /// True or false; null counts as false.
+    pub fn flag(&self, field: &'static str) -> Result<bool, ModelError> {
+        match self.given(field) {
+            Some((_, Value::Bool(flag))) => Ok(*flag),
+            Some((_, Value::Null)) => Ok(false),
+            Some((name, other)) => {
+                Err(ModelError::rule(name, shown(other), "must be true or false", ["true", "false"]))
+            }
+            None => Ok(matches!(self.absent(field), Absent::Flag(true))),
+        }
+    }
+
+    /// A string, or none where it is null.
+    pub fn word(&self, field: &'static str) -> Result<Option<&'a str>, ModelError> {
+        match (self.given(field), self.absent(field)) {
+            (Some((_, Value::String(word))), _) => Ok(Some(word)),
+            (None, Absent::Word(word)) => Ok(Some(word)),
+            (Some((_, Value::Null)) | None, _) => Ok(None),
+            (Some((name, other)), _) => {
+                Err(ModelError::rule(name, shown(other), "must be a string", [""; 0]))
+            }
+        }
+    }
+
+    /// A list, or none where it is null.
+    pub fn list(&self, field: &'static str) -> Result<Option<&'a [Value]>, ModelError> {
+        match self.given(field) {
+            Some((_, Value::Array(list))) => Ok(Some(list)),
+            Some((_, Value::Null)) | None => Ok(None),
+            Some((name, other)) => Err(ModelError::rule(name, shown(other), "must be a list", [""; 0])),
+        }
+    }
+
+    /// Whether a soft cap is set: a number above 0; null sets none.
+    pub fn caps(&self, field: &'static str) -> Result<bool, ModelError> {
+        match self.given(field) {
+            Some((_, Value::Null)) => Ok(false),
+            Some((_, Value::Number(cap))) if cap.as_f64().is_some_and(|cap| cap > 0.0) => Ok(true),
+            Some((name, other)) => {
+                Err(ModelError::rule(name, shown(other), "must be null or a number above 0", [""; 0]))
+            }
+            None => Ok(matches!(self.absent(field), Absent::Flag(true))),
+        }
+    }
+
+    /// The family's inner object; empty where the file has none.
+    ///
+    /// # Errors
+    /// When it is no object, or a field inside is refused.
+    pub fn inner(&self) -> Result<Option<Self>, ModelError> {
+        static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+        let Some((field, family)) = self.family.inner else { return Ok(None) };
+        let fields = match self.given(field) {
+            Some((_, Value::Object(fields))) => fields,
+            Some((_, Value::Null)) | None => &EMPTY,
+            Some((name, other)) => {
+                return Err(ModelError::rule(name, shown(other), "must be an object", [""; 0]));
+            }
+        };
+        refuse(fields, family.refused)?;
+        Ok(Some(Self::new(family, fields)))
+    }
+
+    /// The activation function under the first of `fields` that is not null.
+    pub fn activation(&self, fields: &[&'static str]) -> Result<Activation, ModelError> {
+        for field in fields {
+            let Some(word) = self.word(field)? else { continue };
+            return match word {
+                "gelu" | "gelu_python" => Ok(Activation::Gelu),
+                "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" | "gelu_python_tanh" => {
+                    Ok(Activation::GeluTanh)
+                }
+                "silu" | "swish" => Ok(Activation::Silu),
+                "relu" => Ok(Activation::Relu),
+                "relu2" => Ok(Activation::Relu2),
+                _ => {
+                    let name = self.given(field).map_or(*field, |(name, _)| name);
+                    let known = ["gelu", "gelu_new", "silu", "relu", "relu2"];
+                    Err(ModelError::rule(name, shortened(word), "is no activation we know", known))
+                }
+            };
+        }
+        let field = fields.first().copied().unwrap_or_default();
+        Err(ModelError::rule(field, "null", "must name an activation", ["gelu", "gelu_new", "silu", "relu"]))
+    }
+
+    /// What a reader should know: sizes that were left out, and fields that mean nothing to us.
+    pub fn warnings(&self, outer: Option<&Map<String, Value>>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let left_out: Vec<_> = self
+            .family
+            .fields
+            .iter()
+            .filter(|(field, _)| self.given(field).is_none())
+            .filter_map(|(field, absent)| match absent {
+                Absent::Size(size) => Some(format!("{field} = {size}")),
+                _ => None,
+            })
+            .collect();
+        if !left_out.is_empty() {
+            let left_out = left_out.join(", ");
+            warnings.push(format!("left out, so the default of `{}`: {left_out}", self.family.model_type));
+        }
+        let inside = self.fields.keys().filter(|field| !self.knows(field)).cloned();
+        let outside = outer.into_iter().flat_map(Map::keys).filter(|field| {
+            !OUTER_HARMLESS.contains(&field.as_str()) && !COMMON_HARMLESS.contains(&field.as_str())
+        });
+        let deeper = self.inner().ok().flatten();
+        let deeper = deeper.iter().flat_map(|inner| inner.fields.keys().filter(|field| !inner.knows(field)));
+        let unknown: Vec<String> = inside.chain(outside.cloned()).chain(deeper.cloned()).collect();
+        for field in unknown.iter().take(NAMED_WARNINGS) {
+            warnings.push(format!("unknown field `{}` is ignored", shortened(field)));
+        }
+        if unknown.len() > NAMED_WARNINGS {
+            warnings.push(format!("{} more unknown fields are ignored", unknown.len() - NAMED_WARNINGS));
+        }
+        warnings
+    }
+
+    fn knows(&self, field: &str) -> bool {
+        let family = self.family;
+        family.fields.iter().any(|(name, _)| *name == field)
+            || family.aliases.iter().any(|(_, alias)| *alias == field)
+            || family.harmless.contains(&field)
+            || family.refused.iter().any(|(name, _)| *name == field)
+            || COMMON_HARMLESS.contains(&field)
+    }
+}
+
+/// A JSON value short enough for a message.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(list) => format!("(a list of {})", list.len()),
+        Value::Object(fields) => format!("(an object of {} fields)", fields.len()),
+        other => shortened(&other.to_string()),
+    }
+}
+
+/// A text cut to what fits a message, without control characters.
+pub(super) fn shortened(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut short: String =
+        text.chars().take(LONGEST).map(|char| if char.is_control() { ' ' } else { char }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    short
+}

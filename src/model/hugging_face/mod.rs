@@ -1,0 +1,69 @@
+//! Import of a Hugging Face `config.json`: by `model_type`, a table of fields and a builder make a decoder.
+//!
+//! Defaults of fields that a file leaves out are those of `transformers` 4.57.1; so is what each field shapes.
+
+mod config;
+mod experts;
+mod families;
+mod gated;
+mod layer_norm;
+mod windows;
+
+use serde_json::{Map, Value};
+
+use super::error::ModelError;
+use super::graph::Model;
+use config::Config;
+use families::FAMILIES;
+
+/// The `model_type`s that can be imported.
+pub fn model_types() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.model_type)
+}
+
+/// The model that a `config.json` describes, called `name`.
+///
+/// # Errors
+/// When the `model_type` is unknown, a size cannot be, or a field asks for what we do not plan.
+pub fn import(config: &Value, name: &str) -> Result<Model, ModelError> {
+    let outer = config.as_object().ok_or_else(|| ModelError::NotAModel { path: name.to_owned() })?;
+    let text = outer.get("text_config").filter(|text| !text.is_null());
+    let Some(text) = text else {
+        return import_text(outer, outer, name);
+    };
+    let text = text
+        .as_object()
+        .ok_or_else(|| ModelError::rule("text_config", config::shown(text), "must be an object", [""; 0]))?;
+    import_text(outer, text, name)
+}
+
+/// `text` is `outer` itself, or the object under its `text_config`.
+fn import_text(
+    outer: &Map<String, Value>,
+    text: &Map<String, Value>,
+    name: &str,
+) -> Result<Model, ModelError> {
+    let nested = !std::ptr::eq(outer, text);
+    let model_type = match text.get("model_type").or_else(|| outer.get("model_type")) {
+        Some(Value::String(model_type)) => model_type.as_str(),
+        Some(other) => {
+            return Err(ModelError::rule("model_type", config::shown(other), "must be a string", [""; 0]));
+        }
+        None => return Err(ModelError::NotAModel { path: name.to_owned() }),
+    };
+    // Gemma 3 files with a text_config may name the type of the whole only.
+    let model_type = if nested && model_type == "gemma3" { "gemma3_text" } else { model_type };
+    let family = FAMILIES.iter().find(|family| family.model_type == model_type).ok_or_else(|| {
+        ModelError::UnknownType {
+            value: config::shortened(model_type),
+            known: model_types().map(str::to_owned).collect(),
+        }
+    })?;
+    if nested {
+        families::refuse(outer, &[])?;
+    }
+    families::refuse(text, family.refused)?;
+    let config = Config::new(family, text);
+    let decoder = (family.build)(&config)?;
+    decoder.assemble(name, config.warnings(nested.then_some(outer)))
+}

@@ -1,0 +1,192 @@
+//! Models by name: published configurations, each with its source.
+
+use super::error::ModelError;
+use super::graph::Model;
+use super::source::from_text;
+
+/// A model that can be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preset {
+    pub name: &'static str,
+    /// One line for people.
+    pub description: &'static str,
+    /// Where the configuration was published.
+    pub source: &'static str,
+    /// The fields of its `config.json` that shape it.
+    config: &'static str,
+}
+
+impl Preset {
+    /// The model itself.
+    ///
+    /// # Errors
+    /// None for the presets of this crate, which a test builds one by one.
+    pub fn model(&self) -> Result<Model, ModelError> {
+        from_text(self.config, self.name, self.name)
+    }
+}
+
+/// All presets, in the order in which they are listed to people.
+pub fn presets() -> &'static [Preset] {
+    PRESETS
+}
+
+/// The preset called `name`.
+pub fn preset(name: &str) -> Option<&'static Preset> {
+    PRESETS.iter().find(|preset| preset.name == name)
+}
+
+const MEGATRON: &str = "Korthikanti et al. 2022, table 3 (V = 51200, s = 2048, f = 4h)";
+
+macro_rules! gpt2 {
+    ($embd:literal, $layers:literal, $heads:literal) => {
+        gpt2!($embd, $layers, $heads, 50257, 1024, "gelu_new")
+    };
+    ($embd:literal, $layers:literal, $heads:literal, $vocabulary:literal, $positions:literal, $act:literal) => {
+        concat!(
+            r#"{"model_type":"gpt2","n_embd":"#,
+            $embd,
+            r#","n_layer":"#,
+            $layers,
+            r#","n_head":"#,
+            $heads,
+            r#","vocab_size":"#,
+            $vocabulary,
+            r#","n_positions":"#,
+            $positions,
+            r#","activation_function":""#,
+            $act,
+            r#""}"#
+        )
+    };
+}
+
+macro_rules! llama {
+    ($hidden:literal, $layers:literal, $heads:literal, $kv:literal, $inner:literal, $vocabulary:literal, $positions:literal) => {
+        concat!(
+            r#"{"model_type":"llama","hidden_size":"#,
+            $hidden,
+            r#","num_hidden_layers":"#,
+            $layers,
+            r#","num_attention_heads":"#,
+            $heads,
+            r#","num_key_value_heads":"#,
+            $kv,
+            r#","intermediate_size":"#,
+            $inner,
+            r#","vocab_size":"#,
+            $vocabulary,
+            r#","max_position_embeddings":"#,
+            $positions,
+            r#","hidden_act":"silu","tie_word_embeddings":false}"#
+        )
+    };
+}
+
+macro_rules! qwen2 {
+    ($hidden:literal, $layers:literal, $heads:literal, $kv:literal, $inner:literal, $vocabulary:literal, $windows:literal) => {
+        concat!(
+            r#"{"model_type":"qwen2","hidden_size":"#,
+            $hidden,
+            r#","num_hidden_layers":"#,
+            $layers,
+            r#","num_attention_heads":"#,
+            $heads,
+            r#","num_key_value_heads":"#,
+            $kv,
+            r#","intermediate_size":"#,
+            $inner,
+            r#","vocab_size":"#,
+            $vocabulary,
+            r#","max_position_embeddings":131072,"hidden_act":"silu","tie_word_embeddings":false"#,
+            r#","use_sliding_window":false,"sliding_window":131072,"max_window_layers":"#,
+            $windows,
+            "}"
+        )
+    };
+}
+
+const MISTRAL: &str = r#"{"model_type":"mistral","hidden_size":4096,"num_hidden_layers":32,
+"num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":32000,
+"max_position_embeddings":32768,"sliding_window":4096,"hidden_act":"silu","tie_word_embeddings":false}"#;
+
+const MIXTRAL: &str = r#"{"model_type":"mixtral","hidden_size":4096,"num_hidden_layers":32,
+"num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":32000,
+"max_position_embeddings":32768,"sliding_window":null,"hidden_act":"silu","tie_word_embeddings":false,
+"num_local_experts":8,"num_experts_per_tok":2}"#;
+
+const QWEN3: &str = r#"{"model_type":"qwen3_moe","hidden_size":4096,"num_hidden_layers":94,
+"num_attention_heads":64,"num_key_value_heads":4,"head_dim":128,"intermediate_size":12288,"vocab_size":151936,
+"max_position_embeddings":40960,"use_sliding_window":false,"sliding_window":null,"hidden_act":"silu",
+"tie_word_embeddings":false,"attention_bias":false,"num_experts":128,"num_experts_per_tok":8,
+"moe_intermediate_size":1536,"decoder_sparse_step":1,"mlp_only_layers":[]}"#;
+
+const DEEPSEEK: &str = r#"{"model_type":"deepseek_v3","hidden_size":7168,"num_hidden_layers":61,
+"num_attention_heads":128,"intermediate_size":18432,"vocab_size":129280,"max_position_embeddings":163840,
+"q_lora_rank":1536,"kv_lora_rank":512,"qk_nope_head_dim":128,"qk_rope_head_dim":64,"v_head_dim":128,
+"n_routed_experts":256,"num_experts_per_tok":8,"n_shared_experts":1,"moe_intermediate_size":2048,
+"first_k_dense_replace":3,"moe_layer_freq":1,"hidden_act":"silu","attention_bias":false,
+"tie_word_embeddings":false,"num_nextn_predict_layers":0}"#;
+
+const BLOOM: &str = r#"{"model_type":"bloom","n_embed":14336,"n_layer":70,"num_attention_heads":112,
+"vocab_size":250880,"seq_length":2048}"#;
+
+const GPT2_SOURCE: &str = "Radford et al. 2019 and the config.json of openai-community on Hugging Face";
+const LLAMA2_SOURCE: &str = "Touvron et al. 2023 (Llama 2) and the config.json of meta-llama on Hugging Face";
+const LLAMA3_SOURCE: &str = "Llama team 2024, table 3, and the config.json of meta-llama on Hugging Face";
+const MISTRAL_SOURCE: &str = "Jiang et al. 2023 and the config.json of mistralai on Hugging Face";
+const MIXTRAL_SOURCE: &str = "Jiang et al. 2024 and the config.json of mistralai on Hugging Face";
+const QWEN2_SOURCE: &str = "Qwen team 2024 (Qwen2.5) and the config.json of Qwen on Hugging Face";
+const QWEN3_SOURCE: &str = "Qwen team 2025 (Qwen3) and the config.json of Qwen on Hugging Face";
+const DEEPSEEK_SOURCE: &str = "DeepSeek-AI 2024 (V3) and the config.json of deepseek-ai on Hugging Face";
+const BLOOM_SOURCE: &str = "BigScience 2022 and the config.json of bigscience on Hugging Face";
+const GPT3_SOURCE: &str = "Brown et al. 2020, table 2.1; dense attention in every layer";
+
+const fn row(
+    name: &'static str,
+    description: &'static str,
+    source: &'static str,
+    config: &'static str,
+) -> Preset {
+    Preset { name, description, source, config }
+}
+
+#[rustfmt::skip]
+const PRESETS: &[Preset] = &[
+    row("gpt2", "GPT-2 small, 124M", GPT2_SOURCE, gpt2!(768, 12, 12)),
+    row("gpt2-medium", "GPT-2 medium, 355M", GPT2_SOURCE, gpt2!(1024, 24, 16)),
+    row("gpt2-large", "GPT-2 large, 774M", GPT2_SOURCE, gpt2!(1280, 36, 20)),
+    row("gpt2-xl", "GPT-2 XL, 1.6B", GPT2_SOURCE, gpt2!(1600, 48, 25)),
+    row("gpt3-175b", "GPT-3", GPT3_SOURCE, gpt2!(12288, 96, 96, 50257, 2048, "gelu_new")),
+    row("megatron-22b", "Megatron GPT, 22B", MEGATRON, gpt2!(6144, 48, 64, 51200, 2048, "gelu")),
+    row("megatron-175b", "Megatron GPT, 175B", MEGATRON, gpt2!(12288, 96, 96, 51200, 2048, "gelu")),
+    row("megatron-530b", "Megatron GPT, 530B (MT-NLG)", MEGATRON, gpt2!(20480, 105, 128, 51200, 2048, "gelu")),
+    row("megatron-1t", "Megatron GPT, 1T", MEGATRON, gpt2!(25600, 128, 160, 51200, 2048, "gelu")),
+    row("llama-2-7b", "Llama 2, 7B", LLAMA2_SOURCE, llama!(4096, 32, 32, 32, 11008, 32000, 4096)),
+    row("llama-2-13b", "Llama 2, 13B", LLAMA2_SOURCE, llama!(5120, 40, 40, 40, 13824, 32000, 4096)),
+    row("llama-2-70b", "Llama 2, 70B", LLAMA2_SOURCE, llama!(8192, 80, 64, 8, 28672, 32000, 4096)),
+    row("llama-3.1-8b", "Llama 3.1, 8B", LLAMA3_SOURCE, llama!(4096, 32, 32, 8, 14336, 128256, 131072)),
+    row("llama-3.1-70b", "Llama 3.1, 70B", LLAMA3_SOURCE, llama!(8192, 80, 64, 8, 28672, 128256, 131072)),
+    row("llama-3.1-405b", "Llama 3.1, 405B", LLAMA3_SOURCE, llama!(16384, 126, 128, 8, 53248, 128256, 131072)),
+    row("mistral-7b", "Mistral 7B v0.1, sliding window of 4096", MISTRAL_SOURCE, MISTRAL),
+    row("mixtral-8x7b", "Mixtral, 8 experts, 2 a token", MIXTRAL_SOURCE, MIXTRAL),
+    row("qwen2.5-7b", "Qwen 2.5, 7B", QWEN2_SOURCE, qwen2!(3584, 28, 28, 4, 18944, 152064, 28)),
+    row("qwen2.5-72b", "Qwen 2.5, 72B", QWEN2_SOURCE, qwen2!(8192, 80, 64, 8, 29568, 152064, 80)),
+    row("qwen3-235b-a22b", "Qwen 3 MoE, 128 experts, 8 a token", QWEN3_SOURCE, QWEN3),
+    row("deepseek-v3", "DeepSeek V3 without multi-token prediction", DEEPSEEK_SOURCE, DEEPSEEK),
+    row("bloom-176b", "BLOOM, ALiBi, 250,880 tokens", BLOOM_SOURCE, BLOOM),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_builds_without_warnings() {
+        for preset in presets() {
+            let model = preset.model().unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+            assert_eq!(model.warnings, [""; 0], "{}", preset.name);
+            assert_eq!(model.name, preset.name);
+        }
+    }
+}

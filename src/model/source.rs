@@ -1,0 +1,149 @@
+//! Where a model comes from: a preset's name, a `config.json` or its folder, or a layer-graph file.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::error::ModelError;
+use super::graph::Model;
+use super::presets::{preset, presets};
+use super::{hugging_face, layer_graph};
+use crate::units::Bytes;
+
+/// The largest file that is read as a model description.
+const FILE_LIMIT: Bytes = Bytes::mib(16);
+
+/// The model that `text` names: a preset first, else a path (write `./gpt2` for a folder of that name).
+///
+/// # Errors
+/// When there is no such preset or file, or what is there does not describe a model.
+pub fn load(text: &str) -> Result<Model, ModelError> {
+    if let Some(preset) = preset(text) {
+        return preset.model();
+    }
+    let path = Path::new(text);
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::InvalidFilename => not_found(text),
+        _ => unreadable(text, error.to_string()),
+    })?;
+    if metadata.is_dir() {
+        let inside = path.join("config.json");
+        let shown = inside.display().to_string();
+        return match fs::metadata(&inside) {
+            Ok(metadata) if metadata.is_file() => read(&inside, metadata.len()),
+            Ok(_) => Err(unreadable(&shown, "it is not a regular file".to_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(unreadable(text, "the folder has no config.json".to_owned()))
+            }
+            Err(error) => Err(unreadable(&shown, error.to_string())),
+        };
+    }
+    if !metadata.is_file() {
+        return Err(unreadable(text, "it is not a regular file".to_owned()));
+    }
+    read(path, metadata.len())
+}
+
+/// The model in a regular file of `length` bytes.
+fn read(path: &Path, length: u64) -> Result<Model, ModelError> {
+    let shown = path.display().to_string();
+    let too_large = |bytes| ModelError::TooLarge { path: shown.clone(), bytes, limit: FILE_LIMIT };
+    if length > FILE_LIMIT.0 {
+        return Err(too_large(Bytes(length)));
+    }
+    let file = File::open(path).map_err(|error| unreadable(&shown, error.to_string()))?;
+    let mut bytes = Vec::new();
+    // A file may be longer than its metadata says (it grows, or the kernel makes it up).
+    let mut limited = file.take(FILE_LIMIT.0 + 1);
+    limited.read_to_end(&mut bytes).map_err(|error| unreadable(&shown, error.to_string()))?;
+    if bytes.len() as u64 > FILE_LIMIT.0 {
+        return Err(too_large(Bytes(bytes.len() as u64)));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|error| unreadable(&shown, format!("it is not UTF-8 text ({})", error.utf8_error())))?;
+    from_text(&text, &shown, &name_of(path))
+}
+
+/// The model that JSON text describes, told apart by its content; `path` is for messages, `name` for a config.
+///
+/// # Errors
+/// When the text is not JSON or does not describe a model.
+pub fn from_text(text: &str, path: &str, name: &str) -> Result<Model, ModelError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // serde_json stops at 128 levels, so deep nesting is an error and never a deep value.
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| ModelError::NotJson { path: path.to_owned(), reason: error.to_string() })?;
+    let has = |field: &str| value.get(field).is_some();
+    if has("layers") && has("version") && !has("model_type") {
+        return layer_graph::read(text, path);
+    }
+    if !has("model_type") && !has("text_config") {
+        return Err(ModelError::NotAModel { path: path.to_owned() });
+    }
+    hugging_face::import(&value, name)
+}
+
+/// A file's stem, or for a `config.json` the name of its folder.
+fn name_of(path: &Path) -> String {
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let folder = |path: &Path| {
+        let folder = fs::canonicalize(path).ok()?.parent()?.file_name()?.to_string_lossy().into_owned();
+        Some(folder)
+    };
+    let is_config = path.file_name().is_some_and(|name| name == "config.json");
+    let name = if is_config { folder(path).or_else(|| stem(path)) } else { stem(path) };
+    name.unwrap_or_else(|| "model".to_owned())
+}
+
+fn unreadable(path: &str, reason: String) -> ModelError {
+    ModelError::Unreadable { path: path.to_owned(), reason }
+}
+
+/// With the presets whose names are close.
+fn not_found(text: &str) -> ModelError {
+    const LONGEST: usize = 200;
+    let value: String = text.chars().take(LONGEST).collect();
+    let lower = value.to_lowercase();
+    let mut near: Vec<(usize, &str)> = presets()
+        .iter()
+        .map(|preset| {
+            let distance = edit_distance(&lower, preset.name);
+            let contains = lower.len() > 2 && (preset.name.contains(&lower) || lower.contains(preset.name));
+            (if contains { distance.min(2) } else { distance }, preset.name)
+        })
+        .filter(|(distance, name)| *distance <= name.len() / 3)
+        .collect();
+    near.sort_unstable();
+    let nearest = near.into_iter().take(4).map(|(_, name)| name.to_owned()).collect();
+    ModelError::NotFound { value, nearest }
+}
+
+/// Insertions, deletions and replacements between two names (Levenshtein 1966).
+fn edit_distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (line, from) in left.chars().enumerate() {
+        let mut diagonal = line;
+        row[0] = line + 1;
+        for (column, to) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::edit_distance;
+
+    #[test]
+    fn edit_distances_are_levenshtein() {
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("llama-2-7b", "llama-2-70b"), 1);
+    }
+}

@@ -1,0 +1,327 @@
+//! Real configurations: parameter counts to the parameter, and what the families' graphs look like.
+
+use std::fs;
+use std::path::PathBuf;
+
+use meshwright::model::layer::{LayerKind, Position};
+use meshwright::model::{Model, ModelError, hugging_face, load, preset, presets};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn fixture_path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/models").join(format!("{name}.json"))
+}
+
+fn fixture(name: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(fixture_path(name)).unwrap()).unwrap()
+}
+
+fn model(name: &str) -> Model {
+    load(fixture_path(name).to_str().unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Trained parameters of the published checkpoints, tied matrices once.
+const FIXTURES: &[(&str, u64)] = &[
+    ("gpt2", 124_439_808),
+    ("gpt-neox-20b", 20_554_567_680),
+    ("pythia-410m", 405_334_016),
+    ("pythia-6.9b", 6_857_302_016),
+    ("pythia-12b", 11_846_072_320),
+    ("opt-125m", 125_239_296),
+    ("opt-350m", 331_196_416),
+    ("opt-1.3b", 1_315_758_080),
+    ("opt-6.7b", 6_658_473_984),
+    ("bloom-560m", 559_214_592),
+    ("bloom-7b1", 7_069_016_064),
+    ("bloom-176b", 176_247_271_424),
+    ("falcon-rw-1b", 1_311_625_216),
+    ("falcon-7b", 6_921_720_704),
+    ("falcon-40b", 41_303_293_952),
+    ("mpt-7b", 6_649_286_656),
+    ("llama-3.2-1b", 1_235_814_400),
+    ("llama-3.1-8b", 8_030_261_248),
+    ("llama-3.1-70b", 70_553_706_496),
+    ("mistral-7b-v0.3", 7_248_023_552),
+    ("mistral-nemo-12b", 12_247_782_400),
+    ("mixtral-8x7b", 46_702_792_704),
+    ("qwen2.5-0.5b", 494_032_768),
+    ("qwen2.5-7b", 7_615_616_512),
+    ("qwen2.5-72b", 72_706_203_648),
+    ("qwen3-0.6b", 596_049_920),
+    ("qwen3-8b", 8_190_735_360),
+    ("qwen3-32b", 32_762_123_264),
+    ("qwen3-30b-a3b", 30_532_122_624),
+    ("gemma-2b", 2_506_172_416),
+    ("gemma-7b", 8_537_680_896),
+    ("gemma-2-2b", 2_614_341_888),
+    ("gemma-2-9b", 9_241_705_984),
+    ("gemma-2-27b", 27_227_128_320),
+    ("gemma-3-1b", 999_885_952),
+    ("phi-3-mini-4k", 3_821_079_552),
+    ("phi-4", 14_659_507_200),
+    ("gpt-oss-20b", 20_914_757_184),
+    ("gpt-oss-120b", 116_829_156_672),
+    ("deepseek-v2-lite", 15_706_484_224),
+    ("deepseek-v2", 235_741_434_880),
+    // Checkpoints count the routers' correction biases too, which no gradient trains: one an expert and layer.
+    ("glm-4.5-air", 106_852_251_264 - 45 * 128),
+    // The checkpoint holds 358,337,791,296 with the multi-token prediction layer of 5,539,962,272.
+    ("glm-4.5", 358_337_791_296 - 5_539_962_272 - 89 * 160),
+];
+
+const PRESETS: &[(&str, u64)] = &[
+    ("gpt2", 124_439_808),
+    ("gpt2-medium", 354_823_168),
+    ("gpt2-large", 774_030_080),
+    ("gpt2-xl", 1_557_611_200),
+    ("gpt3-175b", 174_604_259_328),
+    ("megatron-22b", 22_074_273_792),
+    ("megatron-175b", 174_615_846_912),
+    ("megatron-530b", 529_600_819_200),
+    ("megatron-1t", 1_008_038_758_400),
+    ("llama-2-7b", 6_738_415_616),
+    ("llama-2-13b", 13_015_864_320),
+    ("llama-2-70b", 68_976_648_192),
+    ("llama-3.1-8b", 8_030_261_248),
+    ("llama-3.1-70b", 70_553_706_496),
+    ("llama-3.1-405b", 405_853_388_800),
+    ("mistral-7b", 7_241_732_096),
+    ("mixtral-8x7b", 46_702_792_704),
+    ("qwen2.5-7b", 7_615_616_512),
+    ("qwen2.5-72b", 72_706_203_648),
+    ("qwen3-235b-a22b", 235_093_634_560),
+    // 671,026,419,200 with the routers' correction biases, which no gradient trains.
+    ("deepseek-v3", 671_026_419_200 - 58 * 256),
+    ("bloom-176b", 176_247_271_424),
+];
+
+#[test]
+fn fixtures_have_the_published_parameters() {
+    for (name, parameters) in FIXTURES {
+        let model = model(name);
+        assert_eq!(model.parameter_count(), *parameters, "{name}");
+        let unknown: Vec<_> = model.warnings.iter().filter(|text| text.contains("unknown")).collect();
+        assert!(unknown.is_empty(), "{name}: {unknown:?}");
+    }
+}
+
+#[test]
+fn presets_have_the_published_parameters() {
+    let counted: Vec<_> =
+        presets().iter().map(|preset| (preset.name, preset.model().unwrap().parameter_count())).collect();
+    assert_eq!(counted, PRESETS);
+}
+
+#[test]
+fn presets_agree_with_the_files() {
+    for name in ["gpt2", "llama-3.1-8b", "mixtral-8x7b", "qwen2.5-72b", "bloom-176b"] {
+        let (from_preset, from_file) = (preset(name).unwrap().model().unwrap(), model(name));
+        assert!(from_preset.layers().eq(from_file.layers()), "{name}");
+        assert_eq!(from_preset.max_sequence, from_file.max_sequence, "{name}");
+    }
+}
+
+fn attention_windows(model: &Model) -> Vec<Option<u64>> {
+    let window = |kind: &LayerKind| match kind {
+        LayerKind::Attention(attention) => Some(attention.window),
+        _ => None,
+    };
+    model.layers().filter_map(|layer| window(&layer.kind)).collect()
+}
+
+#[test]
+fn windows_alternate_as_the_families_lay_them_out() {
+    assert_eq!(attention_windows(&model("gemma-2-2b"))[..3], [Some(4096), None, Some(4096)]);
+    let gemma3 = attention_windows(&model("gemma-3-1b"));
+    assert_eq!(gemma3[4..7], [Some(512), None, Some(512)]);
+    assert_eq!(gemma3.iter().filter(|window| window.is_none()).count(), 4);
+    assert_eq!(attention_windows(&model("gpt-oss-20b"))[..2], [Some(128), None]);
+    assert_eq!(attention_windows(&preset("mistral-7b").unwrap().model().unwrap()), [Some(4096); 32]);
+    assert_eq!(attention_windows(&model("mistral-7b-v0.3")), [None; 32]);
+    let mut sliding = fixture("qwen2.5-0.5b");
+    sliding["use_sliding_window"] = json!(true);
+    sliding["max_window_layers"] = json!(20);
+    let sliding = attention_windows(&hugging_face::import(&sliding, "sliding").unwrap());
+    assert_eq!((sliding[19], sliding[20]), (None, Some(131_072)));
+}
+
+#[test]
+fn parallel_blocks_feed_the_mlp_from_the_block_input_first() {
+    for (name, own_norm) in [("falcon-7b", false), ("falcon-40b", true), ("pythia-410m", true)] {
+        let model = model(name);
+        assert_eq!(
+            model.inputs(2),
+            [0, 1],
+            "{name}: the norm reads the embedding, the residual is attention's"
+        );
+        assert_eq!(model.inputs(3), [2], "{name}");
+        let LayerKind::Mlp(mlp) = &model.layer(2).kind else { panic!("{name}") };
+        assert_eq!(mlp.norm.is_some(), own_norm, "{name}");
+    }
+    let sequential = model("falcon-rw-1b");
+    assert_eq!(sequential.inputs(2), [1]);
+    let LayerKind::Attention(attention) = &sequential.layer(1).kind else { panic!() };
+    assert_eq!(attention.position, Position::Alibi);
+}
+
+#[test]
+fn blocks_are_dense_or_sparse_as_the_config_says() {
+    let kinds = |model: &Model| -> String {
+        model.layers().map(|layer| &layer.kind.name()[..1]).filter(|kind| *kind == "m").collect()
+    };
+    let names = |model: &Model| -> Vec<String> {
+        let feed_forward = |kind: &LayerKind| matches!(kind, LayerKind::Mlp(_) | LayerKind::Moe(_));
+        model.layers().filter(|layer| feed_forward(&layer.kind)).map(|layer| layer.name.clone()).collect()
+    };
+    let deepseek = preset("deepseek-v3").unwrap().model().unwrap();
+    assert_eq!(kinds(&deepseek).len(), 61);
+    assert_eq!(names(&deepseek)[2..4], ["block 2 mlp", "block 3 moe"]);
+    let mut config = fixture("qwen3-30b-a3b");
+    config["decoder_sparse_step"] = json!(2);
+    config["mlp_only_layers"] = json!([3]);
+    let mixed = names(&hugging_face::import(&config, "mixed").unwrap());
+    assert_eq!(mixed[..4], ["block 0 mlp", "block 1 moe", "block 2 mlp", "block 3 mlp"]);
+}
+
+#[test]
+fn opt_350m_norms_after_the_residual_and_narrows_its_table() {
+    let model = model("opt-350m");
+    let LayerKind::Attention(attention) = &model.layer(1).kind else { panic!() };
+    assert!(attention.norm.is_none() && attention.residual_norm.is_some());
+    let LayerKind::Head(head) = &model.layer(model.layers().len() - 2).kind else { panic!() };
+    assert!(head.norm.is_none() && head.tied && head.table_width == Some(512));
+    let LayerKind::Embedding(embedding) = &model.layer(0).kind else { panic!() };
+    assert_eq!(embedding.positions, 2050);
+}
+
+#[test]
+fn what_is_not_planned_is_refused_with_a_way_on() {
+    let mut config = fixture("deepseek-v3");
+    let refused = |config: &Value| match hugging_face::import(config, "model") {
+        Err(error @ ModelError::Unsupported { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(&config).starts_with("quantization_config (an object of 4 fields) is not supported"));
+    config.as_object_mut().unwrap().remove("quantization_config");
+    assert_eq!(
+        refused(&config),
+        "num_nextn_predict_layers 1 is not supported: multi-token prediction layers are not planned; set it \
+         to 0 to plan the model without them"
+    );
+    config["num_nextn_predict_layers"] = json!(0);
+    let whole = hugging_face::import(&config, "deepseek-v3").unwrap();
+    assert!(whole.layers().eq(preset("deepseek-v3").unwrap().model().unwrap().layers()));
+
+    let mut config = fixture("gemma-3-4b");
+    assert!(refused(&config).starts_with("vision_config"));
+    config.as_object_mut().unwrap().remove("vision_config");
+    let nested = hugging_face::import(&config, "gemma-3-4b").unwrap();
+    let alone = hugging_face::import(&config["text_config"], "gemma-3-4b").unwrap();
+    assert!(nested.layers().eq(alone.layers()));
+    // The checkpoint's count less its vision tower and projector.
+    assert_eq!(nested.parameter_count(), 4_300_079_472 - 416_866_032 - 2_950_272);
+}
+
+#[test]
+fn unknown_fields_are_warnings_and_unknown_types_errors() {
+    let mut config = fixture("mpt-7b");
+    config["flux_capacitor"] = json!(1.21);
+    config["attn_config"]["sideways"] = json!(true);
+    let warnings = hugging_face::import(&config, "mpt").unwrap().warnings;
+    assert_eq!(
+        warnings,
+        ["unknown field `flux_capacitor` is ignored", "unknown field `sideways` is ignored"]
+    );
+    let error = hugging_face::import(&json!({"model_type": "mamba"}), "mamba").unwrap_err().to_string();
+    assert!(error.contains("`mamba`") && hugging_face::model_types().all(|known| error.contains(known)));
+}
+
+#[test]
+fn impossible_sizes_are_errors_that_name_field_value_and_nearest() {
+    let cases = [
+        ("llama-3.1-8b", "hidden_size", json!(4097), "4096, 4128"),
+        ("llama-3.1-8b", "hidden_size", json!(0), "1"),
+        ("llama-3.1-8b", "hidden_size", json!(-4096), "1"),
+        ("llama-3.1-8b", "hidden_size", json!(4096.5), "4097"),
+        ("llama-3.1-8b", "hidden_size", json!(1e30), "4294967296"),
+        ("llama-3.1-8b", "num_hidden_layers", json!(1_000_000_000_000_000_000_u64), "10000"),
+        ("llama-3.1-8b", "num_key_value_heads", json!(6), "4, 8"),
+        ("llama-3.1-8b", "num_key_value_heads", json!(64), "32"),
+        ("llama-3.1-8b", "num_attention_heads", json!(null), ""),
+        ("llama-3.1-8b", "vocab_size", json!("32000"), ""),
+        ("llama-3.1-8b", "hidden_act", json!("tanhish"), "gelu, gelu_new, silu, relu, relu2"),
+        ("llama-3.1-8b", "tie_word_embeddings", json!("no"), "true, false"),
+        ("gpt2", "n_head", json!(0), "1"),
+        ("gpt2", "n_embd", json!(770), ""),
+        ("mixtral-8x7b", "num_experts_per_tok", json!(9), "8"),
+        ("mixtral-8x7b", "num_local_experts", json!(0), "1"),
+        ("gpt-oss-20b", "layer_types", json!(["full_attention"]), "24"),
+        ("qwen3-30b-a3b", "mlp_only_layers", json!([48]), "47"),
+        ("qwen3-30b-a3b", "decoder_sparse_step", json!(0), "1"),
+    ];
+    for (name, field, value, nearest) in cases {
+        let mut config = fixture(name);
+        config[field] = value.clone();
+        let error = hugging_face::import(&config, name).map(|_| ()).unwrap_err();
+        assert_eq!(error.field(), Some(field), "{name} {field} {value}: {error}");
+        let expected = if field == "n_embd" { "768, 780" } else { nearest };
+        assert_eq!(error.nearest().join(", "), expected, "{error}");
+        assert!(error.to_string().starts_with(field), "{error}");
+    }
+}
+
+#[test]
+fn products_of_sizes_do_not_overflow() {
+    let big = json!(1_u64 << 32);
+    let mut config = fixture("mixtral-8x7b");
+    for field in ["hidden_size", "intermediate_size", "vocab_size", "head_dim"] {
+        config[field] = big.clone();
+    }
+    for heads in [1, 32, 1 << 20] {
+        config["num_attention_heads"] = json!(heads);
+        config["num_key_value_heads"] = json!(heads);
+        assert!(hugging_face::import(&config, "huge").is_err());
+    }
+    let mut config = fixture("deepseek-v2");
+    for field in ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "n_shared_experts"] {
+        config[field] = big.clone();
+    }
+    config["moe_intermediate_size"] = big;
+    assert!(hugging_face::import(&config, "huge").is_err());
+}
+
+fn odd_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (0_u64..300).prop_map(Value::from),
+        (0_u32..64).prop_map(|power| Value::from(1_u64 << power)),
+        any::<f64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+        prop::collection::vec(0_u64..100, 0..4).prop_map(Value::from),
+        Just(json!({"alibi": 3})),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn mutated_configs_never_panic(
+        which in 0..FIXTURES.len(),
+        mutations in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..4),
+        remove in any::<prop::sample::Index>(),
+    ) {
+        let mut config = fixture(FIXTURES[which].0);
+        let fields = config.as_object_mut().unwrap();
+        let names: Vec<String> = fields.keys().cloned().collect();
+        fields.remove(&names[remove.index(names.len())]);
+        for (index, value) in mutations {
+            fields.insert(names[index.index(names.len())].clone(), value);
+        }
+        match hugging_face::import(&config, "mutated") {
+            Ok(model) => prop_assert!(model.parameter_count() > 0 && model.blocks() > 0),
+            Err(error) => prop_assert!(error.to_string().len() < 1000, "{error}"),
+        }
+    }
+}
