@@ -47,6 +47,7 @@ macro_rules! choice {
         }
     };
 }
+pub(crate) use choice;
 
 choice! {
     /// The order in which a pipeline rank runs forwards and backwards.

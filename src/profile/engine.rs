@@ -50,6 +50,23 @@ pub struct Supports {
     pub shard_groups: bool,
     /// Tensor parallelism wider than the key-value heads, by replicating them.
     pub key_value_replication: bool,
+    /// How many micro-batches its interleaved schedule takes.
+    pub interleaved: InterleavedRounds,
+    /// The highest ZeRO stage at which gradient synchronisation can wait for the last micro-batch.
+    pub deferred_up_to_zero: u8,
+    /// The lowest ZeRO stage at which parameters can be offloaded.
+    pub parameter_offload_from_zero: u8,
+}
+
+/// The numbers of micro-batches that an interleaved schedule takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InterleavedRounds {
+    Any,
+    /// Multiples of the pipeline size.
+    WholeRounds,
+    /// Those that ⌊micro-batches / pipeline size⌋ rounds divide, so that rounds are equal (PyTorch).
+    EqualRounds,
 }
 
 /// A type that depends on the strategy or is fixed.

@@ -2,13 +2,37 @@
 //!
 //! Nothing here sees a device or a time.
 
+pub mod defaults;
+pub mod describe;
+pub mod draft;
+mod explain;
+pub mod facts;
+pub mod key;
+pub mod mesh;
+pub mod numerics;
+mod parse;
+pub mod resolve;
+pub mod rules;
+mod text;
+pub mod text_error;
 pub mod workload;
+
+#[cfg(test)]
+mod sample;
 
 pub use crate::profile::choices::{
     AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory,
     Schedule,
 };
 use crate::units::ElementType;
+pub use defaults::Defaults;
+pub use draft::{CheckpointEntry, Draft};
+pub use facts::Facts;
+pub use key::Key;
+pub use mesh::{Group, Mesh};
+pub use resolve::resolve;
+pub use rules::{Rule, RuleBreak};
+pub use text_error::StrategyTextError;
 pub use workload::Workload;
 
 /// A resolved strategy: every key has its value, and what the rules demand holds.
@@ -95,21 +119,37 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// The fraction of `category` that stage `stage` offloads.
-    pub fn fraction(&self, category: OffloadCategory, stage: usize) -> f64 {
-        let fractions = match category {
+    /// The fractions of `category`, one a stage; empty where none is offloaded.
+    pub fn fractions(&self, category: OffloadCategory) -> &[f64] {
+        match category {
             OffloadCategory::Optimizer => &self.optimizer,
             OffloadCategory::Parameters => &self.parameters,
             OffloadCategory::Activations => &self.activations,
-        };
-        fractions.get(stage).copied().unwrap_or(0.0)
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn fractions_mut(&mut self, category: OffloadCategory) -> &mut Vec<f64> {
+        match category {
+            OffloadCategory::Optimizer => &mut self.optimizer,
+            OffloadCategory::Parameters => &mut self.parameters,
+            OffloadCategory::Activations => &mut self.activations,
+        }
+    }
+
+    /// The fraction of `category` that stage `stage` offloads.
+    pub fn fraction(&self, category: OffloadCategory, stage: usize) -> f64 {
+        self.fractions(category).get(stage).copied().unwrap_or(0.0)
+    }
+
+    /// Whether nothing of `category` is offloaded.
+    pub fn lacks(&self, category: OffloadCategory) -> bool {
+        self.fractions(category).iter().all(|&fraction| fraction == 0.0)
     }
 
     /// Whether nothing is offloaded.
     pub fn is_none(&self) -> bool {
-        [&self.optimizer, &self.parameters, &self.activations]
-            .into_iter()
-            .all(|fractions| fractions.iter().all(|&fraction| fraction == 0.0))
+        OffloadCategory::ALL.iter().all(|&category| self.lacks(category))
     }
 }
 

@@ -1,0 +1,415 @@
+//! Why a rule is broken, and the nearest values that keep it; made only once a strategy has failed.
+
+use std::fmt::Display;
+
+use super::rules::{chunk_range, context_pieces, gradient_types, product};
+use super::text_error::list;
+use super::{Facts, GradientSync, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy};
+
+/// The account of a broken rule.
+pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBreak {
+    let case = Case { rule, strategy, facts };
+    let s = strategy;
+    let supports = &facts.profile.supports;
+    match rule {
+        Rule::Devices => case.devices(),
+        Rule::Batch => case.batch(),
+        Rule::Order => case.plain(
+            Key::Order,
+            s.order,
+            "the order names an axis twice".to_owned(),
+            &[MeshOrder::default()],
+        ),
+        Rule::TensorHeads => {
+            let heads = facts.heads.iter().map(|heads| heads.query);
+            case.tensor(&format!("{} heads", first_undivided(heads, s.tensor)))
+        }
+        Rule::TensorKeyValueHeads => {
+            let heads = facts.heads.iter().map(|heads| heads.key_value);
+            case.tensor(&format!("{} key-value heads", first_undivided(heads, s.tensor)))
+        }
+        Rule::TensorWidth => {
+            let widths = facts.widths.iter().copied();
+            case.tensor(&format!("the MLP width {}", first_undivided(widths, s.tensor)))
+        }
+        Rule::ContextOffered => case.offered(Key::ContextKind, s.context_kind, &supports.context),
+        Rule::ContextSequence => {
+            let pieces = context_pieces(s, facts);
+            let what = if pieces == 1 { "" } else { "2 · " };
+            let reason = format!("{what}cp {} does not divide {} tokens", s.context, facts.workload.seq_len);
+            case.context(reason)
+        }
+        Rule::ContextHeads => case.context(format!(
+            "tp {} · cp {} does not divide the heads that ulysses spreads",
+            s.tensor, s.context
+        )),
+        Rule::TensorSequence => {
+            let part = facts.workload.seq_len / s.context.max(1);
+            case.tensor(&format!("the {part} tokens of a context rank, as sequence parallelism needs"))
+        }
+        Rule::ExpertModel => case.plain(Key::Expert, s.expert, "this model has no experts".to_owned(), &[1]),
+        Rule::ExpertOffered => case.plain(
+            Key::Expert,
+            s.expert,
+            format!("{} offers no expert parallelism", facts.profile.name),
+            &[1],
+        ),
+        Rule::Experts => {
+            let counts = facts.experts.iter().map(|experts| experts.count);
+            case.experts(format!(
+                "ep {} does not divide {} experts",
+                s.expert,
+                first_undivided(counts, s.expert)
+            ))
+        }
+        Rule::ExpertTensor => {
+            let legal = if s.tensor == 1 { vec![1] } else { vec![1, s.tensor] };
+            case.plain(
+                Key::ExpertTensor,
+                s.expert_tensor,
+                format!("etp {} is neither 1 nor tp {}", s.expert_tensor, s.tensor),
+                &legal,
+            )
+        }
+        Rule::ExpertWidth => {
+            let widths = facts.experts.iter().map(|experts| experts.intermediate);
+            let width = first_undivided(widths, s.expert_tensor);
+            case.dividing(Key::ExpertTensor, s.expert_tensor, &format!("the expert width {width}"), vec![1])
+        }
+        Rule::ExpertRanks => case.experts(format!(
+            "ep {} · etp {} does not divide the {} ranks of a stage",
+            s.expert,
+            s.expert_tensor,
+            s.tensor * s.context * s.data
+        )),
+        Rule::ExpertReplicas => case.experts(format!(
+            "ep {} · etp {} leaves ranks that {} replicas do not divide",
+            s.expert,
+            s.expert_tensor,
+            s.replicas()
+        )),
+        Rule::Capacity => case.plain(
+            Key::Capacity,
+            s.capacity,
+            format!("capacity {} is not a number above 0", s.capacity),
+            &["1.25", "full"],
+        ),
+        Rule::ScheduleOffered => case.offered(Key::Schedule, s.schedule, &supports.schedules),
+        Rule::SchedulePipeline => {
+            let reason = format!("sched {} needs a pipeline, and pp is 1", s.schedule);
+            case.plain(Key::Schedule, s.schedule, reason, &[Schedule::OneForwardOneBackward])
+        }
+        Rule::VirtualStages => {
+            let (least, greatest) = chunk_range(s.schedule, facts);
+            let range = if least == greatest { least.to_string() } else { format!("{least} to {greatest}") };
+            let reason = format!("sched {} takes virtual {range}, not {}", s.schedule, s.virtual_stages);
+            case.plain(
+                Key::VirtualStages,
+                s.virtual_stages,
+                reason,
+                &[s.virtual_stages.clamp(least, greatest)],
+            )
+        }
+        Rule::InterleavedRounds => {
+            let reason = format!(
+                "{} interleaves whole rounds only, and accum {} is not made of rounds of pp {}",
+                facts.profile.name, s.accumulation, s.pipeline
+            );
+            let batches = divisors(facts.workload.global_batch / s.data);
+            let nearest = case.nearest(s.accumulation, batches, &[rule], |s, accum| s.accumulation = accum);
+            case.plain(Key::Accumulation, s.accumulation, reason, &nearest)
+        }
+        Rule::CutsCount => case.cuts(format!(
+            "cuts names {} chunks, and pp {} · virtual {} is {}",
+            s.cuts.len(),
+            s.pipeline,
+            s.virtual_stages,
+            s.chunks()
+        )),
+        Rule::CutsSum => {
+            let sum: u64 = s.cuts.iter().map(|&blocks| u64::from(blocks)).sum();
+            case.cuts(format!("cuts sum to {sum} blocks, and the model has {}", facts.blocks))
+        }
+        Rule::AdaptiveLoss => {
+            let reason = format!("an adaptive loss weight needs pp 1, not {}", s.pipeline);
+            case.plain(Key::Pipeline, s.pipeline, reason, &[1])
+        }
+        Rule::ZeroOffered => case.offered(Key::Zero, s.zero, &supports.zero),
+        Rule::ZeroPipeline => {
+            let both = supports.zero_with_pipeline.iter().filter(|zero| supports.zero.contains(zero));
+            let both: Vec<u8> = both.copied().collect();
+            let reason = format!("{} offers no zero {} with a pipeline", facts.profile.name, s.zero);
+            case.plain(Key::Zero, s.zero, reason, &both)
+        }
+        Rule::Shard => {
+            let groups = neighbours(s.shard, divisors(s.data));
+            case.dividing(Key::Shard, s.shard, &format!("dp {}", s.data), groups)
+        }
+        Rule::ShardOffered => case.plain(
+            Key::Shard,
+            s.shard,
+            format!("{} shards over all of dp {}, not over {}", facts.profile.name, s.data, s.shard),
+            &[s.data],
+        ),
+        Rule::SyncZero => {
+            let reason = "sync scatter needs sharded state, and zero is 0".to_owned();
+            case.plain(Key::Sync, s.sync, reason, &[GradientSync::Immediate, GradientSync::Deferred])
+        }
+        Rule::SyncOffered => case.offered(Key::Sync, s.sync, &supports.sync),
+        Rule::SyncDeferred => case.plain(
+            Key::Sync,
+            s.sync,
+            format!(
+                "{} defers gradient synchronisation up to zero {}, not under zero {}",
+                facts.profile.name, supports.deferred_up_to_zero, s.zero
+            ),
+            &[GradientSync::Immediate],
+        ),
+        Rule::CheckpointCount => {
+            let reason = format!("ckpt has {} entries for {} chunks", s.checkpoint.len(), s.cuts.len());
+            case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &["none", "selective", "full"])
+        }
+        Rule::CheckpointBlocks => case.checkpoint_blocks(),
+        Rule::OffloadOffered => {
+            let legal: Vec<String> = std::iter::once("none".to_owned())
+                .chain(supports.offload.iter().map(|category| format!("{category}:1")))
+                .collect();
+            let category = OffloadCategory::ALL
+                .iter()
+                .find(|&&category| !s.offload.lacks(category) && !supports.offload.contains(&category));
+            let category = category.map_or("", |category| category.name());
+            let reason = format!("{} does not offload {category}", facts.profile.name);
+            case.plain(Key::Offload, &s.offload, reason, &legal)
+        }
+        Rule::OffloadCount => {
+            let counts = OffloadCategory::ALL.iter().map(|&category| s.offload.fractions(category).len());
+            let count = counts.filter(|&count| count != 0 && count as u64 != s.pipeline).max().unwrap_or(0);
+            let reason = format!("offload has {count} fractions for {} stages", s.pipeline);
+            case.plain(Key::Offload, &s.offload, reason, &["none"])
+        }
+        Rule::OffloadFraction => {
+            let reason = "an offloaded fraction lies between 0 and 1".to_owned();
+            case.plain(Key::Offload, &s.offload, reason, &["none"])
+        }
+        Rule::OffloadZero => case.plain(
+            Key::Offload,
+            &s.offload,
+            format!(
+                "{} offloads parameters from zero {}, and zero is {}",
+                facts.profile.name, supports.parameter_offload_from_zero, s.zero
+            ),
+            &["none"],
+        ),
+        Rule::CompressionOffered => case.offered(Key::Compression, s.compression, &supports.compress),
+        Rule::LossOffered => case.offered(Key::Loss, s.loss, &supports.loss),
+        Rule::Bucket => case.plain(Key::Bucket, s.bucket, "a bucket of 0 holds nothing".to_owned(), &[1]),
+        Rule::GradientType => case.gradient_type(Key::Gradient, "kept", s.gradient_type),
+        Rule::ReduceType => case.gradient_type(Key::Reduce, "reduced", s.reduce_type),
+    }
+}
+
+/// One broken rule, where it was broken.
+struct Case<'a> {
+    rule: Rule,
+    strategy: &'a Strategy,
+    facts: &'a Facts<'a>,
+}
+
+impl Case<'_> {
+    fn plain(&self, key: Key, value: impl Display, reason: String, nearest: &[impl Display]) -> RuleBreak {
+        let are = fine("", nearest, "is legal", "are legal");
+        self.told(key, value, reason + &are, nearest)
+    }
+
+    fn told(&self, key: Key, value: impl Display, message: String, nearest: &[impl Display]) -> RuleBreak {
+        RuleBreak {
+            rule: self.rule,
+            field: key.name().to_owned(),
+            value: value.to_string(),
+            message,
+            nearest: nearest.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn dividing(&self, key: Key, value: u64, whole: &str, nearest: Vec<u64>) -> RuleBreak {
+        let does = fine("", &nearest, "does", "do");
+        self.told(key, value, format!("{key} {value} does not divide {whole}{does}"), &nearest)
+    }
+
+    fn offered<T: Display>(&self, key: Key, value: T, offered: &[T]) -> RuleBreak {
+        let reason = format!("{} does not offer {key} {value}", self.facts.profile.name);
+        let message = reason + &fine("", offered, "it does", "it does");
+        self.told(key, value, message, offered)
+    }
+
+    /// The closest values below and above `value` under which `rules` hold.
+    fn nearest(
+        &self,
+        value: u64,
+        candidates: Vec<u64>,
+        rules: &[Rule],
+        set: impl Fn(&mut Strategy, u64),
+    ) -> Vec<u64> {
+        let holds = |&candidate: &u64| {
+            let mut changed = self.strategy.clone();
+            set(&mut changed, candidate);
+            rules.iter().all(|rule| rule.holds(&changed, self.facts))
+        };
+        neighbours(value, candidates.into_iter().filter(holds).collect())
+    }
+
+    fn devices(&self) -> RuleBreak {
+        let s = self.strategy;
+        let devices = self.facts.devices;
+        let sizes = [(Key::Tensor, s.tensor), (Key::Context, s.context), (Key::Pipeline, s.pipeline)];
+        let rest = product(&[s.tensor, s.context, s.pipeline]);
+        if let Some(rest) = rest.filter(|&rest| devices.is_multiple_of(rest)) {
+            let data = devices / rest;
+            let product = product(&[rest, s.data]).map_or("too many".to_owned(), |all| all.to_string());
+            let message = format!(
+                "tp {} · cp {} · pp {} · dp {} is {product} devices, not {devices}; dp {data} makes {devices}",
+                s.tensor, s.context, s.pipeline, s.data
+            );
+            return self.told(Key::Data, s.data, message, &[data]);
+        }
+        let alone = sizes.iter().find(|&&(_, size)| !devices.is_multiple_of(size));
+        if let Some(&(key, size)) = alone {
+            let nearest = neighbours(size, divisors(devices));
+            return self.dividing(key, size, &format!("{devices} devices"), nearest);
+        }
+        // Each divides, but not together: the last that could be smaller is to change.
+        let (key, size) = sizes.into_iter().rfind(|&(_, size)| size > 1).unwrap_or(sizes[0]);
+        let others: Vec<u64> = sizes.iter().filter(|other| other.0 != key).map(|other| other.1).collect();
+        let left = product(&others).filter(|&others| devices.is_multiple_of(others));
+        let nearest = left.map_or(Vec::new(), |others| neighbours(size, divisors(devices / others)));
+        let message = format!(
+            "tp {} · cp {} · pp {} does not divide {devices} devices{}",
+            s.tensor,
+            s.context,
+            s.pipeline,
+            fine(&format!("{key} "), &nearest, "does", "do"),
+        );
+        self.told(key, size, message, &nearest)
+    }
+
+    fn batch(&self) -> RuleBreak {
+        let s = self.strategy;
+        let batch = self.facts.workload.global_batch;
+        let sequences = product(&[s.data, s.micro_batch]);
+        if let Some(sequences) =
+            sequences.filter(|&sequences| sequences > 0 && batch.is_multiple_of(sequences))
+        {
+            let accumulation = batch / sequences;
+            let message = format!(
+                "dp {} · micro {} · accum {} is not the global batch of {batch}; accum {accumulation} makes it",
+                s.data, s.micro_batch, s.accumulation
+            );
+            return self.told(Key::Accumulation, s.accumulation, message, &[accumulation]);
+        }
+        if batch.is_multiple_of(s.data) {
+            let nearest = neighbours(s.micro_batch, divisors(batch / s.data));
+            let whole = format!("the {} sequences of a data rank", batch / s.data);
+            return self.dividing(Key::MicroBatch, s.micro_batch, &whole, nearest);
+        }
+        let sizes = divisors(self.facts.devices).into_iter().filter(|&data| batch.is_multiple_of(data));
+        let nearest = neighbours(s.data, sizes.collect());
+        self.dividing(Key::Data, s.data, &format!("the global batch of {batch}"), nearest)
+    }
+
+    /// Tensor sizes that keep all rules about it, with data parallelism taking what is left.
+    fn tensor(&self, whole: &str) -> RuleBreak {
+        const RULES: [Rule; 4] =
+            [Rule::TensorHeads, Rule::TensorKeyValueHeads, Rule::TensorWidth, Rule::TensorSequence];
+        let s = self.strategy;
+        let sizes = divisors(s.tensor.saturating_mul(s.data));
+        let nearest = self.nearest(s.tensor, sizes, &RULES, |s, tensor| s.tensor = tensor);
+        self.dividing(Key::Tensor, s.tensor, whole, nearest)
+    }
+
+    fn context(&self, reason: String) -> RuleBreak {
+        let s = self.strategy;
+        let rules = [Rule::ContextSequence, Rule::ContextHeads];
+        let sizes = divisors(s.context.saturating_mul(s.data));
+        let nearest = self.nearest(s.context, sizes, &rules, |s, context| s.context = context);
+        let message = reason + &fine("cp ", &nearest, "does", "do");
+        self.told(Key::Context, s.context, message, &nearest)
+    }
+
+    fn experts(&self, reason: String) -> RuleBreak {
+        let s = self.strategy;
+        let rules = [Rule::Experts, Rule::ExpertRanks, Rule::ExpertReplicas];
+        let sizes = divisors(s.tensor * s.context * s.data);
+        let nearest = self.nearest(s.expert, sizes, &rules, |s, expert| s.expert = expert);
+        let message = reason + &fine("ep ", &nearest, "is legal", "are legal");
+        self.told(Key::Expert, s.expert, message, &nearest)
+    }
+
+    fn cuts(&self, reason: String) -> RuleBreak {
+        let s = self.strategy;
+        let slashed = |cuts: &[u32]| cuts.iter().map(u32::to_string).collect::<Vec<_>>().join("/");
+        let legal = slashed(&super::defaults::cuts(self.facts.blocks, s.chunks() as usize));
+        self.plain(Key::Cuts, slashed(&s.cuts), reason, &[legal])
+    }
+
+    fn checkpoint_blocks(&self) -> RuleBreak {
+        let s = self.strategy;
+        let wrong = s
+            .checkpoint
+            .iter()
+            .zip(&s.cuts)
+            .enumerate()
+            .find(|(_, (modes, blocks))| modes.blocks() != u64::from(**blocks));
+        let Some((chunk, (modes, blocks))) = wrong else {
+            return self.told(Key::Checkpoint, s.checkpoint_text(), "ckpt is legal".to_owned(), &[""; 0]);
+        };
+        let reason = format!("ckpt names {} blocks of chunk {chunk}, which has {blocks}", modes.blocks());
+        let nearest = ["none".to_owned(), "full".to_owned(), format!("full:{blocks}")];
+        let nearest = if *blocks == 0 { &nearest[..2] } else { &nearest[..] };
+        self.plain(Key::Checkpoint, modes, reason, nearest)
+    }
+
+    fn gradient_type(&self, key: Key, verb: &str, element: impl Display) -> RuleBreak {
+        let legal = gradient_types(self.facts);
+        let precision = self.facts.workload.precision;
+        let reason = format!("gradients cannot be {verb} in {element} under {precision}");
+        self.plain(key, element, reason, legal)
+    }
+}
+
+/// The first of `wholes` that `divisor` does not divide.
+fn first_undivided(wholes: impl Iterator<Item = u64>, divisor: u64) -> u64 {
+    let mut last = 0;
+    for whole in wholes {
+        last = whole;
+        if !whole.is_multiple_of(divisor) {
+            break;
+        }
+    }
+    last
+}
+
+/// `; 4 and 8 do`, with `subject` before the values; or nothing where there is nothing to name.
+fn fine(subject: &str, nearest: &[impl Display], one: &str, several: &str) -> String {
+    let nearest: Vec<String> = nearest.iter().map(ToString::to_string).collect();
+    match nearest.len() {
+        0 => String::new(),
+        1 => format!("; {subject}{} {one}", nearest[0]),
+        _ => format!("; {subject}{} {several}", list(&nearest)),
+    }
+}
+
+/// The greatest below `value` and the least above it.
+fn neighbours(value: u64, candidates: Vec<u64>) -> Vec<u64> {
+    let below = candidates.iter().copied().filter(|&candidate| candidate < value).max();
+    let above = candidates.iter().copied().filter(|&candidate| candidate > value).min();
+    below.into_iter().chain(above).collect()
+}
+
+/// Divisors of `whole` that are at most 2^20, and their counterparts.
+fn divisors(whole: u64) -> Vec<u64> {
+    (1..=1 << 20)
+        .take_while(|divisor| divisor * divisor <= whole)
+        .filter(|&divisor| whole.is_multiple_of(divisor))
+        .flat_map(|divisor| [divisor, whole / divisor])
+        .collect()
+}

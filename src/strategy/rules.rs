@@ -1,0 +1,303 @@
+//! What makes a strategy legal: every rule of what divides what, and of what an engine offers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{ContextKind, Facts, GradientSync, OffloadCategory, Schedule, Strategy, explain};
+use crate::profile::choices::choice;
+use crate::profile::engine::InterleavedRounds;
+use crate::units::ElementType;
+
+choice! {
+    /// A rule that legal strategies keep. They are checked in this order; later ones rely on earlier ones.
+    Rule {
+        /// tp · cp · pp · dp is the number of devices.
+        Devices = "devices",
+        /// dp · micro · accum is the global batch.
+        Batch = "batch",
+        /// The order names each axis once.
+        Order = "order",
+        /// tp divides the attention heads.
+        TensorHeads = "tensor-heads",
+        /// tp divides the key-value heads, or the engine replicates them and they divide tp.
+        TensorKeyValueHeads = "tensor-key-value-heads",
+        /// tp divides the widths of MLPs and shared experts.
+        TensorWidth = "tensor-width",
+        /// The engine offers this kind of context parallelism.
+        ContextOffered = "context-offered",
+        /// cp divides the sequence; a causal ring takes two pieces a rank.
+        ContextSequence = "context-sequence",
+        /// tp · cp divides the heads that Ulysses spreads, queries' and key-values'.
+        ContextHeads = "context-heads",
+        /// With sequence parallelism, tp divides a context rank's part of the sequence.
+        TensorSequence = "tensor-sequence",
+        /// The model has experts to spread.
+        ExpertModel = "expert-model",
+        /// The engine offers expert parallelism.
+        ExpertOffered = "expert-offered",
+        /// ep divides the experts.
+        Experts = "experts",
+        /// etp is 1 or tp.
+        ExpertTensor = "expert-tensor",
+        /// etp divides the width of an expert.
+        ExpertWidth = "expert-width",
+        /// ep · etp divides the ranks of a stage.
+        ExpertRanks = "expert-ranks",
+        /// With smaller shard groups, the ranks that hold the same experts divide by the replicas.
+        ExpertReplicas = "expert-replicas",
+        /// The capacity factor is a positive number.
+        Capacity = "capacity",
+        /// The engine offers the schedule.
+        ScheduleOffered = "schedule-offered",
+        /// Interleaved and zero-bubble schedules have a pipeline.
+        SchedulePipeline = "schedule-pipeline",
+        /// Chunks a rank: 2 under zb-v, 2 to the blocks under interleaved, otherwise 1.
+        VirtualStages = "virtual-stages",
+        /// The micro-batches that the engine's interleaved schedule takes.
+        InterleavedRounds = "interleaved-rounds",
+        /// One cut for each of the pp · virtual chunks.
+        CutsCount = "cuts-count",
+        /// The cuts sum to the blocks.
+        CutsSum = "cuts-sum",
+        /// An adaptive loss weight needs both gradients on one rank.
+        AdaptiveLoss = "adaptive-loss",
+        /// The engine offers the ZeRO stage.
+        ZeroOffered = "zero-offered",
+        /// The engine offers the ZeRO stage under a pipeline.
+        ZeroPipeline = "zero-pipeline",
+        /// The shard group divides dp.
+        Shard = "shard",
+        /// The engine offers shard groups smaller than dp.
+        ShardOffered = "shard-offered",
+        /// sync=scatter needs sharded state.
+        SyncZero = "sync-zero",
+        /// The engine offers the gradient synchronisation.
+        SyncOffered = "sync-offered",
+        /// The highest ZeRO stage under which the engine defers synchronisation.
+        SyncDeferred = "sync-deferred",
+        /// One checkpoint entry, or one a chunk.
+        CheckpointCount = "checkpoint-count",
+        /// Checkpoint modes cover the blocks of their chunk.
+        CheckpointBlocks = "checkpoint-blocks",
+        /// The engine offloads the category.
+        OffloadOffered = "offload-offered",
+        /// One fraction, or one a stage.
+        OffloadCount = "offload-count",
+        /// Fractions lie in 0 to 1.
+        OffloadFraction = "offload-fraction",
+        /// The lowest ZeRO stage under which the engine offloads parameters.
+        OffloadZero = "offload-zero",
+        /// The engine offers the compression.
+        CompressionOffered = "compression-offered",
+        /// The engine offers the loss.
+        LossOffered = "loss-offered",
+        /// A bucket holds something.
+        Bucket = "bucket",
+        /// Gradients are kept in fp32, bf16 or fp16; under fp32 and fp64 in that type.
+        GradientType = "gradient-type",
+        /// Gradients are reduced in fp32, bf16 or fp16; under fp32 and fp64 in that type.
+        ReduceType = "reduce-type",
+    }
+}
+
+/// A strategy that parses but is illegal, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct RuleBreak {
+    pub rule: Rule,
+    /// The key to change.
+    pub field: String,
+    /// Its value now.
+    pub value: String,
+    pub message: String,
+    /// Legal values in its place, the closest below and the closest above where they have an order.
+    pub nearest: Vec<String>,
+}
+
+/// The first rule that is broken. Allocates nothing.
+pub fn broken(strategy: &Strategy, facts: &Facts) -> Option<Rule> {
+    Rule::ALL.iter().copied().find(|rule| !rule.holds(strategy, facts))
+}
+
+/// Whether every rule holds. Allocates nothing.
+pub fn legal(strategy: &Strategy, facts: &Facts) -> bool {
+    broken(strategy, facts).is_none()
+}
+
+/// Whether every rule holds, and if not, why.
+pub fn check(strategy: &Strategy, facts: &Facts) -> Result<(), RuleBreak> {
+    broken(strategy, facts).map_or(Ok(()), |rule| Err(explain::explain(rule, strategy, facts)))
+}
+
+impl Rule {
+    pub(super) fn check(self, strategy: &Strategy, facts: &Facts) -> Result<(), RuleBreak> {
+        if self.holds(strategy, facts) { Ok(()) } else { Err(explain::explain(self, strategy, facts)) }
+    }
+
+    /// Whether the strategy keeps this rule. Sizes of 0 keep none that looks at them.
+    pub(super) fn holds(self, strategy: &Strategy, facts: &Facts) -> bool {
+        let s = strategy;
+        let supports = &facts.profile.supports;
+        let stage_ranks = || product(&[s.tensor, s.context, s.data]);
+        match self {
+            Self::Devices => {
+                facts.devices > 0
+                    && product(&[s.tensor, s.context, s.pipeline, s.data]) == Some(facts.devices)
+            }
+            Self::Batch => {
+                let batch = facts.workload.global_batch;
+                batch > 0 && product(&[s.data, s.micro_batch, s.accumulation]) == Some(batch)
+            }
+            Self::Order => s.order.is_permutation(),
+            Self::TensorHeads => facts.heads.iter().all(|heads| heads.query.is_multiple_of(s.tensor)),
+            Self::TensorKeyValueHeads => {
+                facts.heads.iter().all(|heads| splits(heads.key_value, s.tensor, facts))
+            }
+            Self::TensorWidth => facts.widths.iter().all(|width| width.is_multiple_of(s.tensor)),
+            Self::ContextOffered => s.context == 1 || supports.context.contains(&s.context_kind),
+            Self::ContextSequence => {
+                facts.workload.seq_len.is_multiple_of(s.context.saturating_mul(context_pieces(s, facts)))
+            }
+            Self::ContextHeads => {
+                let parts = s.tensor.saturating_mul(s.context);
+                s.context == 1
+                    || s.context_kind == ContextKind::Ring
+                    || facts.heads.iter().all(|heads| {
+                        heads.query.is_multiple_of(parts) && splits(heads.key_value, parts, facts)
+                    })
+            }
+            Self::TensorSequence => {
+                let part = facts.workload.seq_len.checked_div(s.context);
+                !s.sequence_parallel || part.is_some_and(|part| part.is_multiple_of(s.tensor))
+            }
+            Self::ExpertModel => s.expert == 1 || !facts.experts.is_empty(),
+            Self::ExpertOffered => s.expert == 1 || supports.expert_parallel,
+            Self::Experts => facts.experts.iter().all(|experts| experts.count.is_multiple_of(s.expert)),
+            Self::ExpertTensor => s.expert_tensor == 1 || s.expert_tensor == s.tensor,
+            Self::ExpertWidth => {
+                facts.experts.iter().all(|experts| experts.intermediate.is_multiple_of(s.expert_tensor))
+            }
+            Self::ExpertRanks => product(&[s.expert, s.expert_tensor])
+                .zip(stage_ranks())
+                .is_some_and(|(group, ranks)| ranks.is_multiple_of(group)),
+            Self::ExpertReplicas => {
+                facts.experts.is_empty()
+                    || s.zero == 0
+                    || s.shard == s.data
+                    || s.data
+                        .checked_div(s.shard)
+                        .and_then(|replicas| product(&[s.expert, s.expert_tensor, replicas]))
+                        .zip(stage_ranks())
+                        .is_some_and(|(group, ranks)| ranks.is_multiple_of(group))
+            }
+            Self::Capacity => match s.capacity {
+                super::Capacity::Factor(factor) => factor.is_finite() && factor > 0.0,
+                super::Capacity::Full => true,
+            },
+            Self::ScheduleOffered => supports.schedules.contains(&s.schedule),
+            Self::SchedulePipeline => {
+                s.pipeline > 1 || matches!(s.schedule, Schedule::GPipe | Schedule::OneForwardOneBackward)
+            }
+            Self::VirtualStages => {
+                let (least, greatest) = chunk_range(s.schedule, facts);
+                (least..=greatest).contains(&s.virtual_stages)
+            }
+            Self::InterleavedRounds => {
+                s.schedule != Schedule::Interleaved
+                    || match supports.interleaved {
+                        InterleavedRounds::Any => true,
+                        InterleavedRounds::WholeRounds => s.accumulation.is_multiple_of(s.pipeline),
+                        InterleavedRounds::EqualRounds => s
+                            .accumulation
+                            .checked_div(s.pipeline)
+                            .is_some_and(|rounds| s.accumulation.is_multiple_of(rounds.max(1))),
+                    }
+            }
+            Self::CutsCount => product(&[s.pipeline, s.virtual_stages]) == Some(s.cuts.len() as u64),
+            Self::CutsSum => {
+                s.cuts.iter().map(|&blocks| u64::from(blocks)).sum::<u64>() == u64::from(facts.blocks)
+            }
+            Self::AdaptiveLoss => s.pipeline == 1 || !facts.adaptive_loss,
+            Self::ZeroOffered => supports.zero.contains(&s.zero),
+            Self::ZeroPipeline => s.pipeline == 1 || supports.zero_with_pipeline.contains(&s.zero),
+            Self::Shard => s.data.is_multiple_of(s.shard),
+            Self::ShardOffered => s.zero == 0 || s.shard == s.data || supports.shard_groups,
+            Self::SyncZero => s.sync != GradientSync::Scatter || s.zero > 0,
+            Self::SyncOffered => s.accumulation == 1 || supports.sync.contains(&s.sync),
+            Self::SyncDeferred => {
+                s.accumulation == 1
+                    || s.sync != GradientSync::Deferred
+                    || s.zero <= supports.deferred_up_to_zero
+            }
+            Self::CheckpointCount => s.checkpoint.len() == s.cuts.len(),
+            Self::CheckpointBlocks => {
+                s.checkpoint.iter().zip(&s.cuts).all(|(modes, &blocks)| modes.blocks() == u64::from(blocks))
+            }
+            Self::OffloadOffered => OffloadCategory::ALL
+                .iter()
+                .all(|category| s.offload.lacks(*category) || supports.offload.contains(category)),
+            Self::OffloadCount => OffloadCategory::ALL.iter().all(|&category| {
+                let stages = s.offload.fractions(category).len() as u64;
+                stages == 0 || stages == s.pipeline
+            }),
+            Self::OffloadFraction => OffloadCategory::ALL.iter().all(|&category| {
+                s.offload.fractions(category).iter().all(|fraction| (0.0..=1.0).contains(fraction))
+            }),
+            Self::OffloadZero => {
+                s.offload.lacks(OffloadCategory::Parameters) || s.zero >= supports.parameter_offload_from_zero
+            }
+            Self::CompressionOffered => supports.compress.contains(&s.compression),
+            Self::LossOffered => supports.loss.contains(&s.loss),
+            Self::Bucket => s.bucket > 0,
+            Self::GradientType => is_gradient_type(s.gradient_type, facts),
+            Self::ReduceType => is_gradient_type(s.reduce_type, facts),
+        }
+    }
+}
+
+/// The product, unless it is beyond 64 bits.
+pub(super) fn product(sizes: &[u64]) -> Option<u64> {
+    sizes.iter().try_fold(1u64, |product, &size| product.checked_mul(size))
+}
+
+/// Whether `heads` key-value heads can be laid over `parts` ranks.
+fn splits(heads: u64, parts: u64, facts: &Facts) -> bool {
+    heads.is_multiple_of(parts)
+        || (facts.profile.supports.key_value_replication && parts.is_multiple_of(heads))
+}
+
+/// Pieces of the sequence that a context rank holds: a causal ring gives each an early and a late one, so that
+/// all work alike (Brandon et al. 2023, arXiv 2311.09431).
+pub(super) fn context_pieces(strategy: &Strategy, facts: &Facts) -> u64 {
+    let is_causal = facts.heads.iter().any(|heads| heads.causal);
+    if strategy.context > 1 && strategy.context_kind == ContextKind::Ring && is_causal { 2 } else { 1 }
+}
+
+/// The least and the most chunks a rank.
+pub(super) fn chunk_range(schedule: Schedule, facts: &Facts) -> (u64, u64) {
+    match schedule {
+        Schedule::Interleaved => (2, u64::from(facts.blocks).max(2)),
+        Schedule::ZeroBubbleV => (2, 2),
+        _ => (1, 1),
+    }
+}
+
+/// The types that gradients can have.
+pub(super) fn gradient_types(facts: &Facts) -> &'static [ElementType] {
+    match facts.workload.precision {
+        ElementType::Fp64 => &[ElementType::Fp64],
+        ElementType::Fp32 => &[ElementType::Fp32],
+        _ => &[ElementType::Fp32, ElementType::Bf16, ElementType::Fp16],
+    }
+}
+
+fn is_gradient_type(element: ElementType, facts: &Facts) -> bool {
+    gradient_types(facts).contains(&element)
+}
+
+#[cfg(test)]
+mod tests;

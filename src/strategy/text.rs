@@ -1,0 +1,163 @@
+//! Strategy to text: contract order, defaults left out, and what is printed parses back to itself.
+
+use std::fmt;
+
+use super::{
+    Axis, Capacity, Checkpoint, CheckpointMode, ContextKind, Defaults, Key, LossMode, MeshOrder, Offload,
+    OffloadCategory, Schedule, Strategy, defaults,
+};
+use crate::profile::choices::Compression;
+
+impl Strategy {
+    /// The strategy text. Defaults are left out except tp, pp, dp, zero, micro and accum; those that come from
+    /// workload and engine are `defaults`.
+    pub fn text(&self, defaults: Defaults) -> String {
+        let mut text = Text::default();
+        text.always(Key::Tensor, self.tensor);
+        text.unless(1, Key::Context, self.context);
+        text.always(Key::Pipeline, self.pipeline);
+        text.always(Key::Data, self.data);
+        text.unless(switch(self.tensor > 1), Key::SequenceParallel, switch(self.sequence_parallel));
+        text.unless(ContextKind::Ring, Key::ContextKind, self.context_kind);
+        text.unless(1, Key::Expert, self.expert);
+        let expert_tensor = defaults::expert_tensor(self.tensor, self.context, self.data, self.expert);
+        text.unless(expert_tensor, Key::ExpertTensor, self.expert_tensor);
+        text.unless(defaults::CAPACITY, Key::Capacity, self.capacity);
+        text.unless(Schedule::OneForwardOneBackward, Key::Schedule, self.schedule);
+        text.unless(defaults::virtual_stages(self.schedule), Key::VirtualStages, self.virtual_stages);
+        if self.cuts != defaults::cuts(self.cuts.iter().sum(), self.cuts.len()) {
+            text.always(Key::Cuts, join(&self.cuts, "/"));
+        }
+        text.always(Key::Zero, self.zero);
+        text.unless(self.data, Key::Shard, self.shard);
+        text.unless("on", Key::Reshard, switch(self.reshard_after_forward));
+        text.always(Key::MicroBatch, self.micro_batch);
+        text.always(Key::Accumulation, self.accumulation);
+        text.unless(defaults::sync(self.zero), Key::Sync, self.sync);
+        text.unless("none", Key::Checkpoint, self.checkpoint_text().as_str());
+        text.unless("none", Key::Offload, self.offload.to_string().as_str());
+        text.unless("on", Key::Overlap, switch(self.overlap));
+        text.unless(Compression::None, Key::Compression, self.compression);
+        text.unless(LossMode::Full, Key::Loss, self.loss);
+        text.unless(defaults.attention, Key::Attention, self.attention);
+        if self.bucket != defaults::BUCKET {
+            text.always(Key::Bucket, bucket(self.bucket));
+        }
+        text.unless(defaults.gradient, Key::Gradient, self.gradient_type);
+        text.unless(defaults.reduce, Key::Reduce, self.reduce_type);
+        text.unless(MeshOrder::default(), Key::Order, self.order);
+        text.0
+    }
+
+    /// The value of `ckpt`: one entry where it says the same of every chunk, otherwise one a chunk.
+    pub fn checkpoint_text(&self) -> String {
+        let entries: Vec<String> = self.checkpoint.iter().map(Checkpoint::to_string).collect();
+        // Of a chunk without blocks, whole modes say the same, and `none` is what it prints.
+        let mut said = self.checkpoint.iter().zip(&entries).filter(|(modes, _)| !modes.runs.is_empty());
+        let Some((modes, first)) = said.next() else { return "none".to_owned() };
+        let is_same = said.all(|(_, entry)| entry == first);
+        let has_empty = self.checkpoint.iter().any(|modes| modes.runs.is_empty());
+        if is_same && !(has_empty && modes.runs.len() > 1) { first.clone() } else { entries.join("/") }
+    }
+}
+
+/// A strategy text that grows.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn always(&mut self, key: Key, value: impl fmt::Display) {
+        if !self.0.is_empty() {
+            self.0.push(',');
+        }
+        self.0.push_str(&format!("{key}={value}"));
+    }
+
+    fn unless<T: fmt::Display + PartialEq>(&mut self, default: T, key: Key, value: T) {
+        if value != default {
+            self.always(key, value);
+        }
+    }
+}
+
+const fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn join<T: fmt::Display>(items: &[T], separator: &str) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
+}
+
+/// Elements with the largest decimal unit that leaves a whole number.
+fn bucket(elements: u64) -> String {
+    [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")]
+        .into_iter()
+        .find(|&(unit, _)| elements.is_multiple_of(unit))
+        .map_or_else(|| elements.to_string(), |(unit, name)| format!("{}{name}", elements / unit))
+}
+
+impl fmt::Display for Capacity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Factor(factor) => write!(f, "{factor}"),
+            Self::Full => f.write_str("full"),
+        }
+    }
+}
+
+impl fmt::Display for Checkpoint {
+    /// One entry of `ckpt`; of no blocks it is `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use CheckpointMode::{Full, None};
+        match self.runs.as_slice() {
+            [] => f.write_str("none"),
+            [(mode, _)] => write!(f, "{mode}"),
+            [(Full, count), (None, _)] => write!(f, "full:{count}"),
+            runs => {
+                let runs: Vec<_> = runs.iter().map(|(mode, count)| format!("{mode}*{count}")).collect();
+                f.write_str(&runs.join("+"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Offload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for &category in OffloadCategory::ALL {
+            let fractions = self.fractions(category);
+            if let Some(&first) = fractions.first()
+                && fractions.iter().any(|&fraction| fraction != 0.0)
+            {
+                let is_same = fractions.iter().all(|&fraction| fraction == first);
+                let shown = if is_same { &fractions[..1] } else { fractions };
+                parts.push(format!("{category}:{}", join(shown, "/")));
+            }
+        }
+        f.write_str(if parts.is_empty() { "none".to_owned() } else { parts.join("+") }.as_str())
+    }
+}
+
+impl fmt::Display for MeshOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = Vec::with_capacity(5);
+        let mut axes = self.0.as_slice();
+        while let [axis, rest @ ..] = axes {
+            axes = rest;
+            names.push(match axis {
+                Axis::Tensor => "tp",
+                Axis::Context => "cp",
+                Axis::Pipeline => "pp",
+                Axis::Replica => "replica",
+                Axis::Shard => match rest {
+                    [Axis::Replica, after @ ..] => {
+                        axes = after;
+                        "dp"
+                    }
+                    _ => "shard",
+                },
+            });
+        }
+        f.write_str(&names.join("-"))
+    }
+}

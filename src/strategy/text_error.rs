@@ -1,0 +1,97 @@
+//! What can be wrong with a strategy text: which key, which value, and what would be legal.
+
+use thiserror::Error;
+
+use super::Key;
+
+/// A strategy text that does not parse.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StrategyTextError {
+    #[error("`{item}` is not of the form key=value")]
+    NotAPair { item: String },
+    #[error("there is no strategy key `{key}`; did you mean {}?", nearest.join(" or "))]
+    UnknownKey { key: String, nearest: Vec<&'static str> },
+    #[error("{key} is given twice")]
+    Twice { key: Key, value: String },
+    #[error("{key} {problem}")]
+    Value { key: Key, value: String, problem: ValueProblem },
+}
+
+/// What is wrong with one value.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ValueProblem {
+    #[error("`{text}` is not a whole number{}", these_are(nearest))]
+    NotWhole { text: String, nearest: Vec<String> },
+    #[error("`{text}` is not a number")]
+    NotANumber { text: String, nearest: Vec<String> },
+    #[error("{text} is below its least, {least}")]
+    BelowLeast { text: String, least: String },
+    #[error("{text} is above its greatest, {greatest}")]
+    AboveGreatest { text: String, greatest: String },
+    #[error("`{text}` is not known; {} are", list(legal))]
+    Unknown { text: String, legal: Vec<String> },
+    #[error("`{text}` names {name} twice")]
+    Repeated { text: String, name: String },
+    #[error("`{text}` is not a permutation of tp, cp, dp and pp; {nearest} is")]
+    NotAPermutation { text: String, nearest: String },
+}
+
+impl StrategyTextError {
+    /// The key that is wrong, or what stands in its place.
+    pub fn field(&self) -> &str {
+        match self {
+            Self::NotAPair { .. } => "strategy",
+            Self::UnknownKey { key, .. } => key,
+            Self::Twice { key, .. } | Self::Value { key, .. } => key.name(),
+        }
+    }
+
+    /// The value as it was typed.
+    pub fn value(&self) -> &str {
+        match self {
+            Self::NotAPair { item } => item,
+            Self::UnknownKey { key, .. } => key,
+            Self::Twice { value, .. } | Self::Value { value, .. } => value,
+        }
+    }
+
+    /// What would be legal in its place, nearest first where there is an order.
+    pub fn nearest(&self) -> Vec<String> {
+        match self {
+            Self::NotAPair { .. } => Key::ALL.iter().map(|key| format!("{key}=")).collect(),
+            Self::UnknownKey { nearest, .. } => nearest.iter().map(|&name| name.to_owned()).collect(),
+            Self::Twice { .. } => Vec::new(),
+            Self::Value { problem, .. } => problem.nearest(),
+        }
+    }
+}
+
+impl ValueProblem {
+    fn nearest(&self) -> Vec<String> {
+        match self {
+            Self::NotWhole { nearest, .. } | Self::NotANumber { nearest, .. } => nearest.clone(),
+            Self::BelowLeast { least: only, .. }
+            | Self::AboveGreatest { greatest: only, .. }
+            | Self::NotAPermutation { nearest: only, .. } => vec![only.clone()],
+            Self::Unknown { legal, .. } => legal.clone(),
+            Self::Repeated { .. } => Vec::new(),
+        }
+    }
+}
+
+/// `a, b and c`.
+pub(super) fn list(items: &[String]) -> String {
+    match items {
+        [] => "none".to_owned(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn these_are(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [only] => format!("; {only} is"),
+        several => format!("; {} are", list(several)),
+    }
+}
