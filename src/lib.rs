@@ -18,4 +18,8 @@ pub mod lower;
 
 pub mod program;
 
+pub mod cost;
+
+pub mod simulate;
+
 pub mod plan;

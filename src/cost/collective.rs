@@ -1,0 +1,169 @@
+//! Time of collectives by algorithm over the levels that a group crosses.
+
+use crate::cluster::Cluster;
+use crate::ops::{Collective, CollectiveKind};
+use crate::units::{Bytes, Seconds};
+
+/// A process group as the network sees it, level by level from the innermost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupShape {
+    pub levels: Vec<GroupLevel>,
+}
+
+/// One level of links under a group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupLevel {
+    /// Members inside one domain of this level.
+    pub members: u64,
+    /// Bytes/s that one device has here, one direction, all its neighbours busy.
+    pub bandwidth: f64,
+    /// Seconds of one hop.
+    pub latency: f64,
+}
+
+/// A collective's time and how long each level's links are busy in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transfer {
+    pub seconds: Seconds,
+    /// Busy time of one device's link, by level.
+    pub busy: Vec<f64>,
+}
+
+impl GroupShape {
+    /// The shape of the group `ranks` on `cluster`.
+    pub fn new(cluster: &Cluster, ranks: &[u64]) -> Self {
+        let members = cluster.members_per_domain(ranks);
+        let bandwidths = cluster.slowest_bandwidths(ranks);
+        let levels = cluster
+            .levels
+            .iter()
+            .zip(members.into_iter().zip(bandwidths))
+            .map(|(level, (members, bandwidth))| GroupLevel {
+                members,
+                bandwidth: bandwidth.0,
+                latency: level.link.latency.0,
+            })
+            .collect();
+        Self { levels }
+    }
+
+    /// Members of the group.
+    pub fn size(&self) -> u64 {
+        self.levels.last().map_or(1, |level| level.members)
+    }
+
+    /// The level that joins the group: the innermost whose domain holds all members.
+    fn outermost(&self) -> usize {
+        self.levels.iter().position(|level| level.members == self.size()).unwrap_or(0)
+    }
+
+    /// Members inside the next inner domain.
+    fn inner(&self, level: usize) -> u64 {
+        level.checked_sub(1).map_or(1, |inner| self.levels[inner].members)
+    }
+
+    /// The time of `collective`.
+    pub fn time(&self, collective: &Collective) -> Transfer {
+        let mut busy = vec![0.0; self.levels.len()];
+        let n = self.size();
+        if n <= 1 {
+            return Transfer { seconds: Seconds::ZERO, busy };
+        }
+        let bytes = collective.bytes.0 as f64;
+        let crossed = self.outermost();
+        let share = (n - 1) as f64 / n as f64;
+        match collective.kind {
+            CollectiveKind::RingShift => return self.point_to_point(collective.bytes),
+            CollectiveKind::AllToAll => {
+                // Each member sends 1/n of its bytes to each other; those beyond a domain leave by the next level.
+                for level in 0..=crossed {
+                    let there = self.levels[level].members - self.inner(level);
+                    busy[level] = bytes * there as f64 / n as f64 / self.levels[level].bandwidth;
+                }
+            }
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce => {
+                // As many rings as a domain has members, each leaving it by another device's links.
+                let passes = if collective.kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
+                for level in 0..=crossed {
+                    if self.levels[level].members > self.inner(level) {
+                        let bandwidth = self.inner(level) as f64 * self.levels[level].bandwidth;
+                        busy[level] = passes * bytes * share / bandwidth;
+                    }
+                }
+            }
+        }
+        let bandwidth_time = busy.iter().copied().fold(0.0, f64::max);
+        Transfer { seconds: Seconds(bandwidth_time + self.latency(collective.kind)), busy }
+    }
+
+    /// Time of hops: rings within and across domains, or trees across them where an all-reduce may use one.
+    fn latency(&self, kind: CollectiveKind) -> f64 {
+        let crossed = self.outermost();
+        let levels = (0..=crossed).map(|level| {
+            let across = (self.levels[level].members / self.inner(level).max(1)).max(1);
+            (across as f64, self.levels[level].latency)
+        });
+        match kind {
+            CollectiveKind::AllToAll => levels.map(|(across, latency)| latency * across.log2()).sum(),
+            CollectiveKind::AllReduce => {
+                let ring: f64 = levels.clone().map(|(across, latency)| (across - 1.0) * latency).sum();
+                let tree: f64 = levels.map(|(across, latency)| across.log2().ceil() * latency).sum();
+                2.0 * ring.min(tree)
+            }
+            _ => levels.map(|(across, latency)| (across - 1.0) * latency).sum(),
+        }
+    }
+
+    /// The time of `bytes` from one member to a neighbour, over the outermost level that the group crosses.
+    pub fn point_to_point(&self, bytes: Bytes) -> Transfer {
+        let mut busy = vec![0.0; self.levels.len()];
+        if self.size() <= 1 {
+            return Transfer { seconds: Seconds::ZERO, busy };
+        }
+        let crossed = self.outermost();
+        let level = &self.levels[crossed];
+        busy[crossed] = bytes.0 as f64 / level.bandwidth;
+        Transfer { seconds: Seconds(busy[crossed] + level.latency), busy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Group;
+
+    fn shape(inner: u64, outer: u64) -> GroupShape {
+        GroupShape {
+            levels: vec![
+                GroupLevel { members: inner, bandwidth: 100.0, latency: 0.0 },
+                GroupLevel { members: outer, bandwidth: 10.0, latency: 0.0 },
+            ],
+        }
+    }
+
+    fn seconds(shape: &GroupShape, kind: CollectiveKind, bytes: u64) -> f64 {
+        shape.time(&Collective { kind, group: Group::State, bytes: Bytes(bytes) }).seconds.0
+    }
+
+    #[test]
+    fn rings_move_what_the_papers_say() {
+        let node = shape(8, 8);
+        assert!((seconds(&node, CollectiveKind::AllGather, 800) - 7.0).abs() < 1e-12);
+        assert!((seconds(&node, CollectiveKind::AllReduce, 800) - 14.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_group_that_fills_its_nodes_shares_all_their_links() {
+        // 2 nodes of 8: 15/16 of the bytes leave each node over 8 links of 10.
+        assert!((seconds(&shape(8, 16), CollectiveKind::AllGather, 1600) - 18.75).abs() < 1e-12);
+        // One member a node has one link.
+        assert!((seconds(&shape(1, 2), CollectiveKind::AllGather, 1600) - 80.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_group_of_one_is_free() {
+        for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::RingShift] {
+            assert_eq!(seconds(&shape(1, 1), kind, 1 << 30), 0.0);
+        }
+    }
+}

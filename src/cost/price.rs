@@ -1,0 +1,222 @@
+//! The price of every op on a cluster: how long it takes alone, and what share of each resource it takes meanwhile.
+
+use std::collections::HashMap;
+
+use crate::cluster::Cluster;
+use crate::cost::collective::{GroupShape, Transfer};
+use crate::cost::gemm;
+use crate::ops::{AttentionCore, CorePass, Group, Op};
+use crate::strategy::mesh::{Group as MeshGroup, Mesh};
+use crate::strategy::{Axis, Strategy};
+use crate::units::{Bytes, ElementType, Seconds};
+
+/// What instructions of a rank compete for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    Multiprocessors,
+    Memory,
+    CopyOut,
+    CopyIn,
+    Host,
+    /// Links of the first four levels.
+    Level0,
+    Level1,
+    Level2,
+    Level3,
+}
+
+impl Resource {
+    /// Number of resources.
+    pub const COUNT: usize = 9;
+    const LEVELS: [Self; 4] = [Self::Level0, Self::Level1, Self::Level2, Self::Level3];
+}
+
+/// A duration alone on the machine, and the share of each resource taken meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Price {
+    pub seconds: Seconds,
+    pub demand: [f64; Resource::COUNT],
+}
+
+impl Price {
+    /// A price that competes for nothing.
+    pub fn alone(seconds: Seconds) -> Self {
+        Self { seconds, demand: [0.0; Resource::COUNT] }
+    }
+
+    fn demanding(mut self, resource: Resource, share: f64) -> Self {
+        self.demand[resource as usize] = share.clamp(0.0, 1.0);
+        self
+    }
+}
+
+/// Puts prices on ops; tests bring their own.
+pub trait Pricing {
+    /// The price of `op` on a rank of pipeline stage `stage`.
+    fn price(&self, op: &Op, stage: u32) -> Price;
+
+    /// The price of sending `bytes` from stage `from` to stage `to`.
+    fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price;
+}
+
+/// Prices by a cluster's cost model, with the groups of a strategy's mesh.
+pub struct DevicePricing<'a> {
+    cluster: &'a Cluster,
+    compute: ElementType,
+    groups: HashMap<Group, GroupShape>,
+    /// The hop between neighbouring stages, by the lower stage; the last is from the last stage to the first.
+    hops: Vec<GroupShape>,
+}
+
+impl<'a> DevicePricing<'a> {
+    /// Prices for `strategy` on `cluster`, activations in `compute`.
+    pub fn new(cluster: &'a Cluster, strategy: &Strategy, compute: ElementType) -> Self {
+        let mesh = Mesh::new(strategy);
+        let kinds = [
+            (Group::Tensor, MeshGroup::Tensor),
+            (Group::Context, MeshGroup::Context),
+            (Group::Expert, MeshGroup::Expert),
+            (Group::ExpertTensor, MeshGroup::ExpertTensor),
+            (Group::State, MeshGroup::Shard),
+            (Group::Replica, MeshGroup::Replica),
+            (Group::Gradient, MeshGroup::Gradient),
+            (Group::ExpertState, MeshGroup::ExpertShard),
+            (Group::ExpertReplica, MeshGroup::ExpertReplica),
+            (Group::ExpertGradient, MeshGroup::ExpertData),
+        ];
+        let mut groups: HashMap<Group, GroupShape> =
+            kinds.into_iter().map(|(group, kind)| (group, worst(cluster, &mesh, strategy, kind))).collect();
+        let stage = |stage: u64| mesh.rank(&[(Axis::Pipeline, stage)]);
+        let last = strategy.pipeline - 1;
+        groups.insert(Group::Tied, GroupShape::new(cluster, &[stage(0), stage(last)]));
+        let all: Vec<u64> = (0..mesh.ranks()).collect();
+        groups.insert(Group::World, GroupShape::new(cluster, &all));
+        let hops = (0..strategy.pipeline)
+            .map(|from| {
+                let to = (from + 1) % strategy.pipeline;
+                let mut pair = vec![stage(from), stage(to)];
+                pair.dedup();
+                GroupShape::new(cluster, &pair)
+            })
+            .collect();
+        Self { cluster, compute, groups, hops }
+    }
+
+    fn kernel(&self, seconds: Seconds, multiprocessors: f64, bytes: Bytes) -> Price {
+        let device = &self.cluster.device;
+        let seconds = seconds + device.kernel_time.value;
+        let memory = bytes.at(device.memory_bandwidth.value).0 / seconds.0;
+        Price::alone(seconds)
+            .demanding(Resource::Multiprocessors, multiprocessors)
+            .demanding(Resource::Memory, memory)
+    }
+
+    /// A kernel that only moves data.
+    fn memory_bound(&self, bytes: Bytes) -> Price {
+        let device = &self.cluster.device;
+        let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
+        self.kernel(bytes.at(rate), 1.0 - device.collective_share.value, bytes)
+    }
+
+    fn attention(&self, op: &AttentionCore) -> Price {
+        let device = &self.cluster.device;
+        let peak = device.peak(self.compute);
+        let streamed =
+            op.bytes_moved().at(device.memory_bandwidth.value * device.memory_bound.efficiency.value);
+        if !op.fused {
+            let products = op.flops().at(peak * device.gemm.efficiency.value);
+            return self.kernel(products + streamed, 1.0, op.bytes_moved());
+        }
+        let efficiency = match op.pass {
+            CorePass::Forward => device.attention.forward_efficiency.value,
+            CorePass::Backward => device.attention.backward_efficiency.value,
+        };
+        // One block of 128 queries a multiprocessor; the last wave may be ragged.
+        let blocks = (op.batch * op.heads * op.queries.div_ceil(128)).max(1);
+        let multiprocessors = u64::from(device.multiprocessors.value.max(1));
+        let ragged = (blocks.div_ceil(multiprocessors) * multiprocessors) as f64 / blocks as f64;
+        let arithmetic = op.flops().at(peak * efficiency) * ragged;
+        self.kernel(arithmetic.max(streamed), 1.0, op.bytes_moved())
+    }
+
+    fn transfer(&self, transfer: &Transfer, bytes: Bytes) -> Price {
+        let device = &self.cluster.device;
+        if transfer.seconds.0 <= 0.0 {
+            return Price::default();
+        }
+        let seconds = transfer.seconds + device.kernel_time.value;
+        let memory = (bytes * 2).at(device.memory_bandwidth.value).0 / seconds.0;
+        let mut price = Price::alone(seconds)
+            .demanding(Resource::Multiprocessors, device.collective_share.value)
+            .demanding(Resource::Memory, memory);
+        for (level, busy) in transfer.busy.iter().enumerate().take(Resource::LEVELS.len()) {
+            price = price.demanding(Resource::LEVELS[level], busy / seconds.0);
+        }
+        price
+    }
+}
+
+/// The shape of the groups of one kind: the first group's members, the slowest links of any group.
+fn worst(cluster: &Cluster, mesh: &Mesh, strategy: &Strategy, kind: MeshGroup) -> GroupShape {
+    let first = GroupShape::new(cluster, &mesh.group(kind, 0));
+    if cluster.levels.iter().all(|level| level.slower.is_empty()) {
+        return first;
+    }
+    (0..strategy.devices()).fold(first, |mut worst, rank| {
+        let other = GroupShape::new(cluster, &mesh.group(kind, rank));
+        for (level, other) in worst.levels.iter_mut().zip(other.levels) {
+            level.bandwidth = level.bandwidth.min(other.bandwidth);
+        }
+        worst
+    })
+}
+
+impl Pricing for DevicePricing<'_> {
+    fn price(&self, op: &Op, _stage: u32) -> Price {
+        let device = &self.cluster.device;
+        match op {
+            Op::Linear(product) => {
+                let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
+                let arithmetic = gemm::arithmetic(product, device);
+                self.kernel(arithmetic.max(op.bytes_moved().at(rate)), 1.0, op.bytes_moved())
+            }
+            Op::Attention(core) => self.attention(core),
+            Op::AdamW(step) if step.on_host => {
+                let host = &self.cluster.host;
+                let share = host.memory_bandwidth * device.host.optimizer_efficiency.value
+                    / f64::from(self.cluster.devices_per_node.max(1));
+                Price::alone(op.bytes_moved().at(share)).demanding(Resource::Host, 1.0)
+            }
+            Op::Collective(collective) => {
+                self.groups.get(&collective.group).map_or_else(Price::default, |group| {
+                    self.transfer(&group.time(collective), collective.bytes)
+                })
+            }
+            Op::CopyOut(bytes) | Op::CopyIn(bytes) => {
+                let link = &self.cluster.host_link;
+                let seconds = bytes.at(link.bandwidth) + link.latency;
+                let resource =
+                    if matches!(op, Op::CopyOut(_)) { Resource::CopyOut } else { Resource::CopyIn };
+                let memory = bytes.at(device.memory_bandwidth.value).0 / seconds.0;
+                Price::alone(seconds).demanding(resource, 1.0).demanding(Resource::Memory, memory)
+            }
+            Op::Send(_) | Op::Receive(_) | Op::Release => Price::default(),
+            _ => self.memory_bound(op.bytes_moved()),
+        }
+    }
+
+    fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price {
+        if from == to {
+            return self.memory_bound(bytes * 2);
+        }
+        let last = self.hops.len() as u32 - 1;
+        let hop = match (from.min(to), from.max(to)) {
+            (0, highest) if highest == last && last > 1 => last,
+            (lowest, _) => lowest,
+        };
+        let mut price = self.transfer(&self.hops[hop as usize].point_to_point(bytes), bytes);
+        // Copy engines and NICs move it: no multiprocessors are held.
+        price.demand[Resource::Multiprocessors as usize] = 0.0;
+        price
+    }
+}

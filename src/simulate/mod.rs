@@ -1,0 +1,10 @@
+//! Floor 7: plays a step program: when each instruction runs, what memory is alive, where the time goes.
+
+mod causes;
+mod filling;
+pub mod memory;
+pub mod player;
+
+pub use causes::CauseTimes;
+pub use memory::{MemoryPeak, peak};
+pub use player::{Playback, RankPlayback, Span, play};

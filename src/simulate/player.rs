@@ -1,0 +1,475 @@
+//! The player: every rank's streams run their instructions in order, competing for the rank's resources.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::cost::{Price, Pricing, Resource};
+use crate::lower::Stream;
+use crate::ops::Op;
+use crate::program::{Cause, Instruction, Message, Pass, Payload, Program, RankProgram};
+use crate::simulate::causes::CauseTimes;
+use crate::simulate::filling;
+use crate::simulate::memory::{self, MemoryPeak};
+use crate::units::Seconds;
+
+const STREAMS: usize = Stream::ALL.len();
+
+/// What playing a program shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Playback {
+    /// When the slowest rank is done.
+    pub step_time: Seconds,
+    /// One a pipeline stage.
+    pub ranks: Vec<RankPlayback>,
+}
+
+impl Playback {
+    /// The rank that ends last; the first of equals.
+    pub fn slowest(&self) -> &RankPlayback {
+        self.ranks
+            .iter()
+            .reduce(|slow, rank| if rank.end.0 > slow.end.0 { rank } else { slow })
+            .unwrap_or(&self.ranks[0])
+    }
+}
+
+/// One rank's step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankPlayback {
+    pub stage: u32,
+    pub end: Seconds,
+    pub causes: CauseTimes,
+    pub memory: MemoryPeak,
+    /// When the memory peak is reached.
+    pub peak_at: Seconds,
+    /// Passes in issue order, as their compute streams ran them.
+    pub spans: Vec<Span>,
+}
+
+/// One call on the compute stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// None for the optimizer step.
+    pub pass: Option<Pass>,
+    /// Chunk of the rank.
+    pub chunk: u32,
+    pub micro: u32,
+    pub start: Seconds,
+    pub end: Seconds,
+}
+
+/// Position in a rank's issue order: call, then instruction.
+type Position = (u32, u32);
+const END: Position = (u32::MAX, u32::MAX);
+
+#[derive(Clone, Copy)]
+struct Running {
+    /// Seconds of work left, running alone.
+    left: f64,
+    rate: f64,
+    price: Price,
+    cause: Cause,
+}
+
+struct StreamState {
+    /// The earliest instruction that is not done.
+    next: Position,
+    running: Option<Running>,
+}
+
+/// A template, ready to play: its instructions by stream, and their prices.
+struct Prepared {
+    by_stream: [Vec<u32>; STREAMS],
+    /// Index of each instruction within its stream's list.
+    prices: Vec<Price>,
+}
+
+struct Rank<'a> {
+    program: &'a RankProgram,
+    prepared: Vec<Prepared>,
+    streams: [StreamState; STREAMS],
+    now: f64,
+    causes: CauseTimes,
+    memory: MemoryPeak,
+    peak_at: f64,
+    spans: Vec<Span>,
+    /// The end of this rank's program was reached.
+    done: bool,
+}
+
+/// Times of messages, by boundary, payload and micro-batch.
+struct Messages {
+    micro: usize,
+    payloads: usize,
+    started: Vec<f64>,
+    delivered: Vec<f64>,
+}
+
+impl Messages {
+    fn index(&self, message: Message, micro: u32) -> usize {
+        let payload = match message.payload {
+            Payload::Activation => 0,
+            Payload::Gradient(loss) => 1 + usize::from(loss),
+        };
+        let boundary = message.from.min(message.to) as usize;
+        (boundary * self.payloads + payload) * self.micro + micro as usize
+    }
+}
+
+/// Plays `program` (which must verify) at the prices of `pricing`.
+pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
+    let mut player = Player::new(program, pricing);
+    player.run();
+    let ranks: Vec<_> = player
+        .ranks
+        .into_iter()
+        .map(|rank| RankPlayback {
+            stage: rank.program.stage,
+            end: Seconds(rank.now),
+            causes: rank.causes,
+            memory: rank.memory,
+            peak_at: Seconds(rank.peak_at),
+            spans: rank.spans,
+        })
+        .collect();
+    let step_time = ranks.iter().map(|rank| rank.end).fold(Seconds::ZERO, Seconds::max);
+    Playback { step_time, ranks }
+}
+
+struct Player<'a> {
+    ranks: Vec<Rank<'a>>,
+    messages: Messages,
+    /// The rank of each chunk.
+    stage_of_chunk: Vec<usize>,
+    /// Next events: time (its bits order like the number) and rank; stale ones are skipped.
+    events: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Ranks that must look again at the present instant.
+    woken: Vec<usize>,
+    scratch: (Vec<[f64; Resource::COUNT]>, Vec<f64>),
+}
+
+impl<'a> Player<'a> {
+    fn new(program: &'a Program, pricing: &dyn Pricing) -> Self {
+        let mut stage_of_chunk: Vec<usize> = Vec::new();
+        let mut micro = 1;
+        let mut payloads = 2;
+        for (stage, rank) in program.ranks.iter().enumerate() {
+            micro = rank.calls.iter().map(|call| call.micro as usize + 1).fold(micro, usize::max);
+            for instruction in rank.templates.iter().flat_map(|template| &template.instructions) {
+                let Some(message) = instruction.message else { continue };
+                if let Payload::Gradient(loss) = message.payload {
+                    payloads = payloads.max(2 + usize::from(loss));
+                }
+                let own = if matches!(instruction.op, Op::Send(_)) { message.from } else { message.to };
+                let own = own as usize;
+                if stage_of_chunk.len() <= own {
+                    stage_of_chunk.resize(own + 1, 0);
+                }
+                stage_of_chunk[own] = stage;
+            }
+        }
+        let size = stage_of_chunk.len().max(1) * payloads * micro;
+        let messages = Messages {
+            micro,
+            payloads,
+            started: vec![f64::INFINITY; size],
+            delivered: vec![f64::INFINITY; size],
+        };
+        let ranks = program.ranks.iter().map(|rank| Rank::new(rank, pricing, &stage_of_chunk)).collect();
+        Self {
+            ranks,
+            messages,
+            stage_of_chunk,
+            events: BinaryHeap::new(),
+            woken: Vec::new(),
+            scratch: (Vec::new(), Vec::new()),
+        }
+    }
+
+    fn run(&mut self) {
+        for rank in 0..self.ranks.len() {
+            self.settle(rank, 0.0);
+        }
+        self.drain(0.0);
+        while let Some(Reverse((bits, rank))) = self.events.pop() {
+            let time = f64::from_bits(bits);
+            if self.ranks[rank].next_event() != Some(time) {
+                continue;
+            }
+            self.advance(rank, time);
+            self.settle(rank, time);
+            self.drain(time);
+        }
+    }
+
+    fn drain(&mut self, time: f64) {
+        while let Some(rank) = self.woken.pop() {
+            if !self.ranks[rank].done {
+                self.advance(rank, time);
+                self.settle(rank, time);
+            }
+        }
+    }
+
+    /// Lets `rank` run on to `time`, with the rates it has.
+    fn advance(&mut self, rank: usize, time: f64) {
+        let rank = &mut self.ranks[rank];
+        let span = time - rank.now;
+        if span <= 0.0 || rank.done {
+            return;
+        }
+        let awaited = rank.awaited(&self.messages);
+        let running = rank.streams.iter().filter_map(|stream| stream.running.map(|running| running.cause));
+        rank.causes.add(Seconds(span), running, awaited);
+        for running in rank.streams.iter_mut().filter_map(|stream| stream.running.as_mut()) {
+            running.left -= span * running.rate;
+        }
+        rank.now = time;
+    }
+
+    /// Ends what is done at `time`, starts what is ready, and sets the rates and the rank's next event anew.
+    fn settle(&mut self, index: usize, time: f64) {
+        loop {
+            let mut changed = false;
+            for stream in 0..STREAMS {
+                let rank = &mut self.ranks[index];
+                if let Some(running) = rank.streams[stream].running {
+                    if running.left > 1e-12 * (running.price.seconds.0 + time) {
+                        continue;
+                    }
+                    rank.streams[stream].running = None;
+                    let position = rank.streams[stream].next;
+                    rank.finish(stream, position, time);
+                    self.told(index, position, false, time);
+                    changed = true;
+                }
+                changed |= self.start(index, stream, time);
+            }
+            if !changed {
+                break;
+            }
+        }
+        let rank = &mut self.ranks[index];
+        rank.done = rank.streams.iter().all(|stream| stream.next == END);
+        self.share(index);
+        if let Some(next) = self.ranks[index].next_event() {
+            self.events.push(Reverse((next.to_bits(), index)));
+        }
+    }
+
+    /// Starts instructions of `stream` that are ready; those without duration are done at once.
+    fn start(&mut self, index: usize, stream: usize, time: f64) -> bool {
+        let mut started = false;
+        loop {
+            let rank = &mut self.ranks[index];
+            let position = rank.streams[stream].next;
+            if position == END || rank.streams[stream].running.is_some() {
+                return started;
+            }
+            let (call, instruction) = rank.at(position);
+            if !rank.is_ready(position, instruction) {
+                return started;
+            }
+            if let (Op::Receive(_), Some(message)) = (&instruction.op, instruction.message)
+                && self.messages.delivered[self.messages.index(message, call.micro)] > time
+            {
+                return started;
+            }
+            started = true;
+            let template = &rank.prepared[call.template as usize];
+            let price = template.prices[position.1 as usize];
+            let cause = instruction.cause;
+            rank.begin(stream, position, time);
+            let sends = matches!(instruction.op, Op::Send(_));
+            if sends {
+                self.told(index, position, true, time);
+            }
+            let rank = &mut self.ranks[index];
+            if price.seconds.0 > 0.0 {
+                rank.streams[stream].running =
+                    Some(Running { left: price.seconds.0, rate: 1.0, price, cause });
+                return true;
+            }
+            rank.finish(stream, position, time);
+            if sends {
+                self.told(index, position, false, time);
+            }
+        }
+    }
+
+    /// Tells the receiver of a send that it started or is done.
+    fn told(&mut self, index: usize, position: Position, starts: bool, time: f64) {
+        let (call, instruction) = self.ranks[index].at(position);
+        let (Op::Send(_), Some(message)) = (&instruction.op, instruction.message) else { return };
+        let slot = self.messages.index(message, call.micro);
+        let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
+        // The receiver closes its books before the message changes what its idling is put down to.
+        let receiver = self.stage_of_chunk[message.to as usize];
+        if receiver != index {
+            let before = std::mem::replace(&mut times[slot], f64::INFINITY);
+            debug_assert!(before.is_infinite());
+            self.advance(receiver, time);
+            let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
+            times[slot] = time;
+            self.woken.push(receiver);
+        } else {
+            times[slot] = time;
+        }
+    }
+
+    /// Shares the rank's resources among what runs.
+    fn share(&mut self, index: usize) {
+        let rank = &mut self.ranks[index];
+        let (demands, rates) = &mut self.scratch;
+        demands.clear();
+        demands.extend(
+            rank.streams.iter().filter_map(|stream| stream.running.map(|running| running.price.demand)),
+        );
+        filling::rates(demands, rates);
+        let running = rank.streams.iter_mut().filter_map(|stream| stream.running.as_mut());
+        for (running, &rate) in running.zip(rates.iter()) {
+            running.rate = rate;
+        }
+    }
+}
+
+impl<'a> Rank<'a> {
+    fn new(program: &'a RankProgram, pricing: &dyn Pricing, stage_of_chunk: &[usize]) -> Self {
+        let prepared = program
+            .templates
+            .iter()
+            .map(|template| {
+                let mut by_stream: [Vec<u32>; STREAMS] = std::array::from_fn(|_| Vec::new());
+                let prices = template
+                    .instructions
+                    .iter()
+                    .enumerate()
+                    .map(|(index, instruction)| {
+                        by_stream[instruction.stream as usize].push(index as u32);
+                        match (&instruction.op, instruction.message) {
+                            (Op::Send(bytes), Some(message)) => {
+                                let to = stage_of_chunk[message.to as usize] as u32;
+                                pricing.send(*bytes, program.stage, to)
+                            }
+                            (op, _) => pricing.price(op, program.stage),
+                        }
+                    })
+                    .collect();
+                Prepared { by_stream, prices }
+            })
+            .collect();
+        let mut rank = Self {
+            program,
+            prepared,
+            streams: std::array::from_fn(|_| StreamState { next: END, running: None }),
+            now: 0.0,
+            causes: CauseTimes::default(),
+            memory: memory::peak(program),
+            peak_at: 0.0,
+            spans: Vec::with_capacity(program.calls.len()),
+            done: false,
+        };
+        for stream in 0..STREAMS {
+            rank.streams[stream].next = rank.position_from(stream, 0, 0);
+        }
+        rank
+    }
+
+    /// The first instruction of `stream` at or behind instruction `from` of call `call`.
+    fn position_from(&self, stream: usize, call: u32, from: u32) -> Position {
+        let mut from = from;
+        for (index, entry) in self.program.calls.iter().enumerate().skip(call as usize) {
+            let list = &self.prepared[entry.template as usize].by_stream[stream];
+            let place = if from == 0 { 0 } else { list.partition_point(|&instruction| instruction < from) };
+            if let Some(&instruction) = list.get(place) {
+                return (index as u32, instruction);
+            }
+            from = 0;
+        }
+        END
+    }
+
+    fn at(&self, position: Position) -> (&'a crate::program::Call, &'a Instruction) {
+        let call = &self.program.calls[position.0 as usize];
+        (call, &self.program.templates[call.template as usize].instructions[position.1 as usize])
+    }
+
+    fn is_ready(&self, position: Position, instruction: &Instruction) -> bool {
+        let template = &self.program.templates[self.program.calls[position.0 as usize].template as usize];
+        let waits_done = instruction.waits.iter().all(|&wait| {
+            let stream = template.instructions[wait as usize].stream as usize;
+            self.streams[stream].next > (position.0, wait)
+        });
+        // Buffers that the call before the last one sent are reused from here on.
+        let sends_done = position.0 < 2
+            || instruction.stream != Stream::Compute
+            || self.streams[Stream::Send as usize].next.0 + 1 >= position.0;
+        let joined = !instruction.joins
+            || self
+                .streams
+                .iter()
+                .enumerate()
+                .all(|(index, stream)| index == instruction.stream as usize || stream.next >= position);
+        waits_done && sends_done && joined
+    }
+
+    fn begin(&mut self, stream: usize, position: Position, time: f64) {
+        if (position.0 as usize, position.1 as usize) == (self.memory.call, self.memory.instruction) {
+            self.peak_at = time;
+        }
+        if stream != Stream::Compute as usize {
+            return;
+        }
+        if self.spans.len() <= position.0 as usize {
+            let call = &self.program.calls[position.0 as usize];
+            let template = &self.program.templates[call.template as usize];
+            while self.spans.len() < position.0 as usize {
+                let skipped = &self.program.calls[self.spans.len()];
+                let template = &self.program.templates[skipped.template as usize];
+                let start = Seconds(time);
+                self.spans.push(Span {
+                    pass: template.pass,
+                    chunk: template.frame,
+                    micro: skipped.micro,
+                    start,
+                    end: start,
+                });
+            }
+            let start = Seconds(time);
+            self.spans.push(Span {
+                pass: template.pass,
+                chunk: template.frame,
+                micro: call.micro,
+                start,
+                end: start,
+            });
+        }
+    }
+
+    fn finish(&mut self, stream: usize, position: Position, time: f64) {
+        self.streams[stream].next = self.position_from(stream, position.0, position.1 + 1);
+        if stream == Stream::Compute as usize {
+            self.spans[position.0 as usize].end = Seconds(time);
+        }
+    }
+
+    fn next_event(&self) -> Option<f64> {
+        self.streams
+            .iter()
+            .filter_map(|stream| stream.running)
+            .map(|running| self.now + (running.left / running.rate).max(0.0))
+            .reduce(f64::min)
+    }
+
+    /// Whether the rank idles on a message that is already under way.
+    fn awaited(&self, messages: &Messages) -> bool {
+        let position = self.streams[Stream::Receive as usize].next;
+        if position == END || self.streams.iter().any(|stream| stream.running.is_some()) {
+            return false;
+        }
+        let (call, instruction) = self.at(position);
+        instruction
+            .message
+            .is_some_and(|message| messages.started[messages.index(message, call.micro)].is_finite())
+    }
+}
