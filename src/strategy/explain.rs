@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use super::nearest::{divisors, neighbours};
 use super::rules::{chunk_range, context_pieces, gradient_types, product};
 use super::text_error::list;
 use super::{Facts, GradientSync, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy};
@@ -396,20 +397,4 @@ fn fine(subject: &str, nearest: &[impl Display], one: &str, several: &str) -> St
         1 => format!("; {subject}{} {one}", nearest[0]),
         _ => format!("; {subject}{} {several}", list(&nearest)),
     }
-}
-
-/// The greatest below `value` and the least above it.
-fn neighbours(value: u64, candidates: Vec<u64>) -> Vec<u64> {
-    let below = candidates.iter().copied().filter(|&candidate| candidate < value).max();
-    let above = candidates.iter().copied().filter(|&candidate| candidate > value).min();
-    below.into_iter().chain(above).collect()
-}
-
-/// Divisors of `whole` that are at most 2^20, and their counterparts.
-fn divisors(whole: u64) -> Vec<u64> {
-    (1..=1 << 20)
-        .take_while(|divisor| divisor * divisor <= whole)
-        .filter(|&divisor| whole.is_multiple_of(divisor))
-        .flat_map(|divisor| [divisor, whole / divisor])
-        .collect()
 }

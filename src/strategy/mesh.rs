@@ -57,11 +57,17 @@ impl MeshOrder {
     /// The same mesh, with each axis of size 1 (by `size`) back at its default place: it moves no rank.
     pub fn normalised(self, size: impl Fn(Axis) -> u64) -> Self {
         let mut axes: Vec<Axis> = self.0.into_iter().filter(|&axis| size(axis) > 1).collect();
-        for (index, axis) in AXES.into_iter().enumerate().filter(|&(_, axis)| size(axis) <= 1) {
+        for axis in AXES.into_iter().filter(|&axis| size(axis) <= 1) {
             let place = |axis| axes.iter().position(|&other| other == axis);
-            let before_replica = (axis == Axis::Shard).then(|| place(Axis::Replica)).flatten();
-            let after_previous = || index.checked_sub(1).and_then(|previous| place(AXES[previous]));
-            let place = before_replica.or_else(|| after_previous().map(|place| place + 1)).unwrap_or(0);
+            let after = |axis| place(axis).map_or(0, |place| place + 1);
+            let place = match axis {
+                Axis::Tensor => 0,
+                Axis::Context => after(Axis::Tensor),
+                // Beside each other they are written as one.
+                Axis::Shard => place(Axis::Replica).unwrap_or_else(|| after(Axis::Context)),
+                Axis::Replica => after(Axis::Shard),
+                Axis::Pipeline => axes.len(),
+            };
             axes.insert(place, axis);
         }
         axes.try_into().map_or(self, Self)

@@ -9,6 +9,7 @@ mod explain;
 pub mod facts;
 pub mod key;
 pub mod mesh;
+mod nearest;
 pub mod numerics;
 mod parse;
 pub mod resolve;

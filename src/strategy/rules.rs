@@ -21,6 +21,8 @@ choice! {
         Batch = "batch",
         /// The order names each axis once.
         Order = "order",
+        /// The shard group divides dp.
+        Shard = "shard",
         /// tp divides the attention heads.
         TensorHeads = "tensor-heads",
         /// tp divides the key-value heads, or the engine replicates them and they divide tp.
@@ -69,8 +71,6 @@ choice! {
         ZeroOffered = "zero-offered",
         /// The engine offers the ZeRO stage under a pipeline.
         ZeroPipeline = "zero-pipeline",
-        /// The shard group divides dp.
-        Shard = "shard",
         /// The engine offers shard groups smaller than dp.
         ShardOffered = "shard-offered",
         /// sync=scatter needs sharded state.

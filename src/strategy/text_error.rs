@@ -28,7 +28,7 @@ pub enum ValueProblem {
     BelowLeast { text: String, least: String },
     #[error("{text} is above its greatest, {greatest}")]
     AboveGreatest { text: String, greatest: String },
-    #[error("`{text}` is not known; {} are", list(legal))]
+    #[error("`{text}` is not known{}", these_are(legal))]
     Unknown { text: String, legal: Vec<String> },
     #[error("`{text}` names {name} twice")]
     Repeated { text: String, name: String },

@@ -1,1 +1,443 @@
-//! Tests of rules.
+//! Tests of the rules: each broken once, with its message and nearest legal values.
+
+use super::*;
+use crate::model::{LayerKind, LossWeight, Model};
+use crate::strategy::sample::{dense, facts, moe};
+use crate::strategy::{Checkpoint, CheckpointMode, Draft};
+
+fn broken_by(text: &str, facts: &Facts) -> RuleBreak {
+    match Draft::parse(text).unwrap().resolve(facts) {
+        Ok(strategy) => panic!("{text} is legal: {strategy:?}"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn each_rule_says_what_is_wrong_and_what_would_be_right() {
+    let cases: &[(&str, u64, &str, Rule, &str, &str)] = &[
+        ("tp=3", 64, "embedded", Rule::Devices, "tp", "tp 3 does not divide 64 devices; 2 and 4 do"),
+        ("tp=100", 64, "embedded", Rule::Devices, "tp", "tp 100 does not divide 64 devices; 64 does"),
+        (
+            "tp=2,pp=4,dp=4",
+            64,
+            "embedded",
+            Rule::Devices,
+            "dp",
+            "tp 2 · cp 1 · pp 4 · dp 4 is 32 devices, not 64; dp 8 makes 64",
+        ),
+        (
+            "tp=8,pp=16",
+            64,
+            "embedded",
+            Rule::Devices,
+            "pp",
+            "tp 8 · cp 1 · pp 16 does not divide 64 devices; pp 8 does",
+        ),
+        (
+            "micro=3",
+            64,
+            "embedded",
+            Rule::Batch,
+            "micro",
+            "micro 3 does not divide the 8 sequences of a data rank; 2 and 4 do",
+        ),
+        (
+            "accum=3",
+            64,
+            "embedded",
+            Rule::Batch,
+            "accum",
+            "dp 64 · micro 1 · accum 3 is not the global batch of 512; accum 8 makes it",
+        ),
+        ("", 48, "embedded", Rule::Batch, "dp", "dp 48 does not divide the global batch of 512; 16 does"),
+        ("tp=6,dp=8", 48, "embedded", Rule::TensorHeads, "tp", "tp 6 does not divide 32 heads; 4 and 8 do"),
+        (
+            "tp=16",
+            64,
+            "torchtitan",
+            Rule::TensorKeyValueHeads,
+            "tp",
+            "tp 16 does not divide 8 key-value heads; 8 does",
+        ),
+        (
+            "cp=2,cp_kind=ulysses",
+            64,
+            "torchtitan",
+            Rule::ContextOffered,
+            "cp_kind",
+            "torchtitan does not offer cp_kind ulysses; ring it does",
+        ),
+        (
+            "cp=3,dp=16",
+            48,
+            "embedded",
+            Rule::ContextSequence,
+            "cp",
+            "2 · cp 3 does not divide 4096 tokens; cp 2 and 4 do",
+        ),
+        (
+            "cp=3,dp=16,cp_kind=ulysses",
+            48,
+            "embedded",
+            Rule::ContextSequence,
+            "cp",
+            "cp 3 does not divide 4096 tokens; cp 2 and 4 do",
+        ),
+        (
+            "tp=8,cp=8,cp_kind=ulysses",
+            64,
+            "embedded",
+            Rule::ContextHeads,
+            "cp",
+            "tp 8 · cp 8 does not divide the heads that ulysses spreads; cp 4 does",
+        ),
+        ("ep=2", 64, "embedded", Rule::ExpertModel, "ep", "this model has no experts; 1 is legal"),
+        (
+            "pp=1,sched=zb-h1",
+            64,
+            "embedded",
+            Rule::SchedulePipeline,
+            "sched",
+            "sched zb-h1 needs a pipeline, and pp is 1; 1f1b is legal",
+        ),
+        (
+            "pp=2,sched=gpipe",
+            64,
+            "megatron",
+            Rule::ScheduleOffered,
+            "sched",
+            "megatron does not offer sched gpipe; 1f1b and interleaved it does",
+        ),
+        (
+            "pp=2,virtual=2",
+            64,
+            "embedded",
+            Rule::VirtualStages,
+            "virtual",
+            "sched 1f1b takes virtual 1, not 2; 1 is legal",
+        ),
+        (
+            "pp=2,sched=interleaved,virtual=1000000000000000000",
+            64,
+            "embedded",
+            Rule::VirtualStages,
+            "virtual",
+            "sched interleaved takes virtual 2 to 16, not 1000000000000000000; 16 is legal",
+        ),
+        (
+            "pp=2,sched=zb-v,virtual=3",
+            64,
+            "embedded",
+            Rule::VirtualStages,
+            "virtual",
+            "sched zb-v takes virtual 2, not 3; 2 is legal",
+        ),
+        (
+            "pp=4,sched=interleaved,micro=16",
+            64,
+            "megatron",
+            Rule::InterleavedRounds,
+            "accum",
+            "megatron interleaves whole rounds only, and accum 2 is not made of rounds of pp 4; 4 is legal",
+        ),
+        (
+            "pp=2,cuts=8/4/4",
+            64,
+            "embedded",
+            Rule::CutsCount,
+            "cuts",
+            "cuts names 3 chunks, and pp 2 · virtual 1 is 2; 8/8 is legal",
+        ),
+        (
+            "pp=2,cuts=8/9",
+            64,
+            "embedded",
+            Rule::CutsSum,
+            "cuts",
+            "cuts sum to 17 blocks, and the model has 16; 8/8 is legal",
+        ),
+        (
+            "zero=1",
+            64,
+            "torchtitan",
+            Rule::ZeroOffered,
+            "zero",
+            "torchtitan does not offer zero 1; 0, 2 and 3 it does",
+        ),
+        (
+            "pp=2,zero=2",
+            64,
+            "megatron",
+            Rule::ZeroPipeline,
+            "zero",
+            "megatron offers no zero 2 with a pipeline; 0 and 1 are legal",
+        ),
+        ("zero=2,shard=7", 64, "embedded", Rule::Shard, "shard", "shard 7 does not divide dp 64; 4 and 8 do"),
+        (
+            "sync=scatter",
+            64,
+            "embedded",
+            Rule::SyncZero,
+            "sync",
+            "sync scatter needs sharded state, and zero is 0; immediate and deferred are legal",
+        ),
+        (
+            "zero=2,shard=8,sync=scatter",
+            64,
+            "deepspeed",
+            Rule::SyncOffered,
+            "sync",
+            "deepspeed does not offer sync scatter; immediate and deferred it does",
+        ),
+        (
+            "zero=2,sync=deferred",
+            64,
+            "deepspeed",
+            Rule::SyncDeferred,
+            "sync",
+            "deepspeed defers gradient synchronisation up to zero 1, not under zero 2; immediate is legal",
+        ),
+        (
+            "pp=2,ckpt=none/full/none",
+            64,
+            "embedded",
+            Rule::CheckpointCount,
+            "ckpt",
+            "ckpt has 3 entries for 2 chunks; none, selective and full are legal",
+        ),
+        (
+            "pp=2,ckpt=full:9",
+            64,
+            "embedded",
+            Rule::CheckpointBlocks,
+            "ckpt",
+            "ckpt names 9 blocks of chunk 0, which has 8; none, full and full:8 are legal",
+        ),
+        (
+            "pp=2,ckpt=none/full*4+none*3",
+            64,
+            "embedded",
+            Rule::CheckpointBlocks,
+            "ckpt",
+            "ckpt names 7 blocks of chunk 1, which has 8; none, full and full:8 are legal",
+        ),
+        (
+            "zero=3,offload=activations:1",
+            64,
+            "torchtitan",
+            Rule::OffloadOffered,
+            "offload",
+            "torchtitan does not offload activations; none, optimizer:1 and params:1 are legal",
+        ),
+        (
+            "pp=4,offload=optimizer:1/0",
+            64,
+            "embedded",
+            Rule::OffloadCount,
+            "offload",
+            "offload has 2 fractions for 4 stages; none is legal",
+        ),
+        (
+            "zero=2,offload=params:1",
+            64,
+            "deepspeed",
+            Rule::OffloadZero,
+            "offload",
+            "deepspeed offloads parameters from zero 3, and zero is 2; none is legal",
+        ),
+        (
+            "compress=8bit",
+            64,
+            "megatron",
+            Rule::CompressionOffered,
+            "compress",
+            "megatron does not offer compress 8bit; none it does",
+        ),
+        (
+            "loss=chunked",
+            64,
+            "megatron",
+            Rule::LossOffered,
+            "loss",
+            "megatron does not offer loss chunked; full it does",
+        ),
+        (
+            "grad=fp64",
+            64,
+            "embedded",
+            Rule::GradientType,
+            "grad",
+            "gradients cannot be kept in fp64 under bf16; fp32, bf16 and fp16 are legal",
+        ),
+        (
+            "reduce=fp64",
+            64,
+            "embedded",
+            Rule::ReduceType,
+            "reduce",
+            "gradients cannot be reduced in fp64 under bf16; fp32, bf16 and fp16 are legal",
+        ),
+    ];
+    for &(text, devices, engine, rule, field, message) in cases {
+        let broken = broken_by(text, &facts(&dense(), devices, engine));
+        assert_eq!(broken.message, message, "{text}");
+        assert_eq!((broken.rule, broken.field.as_str()), (rule, field), "{text}");
+    }
+}
+
+#[test]
+fn experts_have_rules_of_their_own() {
+    let cases: &[(&str, u64, Rule, &str, &[&str])] = &[
+        ("ep=3", 48, Rule::Batch, "dp 48 does not divide the global batch of 512; 16 does", &["16"]),
+        ("ep=16", 64, Rule::Experts, "ep 16 does not divide 8 experts; ep 8 is legal", &["8"]),
+        ("tp=4,etp=2", 64, Rule::ExpertTensor, "etp 2 is neither 1 nor tp 4; 1 and 4 are legal", &["1", "4"]),
+        (
+            "pp=16,ep=8",
+            64,
+            Rule::ExpertRanks,
+            "ep 8 · etp 1 does not divide the 4 ranks of a stage; ep 4 is legal",
+            &["4"],
+        ),
+        (
+            "zero=1,shard=1,ep=2",
+            64,
+            Rule::ExpertReplicas,
+            "ep 2 · etp 1 leaves ranks that 64 replicas do not divide; ep 1 is legal",
+            &["1"],
+        ),
+    ];
+    for &(text, devices, rule, message, nearest) in cases {
+        let broken = broken_by(text, &facts(&moe(), devices, "embedded"));
+        assert_eq!((broken.rule, broken.message.as_str()), (rule, message), "{text}");
+        assert_eq!(broken.nearest, nearest, "{text}");
+    }
+}
+
+#[test]
+fn key_value_heads_are_replicated_where_the_engine_does_it() {
+    for (engine, is_legal) in [("embedded", true), ("megatron", true), ("torchtitan", false)] {
+        let result = Draft::parse("tp=16").unwrap().resolve(&facts(&dense(), 64, engine));
+        assert_eq!(result.is_ok(), is_legal, "{engine}");
+    }
+}
+
+#[test]
+fn sequence_parallelism_cuts_what_context_parallelism_leaves() {
+    let mut facts = facts(&dense(), 64, "embedded");
+    facts.workload.seq_len = 12;
+    let broken = broken_by("tp=8,cp=2", &facts);
+    assert_eq!(
+        broken.message,
+        "tp 8 does not divide the 6 tokens of a context rank, as sequence parallelism needs; 2 does"
+    );
+    assert!(Draft::parse("tp=8,cp=2,sp=off").unwrap().resolve(&facts).is_ok());
+}
+
+/// `model` with its first layer of a kind changed.
+fn changed(mut model: Model, change: impl Fn(&mut LayerKind)) -> Model {
+    model.graph.node_weights_mut().for_each(|layer| change(&mut layer.kind));
+    model
+}
+
+#[test]
+fn widths_and_wholly_visible_sequences_count() {
+    let narrow = changed(moe(), |kind| {
+        if let LayerKind::Moe(moe) = kind {
+            moe.intermediate = 1_001;
+            moe.shared_intermediate = 2_002;
+        }
+    });
+    let facts_of = |model| facts(model, 64, "embedded");
+    let broken = broken_by("tp=4", &facts_of(&narrow));
+    assert_eq!(broken.message, "tp 4 does not divide the MLP width 2002; 2 does");
+    let broken = broken_by("tp=2", &facts_of(&narrow));
+    assert_eq!(broken.message, "etp 2 does not divide the expert width 1001; 1 does");
+
+    let mut facts = facts_of(&changed(dense(), |kind| {
+        if let LayerKind::Attention(attention) = kind {
+            attention.causal = false;
+        }
+    }));
+    facts.workload.seq_len = 64;
+    assert!(Draft::parse("cp=64,zero=1").unwrap().resolve(&facts).is_ok(), "a ring without a causal mask");
+}
+
+#[test]
+fn adaptive_losses_need_both_gradients_on_one_rank() {
+    let mut model = dense();
+    model.losses[0].weight = LossWeight::Adaptive { of: "loss".to_owned(), at: "head".to_owned() };
+    let facts = facts(&model, 64, "embedded");
+    assert!(Draft::parse("tp=8").unwrap().resolve(&facts).is_ok());
+    assert_eq!(broken_by("pp=2", &facts).message, "an adaptive loss weight needs pp 1, not 2; 1 is legal");
+}
+
+#[test]
+fn engines_that_lack_experts_or_shard_groups_say_so() {
+    let mut profile = crate::profile::engine::engine("embedded").unwrap().clone();
+    profile.supports.expert_parallel = false;
+    profile.supports.shard_groups = false;
+    let model = moe();
+    let facts = Facts::new(&model, 64, &crate::strategy::sample::workload(), &profile);
+    assert_eq!(broken_by("ep=8", &facts).message, "embedded offers no expert parallelism; 1 is legal");
+    assert_eq!(
+        broken_by("zero=1,shard=8", &facts).message,
+        "embedded shards over all of dp 64, not over 8; 64 is legal"
+    );
+}
+
+#[test]
+fn pytorch_interleaves_equal_rounds() {
+    let mut facts = facts(&dense(), 8, "torchtitan");
+    for (batch, is_legal) in [(2, true), (4, true), (7, true), (8, true), (9, false), (10, true)] {
+        facts.workload.global_batch = batch;
+        let result = Draft::parse("tp=2,pp=4,sched=interleaved").unwrap().resolve(&facts);
+        assert_eq!(result.is_ok(), is_legal, "{batch} micro-batches over 4 stages");
+    }
+}
+
+#[test]
+fn strategies_made_by_hand_are_judged_without_a_panic() {
+    let facts = facts(&moe(), 64, "embedded");
+    let legal_one = Draft::parse("tp=2,pp=2,zero=1").unwrap().resolve(&facts).unwrap();
+    let changes: &[fn(&mut Strategy)] = &[
+        |s| s.tensor = 0,
+        |s| s.data = u64::MAX,
+        |s| s.expert = 0,
+        |s| s.expert = u64::MAX,
+        |s| s.expert_tensor = 0,
+        |s| s.shard = 0,
+        |s| s.micro_batch = 0,
+        |s| s.virtual_stages = u64::MAX,
+        |s| s.bucket = 0,
+        |s| s.zero = 9,
+        |s| s.capacity = super::super::Capacity::Factor(f64::NAN),
+        |s| s.offload.optimizer = vec![0.5, 2.0],
+        |s| s.order.0[0] = s.order.0[1],
+        |s| s.cuts.clear(),
+        |s| s.checkpoint = vec![Checkpoint::uniform(CheckpointMode::Full, 9); 2],
+    ];
+    assert!(legal(&legal_one, &facts));
+    for (index, change) in changes.iter().enumerate() {
+        let mut strategy = legal_one.clone();
+        change(&mut strategy);
+        assert!(!legal(&strategy, &facts), "change {index}");
+        let error = check(&strategy, &facts).unwrap_err();
+        assert!(!error.message.is_empty() && !error.field.is_empty());
+    }
+}
+
+#[test]
+fn nearest_values_are_legal() {
+    let facts = facts(&dense(), 64, "embedded");
+    for text in ["tp=3", "tp=64", "pp=5", "zero=2,shard=7", "micro=3", "cp=64,cp_kind=ulysses"] {
+        let broken = broken_by(text, &facts);
+        assert!(!broken.nearest.is_empty(), "{text}");
+        for value in &broken.nearest {
+            let others = text.split(',').filter(|item| !item.starts_with(&format!("{}=", broken.field)));
+            let repaired = others.map(str::to_owned).chain([format!("{}={value}", broken.field)]);
+            let repaired = repaired.collect::<Vec<_>>().join(",");
+            let result = Draft::parse(&repaired).unwrap().resolve(&facts);
+            assert!(result.is_ok(), "{text} was told {repaired}: {result:?}");
+        }
+    }
+}
