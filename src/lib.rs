@@ -22,4 +22,6 @@ pub mod cost;
 
 pub mod simulate;
 
+pub mod search;
+
 pub mod plan;

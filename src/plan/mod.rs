@@ -1,7 +1,11 @@
 //! Floor 9: the plan document: model, cluster, strategy, predictions and provenance in one file.
 
+mod assemble;
 pub mod document;
+pub mod mfu;
+mod verdict;
 
+pub use assemble::{digest, simulate};
 pub use document::{
     Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
     SearchAccount, StrategyRecord, TimelineSpan,

@@ -1,0 +1,240 @@
+//! From played strategies to the plan document.
+
+use crate::cluster::ClusterDocument;
+use crate::lower::Category;
+use crate::model::layer_graph;
+use crate::plan::document::{
+    CategoryBytes, CauseSeconds, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction,
+    RankPrediction, SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
+};
+use crate::plan::verdict::verdict;
+use crate::profile::catalog::sha256;
+use crate::program::Pass;
+use crate::search::{Candidate, Problem};
+use crate::simulate::{CauseTimes, MemoryPeak, RankPlayback, Span};
+use crate::strategy::Strategy;
+use crate::units::{Bytes, Seconds};
+
+/// Plays `strategy`, which must be legal, and writes it up.
+pub fn simulate(problem: &Problem<'_>, strategy: Strategy) -> Plan {
+    let candidate = problem.play(strategy);
+    let mut plan = document(problem, &candidate);
+    plan.verdict = verdict(problem, &candidate, &plan.prediction);
+    plan.digest = digest(&plan);
+    plan
+}
+
+/// The document of `candidate` without what only a search knows; verdict and digest are left to the caller.
+pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
+    let cluster = problem.cluster;
+    let graph = layer_graph::document(problem.model);
+    let strategy = strategy_record(problem, &candidate.strategy);
+    let warnings = problem.model.warnings.clone();
+    Plan {
+        version: 1,
+        engine: problem.engine.name.clone(),
+        cost_model: CostModelRecord {
+            name: cluster.device.name.clone(),
+            hash: cluster.cost_model_hash.clone(),
+            origin: origin(problem),
+        },
+        model: ModelRecord {
+            name: problem.model.name.clone(),
+            parameters: problem.model.parameter_count(),
+            layers: problem.model.blocks(),
+            graph: serde_json::to_value(graph).unwrap_or_default(),
+        },
+        cluster: ClusterRecord {
+            name: cluster.name.clone(),
+            devices: cluster.devices(),
+            nodes: cluster.nodes,
+            device: cluster.device.name.clone(),
+            device_memory_bytes: cluster.device.memory.value,
+            document: serde_json::to_value(ClusterDocument::of(cluster)).unwrap_or_default(),
+        },
+        workload: problem.workload,
+        strategy,
+        prediction: prediction(problem, candidate),
+        search: None,
+        alternatives: Vec::new(),
+        ladder: Vec::new(),
+        pareto: Vec::new(),
+        verdict: String::new(),
+        timeline: timeline(candidate),
+        warnings,
+        digest: String::new(),
+    }
+}
+
+/// SHA-256 of the document with an empty digest, in hexadecimal.
+pub fn digest(plan: &Plan) -> String {
+    let rest = Plan { digest: String::new(), ..plan.clone() };
+    sha256(&serde_json::to_string(&rest).unwrap_or_default())
+}
+
+fn origin(problem: &Problem<'_>) -> String {
+    let parts: Vec<_> = problem
+        .cluster
+        .device
+        .evidence()
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(kind, count)| format!("{count} {kind}"))
+        .collect();
+    parts.join(", ")
+}
+
+/// `strategy` as text and field by field.
+pub(super) fn strategy_record(problem: &Problem<'_>, strategy: &Strategy) -> StrategyRecord {
+    let text = strategy.text(problem.facts.defaults);
+    let key = |name: &str, default: &str| {
+        text.split(',')
+            .find_map(|part| part.split_once('=').filter(|(key, _)| *key == name).map(|(_, value)| value))
+            .unwrap_or(default)
+            .to_owned()
+    };
+    StrategyRecord {
+        description: strategy.describe(u64::from(problem.cluster.devices_per_node)),
+        tensor_parallel: strategy.tensor,
+        sequence_parallel: strategy.sequence_parallel,
+        context_parallel: strategy.context,
+        expert_parallel: strategy.expert,
+        pipeline_parallel: strategy.pipeline,
+        virtual_stages: strategy.virtual_stages,
+        stage_layers: strategy.cuts.clone(),
+        schedule: strategy.schedule.to_string(),
+        data_parallel: strategy.data,
+        zero_stage: strategy.zero,
+        shard_group: strategy.shard,
+        reshard_after_forward: strategy.reshard_after_forward,
+        micro_batch: strategy.micro_batch,
+        accumulation: strategy.accumulation,
+        gradient_sync: strategy.sync.to_string(),
+        checkpointing: key("ckpt", "none"),
+        offload: key("offload", "none"),
+        compression: strategy.compression.to_string(),
+        mesh_order: key("order", "tp-cp-dp-pp"),
+        numerics: strategy.differences(&problem.facts),
+        text,
+    }
+}
+
+/// What is predicted of `candidate`.
+pub(super) fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
+    let playback = &candidate.playback;
+    let step = playback.step_time;
+    let slowest = playback.slowest();
+    let fullest = playback
+        .ranks
+        .iter()
+        .reduce(|full, rank| if rank.memory.total > full.memory.total { rank } else { full })
+        .unwrap_or(slowest);
+    let workspace = problem.cluster.device.reserve.workspace.value;
+    let peak = fullest.memory.total + workspace;
+    let uncertainty = &problem.cluster.device.uncertainty;
+    let (time, memory) = (uncertainty.time.value, uncertainty.memory.value);
+    let devices = candidate.strategy.devices() as f64;
+    Prediction {
+        step_time_s: step,
+        tokens_per_s_per_device: problem.workload.tokens() as f64 / step.0 / devices,
+        mfu: crate::plan::mfu::model_flops(problem.model, &problem.workload).0
+            / (devices * step.0 * problem.cluster.device.peak(problem.workload.precision).0),
+        interval: Interval {
+            step_time_s: [step * (1.0 - time), step * (1.0 + time)],
+            peak_memory_bytes: [peak.scaled(1.0 - memory), peak.scaled(1.0 + memory)],
+        },
+        fits: problem.fits(candidate),
+        peak_memory_bytes: peak,
+        memory_bytes: categories(&fullest.memory, workspace),
+        safe_memory_bytes: SafeMemory {
+            allocated: candidate.memory.allocated,
+            reserved: candidate.memory.reserved,
+            process: candidate.memory.process,
+        },
+        host_memory_bytes: playback.ranks.iter().map(|rank| rank.memory.host).max().unwrap_or_default(),
+        time_s: causes(&slowest.causes),
+        communication_hidden_s: slowest.causes.communication_hidden,
+        ranks: playback.ranks.iter().map(|rank| rank_prediction(rank, workspace)).collect(),
+    }
+}
+
+fn rank_prediction(rank: &RankPlayback, workspace: Bytes) -> RankPrediction {
+    RankPrediction {
+        stage: rank.stage,
+        step_time_s: rank.end,
+        peak_memory_bytes: rank.memory.total + workspace,
+        memory_bytes: categories(&rank.memory, workspace),
+        peak_at_s: rank.peak_at,
+        peak_instant: rank.spans.get(rank.memory.call).map_or_else(|| "step".to_owned(), instant),
+        host_memory_bytes: rank.memory.host,
+        time_s: causes(&rank.causes),
+        communication_hidden_s: rank.causes.communication_hidden,
+    }
+}
+
+fn instant(span: &Span) -> String {
+    let pass = match span.pass {
+        Some(Pass::Forward) => "forward",
+        Some(Pass::Backward) => "backward",
+        Some(Pass::Weight) => "weight gradients",
+        None => return "optimizer step".to_owned(),
+    };
+    format!("{pass} of micro-batch {}, chunk {}", span.micro, span.chunk)
+}
+
+fn categories(peak: &MemoryPeak, workspace: Bytes) -> CategoryBytes {
+    let of = |category: Category| peak.categories[category as usize];
+    CategoryBytes {
+        parameters: of(Category::Parameters),
+        gradients: of(Category::Gradients),
+        optimizer: of(Category::Optimizer),
+        activations: of(Category::Activations),
+        logits: of(Category::Logits),
+        buffers: of(Category::Buffers),
+        overhead: of(Category::Overhead) + workspace,
+    }
+}
+
+fn causes(times: &CauseTimes) -> CauseSeconds {
+    CauseSeconds {
+        compute: times.compute,
+        recompute: times.recompute,
+        communication_exposed: times.communication_exposed,
+        copy_exposed: times.copy_exposed,
+        bubble: times.bubble,
+        optimizer: times.optimizer,
+    }
+}
+
+/// Most spans a document carries; a longer step is shown by its first and last parts.
+const MOST_SPANS: usize = 20_000;
+
+fn timeline(candidate: &Candidate) -> Vec<TimelineSpan> {
+    let ranks = &candidate.playback.ranks;
+    let most = (MOST_SPANS / ranks.len().max(1)).max(4);
+    let mut list = Vec::new();
+    for rank in ranks {
+        let count = rank.spans.len();
+        for (index, span) in rank.spans.iter().enumerate() {
+            if count > most && index >= most / 2 && index < count - most / 2 {
+                continue;
+            }
+            let pass = match span.pass {
+                Some(Pass::Forward) => TimelinePass::Forward,
+                Some(Pass::Backward) => TimelinePass::Backward,
+                Some(Pass::Weight) => TimelinePass::Weight,
+                None => TimelinePass::Step,
+            };
+            let rounded = |seconds: Seconds| Seconds((seconds.0 * 1e7).round() / 1e7);
+            list.push(TimelineSpan {
+                stage: rank.stage,
+                pass,
+                chunk: span.chunk,
+                micro: span.micro,
+                start_s: rounded(span.start),
+                end_s: rounded(span.end),
+            });
+        }
+    }
+    list
+}

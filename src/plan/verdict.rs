@@ -1,0 +1,73 @@
+//! One sentence that says what binds, and what to do about it.
+
+use crate::plan::document::Prediction;
+use crate::search::{Candidate, Problem};
+use crate::units::{Bytes, Seconds};
+
+/// What binds `candidate`: memory where it does not fit, else the largest cause of time that is not compute.
+pub fn verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Prediction) -> String {
+    let limit = problem.memory_limit;
+    let process = candidate.memory.process;
+    if !prediction.fits {
+        return does_not_fit(problem, process, limit, prediction);
+    }
+    let step = prediction.step_time_s.0.max(f64::MIN_POSITIVE);
+    let percent = |seconds: Seconds| 100.0 * seconds.0 / step;
+    let causes = prediction.time_s;
+    let losses = [
+        (
+            "exposed communication",
+            causes.communication_exposed,
+            "a smaller tensor or shard group, or more tokens a micro-batch, would shorten it",
+        ),
+        ("the pipeline bubble", causes.bubble, "more micro-batches or more chunks a rank would shrink it"),
+        ("recomputation", causes.recompute, "memory for more activations would save it"),
+        ("the optimizer step", causes.optimizer, "more ranks to share its state would shorten it"),
+        (
+            "exposed copies to and from the host",
+            causes.copy_exposed,
+            "a faster host link or less offload would shorten them",
+        ),
+    ];
+    let (name, seconds, advice) = losses
+        .into_iter()
+        .reduce(|most, next| if next.1.0 > most.1.0 { next } else { most })
+        .unwrap_or(losses[0]);
+    let spare = limit.saturating_sub(process);
+    let memory = if (spare.0 as f64) < 0.1 * limit.0 as f64 {
+        format!("Memory is nearly full ({process} of {limit}); ")
+    } else {
+        format!("{spare} of {limit} a device stay free; ")
+    };
+    if percent(seconds) < 5.0 {
+        return format!(
+            "{memory}compute binds: {:.0} % of the step, no other cause above 5 %; faster kernels or more devices are what is left.",
+            percent(causes.compute)
+        );
+    }
+    format!(
+        "{memory}beside compute ({:.0} %), {name} costs most: {:.0} % of the step; {advice}.",
+        percent(causes.compute),
+        percent(seconds)
+    )
+}
+
+fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction: &Prediction) -> String {
+    let host = problem.cluster.host_memory_per_device();
+    if prediction.host_memory_bytes > host {
+        return format!(
+            "Does not fit: {} of host memory a device are needed and there are {host}; offload less.",
+            prediction.host_memory_bytes
+        );
+    }
+    let (dominant, bytes) = prediction
+        .memory_bytes
+        .parts()
+        .into_iter()
+        .reduce(|most, next| if next.1 > most.1 { next } else { most })
+        .unwrap_or(("parameters", Bytes::ZERO));
+    format!(
+        "Does not fit: {process} are needed and {limit} are there, {} too much; {dominant} take most ({bytes}).",
+        process.saturating_sub(limit)
+    )
+}

@@ -1,0 +1,107 @@
+//! What is to be planned: a model on a cluster under a workload, for an engine; and one strategy played on it.
+
+use crate::cluster::Cluster;
+use crate::cost::DevicePricing;
+use crate::model::Model;
+use crate::profile::EngineProfile;
+use crate::program::{Layout, Program, build};
+use crate::simulate::{Playback, play};
+use crate::strategy::{Facts, Strategy, Workload};
+use crate::units::Bytes;
+
+/// A model on a cluster under a workload, for an engine.
+#[derive(Clone, Debug)]
+pub struct Problem<'a> {
+    pub model: &'a Model,
+    pub cluster: &'a Cluster,
+    pub workload: Workload,
+    pub engine: &'a EngineProfile,
+    /// What the rules look at.
+    pub facts: Facts<'a>,
+    /// Device memory that a plan may use: the device's own, or what the user allows.
+    pub memory_limit: Bytes,
+}
+
+/// A strategy with its playback.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub strategy: Strategy,
+    pub playback: Playback,
+    /// What the worst rank's process takes of the device.
+    pub memory: ProcessMemory,
+}
+
+/// Memory of a process: what its allocator hands out, what that reserves, and all that the device loses to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessMemory {
+    pub allocated: Bytes,
+    pub reserved: Bytes,
+    pub process: Bytes,
+}
+
+impl<'a> Problem<'a> {
+    /// The problem of training `model` on all of `cluster`.
+    pub fn new(
+        model: &'a Model,
+        cluster: &'a Cluster,
+        workload: Workload,
+        engine: &'a EngineProfile,
+        memory_limit: Option<Bytes>,
+    ) -> Self {
+        let facts = Facts::new(model, cluster.devices(), &workload, engine);
+        let device = cluster.device.memory.value;
+        let memory_limit = memory_limit.map_or(device, |limit| limit.min(device));
+        Self { model, cluster, workload, engine, facts, memory_limit }
+    }
+
+    /// The step program of `strategy`, which must be legal.
+    pub fn program(&self, strategy: &Strategy) -> Program {
+        build(self.model, strategy, &self.workload, self.engine)
+    }
+
+    /// How the model lies over the pipeline under `strategy`.
+    pub fn layout(&self, strategy: &Strategy) -> Layout {
+        Layout::new(self.model, strategy, &self.workload, self.engine)
+    }
+
+    /// Prices under the mesh of `strategy`.
+    pub fn pricing(&self, strategy: &Strategy) -> DevicePricing<'a> {
+        DevicePricing::new(self.cluster, strategy, self.workload.compute_type())
+    }
+
+    /// Plays `strategy`, which must be legal.
+    pub fn play(&self, strategy: Strategy) -> Candidate {
+        let playback = play(&self.program(&strategy), &self.pricing(&strategy));
+        let peak = playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default();
+        let memory = self.process_memory(&strategy, peak);
+        Candidate { strategy, playback, memory }
+    }
+
+    /// What a process takes whose program peaks at `peak`.
+    pub fn process_memory(&self, strategy: &Strategy, peak: Bytes) -> ProcessMemory {
+        let reserve = &self.cluster.device.reserve;
+        let allocated = peak + reserve.workspace.value;
+        let reserved = allocated.scaled(reserve.allocator_factor.value);
+        let process = reserved + reserve.context.value + reserve.communicator.value * communicators(strategy);
+        ProcessMemory { allocated, reserved, process }
+    }
+
+    /// Whether `candidate` fits the memory of its devices and hosts.
+    pub fn fits(&self, candidate: &Candidate) -> bool {
+        let host = candidate.playback.ranks.iter().map(|rank| rank.memory.host).max().unwrap_or_default();
+        candidate.memory.process <= self.memory_limit && host <= self.cluster.host_memory_per_device()
+    }
+}
+
+/// Process groups of more than one member that a rank is in.
+pub fn communicators(strategy: &Strategy) -> u64 {
+    let sizes = [
+        strategy.tensor,
+        strategy.context,
+        strategy.pipeline,
+        strategy.shard * strategy.context,
+        strategy.replicas(),
+        strategy.expert,
+    ];
+    sizes.into_iter().filter(|&size| size > 1).count() as u64
+}

@@ -1,0 +1,98 @@
+//! What is asked of a search, and what it answers.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::search::problem::Candidate;
+use crate::strategy::rules::RuleBreak;
+use crate::strategy::{Draft, Key};
+use crate::units::{Bytes, Seconds};
+
+/// What makes a plan the best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// The shortest step.
+    #[default]
+    Time,
+    /// The lowest peak memory.
+    Memory,
+}
+
+/// How to search.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Keys that are held.
+    pub fix: Draft,
+    /// Keys that change numerics and may vary all the same.
+    pub free: Vec<Key>,
+    pub objective: Objective,
+    /// How many plans to return beside the best.
+    pub top: usize,
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Parts of the space done, and all of them.
+    pub done: u64,
+    pub of: u64,
+    /// Strategies considered so far.
+    pub considered: u64,
+}
+
+/// The best strategies and what became of all others.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub winner: Candidate,
+    /// The next best, best first.
+    pub alternatives: Vec<Candidate>,
+    /// From plain data parallelism to the winner: what changed, and the strategy.
+    pub ladder: Vec<(String, Candidate)>,
+    /// No other beats these in both time and memory; the fastest first.
+    pub pareto: Vec<Candidate>,
+    pub account: Account,
+}
+
+/// Strategies by fate: considered = illegal + out of memory + bounded + priced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Account {
+    pub considered: u64,
+    pub illegal: u64,
+    pub out_of_memory: u64,
+    /// Ruled out by a lower bound of time alone.
+    pub bounded: u64,
+    /// Both closed forms computed.
+    pub priced: u64,
+    /// Of the priced, those played.
+    pub played: u64,
+    /// The lowest time bound among legal strategies that fit and were not played.
+    pub lowest_bound: Option<Seconds>,
+    pub inner_choices_log10: f64,
+    pub wall_time: Seconds,
+    /// The values tried on each key.
+    pub axes: BTreeMap<String, Vec<String>>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, Error)]
+pub enum Failure {
+    /// The fixed keys break a rule whatever the others are.
+    #[error("{0}")]
+    Illegal(RuleBreak),
+    /// Legal strategies, but none fits.
+    #[error(
+        "nothing fits: the smallest peak found is {smallest} a device of {limit}, and {dominant} take most of it; {advice}"
+    )]
+    NothingFits {
+        /// Process bytes of the strategy that comes nearest.
+        smallest: Bytes,
+        limit: Bytes,
+        /// Its strategy text.
+        strategy: String,
+        /// The category that takes most.
+        dominant: &'static str,
+        /// Which device count or single change would fit.
+        advice: String,
+    },
+}
