@@ -1,7 +1,7 @@
 //! Saved activation bytes against Korthikanti et al. 2022 (arXiv 2205.05198), table 2, to the byte.
 
 use meshwright::lower::Shape;
-use meshwright::lower::unit::{Lowering, UnitKind, graph, lower, units};
+use meshwright::lower::unit::{UnitKind, graph, lower, units};
 use meshwright::model;
 use meshwright::profile::choices::CheckpointMode;
 use meshwright::profile::engine::engine;
@@ -33,8 +33,7 @@ fn saved(heads: u64, head_dim: u64, seq: u64, micro: u64, keys: &str, tensor: u6
     let unit = units(&model).into_iter().find(|unit| unit.kind == UnitKind::Block(1)).expect("two blocks");
     let mode = strategy.checkpoint[0].mode(1);
     assert_eq!(keys.contains("selective"), mode == CheckpointMode::Selective);
-    let lowering = Lowering { mode, split_weight: false };
-    lower(&graph(&model, &unit, shape), shape, lowering, true).kept_bytes().0
+    lower(&graph(&model, &unit, shape), shape, mode, true).kept_bytes().0
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! What a checkpoint mode keeps and recomputes, and when each value is allocated and freed.
 
 use super::graph::{Node, Stream, UnitGraph, Value, ValueId};
-use super::unit::{LoweredUnit, Lowering, Step};
+use super::unit::{LoweredUnit, Step};
 use super::{Category, Shape};
 use crate::ops::{Elementwise, ElementwiseKind, Op};
 use crate::profile::choices::{CheckpointMode, Compression};
@@ -9,8 +9,8 @@ use crate::profile::engine::SavedTensor;
 use crate::units::{Bytes, ceil_div};
 
 /// Lowers `graph`: outside blocks everything that the backward reads is kept, whatever the mode.
-pub fn lower(graph: &UnitGraph, shape: Shape<'_>, lowering: Lowering, is_block: bool) -> LoweredUnit {
-    let mode = if is_block { lowering.mode } else { CheckpointMode::None };
+pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block: bool) -> LoweredUnit {
+    let mode = if is_block { mode } else { CheckpointMode::None };
     let mut values = graph.values.clone();
     let choice = Choice::new(graph, shape, mode, is_block);
     let mut forward = graph.forward.clone();
@@ -25,7 +25,7 @@ pub fn lower(graph: &UnitGraph, shape: Shape<'_>, lowering: Lowering, is_block: 
     }
 
     let (weight, backward): (Vec<_>, Vec<_>) =
-        backward.into_iter().partition(|(node, _)| lowering.split_weight && node.weight);
+        backward.into_iter().partition(|(node, _)| shape.splits_weight && node.weight);
     let forward: Vec<_> = forward.into_iter().map(|node| (node, false)).collect();
 
     let stays = |id: ValueId| kept.contains(&id) || graph.output == Some(id);

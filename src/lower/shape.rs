@@ -28,6 +28,8 @@ pub struct Shape<'a> {
     pub dropout: bool,
     pub fused_attention: bool,
     pub chunked_loss: bool,
+    /// Weight gradients run in a later pass.
+    pub splits_weight: bool,
     pub compression: Compression,
 }
 
@@ -50,6 +52,7 @@ impl<'a> Shape<'a> {
             dropout: workload.dropout > 0.0,
             fused_attention: strategy.attention == AttentionKernel::Fused,
             chunked_loss: strategy.loss == LossMode::Chunked,
+            splits_weight: strategy.schedule.splits_weight(),
             compression: strategy.compression,
         }
     }

@@ -257,6 +257,15 @@ fn merge(
             b.elementwise(ElementwiseKind::Add, elements, 3, &[gradient, sum], &[sum]);
         }
     }
+    // A later weight pass reads the gradient as it arrived, so what goes on must be another value.
+    let shape = b.shape;
+    let is_read_later = shape.splits_weight && !shape.sequence_parallel && !shape.dropout;
+    if is_read_later && gradients.get(&source) == Some(&gradient) {
+        let copy = b.activation("gradient passed on", elements, None);
+        b.elementwise(ElementwiseKind::Add, elements, 2, &[gradient], &[copy]);
+        gradients.insert(source, copy);
+        return copy;
+    }
     if let Some(&target) = gradients.get(&source) {
         return target;
     }
@@ -312,15 +321,7 @@ impl LoweredUnit {
     }
 }
 
-/// How a unit is lowered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lowering {
-    pub mode: CheckpointMode,
-    /// Weight gradients run in a pass of their own.
-    pub split_weight: bool,
-}
-
 /// Lowers the unit that `graph` describes.
-pub fn lower(graph: &UnitGraph, shape: Shape<'_>, lowering: Lowering, is_block: bool) -> LoweredUnit {
-    liveness::lower(graph, shape, lowering, is_block)
+pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block: bool) -> LoweredUnit {
+    liveness::lower(graph, shape, mode, is_block)
 }

@@ -67,6 +67,13 @@ choice! {
     }
 }
 
+impl Schedule {
+    /// Whether weight gradients run in passes of their own.
+    pub const fn splits_weight(self) -> bool {
+        matches!(self, Self::ZeroBubbleH1 | Self::ZeroBubbleH2 | Self::ZeroBubbleV)
+    }
+}
+
 choice! {
     /// When gradients are reduced over the data-parallel ranks.
     GradientSync {

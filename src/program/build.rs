@@ -5,7 +5,7 @@ use crate::profile::EngineProfile;
 use crate::program::instruction::{Call, Frame, Program, RankProgram, Template};
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::passes::{self, ChunkFrame, Plan, Variant, reduces};
-use crate::program::schedule::{Action, Pass, orders, splits_weight};
+use crate::program::schedule::{Action, Pass, orders};
 use crate::program::state::{Gathering, StateRules, persistent};
 use crate::program::step;
 use crate::strategy::{Strategy, Workload};
@@ -96,7 +96,7 @@ fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) ->
 fn variant(plan: &Plan<'_>, action: &Action) -> Variant {
     let strategy = plan.strategy;
     let (reduces, across_replicas) = reduces(strategy, u64::from(action.micro), strategy.accumulation);
-    let last_pass = if splits_weight(strategy.schedule) { Pass::Weight } else { Pass::Backward };
+    let last_pass = if strategy.schedule.splits_weight() { Pass::Weight } else { Pass::Backward };
     let concerns = action.pass == last_pass
         || action.pass == Pass::Backward && !plan.rules.keeps_whole_gradients
         || (action.pass == Pass::Forward

@@ -1,11 +1,10 @@
 //! Which units stand in which chunk, how each is lowered, and where its state lives.
 
-use crate::lower::unit::{Lowering, UnitKind, UnitLayers, graph, lower, units};
+use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
 use crate::lower::{LoweredUnit, Shape, UnitGraph, UnitParameters};
 use crate::model::Model;
 use crate::profile::EngineProfile;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
-use crate::program::schedule::splits_weight;
 use crate::strategy::{Strategy, Workload};
 
 /// A unit in its place.
@@ -51,13 +50,18 @@ impl Layout {
     pub fn new(model: &Model, strategy: &Strategy, workload: &Workload, engine: &EngineProfile) -> Self {
         let shape = Shape::new(strategy, workload, engine);
         let units = units(model);
-        let split_weight = splits_weight(strategy.schedule);
         let mut graphs: Vec<UnitGraph> = Vec::new();
         let mut made: Vec<(usize, CheckpointMode, bool)> = Vec::new();
         let mut lowered: Vec<LoweredUnit> = Vec::new();
         let mut chunks: Vec<Chunk> = Vec::new();
         let last_chunk = strategy.chunks() - 1;
         let assigned = assign(&units, strategy);
+        // Where each chunk starts among the units; one without units where the next starts.
+        let mut starts = vec![units.len(); assigned.len()];
+        for (chunk, members) in assigned.iter().enumerate().rev() {
+            let next = starts.get(chunk + 1).copied().unwrap_or(units.len());
+            starts[chunk] = members.first().copied().unwrap_or(next);
+        }
         let head_alone = strategy.pipeline > 1 && strategy.stage_of(last_chunk) != 0;
         let mut blocks_of_stage = vec![0_u32; strategy.pipeline as usize];
         for (chunk_index, members) in assigned.iter().enumerate() {
@@ -89,8 +93,7 @@ impl Layout {
                 let key = (graph_index, mode, is_block);
                 let lowered_index = made.iter().position(|known| *known == key).unwrap_or_else(|| {
                     made.push(key);
-                    let lowering = Lowering { mode, split_weight };
-                    lowered.push(lower(&graphs[graph_index], shape, lowering, is_block));
+                    lowered.push(lower(&graphs[graph_index], shape, mode, is_block));
                     lowered.len() - 1
                 });
                 let mut parameters = UnitParameters::of(model, unit.layers.clone(), &shape);
@@ -117,18 +120,19 @@ impl Layout {
                     seen_of_stage[stage] += 1;
                 }
             }
-            let first = members.first().map(|&index| &units[index]);
-            let behind = members.last().map_or(0, |&index| index + 1);
+            let behind = starts.get(chunk_index + 1).copied().unwrap_or(units.len());
+            let crosses = units.get(behind).is_some_and(|unit| unit.needs_input_gradient);
             let receives = units[behind..]
                 .iter()
                 .filter_map(|unit| unit.loss.map(|loss| loss as u8))
-                .filter(|_| placed.last().is_some_and(|unit| unit.has_backward))
+                .filter(|_| crosses)
                 .collect();
+            let entered = units.get(starts[chunk_index]).is_some_and(|unit| unit.needs_input_gradient);
             chunks.push(Chunk {
                 index: chunk_index as u32,
                 stage: stage as u32,
                 units: placed,
-                sends_gradient: chunk_index > 0 && first.is_some_and(|unit| unit.needs_input_gradient),
+                sends_gradient: chunk_index > 0 && entered,
                 receives,
             });
         }

@@ -121,7 +121,7 @@ struct Writer<'a> {
     frame: &'a ChunkFrame,
     instructions: Vec<Instruction>,
     last_writer: HashMap<BufferId, u32>,
-    touched: HashMap<BufferId, Vec<u32>>,
+    touched: HashMap<BufferId, Vec<(Stream, u32)>>,
     sent: Vec<BufferId>,
     /// Reductions under way: the unit gradient that each reads.
     reducing: Vec<BufferId>,
@@ -197,7 +197,7 @@ impl Writer<'_> {
             }
         }
         for buffer in instruction.writes.iter().chain(&instruction.frees) {
-            for &user in self.touched.get(buffer).into_iter().flatten() {
+            for &(_, user) in self.touched.get(buffer).into_iter().flatten() {
                 wait(user, &self.instructions);
             }
         }
@@ -213,8 +213,8 @@ impl Writer<'_> {
         for &buffer in instruction.reads.iter().chain(&instruction.writes) {
             let stream = instruction.stream;
             let users = self.touched.entry(buffer).or_default();
-            users.retain(|&user| self.instructions[user as usize].stream != stream);
-            users.push(index);
+            users.retain(|&(other, _)| other != stream);
+            users.push((stream, index));
         }
         self.instructions.push(instruction);
         index

@@ -21,11 +21,6 @@ pub struct Action {
     pub micro: u32,
 }
 
-/// Whether `schedule` runs weight gradients as passes of their own.
-pub const fn splits_weight(schedule: Schedule) -> bool {
-    matches!(schedule, Schedule::ZeroBubbleH1 | Schedule::ZeroBubbleH2 | Schedule::ZeroBubbleV)
-}
-
 /// What pipeline rank `stage` of `pipeline` does with `micro` micro-batches and `chunks` chunks a rank.
 pub fn order(schedule: Schedule, pipeline: u64, stage: u64, micro: u64, chunks: u64) -> Vec<Action> {
     match schedule {
@@ -40,7 +35,7 @@ pub fn order(schedule: Schedule, pipeline: u64, stage: u64, micro: u64, chunks: 
 
 /// The orders of all ranks.
 pub fn orders(schedule: Schedule, pipeline: u64, micro: u64, chunks: u64) -> Vec<Vec<Action>> {
-    if splits_weight(schedule) {
+    if schedule.splits_weight() {
         return zero_bubble(schedule, pipeline, micro);
     }
     (0..pipeline).map(|stage| order(schedule, pipeline, stage, micro, chunks)).collect()
@@ -258,7 +253,7 @@ mod tests {
                 Schedule::ZeroBubbleV => 2,
                 _ => 1,
             };
-            let passes = if splits_weight(schedule) { 3 } else { 2 };
+            let passes = if schedule.splits_weight() { 3 } else { 2 };
             for micro in [1, 3, 4, 7, 8] {
                 for list in orders(schedule, 4, micro, chunks) {
                     let distinct: std::collections::HashSet<_> = list.iter().collect();

@@ -1,0 +1,96 @@
+//! Step programs of random models under random strategies: they verify, and playing them adds up.
+
+mod sampling;
+
+use meshwright::cost::{DevicePricing, Price, Pricing};
+use meshwright::model;
+use meshwright::ops::{CorePass, Op};
+use meshwright::profile::engine::engine;
+use meshwright::program::{build, verify::verify};
+use meshwright::simulate::play;
+use meshwright::strategy::{Draft, Workload, resolve};
+use meshwright::units::{Bytes, ElementType, Seconds};
+use proptest::prelude::*;
+use sampling::cases;
+
+#[test]
+fn programs_of_random_strategies_verify() {
+    for (seed, case) in cases(0, 1500) {
+        let program = build(&case.model, &case.strategy, &case.workload, case.engine);
+        if let Err(fault) = verify(&program) {
+            panic!("seed {seed}, {} on {} devices, {}: {fault}", case.text, case.devices, case.engine.name);
+        }
+    }
+}
+
+/// Attention cores take a second forward and two backward; everything else is free.
+struct CoresOnly;
+
+impl Pricing for CoresOnly {
+    fn price(&self, op: &Op, _stage: u32) -> Price {
+        match op {
+            Op::Attention(core) if core.pass == CorePass::Forward => Price::alone(Seconds(1.0)),
+            Op::Attention(_) => Price::alone(Seconds(2.0)),
+            _ => Price::default(),
+        }
+    }
+
+    fn send(&self, _bytes: Bytes, _from: u32, _to: u32) -> Price {
+        Price::default()
+    }
+}
+
+/// The bubble of a pipeline of equal stages and free communication, as a share of the ideal step.
+fn bubble(schedule: &str, pipeline: u64, chunks: u64, micro: u64, blocks_a_chunk: u64) -> f64 {
+    let layers = pipeline * chunks * blocks_a_chunk;
+    let config = format!(
+        r#"{{"model_type":"gpt2","n_embd":32,"n_layer":{layers},"n_head":4,"n_positions":64,"vocab_size":128,
+            "activation_function":"gelu_new"}}"#
+    );
+    let model = model::from_text(&config, "config.json", "even").expect("the configuration is legal");
+    let workload =
+        Workload { global_batch: micro, seq_len: 16, precision: ElementType::Bf16, dropout: 0.0, clip: 0.0 };
+    let engine = engine("embedded").expect("built in");
+    let text = format!("pp={pipeline},sched={schedule},virtual={chunks}");
+    let draft = Draft::parse(&text).expect("the text is legal");
+    let strategy = resolve(&draft, &model, pipeline, &workload, engine).expect("the strategy is legal");
+    let playback = play(&build(&model, &strategy, &workload, engine), &CoresOnly);
+    let ideal = (micro * chunks * blocks_a_chunk * 3) as f64;
+    for rank in &playback.ranks {
+        assert!((rank.causes.compute.0 - ideal).abs() < 1e-9);
+        assert!((rank.causes.total().0 - rank.end.0).abs() < 1e-9);
+    }
+    (playback.step_time.0 - ideal) / ideal
+}
+
+proptest! {
+    #[test]
+    fn bubbles_are_what_the_papers_say(pipeline in 2_u64..7, chunks in 2_u64..4, rounds in 1_u64..4, micro in 1_u64..12, blocks in 1_u64..3) {
+        let one = bubble("1f1b", pipeline, 1, micro, blocks);
+        prop_assert!((one - (pipeline - 1) as f64 / micro as f64).abs() < 1e-9);
+        let micro = rounds * pipeline;
+        let interleaved = bubble("interleaved", pipeline, chunks, micro, blocks);
+        prop_assert!((interleaved - (pipeline - 1) as f64 / (chunks * micro) as f64).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn causes_sum_to_the_step_of_every_rank() {
+    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
+    for (seed, case) in cases(50_000, 400) {
+        let program = build(&case.model, &case.strategy, &case.workload, case.engine);
+        let pricing = DevicePricing::new(&cluster, &case.strategy, case.workload.compute_type());
+        let playback = play(&program, &pricing);
+        for rank in &playback.ranks {
+            let (sum, end) = (rank.causes.total().0, rank.end.0);
+            assert!(end > 0.0 && (sum - end).abs() < 1e-9 * end, "seed {seed}, {}: {sum} {end}", case.text);
+            assert_eq!(
+                rank.spans.len(),
+                program.ranks[rank.stage as usize].calls.len(),
+                "seed {seed}, {}",
+                case.text
+            );
+            assert_eq!(rank.memory.categories.iter().copied().sum::<Bytes>(), rank.memory.total);
+        }
+    }
+}

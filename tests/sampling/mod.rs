@@ -1,0 +1,131 @@
+//! Random models, workloads and legal strategies for property tests.
+
+use meshwright::model::{self, Model};
+use meshwright::profile::EngineProfile;
+use meshwright::profile::engine::engines;
+use meshwright::strategy::{Draft, Strategy, Workload, resolve};
+use meshwright::units::ElementType;
+
+/// A small deterministic generator (splitmix64), so that a case is its seed.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.next() % from.len() as u64) as usize]
+    }
+}
+
+/// One legal case.
+pub struct Case {
+    pub model: Model,
+    pub workload: Workload,
+    pub engine: &'static EngineProfile,
+    pub strategy: Strategy,
+    pub devices: u64,
+    /// What was typed.
+    pub text: String,
+}
+
+/// A small model: GPT-2, Llama or Mixtral like.
+pub fn model(dice: &mut Dice) -> Model {
+    let layers = dice.pick(&[1, 2, 3, 4, 6, 8]);
+    let heads = dice.pick(&[4, 8]);
+    let kv_heads = dice.pick(&[2, 4]);
+    let hidden = heads * dice.pick(&[8, 16]);
+    let vocabulary = dice.pick(&[101, 128, 1000]);
+    let tied = dice.pick(&["true", "false"]);
+    let config = match dice.next() % 3 {
+        0 => format!(
+            r#"{{"model_type":"gpt2","n_embd":{hidden},"n_layer":{layers},"n_head":{heads},"n_positions":256,
+                "vocab_size":{vocabulary},"activation_function":"gelu_new","tie_word_embeddings":{tied}}}"#
+        ),
+        1 => format!(
+            r#"{{"model_type":"llama","hidden_size":{hidden},"num_hidden_layers":{layers},"num_attention_heads":{heads},
+                "num_key_value_heads":{kv_heads},"intermediate_size":{},"max_position_embeddings":256,
+                "vocab_size":{vocabulary},"hidden_act":"silu","tie_word_embeddings":{tied}}}"#,
+            3 * hidden
+        ),
+        _ => format!(
+            r#"{{"model_type":"mixtral","hidden_size":{hidden},"num_hidden_layers":{layers},"num_attention_heads":{heads},
+                "num_key_value_heads":{kv_heads},"intermediate_size":{},"max_position_embeddings":256,
+                "num_local_experts":8,"num_experts_per_tok":2,"vocab_size":{vocabulary},"hidden_act":"silu",
+                "tie_word_embeddings":{tied}}}"#,
+            2 * hidden
+        ),
+    };
+    model::from_text(&config, "config.json", "sample").expect("the configuration is legal")
+}
+
+/// The legal case of `seed`, if its draw is legal.
+pub fn case(seed: u64) -> Option<Case> {
+    let mut dice = Dice::new(seed);
+    let model = model(&mut dice);
+    let engine = &engines()[dice.pick(&[0, 0, 0, 0, 1, 2, 3, 4])];
+    let devices = dice.pick(&[1, 2, 4, 8, 16]);
+    let workload = Workload {
+        global_batch: dice.pick(&[4, 8, 16, 24]),
+        seq_len: dice.pick(&[16, 32, 64]),
+        precision: dice.pick(&[ElementType::Bf16, ElementType::Bf16, ElementType::Fp32]),
+        dropout: dice.pick(&[0.0, 0.1]),
+        clip: dice.pick(&[0.0, 1.0]),
+    };
+    let mut keys = Vec::new();
+    let mut left = devices;
+    for key in ["tp", "pp", "cp"] {
+        let size = dice.pick(&[1, 1, 2, 2, 4]);
+        if left % size == 0 && size > 1 {
+            keys.push(format!("{key}={size}"));
+            left /= size;
+        }
+    }
+    let choices: [(&str, &[&str]); 19] = [
+        ("sp", &["on", "off"]),
+        ("cp_kind", &["ring", "ulysses"]),
+        ("ep", &["1", "2", "4"]),
+        ("etp", &["1", "2"]),
+        ("capacity", &["1.25", "full", "0.5"]),
+        ("sched", &["gpipe", "1f1b", "interleaved", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-v"]),
+        ("zero", &["0", "1", "2", "3", "3"]),
+        ("shard", &["1", "2", "4"]),
+        ("reshard", &["on", "off"]),
+        ("micro", &["1", "2"]),
+        ("sync", &["immediate", "scatter", "deferred"]),
+        ("ckpt", &["none", "selective", "full", "full:1"]),
+        (
+            "offload",
+            &["optimizer:1", "optimizer:0.3", "params:0.5", "activations:0.5", "params:1+activations:1"],
+        ),
+        ("overlap", &["on", "off"]),
+        ("compress", &["8bit", "4bit"]),
+        ("loss", &["full", "chunked"]),
+        ("attention", &["fused", "materialised"]),
+        ("bucket", &["1K", "40M"]),
+        ("reduce", &["fp32", "bf16"]),
+    ];
+    for (key, values) in choices {
+        if dice.next() % 3 == 0 {
+            keys.push(format!("{key}={}", dice.pick(values)));
+        }
+    }
+    let text = keys.join(",");
+    let draft = Draft::parse(&text).ok()?;
+    let strategy = resolve(&draft, &model, devices, &workload, engine).ok()?;
+    Some(Case { model, workload, engine, strategy, devices, text })
+}
+
+/// `count` legal cases, from seeds that follow `seed`.
+pub fn cases(seed: u64, count: usize) -> impl Iterator<Item = (u64, Case)> {
+    (seed..).filter_map(|seed| case(seed).map(|case| (seed, case))).take(count)
+}
