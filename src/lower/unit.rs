@@ -36,6 +36,8 @@ pub struct UnitLayers {
     pub loss: Option<usize>,
     /// Elements a token of all edges that leave it or pass it by.
     pub boundary: u64,
+    /// Units of one class have equal graphs under every shape.
+    pub class: usize,
 }
 
 /// The units of `model` in model order.
@@ -71,14 +73,36 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
                 needs_input_gradient: trained,
                 loss,
                 boundary: 0,
+                class: 0,
             });
         }
         trained |= trains;
     }
+    let mut known: Vec<UnitLayers> = Vec::new();
     for unit in &mut units {
         unit.boundary = boundary(model, unit.layers.end);
+        unit.class = known.iter().position(|other| alike(model, other, unit)).unwrap_or_else(|| {
+            known.push(unit.clone());
+            known.len() - 1
+        });
     }
     units
+}
+
+/// Whether two units have the same layers, wired alike, and the same duties.
+fn alike(model: &Model, one: &UnitLayers, other: &UnitLayers) -> bool {
+    let duties = |unit: &UnitLayers| {
+        (unit.has_backward, unit.needs_input_gradient, unit.loss.is_some(), unit.boundary, unit.layers.len())
+    };
+    let wiring = |unit: &UnitLayers, index: usize| -> Vec<Option<usize>> {
+        model.inputs(index).into_iter().map(|source| source.checked_sub(unit.layers.start)).collect()
+    };
+    duties(one) == duties(other)
+        && boundary(model, one.layers.start) == boundary(model, other.layers.start)
+        && one.layers.clone().zip(other.layers.clone()).all(|(first, second)| {
+            let (a, b) = (model.layer(first), model.layer(second));
+            a.kind == b.kind && a.frozen == b.frozen && wiring(one, first) == wiring(other, second)
+        })
 }
 
 /// Elements a token of the distinct tensors that cross from before layer `end` to it or behind.

@@ -50,8 +50,8 @@ impl Layout {
     pub fn new(model: &Model, strategy: &Strategy, workload: &Workload, engine: &EngineProfile) -> Self {
         let shape = Shape::new(strategy, workload, engine);
         let units = units(model);
-        let mut graphs: Vec<UnitGraph> = Vec::new();
-        let mut made: Vec<(usize, CheckpointMode, bool)> = Vec::new();
+        let mut graphs: Vec<(usize, UnitGraph)> = Vec::new();
+        let mut made: Vec<(usize, CheckpointMode)> = Vec::new();
         let mut lowered: Vec<LoweredUnit> = Vec::new();
         let mut chunks: Vec<Chunk> = Vec::new();
         let last_chunk = strategy.chunks() - 1;
@@ -85,15 +85,15 @@ impl Layout {
                 } else {
                     CheckpointMode::None
                 };
-                let unit_graph = graph(model, unit, shape);
-                let graph_index = graphs.iter().position(|known| *known == unit_graph).unwrap_or_else(|| {
-                    graphs.push(unit_graph);
-                    graphs.len() - 1
-                });
-                let key = (graph_index, mode, is_block);
+                let key = (unit.class, mode);
                 let lowered_index = made.iter().position(|known| *known == key).unwrap_or_else(|| {
+                    let place =
+                        graphs.iter().position(|(class, _)| *class == unit.class).unwrap_or_else(|| {
+                            graphs.push((unit.class, graph(model, unit, shape)));
+                            graphs.len() - 1
+                        });
                     made.push(key);
-                    lowered.push(lower(&graphs[graph_index], shape, mode, is_block));
+                    lowered.push(lower(&graphs[place].1, shape, mode, is_block));
                     lowered.len() - 1
                 });
                 let mut parameters = UnitParameters::of(model, unit.layers.clone(), &shape);

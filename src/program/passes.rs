@@ -263,10 +263,13 @@ impl Writer<'_> {
     }
 
     /// Steps of one pass of the unit at `place`; `again` keeps what later backwards still read.
-    fn steps(&mut self, place: usize, steps: &[Step], again: bool) {
+    fn steps(&mut self, place: usize, steps: &[Step], again: bool, uses_parameters: bool) {
         let unit = self.chunk.units[place];
-        let parameters: Vec<_> =
-            [self.frame.gathered[place], self.frame.fetched[place]].into_iter().flatten().collect();
+        let parameters: Vec<_> = [self.frame.gathered[place], self.frame.fetched[place]]
+            .into_iter()
+            .flatten()
+            .filter(|_| uses_parameters)
+            .collect();
         let map = |ids: &[ValueId]| -> Vec<BufferId> {
             ids.iter().map(|&id| self.frame.values[place][usize::from(id)]).collect()
         };
@@ -372,7 +375,9 @@ impl Writer<'_> {
         let mut frees: Vec<_> = self.frame.fetched[place].into_iter().collect();
         let gives = match self.plan.rules.gathering {
             Gathering::EachPass => true,
-            Gathering::ForwardToBackward => variant.pass == Pass::Backward,
+            Gathering::ForwardToBackward => {
+                variant.pass == Pass::Backward || !self.chunk.units[place].has_backward
+            }
             Gathering::Never | Gathering::OnceAStep => false,
         };
         if gives {
@@ -413,7 +418,7 @@ impl Writer<'_> {
         let places: Vec<_> = (0..units).collect();
         self.walk(&places, variant, |writer, place| {
             let steps = writer.lowered(place).forward.clone();
-            writer.steps(place, &steps, false);
+            writer.steps(place, &steps, false, true);
             writer.reduce(place, &steps, variant);
             writer.copy_out(place);
         });
@@ -544,7 +549,7 @@ impl Writer<'_> {
             position += 1;
             let again = last[place] != Some(turn);
             let steps = writer.lowered(place).backward.clone();
-            writer.steps(place, &steps, again);
+            writer.steps(place, &steps, again, true);
             done.push(writer.instructions.len().saturating_sub(1) as u32);
             if !again {
                 writer.reduce(place, &steps, variant);
@@ -552,14 +557,15 @@ impl Writer<'_> {
         });
     }
 
+    /// Weight gradients read activations and gradients, no parameters.
     fn weight(&mut self, variant: Variant) {
-        let places: Vec<_> =
-            (0..self.chunk.units.len()).rev().filter(|&place| self.chunk.units[place].has_backward).collect();
-        self.walk(&places, variant, |writer, place| {
-            let steps = writer.lowered(place).weight.clone();
-            writer.steps(place, &steps, false);
-            writer.reduce(place, &steps, variant);
-        });
+        for place in (0..self.chunk.units.len()).rev() {
+            if self.chunk.units[place].has_backward {
+                let steps = self.lowered(place).weight.clone();
+                self.steps(place, &steps, false, false);
+                self.reduce(place, &steps, variant);
+            }
+        }
     }
 
     /// Starts the reduction of what `steps` added to the gradient of the unit at `place`.

@@ -403,7 +403,7 @@ impl<'a> Rank<'a> {
         // Buffers that the call before the last one sent are reused from here on.
         let sends_done = position.0 < 2
             || instruction.stream != Stream::Compute
-            || self.streams[Stream::Send as usize].next.0 + 1 >= position.0;
+            || self.streams[Stream::Send as usize].next.0 >= position.0 - 1;
         let joined = !instruction.joins
             || self
                 .streams
