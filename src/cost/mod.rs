@@ -4,7 +4,10 @@
 //! resource it takes meanwhile.
 
 pub mod collective;
+pub mod digest;
 pub mod gemm;
+pub mod instants;
+pub mod ledger;
 pub mod price;
 
 pub use price::{DevicePricing, Price, Pricing, Resource};

@@ -8,7 +8,7 @@ pub mod instruction;
 pub mod layout;
 mod passes;
 pub mod schedule;
-mod state;
+pub mod state;
 mod step;
 pub mod verify;
 
