@@ -16,6 +16,10 @@ pub struct PassDigest {
     pub net: i64,
     /// Lower bound of its time: its longest chain, nothing competing.
     pub chain: Seconds,
+    /// Likewise until what leaves the unit is written.
+    pub ready: Seconds,
+    /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
+    pub early: Seconds,
 }
 
 /// The passes of one lowered unit.
@@ -40,10 +44,16 @@ impl UnitDigest {
     pub fn new(unit: &LoweredUnit, pricing: &dyn Pricing) -> Self {
         let size = |id: Option<ValueId>| id.map_or(0, |id| unit.values[usize::from(id)].bytes.0 as i64);
         Self {
-            forward: pass(unit, &unit.forward, unit.input, &[], pricing),
-            backward: pass(unit, &unit.backward, unit.output_gradient, &[], pricing),
-            backward_again: pass(unit, &unit.backward, unit.output_gradient, &unit.kept, pricing),
-            weight: pass(unit, &unit.weight, None, &[], pricing),
+            forward: pass(unit, &unit.forward, (unit.input, unit.output), &[], pricing),
+            backward: pass(unit, &unit.backward, (unit.output_gradient, unit.input_gradient), &[], pricing),
+            backward_again: pass(
+                unit,
+                &unit.backward,
+                (unit.output_gradient, unit.input_gradient),
+                &unit.kept,
+                pricing,
+            ),
+            weight: pass(unit, &unit.weight, (None, None), &[], pricing),
             kept: unit.kept_bytes().0 as i64,
             input: size(unit.input),
             output: size(unit.output),
@@ -56,7 +66,7 @@ impl UnitDigest {
 fn pass(
     unit: &LoweredUnit,
     steps: &[Step],
-    entering: Option<ValueId>,
+    ends: (Option<ValueId>, Option<ValueId>),
     not_freed: &[ValueId],
     pricing: &dyn Pricing,
 ) -> PassDigest {
@@ -75,14 +85,27 @@ fn pass(
         live -= step.frees.iter().filter(|id| !not_freed.contains(id)).map(bytes).sum::<i64>();
     }
     digest.net = live;
-    digest.chain = chain(unit, steps, entering, pricing);
+    (digest.chain, digest.ready) = chain(unit, steps, ends, pricing);
+    let first = first_dependent(steps, ends.0);
+    digest.early = digest.chain - chain(unit, &steps[first..], ends, pricing).0;
     digest
 }
 
-/// The end of the last compute step when each stream runs its steps in order and reads wait for their writers.
+/// The first step that reads what enters.
+fn first_dependent(steps: &[Step], entering: Option<ValueId>) -> usize {
+    let reads = |step: &Step| entering.is_some_and(|entering| step.reads.contains(&entering));
+    steps.iter().position(reads).unwrap_or(0)
+}
+
+/// The end of the last compute step, and of what leaves, when each stream runs its steps in order and reads wait for their writers.
 /// Collectives that depend on nothing computed here may have run before and count nothing, so that the chains of
 /// units in a row sum to a lower bound.
-fn chain(unit: &LoweredUnit, steps: &[Step], entering: Option<ValueId>, pricing: &dyn Pricing) -> Seconds {
+fn chain(
+    unit: &LoweredUnit,
+    steps: &[Step],
+    (entering, leaving): (Option<ValueId>, Option<ValueId>),
+    pricing: &dyn Pricing,
+) -> (Seconds, Seconds) {
     let mut ready: Vec<Option<f64>> = vec![None; unit.values.len()];
     if let Some(entering) = entering {
         ready[usize::from(entering)] = Some(0.0);
@@ -101,5 +124,6 @@ fn chain(unit: &LoweredUnit, steps: &[Step], entering: Option<ValueId>, pricing:
             ready[usize::from(id)] = Some(end);
         }
     }
-    Seconds(compute)
+    let written = leaving.and_then(|id| ready[usize::from(id)]).unwrap_or(compute);
+    (Seconds(compute), Seconds(written.min(compute)))
 }

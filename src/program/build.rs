@@ -48,6 +48,20 @@ pub fn entering_of(layout: &Layout, chunk: u32) -> Bytes {
     .unwrap_or_default()
 }
 
+/// The optimizer step of `stage` alone.
+pub fn step_template(
+    layout: &Layout,
+    strategy: &Strategy,
+    workload: &Workload,
+    engine: &EngineProfile,
+    rules: StateRules,
+    stage: u32,
+) -> Template {
+    let plan = Plan { layout, strategy, engine, rules, entering: &[] };
+    let units: Vec<&PlacedUnit> = layout.chunks_of(stage).flat_map(|chunk| &chunk.units).collect();
+    step::template(&plan, workload, &units, stage as usize, 0, tied_elements(layout, stage)).0
+}
+
 /// Elements of a tied table that this stage holds a copy of, where another stage holds the other.
 pub fn tied_elements(layout: &Layout, stage: u32) -> u64 {
     let head = layout.chunks.iter().flat_map(|chunk| {

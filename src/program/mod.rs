@@ -6,7 +6,7 @@
 pub mod build;
 pub mod instruction;
 pub mod layout;
-mod passes;
+pub mod passes;
 pub mod schedule;
 pub mod state;
 mod step;
