@@ -25,3 +25,5 @@ pub mod simulate;
 pub mod search;
 
 pub mod plan;
+
+pub mod report;
