@@ -1,13 +1,15 @@
 //! A lower bound of the step time in closed form: never above what playing the program gives.
 
+use crate::cost::calls::{self, CallTimes};
 use crate::cost::digest::{PassDigest, UnitDigest};
 use crate::cost::price::Pricing;
 use crate::lower::Stream;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
-use crate::profile::choices::GradientSync;
+use crate::profile::choices::{GradientSync, Schedule};
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::passes::reductions;
+use crate::program::schedule::orders;
 use crate::program::state::{Gathering, StateRules};
 use crate::program::{Instruction, build};
 use crate::strategy::{Strategy, Workload};
@@ -25,76 +27,56 @@ pub struct Bound<'a> {
     pub pricing: &'a dyn Pricing,
 }
 
-/// The chains of a chunk's passes.
-#[derive(Clone, Copy, Default)]
-struct Chains {
-    forward: f64,
-    backward: f64,
-    weight: f64,
-    /// How much earlier than its end a pass has written what it sends.
-    forward_slack: f64,
-    backward_slack: f64,
-    /// What a backward may do before its gradient arrives.
-    early: f64,
-    /// Sending on its output, and back its input's gradient.
-    send_forward: f64,
-    send_backward: f64,
-}
-
-impl Chains {
-    /// The way to the next chunk and back from it, given the way to this one and back.
-    fn past(&self, next: &Self, fill: f64, drain: f64) -> (f64, f64) {
-        let there = self.forward - self.forward_slack + self.send_forward;
-        let back = self.backward - self.early + next.send_backward - next.backward_slack;
-        (fill + there, drain + back)
-    }
-}
-
 impl Bound<'_> {
-    /// No rank can end earlier than: the way of the first micro-batch to it, all its passes, the way of the last
-    /// gradient back to the first rank, and the optimizer step; nor can its collectives over parameters and
-    /// gradients, one behind the other, and the step.
+    /// No rank can end earlier than its calls, played alone, with the reduction behind the last of them and the
+    /// optimizer step; nor than its collectives over parameters and gradients, or its copies, one behind the other,
+    /// and the step.
     pub fn step_time(&self) -> Seconds {
-        let chains: Vec<Chains> = self.layout.chunks.iter().map(|chunk| self.chains(chunk)).collect();
-        let steps: Vec<f64> =
-            (0..self.strategy.pipeline as u32).map(|stage| self.optimizer_step(stage)).collect();
-        let micro = self.strategy.accumulation as f64;
-        let splits = self.strategy.schedule.splits_weight();
-        let mut bound = 0.0_f64;
-        let (mut fill, mut drain) = (0.0, 0.0);
-        for stage in 0..self.strategy.pipeline as u32 {
-            let own = || self.layout.chunks_of(stage);
-            let work: f64 = own()
-                .map(|chunk| &chains[chunk.index as usize])
-                .map(|chain| micro * (chain.forward + chain.backward + chain.weight))
-                .sum();
-            let last = self.last_reduction(stage);
-            bound = bound.max(fill + work + last + steps[stage as usize]);
-            if !splits {
-                bound = bound.max(fill + work + drain + self.last_reduction(0) + steps[0]);
-            }
-            bound = bound.max(self.collectives(stage) + steps[stage as usize]);
-            bound = bound.max(self.copies(stage) + steps[stage as usize]);
-            let next = chains.get(stage as usize + 1).copied().unwrap_or_default();
-            (fill, drain) = chains[stage as usize].past(&next, fill, drain);
-        }
-        Seconds(bound)
+        let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
+        let strategy = self.strategy;
+        let orders =
+            orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
+        let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
+        let ends = calls::ends(&orders, &chunks, &held, strategy.accumulation);
+        let bound = ends.into_iter().enumerate().map(|(stage, end)| {
+            let stage = stage as u32;
+            let passes = end + self.last_reduction(stage);
+            passes.max(self.collectives(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
+        });
+        Seconds(bound.fold(0.0, f64::max))
     }
 
-    /// The part of the bound that no choice about state changes: passes and messages alone.
+    /// The part of the bound that no choice about state changes, cheaply: the way of the first micro-batch to each
+    /// rank and back, and the passes that it cannot have done before.
     pub fn core(&self) -> Seconds {
-        let chains: Vec<Chains> = self.layout.chunks.iter().map(|chunk| self.chains(chunk)).collect();
-        let micro = self.strategy.accumulation as f64;
-        let splits = self.strategy.schedule.splits_weight();
-        let mut work = vec![0.0; self.strategy.pipeline as usize];
-        for (chunk, chain) in self.layout.chunks.iter().zip(&chains) {
-            work[chunk.stage as usize] += micro * (chain.forward + chain.backward + chain.weight);
+        let strategy = self.strategy;
+        let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
+        let micro = strategy.accumulation as f64;
+        let splits = strategy.schedule.splits_weight();
+        let mut work = vec![0.0; strategy.pipeline as usize];
+        for (chunk, times) in self.layout.chunks.iter().zip(&chunks) {
+            work[chunk.stage as usize] += micro * (times.forward + times.backward + times.weight);
+        }
+        // Gradients of the first micro-batch on their way down, by chunk.
+        let mut arrives = vec![0.0; chunks.len() + 1];
+        let there: f64 =
+            chunks.iter().map(|times| times.forward - times.forward_slack + times.send_forward).sum();
+        arrives[chunks.len()] = there;
+        for (chunk, times) in chunks.iter().enumerate().rev() {
+            let back = times.backward - times.early - times.backward_slack + times.send_backward;
+            arrives[chunk] = arrives[chunk + 1] + if times.sends_gradient { back.max(0.0) } else { 0.0 };
         }
         let (mut fill, mut drain, mut bound) = (0.0, 0.0, 0.0_f64);
         for (stage, work) in work.iter().enumerate() {
             bound = bound.max(fill + work + if splits { 0.0 } else { drain });
-            let next = chains.get(stage + 1).copied().unwrap_or_default();
-            (fill, drain) = chains[stage].past(&next, fill, drain);
+            if strategy.virtual_stages == 1 {
+                let ahead = forwards_ahead(strategy, stage as u64) as f64 * chunks[stage].forward;
+                let early = chunks[stage].early;
+                bound = bound.max(arrives[stage + 1] - early + work - ahead.min(*work));
+            }
+            let (times, next) = (&chunks[stage], chunks.get(stage + 1).copied().unwrap_or_default());
+            fill += times.forward - times.forward_slack + times.send_forward;
+            drain += times.backward - times.early + next.send_backward - next.backward_slack;
         }
         Seconds(bound)
     }
@@ -103,31 +85,31 @@ impl Bound<'_> {
         &self.digests[unit.lowered]
     }
 
-    fn chains(&self, chunk: &Chunk) -> Chains {
-        let mut chains = Chains::default();
+    fn times(&self, chunk: &Chunk) -> CallTimes {
+        let mut times = CallTimes { sends_gradient: chunk.sends_gradient, ..CallTimes::default() };
         for unit in &chunk.units {
             let digest = self.digest(unit);
-            chains.forward += digest.forward.chain.0;
-            chains.weight += digest.weight.chain.0;
+            times.forward += digest.forward.chain.0;
+            times.weight += digest.weight.chain.0;
             if unit.has_backward {
-                chains.backward += digest.backward.chain.0;
+                times.backward += digest.backward.chain.0;
             }
         }
         let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
-        chains.forward_slack = chunk.units.last().map_or(0.0, |unit| slack(self.digest(unit).forward));
+        times.forward_slack = chunk.units.last().map_or(0.0, |unit| slack(self.digest(unit).forward));
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
-        chains.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
-        chains.backward_slack = chunk.units.first().map_or(0.0, |unit| slack(self.digest(unit).backward));
+        times.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
+        times.backward_slack = chunk.units.first().map_or(0.0, |unit| slack(self.digest(unit).backward));
         let stage_of = |index: u32| self.layout.chunks.get(index as usize).map(|chunk| chunk.stage);
         if let Some(to) = stage_of(chunk.index + 1) {
             let bytes = build::entering_of(self.layout, chunk.index + 1);
-            chains.send_forward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
+            times.send_forward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
         }
         if chunk.sends_gradient
             && let Some(to) = chunk.index.checked_sub(1).and_then(stage_of)
         {
             let bytes = build::entering_of(self.layout, chunk.index);
-            chains.send_backward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
+            times.send_backward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
         }
         if !self.rules.keeps_whole_gradients && !self.strategy.schedule.splits_weight() {
             // A pass that reduces unit by unit ends with the reduction of its last unit.
@@ -137,10 +119,10 @@ impl Bound<'_> {
                 .find(|unit| unit.has_backward)
                 .filter(|unit| self.digest(unit).backward.after.is_some())
                 .map_or(0.0, |unit| self.reduction(unit, false));
-            chains.backward += reduction;
-            chains.backward_slack += reduction;
+            times.backward += reduction;
+            times.backward_slack += reduction;
         }
-        chains
+        times
     }
 
     fn reduction(&self, unit: &PlacedUnit, across_replicas: bool) -> f64 {
@@ -229,6 +211,16 @@ impl Bound<'_> {
             build::step_template(self.layout, self.strategy, self.workload, self.engine, *self.rules, stage);
         alone(&template.instructions, self.pricing)
     }
+}
+
+/// Forwards that a stage may run before its first backward.
+fn forwards_ahead(strategy: &Strategy, stage: u64) -> u64 {
+    let most = match strategy.schedule {
+        Schedule::OneForwardOneBackward | Schedule::ZeroBubbleH1 => strategy.pipeline - stage,
+        Schedule::ZeroBubbleH2 => 2 * (strategy.pipeline - stage) - 1,
+        Schedule::GPipe | Schedule::Interleaved | Schedule::ZeroBubbleV => strategy.accumulation,
+    };
+    most.min(strategy.accumulation)
 }
 
 /// The end of `instructions` when nothing competes: streams in order, waits and joins kept.

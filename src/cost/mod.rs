@@ -4,6 +4,7 @@
 //! resource it takes meanwhile.
 
 pub mod bound;
+pub mod calls;
 pub mod collective;
 pub mod digest;
 pub mod gemm;

@@ -1,5 +1,7 @@
 //! What a checkpoint mode keeps and recomputes, and when each value is allocated and freed.
 
+use std::collections::{HashMap, HashSet};
+
 use super::graph::{Node, Stream, UnitGraph, Value, ValueId};
 use super::unit::{LoweredUnit, Step};
 use super::{Category, Shape};
@@ -31,15 +33,19 @@ pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block
     let stays = |id: ValueId| kept.contains(&id) || graph.output == Some(id);
     let forward = Pass { entering: graph.input.into_iter().collect(), nodes: &forward }.steps(&stays);
 
-    let in_weight =
-        |id: ValueId| weight.iter().any(|(node, _)| node.reads.contains(&id) || node.writes.contains(&id));
     let entering: Vec<_> = kept.iter().copied().chain(graph.output_gradient).collect();
-    let written_before =
-        |id: ValueId| entering.contains(&id) || backward.iter().any(|(node, _)| node.writes.contains(&id));
+    let mut there = vec![false; values.len()];
+    for id in entering.iter().chain(backward.iter().flat_map(|(node, _)| &node.writes)) {
+        there[usize::from(*id)] = true;
+    }
+    let mut is_carried = vec![false; values.len()];
+    for id in weight.iter().flat_map(|(node, _)| node.reads.iter().chain(&node.writes)) {
+        is_carried[usize::from(*id)] = there[usize::from(*id)];
+    }
     let carried: Vec<ValueId> =
-        (0..values.len() as ValueId).filter(|&id| in_weight(id) && written_before(id)).collect();
+        (0..values.len() as ValueId).filter(|&id| is_carried[usize::from(id)]).collect();
     let leaves = |id: ValueId| graph.input_gradient == Some(id);
-    let stays = |id: ValueId| carried.contains(&id) || leaves(id);
+    let stays = |id: ValueId| is_carried[usize::from(id)] || leaves(id);
     let backward = Pass { entering: entering.clone(), nodes: &backward }.steps(&stays);
     let entering: Vec<_> = carried.iter().copied().filter(|&id| !leaves(id)).collect();
     let weight = Pass { entering, nodes: &weight }.steps(&leaves);
@@ -78,6 +84,12 @@ impl Choice {
             recomputed: vec![false; graph.forward.len()],
         };
         let mut seen = vec![false; graph.values.len()];
+        let mut writers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
+        for (place, node) in graph.forward.iter().enumerate() {
+            for &id in &node.writes {
+                writers[usize::from(id)].push(place);
+            }
+        }
         let mut wanted: Vec<ValueId> = graph.backward.iter().flat_map(|node| node.reads.clone()).collect();
         if mode == CheckpointMode::Full && !activations.recompute_stops_early && !graph.backward.is_empty() {
             choice.recomputed.fill(true);
@@ -85,20 +97,17 @@ impl Choice {
         }
         while let Some(id) = wanted.pop() {
             let index = usize::from(id);
-            let from_forward =
-                graph.input == Some(id) || graph.forward.iter().any(|node| node.writes.contains(&id));
-            if !from_forward || std::mem::replace(&mut seen[index], true) {
+            let is_made = graph.input == Some(id) || !writers[index].is_empty();
+            if std::mem::replace(&mut seen[index], true) || !is_made {
                 continue;
             }
             if keeps(&graph.values[index]) || graph.input == Some(id) {
                 choice.needed_and_kept[index] = true;
                 continue;
             }
-            for (place, node) in graph.forward.iter().enumerate() {
-                if node.writes.contains(&id) {
-                    choice.recomputed[place] = true;
-                    wanted.extend(&node.reads);
-                }
+            for &place in &writers[index] {
+                choice.recomputed[place] = true;
+                wanted.extend(&graph.forward[place].reads);
             }
         }
         choice.keep_listed_outputs(graph, shape, mode, is_block);
@@ -205,14 +214,13 @@ impl Pass<'_> {
     /// Steps with their waits, allocations at the first write and frees behind the last use; values that `stays`
     /// names are not freed.
     fn steps(&self, stays: &dyn Fn(ValueId) -> bool) -> Vec<Step> {
-        let accesses = |node: &Node, id| node.reads.contains(&id) || node.writes.contains(&id);
+        let mut last_use: HashMap<ValueId, usize> = HashMap::new();
+        for (place, (node, _)) in self.nodes.iter().enumerate() {
+            last_use.extend(node.reads.iter().chain(&node.writes).map(|&id| (id, place)));
+        }
         let mut steps: Vec<Step> = Vec::with_capacity(self.nodes.len() + 1);
-        let unused: Vec<_> = self
-            .entering
-            .iter()
-            .copied()
-            .filter(|&id| !stays(id) && !self.nodes.iter().any(|(node, _)| accesses(node, id)))
-            .collect();
+        let unused: Vec<_> =
+            self.entering.iter().copied().filter(|id| !stays(*id) && !last_use.contains_key(id)).collect();
         if !unused.is_empty() {
             steps.push(Step {
                 op: Op::Release,
@@ -225,22 +233,16 @@ impl Pass<'_> {
                 frees: unused,
             });
         }
-        let mut live: Vec<ValueId> = self.entering.clone();
+        let mut live: HashSet<ValueId> = self.entering.iter().copied().collect();
         for (place, (node, recompute)) in self.nodes.iter().enumerate() {
-            let allocates: Vec<_> = node.writes.iter().copied().filter(|id| !live.contains(id)).collect();
-            live.extend(&allocates);
+            let allocates: Vec<_> = node.writes.iter().copied().filter(|&id| live.insert(id)).collect();
             let mut touched: Vec<_> = node.reads.iter().chain(&node.writes).copied().collect();
             touched.sort_unstable();
             touched.dedup();
-            let later = &self.nodes[place + 1..];
             let frees: Vec<_> = touched
-                .iter()
-                .copied()
-                .filter(|&id| {
-                    live.contains(&id) && !stays(id) && !later.iter().any(|(node, _)| accesses(node, id))
-                })
+                .into_iter()
+                .filter(|id| last_use.get(id) == Some(&place) && !stays(*id) && live.remove(id))
                 .collect();
-            live.retain(|id| !frees.contains(id));
             steps.push(Step {
                 op: node.op,
                 stream: node.stream,

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, Schedule};
 use crate::search::problem::Problem;
 use crate::search::request::Request;
-use crate::strategy::{Draft, Key};
+use crate::strategy::{Draft, Key, Strategy};
 use crate::units::ElementType;
 
 /// Largest micro-batch, in sequences, that is tried.
 const MOST_MICRO_BATCH: u64 = 64;
+
+/// Fewest tokens of a sequence that a context rank is given, where context parallelism is not fixed.
+const LEAST_CONTEXT_TOKENS: u64 = 512;
 
 /// Most chunks a rank that are tried.
 const MOST_VIRTUAL: u64 = 8;
@@ -30,6 +33,16 @@ pub struct StateChoice {
     pub shard: u64,
     pub reshard: bool,
     pub sync: GradientSync,
+}
+
+impl StateChoice {
+    /// Writes the choice into `strategy`.
+    pub fn apply(&self, strategy: &mut Strategy) {
+        strategy.zero = self.zero;
+        strategy.shard = self.shard;
+        strategy.reshard_after_forward = self.reshard;
+        strategy.sync = self.sync;
+    }
 }
 
 /// Choices that change numerics.
@@ -89,13 +102,7 @@ impl<'a> Axes<'a> {
             }
         }
         let loss = fix.loss.map_or_else(|| supports.loss.clone(), |fixed| vec![fixed]);
-        Self {
-            problem,
-            fix,
-            meshes: meshes(problem.facts.devices, u64::from(problem.facts.blocks), fix),
-            numerics,
-            loss,
-        }
+        Self { problem, fix, meshes: meshes(problem, fix), numerics, loss }
     }
 
     /// Expert-parallel sizes and the tensor size inside an expert.
@@ -273,18 +280,30 @@ impl<'a> Axes<'a> {
     }
 }
 
-/// All ways to write the devices as tp · cp · pp · dp that hold the fixed sizes; a pipeline has at most as many
-/// stages as the model has blocks, unless it is fixed.
-fn meshes(devices: u64, blocks: u64, fix: &Draft) -> Vec<MeshSizes> {
+/// All ways to write the devices as tp · cp · pp · dp that hold the fixed sizes. Unless fixed, a pipeline has at
+/// most as many stages as the model has blocks, a tensor group no more ranks than heads, and a context rank a
+/// sensible share of the sequence.
+fn meshes(problem: &Problem<'_>, fix: &Draft) -> Vec<MeshSizes> {
+    let facts = &problem.facts;
+    let devices = facts.devices;
+    let most_stages = u64::from(facts.blocks).max(1);
+    let most_context = (facts.workload.seq_len / LEAST_CONTEXT_TOKENS).max(1);
+    let most_tensor = facts.heads.iter().map(|heads| heads.query).min().unwrap_or(devices);
     let mut list = Vec::new();
     let allowed = |fixed: Option<u64>, size: u64| fixed.is_none_or(|fixed| fixed == size);
     for tensor in divisors(devices).into_iter().filter(|&size| allowed(fix.tensor, size)) {
+        if tensor > most_tensor && fix.tensor.is_none() {
+            continue;
+        }
         let left = devices / tensor;
         for context in divisors(left).into_iter().filter(|&size| allowed(fix.context, size)) {
+            if context > most_context && fix.context.is_none() {
+                continue;
+            }
             let left = left / context;
             for pipeline in divisors(left).into_iter().filter(|&size| allowed(fix.pipeline, size)) {
                 let data = left / pipeline;
-                if pipeline > blocks.max(1) && fix.pipeline.is_none() {
+                if pipeline > most_stages && fix.pipeline.is_none() {
                     continue;
                 }
                 if allowed(fix.data, data) {

@@ -80,6 +80,9 @@ pub struct Shaped {
     pub digests: Vec<UnitDigest>,
 }
 
+/// Sizes and order of the mesh that groups are read off.
+type PricingKey = ([u64; 7], MeshOrder);
+
 type ScheduleKey = (Schedule, u64, u64, u64);
 
 /// Computes closed forms, remembering shapes and schedules.
@@ -88,6 +91,7 @@ pub struct Closing<'a> {
     units: Arc<Vec<UnitLayers>>,
     shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
     schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Vec<Instant>>>>>,
+    prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
 }
 
 impl<'a> Closing<'a> {
@@ -98,7 +102,28 @@ impl<'a> Closing<'a> {
             units: Arc::new(units(problem.model)),
             shapes: Mutex::new(HashMap::new()),
             schedules: Mutex::new(HashMap::new()),
+            prices: Mutex::new(HashMap::new()),
         }
+    }
+
+    /// Prices under the mesh of `strategy`.
+    pub fn pricing(&self, strategy: &Strategy) -> Arc<DevicePricing<'a>> {
+        let sizes = [
+            strategy.tensor,
+            strategy.context,
+            strategy.pipeline,
+            strategy.data,
+            strategy.shard,
+            strategy.expert,
+            strategy.expert_tensor,
+        ];
+        let key = (sizes, strategy.order);
+        let known = self.prices.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let made = Arc::new(self.problem.pricing(strategy));
+            let mut prices = self.prices.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(prices.entry(key).or_insert(made))
+        })
     }
 
     /// The units of the problem's model under the shape of `strategy`.
@@ -129,8 +154,8 @@ impl<'a> Closing<'a> {
     /// Both closed forms of `strategy`, which must be legal.
     pub fn close(&self, strategy: &Strategy) -> Closed {
         let problem = self.problem;
-        let pricing = DevicePricing::new(problem.cluster, strategy, problem.workload.compute_type());
-        let shaped = self.shaped(strategy, &pricing);
+        let pricing = self.pricing(strategy);
+        let shaped = self.shaped(strategy, pricing.as_ref());
         let layout = Layout::place(&shaped.units, strategy);
         let rules = StateRules::new(strategy, &problem.workload, problem.engine);
         let ledger = Ledger {
@@ -151,7 +176,7 @@ impl<'a> Closing<'a> {
             workload: &problem.workload,
             engine: problem.engine,
             rules: &rules,
-            pricing: &pricing,
+            pricing: pricing.as_ref(),
         };
         let peak = peak.unwrap_or_default();
         Closed {

@@ -15,10 +15,8 @@ use crate::units::Bytes;
 
 /// What one inner choice (cuts, checkpointing, offload) costs in a frame, whatever its state.
 pub struct InnerBounds {
-    /// Place in the list of inner choices.
-    pub inner: usize,
-    /// Passes and messages alone.
-    core: f64,
+    /// Seconds of passes and messages alone.
+    pub core: f64,
     stages: Vec<StageSums>,
     offloaded: f64,
 }
@@ -43,12 +41,7 @@ pub struct Cheap {
 
 impl InnerBounds {
     /// Bounds of `strategy` with its inner choice in place; state keys are not looked at.
-    pub fn new(
-        closing: &Closing<'_>,
-        strategy: &Strategy,
-        inner: usize,
-        pricing: &DevicePricing<'_>,
-    ) -> Self {
+    pub fn new(closing: &Closing<'_>, strategy: &Strategy, pricing: &DevicePricing<'_>) -> Self {
         let problem = closing.problem;
         let shaped = closing.shaped(strategy, pricing);
         let layout = Layout::place(&shaped.units, strategy);
@@ -91,7 +84,7 @@ impl InnerBounds {
             pricing,
         };
         let offloaded = strategy.offload.fraction(OffloadCategory::Optimizer, 0);
-        Self { inner, core: bound.core().0, stages, offloaded }
+        Self { core: bound.core().0, stages, offloaded }
     }
 
     /// Bounds under the state that `rules` and `state` stand for.

@@ -50,56 +50,41 @@ impl InnerChoice {
     }
 }
 
-/// The inner choices tried on every outer strategy, those that cost no time first.
-pub fn choices(fix: &Draft, offload: &[OffloadCategory]) -> Vec<InnerChoice> {
+/// The inner choices tried on every outer strategy: the checkpoint modes without offload, or with the optimizer on
+/// the host where `offloads` says so and the user fixed nothing else.
+pub fn choices(fix: &Draft, offloads: bool) -> Vec<InnerChoice> {
     let checkpoints: Vec<InnerCheckpoint> = match &fix.checkpoint {
         Some(entries) => vec![InnerCheckpoint::Fixed(entries.clone())],
         None => CheckpointMode::ALL.iter().map(|&mode| InnerCheckpoint::Uniform(mode)).collect(),
     };
-    let mut offloads = vec![Vec::new()];
-    match &fix.offload {
-        Some(fixed) => offloads = vec![fixed.clone()],
-        None if offload.contains(&OffloadCategory::Optimizer) => {
-            offloads.push(vec![(OffloadCategory::Optimizer, vec![1.0])]);
-        }
-        None => {}
-    }
-    offloads
-        .into_iter()
-        .flat_map(|offload| {
-            checkpoints.iter().map(move |checkpoint| InnerChoice {
-                checkpoint: checkpoint.clone(),
-                offload: offload.clone(),
-            })
-        })
-        .collect()
+    let offload = match &fix.offload {
+        Some(fixed) => fixed.clone(),
+        None if offloads => vec![(OffloadCategory::Optimizer, vec![1.0])],
+        None => Vec::new(),
+    };
+    checkpoints.into_iter().map(|checkpoint| InnerChoice { checkpoint, offload: offload.clone() }).collect()
 }
 
-/// Mixes checkpoint modes within the chunks of `strategy`, which keeps too little or too much: for each stage the
-/// cheapest counts of blocks in each mode whose activations fit, as a small integer programme, checked against the
-/// exact closed form. None where nothing better than a uniform mode is found.
-pub fn mixed(closing: &Closing<'_>, strategy: &Strategy) -> Option<(Strategy, Closed)> {
-    let uniform = |mode: CheckpointMode| {
-        let mut other = strategy.clone();
-        other.checkpoint = other.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks)).collect();
-        let closed = closing.close(&other);
-        (other, closed)
-    };
-    let modes: Vec<(Strategy, Closed)> = CheckpointMode::ALL.iter().map(|&mode| uniform(mode)).collect();
+/// Mixes the checkpoint modes of `modes`, one strategy under each uniform mode with its closed forms: the cheapest
+/// counts of blocks in each mode whose activations fit, as a small integer programme, checked against the exact
+/// closed form. None where nothing better than a uniform mode is found.
+pub fn mixed(closing: &Closing<'_>, modes: &[(Strategy, Closed)]) -> Option<(Strategy, Closed)> {
+    let (strategy, _) = modes.first().filter(|_| modes.len() == CheckpointMode::ALL.len())?;
+    let fitting = || modes.iter().filter(|(_, known)| closing.fits(known)).map(|(_, known)| known.bound.0);
+    let best = fitting().reduce(f64::min)?;
     let blocks = f64::from(*strategy.cuts.iter().max()?);
-    // Share of the blocks in each mode: time and memory are close to linear in the counts.
     let limit = closing.problem.memory_limit.0 as f64;
     let mut room = limit;
-    for _ in 0..6 {
-        let counts = counts(&modes, blocks, room)?;
+    for _ in 0..4 {
+        // Time and memory are close to linear in the counts.
+        let counts = counts(modes, blocks, room)?;
         let mut mixed = strategy.clone();
         mixed.checkpoint = mixed.cuts.iter().map(|&chunk| spread(&counts, chunk, blocks)).collect();
         let closed = closing.close(&mixed);
         if closing.fits(&closed) {
-            let best = modes.iter().filter(|(_, known)| closing.fits(known)).map(|(_, known)| known.bound.0);
-            return (closed.bound.0 < best.fold(f64::INFINITY, f64::min)).then_some((mixed, closed));
+            return (closed.bound.0 < best).then_some((mixed, closed));
         }
-        room -= (closed.memory.process.0 as f64 - limit).max(limit * 0.002);
+        room -= (closed.memory.process.0 as f64 - limit).max(limit * 0.004);
     }
     None
 }

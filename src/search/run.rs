@@ -1,17 +1,15 @@
 //! The search: every strategy bounded cheaply, those that may win priced in closed form, the best of them played.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rayon::prelude::*;
 
-use crate::cost::DevicePricing;
-use crate::profile::choices::{AttentionKernel, ContextKind, LossMode, Schedule};
+use crate::profile::choices::{AttentionKernel, ContextKind, LossMode, OffloadCategory, Schedule};
 use crate::program::state::StateRules;
-use crate::search::axes::{Axes, MeshSizes, NumericsChoice};
+use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::closed::{Closed, Closing};
-use crate::search::frame::InnerBounds;
+use crate::search::frame::{Cheap, InnerBounds};
 use crate::search::inner::{self, InnerChoice};
 use crate::search::ladder;
 use crate::search::problem::{Candidate, Problem};
@@ -20,31 +18,36 @@ use crate::strategy::{MeshOrder, Offload, Strategy, defaults, rules};
 use crate::units::{Bytes, Seconds};
 
 /// Strategies whose closed forms are computed in one wave.
-const PRICED_A_WAVE: usize = 32;
+const PRICED_A_WAVE: usize = 24;
 /// Strategies that are played in one wave.
 const PLAYED_A_WAVE: usize = 4;
 /// Most strategies priced, and played; what is left keeps its bound, and the gap says what that means.
-const MOST_PRICED: usize = 3_000;
-const MOST_PLAYED: usize = 48;
+const MOST_PRICED: usize = 240;
+const MOST_PLAYED: usize = 16;
 /// Most instructions played, so that long steps do not make a search long.
-const MOST_INSTRUCTIONS: u64 = 6_000_000;
+const MOST_INSTRUCTIONS: u64 = 2_000_000;
+/// States of one frame that are priced; their time bounds hardly differ.
+const STATES_A_FRAME: usize = 2;
 
 /// One mesh with its experts: the unit of work that threads share.
 type Task = (MeshSizes, (u64, u64));
 
-/// An outer strategy that may win: its bounds and what it is made of.
-#[derive(Clone, Debug)]
+/// An outer strategy that may win: its bound and what it is made of.
+#[derive(Clone, Copy, Debug)]
 struct Entry {
+    /// Lower bound of its step time, the least over its inner choices.
     time: f64,
-    strategy: Strategy,
-    /// Inner choices that may fit, the fastest first.
-    inner: Vec<(f64, usize)>,
+    task: Task,
+    frame: FrameChoice,
+    state: StateChoice,
 }
 
 /// What became of the strategies of one task.
 #[derive(Default)]
 struct TaskResult {
     entries: Vec<Entry>,
+    /// The lowest bound of what is not among the entries though it might win.
+    passed_over: Option<f64>,
     account: Account,
     /// Lowest memory bound seen, and whose it is.
     smallest: Option<(Bytes, Strategy)>,
@@ -61,6 +64,24 @@ pub fn search(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Outcome, Failure> {
     let start = Instant::now();
+    let found = search_with(problem, request, progress, false);
+    let can_offload = request.fix.offload.is_none()
+        && problem.engine.supports.offload.contains(&OffloadCategory::Optimizer);
+    let mut outcome = match found {
+        Err(Failure::NothingFits { .. }) if can_offload => search_with(problem, request, progress, true),
+        found => found,
+    }?;
+    outcome.account.wall_time = Seconds(start.elapsed().as_secs_f64());
+    Ok(outcome)
+}
+
+/// Searches with or without the optimizer on the host.
+fn search_with(
+    problem: &Problem<'_>,
+    request: &Request,
+    progress: &(dyn Fn(Progress) + Sync),
+    offloads: bool,
+) -> Result<Outcome, Failure> {
     let axes = Axes::new(problem, request);
     let closing = Closing::new(problem);
     let searching = Searching {
@@ -68,14 +89,16 @@ pub fn search(
         request,
         closing: &closing,
         axes: &axes,
-        inner: inner::choices(&request.fix, &problem.engine.supports.offload),
+        inner: inner::choices(&request.fix, offloads),
     };
     let tasks: Vec<Task> = axes
         .meshes
         .iter()
         .flat_map(|&mesh| axes.experts(mesh).into_iter().map(move |experts| (mesh, experts)))
         .collect();
+    let t0 = Instant::now();
     let incumbent = searching.seed(&tasks);
+    eprintln!("seed {:?}", t0.elapsed());
     let limit = match request.objective {
         Objective::Time => incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0),
         Objective::Memory => f64::INFINITY,
@@ -94,14 +117,17 @@ pub fn search(
             result
         })
         .collect();
+    eprintln!("bound {:?}", t0.elapsed());
     let mut account = Account::default();
     let mut entries = Vec::new();
+    let mut passed_over: Option<f64> = None;
     let (mut smallest, mut broken) = (None::<(Bytes, Strategy)>, None);
     for result in results {
         account.considered += result.account.considered;
         account.illegal += result.account.illegal;
         account.out_of_memory += result.account.out_of_memory;
         account.bounded += result.account.bounded;
+        passed_over = [passed_over, result.passed_over].into_iter().flatten().reduce(f64::min);
         entries.extend(result.entries);
         if let Some((bytes, strategy)) = result.smallest
             && smallest.as_ref().is_none_or(|(least, _)| bytes < *least)
@@ -110,7 +136,8 @@ pub fn search(
         }
         broken = broken.or(result.broken);
     }
-    let played = searching.play_best(entries, incumbent, &mut account);
+    let played = searching.play_best(entries, incumbent, passed_over, &mut account);
+    eprintln!("played {:?}", t0.elapsed());
     account.inner_choices_log10 =
         f64::from(problem.facts.blocks) * (searching.inner.len().min(3) as f64).log10();
     account.axes = axes.listed();
@@ -119,9 +146,9 @@ pub fn search(
     };
     let winner = best.clone();
     let ladder = ladder::ladder(problem, &closing, &winner.strategy);
+    eprintln!("ladder {:?}", t0.elapsed());
     let pareto = pareto(&played);
     let alternatives = different(&played, request.top);
-    account.wall_time = Seconds(start.elapsed().as_secs_f64());
     Ok(Outcome { winner, alternatives, ladder, pareto, account })
 }
 
@@ -135,7 +162,7 @@ struct Searching<'a> {
 }
 
 /// The choices that a frame is made of, beside its mesh.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct FrameChoice {
     sequence_parallel: bool,
     context_kind: ContextKind,
@@ -264,70 +291,80 @@ impl Searching<'_> {
 
     /// Bounds every strategy of one mesh; those whose time bound reaches `limit` cannot win.
     fn bound_task(&self, task: &Task, limit: f64) -> TaskResult {
-        let problem = self.problem;
-        let facts = &problem.facts;
         let mut result = TaskResult::default();
-        let mut priced: BTreeMap<u64, DevicePricing<'_>> = BTreeMap::new();
         for choice in self.frames(task.0) {
             let states = self.axes.states(task.0, choice.micro.1);
             result.account.considered += states.len() as u64;
             let mut strategy = self.strategy(task, &choice);
             self.inner[0].apply(&mut strategy);
-            if let Err(rule) = first_break(&strategy, facts, &mut result.broken) {
-                let _ = rule;
+            if first_break(&strategy, &self.problem.facts, &mut result.broken).is_err() {
                 result.account.illegal += states.len() as u64;
                 continue;
             }
-            let mut frames: Vec<InnerBounds> = Vec::new();
-            for state in &states {
-                let mut candidate = Strategy {
-                    zero: state.zero,
-                    shard: state.shard,
-                    reshard_after_forward: state.reshard,
-                    sync: state.sync,
-                    ..strategy.clone()
-                };
-                if first_break(&candidate, facts, &mut result.broken).is_err() {
-                    result.account.illegal += 1;
-                    continue;
-                }
-                let pricing = priced.entry(state.shard).or_insert_with(|| {
-                    DevicePricing::new(problem.cluster, &candidate, problem.workload.compute_type())
-                });
-                if frames.is_empty() {
-                    frames.extend(self.inner.iter().enumerate().map(|(place, inner)| {
-                        inner.apply(&mut candidate);
-                        InnerBounds::new(self.closing, &candidate, place, pricing)
-                    }));
-                    self.inner[0].apply(&mut candidate);
-                }
-                let rules = StateRules::new(&candidate, &problem.workload, problem.engine);
-                let mut fitting = Vec::new();
-                let mut least = Bytes(u64::MAX);
-                for frame in &frames {
-                    let cheap = frame.under(self.closing, &candidate, state, &rules, pricing);
-                    least = least.min(cheap.memory);
-                    if cheap.memory <= problem.memory_limit {
-                        fitting.push((cheap.time, frame.inner));
-                    }
-                }
-                if fitting.is_empty() {
-                    result.account.out_of_memory += 1;
-                    if result.smallest.as_ref().is_none_or(|(smallest, _)| least < *smallest) {
-                        result.smallest = Some((least, candidate));
-                    }
-                    continue;
-                }
-                fitting.sort_by(|one, other| one.0.total_cmp(&other.0));
-                let time = fitting[0].0;
-                if time >= limit {
-                    result.account.bounded += 1;
-                    continue;
-                }
-                result.entries.push(Entry { time, strategy: candidate, inner: fitting });
-            }
+            self.bound_frame(task, &choice, &states, strategy, limit, &mut result);
         }
         result
+    }
+
+    /// Bounds the states of one legal frame.
+    fn bound_frame(
+        &self,
+        task: &Task,
+        frame: &FrameChoice,
+        states: &[StateChoice],
+        mut strategy: Strategy,
+        limit: f64,
+        result: &mut TaskResult,
+    ) {
+        let problem = self.problem;
+        let pricing = self.closing.pricing(&strategy);
+        let mut inner = vec![InnerBounds::new(self.closing, &strategy, &pricing)];
+        let is_slow = inner[0].core >= limit;
+        let mut survivors: Vec<Entry> = Vec::new();
+        for state in states {
+            state.apply(&mut strategy);
+            if first_break(&strategy, &problem.facts, &mut result.broken).is_err() {
+                result.account.illegal += 1;
+                continue;
+            }
+            if is_slow {
+                result.account.bounded += 1;
+                continue;
+            }
+            let rules = StateRules::new(&strategy, &problem.workload, problem.engine);
+            let pricing = self.closing.pricing(&strategy);
+            let mut cheap = vec![inner[0].under(self.closing, &strategy, state, &rules, &pricing)];
+            if cheap[0].memory > problem.memory_limit {
+                for place in 1..self.inner.len() {
+                    if inner.len() == place {
+                        self.inner[place].apply(&mut strategy);
+                        inner.push(InnerBounds::new(self.closing, &strategy, &pricing));
+                        self.inner[0].apply(&mut strategy);
+                    }
+                    cheap.push(inner[place].under(self.closing, &strategy, state, &rules, &pricing));
+                }
+            }
+            let Some(time) = relaxed(&cheap, problem.memory_limit) else {
+                result.account.out_of_memory += 1;
+                let least = cheap.iter().map(|cheap| cheap.memory).min().unwrap_or_default();
+                if result.smallest.as_ref().is_none_or(|(smallest, _)| least < *smallest) {
+                    result.smallest = Some((least, strategy.clone()));
+                }
+                continue;
+            };
+            if time >= limit {
+                result.account.bounded += 1;
+                continue;
+            }
+            survivors.push(Entry { time, task: *task, frame: *frame, state: *state });
+        }
+        survivors.sort_by(|one, other| one.time.total_cmp(&other.time));
+        if let Some(next) = survivors.get(STATES_A_FRAME) {
+            result.passed_over = Some(result.passed_over.unwrap_or(f64::INFINITY).min(next.time));
+            result.account.bounded += (survivors.len() - STATES_A_FRAME) as u64;
+            survivors.truncate(STATES_A_FRAME);
+        }
+        result.entries.extend(survivors);
     }
 
     /// Best first by bound: prices in waves, plays in waves, until no bound left is below the best played.
@@ -335,6 +372,7 @@ impl Searching<'_> {
         &self,
         mut entries: Vec<Entry>,
         incumbent: Option<Candidate>,
+        passed_over: Option<f64>,
         account: &mut Account,
     ) -> Vec<Candidate> {
         let by_memory = self.request.objective == Objective::Memory;
@@ -396,7 +434,7 @@ impl Searching<'_> {
         account.bounded += (entries.len() - next) as u64;
         let unplayed = ready.iter().map(|(_, closed)| closed.bound.0);
         let unpriced = entries[next..].iter().map(|entry| entry.time);
-        account.lowest_bound = unplayed.chain(unpriced).reduce(f64::min).map(Seconds);
+        account.lowest_bound = unplayed.chain(unpriced).chain(passed_over).reduce(f64::min).map(Seconds);
         if played.is_empty() {
             played.extend(incumbent.filter(|_| !by_memory));
         }
@@ -404,38 +442,40 @@ impl Searching<'_> {
             let time = candidate.playback.step_time.0;
             if by_memory { (candidate.memory.process.0 as f64, time) } else { (time, 0.0) }
         };
-        let sort = |list: &mut Vec<Candidate>| {
-            list.sort_by(|one, other| {
-                let (one, other) = (order(one), order(other));
-                one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
-            });
-        };
-        sort(&mut played);
-        if self.request.fix.checkpoint.is_none() && !by_memory {
-            let refined: Vec<Candidate> = played
-                .iter()
-                .take(4)
-                .map(|candidate| candidate.strategy.clone())
-                .collect::<Vec<_>>()
-                .par_iter()
-                .filter_map(|strategy| inner::mixed(self.closing, strategy))
-                .map(|(strategy, _)| self.problem.play(strategy))
-                .collect();
-            played.extend(refined.into_iter().filter(|candidate| self.problem.fits(candidate)));
-            sort(&mut played);
-        }
+        played.sort_by(|one, other| {
+            let (one, other) = (order(one), order(other));
+            one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
+        });
         played
     }
 
-    /// Both closed forms of `entry` at the fastest of its inner choices that fits.
+    /// Both closed forms of `entry` at the fastest inner choice found that fits: a uniform one, or a mixture of
+    /// checkpoint modes.
     fn price(&self, entry: &Entry) -> Option<(Strategy, Closed)> {
-        entry.inner.iter().find_map(|&(_, inner)| {
-            let mut strategy = entry.strategy.clone();
-            self.inner[inner].apply(&mut strategy);
-            let closed = self.closing.close(&strategy);
-            (rules::legal(&strategy, &self.problem.facts) && self.closing.fits(&closed))
-                .then_some((strategy, closed))
-        })
+        let mut strategy = self.strategy(&entry.task, &entry.frame);
+        entry.state.apply(&mut strategy);
+        let mut closed: Vec<(Strategy, Closed)> = Vec::new();
+        for inner in &self.inner {
+            inner.apply(&mut strategy);
+            if !rules::legal(&strategy, &self.problem.facts) {
+                continue;
+            }
+            let forms = self.closing.close(&strategy);
+            closed.push((strategy.clone(), forms));
+            if closed.len() == 1 && self.closing.fits(&forms) {
+                return closed.pop();
+            }
+        }
+        let by_bound =
+            |one: &(Strategy, Closed), other: &(Strategy, Closed)| one.1.bound.0.total_cmp(&other.1.bound.0);
+        let uniform =
+            closed.iter().filter(|(_, forms)| self.closing.fits(forms)).min_by(|a, b| by_bound(a, b));
+        let mixed = if self.request.fix.checkpoint.is_some() || self.request.objective == Objective::Memory {
+            None
+        } else {
+            inner::mixed(self.closing, &closed)
+        };
+        mixed.into_iter().chain(uniform.cloned()).min_by(by_bound)
     }
 
     fn failure(&self, smallest: Option<(Bytes, Strategy)>, broken: Option<rules::RuleBreak>) -> Failure {
@@ -462,6 +502,20 @@ fn first_break(
         *known = rules::check(strategy, facts).err();
     }
     Err(())
+}
+
+/// The least time of any mixture of inner choices that fits, were time and memory linear in the shares: the lower
+/// hull of the choices, cut at the limit. None where no choice fits.
+fn relaxed(cheap: &[Cheap], limit: Bytes) -> Option<f64> {
+    let fits = |one: &&Cheap| one.memory <= limit;
+    let whole = cheap.iter().filter(fits).map(|one| one.time).reduce(f64::min)?;
+    let mixed = cheap.iter().filter(fits).flat_map(|low| {
+        cheap.iter().filter(|high| high.memory > limit && high.time < low.time).map(|high| {
+            let share = (limit.0 - low.memory.0) as f64 / (high.memory.0 - low.memory.0) as f64;
+            low.time + share * (high.time - low.time)
+        })
+    });
+    Some(mixed.fold(whole, f64::min))
 }
 
 /// A measure of how long a candidate took to play: its passes times the blocks in them.

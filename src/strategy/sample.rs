@@ -23,6 +23,7 @@ pub fn dense() -> Model {
         bias: false,
         norm: None,
         output_norm: None,
+        residual_norm: None,
     };
     model(LayerKind::Mlp(mlp))
 }
@@ -52,6 +53,7 @@ fn model(feed_forward: LayerKind) -> Model {
         projection: Projection::Grouped { kv_heads: 8, head_dim: 128 },
         norm: None,
         output_norm: None,
+        residual_norm: None,
         query_key_norm: None,
         input_bias: false,
         output_bias: false,
@@ -63,8 +65,15 @@ fn model(feed_forward: LayerKind) -> Model {
     });
     let embedding =
         Embedding { vocabulary: 32_000, hidden: HIDDEN, positions: 0, norm: None, table_width: None };
-    let head =
-        Head { hidden: HIDDEN, vocabulary: 32_000, norm: None, tied: false, bias: false, table_width: None };
+    let head = Head {
+        hidden: HIDDEN,
+        vocabulary: 32_000,
+        norm: None,
+        tied: false,
+        bias: false,
+        table_width: None,
+        soft_cap: false,
+    };
     let mut graph = DiGraph::new();
     let mut last = graph.add_node(layer("embedding", None, LayerKind::Embedding(embedding)));
     let mut append = |layer| {
