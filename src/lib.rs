@@ -25,3 +25,7 @@ pub mod simulate;
 pub mod search;
 
 pub mod plan;
+
+pub mod report;
+
+pub mod cli;
