@@ -3,8 +3,12 @@
 //! Nothing here does I/O or knows of a clock: a price is a duration alone on the machine, and what share of each
 //! resource it takes meanwhile.
 
+pub mod bound;
 pub mod collective;
+pub mod digest;
 pub mod gemm;
+pub mod instants;
+pub mod ledger;
 pub mod price;
 
 pub use price::{DevicePricing, Price, Pricing, Resource};

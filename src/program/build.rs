@@ -23,7 +23,8 @@ pub fn build_on(
     workload: &Workload,
     engine: &EngineProfile,
 ) -> Program {
-    let entering = entering(layout);
+    let entering: Vec<Bytes> =
+        (0..layout.chunks.len()).map(|chunk| entering_of(layout, chunk as u32)).collect();
     let plan = Plan {
         layout,
         strategy,
@@ -37,18 +38,28 @@ pub fn build_on(
     Program { ranks }
 }
 
-/// Bytes of the residual stream that crosses into each chunk; a chunk without units passes on what the next takes.
-pub fn entering(layout: &Layout) -> Vec<Bytes> {
-    let mut bytes = vec![Bytes::ZERO; layout.chunks.len()];
-    let mut next = Bytes::ZERO;
-    for (index, chunk) in layout.chunks.iter().enumerate().rev() {
-        if let Some(unit) = chunk.units.first() {
-            let lowered = layout.lowered(unit);
-            next = lowered.input.map_or(Bytes::ZERO, |id| lowered.values[usize::from(id)].bytes);
-        }
-        bytes[index] = next;
-    }
-    bytes
+/// Bytes of the residual stream that crosses into `chunk`; one without units passes on what the next takes.
+pub fn entering_of(layout: &Layout, chunk: u32) -> Bytes {
+    let next = layout.chunks[chunk as usize..].iter().find_map(|chunk| chunk.units.first());
+    next.and_then(|unit| {
+        let lowered = layout.lowered(unit);
+        lowered.input.map(|id| lowered.values[usize::from(id)].bytes)
+    })
+    .unwrap_or_default()
+}
+
+/// The optimizer step of `stage` alone.
+pub fn step_template(
+    layout: &Layout,
+    strategy: &Strategy,
+    workload: &Workload,
+    engine: &EngineProfile,
+    rules: StateRules,
+    stage: u32,
+) -> Template {
+    let plan = Plan { layout, strategy, engine, rules, entering: &[] };
+    let units: Vec<&PlacedUnit> = layout.chunks_of(stage).flat_map(|chunk| &chunk.units).collect();
+    step::template(&plan, workload, &units, stage as usize, 0, tied_elements(layout, stage)).0
 }
 
 /// Elements of a tied table that this stage holds a copy of, where another stage holds the other.

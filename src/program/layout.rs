@@ -1,7 +1,9 @@
 //! Which units stand in which chunk, how each is lowered, and where its state lives.
 
+use std::sync::Arc;
+
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
-use crate::lower::{LoweredUnit, Shape, UnitGraph, UnitParameters};
+use crate::lower::{LoweredUnit, Shape, UnitParameters};
 use crate::model::Model;
 use crate::profile::EngineProfile;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
@@ -12,7 +14,7 @@ use crate::strategy::{Strategy, Workload};
 pub struct PlacedUnit {
     /// Index among the model's units.
     pub unit: u32,
-    /// Index into [`Layout::lowered`].
+    /// Index into [`ShapedUnits::lowered`].
     pub lowered: usize,
     pub parameters: UnitParameters,
     pub is_block: bool,
@@ -36,112 +38,136 @@ pub struct Chunk {
     pub receives: Vec<u8>,
 }
 
+/// A model's units under a shape: what they hold and how they are lowered, once for all units that are alike.
+#[derive(Clone, Debug)]
+pub struct ShapedUnits {
+    units: Arc<Vec<UnitLayers>>,
+    /// By class.
+    parameters: Vec<UnitParameters>,
+    /// By class and checkpoint mode; outside blocks all modes are one.
+    lowered: Vec<LoweredUnit>,
+    losses: u8,
+}
+
+const MODES: [CheckpointMode; 3] = [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
+
+impl ShapedUnits {
+    /// Lowers every class of `units`, which are those of `model`, under `shape`.
+    pub fn new(model: &Model, units: &Arc<Vec<UnitLayers>>, shape: Shape<'_>) -> Self {
+        let classes = units.iter().map(|unit| unit.class + 1).max().unwrap_or(0);
+        let mut parameters = Vec::with_capacity(classes);
+        let mut lowered = Vec::with_capacity(classes * MODES.len());
+        for class in 0..classes {
+            let Some(unit) = units.iter().find(|unit| unit.class == class) else { continue };
+            parameters.push(UnitParameters::of(model, unit.layers.clone(), &shape));
+            let graph = graph(model, unit, shape);
+            let is_block = matches!(unit.kind, UnitKind::Block(_));
+            lowered.extend(MODES.map(|mode| lower(&graph, shape, mode, is_block)));
+        }
+        Self { units: Arc::clone(units), parameters, lowered, losses: model.losses.len() as u8 }
+    }
+
+    /// All lowered units; a placed unit names its own by index.
+    pub fn lowered(&self) -> &[LoweredUnit] {
+        &self.lowered
+    }
+}
+
 /// A model laid out over pipeline ranks under a strategy.
 #[derive(Clone, Debug)]
 pub struct Layout {
     pub chunks: Vec<Chunk>,
-    /// Distinct lowered units: a lowering is made once for all units that are alike.
-    pub lowered: Vec<LoweredUnit>,
     pub losses: u8,
+    shaped: Arc<ShapedUnits>,
 }
 
 impl Layout {
     /// Lays `model` out. `strategy` must be legal for it.
     pub fn new(model: &Model, strategy: &Strategy, workload: &Workload, engine: &EngineProfile) -> Self {
         let shape = Shape::new(strategy, workload, engine);
-        let units = units(model);
-        let mut graphs: Vec<(usize, UnitGraph)> = Vec::new();
-        let mut made: Vec<(usize, CheckpointMode)> = Vec::new();
-        let mut lowered: Vec<LoweredUnit> = Vec::new();
-        let mut chunks: Vec<Chunk> = Vec::new();
-        let last_chunk = strategy.chunks() - 1;
-        let assigned = assign(&units, strategy);
+        let shaped = ShapedUnits::new(model, &Arc::new(units(model)), shape);
+        Self::place(&Arc::new(shaped), strategy)
+    }
+
+    /// Lays units out that were lowered under the strategy's shape.
+    pub fn place(shaped: &Arc<ShapedUnits>, strategy: &Strategy) -> Self {
+        let units = &shaped.units;
+        let assigned = assign(units, strategy);
         // Where each chunk starts among the units; one without units where the next starts.
         let mut starts = vec![units.len(); assigned.len()];
         for (chunk, members) in assigned.iter().enumerate().rev() {
             let next = starts.get(chunk + 1).copied().unwrap_or(units.len());
             starts[chunk] = members.first().copied().unwrap_or(next);
         }
-        let head_alone = strategy.pipeline > 1 && strategy.stage_of(last_chunk) != 0;
-        let mut blocks_of_stage = vec![0_u32; strategy.pipeline as usize];
-        for (chunk_index, members) in assigned.iter().enumerate() {
-            let stage = strategy.stage_of(chunk_index as u64);
-            blocks_of_stage[stage as usize] +=
-                members.iter().filter(|&&unit| matches!(units[unit].kind, UnitKind::Block(_))).count() as u32;
+        let is_block = |unit: usize| matches!(units[unit].kind, UnitKind::Block(_));
+        let mut blocks = vec![0_u32; strategy.pipeline as usize];
+        for (chunk, members) in assigned.iter().enumerate() {
+            let stage = strategy.stage_of(chunk as u64) as usize;
+            blocks[stage] += members.iter().filter(|&&unit| is_block(unit)).count() as u32;
         }
-        let mut seen_of_stage = vec![0_u32; strategy.pipeline as usize];
-        for (chunk_index, members) in assigned.iter().enumerate() {
-            let stage = strategy.stage_of(chunk_index as u64) as usize;
-            let mut placed = Vec::new();
-            let mut block_in_chunk = 0;
-            for &index in members {
-                let unit = &units[index];
-                let is_block = matches!(unit.kind, UnitKind::Block(_));
-                let mode = if is_block {
-                    strategy
-                        .checkpoint
-                        .get(chunk_index)
-                        .map_or(CheckpointMode::None, |c| c.mode(block_in_chunk))
-                } else {
-                    CheckpointMode::None
-                };
-                let key = (unit.class, mode);
-                let lowered_index = made.iter().position(|known| *known == key).unwrap_or_else(|| {
-                    let place =
-                        graphs.iter().position(|(class, _)| *class == unit.class).unwrap_or_else(|| {
-                            graphs.push((unit.class, graph(model, unit, shape)));
-                            graphs.len() - 1
-                        });
-                    made.push(key);
-                    lowered.push(lower(&graphs[place].1, shape, mode, is_block));
-                    lowered.len() - 1
-                });
-                let mut parameters = UnitParameters::of(model, unit.layers.clone(), &shape);
-                if parameters.tied > 0 && head_alone {
+        let head_is_apart = strategy.pipeline > 1 && strategy.stage_of(strategy.chunks() - 1) != 0;
+        let mut seen = vec![0_u32; strategy.pipeline as usize];
+        let mut chunks = Vec::with_capacity(assigned.len());
+        for (index, members) in assigned.iter().enumerate() {
+            let stage = strategy.stage_of(index as u64) as usize;
+            let offloaded =
+                |category| offloaded_blocks(strategy.offload.fraction(category, stage), blocks[stage]);
+            let parameters_on_host = offloaded(OffloadCategory::Parameters);
+            let activations_on_host = offloaded(OffloadCategory::Activations);
+            let mut block_of_chunk = 0;
+            let mut placed = Vec::with_capacity(members.len());
+            for &unit in members {
+                let layers = &units[unit];
+                let mut mode = CheckpointMode::None;
+                let mut parameters = shaped.parameters[layers.class];
+                if parameters.tied > 0 && head_is_apart {
                     parameters.dense += parameters.tied;
                     parameters.dense_trained += parameters.tied;
                 }
-                let offloads = |category| {
-                    let fraction = strategy.offload.fraction(category, stage);
-                    is_block && seen_of_stage[stage] < offloaded_blocks(fraction, blocks_of_stage[stage])
-                };
-                placed.push(PlacedUnit {
-                    unit: index as u32,
-                    lowered: lowered_index,
-                    parameters,
-                    is_block,
-                    has_backward: unit.has_backward,
-                    loss: unit.loss.map(|loss| loss as u8),
-                    offloads_parameters: offloads(OffloadCategory::Parameters),
-                    offloads_activations: offloads(OffloadCategory::Activations),
-                });
-                if is_block {
-                    block_in_chunk += 1;
-                    seen_of_stage[stage] += 1;
+                let position = seen[stage];
+                if is_block(unit) {
+                    mode = strategy.checkpoint.get(index).map_or(mode, |entry| entry.mode(block_of_chunk));
+                    block_of_chunk += 1;
+                    seen[stage] += 1;
                 }
+                placed.push(PlacedUnit {
+                    unit: unit as u32,
+                    lowered: layers.class * MODES.len() + mode as usize,
+                    parameters,
+                    is_block: is_block(unit),
+                    has_backward: layers.has_backward,
+                    loss: layers.loss.map(|loss| loss as u8),
+                    offloads_parameters: is_block(unit) && position < parameters_on_host,
+                    offloads_activations: is_block(unit) && position < activations_on_host,
+                });
             }
-            let behind = starts.get(chunk_index + 1).copied().unwrap_or(units.len());
+            let behind = starts.get(index + 1).copied().unwrap_or(units.len());
             let crosses = units.get(behind).is_some_and(|unit| unit.needs_input_gradient);
             let receives = units[behind..]
                 .iter()
                 .filter_map(|unit| unit.loss.map(|loss| loss as u8))
                 .filter(|_| crosses)
                 .collect();
-            let entered = units.get(starts[chunk_index]).is_some_and(|unit| unit.needs_input_gradient);
+            let entered = units.get(starts[index]).is_some_and(|unit| unit.needs_input_gradient);
             chunks.push(Chunk {
-                index: chunk_index as u32,
+                index: index as u32,
                 stage: stage as u32,
                 units: placed,
-                sends_gradient: chunk_index > 0 && entered,
+                sends_gradient: index > 0 && entered,
                 receives,
             });
         }
-        Self { chunks, lowered, losses: model.losses.len() as u8 }
+        Self { chunks, losses: shaped.losses, shaped: Arc::clone(shaped) }
     }
 
     /// The lowered form of `unit`.
     pub fn lowered(&self, unit: &PlacedUnit) -> &LoweredUnit {
-        &self.lowered[unit.lowered]
+        &self.shaped.lowered[unit.lowered]
+    }
+
+    /// The units that this layout places.
+    pub fn shaped(&self) -> &ShapedUnits {
+        &self.shaped
     }
 
     /// The chunks of pipeline rank `stage`, in model order.

@@ -6,9 +6,9 @@
 pub mod build;
 pub mod instruction;
 pub mod layout;
-mod passes;
+pub mod passes;
 pub mod schedule;
-mod state;
+pub mod state;
 mod step;
 pub mod verify;
 

@@ -1,0 +1,129 @@
+//! What the closed forms need of a lowered unit: how high each pass stands in memory, what it leaves, how long it
+//! takes at the least.
+
+use crate::cost::price::Pricing;
+use crate::lower::{LoweredUnit, Step, Stream, ValueId};
+use crate::units::Seconds;
+
+/// One pass of one unit, relative to the moment it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PassDigest {
+    /// Highest bytes before the first weight gradient is written.
+    pub before: i64,
+    /// Highest bytes from then on, the gradient itself not counted; none without weight gradients.
+    pub after: Option<i64>,
+    /// Bytes left behind.
+    pub net: i64,
+    /// Lower bound of its time: its longest chain, nothing competing.
+    pub chain: Seconds,
+    /// Likewise until what leaves the unit is written.
+    pub ready: Seconds,
+    /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
+    pub early: Seconds,
+}
+
+/// The passes of one lowered unit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnitDigest {
+    pub forward: PassDigest,
+    pub backward: PassDigest,
+    /// A backward behind which another loss's backward still reads what is kept.
+    pub backward_again: PassDigest,
+    pub weight: PassDigest,
+    /// Bytes kept from forward to backward.
+    pub kept: i64,
+    pub input: i64,
+    pub output: i64,
+    /// The gradient that arrives, and the one that leaves.
+    pub output_gradient: i64,
+    pub input_gradient: i64,
+}
+
+impl UnitDigest {
+    /// The digest of `unit` at the prices of `pricing`.
+    pub fn new(unit: &LoweredUnit, pricing: &dyn Pricing) -> Self {
+        let size = |id: Option<ValueId>| id.map_or(0, |id| unit.values[usize::from(id)].bytes.0 as i64);
+        Self {
+            forward: pass(unit, &unit.forward, (unit.input, unit.output), &[], pricing),
+            backward: pass(unit, &unit.backward, (unit.output_gradient, unit.input_gradient), &[], pricing),
+            backward_again: pass(
+                unit,
+                &unit.backward,
+                (unit.output_gradient, unit.input_gradient),
+                &unit.kept,
+                pricing,
+            ),
+            weight: pass(unit, &unit.weight, (None, None), &[], pricing),
+            kept: unit.kept_bytes().0 as i64,
+            input: size(unit.input),
+            output: size(unit.output),
+            output_gradient: size(unit.output_gradient),
+            input_gradient: size(unit.input_gradient),
+        }
+    }
+}
+
+fn pass(
+    unit: &LoweredUnit,
+    steps: &[Step],
+    ends: (Option<ValueId>, Option<ValueId>),
+    not_freed: &[ValueId],
+    pricing: &dyn Pricing,
+) -> PassDigest {
+    let bytes = |id: &ValueId| unit.values[usize::from(*id)].bytes.0 as i64;
+    let mut digest = PassDigest::default();
+    let mut live = 0;
+    for step in steps {
+        live += step.allocates.iter().map(bytes).sum::<i64>();
+        if step.weight && step.stream == Stream::Compute {
+            digest.after.get_or_insert(live);
+        }
+        match &mut digest.after {
+            Some(after) => *after = live.max(*after),
+            None => digest.before = live.max(digest.before),
+        }
+        live -= step.frees.iter().filter(|id| !not_freed.contains(id)).map(bytes).sum::<i64>();
+    }
+    digest.net = live;
+    (digest.chain, digest.ready) = chain(unit, steps, ends, pricing);
+    let first = first_dependent(steps, ends.0);
+    digest.early = digest.chain - chain(unit, &steps[first..], ends, pricing).0;
+    digest
+}
+
+/// The first step that reads what enters.
+fn first_dependent(steps: &[Step], entering: Option<ValueId>) -> usize {
+    let reads = |step: &Step| entering.is_some_and(|entering| step.reads.contains(&entering));
+    steps.iter().position(reads).unwrap_or(0)
+}
+
+/// The end of the last compute step, and of what leaves, when each stream runs its steps in order and reads wait for their writers.
+/// Collectives that depend on nothing computed here may have run before and count nothing, so that the chains of
+/// units in a row sum to a lower bound.
+fn chain(
+    unit: &LoweredUnit,
+    steps: &[Step],
+    (entering, leaving): (Option<ValueId>, Option<ValueId>),
+    pricing: &dyn Pricing,
+) -> (Seconds, Seconds) {
+    let mut ready: Vec<Option<f64>> = vec![None; unit.values.len()];
+    if let Some(entering) = entering {
+        ready[usize::from(entering)] = Some(0.0);
+    }
+    let (mut compute, mut model) = (0.0_f64, 0.0_f64);
+    for step in steps {
+        let read = step.reads.iter().filter_map(|&id| ready[usize::from(id)]).reduce(f64::max);
+        let is_compute = step.stream == Stream::Compute;
+        if !is_compute && read.is_none() {
+            continue;
+        }
+        let clock = if is_compute { &mut compute } else { &mut model };
+        let end = clock.max(read.unwrap_or(0.0)) + pricing.price(&step.op, 0).seconds.0;
+        *clock = end;
+        for &id in &step.writes {
+            ready[usize::from(id)] = Some(end);
+        }
+    }
+    let written = leaving.and_then(|id| ready[usize::from(id)]).unwrap_or(compute);
+    (Seconds(compute), Seconds(written.min(compute)))
+}

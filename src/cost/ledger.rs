@@ -1,0 +1,354 @@
+//! The memory ledger: a rank's peak as the maximum over named instants, in closed form, without a program.
+//!
+//! Written apart from `program`: the tests hold its peak against the program's own, to the byte.
+
+use crate::cost::digest::{PassDigest, UnitDigest};
+use crate::cost::instants::Instant;
+use crate::profile::EngineProfile;
+use crate::program::layout::{Chunk, Layout, PlacedUnit};
+use crate::program::state::{Gathering, StateRules, offloaded_elements};
+use crate::program::{Pass, build};
+use crate::strategy::Strategy;
+use crate::units::Bytes;
+
+/// A strategy laid out, with the digests of its lowered units.
+#[derive(Clone, Copy)]
+pub struct Ledger<'a> {
+    pub layout: &'a Layout,
+    /// One for each of the layout's lowered units.
+    pub digests: &'a [UnitDigest],
+    pub strategy: &'a Strategy,
+    pub engine: &'a EngineProfile,
+    pub rules: &'a StateRules,
+}
+
+/// How high a pass of a chunk stands above what was there before, and what it leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct PassPeak {
+    peak: i64,
+    net: i64,
+    /// Part of `net` that is freed at the end of the rank's next call.
+    sent: i64,
+}
+
+/// What is alive while a pass walks over its units.
+struct Walk<'a> {
+    ledger: &'a Ledger<'a>,
+    live: i64,
+    peak: i64,
+    sent: i64,
+    /// Unit gradients whose reduction may not be over.
+    reducing: Vec<i64>,
+    /// Saved activations that are being copied out.
+    leaving: Vec<i64>,
+}
+
+impl Ledger<'_> {
+    /// The device peak of pipeline rank `stage` over `instants`, its schedule's named instants.
+    pub fn peak(&self, stage: u32, instants: &[Instant]) -> Bytes {
+        let passes: Vec<[PassPeak; 3]> = self
+            .layout
+            .chunks_of(stage)
+            .map(|chunk| [self.forward(chunk), self.backward(chunk), self.weight(chunk)])
+            .collect();
+        let persistent = self.persistent(stage);
+        let sent = |before: Option<(Pass, u32)>| {
+            before.map_or(0, |(pass, chunk)| passes[chunk as usize][pass as usize].sent)
+        };
+        let highest = instants
+            .iter()
+            .map(|instant| {
+                let held: i64 = instant
+                    .held
+                    .iter()
+                    .zip(&passes)
+                    .map(|(&(forward, backward), [f, b, _])| {
+                        let after_forward = f.net - f.sent;
+                        let after_backward = after_forward + b.net - b.sent;
+                        i64::from(forward) * after_forward + i64::from(backward) * after_backward
+                    })
+                    .sum();
+                let own = match instant.action {
+                    Some((pass, chunk)) => passes[chunk as usize][pass as usize].peak,
+                    None => self.step(stage),
+                };
+                held + sent(instant.before) + own
+            })
+            .max()
+            .unwrap_or(0);
+        Bytes((persistent + highest.max(0)) as u64)
+    }
+
+    /// Bytes held over the whole step: for each parameter its type's size, times the share that the stage of ZeRO
+    /// leaves on the rank.
+    pub fn persistent(&self, stage: u32) -> i64 {
+        let rules = self.rules;
+        let (mut bytes, mut owned, mut dense, mut expert) = (0, 0, 0, 0);
+        let reuses = self.engine.state.gradients_reuse_parameters
+            && self.strategy.zero == 3
+            && self.strategy.accumulation == 1;
+        for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
+            let p = &unit.parameters;
+            let split = |sharded: bool, dense: u64, expert: u64| {
+                if sharded {
+                    dense.div_ceil(rules.shards) + expert.div_ceil(rules.expert_shards)
+                } else {
+                    dense + expert
+                }
+            };
+            if !unit.offloads_parameters {
+                bytes += split(rules.shards_parameters, p.dense, p.expert) * rules.parameter.size();
+            }
+            if rules.gathering == Gathering::OnceAStep {
+                bytes += p.total() * rules.compute.size();
+            }
+            if rules.keeps_whole_gradients {
+                bytes += p.trained() * rules.gradient.size();
+            }
+            if self.strategy.zero >= 2 && !reuses {
+                bytes += split(true, p.dense_trained, p.expert_trained) * rules.gradient.size();
+            }
+            owned += split(self.strategy.zero >= 1, p.dense_trained, p.expert_trained);
+            dense += p.dense_trained;
+            expert += p.expert_trained;
+        }
+        bytes += (owned - offloaded_elements(self.strategy, stage as usize, owned)) * rules.optimizer_size;
+        let reduced = if rules.gradient_ranks > 1 { dense } else { 0 }
+            + if rules.expert_ranks > 1 { expert } else { 0 };
+        bytes += self.engine.buffers.reduce_buckets * reduced.min(self.strategy.bucket) * rules.reduce.size();
+        bytes as i64
+    }
+
+    /// Host bytes of pipeline rank `stage`: offloaded state with its staging, and offloaded activations of
+    /// micro-batches in flight.
+    pub fn host(&self, stage: u32, instants: &[Instant]) -> Bytes {
+        let rules = self.rules;
+        let units = || self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units);
+        let owned: u64 = units().map(|unit| rules.optimizer_elements(&unit.parameters)).sum();
+        let on_host = offloaded_elements(self.strategy, stage as usize, owned);
+        let stored: u64 = units()
+            .filter(|unit| unit.offloads_parameters)
+            .map(|unit| rules.parameter_elements(&unit.parameters) * rules.parameter.size())
+            .sum();
+        let state = on_host * (rules.optimizer_size + rules.gradient.size() + rules.parameter.size());
+        let saved: Vec<i64> = self
+            .layout
+            .chunks_of(stage)
+            .map(|chunk| {
+                chunk
+                    .units
+                    .iter()
+                    .filter(|unit| unit.offloads_activations)
+                    .map(|unit| self.digest(unit).kept)
+                    .sum()
+            })
+            .collect();
+        let most = instants
+            .iter()
+            .map(|instant| {
+                let held: i64 =
+                    instant.held.iter().zip(&saved).map(|(held, saved)| i64::from(held.0) * saved).sum();
+                held + match instant.action {
+                    Some((Pass::Forward, chunk)) => saved[chunk as usize],
+                    _ => 0,
+                }
+            })
+            .max()
+            .unwrap_or(0);
+        Bytes(state + stored + most.max(0) as u64)
+    }
+
+    fn digest(&self, unit: &PlacedUnit) -> &UnitDigest {
+        &self.digests[unit.lowered]
+    }
+
+    /// The optimizer step: a 32-bit copy of the owned gradients, where the engine makes one.
+    fn step(&self, stage: u32) -> i64 {
+        if !self.engine.state.single_precision_gradient_copy || self.rules.gradient.size() >= 4 {
+            return 0;
+        }
+        let owned: u64 = self
+            .layout
+            .chunks_of(stage)
+            .flat_map(|chunk| &chunk.units)
+            .map(|unit| self.rules.optimizer_elements(&unit.parameters))
+            .sum();
+        4 * (owned - offloaded_elements(self.strategy, stage as usize, owned)) as i64
+    }
+
+    /// Bytes that a unit's parameters take while a pass uses them.
+    fn acquired(&self, unit: &PlacedUnit) -> (i64, i64) {
+        let rules = self.rules;
+        let gathered = match rules.gathering {
+            Gathering::EachPass | Gathering::ForwardToBackward => {
+                unit.parameters.total() * rules.compute.size()
+            }
+            Gathering::Never | Gathering::OnceAStep => 0,
+        };
+        let fetched = if unit.offloads_parameters {
+            rules.parameter_elements(&unit.parameters) * rules.parameter.size()
+        } else {
+            0
+        };
+        (gathered as i64, fetched as i64)
+    }
+
+    fn unit_gradient(&self, unit: &PlacedUnit) -> i64 {
+        if self.rules.keeps_whole_gradients {
+            0
+        } else {
+            (unit.parameters.trained() * self.rules.gradient.size()) as i64
+        }
+    }
+
+    fn walk(&self) -> Walk<'_> {
+        Walk { ledger: self, live: 0, peak: 0, sent: 0, reducing: Vec::new(), leaving: Vec::new() }
+    }
+
+    fn forward(&self, chunk: &Chunk) -> PassPeak {
+        let mut walk = self.walk();
+        let units: Vec<&PlacedUnit> = chunk.units.iter().collect();
+        let entering = build::entering_of(self.layout, chunk.index).0 as i64;
+        if chunk.index > 0 {
+            walk.take(entering);
+        }
+        walk.over(&units, Pass::Forward, |walk, place| {
+            let unit = units[place];
+            let digest = self.digest(unit);
+            walk.pass(&digest.forward, self.unit_gradient(unit));
+            if unit.offloads_activations && digest.kept > 0 {
+                walk.leaving.push(digest.kept);
+                walk.copied_out(usize::from(self.strategy.overlap));
+            }
+        });
+        walk.copied_out(0);
+        if (chunk.index as usize) + 1 < self.layout.chunks.len() {
+            walk.sent = units.last().map_or(entering, |unit| self.digest(unit).output);
+        }
+        walk.done()
+    }
+
+    fn backward(&self, chunk: &Chunk) -> PassPeak {
+        let mut walk = self.walk();
+        if chunk.units.is_empty() {
+            let passing = build::entering_of(self.layout, chunk.index).0 as i64;
+            for _ in &chunk.receives {
+                walk.take(passing);
+                walk.sent += passing;
+            }
+            return walk.done();
+        }
+        let runs: Vec<Vec<&PlacedUnit>> =
+            (0..self.layout.losses).map(|loss| units_of_loss(chunk, loss)).collect();
+        for (turn, units) in runs.iter().enumerate() {
+            let Some(first) = units.first() else { continue };
+            if chunk.receives.contains(&(turn as u8)) {
+                walk.take(self.digest(first).output_gradient);
+            }
+            let overlap = self.strategy.overlap;
+            let saved = |unit: &PlacedUnit| {
+                if unit.offloads_activations { self.digest(unit).kept } else { 0 }
+            };
+            if overlap {
+                walk.take(saved(first));
+            }
+            walk.over(units, Pass::Backward, |walk, place| {
+                let unit = units[place];
+                match (overlap, units.get(place + 1)) {
+                    (false, _) => walk.take(saved(unit)),
+                    (true, Some(next)) => walk.take(saved(next)),
+                    (true, None) => {}
+                }
+                let again = runs[turn + 1..].iter().any(|later| later.iter().any(|l| l.unit == unit.unit));
+                let digest = self.digest(unit);
+                let pass = if again { &digest.backward_again } else { &digest.backward };
+                walk.pass(pass, self.unit_gradient(unit));
+            });
+            if chunk.sends_gradient {
+                walk.sent += self.digest(&chunk.units[0]).input_gradient;
+            }
+        }
+        walk.done()
+    }
+
+    fn weight(&self, chunk: &Chunk) -> PassPeak {
+        let mut walk = self.walk();
+        for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
+            walk.pass(&self.digest(unit).weight, self.unit_gradient(unit));
+        }
+        walk.done()
+    }
+}
+
+/// Units that the backward of `loss` runs through, last first.
+fn units_of_loss(chunk: &Chunk, loss: u8) -> Vec<&PlacedUnit> {
+    let own = chunk.units.iter().position(|unit| unit.loss == Some(loss));
+    let end = match own {
+        Some(place) => place + 1,
+        None if chunk.receives.contains(&loss) => chunk.units.len(),
+        None => 0,
+    };
+    chunk.units[..end]
+        .iter()
+        .rev()
+        .filter(|unit| unit.has_backward && (unit.loss.is_none() || unit.loss == Some(loss)))
+        .collect()
+}
+
+impl Walk<'_> {
+    fn take(&mut self, bytes: i64) {
+        self.live += bytes;
+        self.peak = self.peak.max(self.live);
+    }
+
+    /// A unit's pass; `gradient` is its own gradient buffer, at most one older one stays beside it.
+    fn pass(&mut self, digest: &PassDigest, gradient: i64) {
+        self.peak = self.peak.max(self.live + digest.before);
+        if let Some(after) = digest.after {
+            if gradient > 0 {
+                while self.reducing.len() > 1 {
+                    self.live -= self.reducing.remove(0);
+                }
+                self.live += gradient;
+                self.reducing.push(gradient);
+            }
+            self.peak = self.peak.max(self.live + after);
+        }
+        self.live += digest.net;
+    }
+
+    fn copied_out(&mut self, most: usize) {
+        while self.leaving.len() > most {
+            self.live -= self.leaving.remove(0);
+        }
+    }
+
+    /// Units in the order of a pass, their parameters there while they run and a few units ahead.
+    fn over(&mut self, units: &[&PlacedUnit], pass: Pass, mut visit: impl FnMut(&mut Self, usize)) {
+        let ledger = self.ledger;
+        let gathers = pass == Pass::Forward || ledger.rules.gathering == Gathering::EachPass;
+        let acquire = |walk: &mut Self, unit: &PlacedUnit| {
+            let (gathered, fetched) = ledger.acquired(unit);
+            walk.take(fetched + if gathers { gathered } else { 0 });
+        };
+        let ahead = ledger.engine.buffers.gathered_units.max(1) as usize - 1;
+        for unit in units.iter().take(ahead) {
+            acquire(self, unit);
+        }
+        for (place, unit) in units.iter().enumerate() {
+            if let Some(next) = units.get(place + ahead) {
+                acquire(self, next);
+            }
+            visit(self, place);
+            let (gathered, fetched) = ledger.acquired(unit);
+            let gives =
+                ledger.rules.gathering == Gathering::EachPass || pass == Pass::Backward || !unit.has_backward;
+            self.live -= fetched + if gives { gathered } else { 0 };
+        }
+    }
+
+    fn done(mut self) -> PassPeak {
+        self.live -= self.reducing.iter().sum::<i64>();
+        PassPeak { peak: self.peak, net: self.live, sent: self.sent }
+    }
+}

@@ -1,0 +1,74 @@
+//! The closed forms against the played program: memory to the byte, time never above.
+
+mod sampling;
+
+use meshwright::cost::DevicePricing;
+use meshwright::cost::bound::Bound;
+use meshwright::cost::digest::UnitDigest;
+use meshwright::cost::instants::instants;
+use meshwright::cost::ledger::Ledger;
+use meshwright::program::Layout;
+use meshwright::program::build::build_on;
+use meshwright::program::state::StateRules;
+use meshwright::simulate::{peak, play};
+use sampling::cases;
+
+#[test]
+fn closed_form_memory_is_the_played_peak() {
+    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
+    for (seed, case) in cases(200_000, 4000) {
+        let (strategy, engine) = (&case.strategy, case.engine);
+        let layout = Layout::new(&case.model, strategy, &case.workload, engine);
+        let pricing = DevicePricing::new(&cluster, strategy, case.workload.compute_type());
+        let digests: Vec<_> =
+            layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
+        let rules = StateRules::new(strategy, &case.workload, engine);
+        let ledger = Ledger { layout: &layout, digests: &digests, strategy, engine, rules: &rules };
+        let named =
+            instants(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
+        let program = build_on(&layout, strategy, &case.workload, engine);
+        for rank in &program.ranks {
+            let played = peak(rank);
+            let context = format!("seed {seed}, rank {}, {}, {}", rank.stage, case.text, engine.name);
+            let instants = &named[rank.stage as usize];
+            assert_eq!(ledger.peak(rank.stage, instants), played.total, "{context}");
+            assert_eq!(ledger.host(rank.stage, instants), played.host, "host, {context}");
+        }
+    }
+}
+
+#[test]
+fn the_time_bound_is_never_above_the_played_time() {
+    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
+    let mut tightness = Vec::new();
+    for (seed, case) in cases(300_000, 2000) {
+        let (strategy, engine) = (&case.strategy, case.engine);
+        let layout = Layout::new(&case.model, strategy, &case.workload, engine);
+        let pricing = DevicePricing::new(&cluster, strategy, case.workload.compute_type());
+        let digests: Vec<_> =
+            layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
+        let rules = StateRules::new(strategy, &case.workload, engine);
+        let workload = &case.workload;
+        let bound = Bound {
+            layout: &layout,
+            digests: &digests,
+            strategy,
+            workload,
+            engine,
+            rules: &rules,
+            pricing: &pricing,
+        };
+        let bound = bound.step_time().0;
+        let played = play(&build_on(&layout, strategy, workload, engine), &pricing).step_time.0;
+        assert!(
+            bound <= played * (1.0 + 1e-9),
+            "seed {seed}, {}, {}: {bound} > {played}",
+            case.text,
+            engine.name
+        );
+        tightness.push(bound / played);
+    }
+    tightness.sort_by(f64::total_cmp);
+    // A bound that is only ever far below would prove nothing.
+    assert!(tightness[tightness.len() / 2] > 0.8, "median {}", tightness[tightness.len() / 2]);
+}
