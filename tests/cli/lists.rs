@@ -1,8 +1,6 @@
 //! Lists, help and completions.
 
-mod program_run;
-
-use program_run::Place;
+use crate::place::Place;
 
 #[test]
 fn models_are_listed_with_their_published_sizes() {

@@ -1,10 +1,8 @@
 //! What cannot be done ends in one clear error with the contract's exit code, and leaves no file.
 
-mod program_run;
-
 use std::fs::{self, File};
 
-use program_run::{Place, Run};
+use crate::place::{Place, Run};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};

@@ -1,12 +1,10 @@
 //! The documents that `plan` and `simulate` print and write keep the contract.
 
-mod program_run;
-
 use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use program_run::{Place, Run};
+use crate::place::{Place, Run};
 use serde_json::Value;
 
 const SIMULATE: &str = "simulate gpt2 --cluster 1x2xh100-sxm --global-batch 8 --seq-len 256";
