@@ -1,0 +1,162 @@
+//! The sections around pictures: each with its legend outside it and its numbers in a table.
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::plan::Plan;
+
+use super::super::parts::{self, Part, share};
+use super::super::{plot, words};
+use super::{section, tables};
+
+/// A picture that scrolls sideways where the window is narrow.
+fn figure(picture: &str, caption: Markup) -> Markup {
+    html! {
+        figure {
+            div.picture tabindex="0" role="group" aria-label="Picture, scrolls sideways" { (PreEscaped(picture)) }
+            figcaption { (caption) }
+        }
+    }
+}
+
+/// Swatches and names.
+fn legend<'a>(entries: impl Iterator<Item = (u8, &'a str)>) -> Markup {
+    html! {
+        ul.legend {
+            @for (ink, name) in entries {
+                li { span class={ "swatch ink-" (ink) } aria-hidden="true" {} (name) }
+            }
+        }
+    }
+}
+
+/// A legend of the parts that are more than nothing anywhere.
+fn legend_of(rows: &[Vec<Part>]) -> Markup {
+    let is_used = |place: usize| rows.iter().any(|row| row[place].amount > 0.0);
+    let parts = rows.first().into_iter().flatten().enumerate();
+    legend(parts.filter(|&(place, _)| is_used(place)).map(|(_, part)| (part.ink, part.name)))
+}
+
+/// Memory by category and rank.
+pub fn memory(plan: &Plan) -> Markup {
+    let prediction = &plan.prediction;
+    let rows: Vec<_> = [&prediction.memory_bytes]
+        .into_iter()
+        .chain(prediction.ranks.iter().map(|rank| &rank.memory_bytes))
+        .map(parts::memory)
+        .collect();
+    section(
+        "memory",
+        "Memory",
+        html! {
+            p {
+                "The fullest rank holds " (prediction.peak_memory_bytes) " of the device's "
+                (plan.cluster.device_memory_bytes) " at its peak"
+                @if let Some(rank) = words::fullest(prediction) {
+                    ", reached in "
+                    @if prediction.ranks.len() > 1 { "stage " (rank.stage) ", " }
+                    (rank.peak_instant)
+                }
+                ". The process, with what the allocator reserves and libraries hold, may take "
+                (prediction.safe_memory_bytes.process) "."
+            }
+            (legend_of(&rows))
+            (figure(&plot::memory(plan), html! { "Each rank at its own peak." }))
+            (breakdown("Composition at the peak", "memory", &rows[0]))
+            (tables::ranks(plan))
+        },
+    )
+}
+
+/// Time by cause and rank.
+pub fn time(plan: &Plan) -> Markup {
+    let prediction = &plan.prediction;
+    let rows: Vec<_> = [&prediction.time_s]
+        .into_iter()
+        .chain(prediction.ranks.iter().map(|rank| &rank.time_s))
+        .map(parts::time)
+        .collect();
+    section(
+        "time",
+        "Time",
+        html! {
+            p {
+                "The slowest rank's step of " (prediction.step_time_s) " by what it waits for; "
+                (prediction.communication_hidden_s) " of communication is hidden beside it."
+            }
+            (legend_of(&rows))
+            (figure(&plot::time(plan), html! { "Each instant belongs to one cause, so the parts sum to the step." }))
+            (breakdown("The slowest rank's step", "time", &rows[0]))
+        },
+    )
+}
+
+/// Parts, amounts and shares as a table.
+fn breakdown(caption: &str, amount: &str, parts: &[Part]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="group" aria-label=(caption) {
+            table {
+                caption { (caption) }
+                thead { tr { th scope="col" { "part" } th.number scope="col" { (amount) } th.number scope="col" { "share" } } }
+                tbody {
+                    @for part in parts.iter().filter(|part| part.amount > 0.0) {
+                        tr {
+                            th scope="row" { span class={ "swatch ink-" (part.ink) } aria-hidden="true" {} (part.name) }
+                            td.number { (part.shown) }
+                            td.number { (share(part, parts)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The passes of every stage.
+pub fn timeline(plan: &Plan) -> Markup {
+    let pictures = plot::timeline(&plan.timeline);
+    if pictures.is_empty() {
+        return html! {};
+    }
+    let is_used = |pass| plan.timeline.iter().any(|span| span.pass == pass);
+    section(
+        "timeline",
+        "Timeline",
+        html! {
+            p { "Passes of each pipeline stage in one step; numbers are micro-batches, and gaps are waiting." }
+            (legend(plot::PASSES.into_iter().filter(|&(pass, ..)| is_used(pass)).map(|(_, name, ink)| (ink, name))))
+            @for (caption, picture) in &pictures { (figure(picture, html! { (caption) })) }
+        },
+    )
+}
+
+/// From plain data parallel to the plan.
+pub fn ladder(plan: &Plan) -> Markup {
+    if plan.ladder.is_empty() {
+        return html! {};
+    }
+    section(
+        "ladder",
+        "Step by step",
+        html! {
+            p { "From the simplest strategy to this plan, one change at a time. ✗ marks what does not fit." }
+            (figure(&plot::ladder(plan), html! { "What every step buys." }))
+            (tables::ladder(plan))
+        },
+    )
+}
+
+/// Memory against time.
+pub fn pareto(plan: &Plan) -> Markup {
+    if plan.pareto.is_empty() {
+        return html! {};
+    }
+    section(
+        "pareto",
+        "Memory against time",
+        html! {
+            p { (words::several("plan", plan.pareto.len() as u64)) " that no other beats in both, fastest first." }
+            (figure(&plot::pareto(plan), html! { "Numbers are those of the table." }))
+            (tables::pareto(plan))
+        },
+    )
+}

@@ -1,0 +1,152 @@
+//! A plan as a terminal shows it: what it is, what it costs, what it was chosen over; the last line says what binds.
+
+mod sheet;
+mod tables;
+
+use crate::plan::Plan;
+use crate::units::Bytes;
+
+use self::sheet::{Hue, Sheet};
+use super::{bar, parts, words};
+
+/// How text is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of the terminal; fewer than 60 count as 60.
+    pub width: usize,
+    /// Whether ANSI colours are used; nothing is said by colour alone.
+    pub colour: bool,
+}
+
+/// The report of a plan, ending in a line break. Its last line is the verdict.
+pub fn plan_text(plan: &Plan, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    sheet.paragraph("model", &words::subject(plan));
+    sheet.paragraph("", &words::work(plan));
+    sheet.gap();
+    sheet.paragraph("plan", &plan.strategy.text);
+    sheet.paragraph("", &plan.strategy.description);
+    for difference in &plan.strategy.numerics {
+        sheet.marked("numerics", Hue::Caution, difference);
+    }
+    sheet.gap();
+    let prediction = &plan.prediction;
+    sheet.flow(
+        "step",
+        &[
+            words::step_time(prediction),
+            format!("{} tokens/s per device", words::rate(prediction.tokens_per_s_per_device)),
+            format!("MFU {}", words::percent(prediction.mfu)),
+        ],
+    );
+    sheet.gap();
+    memory(&mut sheet, plan);
+    sheet.gap();
+    time(&mut sheet, plan);
+    tables::stages(&mut sheet, plan);
+    tables::alternatives(&mut sheet, plan);
+    tables::ladder(&mut sheet, plan);
+    sheet.gap();
+    if let Some(account) = &plan.search {
+        sheet.paragraph("search", &format!("{}; {}", words::search(account), words::proof(account)));
+    }
+    sheet.paragraph("numbers", &words::evidence(plan));
+    for warning in &plan.warnings {
+        sheet.marked("warning", Hue::Caution, warning);
+    }
+    sheet.gap();
+    sheet.verdict(&plan.verdict);
+    sheet.finish()
+}
+
+fn memory(sheet: &mut Sheet, plan: &Plan) {
+    let prediction = &plan.prediction;
+    let device = plan.cluster.device_memory_bytes;
+    let peak = prediction.peak_memory_bytes;
+    let instant = words::fullest(prediction).map_or(String::new(), |rank| {
+        let stage =
+            if prediction.ranks.len() > 1 { format!("stage {}, ", rank.stage) } else { String::new() };
+        format!(" ({stage}{})", rank.peak_instant)
+    });
+    sheet.paragraph("memory", &format!("{peak} of {device} a device{instant}"));
+    sheet.bar(&parts::memory(&prediction.memory_bytes), device.0 as f64);
+    let [low, high] = prediction.interval.peak_memory_bytes;
+    let fit = words::fit(prediction, device);
+    let mut figures = vec![
+        format!("80 % interval {low} to {high}"),
+        format!("safe figure {}: {fit}", prediction.safe_memory_bytes.process),
+    ];
+    if prediction.host_memory_bytes > Bytes::ZERO {
+        figures.push(format!("host {} a device", prediction.host_memory_bytes));
+    }
+    sheet.flow("", &figures);
+    if !prediction.fits {
+        sheet.marked("", Hue::Bad, "This plan does not fit.");
+    }
+}
+
+fn time(sheet: &mut Sheet, plan: &Plan) {
+    let prediction = &plan.prediction;
+    sheet.paragraph(
+        "time",
+        &format!(
+            "{} on the slowest rank, and {} of communication hidden beside it",
+            prediction.step_time_s, prediction.communication_hidden_s
+        ),
+    );
+    sheet.bar(&parts::time(&prediction.time_s), 0.0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::sample_plan;
+    use super::*;
+
+    #[test]
+    fn the_sample_reads_well() {
+        let text = plan_text(&sample_plan(), Style { width: 100, colour: false });
+        let (report, verdict) = text.trim_end().rsplit_once('\n').unwrap();
+        assert!(report.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert_eq!(verdict, sample_plan().verdict);
+        assert!(text.lines().count() <= 60, "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn colour_adds_nothing_but_colour() {
+        let coloured = plan_text(&sample_plan(), Style { width: 100, colour: true });
+        let bare: String = coloured
+            .split("\x1b[")
+            .enumerate()
+            .map(|(place, piece)| if place == 0 { piece } else { piece.split_once('m').unwrap().1 })
+            .collect();
+        let plain = plan_text(&sample_plan(), Style { width: 100, colour: false });
+        let trimmed = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        assert_eq!(trimmed(&bare), trimmed(&plain));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_marked() {
+        let mut plan = sample_plan();
+        plan.prediction.fits = false;
+        plan.cluster.device_memory_bytes = Bytes::gib(40);
+        plan.strategy.numerics.push("Gradients are reduced in fp16, not in bf16.".to_owned());
+        let text = plan_text(&plan, Style { width: 80, colour: false });
+        assert!(text.contains("safe figure 67.84 GiB: over by 27.84 GiB"), "{text}");
+        assert!(text.contains("          This plan does not fit.\n"), "{text}");
+        assert!(text.contains("numerics  Gradients are reduced in fp16"), "{text}");
+        // The device's memory is marked inside the bar.
+        assert!(text.contains("A|A"), "{text}");
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        let mut plan = sample_plan();
+        plan.model.name = "\x1b[2Jllama\r\u{9b}31m".to_owned();
+        plan.alternatives[0].trades = "\x1b]0;title\x07".to_owned();
+        plan.verdict = "one\nline \x1b[31m".to_owned();
+        let text = plan_text(&plan, Style { width: 100, colour: false });
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert_eq!(text.lines().last(), Some("one line [31m"));
+    }
+}

@@ -1,0 +1,224 @@
+//! Phrases that text and page share, each made from one part of a plan.
+
+use crate::plan::{Plan, Prediction, RankPrediction, SearchAccount};
+use crate::units::{Bytes, Seconds, grouped};
+
+/// `value` as bars and axes can show it: from 0 to 10^30, where what is less than 10^-18 is 0.
+pub fn drawable(value: f64) -> f64 {
+    if value >= 1e-18 { value.min(1e30) } else { 0.0 }
+}
+
+/// `41.2 %`; whole from 100 on.
+pub fn percent(share: f64) -> String {
+    let value = 100.0 * share;
+    if value.abs() >= 99.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+}
+
+/// `amount / whole` in percent, or nothing where there is no whole.
+pub fn share(amount: f64, whole: f64) -> String {
+    if whole > 0.0 { percent(amount / whole) } else { String::new() }
+}
+
+/// `70.6 B`, with the letters that sizes of models are given in.
+pub fn count(value: u64) -> String {
+    let real = value as f64;
+    match value {
+        0..1_000_000 => grouped(value),
+        1_000_000..1_000_000_000 => format!("{:.1} M", real / 1e6),
+        1_000_000_000..1_000_000_000_000 => format!("{:.1} B", real / 1e9),
+        _ => format!("{:.2} T", real / 1e12),
+    }
+}
+
+/// `value` with at most one decimal and its thousands apart.
+pub fn rate(value: f64) -> String {
+    let value = drawable(value);
+    if value < 100.0 { format!("{value:.1}") } else { grouped(value.round() as u64) }
+}
+
+/// `several("node", 2)` is `2 nodes`.
+pub fn several(noun: &str, number: u64) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Model and cluster.
+pub fn subject(plan: &Plan) -> String {
+    format!(
+        "{} ({} parameters, {}) on {} x {} in {}",
+        plan.model.name,
+        count(plan.model.parameters),
+        several("block", plan.model.layers.into()),
+        grouped(plan.cluster.devices),
+        plan.cluster.device,
+        several("node", plan.cluster.nodes.into()),
+    )
+}
+
+/// What a step trains on, and the engine that runs it.
+pub fn work(plan: &Plan) -> String {
+    let work = &plan.workload;
+    let mut text = format!(
+        "{} of {} tokens a step, {}",
+        several("sequence", work.global_batch),
+        grouped(work.seq_len),
+        work.precision
+    );
+    if work.dropout > 0.0 {
+        text += &format!(", dropout {}", work.dropout);
+    }
+    text += &format!(", engine {}", plan.engine);
+    text
+}
+
+/// Half the 80 % interval as a share of the step: `± 6 %`; nothing where the step takes no time.
+pub fn spread(prediction: &Prediction) -> Option<String> {
+    let [low, high] = prediction.interval.step_time_s;
+    let share = 50.0 * (high.0 - low.0) / prediction.step_time_s.0;
+    share.is_finite().then(|| if share < 1.0 { format!("± {share:.1} %") } else { format!("± {share:.0} %") })
+}
+
+/// `4.31 s (± 6 %)`.
+pub fn step_time(prediction: &Prediction) -> String {
+    match spread(prediction) {
+        Some(spread) => format!("{} ({spread})", prediction.step_time_s),
+        None => prediction.step_time_s.to_string(),
+    }
+}
+
+/// Whether it fits, and by how much not.
+pub fn fit(prediction: &Prediction, device: Bytes) -> String {
+    let over = prediction.safe_memory_bytes.process.saturating_sub(device);
+    match (prediction.fits, over) {
+        (true, _) => "fits".to_owned(),
+        (false, Bytes::ZERO) => "over the limit".to_owned(),
+        (false, over) => format!("over by {over}"),
+    }
+}
+
+/// The rank with the highest peak, the first of several.
+pub fn fullest(prediction: &Prediction) -> Option<&RankPrediction> {
+    prediction.ranks.iter().rev().max_by_key(|rank| rank.peak_memory_bytes)
+}
+
+/// What became of all strategies, in one sentence.
+pub fn search(account: &SearchAccount) -> String {
+    format!(
+        "{} strategies considered in {}: {} illegal, {} out of memory, {} ruled out by their bound, {} priced, {} of these \
+         played",
+        grouped(account.considered),
+        Seconds(account.wall_time_s),
+        grouped(account.illegal),
+        grouped(account.out_of_memory),
+        grouped(account.bounded),
+        grouped(account.priced),
+        grouped(account.played),
+    )
+}
+
+/// How far the winner may be from the best.
+pub fn proof(account: &SearchAccount) -> String {
+    let mut text = match (account.proven_optimal, account.gap) {
+        (true, _) => "proven: none of them is faster".to_owned(),
+        (false, gap) if gap > 0.0 => format!("none of them can be more than {} faster", percent(gap)),
+        (false, _) => "not proven to be the fastest".to_owned(),
+    };
+    if account.inner_choices_log10 > 0.0 {
+        text += &format!(
+            "; each stands for 10^{:.0} choices of cuts, recompute and offload",
+            account.inner_choices_log10
+        );
+        if account.inner_gap > 0.0 {
+            text += &format!(", settled to {}", percent(account.inner_gap));
+        }
+    }
+    text
+}
+
+/// What the numbers rest on.
+pub fn evidence(plan: &Plan) -> String {
+    let record = &plan.cost_model;
+    format!("cost model {} ({}): {}", record.name, short(&record.hash), record.origin)
+}
+
+/// The first characters of a hash.
+pub fn short(hash: &str) -> String {
+    hash.chars().take(12).collect()
+}
+
+/// The command that predicts this plan again, in lines that a shell joins.
+pub fn command(plan: &Plan) -> String {
+    let work = &plan.workload;
+    let mut batch = format!(
+        "--global-batch {} --seq-len {} --precision {}",
+        work.global_batch, work.seq_len, work.precision
+    );
+    if work.dropout != 0.0 {
+        batch += &format!(" --dropout {}", work.dropout);
+    }
+    if work.clip != 1.0 {
+        batch += &format!(" --clip {}", work.clip);
+    }
+    [
+        format!("meshwright simulate {} --cluster {}", quoted(&plan.model.name), quoted(&plan.cluster.name)),
+        batch,
+        format!("--engine {} --strategy {}", quoted(&plan.engine), quoted(&plan.strategy.text)),
+    ]
+    .join(" \\\n  ")
+}
+
+/// One word for a POSIX shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::sample_plan;
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(count(124_439_808), "124.4 M");
+        assert_eq!(count(70_553_706_496), "70.6 B");
+        assert_eq!(percent(0.0123), "1.2 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(rate(992.9), "993");
+        assert_eq!(rate(f64::NAN), "0.0");
+        assert_eq!([-1.0, 1e-300, 2.0, f64::INFINITY].map(drawable), [0.0, 0.0, 2.0, 1e30]);
+        assert_eq!(several("node", 1), "1 node");
+        assert_eq!(several("node", 8), "8 nodes");
+    }
+
+    #[test]
+    fn the_interval_is_a_share_of_the_step() {
+        let mut prediction = sample_plan().prediction;
+        prediction.step_time_s = Seconds(4.0);
+        prediction.interval.step_time_s = [Seconds(3.8), Seconds(4.2)];
+        assert_eq!(step_time(&prediction), "4.00 s (± 5 %)");
+        prediction.step_time_s = Seconds::ZERO;
+        assert_eq!(step_time(&prediction), "0 s");
+    }
+
+    #[test]
+    fn what_does_not_fit_says_by_how_much() {
+        let mut prediction = sample_plan().prediction;
+        prediction.fits = false;
+        prediction.safe_memory_bytes.process = Bytes::gib(92);
+        assert_eq!(fit(&prediction, Bytes::gib(80)), "over by 12.00 GiB");
+        prediction.safe_memory_bytes.process = Bytes::gib(70);
+        assert_eq!(fit(&prediction, Bytes::gib(80)), "over the limit");
+    }
+
+    #[test]
+    fn the_command_survives_a_shell() {
+        let mut plan = sample_plan();
+        plan.model.name = "it's; rm -rf".to_owned();
+        let first = r"meshwright simulate 'it'\''s; rm -rf' --cluster 8x8xh100-sxm \";
+        assert_eq!(command(&plan).lines().next(), Some(first));
+    }
+}
