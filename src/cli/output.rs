@@ -40,7 +40,7 @@ impl Outputs {
                 return Err(CliError::usage(field, &path.display().to_string(), rule));
             }
             let target = Target { field, path };
-            target.probe().map_err(|error| target.failure(&error))?;
+            target.probe().map_err(|error| target.failure(&error, &[]))?;
             outputs.targets.push(target);
         }
         Ok(outputs)
@@ -51,63 +51,77 @@ impl Outputs {
         self.targets.iter().any(|target| target.field == field)
     }
 
-    /// Writes `texts`, by flag. None is put in its place before all are written; where one cannot be put there,
+    /// Writes `texts`, by flag. No file is put in its place before all are written; where one cannot be put there,
     /// the error says which were.
     pub fn write(&self, texts: &[(&'static str, String)]) -> Result<(), CliError> {
-        let mut staged = Vec::new();
+        let mut done = Vec::new();
+        let mut files = Vec::new();
         for (field, text) in texts {
             let Some(target) = self.targets.iter().find(|target| target.field == *field) else { continue };
-            staged.extend(target.stage(text).map_err(|error| target.failure(&error))?);
+            if target.is_special() {
+                target.stream(text).map_err(|error| target.failure(&error, &done))?;
+                done.push(target);
+            } else {
+                files.push((target, text));
+            }
         }
-        let mut done: Vec<String> = Vec::new();
+        let mut staged = Vec::new();
+        for (target, text) in files {
+            staged.push(target.stage(text).map_err(|error| target.failure(&error, &done))?);
+        }
         for Staged { target, file, place } in staged {
-            file.persist(&place).map_err(|error| {
-                let mut failure = target.failure(&error.error);
-                if !done.is_empty() {
-                    failure.message += &format!("; {} was written", done.join(" and "));
-                }
-                failure
-            })?;
-            done.push(format!("`{}`", target.path.display()));
+            file.persist(&place).map_err(|error| target.failure(&error.error, &done))?;
+            done.push(target);
         }
         Ok(())
     }
 }
 
 impl Target {
-    /// That a file could be made here now; leaves nothing behind.
-    fn probe(&self) -> io::Result<()> {
-        match fs::metadata(&self.path) {
-            Ok(found) if found.is_dir() => Err(io::Error::other("it is a directory")),
-            Ok(found) if !found.is_file() => Ok(()),
-            Ok(_) | Err(_) => temporary(&self.place()).map(drop),
-        }
+    /// Whether a device or pipe stands there, which must not be replaced by a file.
+    fn is_special(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_dir())
     }
 
-    /// Writes `text` beside the path; straight to it, and nothing to rename, where a device or pipe stands there.
-    fn stage(&self, text: &str) -> io::Result<Option<Staged<'_>>> {
-        if fs::metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            File::options().write(true).open(&self.path)?.write_all(text.as_bytes())?;
-            return Ok(None);
+    /// That a file could be made here now; leaves nothing behind.
+    fn probe(&self) -> io::Result<()> {
+        if self.path.is_dir() {
+            return Err(io::Error::other("it is a directory"));
         }
+        if self.is_special() { Ok(()) } else { temporary(&self.place()).map(drop) }
+    }
+
+    fn stream(&self, text: &str) -> io::Result<()> {
+        File::options().write(true).open(&self.path)?.write_all(text.as_bytes())
+    }
+
+    /// Writes `text` beside the path.
+    fn stage(&self, text: &str) -> io::Result<Staged<'_>> {
         let place = self.place();
         let mut file = temporary(&place)?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
-        Ok(Some(Staged { target: self, file, place }))
+        Ok(Staged { target: self, file, place })
     }
 
     fn place(&self) -> PathBuf {
         fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
     }
 
-    fn failure(&self, error: &io::Error) -> CliError {
+    /// The error that this target was not written, though `done` were.
+    fn failure(&self, error: &io::Error, done: &[&Self]) -> CliError {
         let path = self.path.display().to_string();
         let reason = match error.kind() {
             ErrorKind::NotFound => "its folder does not exist".to_owned(),
             _ => error.to_string(),
         };
-        let message = format!("cannot write `{path}`: {reason}");
+        let mut message = format!("cannot write `{path}`: {reason}");
+        let done: Vec<_> = done.iter().map(|target| format!("`{}`", target.path.display())).collect();
+        match done.as_slice() {
+            [] => {}
+            [one] => message += &format!("; {one} was written"),
+            several => message += &format!("; {} were written", several.join(" and ")),
+        }
         CliError { kind: Kind::Output, message, ..CliError::usage(self.field, &path, "") }
     }
 }
