@@ -41,6 +41,15 @@ struct Chains {
     send_backward: f64,
 }
 
+impl Chains {
+    /// The way to the next chunk and back from it, given the way to this one and back.
+    fn past(&self, next: &Self, fill: f64, drain: f64) -> (f64, f64) {
+        let there = self.forward - self.forward_slack + self.send_forward;
+        let back = self.backward - self.early + next.send_backward - next.backward_slack;
+        (fill + there, drain + back)
+    }
+}
+
 impl Bound<'_> {
     /// No rank can end earlier than: the way of the first micro-batch to it, all its passes, the way of the last
     /// gradient back to the first rank, and the optimizer step; nor can its collectives over parameters and
@@ -66,11 +75,26 @@ impl Bound<'_> {
             }
             bound = bound.max(self.collectives(stage) + steps[stage as usize]);
             bound = bound.max(self.copies(stage) + steps[stage as usize]);
-            let chain = &chains[stage as usize];
-            fill += chain.forward - chain.forward_slack + chain.send_forward;
-            // What a stage sends back must pass every earlier chunk.
             let next = chains.get(stage as usize + 1).copied().unwrap_or_default();
-            drain += chain.backward - chain.early + next.send_backward - next.backward_slack;
+            (fill, drain) = chains[stage as usize].past(&next, fill, drain);
+        }
+        Seconds(bound)
+    }
+
+    /// The part of the bound that no choice about state changes: passes and messages alone.
+    pub fn core(&self) -> Seconds {
+        let chains: Vec<Chains> = self.layout.chunks.iter().map(|chunk| self.chains(chunk)).collect();
+        let micro = self.strategy.accumulation as f64;
+        let splits = self.strategy.schedule.splits_weight();
+        let mut work = vec![0.0; self.strategy.pipeline as usize];
+        for (chunk, chain) in self.layout.chunks.iter().zip(&chains) {
+            work[chunk.stage as usize] += micro * (chain.forward + chain.backward + chain.weight);
+        }
+        let (mut fill, mut drain, mut bound) = (0.0, 0.0, 0.0_f64);
+        for (stage, work) in work.iter().enumerate() {
+            bound = bound.max(fill + work + if splits { 0.0 } else { drain });
+            let next = chains.get(stage + 1).copied().unwrap_or_default();
+            (fill, drain) = chains[stage].past(&next, fill, drain);
         }
         Seconds(bound)
     }

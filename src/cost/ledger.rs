@@ -46,16 +46,20 @@ struct Walk<'a> {
 impl Ledger<'_> {
     /// The device peak of pipeline rank `stage` over `instants`, its schedule's named instants.
     pub fn peak(&self, stage: u32, instants: &[Instant]) -> Bytes {
+        Bytes((self.persistent(stage) + self.above(stage, instants)) as u64)
+    }
+
+    /// The part of the peak that is not held over the whole step.
+    pub fn above(&self, stage: u32, instants: &[Instant]) -> i64 {
         let passes: Vec<[PassPeak; 3]> = self
             .layout
             .chunks_of(stage)
             .map(|chunk| [self.forward(chunk), self.backward(chunk), self.weight(chunk)])
             .collect();
-        let persistent = self.persistent(stage);
         let sent = |before: Option<(Pass, u32)>| {
             before.map_or(0, |(pass, chunk)| passes[chunk as usize][pass as usize].sent)
         };
-        let highest = instants
+        instants
             .iter()
             .map(|instant| {
                 let held: i64 = instant
@@ -75,8 +79,8 @@ impl Ledger<'_> {
                 held + sent(instant.before) + own
             })
             .max()
-            .unwrap_or(0);
-        Bytes((persistent + highest.max(0)) as u64)
+            .unwrap_or(0)
+            .max(0)
     }
 
     /// Bytes held over the whole step: for each parameter its type's size, times the share that the stage of ZeRO

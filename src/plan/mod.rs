@@ -4,9 +4,11 @@ mod assemble;
 pub mod document;
 mod file;
 pub mod mfu;
+mod searched;
 mod verdict;
 
 pub use assemble::{digest, simulate};
+pub use searched::search;
 pub use document::{
     Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
     SearchAccount, StrategyRecord, TimelineSpan,

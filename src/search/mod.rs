@@ -1,7 +1,15 @@
 //! Floor 8: from a problem to the strategies worth running: all legal ones counted, bounded, priced, the best played.
 
+mod advice;
+pub mod axes;
+pub mod closed;
+mod frame;
+mod inner;
+mod ladder;
 mod problem;
 pub mod request;
+mod run;
 
 pub use problem::{Candidate, Problem};
-pub use request::{Failure, Objective, Outcome, Progress, Request};
+pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
+pub use run::search;

@@ -1,0 +1,90 @@
+//! From a search's answer to the plan document.
+
+use crate::plan::assemble::{digest, document, prediction, strategy_record};
+use crate::plan::document::{Alternative, LadderStep, ParetoPoint, Plan, SearchAccount};
+use crate::plan::verdict::verdict;
+use crate::search::{Account, Candidate, Failure, Problem, Progress, Request};
+use crate::units::Bytes;
+
+/// Searches `problem` and writes the best plan up, with its neighbours and the ladder that leads to it.
+///
+/// # Errors
+/// As [`crate::search::search`].
+pub fn search(
+    problem: &Problem<'_>,
+    request: &Request,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Plan, Failure> {
+    let outcome = crate::search::search(problem, request, progress)?;
+    let winner = &outcome.winner;
+    let mut plan = document(problem, winner);
+    plan.search = Some(account(&outcome.account, winner));
+    plan.alternatives = outcome
+        .alternatives
+        .iter()
+        .map(|candidate| Alternative {
+            strategy: strategy_record(problem, &candidate.strategy),
+            prediction: prediction(problem, candidate),
+            trades: trades(winner, candidate),
+        })
+        .collect();
+    plan.ladder = outcome
+        .ladder
+        .iter()
+        .map(|(changed, candidate)| LadderStep {
+            strategy: strategy_record(problem, &candidate.strategy),
+            prediction: prediction(problem, candidate),
+            changed: changed.clone(),
+        })
+        .collect();
+    plan.pareto = outcome
+        .pareto
+        .iter()
+        .map(|candidate| ParetoPoint {
+            strategy: candidate.strategy.text(problem.facts.defaults),
+            step_time_s: candidate.playback.step_time,
+            peak_memory_bytes: candidate.memory.allocated,
+        })
+        .collect();
+    plan.verdict = verdict(problem, winner, &plan.prediction);
+    plan.digest = digest(&plan);
+    Ok(plan)
+}
+
+fn account(account: &Account, winner: &Candidate) -> SearchAccount {
+    let best = winner.playback.step_time.0;
+    let gap = account.lowest_bound.map_or(0.0, |lowest| ((best - lowest.0) / best).max(0.0));
+    SearchAccount {
+        considered: account.considered,
+        illegal: account.illegal,
+        out_of_memory: account.out_of_memory,
+        bounded: account.bounded,
+        priced: account.priced,
+        played: account.played,
+        proven_optimal: gap == 0.0,
+        gap,
+        inner_gap: 0.0,
+        inner_choices_log10: account.inner_choices_log10,
+        wall_time_s: account.wall_time.0,
+        axes: account.axes.clone(),
+    }
+}
+
+/// What `other` trades against `winner`, in a sentence.
+fn trades(winner: &Candidate, other: &Candidate) -> String {
+    let time = other.playback.step_time.0 / winner.playback.step_time.0 - 1.0;
+    let (mine, theirs) = (winner.memory.process, other.memory.process);
+    let memory = if theirs < mine {
+        format!("{} less memory a device", Bytes(mine.0 - theirs.0))
+    } else {
+        format!("{} more memory a device", Bytes(theirs.0 - mine.0))
+    };
+    let pace = if time.abs() < 5e-4 {
+        "as fast".to_owned()
+    } else if time > 0.0 {
+        format!("{:.1} % slower", 100.0 * time)
+    } else {
+        format!("{:.1} % faster", -100.0 * time)
+    };
+    format!("{pace}, {memory}")
+}

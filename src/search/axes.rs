@@ -1,0 +1,313 @@
+//! The values that are tried on each key.
+
+use std::collections::BTreeMap;
+
+use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, Schedule};
+use crate::search::problem::Problem;
+use crate::search::request::Request;
+use crate::strategy::{Draft, Key};
+use crate::units::ElementType;
+
+/// Largest micro-batch, in sequences, that is tried.
+const MOST_MICRO_BATCH: u64 = 64;
+
+/// Most chunks a rank that are tried.
+const MOST_VIRTUAL: u64 = 8;
+
+/// Sizes of tensor, context, pipeline and data parallelism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MeshSizes {
+    pub tensor: u64,
+    pub context: u64,
+    pub pipeline: u64,
+    pub data: u64,
+}
+
+/// What shards and reduces state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StateChoice {
+    pub zero: u8,
+    pub shard: u64,
+    pub reshard: bool,
+    pub sync: GradientSync,
+}
+
+/// Choices that change numerics.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NumericsChoice {
+    pub compression: Compression,
+    pub gradient: ElementType,
+    pub reduce: ElementType,
+}
+
+/// The values on each key, a fixed key's one value alone.
+#[derive(Clone, Debug)]
+pub struct Axes<'a> {
+    problem: &'a Problem<'a>,
+    fix: &'a Draft,
+    pub meshes: Vec<MeshSizes>,
+    pub numerics: Vec<NumericsChoice>,
+    pub loss: Vec<LossMode>,
+}
+
+/// All divisors of `number`, ascending.
+pub fn divisors(number: u64) -> Vec<u64> {
+    let mut low: Vec<u64> =
+        (1..).take_while(|d| d * d <= number).filter(|d| number.is_multiple_of(*d)).collect();
+    let high: Vec<u64> =
+        low.iter().rev().map(|d| number / d).filter(|d| d * d != number || low.last() != Some(d)).collect();
+    low.extend(high);
+    low.dedup();
+    low
+}
+
+impl<'a> Axes<'a> {
+    /// The axes of `request` on `problem`.
+    pub fn new(problem: &'a Problem<'a>, request: &'a Request) -> Self {
+        let fix = &request.fix;
+        let supports = &problem.engine.supports;
+        let defaults = problem.facts.defaults;
+        let is_free = |key: Key| request.free.contains(&key);
+        let wide = [ElementType::Fp32, ElementType::Bf16];
+        let is_mixed = problem.workload.has_master_weights();
+        let varied = |key, fixed: Option<ElementType>, default: ElementType| match fixed {
+            Some(fixed) => vec![fixed],
+            None if is_free(key) && is_mixed => wide.to_vec(),
+            None => vec![default],
+        };
+        let compressions = match fix.compression {
+            Some(fixed) => vec![fixed],
+            None if is_free(Key::Compression) => supports.compress.clone(),
+            None => vec![Compression::None],
+        };
+        let mut numerics = Vec::new();
+        for &compression in &compressions {
+            for &gradient in &varied(Key::Gradient, fix.gradient_type, defaults.gradient) {
+                for &reduce in &varied(Key::Reduce, fix.reduce_type, defaults.reduce) {
+                    numerics.push(NumericsChoice { compression, gradient, reduce });
+                }
+            }
+        }
+        let loss = fix.loss.map_or_else(|| supports.loss.clone(), |fixed| vec![fixed]);
+        Self {
+            problem,
+            fix,
+            meshes: meshes(problem.facts.devices, u64::from(problem.facts.blocks), fix),
+            numerics,
+            loss,
+        }
+    }
+
+    /// Expert-parallel sizes and the tensor size inside an expert.
+    pub fn experts(&self, mesh: MeshSizes) -> Vec<(u64, u64)> {
+        let facts = &self.problem.facts;
+        let Some(experts) = facts.experts.first() else {
+            let expert = self.fix.expert.unwrap_or(1);
+            return vec![(expert, self.fix.expert_tensor.unwrap_or(mesh.tensor))];
+        };
+        let ranks = mesh.tensor * mesh.context * mesh.data;
+        let sizes = match self.fix.expert {
+            Some(fixed) => vec![fixed],
+            None if !self.problem.engine.supports.expert_parallel => vec![1],
+            None => divisors(experts.count).into_iter().filter(|size| *size <= ranks).collect(),
+        };
+        let inside = |_: u64| match self.fix.expert_tensor {
+            Some(fixed) => vec![fixed],
+            None if mesh.tensor == 1 => vec![1],
+            None => vec![1, mesh.tensor],
+        };
+        sizes.into_iter().flat_map(|size| inside(size).into_iter().map(move |etp| (size, etp))).collect()
+    }
+
+    /// Sequence parallelism.
+    pub fn sequence_parallel(&self, mesh: MeshSizes) -> Vec<bool> {
+        match self.fix.sequence_parallel {
+            _ if mesh.tensor == 1 => vec![false],
+            Some(fixed) => vec![fixed],
+            None => vec![true, false],
+        }
+    }
+
+    /// Kinds of context parallelism.
+    pub fn context_kinds(&self, mesh: MeshSizes) -> Vec<ContextKind> {
+        match self.fix.context_kind {
+            _ if mesh.context == 1 => vec![ContextKind::Ring],
+            Some(fixed) => vec![fixed],
+            None => self.problem.engine.supports.context.clone(),
+        }
+    }
+
+    /// Micro-batches and their number; empty where data parallelism does not divide the batch.
+    pub fn micro_batches(&self, mesh: MeshSizes) -> Vec<(u64, u64)> {
+        let batch = self.problem.workload.global_batch;
+        if !batch.is_multiple_of(mesh.data) {
+            return Vec::new();
+        }
+        let share = batch / mesh.data;
+        divisors(share)
+            .into_iter()
+            .filter(|&micro| match (self.fix.micro_batch, self.fix.accumulation) {
+                (Some(fixed), _) if fixed != micro => false,
+                (_, Some(fixed)) if fixed != share / micro => false,
+                (None, None) => micro <= MOST_MICRO_BATCH,
+                _ => true,
+            })
+            .map(|micro| (micro, share / micro))
+            .collect()
+    }
+
+    /// Schedules and chunks a rank.
+    pub fn schedules(&self, mesh: MeshSizes, accumulation: u64) -> Vec<(Schedule, u64)> {
+        let blocks = u64::from(self.problem.facts.blocks);
+        let schedules = match self.fix.schedule {
+            Some(fixed) => vec![fixed],
+            None if mesh.pipeline == 1 => vec![Schedule::OneForwardOneBackward],
+            None => self.problem.engine.supports.schedules.clone(),
+        };
+        let mut list = Vec::new();
+        for schedule in schedules {
+            if schedule == Schedule::GPipe && accumulation == 1 && self.fix.schedule.is_none() {
+                continue;
+            }
+            match (schedule, self.fix.virtual_stages) {
+                (_, Some(fixed)) => list.push((schedule, fixed)),
+                (Schedule::Interleaved, None) => {
+                    let most = (blocks / mesh.pipeline).min(MOST_VIRTUAL);
+                    let even = |chunks: &u64| blocks.is_multiple_of(mesh.pipeline * chunks);
+                    let mut chunks: Vec<u64> = (2..=most).filter(even).collect();
+                    if chunks.is_empty() {
+                        chunks.push(2);
+                    }
+                    list.extend(chunks.into_iter().map(|chunks| (schedule, chunks)));
+                }
+                (Schedule::ZeroBubbleV, None) => list.push((schedule, 2)),
+                (_, None) => list.push((schedule, 1)),
+            }
+        }
+        list
+    }
+
+    /// ZeRO stages, shard groups, resharding and synchronisation; each way to do the same once.
+    pub fn states(&self, mesh: MeshSizes, accumulation: u64) -> Vec<StateChoice> {
+        let supports = &self.problem.engine.supports;
+        let stages = self.fix.zero.map_or_else(|| supports.zero.clone(), |fixed| vec![fixed]);
+        let mut list = Vec::new();
+        for zero in stages {
+            let shards = match self.fix.shard {
+                Some(fixed) => vec![fixed],
+                None if zero == 0 || !supports.shard_groups => vec![mesh.data],
+                None if mesh.data == 1 => vec![1],
+                None => divisors(mesh.data).into_iter().filter(|&shard| shard > 1).collect(),
+            };
+            let reshards = match self.fix.reshard_after_forward {
+                _ if zero < 3 => vec![true],
+                Some(fixed) => vec![fixed],
+                None => vec![true, false],
+            };
+            for &shard in &shards {
+                let syncs: Vec<GradientSync> = match self.fix.sync {
+                    Some(fixed) => vec![fixed],
+                    None if accumulation == 1 => vec![crate::strategy::defaults::sync(zero)],
+                    None => supports
+                        .sync
+                        .iter()
+                        .copied()
+                        .filter(|&sync| sync != GradientSync::Scatter || (zero >= 1 && shard < mesh.data))
+                        .collect(),
+                };
+                for &reshard in &reshards {
+                    list.extend(syncs.iter().map(|&sync| StateChoice { zero, shard, reshard, sync }));
+                }
+            }
+        }
+        list
+    }
+
+    /// The values tried on each key, as text.
+    pub fn listed(&self) -> BTreeMap<String, Vec<String>> {
+        let mut list: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut put = |key: &str, mut values: Vec<u64>| {
+            values.sort_unstable();
+            values.dedup();
+            list.insert(key.to_owned(), values.iter().map(u64::to_string).collect());
+        };
+        put("tp", self.meshes.iter().map(|mesh| mesh.tensor).collect());
+        put("cp", self.meshes.iter().map(|mesh| mesh.context).collect());
+        put("pp", self.meshes.iter().map(|mesh| mesh.pipeline).collect());
+        put("dp", self.meshes.iter().map(|mesh| mesh.data).collect());
+        let micro = self.meshes.iter().flat_map(|&mesh| self.micro_batches(mesh));
+        put("micro", micro.clone().map(|(micro, _)| micro).collect());
+        put("accum", micro.map(|(_, accumulation)| accumulation).collect());
+        put(
+            "ep",
+            self.meshes.iter().flat_map(|&mesh| self.experts(mesh)).map(|(expert, _)| expert).collect(),
+        );
+        let states: Vec<StateChoice> = self.meshes.iter().flat_map(|&mesh| self.states(mesh, 2)).collect();
+        put("zero", states.iter().map(|state| u64::from(state.zero)).collect());
+        put("shard", states.iter().map(|state| state.shard).collect());
+        let schedules: Vec<_> = self.meshes.iter().flat_map(|&mesh| self.schedules(mesh, 2)).collect();
+        put("virtual", schedules.iter().map(|(_, chunks)| *chunks).collect());
+        let mut say = |key: &str, mut values: Vec<String>| {
+            values.sort_unstable();
+            values.dedup();
+            list.insert(key.to_owned(), values);
+        };
+        say("sched", schedules.iter().map(|(schedule, _)| schedule.to_string()).collect());
+        say("sync", states.iter().map(|state| state.sync.to_string()).collect());
+        let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
+        say("reshard", states.iter().map(|state| on_off(state.reshard)).collect());
+        say("sp", self.meshes.iter().flat_map(|&mesh| self.sequence_parallel(mesh)).map(on_off).collect());
+        say(
+            "cp_kind",
+            self.meshes
+                .iter()
+                .flat_map(|&mesh| self.context_kinds(mesh))
+                .map(|kind| kind.to_string())
+                .collect(),
+        );
+        say("loss", self.loss.iter().map(|loss| loss.to_string()).collect());
+        say("compress", self.numerics.iter().map(|choice| choice.compression.to_string()).collect());
+        say("grad", self.numerics.iter().map(|choice| choice.gradient.to_string()).collect());
+        say("reduce", self.numerics.iter().map(|choice| choice.reduce.to_string()).collect());
+        list
+    }
+}
+
+/// All ways to write the devices as tp · cp · pp · dp that hold the fixed sizes; a pipeline has at most as many
+/// stages as the model has blocks, unless it is fixed.
+fn meshes(devices: u64, blocks: u64, fix: &Draft) -> Vec<MeshSizes> {
+    let mut list = Vec::new();
+    let allowed = |fixed: Option<u64>, size: u64| fixed.is_none_or(|fixed| fixed == size);
+    for tensor in divisors(devices).into_iter().filter(|&size| allowed(fix.tensor, size)) {
+        let left = devices / tensor;
+        for context in divisors(left).into_iter().filter(|&size| allowed(fix.context, size)) {
+            let left = left / context;
+            for pipeline in divisors(left).into_iter().filter(|&size| allowed(fix.pipeline, size)) {
+                let data = left / pipeline;
+                if pipeline > blocks.max(1) && fix.pipeline.is_none() {
+                    continue;
+                }
+                if allowed(fix.data, data) {
+                    list.push(MeshSizes { tensor, context, pipeline, data });
+                }
+            }
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::divisors;
+
+    #[test]
+    fn divisors_are_all_there_and_ascend() {
+        assert_eq!(divisors(1), [1]);
+        assert_eq!(divisors(12), [1, 2, 3, 4, 6, 12]);
+        assert_eq!(divisors(36), [1, 2, 3, 4, 6, 9, 12, 18, 36]);
+        for number in 1..300 {
+            let slow: Vec<u64> = (1..=number).filter(|d| number % d == 0).collect();
+            assert_eq!(divisors(number), slow);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Both closed forms of strategies, with what many strategies share made once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cost::bound::Bound;
+use crate::cost::digest::UnitDigest;
+use crate::cost::instants::{Instant, instants};
+use crate::cost::ledger::Ledger;
+use crate::cost::{DevicePricing, Pricing};
+use crate::lower::Shape;
+use crate::lower::unit::{UnitLayers, units};
+use crate::profile::choices::{Compression, ContextKind, Schedule};
+use crate::program::Layout;
+use crate::program::layout::ShapedUnits;
+use crate::program::state::StateRules;
+use crate::search::problem::{Problem, ProcessMemory};
+use crate::strategy::{MeshOrder, Strategy};
+use crate::units::{Bytes, Seconds};
+
+/// Memory and time of a strategy in closed form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Closed {
+    /// The worst rank's device peak: exact.
+    pub peak: Bytes,
+    pub memory: ProcessMemory,
+    /// The worst rank's host peak: exact.
+    pub host: Bytes,
+    /// A lower bound of the step time.
+    pub bound: Seconds,
+}
+
+/// What two strategies must share to share lowered units and their prices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ShapeKey {
+    sizes: [u64; 5],
+    sequence_parallel: bool,
+    context_kind: ContextKind,
+    capacity: Option<u64>,
+    chunked_loss: bool,
+    fused: bool,
+    splits_weight: bool,
+    compression: Compression,
+    /// Where groups lie, if not in the default order.
+    placement: Option<(MeshOrder, [u64; 3])>,
+}
+
+impl ShapeKey {
+    fn new(strategy: &Strategy) -> Self {
+        use crate::profile::choices::{AttentionKernel, LossMode};
+        use crate::strategy::Capacity;
+        let is_default = strategy.order == MeshOrder::default();
+        Self {
+            sizes: [
+                strategy.tensor,
+                strategy.context,
+                strategy.expert,
+                strategy.expert_tensor,
+                strategy.micro_batch,
+            ],
+            sequence_parallel: strategy.sequence_parallel,
+            context_kind: strategy.context_kind,
+            capacity: match strategy.capacity {
+                Capacity::Factor(factor) => Some(factor.to_bits()),
+                Capacity::Full => None,
+            },
+            chunked_loss: strategy.loss == LossMode::Chunked,
+            fused: strategy.attention == AttentionKernel::Fused,
+            splits_weight: strategy.schedule.splits_weight(),
+            compression: strategy.compression,
+            placement: (!is_default)
+                .then(|| (strategy.order, [strategy.pipeline, strategy.shard, strategy.data])),
+        }
+    }
+}
+
+/// Units lowered under one shape, with their digests.
+pub struct Shaped {
+    pub units: Arc<ShapedUnits>,
+    pub digests: Vec<UnitDigest>,
+}
+
+type ScheduleKey = (Schedule, u64, u64, u64);
+
+/// Computes closed forms, remembering shapes and schedules.
+pub struct Closing<'a> {
+    pub problem: &'a Problem<'a>,
+    units: Arc<Vec<UnitLayers>>,
+    shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
+    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Vec<Instant>>>>>,
+}
+
+impl<'a> Closing<'a> {
+    /// Nothing is computed yet.
+    pub fn new(problem: &'a Problem<'a>) -> Self {
+        Self {
+            problem,
+            units: Arc::new(units(problem.model)),
+            shapes: Mutex::new(HashMap::new()),
+            schedules: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// The units of the problem's model under the shape of `strategy`.
+    pub fn shaped(&self, strategy: &Strategy, pricing: &dyn Pricing) -> Arc<Shaped> {
+        let key = ShapeKey::new(strategy);
+        let known = self.shapes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);
+            let units = ShapedUnits::new(self.problem.model, &self.units, shape);
+            let digests = units.lowered().iter().map(|unit| UnitDigest::new(unit, pricing)).collect();
+            let made = Arc::new(Shaped { units: Arc::new(units), digests });
+            let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(shapes.entry(key).or_insert(made))
+        })
+    }
+
+    /// The named instants of the strategy's schedule, by rank.
+    pub fn instants(&self, strategy: &Strategy) -> Arc<Vec<Vec<Instant>>> {
+        let key = (strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
+        let known = self.schedules.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let made = Arc::new(instants(key.0, key.1, key.2, key.3));
+            let mut schedules = self.schedules.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(schedules.entry(key).or_insert(made))
+        })
+    }
+
+    /// Both closed forms of `strategy`, which must be legal.
+    pub fn close(&self, strategy: &Strategy) -> Closed {
+        let problem = self.problem;
+        let pricing = DevicePricing::new(problem.cluster, strategy, problem.workload.compute_type());
+        let shaped = self.shaped(strategy, &pricing);
+        let layout = Layout::place(&shaped.units, strategy);
+        let rules = StateRules::new(strategy, &problem.workload, problem.engine);
+        let ledger = Ledger {
+            layout: &layout,
+            digests: &shaped.digests,
+            strategy,
+            engine: problem.engine,
+            rules: &rules,
+        };
+        let instants = self.instants(strategy);
+        let stages = 0..strategy.pipeline as u32;
+        let peak = stages.clone().map(|stage| ledger.peak(stage, &instants[stage as usize])).max();
+        let host = stages.map(|stage| ledger.host(stage, &instants[stage as usize])).max();
+        let bound = Bound {
+            layout: &layout,
+            digests: &shaped.digests,
+            strategy,
+            workload: &problem.workload,
+            engine: problem.engine,
+            rules: &rules,
+            pricing: &pricing,
+        };
+        let peak = peak.unwrap_or_default();
+        Closed {
+            peak,
+            memory: problem.process_memory(strategy, peak),
+            host: host.unwrap_or_default(),
+            bound: bound.step_time(),
+        }
+    }
+
+    /// Whether a strategy with these closed forms fits devices and hosts.
+    pub fn fits(&self, closed: &Closed) -> bool {
+        closed.memory.process <= self.problem.memory_limit
+            && closed.host <= self.problem.cluster.host_memory_per_device()
+    }
+}

@@ -1,0 +1,176 @@
+//! A frame: everything of a strategy but what shards and reduces its state. Bounds of all its states come cheaply
+//! from sums over its stages.
+
+use crate::cost::bound::Bound;
+use crate::cost::ledger::Ledger;
+use crate::cost::{DevicePricing, Pricing};
+use crate::ops::{AdamW, Collective, CollectiveKind, Group, Op};
+use crate::profile::choices::{GradientSync, OffloadCategory};
+use crate::program::Layout;
+use crate::program::state::{Gathering, StateRules};
+use crate::search::axes::StateChoice;
+use crate::search::closed::Closing;
+use crate::strategy::Strategy;
+use crate::units::Bytes;
+
+/// What one inner choice (cuts, checkpointing, offload) costs in a frame, whatever its state.
+pub struct InnerBounds {
+    /// Place in the list of inner choices.
+    pub inner: usize,
+    /// Passes and messages alone.
+    core: f64,
+    stages: Vec<StageSums>,
+    offloaded: f64,
+}
+
+/// Sums over the units of one stage, and its activations' peak.
+#[derive(Clone, Copy, Default)]
+struct StageSums {
+    dense: u64,
+    expert: u64,
+    dense_trained: u64,
+    expert_trained: u64,
+    /// Lower bound of what is not held over the whole step.
+    above: u64,
+}
+
+/// A lower bound of time and of process memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cheap {
+    pub time: f64,
+    pub memory: Bytes,
+}
+
+impl InnerBounds {
+    /// Bounds of `strategy` with its inner choice in place; state keys are not looked at.
+    pub fn new(
+        closing: &Closing<'_>,
+        strategy: &Strategy,
+        inner: usize,
+        pricing: &DevicePricing<'_>,
+    ) -> Self {
+        let problem = closing.problem;
+        let shaped = closing.shaped(strategy, pricing);
+        let layout = Layout::place(&shaped.units, strategy);
+        let mut rules = StateRules::new(strategy, &problem.workload, problem.engine);
+        // The least that any state needs: nothing gathered, no transient gradients.
+        rules.gathering = Gathering::Never;
+        rules.keeps_whole_gradients = true;
+        let ledger = Ledger {
+            layout: &layout,
+            digests: &shaped.digests,
+            strategy,
+            engine: problem.engine,
+            rules: &rules,
+        };
+        let instants = closing.instants(strategy);
+        let stages = (0..strategy.pipeline as u32)
+            .map(|stage| {
+                let mut sums = StageSums {
+                    above: ledger.above(stage, &instants[stage as usize]).unsigned_abs(),
+                    ..StageSums::default()
+                };
+                for unit in layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
+                    if !unit.offloads_parameters {
+                        sums.dense += unit.parameters.dense;
+                        sums.expert += unit.parameters.expert;
+                    }
+                    sums.dense_trained += unit.parameters.dense_trained;
+                    sums.expert_trained += unit.parameters.expert_trained;
+                }
+                sums
+            })
+            .collect();
+        let bound = Bound {
+            layout: &layout,
+            digests: &shaped.digests,
+            strategy,
+            workload: &problem.workload,
+            engine: problem.engine,
+            rules: &rules,
+            pricing,
+        };
+        let offloaded = strategy.offload.fraction(OffloadCategory::Optimizer, 0);
+        Self { inner, core: bound.core().0, stages, offloaded }
+    }
+
+    /// Bounds under the state that `rules` and `state` stand for.
+    pub fn under(
+        &self,
+        closing: &Closing<'_>,
+        strategy: &Strategy,
+        state: &StateChoice,
+        rules: &StateRules,
+        pricing: &DevicePricing<'_>,
+    ) -> Cheap {
+        let mut memory = 0;
+        let mut step = f64::INFINITY;
+        let mut moved = 0.0_f64;
+        for sums in &self.stages {
+            let owned = (rules.owned(rules.shards_optimizer, sums.dense_trained, sums.expert_trained) as f64
+                * (1.0 - self.offloaded)) as u64;
+            memory = memory.max(self.held(sums, rules, owned.saturating_sub(1)) + sums.above);
+            let adamw = Op::AdamW(AdamW {
+                elements: owned,
+                gradient_size: rules.gradient.size(),
+                state_size: rules.state_size,
+                working_size: 0,
+                on_host: false,
+            });
+            step = step.min(pricing.price(&adamw, 0).seconds.0);
+            moved = moved.max(collectives(sums, strategy, state, rules, pricing));
+        }
+        let time = self.core.max(moved) + step;
+        let memory = closing.problem.process_memory(strategy, Bytes(memory)).process;
+        Cheap { time, memory }
+    }
+
+    /// State held over the whole step; rounding up by unit would only add to it.
+    fn held(&self, sums: &StageSums, rules: &StateRules, owned: u64) -> u64 {
+        let stored = rules.owned(rules.shards_parameters, sums.dense, sums.expert) * rules.parameter.size();
+        let trained = sums.dense_trained + sums.expert_trained;
+        let whole = if rules.keeps_whole_gradients { trained * rules.gradient.size() } else { 0 };
+        let gathered = if rules.gathering == Gathering::OnceAStep {
+            (sums.dense + sums.expert) * rules.compute.size()
+        } else {
+            0
+        };
+        stored + whole + gathered + owned * rules.optimizer_size
+    }
+}
+
+/// All collectives of a stage over parameters and gradients, each kind as if it were one.
+fn collectives(
+    sums: &StageSums,
+    strategy: &Strategy,
+    state: &StateChoice,
+    rules: &StateRules,
+    pricing: &DevicePricing<'_>,
+) -> f64 {
+    let time = |kind, group, bytes: u64| {
+        if bytes == 0 {
+            return 0.0;
+        }
+        pricing.price(&Op::Collective(Collective { kind, group, bytes: Bytes(bytes) }), 0).seconds.0
+    };
+    let micro = strategy.accumulation as f64;
+    let gathers = match rules.gathering {
+        Gathering::Never => 0.0,
+        Gathering::OnceAStep => 1.0,
+        Gathering::ForwardToBackward => micro,
+        Gathering::EachPass => 2.0 * micro,
+    };
+    let reductions = if state.sync == GradientSync::Deferred { 1.0 } else { micro };
+    let mut total = 0.0;
+    if gathers > 0.0 {
+        total += gathers * time(CollectiveKind::AllGather, Group::State, sums.dense * rules.compute.size());
+    }
+    if state.zero == 0 {
+        total += reductions
+            * time(CollectiveKind::AllReduce, Group::Gradient, sums.dense_trained * rules.reduce.size());
+    } else {
+        total += reductions
+            * time(CollectiveKind::ReduceScatter, Group::State, sums.dense_trained * rules.reduce.size());
+    }
+    total
+}

@@ -1,0 +1,513 @@
+//! The search: every strategy bounded cheaply, those that may win priced in closed form, the best of them played.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use crate::cost::DevicePricing;
+use crate::profile::choices::{AttentionKernel, ContextKind, LossMode, Schedule};
+use crate::program::state::StateRules;
+use crate::search::axes::{Axes, MeshSizes, NumericsChoice};
+use crate::search::closed::{Closed, Closing};
+use crate::search::frame::InnerBounds;
+use crate::search::inner::{self, InnerChoice};
+use crate::search::ladder;
+use crate::search::problem::{Candidate, Problem};
+use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
+use crate::strategy::{MeshOrder, Offload, Strategy, defaults, rules};
+use crate::units::{Bytes, Seconds};
+
+/// Strategies whose closed forms are computed in one wave.
+const PRICED_A_WAVE: usize = 32;
+/// Strategies that are played in one wave.
+const PLAYED_A_WAVE: usize = 4;
+/// Most strategies priced, and played; what is left keeps its bound, and the gap says what that means.
+const MOST_PRICED: usize = 3_000;
+const MOST_PLAYED: usize = 48;
+/// Most instructions played, so that long steps do not make a search long.
+const MOST_INSTRUCTIONS: u64 = 6_000_000;
+
+/// One mesh with its experts: the unit of work that threads share.
+type Task = (MeshSizes, (u64, u64));
+
+/// An outer strategy that may win: its bounds and what it is made of.
+#[derive(Clone, Debug)]
+struct Entry {
+    time: f64,
+    strategy: Strategy,
+    /// Inner choices that may fit, the fastest first.
+    inner: Vec<(f64, usize)>,
+}
+
+/// What became of the strategies of one task.
+#[derive(Default)]
+struct TaskResult {
+    entries: Vec<Entry>,
+    account: Account,
+    /// Lowest memory bound seen, and whose it is.
+    smallest: Option<(Bytes, Strategy)>,
+    broken: Option<rules::RuleBreak>,
+}
+
+/// Searches `problem`; `progress` is told of each part that is done.
+///
+/// # Errors
+/// [`Failure::Illegal`] where the fixed keys leave nothing legal, [`Failure::NothingFits`] where nothing fits.
+pub fn search(
+    problem: &Problem<'_>,
+    request: &Request,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Outcome, Failure> {
+    let start = Instant::now();
+    let axes = Axes::new(problem, request);
+    let closing = Closing::new(problem);
+    let searching = Searching {
+        problem,
+        request,
+        closing: &closing,
+        axes: &axes,
+        inner: inner::choices(&request.fix, &problem.engine.supports.offload),
+    };
+    let tasks: Vec<Task> = axes
+        .meshes
+        .iter()
+        .flat_map(|&mesh| axes.experts(mesh).into_iter().map(move |experts| (mesh, experts)))
+        .collect();
+    let incumbent = searching.seed(&tasks);
+    let limit = match request.objective {
+        Objective::Time => incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0),
+        Objective::Memory => f64::INFINITY,
+    };
+    let (done, considered) = (AtomicU64::new(0), AtomicU64::new(0));
+    let results: Vec<TaskResult> = tasks
+        .par_iter()
+        .map(|task| {
+            let result = searching.bound_task(task, limit);
+            let seen = considered.fetch_add(result.account.considered, Ordering::Relaxed);
+            progress(Progress {
+                done: done.fetch_add(1, Ordering::Relaxed) + 1,
+                of: tasks.len() as u64,
+                considered: seen + result.account.considered,
+            });
+            result
+        })
+        .collect();
+    let mut account = Account::default();
+    let mut entries = Vec::new();
+    let (mut smallest, mut broken) = (None::<(Bytes, Strategy)>, None);
+    for result in results {
+        account.considered += result.account.considered;
+        account.illegal += result.account.illegal;
+        account.out_of_memory += result.account.out_of_memory;
+        account.bounded += result.account.bounded;
+        entries.extend(result.entries);
+        if let Some((bytes, strategy)) = result.smallest
+            && smallest.as_ref().is_none_or(|(least, _)| bytes < *least)
+        {
+            smallest = Some((bytes, strategy));
+        }
+        broken = broken.or(result.broken);
+    }
+    let played = searching.play_best(entries, incumbent, &mut account);
+    account.inner_choices_log10 =
+        f64::from(problem.facts.blocks) * (searching.inner.len().min(3) as f64).log10();
+    account.axes = axes.listed();
+    let Some(best) = played.first() else {
+        return Err(searching.failure(smallest, broken));
+    };
+    let winner = best.clone();
+    let ladder = ladder::ladder(problem, &closing, &winner.strategy);
+    let pareto = pareto(&played);
+    let alternatives = different(&played, request.top);
+    account.wall_time = Seconds(start.elapsed().as_secs_f64());
+    Ok(Outcome { winner, alternatives, ladder, pareto, account })
+}
+
+/// What a search looks things up in.
+struct Searching<'a> {
+    problem: &'a Problem<'a>,
+    request: &'a Request,
+    closing: &'a Closing<'a>,
+    axes: &'a Axes<'a>,
+    inner: Vec<InnerChoice>,
+}
+
+/// The choices that a frame is made of, beside its mesh.
+#[derive(Clone, Copy)]
+struct FrameChoice {
+    sequence_parallel: bool,
+    context_kind: ContextKind,
+    micro: (u64, u64),
+    schedule: (Schedule, u64),
+    loss: LossMode,
+    numerics: NumericsChoice,
+}
+
+impl Searching<'_> {
+    /// The strategy of a frame under the plainest state.
+    fn strategy(&self, (mesh, (expert, expert_tensor)): &Task, choice: &FrameChoice) -> Strategy {
+        let fix = &self.request.fix;
+        let (schedule, virtual_stages) = choice.schedule;
+        let cuts = fix.cuts.clone().unwrap_or_else(|| {
+            defaults::cuts(self.problem.facts.blocks, (mesh.pipeline * virtual_stages) as usize)
+        });
+        Strategy {
+            tensor: mesh.tensor,
+            sequence_parallel: choice.sequence_parallel,
+            context: mesh.context,
+            context_kind: choice.context_kind,
+            expert: *expert,
+            expert_tensor: *expert_tensor,
+            capacity: fix.capacity.unwrap_or(defaults::CAPACITY),
+            pipeline: mesh.pipeline,
+            schedule,
+            virtual_stages,
+            cuts,
+            data: mesh.data,
+            zero: 0,
+            shard: mesh.data,
+            reshard_after_forward: true,
+            micro_batch: choice.micro.0,
+            accumulation: choice.micro.1,
+            sync: defaults::sync(0),
+            checkpoint: Vec::new(),
+            offload: Offload::default(),
+            overlap: fix.overlap.unwrap_or(true),
+            compression: choice.numerics.compression,
+            loss: choice.loss,
+            attention: fix.attention.unwrap_or(self.problem.facts.defaults.attention),
+            bucket: fix.bucket.unwrap_or(defaults::BUCKET),
+            gradient_type: choice.numerics.gradient,
+            reduce_type: choice.numerics.reduce,
+            order: fix.order.unwrap_or_else(MeshOrder::default),
+        }
+    }
+
+    fn frames(&self, mesh: MeshSizes) -> Vec<FrameChoice> {
+        let mut list = Vec::new();
+        for sequence_parallel in self.axes.sequence_parallel(mesh) {
+            for &context_kind in &self.axes.context_kinds(mesh) {
+                for micro in self.axes.micro_batches(mesh) {
+                    for schedule in self.axes.schedules(mesh, micro.1) {
+                        for &loss in &self.axes.loss {
+                            list.extend(self.axes.numerics.iter().map(|&numerics| FrameChoice {
+                                sequence_parallel,
+                                context_kind,
+                                micro,
+                                schedule,
+                                loss,
+                                numerics,
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        list
+    }
+
+    /// A few likely strategies, priced, and the best of them played: what the bounds of all others are held
+    /// against from the start.
+    fn seed(&self, tasks: &[Task]) -> Option<Candidate> {
+        let node = u64::from(self.problem.cluster.devices_per_node);
+        let likely: Vec<Strategy> = tasks
+            .iter()
+            .filter(|(mesh, _)| mesh.tensor <= node && mesh.context <= 2)
+            .filter_map(|task| {
+                let choice = self.frames(task.0).into_iter().find(|choice| {
+                    (task.0.tensor == 1 || choice.sequence_parallel)
+                        && choice.schedule.0 == Schedule::OneForwardOneBackward
+                })?;
+                Some(self.strategy(task, &choice))
+            })
+            .collect();
+        let mut closed: Vec<(f64, Strategy)> = likely
+            .par_iter()
+            .flat_map_iter(|strategy| {
+                self.inner.iter().flat_map(move |inner| {
+                    [(1, strategy.data), (3, strategy.data)].into_iter().filter_map(move |(zero, shard)| {
+                        let mut strategy =
+                            Strategy { zero, shard, sync: defaults::sync(zero), ..strategy.clone() };
+                        inner.apply(&mut strategy);
+                        strategy.normalise(&self.problem.facts);
+                        if !self.holds_fixed(&strategy) || !rules::legal(&strategy, &self.problem.facts) {
+                            return None;
+                        }
+                        let closed = self.closing.close(&strategy);
+                        self.closing.fits(&closed).then_some((closed.bound.0, strategy))
+                    })
+                })
+            })
+            .collect();
+        closed.sort_by(|one, other| one.0.total_cmp(&other.0));
+        closed.truncate(2);
+        closed
+            .into_par_iter()
+            .map(|(_, strategy)| self.problem.play(strategy))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .reduce(
+                |best, next| if next.playback.step_time.0 < best.playback.step_time.0 { next } else { best },
+            )
+    }
+
+    /// Whether the fixed state keys stand in `strategy` as the user wrote them.
+    fn holds_fixed(&self, strategy: &Strategy) -> bool {
+        let fix = &self.request.fix;
+        fix.zero.is_none_or(|zero| zero == strategy.zero)
+            && fix.shard.is_none_or(|shard| shard == strategy.shard)
+            && fix.sync.is_none_or(|sync| sync == strategy.sync)
+            && fix.reshard_after_forward.is_none_or(|on| on == strategy.reshard_after_forward)
+    }
+
+    /// Bounds every strategy of one mesh; those whose time bound reaches `limit` cannot win.
+    fn bound_task(&self, task: &Task, limit: f64) -> TaskResult {
+        let problem = self.problem;
+        let facts = &problem.facts;
+        let mut result = TaskResult::default();
+        let mut priced: BTreeMap<u64, DevicePricing<'_>> = BTreeMap::new();
+        for choice in self.frames(task.0) {
+            let states = self.axes.states(task.0, choice.micro.1);
+            result.account.considered += states.len() as u64;
+            let mut strategy = self.strategy(task, &choice);
+            self.inner[0].apply(&mut strategy);
+            if let Err(rule) = first_break(&strategy, facts, &mut result.broken) {
+                let _ = rule;
+                result.account.illegal += states.len() as u64;
+                continue;
+            }
+            let mut frames: Vec<InnerBounds> = Vec::new();
+            for state in &states {
+                let mut candidate = Strategy {
+                    zero: state.zero,
+                    shard: state.shard,
+                    reshard_after_forward: state.reshard,
+                    sync: state.sync,
+                    ..strategy.clone()
+                };
+                if first_break(&candidate, facts, &mut result.broken).is_err() {
+                    result.account.illegal += 1;
+                    continue;
+                }
+                let pricing = priced.entry(state.shard).or_insert_with(|| {
+                    DevicePricing::new(problem.cluster, &candidate, problem.workload.compute_type())
+                });
+                if frames.is_empty() {
+                    frames.extend(self.inner.iter().enumerate().map(|(place, inner)| {
+                        inner.apply(&mut candidate);
+                        InnerBounds::new(self.closing, &candidate, place, pricing)
+                    }));
+                    self.inner[0].apply(&mut candidate);
+                }
+                let rules = StateRules::new(&candidate, &problem.workload, problem.engine);
+                let mut fitting = Vec::new();
+                let mut least = Bytes(u64::MAX);
+                for frame in &frames {
+                    let cheap = frame.under(self.closing, &candidate, state, &rules, pricing);
+                    least = least.min(cheap.memory);
+                    if cheap.memory <= problem.memory_limit {
+                        fitting.push((cheap.time, frame.inner));
+                    }
+                }
+                if fitting.is_empty() {
+                    result.account.out_of_memory += 1;
+                    if result.smallest.as_ref().is_none_or(|(smallest, _)| least < *smallest) {
+                        result.smallest = Some((least, candidate));
+                    }
+                    continue;
+                }
+                fitting.sort_by(|one, other| one.0.total_cmp(&other.0));
+                let time = fitting[0].0;
+                if time >= limit {
+                    result.account.bounded += 1;
+                    continue;
+                }
+                result.entries.push(Entry { time, strategy: candidate, inner: fitting });
+            }
+        }
+        result
+    }
+
+    /// Best first by bound: prices in waves, plays in waves, until no bound left is below the best played.
+    fn play_best(
+        &self,
+        mut entries: Vec<Entry>,
+        incumbent: Option<Candidate>,
+        account: &mut Account,
+    ) -> Vec<Candidate> {
+        let by_memory = self.request.objective == Objective::Memory;
+        entries.sort_by(|one, other| one.time.total_cmp(&other.time));
+        let mut played: Vec<Candidate> = Vec::new();
+        let mut best = incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0);
+        if by_memory {
+            best = f64::INFINITY;
+        }
+        let mut ready: Vec<(Strategy, Closed)> = Vec::new();
+        let mut next = 0;
+        let mut instructions = 0_u64;
+        loop {
+            let wave =
+                entries[next..].iter().take(PRICED_A_WAVE).take_while(|entry| entry.time < best).count();
+            let wave = if next >= MOST_PRICED { 0 } else { wave };
+            let priced: Vec<Option<(Strategy, Closed)>> =
+                entries[next..next + wave].par_iter().map(|entry| self.price(entry)).collect();
+            next += wave;
+            for outcome in priced {
+                match outcome {
+                    Some(closed) => {
+                        account.priced += 1;
+                        ready.push(closed);
+                    }
+                    None => account.out_of_memory += 1,
+                }
+            }
+            let key = |closed: &Closed| if by_memory { closed.peak.0 as f64 } else { closed.bound.0 };
+            ready.sort_by(|one, other| key(&other.1).total_cmp(&key(&one.1)));
+            // Play what may win and cannot be beaten by the bounds still to be priced; or, at the end, what is left.
+            let horizon = entries.get(next).map_or(f64::INFINITY, |entry| entry.time);
+            let mut chosen = Vec::new();
+            while chosen.len() < PLAYED_A_WAVE
+                && played.len() + chosen.len() < MOST_PLAYED
+                && instructions < MOST_INSTRUCTIONS
+                && ready.last().is_some_and(|(_, closed)| {
+                    (by_memory || closed.bound.0 < best) && (wave == 0 || closed.bound.0 <= horizon)
+                })
+            {
+                chosen.extend(ready.pop());
+            }
+            if chosen.is_empty() && wave == 0 {
+                break;
+            }
+            let wave_played: Vec<Candidate> =
+                chosen.into_par_iter().map(|(strategy, _)| self.problem.play(strategy)).collect();
+            for candidate in wave_played {
+                instructions += instructions_of(&candidate);
+                account.played += 1;
+                if self.problem.fits(&candidate) {
+                    if !by_memory {
+                        best = best.min(candidate.playback.step_time.0);
+                    }
+                    played.push(candidate);
+                }
+            }
+        }
+        account.bounded += (entries.len() - next) as u64;
+        let unplayed = ready.iter().map(|(_, closed)| closed.bound.0);
+        let unpriced = entries[next..].iter().map(|entry| entry.time);
+        account.lowest_bound = unplayed.chain(unpriced).reduce(f64::min).map(Seconds);
+        if played.is_empty() {
+            played.extend(incumbent.filter(|_| !by_memory));
+        }
+        let order = |candidate: &Candidate| {
+            let time = candidate.playback.step_time.0;
+            if by_memory { (candidate.memory.process.0 as f64, time) } else { (time, 0.0) }
+        };
+        let sort = |list: &mut Vec<Candidate>| {
+            list.sort_by(|one, other| {
+                let (one, other) = (order(one), order(other));
+                one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
+            });
+        };
+        sort(&mut played);
+        if self.request.fix.checkpoint.is_none() && !by_memory {
+            let refined: Vec<Candidate> = played
+                .iter()
+                .take(4)
+                .map(|candidate| candidate.strategy.clone())
+                .collect::<Vec<_>>()
+                .par_iter()
+                .filter_map(|strategy| inner::mixed(self.closing, strategy))
+                .map(|(strategy, _)| self.problem.play(strategy))
+                .collect();
+            played.extend(refined.into_iter().filter(|candidate| self.problem.fits(candidate)));
+            sort(&mut played);
+        }
+        played
+    }
+
+    /// Both closed forms of `entry` at the fastest of its inner choices that fits.
+    fn price(&self, entry: &Entry) -> Option<(Strategy, Closed)> {
+        entry.inner.iter().find_map(|&(_, inner)| {
+            let mut strategy = entry.strategy.clone();
+            self.inner[inner].apply(&mut strategy);
+            let closed = self.closing.close(&strategy);
+            (rules::legal(&strategy, &self.problem.facts) && self.closing.fits(&closed))
+                .then_some((strategy, closed))
+        })
+    }
+
+    fn failure(&self, smallest: Option<(Bytes, Strategy)>, broken: Option<rules::RuleBreak>) -> Failure {
+        let Some((_, strategy)) = smallest else {
+            return match broken {
+                Some(broken) => Failure::Illegal(broken),
+                None => Failure::Illegal(crate::search::advice::empty(self.problem, &self.request.fix)),
+            };
+        };
+        crate::search::advice::nothing_fits(self.closing, &self.inner, strategy)
+    }
+}
+
+/// Remembers the first broken rule, explained, for the case that nothing is legal.
+fn first_break(
+    strategy: &Strategy,
+    facts: &crate::strategy::Facts<'_>,
+    known: &mut Option<rules::RuleBreak>,
+) -> Result<(), ()> {
+    if rules::legal(strategy, facts) {
+        return Ok(());
+    }
+    if known.is_none() {
+        *known = rules::check(strategy, facts).err();
+    }
+    Err(())
+}
+
+/// A measure of how long a candidate took to play: its passes times the blocks in them.
+fn instructions_of(candidate: &Candidate) -> u64 {
+    let strategy = &candidate.strategy;
+    let blocks: u64 = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum();
+    let a_block = match strategy.attention {
+        AttentionKernel::Fused => 40,
+        AttentionKernel::Materialised => 45,
+    };
+    blocks * strategy.accumulation * a_block
+}
+
+/// Plans that no other beats in both time and memory, the fastest first.
+fn pareto(played: &[Candidate]) -> Vec<Candidate> {
+    let mut by_time: Vec<&Candidate> = played.iter().collect();
+    by_time.sort_by(|one, other| one.playback.step_time.0.total_cmp(&other.playback.step_time.0));
+    let mut front: Vec<Candidate> = Vec::new();
+    for candidate in by_time {
+        if front.last().is_none_or(|last| candidate.memory.process < last.memory.process) {
+            front.push(candidate.clone());
+        }
+    }
+    front
+}
+
+/// The next best plans that differ from the winner and each other in more than state and synchronisation.
+fn different(played: &[Candidate], count: usize) -> Vec<Candidate> {
+    let kind = |strategy: &Strategy| {
+        (
+            strategy.tensor,
+            strategy.context,
+            strategy.pipeline,
+            strategy.schedule,
+            strategy.zero,
+            strategy.micro_batch,
+        )
+    };
+    let mut seen: Vec<_> = played.first().map(|winner| kind(&winner.strategy)).into_iter().collect();
+    let mut list = Vec::new();
+    for candidate in played.iter().skip(1) {
+        let this = kind(&candidate.strategy);
+        if list.len() < count && !seen.contains(&this) {
+            seen.push(this);
+            list.push(candidate.clone());
+        }
+    }
+    list
+}
