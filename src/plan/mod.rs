@@ -8,9 +8,9 @@ mod searched;
 mod verdict;
 
 pub use assemble::{digest, simulate};
-pub use searched::search;
 pub use document::{
     Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
     SearchAccount, StrategyRecord, TimelineSpan,
 };
 pub use file::{PlanFileError, read};
+pub use searched::search;
