@@ -3,6 +3,8 @@
 use std::env;
 use std::io::{self, IsTerminal};
 
+use terminal_size::{Width, terminal_size};
+
 use super::error::CliError;
 use super::output::{Outputs, print};
 use crate::plan::Plan;
@@ -39,6 +41,6 @@ pub fn pretty(document: &impl serde::Serialize) -> String {
 fn style() -> Style {
     let is_terminal = io::stdout().is_terminal();
     let colour = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let columns = env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    Style { width: columns.map_or(WIDTH, |columns: usize| columns.min(WIDEST)), colour }
+    let columns = if is_terminal { terminal_size() } else { None };
+    Style { width: columns.map_or(WIDTH, |(Width(columns), _)| usize::from(columns).min(WIDEST)), colour }
 }

@@ -7,6 +7,7 @@ mod completions;
 mod document;
 mod error;
 mod freeze;
+mod interrupt;
 mod models;
 mod number;
 mod output;
@@ -66,6 +67,7 @@ enum Command {
 
 /// Runs what the process was asked for; the exit code is the contract's.
 pub fn run() -> ExitCode {
+    interrupt::install();
     let typed: Vec<OsString> = env::args_os().collect();
     let cli = match Cli::try_parse_from(&typed) {
         Ok(cli) => cli,

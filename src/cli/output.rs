@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use super::error::{CliError, Kind};
+use super::interrupt;
 
 /// Files that a command is to write.
 #[derive(Debug, Default)]
@@ -65,6 +66,7 @@ impl Outputs {
                 files.push((target, text));
             }
         }
+        let _guard = interrupt::hold();
         let mut staged = Vec::new();
         for (target, text) in files {
             staged.push(target.stage(text).map_err(|error| target.failure(&error, &done))?);
@@ -88,7 +90,11 @@ impl Target {
         if self.path.is_dir() {
             return Err(io::Error::other("it is a directory"));
         }
-        if self.is_special() { Ok(()) } else { temporary(&self.place()).map(drop) }
+        if self.is_special() {
+            return Ok(());
+        }
+        let _guard = interrupt::hold();
+        temporary(&self.place()).map(drop)
     }
 
     fn stream(&self, text: &str) -> io::Result<()> {

@@ -2,5 +2,7 @@
 
 mod documents;
 mod errors;
+#[cfg(unix)]
+mod interrupt;
 mod lists;
 mod place;
