@@ -27,3 +27,5 @@ pub mod search;
 pub mod plan;
 
 pub mod report;
+
+pub mod cli;

@@ -1,1 +1,7 @@
-fn main() {}
+//! The `meshwright` program: the command line of the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    meshwright::cli::run()
+}

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use meshwright::cluster::ClusterDocument;
+use meshwright::plan::Plan;
 use meshwright::profile::DeviceModel;
 use schemars::{Schema, schema_for};
 
@@ -40,4 +41,9 @@ fn built_in_cost_models_are_as_their_schema_says() {
             assert!(validator.is_valid(&model), "{}", path.display());
         }
     }
+}
+
+#[test]
+fn plan() {
+    check("plan.schema.json", &schema_for!(Plan));
 }

@@ -2,6 +2,7 @@
 
 mod assemble;
 pub mod document;
+mod file;
 pub mod mfu;
 mod searched;
 mod verdict;
@@ -11,4 +12,5 @@ pub use document::{
     Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
     SearchAccount, StrategyRecord, TimelineSpan,
 };
+pub use file::{PlanFileError, read};
 pub use searched::search;

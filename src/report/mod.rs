@@ -9,8 +9,10 @@ mod plot;
 #[cfg(test)]
 mod sample;
 mod text;
+mod trace;
 mod unit;
 mod words;
 
 pub use html::page;
 pub use text::{Style, plan_text};
+pub use trace::trace_events;

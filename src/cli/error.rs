@@ -1,0 +1,237 @@
+//! What ends a command early: its kind, exit code, text form and JSON form.
+
+use std::fmt;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use serde::Serialize;
+
+use crate::cluster::ClusterError;
+use crate::model::ModelError;
+use crate::plan::PlanFileError;
+use crate::search::Failure;
+use crate::strategy::{RuleBreak, StrategyTextError};
+
+/// Whose fault it is; each kind has its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A flag or value that does not parse or is below its least.
+    Usage,
+    /// A file or value that cannot be used.
+    Input,
+    /// A strategy that breaks a rule.
+    Illegal,
+    /// Nothing fits.
+    Infeasible,
+    /// An output that cannot be written.
+    Output,
+}
+
+impl Kind {
+    /// The exit code of the process.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Usage => 2,
+            Self::Input => 3,
+            Self::Illegal | Self::Infeasible => 4,
+            Self::Output => 5,
+        }
+    }
+}
+
+/// Why a command ended early.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CliError {
+    pub kind: Kind,
+    /// The flag, key or field at fault, without dashes; empty where there is none.
+    pub field: String,
+    pub value: String,
+    pub message: String,
+    /// What would do in its place, nearest first.
+    pub nearest: Vec<String>,
+}
+
+impl CliError {
+    /// A flag `field` whose `value` does not do; `rule` reads on after both.
+    pub fn usage(field: &str, value: &str, rule: impl fmt::Display) -> Self {
+        let message = format!("--{field} {}: {rule}", shown(value));
+        Self { kind: Kind::Usage, field: field.to_owned(), value: shown(value), message, nearest: Vec::new() }
+    }
+
+    /// The same with what would do instead.
+    pub fn or<N: ToString>(self, nearest: impl IntoIterator<Item = N>) -> Self {
+        Self { nearest: nearest.into_iter().map(|near| near.to_string()).collect(), ..self }
+    }
+}
+
+/// `{"error": {...}}`: what stands on stdout under `--json`.
+#[derive(Serialize)]
+pub struct ErrorDocument {
+    pub error: CliError,
+}
+
+impl fmt::Display for CliError {
+    /// `error: ...`, and a line `nearest: ...` where the message does not name them all.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        if self.nearest.iter().all(|near| self.message.contains(near.as_str())) {
+            return Ok(());
+        }
+        write!(f, "\n  nearest: {}", self.nearest.join(", "))
+    }
+}
+
+/// At most 200 characters of what was typed: enough to know it again.
+fn shown(value: &str) -> String {
+    const LONGEST: usize = 200;
+    match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+impl From<ModelError> for CliError {
+    fn from(error: ModelError) -> Self {
+        Self {
+            kind: Kind::Input,
+            field: error.field().unwrap_or("model").to_owned(),
+            value: shown(error.value().unwrap_or_default()),
+            message: error.to_string(),
+            nearest: error.nearest().to_vec(),
+        }
+    }
+}
+
+impl From<ClusterError> for CliError {
+    fn from(error: ClusterError) -> Self {
+        let kind = match error {
+            // The counts of a shorthand are part of the flag's own text.
+            ClusterError::Count { .. } => Kind::Usage,
+            _ => Kind::Input,
+        };
+        Self {
+            kind,
+            field: error.field().to_owned(),
+            value: shown(&error.value()),
+            message: error.to_string(),
+            nearest: error.nearest(),
+        }
+    }
+}
+
+impl From<StrategyTextError> for CliError {
+    fn from(error: StrategyTextError) -> Self {
+        Self {
+            kind: Kind::Usage,
+            field: shown(error.field()),
+            value: shown(error.value()),
+            message: format!("strategy: {error}"),
+            nearest: error.nearest(),
+        }
+    }
+}
+
+impl From<RuleBreak> for CliError {
+    fn from(error: RuleBreak) -> Self {
+        let message = error.to_string();
+        let RuleBreak { field, value, nearest, .. } = error;
+        Self { kind: Kind::Illegal, field, value: shown(&value), message, nearest }
+    }
+}
+
+impl From<Failure> for CliError {
+    fn from(error: Failure) -> Self {
+        let message = error.to_string();
+        match error {
+            Failure::Illegal(broken) => broken.into(),
+            Failure::NothingFits { limit, strategy, .. } => Self {
+                kind: Kind::Infeasible,
+                field: "memory-limit".to_owned(),
+                value: limit.0.to_string(),
+                message,
+                nearest: vec![strategy],
+            },
+        }
+    }
+}
+
+impl From<PlanFileError> for CliError {
+    fn from(error: PlanFileError) -> Self {
+        Self {
+            kind: Kind::Input,
+            field: error.field().to_owned(),
+            value: shown(&error.value()),
+            message: error.to_string(),
+            nearest: error.nearest(),
+        }
+    }
+}
+
+impl From<clap::Error> for CliError {
+    fn from(error: clap::Error) -> Self {
+        let strings = |kind| match error.get(kind) {
+            Some(ContextValue::String(text)) => vec![text.clone()],
+            Some(ContextValue::Strings(texts)) => texts.clone(),
+            _ => Vec::new(),
+        };
+        let first = |kind| strings(kind).into_iter().next().unwrap_or_default();
+        let arguments = strings(ContextKind::InvalidArg);
+        let (field, value) = match error.kind() {
+            ErrorKind::InvalidSubcommand => ("command".to_owned(), first(ContextKind::InvalidSubcommand)),
+            ErrorKind::UnknownArgument => {
+                let typed = first(ContextKind::InvalidArg);
+                (bare(&typed), typed)
+            }
+            _ => {
+                let names: Vec<_> = arguments.iter().map(|argument| bare(argument)).collect();
+                (names.join(", "), first(ContextKind::InvalidValue))
+            }
+        };
+        let nearest = [
+            ContextKind::SuggestedSubcommand,
+            ContextKind::SuggestedArg,
+            ContextKind::SuggestedValue,
+            ContextKind::ValidValue,
+            ContextKind::ValidSubcommand,
+        ]
+        .into_iter()
+        .map(strings)
+        .find(|list| !list.is_empty())
+        .unwrap_or_default();
+        // The first paragraph says it; tips and usage follow.
+        let text = error.render().to_string();
+        let said = text.split("\n\n").next().unwrap_or_default();
+        let said = said.strip_prefix("error: ").unwrap_or(said);
+        let message = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { kind: Kind::Usage, field: shown(&field), value: shown(&value), message, nearest }
+    }
+}
+
+/// `--global-batch <N>` is `global-batch`, `<MODEL>` is `model`.
+fn bare(argument: &str) -> String {
+    let name = argument.split_whitespace().next().unwrap_or_default();
+    if name.starts_with('-') {
+        name.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned()
+    } else {
+        name.trim_matches(['<', '>', '[', ']', '.']).to_lowercase()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_named_without_dashes() {
+        assert_eq!(bare("--global-batch <N>"), "global-batch");
+        assert_eq!(bare("<MODEL>"), "model");
+        assert_eq!(bare("--out=x"), "out");
+    }
+
+    #[test]
+    fn nearest_values_stand_once() {
+        let error = CliError::usage("top", "x", "1 to 3 are possible");
+        assert_eq!(error.clone().or([1]).to_string(), "error: --top x: 1 to 3 are possible");
+        assert_eq!(error.or([7]).to_string(), "error: --top x: 1 to 3 are possible\n  nearest: 7");
+    }
+}

@@ -1,0 +1,89 @@
+//! `--freeze GLOB`: which layers are not trained.
+
+use super::error::{CliError, Kind};
+use crate::model::Model;
+use crate::profile::spelling::nearest;
+
+/// Marks the layers of `model` whose names match one of `globs` as frozen.
+///
+/// # Errors
+/// When a glob matches no layer, or nothing is left to train.
+pub fn freeze(model: &mut Model, globs: &[String]) -> Result<(), CliError> {
+    for glob in globs {
+        let mut hit = false;
+        for layer in model.graph.node_weights_mut() {
+            if matches(glob, &layer.name) {
+                layer.frozen = true;
+                hit = true;
+            }
+        }
+        if !hit {
+            let near = nearest(glob, model.layers().map(|layer| layer.name.as_str()));
+            return Err(refused(glob, "matches no layer").or(near));
+        }
+    }
+    if !globs.is_empty() && model.trainable_count() == 0 {
+        return Err(refused(&globs.join(" "), "leaves nothing to train"));
+    }
+    Ok(())
+}
+
+fn refused(glob: &str, rule: &str) -> CliError {
+    CliError { kind: Kind::Input, ..CliError::usage("freeze", glob, rule) }
+}
+
+/// Whether `glob` matches all of `name`: `*` is any run of characters, `?` any one, all else itself.
+fn matches(glob: &str, name: &str) -> bool {
+    let glob: Vec<char> = glob.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut at, mut read) = (0, 0);
+    // After the last star, and what it has taken up to: on a mismatch it takes one character more.
+    let mut star = None;
+    while read < name.len() {
+        if at < glob.len() && glob[at] == '*' {
+            at += 1;
+            star = Some((at, read));
+        } else if at < glob.len() && (glob[at] == '?' || glob[at] == name[read]) {
+            at += 1;
+            read += 1;
+        } else if let Some((after, taken)) = star {
+            (at, read) = (after, taken + 1);
+            star = Some((after, taken + 1));
+        } else {
+            return false;
+        }
+    }
+    glob[at..].iter().all(|&rest| rest == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::load;
+
+    #[test]
+    fn stars_take_runs_and_marks_take_one() {
+        assert!(matches("block ? attention", "block 3 attention"));
+        assert!(!matches("block ? attention", "block 13 attention"));
+        assert!(matches("block*", "block 13 attention"));
+        assert!(matches("*mlp", "block 0 mlp"));
+        assert!(matches("*1*t*", "block 13 attention"));
+        assert!(!matches("*1*z", "block 13 attention"));
+        assert!(matches("**", ""));
+        assert!(!matches("", "head"));
+        assert!(!matches(&"*a".repeat(50), &"b".repeat(200)));
+    }
+
+    #[test]
+    fn frozen_layers_are_not_trained() {
+        let mut model = load("gpt2").unwrap();
+        let all = model.trainable_count();
+        freeze(&mut model, &["embedding".to_owned(), "block 0 *".to_owned()]).unwrap();
+        assert_eq!(model.layers().filter(|layer| layer.frozen).count(), 3);
+        assert!(model.trainable_count() < all && model.parameter_count() == all);
+        let error = freeze(&mut model, &["block 99 mlp".to_owned()]).unwrap_err();
+        assert_eq!((error.kind, error.field.as_str()), (Kind::Input, "freeze"));
+        assert!(error.nearest[0].starts_with("block "), "{:?}", error.nearest);
+        assert!(freeze(&mut model, &["*".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! Floor 12: the command line: one file a subcommand; printing, progress and exit codes live here.
+//!
+//! Two stages: `Args` is what was typed; from it comes a validated request. Nothing below sees a flag.
+
+mod clusters;
+mod completions;
+mod document;
+mod error;
+mod freeze;
+mod interrupt;
+mod models;
+mod number;
+mod output;
+mod plan;
+mod progress;
+mod report;
+mod simulate;
+mod table;
+mod workload;
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use error::{CliError, ErrorDocument, Kind};
+
+/// Plans, simulates and explains parallel training of large models.
+#[derive(Parser, Debug)]
+#[command(name = "meshwright", version, about, after_help = EXAMPLES)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 --report plan.html
+  meshwright simulate gpt2 --cluster 1x2xh100-sxm --strategy tp=2
+
+Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal, 5 output could not be written, 130 interrupted.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Find the best parallel strategy for a model on a cluster
+    #[command(after_help = plan::EXAMPLES)]
+    Plan(plan::PlanArgs),
+    /// Predict memory and time of one strategy
+    #[command(after_help = simulate::EXAMPLES)]
+    Simulate(simulate::SimulateArgs),
+    /// Write the page of a plan document
+    #[command(after_help = report::EXAMPLES)]
+    Report(report::ReportArgs),
+    /// List the models that can be named
+    #[command(after_help = models::EXAMPLES)]
+    Models(models::ModelsArgs),
+    /// List the devices that clusters can be made of
+    #[command(after_help = clusters::EXAMPLES)]
+    Clusters(clusters::ClustersArgs),
+    /// Print completions for a shell
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::CompletionsArgs),
+}
+
+/// Runs what the process was asked for; the exit code is the contract's.
+pub fn run() -> ExitCode {
+    interrupt::install();
+    let typed: Vec<OsString> = env::args_os().collect();
+    let cli = match Cli::try_parse_from(&typed) {
+        Ok(cli) => cli,
+        // Help and version are not errors.
+        Err(shown) if !shown.use_stderr() => {
+            return end(output::print(&shown.render().to_string()).map(|()| true), false);
+        }
+        Err(error) => {
+            if !asks_for_json(&typed) {
+                // With clap's own tips and usage; that nobody reads them is no reason to fail otherwise.
+                let _ = error.print();
+                return ExitCode::from(Kind::Usage.code());
+            }
+            return end(Err(error.into()), true);
+        }
+    };
+    let json = cli.command.prints_json();
+    let done = match cli.command {
+        Command::Plan(args) => plan::run(args).map(|()| true),
+        Command::Simulate(args) => simulate::run(args),
+        Command::Report(args) => report::run(args).map(|()| true),
+        Command::Models(args) => models::run(&args).map(|()| true),
+        Command::Clusters(args) => clusters::run(&args).map(|()| true),
+        Command::Completions(args) => completions::run(&args).map(|()| true),
+    };
+    end(done, json)
+}
+
+impl Command {
+    const fn prints_json(&self) -> bool {
+        match self {
+            Self::Plan(args) => args.json,
+            Self::Simulate(args) => args.json,
+            Self::Report(args) => args.json,
+            Self::Models(args) => args.json,
+            Self::Clusters(args) => args.json,
+            Self::Completions(_) => false,
+        }
+    }
+}
+
+/// Whether `--json` stands among the arguments, for those that did not parse.
+fn asks_for_json(typed: &[OsString]) -> bool {
+    typed.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+}
+
+/// The exit code of what was done; false says that it was done and does not fit.
+fn end(done: Result<bool, CliError>, json: bool) -> ExitCode {
+    let error = match done {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => return ExitCode::from(Kind::Infeasible.code()),
+        Err(error) => error,
+    };
+    // Nothing more can be said where stderr is closed too.
+    let _ = writeln!(io::stderr(), "{error}");
+    let code = error.kind.code();
+    if json {
+        let _ = output::print(&document::pretty(&ErrorDocument { error }));
+    }
+    ExitCode::from(code)
+}

@@ -1,0 +1,114 @@
+//! `meshwright plan`: the best strategy for a model on a cluster.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::document;
+use super::error::CliError;
+use super::number::whole;
+use super::output::Outputs;
+use super::progress::Bar;
+use super::workload::{WorkloadArgs, WorkloadRequest};
+use crate::plan;
+use crate::search::{Objective, Problem, Request};
+use crate::strategy::{Draft, Key};
+use crate::units::Bytes;
+
+/// Plans that may be asked for beside the best.
+const MOST_ALTERNATIVES: u64 = 1000;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --global-batch 512 --seq-len 8192
+  meshwright plan ./my-model/config.json --cluster lab.json --out plan.json --report plan.html
+  meshwright plan gpt3-175b --cluster 128x8xa100-sxm-80gb --engine megatron --fix tp=8,sched=1f1b
+  meshwright plan mixtral-8x7b --cluster 4x8xh100-sxm --free capacity --memory-limit 70GiB --json";
+
+/// What was typed.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// Keys of the strategy text that are held, such as tp=8,zero=1
+    #[arg(long, value_name = "AXES")]
+    fix: Option<String>,
+    /// Keys that change numerics and may vary all the same: compress, grad, reduce, capacity
+    #[arg(long, value_name = "KEYS")]
+    free: Option<String>,
+    /// Device memory that a plan may use, such as 70GiB [default: all of it]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    memory_limit: Option<String>,
+    /// What the best plan has least of
+    #[arg(long, value_name = "OBJECTIVE", default_value = "time")]
+    #[arg(value_parser = PossibleValuesParser::new(["time", "memory"]))]
+    objective: String,
+    /// Plans to show beside the best
+    #[arg(long, value_name = "K", default_value = "5", allow_negative_numbers = true)]
+    top: String,
+    /// Write the plan document here
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write a page for the browser here
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print the plan document as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The arguments with their syntax checked.
+struct PlanRequest {
+    workload: WorkloadRequest,
+    search: Request,
+    memory_limit: Option<Bytes>,
+    outputs: Outputs,
+    pub(super) json: bool,
+}
+
+impl PlanArgs {
+    fn request(self) -> Result<PlanRequest, CliError> {
+        let workload = self.workload.request()?;
+        let search = Request {
+            fix: Draft::parse(self.fix.as_deref().unwrap_or_default())?,
+            free: self.free.as_deref().map_or(Ok(Vec::new()), keys)?,
+            objective: if self.objective == "memory" { Objective::Memory } else { Objective::Time },
+            top: whole("top", &self.top, 0..=MOST_ALTERNATIVES)? as usize,
+        };
+        let memory_limit = self.memory_limit.as_deref().map(memory_limit).transpose()?;
+        let outputs = Outputs::new([("out", self.out), ("report", self.report)])?;
+        Ok(PlanRequest { workload, search, memory_limit, outputs, json: self.json })
+    }
+}
+
+/// Runs the command.
+pub fn run(args: PlanArgs) -> Result<(), CliError> {
+    let PlanRequest { workload, search, memory_limit, outputs, json } = args.request()?;
+    let subject = workload.load()?;
+    let problem =
+        Problem::new(&subject.model, &subject.cluster, subject.workload, subject.engine, memory_limit);
+    let bar = Bar::new(!json);
+    let plan = plan::search(&problem, &search, &|progress| bar.show(progress));
+    bar.clear();
+    document::hand_out(&plan?, &outputs, json)
+}
+
+/// Names of strategy keys, separated by commas.
+fn keys(text: &str) -> Result<Vec<Key>, CliError> {
+    let key = |name: &str| {
+        name.parse::<Key>().map_err(|_| {
+            let near = Key::near(name);
+            CliError::usage("free", name, "no such strategy key").or(near)
+        })
+    };
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(key).collect()
+}
+
+fn memory_limit(text: &str) -> Result<Bytes, CliError> {
+    match text.parse::<Bytes>() {
+        Ok(Bytes::ZERO) => Err(CliError::usage("memory-limit", text, "at least 1 byte is needed").or(["1B"])),
+        Ok(limit) => Ok(limit),
+        Err(error) => Err(CliError::usage("memory-limit", text, &error).or([error.example])),
+    }
+}

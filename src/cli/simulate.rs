@@ -1,0 +1,75 @@
+//! `meshwright simulate`: what one strategy costs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::document;
+use super::error::CliError;
+use super::output::Outputs;
+use super::workload::{WorkloadArgs, WorkloadRequest};
+use crate::plan;
+use crate::search::Problem;
+use crate::strategy::Draft;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  meshwright simulate llama-3.1-8b --cluster 1x8xh100-sxm --strategy zero=3,ckpt=full
+  meshwright simulate gpt3-175b --cluster 16x8xa100-sxm-80gb --engine megatron \\
+      --strategy tp=8,pp=8,sched=interleaved,virtual=3,zero=1,ckpt=selective --timeline trace.json
+  meshwright simulate gpt2 --cluster 1x2xh100-sxm --strategy tp=2 --json
+
+Exit code 4 with the whole document says that the strategy is legal and does not fit.
+The timeline opens in https://ui.perfetto.dev and in Chrome's tracing page.";
+
+/// What was typed.
+#[derive(Args, Clone, Debug)]
+pub struct SimulateArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: String,
+    /// Write the plan document here
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Write a page for the browser here
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write the passes of every pipeline rank here, as trace events
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// Print the plan document as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The arguments with their syntax checked.
+struct SimulateRequest {
+    workload: WorkloadRequest,
+    strategy: Draft,
+    outputs: Outputs,
+    pub(super) json: bool,
+}
+
+impl SimulateArgs {
+    fn request(self) -> Result<SimulateRequest, CliError> {
+        Ok(SimulateRequest {
+            workload: self.workload.request()?,
+            strategy: Draft::parse(&self.strategy)?,
+            outputs: Outputs::new([("out", self.out), ("report", self.report), ("timeline", self.timeline)])?,
+            json: self.json,
+        })
+    }
+}
+
+/// Runs the command; false where the strategy does not fit.
+pub fn run(args: SimulateArgs) -> Result<bool, CliError> {
+    let SimulateRequest { workload, strategy, outputs, json } = args.request()?;
+    let subject = workload.load()?;
+    let problem = Problem::new(&subject.model, &subject.cluster, subject.workload, subject.engine, None);
+    let strategy = strategy.resolve(&problem.facts)?;
+    let plan = plan::simulate(&problem, strategy);
+    document::hand_out(&plan, &outputs, json)?;
+    Ok(plan.prediction.fits)
+}

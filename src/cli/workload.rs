@@ -1,0 +1,200 @@
+//! The arguments that `plan` and `simulate` share: model, cluster, workload and engine.
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::error::{CliError, Kind};
+use super::freeze::freeze;
+use super::number::{real, whole};
+use crate::cluster::{self, Cluster};
+use crate::model::layer::LayerKind;
+use crate::model::{self, Model};
+use crate::profile::EngineProfile;
+use crate::profile::engine::{engine, engines};
+use crate::profile::spelling::nearest;
+use crate::strategy::Workload;
+use crate::units::{ElementType, grouped};
+
+/// Sequences a step: far above any run, and few enough that every micro-batch can be played.
+const MOST_SEQUENCES: u64 = 1 << 20;
+/// Tokens a sequence: far above any run.
+const MOST_SEQ_LEN: u64 = 1 << 24;
+/// Tokens a step.
+const MOST_TOKENS: u64 = 1 << 36;
+const DEFAULT_SEQ_LEN: u64 = 4096;
+
+/// What was typed.
+#[derive(Args, Clone, Debug)]
+pub struct WorkloadArgs {
+    /// A preset's name, a Hugging Face config.json or its folder, or a layer-graph JSON
+    #[arg(value_name = "MODEL")]
+    model: String,
+    /// NODESxDEVICESxDEVICE, such as 8x8xh100-sxm, or a cluster JSON
+    #[arg(long, value_name = "CLUSTER")]
+    cluster: String,
+    /// Sequences a step
+    #[arg(long, value_name = "N", default_value = "512", allow_negative_numbers = true, help_heading = WORK)]
+    global_batch: String,
+    /// Tokens a sequence [default: 4096, or the model's maximum if smaller]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WORK)]
+    seq_len: Option<String>,
+    /// Type of the arithmetic; 16 and 8 bits keep fp32 master weights and Adam states
+    #[arg(long, value_name = "TYPE", default_value = "bf16", help_heading = WORK)]
+    #[arg(value_parser = PossibleValuesParser::new(["bf16", "fp16", "fp32", "fp64", "fp8"]))]
+    precision: String,
+    /// Probability of dropout after attention, MLP and softmax; 0 is off
+    #[arg(long, value_name = "P", default_value = "0", allow_negative_numbers = true, help_heading = WORK)]
+    dropout: String,
+    /// Norm that gradients are clipped to; 0 is off
+    #[arg(long, value_name = "C", default_value = "1.0", allow_negative_numbers = true, help_heading = WORK)]
+    clip: String,
+    /// Layers that are not trained, by name (`*` any run of characters, `?` any one); may be given again
+    #[arg(long, value_name = "GLOB", help_heading = WORK)]
+    freeze: Vec<String>,
+    /// The training engine that is to run the plan: embedded, megatron, torchtitan, deepspeed or colossalai
+    #[arg(long, value_name = "ENGINE", default_value = "embedded", help_heading = WORK)]
+    engine: String,
+}
+
+const WORK: &str = "Workload";
+
+/// The arguments with their syntax checked; no file has been read.
+#[derive(Debug)]
+pub struct WorkloadRequest {
+    model: String,
+    cluster: String,
+    /// Its `seq_len` is 0 where the model decides.
+    workload: Workload,
+    freeze: Vec<String>,
+    engine: &'static EngineProfile,
+}
+
+/// What is to be planned, read and legal.
+#[derive(Debug)]
+pub struct Subject {
+    pub model: Model,
+    pub cluster: Cluster,
+    pub workload: Workload,
+    pub engine: &'static EngineProfile,
+}
+
+impl WorkloadArgs {
+    /// Checks what can be checked without reading anything.
+    pub fn request(self) -> Result<WorkloadRequest, CliError> {
+        let global_batch = whole("global-batch", &self.global_batch, 1..=MOST_SEQUENCES)?;
+        let seq_len = self.seq_len.map_or(Ok(0), |text| whole("seq-len", &text, 1..=MOST_SEQ_LEN))?;
+        tokens(global_batch, seq_len)?;
+        let precision = self.precision.parse::<ElementType>();
+        let precision = precision.map_err(|rule| CliError::usage("precision", &self.precision, rule))?;
+        let is_probability = |p| (0.0..1.0).contains(&p);
+        let dropout = real("dropout", &self.dropout, is_probability, "from 0 to below 1", 0)?;
+        let clip = real("clip", &self.clip, |norm| norm >= 0.0, "of at least 0", 0)?;
+        let engine = engine(&self.engine).ok_or_else(|| {
+            let names = || engines().iter().map(|engine| engine.name.as_str());
+            let rule =
+                format!("no such engine; the known ones are {}", names().collect::<Vec<_>>().join(", "));
+            CliError::usage("engine", &self.engine, rule).or(nearest(&self.engine, names()))
+        })?;
+        Ok(WorkloadRequest {
+            model: self.model,
+            cluster: self.cluster,
+            workload: Workload { global_batch, seq_len, precision, dropout, clip },
+            freeze: self.freeze,
+            engine,
+        })
+    }
+}
+
+impl WorkloadRequest {
+    /// Reads model and cluster, and settles what the model decides.
+    pub fn load(self) -> Result<Subject, CliError> {
+        let mut model = model::load(&self.model)?;
+        let cluster = cluster::load(&self.cluster)?;
+        freeze(&mut model, &self.freeze)?;
+        let mut workload = self.workload;
+        if workload.seq_len == 0 {
+            workload.seq_len =
+                model.max_sequence.map_or(DEFAULT_SEQ_LEN, |longest| longest.min(DEFAULT_SEQ_LEN));
+            tokens(workload.global_batch, workload.seq_len)?;
+        }
+        check_length(&mut model, workload.seq_len)?;
+        check_countable(&model, &workload)?;
+        Ok(Subject { model, cluster, workload, engine: self.engine })
+    }
+}
+
+/// That a step's tokens are not absurdly many.
+fn tokens(global_batch: u64, seq_len: u64) -> Result<(), CliError> {
+    if global_batch * seq_len <= MOST_TOKENS {
+        return Ok(());
+    }
+    let rule = format!(
+        "with {} tokens each these are {} tokens a step; at most {} are planned",
+        grouped(seq_len),
+        grouped(global_batch * seq_len),
+        grouped(MOST_TOKENS)
+    );
+    Err(CliError::usage("global-batch", &global_batch.to_string(), rule).or([MOST_TOKENS / seq_len]))
+}
+
+/// A table of learned positions has no rows beyond its last; elsewhere longer sequences can be trained.
+fn check_length(model: &mut Model, seq_len: u64) -> Result<(), CliError> {
+    let Some(longest) = model.max_sequence.filter(|&longest| longest < seq_len) else { return Ok(()) };
+    let has_table = model
+        .layers()
+        .any(|layer| matches!(&layer.kind, LayerKind::Embedding(embedding) if embedding.positions > 0));
+    let name = &model.name;
+    if has_table {
+        let rule = format!("{name} has learned positions for {longest} tokens");
+        let error = CliError::usage("seq-len", &seq_len.to_string(), rule).or([longest]);
+        return Err(CliError { kind: Kind::Input, ..error });
+    }
+    let warning = format!(
+        "Sequences of {} tokens are longer than the {} that the configuration of {name} allows.",
+        grouped(seq_len),
+        grouped(longest)
+    );
+    model.warnings.push(warning);
+    Ok(())
+}
+
+/// That no sum of bytes can leave 64 bits, however the batch is split: every layer's widest tensors and attention
+/// scores for the whole batch on one device.
+fn check_countable(model: &Model, workload: &Workload) -> Result<(), CliError> {
+    let (batch, seq_len) = (u128::from(workload.global_batch), u128::from(workload.seq_len));
+    let tokens = batch * seq_len;
+    let bytes: u128 = model
+        .layers()
+        .map(|layer| {
+            let (width, heads) = match &layer.kind {
+                LayerKind::Embedding(embedding) => (embedding.hidden, 0),
+                LayerKind::Attention(attention) => {
+                    let head = attention.query_dim() + attention.value_dim();
+                    (attention.hidden.max(attention.heads * head), attention.heads)
+                }
+                LayerKind::Mlp(mlp) => (mlp.hidden.max(mlp.intermediate), 0),
+                LayerKind::Moe(moe) => {
+                    let routed = u128::from(moe.top_k) * u128::from(moe.intermediate.max(moe.hidden));
+                    let shared = u128::from(moe.shared_intermediate.max(moe.hidden));
+                    (u64::try_from(routed + shared).unwrap_or(u64::MAX), 0)
+                }
+                LayerKind::Head(head) => (head.hidden.max(head.vocabulary), 0),
+                LayerKind::Loss(_) => (0, 0),
+            };
+            tokens * (u128::from(width) * 32 + u128::from(heads) * seq_len * 8)
+        })
+        .sum();
+    if bytes < 1 << 63 {
+        return Ok(());
+    }
+    let rule = format!(
+        "a step of {} sequences of {} tokens through {} is more than can be counted",
+        grouped(workload.global_batch),
+        grouped(workload.seq_len),
+        model.name
+    );
+    let most = (batch << 63) / bytes;
+    let error = CliError::usage("global-batch", &workload.global_batch.to_string(), rule);
+    let error = CliError { kind: Kind::Input, ..error };
+    Err(if most > 0 { error.or([most]) } else { error })
+}

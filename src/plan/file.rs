@@ -1,0 +1,127 @@
+//! Reading plan documents: their size, version and digest are checked before anything is believed.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::assemble::digest;
+use super::document::Plan;
+use crate::units::Bytes;
+
+/// The version of the document that this program writes and reads.
+pub const VERSION: u32 = 1;
+
+/// The largest file that is read as a plan.
+const LARGEST_FILE: Bytes = Bytes::mib(256);
+
+/// Why a file cannot be used as a plan.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PlanFileError {
+    #[error("cannot read `{path}`: {reason}")]
+    Unreadable { path: String, reason: String },
+    #[error("`{path}` is not JSON: {reason}")]
+    NotJson { path: String, reason: String },
+    #[error("`{path}` is not a plan: {reason}")]
+    NotAPlan { path: String, reason: String },
+    #[error("`{path}` has version {version}, and this program reads version {VERSION}")]
+    Version { path: String, version: String },
+    #[error(
+        "`{path}` was changed after it was written: its digest is {found}, and the rest of it has {expected}"
+    )]
+    Digest { path: String, found: String, expected: String },
+}
+
+impl PlanFileError {
+    /// The field at fault.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } | Self::NotJson { .. } | Self::NotAPlan { .. } => "plan",
+            Self::Version { .. } => "version",
+            Self::Digest { .. } => "digest",
+        }
+    }
+
+    /// The value at fault: the path, or what the field holds.
+    pub fn value(&self) -> String {
+        match self {
+            Self::Unreadable { path, .. } | Self::NotJson { path, .. } | Self::NotAPlan { path, .. } => {
+                path.clone()
+            }
+            Self::Version { version, .. } => version.clone(),
+            Self::Digest { found, .. } => found.clone(),
+        }
+    }
+
+    /// The nearest legal values.
+    pub fn nearest(&self) -> Vec<String> {
+        match self {
+            Self::Version { .. } => vec![VERSION.to_string()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The plan in the file at `path`.
+///
+/// # Errors
+/// When the file cannot be read, holds no plan, is of another version, or was changed since it was written.
+pub fn read(path: &Path) -> Result<Plan, PlanFileError> {
+    let shown = path.display().to_string();
+    let text = text_of(path).map_err(|reason| PlanFileError::Unreadable { path: shown.clone(), reason })?;
+    parse(&text, &shown)
+}
+
+/// The plan that `text` holds; `path` is for messages.
+fn parse(text: &str, path: &str) -> Result<Plan, PlanFileError> {
+    let path = path.to_owned();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| PlanFileError::NotJson { path: path.clone(), reason: error.to_string() })?;
+    // Before the fields: those of another version may differ.
+    match value.get("version") {
+        None => {
+            let reason = "it has no field `version`".to_owned();
+            return Err(PlanFileError::NotAPlan { path, reason });
+        }
+        Some(version) if *version != VERSION => {
+            let version: String = version.to_string().chars().take(40).collect();
+            return Err(PlanFileError::Version { path, version });
+        }
+        Some(_) => {}
+    }
+    let plan: Plan = serde_json::from_value(value)
+        .map_err(|error| PlanFileError::NotAPlan { path: path.clone(), reason: error.to_string() })?;
+    let expected = digest(&plan);
+    if plan.digest == expected {
+        return Ok(plan);
+    }
+    let found = plan.digest.chars().take(64).collect();
+    Err(PlanFileError::Digest { path, found, expected })
+}
+
+/// The text of a regular file of bearable size, or why not.
+fn text_of(path: &Path) -> Result<String, String> {
+    let reason = |error: io::Error| error.to_string();
+    // Before opening: a pipe would block, a device might never end.
+    let metadata = fs::metadata(path).map_err(reason)?;
+    if metadata.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    if !metadata.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let too_large = || format!("it is larger than {LARGEST_FILE}");
+    if metadata.len() > LARGEST_FILE.0 {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // It may grow while it is read.
+    File::open(path).map_err(reason)?.take(LARGEST_FILE.0 + 1).read_to_end(&mut bytes).map_err(reason)?;
+    if bytes.len() as u64 > LARGEST_FILE.0 {
+        return Err(too_large());
+    }
+    String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 text ({})", error.utf8_error()))
+}

@@ -1,0 +1,63 @@
+//! Lists, help and completions.
+
+use crate::place::Place;
+
+#[test]
+fn models_are_listed_with_their_published_sizes() {
+    let place = Place::new();
+    let text = place.line("models").stdout;
+    for line in ["gpt2 ", "llama-3.1-405b ", "deepseek-v3 "] {
+        assert!(text.lines().any(|row| row.starts_with(line)), "{text}");
+    }
+    assert!(text.contains("70,553,706,496") && text.contains("gemma3_text"));
+    let list = place.line("models --json").json();
+    let models = list["models"].as_array().unwrap();
+    let size = |name: &str| {
+        models.iter().find(|model| model["name"] == name).unwrap()["parameters"].as_u64().unwrap()
+    };
+    assert_eq!(size("gpt2-xl"), 1_557_611_200);
+    assert_eq!(size("bloom-176b"), 176_247_271_424);
+    assert_eq!(list["model_types"].as_array().unwrap().len(), 20);
+}
+
+#[test]
+fn clusters_are_listed_with_what_their_numbers_rest_on() {
+    let place = Place::new();
+    let text = place.line("clusters").stdout;
+    assert!(text.contains("NODESxDEVICESxDEVICE") && text.contains("989.0 TFLOP/s"), "{text}");
+    let list = place.line("clusters --json").json();
+    let devices = list["devices"].as_array().unwrap();
+    assert_eq!(devices.len(), 17);
+    for device in devices {
+        assert!(device["memory_bytes"].as_u64().unwrap() > 0);
+        assert!(device["peak_flops_per_s"]["bf16"].as_f64().unwrap() > 0.0);
+        assert!(device["evidence"]["estimate"].as_u64().unwrap() > 0);
+        assert_eq!(device["cost_model_hash"].as_str().unwrap().len(), 64);
+    }
+}
+
+#[test]
+fn every_shell_has_completions() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let run = place.line(&format!("completions {shell}"));
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{shell}");
+        assert!(run.stdout.contains("simulate") && run.stdout.contains("memory-limit"), "{shell}");
+    }
+    let run = place.line("completions csh");
+    assert!(run.code == 2 && run.stderr.contains("zsh"), "{}", run.stderr);
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let place = Place::new();
+    for command in ["", "plan", "simulate", "report", "models", "clusters", "completions"] {
+        for flag in ["-h", "--help"] {
+            let run = place.line(&format!("{command} {flag}"));
+            assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{command}");
+            assert!(run.stdout.contains("Examples:\n  meshwright "), "{command}: {}", run.stdout);
+        }
+    }
+    assert_eq!(place.line("--version").stdout, concat!("meshwright ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(place.line("").code, 2, "without a command it is a usage error");
+}

@@ -1,0 +1,8 @@
+//! The program as its users meet it: real runs in folders of their own.
+
+mod documents;
+mod errors;
+#[cfg(unix)]
+mod interrupt;
+mod lists;
+mod place;
