@@ -27,6 +27,23 @@ pub struct Bound<'a> {
     pub pricing: &'a dyn Pricing,
 }
 
+/// What collectives take together, one behind the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moved {
+    pub seconds: f64,
+    /// Seconds of all multiprocessors.
+    pub busy: f64,
+}
+
+impl Moved {
+    /// Adds `times` times `op`.
+    pub fn add(&mut self, times: f64, op: &Op, pricing: &dyn Pricing) {
+        let price = pricing.price(op, 0);
+        self.seconds += times * price.seconds.0;
+        self.busy += times * price.busy().0;
+    }
+}
+
 impl Bound<'_> {
     /// No rank can end earlier than its calls, played alone, with the reduction behind the last of them and the
     /// optimizer step; nor than its collectives over parameters and gradients, or its copies, one behind the other,
@@ -41,7 +58,9 @@ impl Bound<'_> {
         let bound = ends.into_iter().enumerate().map(|(stage, end)| {
             let stage = stage as u32;
             let passes = end + self.last_reduction(stage);
-            passes.max(self.collectives(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
+            let moved = self.collectives(stage);
+            let busy = self.busy(stage) + moved.busy;
+            passes.max(moved.seconds).max(busy).max(self.copies(stage)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
     }
@@ -145,18 +164,33 @@ impl Bound<'_> {
         unit.map_or(0.0, |unit| self.reduction(unit, true))
     }
 
+    /// Seconds of all multiprocessors that the passes of a stage take.
+    pub fn busy(&self, stage: u32) -> f64 {
+        let units = self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units);
+        let one: f64 = units
+            .map(|unit| {
+                let digest = self.digest(unit);
+                let backward = if unit.has_backward { digest.backward.busy.0 } else { 0.0 };
+                digest.forward.busy.0 + backward + digest.weight.busy.0
+            })
+            .sum();
+        one * self.strategy.accumulation as f64
+    }
+
     /// All collectives of a stage over parameters and gradients, before the optimizer step.
-    fn collectives(&self, stage: u32) -> f64 {
+    fn collectives(&self, stage: u32) -> Moved {
         let micro = self.strategy.accumulation as f64;
-        let reductions = match self.strategy.sync {
+        let rounds = match self.strategy.sync {
             GradientSync::Deferred => 1.0,
             GradientSync::Immediate | GradientSync::Scatter => micro,
         };
         let across = self.strategy.sync != GradientSync::Scatter;
-        let mut total = 0.0;
+        let mut total = Moved::default();
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
             if unit.has_backward {
-                total += reductions * self.reduction(unit, across);
+                for op in reductions(self.rules, self.engine, unit, across) {
+                    total.add(rounds, &op, self.pricing);
+                }
             }
             let passes = match self.rules.gathering {
                 Gathering::Never => 0.0,
@@ -165,13 +199,15 @@ impl Bound<'_> {
                 Gathering::EachPass => micro * if unit.has_backward { 2.0 } else { 1.0 },
             };
             if passes > 0.0 {
-                total += passes * self.gather(unit);
+                for op in self.gathers(unit) {
+                    total.add(passes, &op, self.pricing);
+                }
             }
         }
         total
     }
 
-    fn gather(&self, unit: &PlacedUnit) -> f64 {
+    fn gathers(&self, unit: &PlacedUnit) -> impl Iterator<Item = Op> {
         let size = self.rules.compute.size();
         [
             (Group::State, unit.parameters.dense, self.rules.shards),
@@ -179,11 +215,10 @@ impl Bound<'_> {
         ]
         .into_iter()
         .filter(|&(_, elements, shards)| elements > 0 && shards > 1)
-        .map(|(group, elements, _)| {
-            let op = Collective { kind: CollectiveKind::AllGather, group, bytes: Bytes(elements * size) };
-            self.pricing.price(&Op::Collective(op), 0).seconds.0
+        .map(move |(group, elements, _)| {
+            let kind = CollectiveKind::AllGather;
+            Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) })
         })
-        .sum()
     }
 
     /// All copies of a stage from the host, or all to it, before the optimizer step.

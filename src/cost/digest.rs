@@ -16,6 +16,8 @@ pub struct PassDigest {
     pub net: i64,
     /// Lower bound of its time: its longest chain, nothing competing.
     pub chain: Seconds,
+    /// Seconds of all multiprocessors that it takes: no overlap can take less.
+    pub busy: Seconds,
     /// Likewise until what leaves the unit is written.
     pub ready: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
@@ -85,6 +87,7 @@ fn pass(
         live -= step.frees.iter().filter(|id| !not_freed.contains(id)).map(bytes).sum::<i64>();
     }
     digest.net = live;
+    digest.busy = steps.iter().map(|step| pricing.price(&step.op, 0).busy()).sum();
     (digest.chain, digest.ready) = chain(unit, steps, ends, pricing);
     let first = first_dependent(steps, ends.0);
     digest.early = digest.chain - chain(unit, &steps[first..], ends, pricing).0;

@@ -44,6 +44,11 @@ impl Price {
         Self { seconds, demand: [0.0; Resource::COUNT] }
     }
 
+    /// Seconds of all multiprocessors that it takes.
+    pub fn busy(&self) -> Seconds {
+        self.seconds * self.demand[Resource::Multiprocessors as usize]
+    }
+
     fn demanding(mut self, resource: Resource, share: f64) -> Self {
         self.demand[resource as usize] = share.clamp(0.0, 1.0);
         self

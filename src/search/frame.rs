@@ -1,7 +1,7 @@
 //! A frame: everything of a strategy but what shards and reduces its state. Bounds of all its states come cheaply
 //! from sums over its stages.
 
-use crate::cost::bound::Bound;
+use crate::cost::bound::{Bound, Moved};
 use crate::cost::ledger::Ledger;
 use crate::cost::{DevicePricing, Pricing};
 use crate::ops::{AdamW, Collective, CollectiveKind, Group, Op};
@@ -30,6 +30,8 @@ struct StageSums {
     expert_trained: u64,
     /// Lower bound of what is not held over the whole step.
     above: u64,
+    /// Seconds of all multiprocessors that its passes take.
+    busy: f64,
 }
 
 /// A lower bound of time and of process memory.
@@ -57,10 +59,20 @@ impl InnerBounds {
             rules: &rules,
         };
         let instants = closing.instants(strategy);
+        let bound = Bound {
+            layout: &layout,
+            digests: &shaped.digests,
+            strategy,
+            workload: &problem.workload,
+            engine: problem.engine,
+            rules: &rules,
+            pricing,
+        };
         let stages = (0..strategy.pipeline as u32)
             .map(|stage| {
                 let mut sums = StageSums {
                     above: ledger.above(stage, &instants[stage as usize]).unsigned_abs(),
+                    busy: bound.busy(stage),
                     ..StageSums::default()
                 };
                 for unit in layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
@@ -74,15 +86,6 @@ impl InnerBounds {
                 sums
             })
             .collect();
-        let bound = Bound {
-            layout: &layout,
-            digests: &shaped.digests,
-            strategy,
-            workload: &problem.workload,
-            engine: problem.engine,
-            rules: &rules,
-            pricing,
-        };
         let offloaded = strategy.offload.fraction(OffloadCategory::Optimizer, 0);
         Self { core: bound.core().0, stages, offloaded }
     }
@@ -98,7 +101,7 @@ impl InnerBounds {
     ) -> Cheap {
         let mut memory = 0;
         let mut step = f64::INFINITY;
-        let mut moved = 0.0_f64;
+        let mut longest = self.core;
         for sums in &self.stages {
             let owned = (rules.owned(rules.shards_optimizer, sums.dense_trained, sums.expert_trained) as f64
                 * (1.0 - self.offloaded)) as u64;
@@ -111,9 +114,10 @@ impl InnerBounds {
                 on_host: false,
             });
             step = step.min(pricing.price(&adamw, 0).seconds.0);
-            moved = moved.max(collectives(sums, strategy, state, rules, pricing));
+            let moved = collectives(sums, strategy, state, rules, pricing);
+            longest = longest.max(moved.seconds).max(sums.busy + moved.busy);
         }
-        let time = self.core.max(moved) + step;
+        let time = longest + step;
         let memory = closing.problem.process_memory(strategy, Bytes(memory)).process;
         Cheap { time, memory }
     }
@@ -139,12 +143,12 @@ fn collectives(
     state: &StateChoice,
     rules: &StateRules,
     pricing: &DevicePricing<'_>,
-) -> f64 {
-    let time = |kind, group, bytes: u64| {
-        if bytes == 0 {
-            return 0.0;
+) -> Moved {
+    let mut total = Moved::default();
+    let mut add = |times: f64, kind, group, bytes: u64| {
+        if bytes > 0 && times > 0.0 {
+            total.add(times, &Op::Collective(Collective { kind, group, bytes: Bytes(bytes) }), pricing);
         }
-        pricing.price(&Op::Collective(Collective { kind, group, bytes: Bytes(bytes) }), 0).seconds.0
     };
     let micro = strategy.accumulation as f64;
     let gathers = match rules.gathering {
@@ -154,16 +158,12 @@ fn collectives(
         Gathering::EachPass => 2.0 * micro,
     };
     let reductions = if state.sync == GradientSync::Deferred { 1.0 } else { micro };
-    let mut total = 0.0;
-    if gathers > 0.0 {
-        total += gathers * time(CollectiveKind::AllGather, Group::State, sums.dense * rules.compute.size());
-    }
+    let trained = sums.dense_trained * rules.reduce.size();
+    add(gathers, CollectiveKind::AllGather, Group::State, sums.dense * rules.compute.size());
     if state.zero == 0 {
-        total += reductions
-            * time(CollectiveKind::AllReduce, Group::Gradient, sums.dense_trained * rules.reduce.size());
+        add(reductions, CollectiveKind::AllReduce, Group::Gradient, trained);
     } else {
-        total += reductions
-            * time(CollectiveKind::ReduceScatter, Group::State, sums.dense_trained * rules.reduce.size());
+        add(reductions, CollectiveKind::ReduceScatter, Group::State, trained);
     }
     total
 }

@@ -26,7 +26,7 @@ const MOST_PRICED: usize = 240;
 const MOST_PLAYED: usize = 16;
 /// Most instructions played, so that long steps do not make a search long.
 const MOST_INSTRUCTIONS: u64 = 2_000_000;
-/// States of one frame that are priced; their time bounds hardly differ.
+/// States of one frame that are priced where there are too many to price all; their time bounds hardly differ.
 const STATES_A_FRAME: usize = 2;
 
 /// One mesh with its experts: the unit of work that threads share.
@@ -40,14 +40,14 @@ struct Entry {
     task: Task,
     frame: FrameChoice,
     state: StateChoice,
+    /// Place among the states of its frame, the fastest first.
+    place: usize,
 }
 
 /// What became of the strategies of one task.
 #[derive(Default)]
 struct TaskResult {
     entries: Vec<Entry>,
-    /// The lowest bound of what is not among the entries though it might win.
-    passed_over: Option<f64>,
     account: Account,
     /// Lowest memory bound seen, and whose it is.
     smallest: Option<(Bytes, Strategy)>,
@@ -120,14 +120,12 @@ fn search_with(
     eprintln!("bound {:?}", t0.elapsed());
     let mut account = Account::default();
     let mut entries = Vec::new();
-    let mut passed_over: Option<f64> = None;
     let (mut smallest, mut broken) = (None::<(Bytes, Strategy)>, None);
     for result in results {
         account.considered += result.account.considered;
         account.illegal += result.account.illegal;
         account.out_of_memory += result.account.out_of_memory;
         account.bounded += result.account.bounded;
-        passed_over = [passed_over, result.passed_over].into_iter().flatten().reduce(f64::min);
         entries.extend(result.entries);
         if let Some((bytes, strategy)) = result.smallest
             && smallest.as_ref().is_none_or(|(least, _)| bytes < *least)
@@ -136,7 +134,7 @@ fn search_with(
         }
         broken = broken.or(result.broken);
     }
-    let played = searching.play_best(entries, incumbent, passed_over, &mut account);
+    let played = searching.play_best(entries, incumbent, &mut account);
     eprintln!("played {:?}", t0.elapsed());
     account.inner_choices_log10 =
         f64::from(problem.facts.blocks) * (searching.inner.len().min(3) as f64).log10();
@@ -356,13 +354,11 @@ impl Searching<'_> {
                 result.account.bounded += 1;
                 continue;
             }
-            survivors.push(Entry { time, task: *task, frame: *frame, state: *state });
+            survivors.push(Entry { time, task: *task, frame: *frame, state: *state, place: 0 });
         }
         survivors.sort_by(|one, other| one.time.total_cmp(&other.time));
-        if let Some(next) = survivors.get(STATES_A_FRAME) {
-            result.passed_over = Some(result.passed_over.unwrap_or(f64::INFINITY).min(next.time));
-            result.account.bounded += (survivors.len() - STATES_A_FRAME) as u64;
-            survivors.truncate(STATES_A_FRAME);
+        for (place, entry) in survivors.iter_mut().enumerate() {
+            entry.place = place;
         }
         result.entries.extend(survivors);
     }
@@ -372,10 +368,17 @@ impl Searching<'_> {
         &self,
         mut entries: Vec<Entry>,
         incumbent: Option<Candidate>,
-        passed_over: Option<f64>,
         account: &mut Account,
     ) -> Vec<Candidate> {
         let by_memory = self.request.objective == Objective::Memory;
+        let mut passed_over: Option<f64> = None;
+        if entries.len() > MOST_PRICED {
+            let left_out = entries.iter().filter(|entry| entry.place >= STATES_A_FRAME);
+            passed_over = left_out.map(|entry| entry.time).reduce(f64::min);
+            let all = entries.len();
+            entries.retain(|entry| entry.place < STATES_A_FRAME);
+            account.bounded += (all - entries.len()) as u64;
+        }
         entries.sort_by(|one, other| one.time.total_cmp(&other.time));
         let mut played: Vec<Candidate> = Vec::new();
         let mut best = incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0);
@@ -418,8 +421,19 @@ impl Searching<'_> {
             if chosen.is_empty() && wave == 0 {
                 break;
             }
-            let wave_played: Vec<Candidate> =
-                chosen.into_par_iter().map(|(strategy, _)| self.problem.play(strategy)).collect();
+            let wave_played: Vec<Candidate> = chosen
+                .into_par_iter()
+                .map(|(strategy, c)| {
+                    let p = self.problem.play(strategy);
+                    eprintln!(
+                        "bound {:.3} played {:.3} {}",
+                        c.bound.0,
+                        p.playback.step_time.0,
+                        p.strategy.text(self.problem.facts.defaults)
+                    );
+                    p
+                })
+                .collect();
             for candidate in wave_played {
                 instructions += instructions_of(&candidate);
                 account.played += 1;
