@@ -92,7 +92,10 @@ impl Choice {
         }
         let mut wanted: Vec<ValueId> = graph.backward.iter().flat_map(|node| node.reads.clone()).collect();
         if mode == CheckpointMode::Full && !activations.recompute_stops_early && !graph.backward.is_empty() {
-            choice.recomputed.fill(true);
+            // All but what writes the output: nobody reads that again.
+            for (again, node) in choice.recomputed.iter_mut().zip(&graph.forward) {
+                *again = !graph.output.is_some_and(|output| node.writes.contains(&output));
+            }
             wanted.extend(graph.input);
         }
         while let Some(id) = wanted.pop() {
