@@ -18,7 +18,13 @@ pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block
     let mut forward = graph.forward.clone();
     let mut backward: Vec<(Node, bool)> = Vec::new();
     for (node, _) in graph.forward.iter().zip(&choice.recomputed).filter(|(_, again)| **again) {
-        backward.push((node.clone(), true));
+        // Nobody reads the output again; a node may still make something else beside it, like a mask.
+        let mut node = node.clone();
+        let made = node.writes.len();
+        node.writes.retain(|&id| graph.output != Some(id));
+        if made == 0 || !node.writes.is_empty() {
+            backward.push((node, true));
+        }
     }
     backward.extend(graph.backward.iter().map(|node| (node.clone(), false)));
     let mut kept: Vec<ValueId> = choice.kept();
@@ -92,10 +98,7 @@ impl Choice {
         }
         let mut wanted: Vec<ValueId> = graph.backward.iter().flat_map(|node| node.reads.clone()).collect();
         if mode == CheckpointMode::Full && !activations.recompute_stops_early && !graph.backward.is_empty() {
-            // All but what writes the output: nobody reads that again.
-            for (again, node) in choice.recomputed.iter_mut().zip(&graph.forward) {
-                *again = !graph.output.is_some_and(|output| node.writes.contains(&output));
-            }
+            choice.recomputed.fill(true);
             wanted.extend(graph.input);
         }
         while let Some(id) = wanted.pop() {
