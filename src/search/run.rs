@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use crate::profile::choices::{AttentionKernel, ContextKind, LossMode, OffloadCategory, Schedule};
+use crate::profile::choices::{ContextKind, GradientSync, LossMode, OffloadCategory, Schedule};
 use crate::program::state::StateRules;
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::closed::{Closed, Closing};
@@ -24,8 +24,9 @@ const PLAYED_A_WAVE: usize = 4;
 /// Most strategies priced, and played; what is left keeps its bound, and the gap says what that means.
 const MOST_PRICED: usize = 240;
 const MOST_PLAYED: usize = 16;
-/// Most instructions played, so that long steps do not make a search long.
-const MOST_INSTRUCTIONS: u64 = 2_000_000;
+/// Most events played in one search, and for one strategy, so that long steps do not make a search long.
+const MOST_EVENTS: u64 = 1_500_000;
+const MOST_EVENTS_A_STRATEGY: u64 = 400_000;
 /// States of one frame that are priced where there are too many to price all; their time bounds hardly differ.
 const STATES_A_FRAME: usize = 2;
 
@@ -96,9 +97,7 @@ fn search_with(
         .iter()
         .flat_map(|&mesh| axes.experts(mesh).into_iter().map(move |experts| (mesh, experts)))
         .collect();
-    let t0 = Instant::now();
     let incumbent = searching.seed(&tasks);
-    eprintln!("seed {:?}", t0.elapsed());
     let limit = match request.objective {
         Objective::Time => incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0),
         Objective::Memory => f64::INFINITY,
@@ -117,7 +116,6 @@ fn search_with(
             result
         })
         .collect();
-    eprintln!("bound {:?}", t0.elapsed());
     let mut account = Account::default();
     let mut entries = Vec::new();
     let (mut smallest, mut broken) = (None::<(Bytes, Strategy)>, None);
@@ -135,7 +133,6 @@ fn search_with(
         broken = broken.or(result.broken);
     }
     let played = searching.play_best(entries, incumbent, &mut account);
-    eprintln!("played {:?}", t0.elapsed());
     account.inner_choices_log10 =
         f64::from(problem.facts.blocks) * (searching.inner.len().min(3) as f64).log10();
     account.axes = axes.listed();
@@ -144,7 +141,6 @@ fn search_with(
     };
     let winner = best.clone();
     let ladder = ladder::ladder(problem, &closing, &winner.strategy);
-    eprintln!("ladder {:?}", t0.elapsed());
     let pareto = pareto(&played);
     let alternatives = different(&played, request.top);
     Ok(Outcome { winner, alternatives, ladder, pareto, account })
@@ -261,7 +257,8 @@ impl Searching<'_> {
                             return None;
                         }
                         let closed = self.closing.close(&strategy);
-                        self.closing.fits(&closed).then_some((closed.bound.0, strategy))
+                        let can_play = play_events(&strategy) <= MOST_EVENTS_A_STRATEGY;
+                        (can_play && self.closing.fits(&closed)).then_some((closed.bound.0, strategy))
                     })
                 })
             })
@@ -386,8 +383,9 @@ impl Searching<'_> {
             best = f64::INFINITY;
         }
         let mut ready: Vec<(Strategy, Closed)> = Vec::new();
+        let mut too_long: Vec<(Strategy, Closed)> = Vec::new();
         let mut next = 0;
-        let mut instructions = 0_u64;
+        let mut events = 0_u64;
         loop {
             let wave =
                 entries[next..].iter().take(PRICED_A_WAVE).take_while(|entry| entry.time < best).count();
@@ -406,12 +404,16 @@ impl Searching<'_> {
             }
             let key = |closed: &Closed| if by_memory { closed.peak.0 as f64 } else { closed.bound.0 };
             ready.sort_by(|one, other| key(&other.1).total_cmp(&key(&one.1)));
+            let (long, short): (Vec<_>, Vec<_>) =
+                ready.into_iter().partition(|(strategy, _)| play_events(strategy) > MOST_EVENTS_A_STRATEGY);
+            too_long.extend(long);
+            ready = short;
             // Play what may win and cannot be beaten by the bounds still to be priced; or, at the end, what is left.
             let horizon = entries.get(next).map_or(f64::INFINITY, |entry| entry.time);
             let mut chosen = Vec::new();
             while chosen.len() < PLAYED_A_WAVE
                 && played.len() + chosen.len() < MOST_PLAYED
-                && instructions < MOST_INSTRUCTIONS
+                && events < MOST_EVENTS
                 && ready.last().is_some_and(|(_, closed)| {
                     (by_memory || closed.bound.0 < best) && (wave == 0 || closed.bound.0 <= horizon)
                 })
@@ -421,21 +423,10 @@ impl Searching<'_> {
             if chosen.is_empty() && wave == 0 {
                 break;
             }
-            let wave_played: Vec<Candidate> = chosen
-                .into_par_iter()
-                .map(|(strategy, c)| {
-                    let p = self.problem.play(strategy);
-                    eprintln!(
-                        "bound {:.3} played {:.3} {}",
-                        c.bound.0,
-                        p.playback.step_time.0,
-                        p.strategy.text(self.problem.facts.defaults)
-                    );
-                    p
-                })
-                .collect();
+            let wave_played: Vec<Candidate> =
+                chosen.into_par_iter().map(|(strategy, _)| self.problem.play(strategy)).collect();
             for candidate in wave_played {
-                instructions += instructions_of(&candidate);
+                events += play_events(&candidate.strategy);
                 account.played += 1;
                 if self.problem.fits(&candidate) {
                     if !by_memory {
@@ -446,11 +437,18 @@ impl Searching<'_> {
             }
         }
         account.bounded += (entries.len() - next) as u64;
-        let unplayed = ready.iter().map(|(_, closed)| closed.bound.0);
+        let unplayed = ready.iter().chain(&too_long).map(|(_, closed)| closed.bound.0);
         let unpriced = entries[next..].iter().map(|entry| entry.time);
         account.lowest_bound = unplayed.chain(unpriced).chain(passed_over).reduce(f64::min).map(Seconds);
         if played.is_empty() {
             played.extend(incumbent.filter(|_| !by_memory));
+        }
+        if played.is_empty() {
+            // Whatever its length, something must be played.
+            let key = |closed: &Closed| if by_memory { closed.peak.0 as f64 } else { closed.bound.0 };
+            let best = too_long.into_iter().min_by(|one, other| key(&one.1).total_cmp(&key(&other.1)));
+            played.extend(best.map(|(strategy, _)| self.problem.play(strategy)));
+            account.played += played.len() as u64;
         }
         let order = |candidate: &Candidate| {
             let time = candidate.playback.step_time.0;
@@ -532,15 +530,16 @@ fn relaxed(cheap: &[Cheap], limit: Bytes) -> Option<f64> {
     Some(mixed.fold(whole, f64::min))
 }
 
-/// A measure of how long a candidate took to play: its passes times the blocks in them.
-fn instructions_of(candidate: &Candidate) -> u64 {
-    let strategy = &candidate.strategy;
+/// About how many events playing `strategy` takes: a few a pass where passes are quiet, else some for each op.
+fn play_events(strategy: &Strategy) -> u64 {
+    let passes = 2 * strategy.accumulation * strategy.chunks();
+    let reduces_each_pass =
+        strategy.zero >= 2 && strategy.sync != GradientSync::Deferred && strategy.data > 1;
+    let gathers_each_pass = strategy.zero >= 3 && strategy.reshard_after_forward;
+    let is_quiet =
+        strategy.context == 1 && strategy.offload.is_none() && !reduces_each_pass && !gathers_each_pass;
     let blocks: u64 = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum();
-    let a_block = match strategy.attention {
-        AttentionKernel::Fused => 40,
-        AttentionKernel::Materialised => 45,
-    };
-    blocks * strategy.accumulation * a_block
+    if is_quiet { 8 * passes } else { 40 * strategy.accumulation * blocks }
 }
 
 /// Plans that no other beats in both time and memory, the fastest first.

@@ -99,6 +99,34 @@ struct Rank<'a> {
     spans: Vec<Span>,
     /// The end of this rank's program was reached.
     done: bool,
+    used: UsedStreams,
+    /// When something that runs ends next, as things stand.
+    next_at: Option<f64>,
+}
+
+/// The streams that a rank's program uses.
+#[derive(Clone, Copy)]
+struct UsedStreams {
+    list: [u8; STREAMS],
+    count: u8,
+}
+
+impl UsedStreams {
+    fn of(program: &RankProgram) -> Self {
+        let mut used = Self { list: [0; STREAMS], count: 0 };
+        for stream in Stream::ALL {
+            let mut instructions = program.templates.iter().flat_map(|template| &template.instructions);
+            if instructions.any(|instruction| instruction.stream == stream) {
+                used.list[usize::from(used.count)] = stream as u8;
+                used.count += 1;
+            }
+        }
+        used
+    }
+
+    fn streams(self) -> impl Iterator<Item = usize> {
+        self.list.into_iter().take(usize::from(self.count)).map(usize::from)
+    }
 }
 
 /// Times of messages, by boundary, payload and micro-batch.
@@ -155,7 +183,7 @@ struct Player<'a> {
     messages: Messages,
     /// The rank of each chunk.
     stage_of_chunk: Vec<usize>,
-    /// Next events: time (its bits order like the number) and rank; stale ones are skipped.
+    /// Next events: time (its bits order like the number) and rank; those that are no longer its next are skipped.
     events: BinaryHeap<Reverse<(u64, usize)>>,
     /// Ranks that must look again at the present instant.
     woken: Vec<usize>,
@@ -211,7 +239,7 @@ impl<'a> Player<'a> {
         self.drain(0.0);
         while let Some(Reverse((bits, rank))) = self.events.pop() {
             let time = f64::from_bits(bits);
-            if self.ranks[rank].next_event() != Some(time) {
+            if self.ranks[rank].next_at != Some(time) {
                 continue;
             }
             self.advance(rank, time);
@@ -248,9 +276,11 @@ impl<'a> Player<'a> {
     }
     /// Ends what is done at `time`, starts what is ready, and sets the rates and the rank's next event anew.
     fn settle(&mut self, index: usize, time: f64) {
+        let used = self.ranks[index].used;
+        let mut settled = true;
         loop {
             let mut changed = false;
-            for stream in 0..STREAMS {
+            for stream in used.streams() {
                 let rank = &mut self.ranks[index];
                 let Some(running) = rank.streams[stream].running else { continue };
                 if running.left > 1e-12 * (running.price.seconds.0 + time) {
@@ -267,17 +297,24 @@ impl<'a> Player<'a> {
                 changed = true;
             }
             changed |= self.ranks[index].start_quiet(time);
-            for stream in 0..STREAMS {
+            for stream in used.streams() {
                 changed |= self.start(index, stream, time);
             }
             if !changed {
                 break;
             }
+            settled = false;
+        }
+        // Nothing began or ended: rates and the next event are as they were.
+        if settled && self.ranks[index].next_at.is_some_and(|next| next > time) {
+            return;
         }
         let rank = &mut self.ranks[index];
         rank.done = rank.streams.iter().all(|stream| stream.next == END);
         self.share(index);
-        if let Some(next) = self.ranks[index].next_event() {
+        let next = self.ranks[index].next_event();
+        self.ranks[index].next_at = next;
+        if let Some(next) = next {
             self.events.push(Reverse((next.to_bits(), index)));
         }
     }
@@ -336,7 +373,9 @@ impl<'a> Player<'a> {
             self.advance(receiver, time);
             let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
             times[slot] = time;
-            self.woken.push(receiver);
+            if !starts {
+                self.woken.push(receiver);
+            }
         } else {
             times[slot] = time;
         }
@@ -345,6 +384,11 @@ impl<'a> Player<'a> {
     /// Shares the rank's resources among what runs.
     fn share(&mut self, index: usize) {
         let rank = &mut self.ranks[index];
+        let mut running = rank.streams.iter_mut().filter_map(|stream| stream.running.as_mut());
+        if let (Some(alone), None) = (running.next(), running.next()) {
+            alone.rate = 1.0;
+            return;
+        }
         let (demands, rates) = &mut self.scratch;
         demands.clear();
         demands.extend(
@@ -424,6 +468,8 @@ impl<'a> Rank<'a> {
             peak_at: 0.0,
             spans: Vec::with_capacity(program.calls.len()),
             done: false,
+            used: UsedStreams::of(program),
+            next_at: None,
         };
         for stream in 0..STREAMS {
             rank.streams[stream].next = rank.position_from(stream, 0, 0);
@@ -523,7 +569,9 @@ impl<'a> Rank<'a> {
             self.causes.optimizer += causes.optimizer;
         }
         for stream in [Stream::Compute as usize, Stream::Model as usize] {
-            self.streams[stream].next = self.position_from(stream, call + 1, 0);
+            if self.streams[stream].next.0 <= call {
+                self.streams[stream].next = self.position_from(stream, call + 1, 0);
+            }
         }
         self.spans[call as usize].end = Seconds(time);
     }
