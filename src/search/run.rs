@@ -26,7 +26,7 @@ const MOST_PRICED: usize = 240;
 const MOST_PLAYED: usize = 16;
 /// Most events played in one search, and for one strategy, so that long steps do not make a search long.
 const MOST_EVENTS: u64 = 1_500_000;
-const MOST_EVENTS_A_STRATEGY: u64 = 400_000;
+const MOST_EVENTS_A_STRATEGY: u64 = 500_000;
 /// States of one frame that are priced where there are too many to price all; their time bounds hardly differ.
 const STATES_A_FRAME: usize = 2;
 
@@ -49,6 +49,8 @@ struct Entry {
 #[derive(Default)]
 struct TaskResult {
     entries: Vec<Entry>,
+    /// The lowest bound of strategies whose programs are too long to play.
+    too_long: Option<f64>,
     account: Account,
     /// Lowest memory bound seen, and whose it is.
     smallest: Option<(Bytes, Strategy)>,
@@ -119,11 +121,13 @@ fn search_with(
     let mut account = Account::default();
     let mut entries = Vec::new();
     let (mut smallest, mut broken) = (None::<(Bytes, Strategy)>, None);
+    let mut too_long: Option<f64> = None;
     for result in results {
         account.considered += result.account.considered;
         account.illegal += result.account.illegal;
         account.out_of_memory += result.account.out_of_memory;
         account.bounded += result.account.bounded;
+        too_long = [too_long, result.too_long].into_iter().flatten().reduce(f64::min);
         entries.extend(result.entries);
         if let Some((bytes, strategy)) = result.smallest
             && smallest.as_ref().is_none_or(|(least, _)| bytes < *least)
@@ -132,7 +136,7 @@ fn search_with(
         }
         broken = broken.or(result.broken);
     }
-    let played = searching.play_best(entries, incumbent, &mut account);
+    let played = searching.play_best(entries, incumbent, too_long, &mut account);
     account.inner_choices_log10 =
         f64::from(problem.facts.blocks) * (searching.inner.len().min(3) as f64).log10();
     account.axes = axes.listed();
@@ -351,6 +355,11 @@ impl Searching<'_> {
                 result.account.bounded += 1;
                 continue;
             }
+            if play_events(&strategy) > MOST_EVENTS_A_STRATEGY {
+                result.account.bounded += 1;
+                result.too_long = Some(result.too_long.map_or(time, |lowest| lowest.min(time)));
+                continue;
+            }
             survivors.push(Entry { time, task: *task, frame: *frame, state: *state, place: 0 });
         }
         survivors.sort_by(|one, other| one.time.total_cmp(&other.time));
@@ -365,6 +374,7 @@ impl Searching<'_> {
         &self,
         mut entries: Vec<Entry>,
         incumbent: Option<Candidate>,
+        too_long: Option<f64>,
         account: &mut Account,
     ) -> Vec<Candidate> {
         let by_memory = self.request.objective == Objective::Memory;
@@ -383,7 +393,6 @@ impl Searching<'_> {
             best = f64::INFINITY;
         }
         let mut ready: Vec<(Strategy, Closed)> = Vec::new();
-        let mut too_long: Vec<(Strategy, Closed)> = Vec::new();
         let mut next = 0;
         let mut events = 0_u64;
         loop {
@@ -404,10 +413,6 @@ impl Searching<'_> {
             }
             let key = |closed: &Closed| if by_memory { closed.peak.0 as f64 } else { closed.bound.0 };
             ready.sort_by(|one, other| key(&other.1).total_cmp(&key(&one.1)));
-            let (long, short): (Vec<_>, Vec<_>) =
-                ready.into_iter().partition(|(strategy, _)| play_events(strategy) > MOST_EVENTS_A_STRATEGY);
-            too_long.extend(long);
-            ready = short;
             // Play what may win and cannot be beaten by the bounds still to be priced; or, at the end, what is left.
             let horizon = entries.get(next).map_or(f64::INFINITY, |entry| entry.time);
             let mut chosen = Vec::new();
@@ -437,18 +442,16 @@ impl Searching<'_> {
             }
         }
         account.bounded += (entries.len() - next) as u64;
-        let unplayed = ready.iter().chain(&too_long).map(|(_, closed)| closed.bound.0);
+        let unplayed = ready.iter().map(|(_, closed)| closed.bound.0);
         let unpriced = entries[next..].iter().map(|entry| entry.time);
-        account.lowest_bound = unplayed.chain(unpriced).chain(passed_over).reduce(f64::min).map(Seconds);
-        if played.is_empty() {
-            played.extend(incumbent.filter(|_| !by_memory));
-        }
-        if played.is_empty() {
-            // Whatever its length, something must be played.
-            let key = |closed: &Closed| if by_memory { closed.peak.0 as f64 } else { closed.bound.0 };
-            let best = too_long.into_iter().min_by(|one, other| key(&one.1).total_cmp(&key(&other.1)));
-            played.extend(best.map(|(strategy, _)| self.problem.play(strategy)));
-            account.played += played.len() as u64;
+        account.lowest_bound =
+            unplayed.chain(unpriced).chain(passed_over).chain(too_long).reduce(f64::min).map(Seconds);
+        if let Some(seed) = incumbent.filter(|_| played.is_empty() && !by_memory) {
+            // The seed was priced and played though its entry was not reached.
+            account.bounded = account.bounded.saturating_sub(1);
+            account.priced += 1;
+            account.played += 1;
+            played.push(seed);
         }
         let order = |candidate: &Candidate| {
             let time = candidate.playback.step_time.0;
