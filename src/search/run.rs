@@ -25,8 +25,8 @@ const PLAYED_A_WAVE: usize = 4;
 const MOST_PRICED: usize = 240;
 const MOST_PLAYED: usize = 16;
 /// Most events played in one search, and for one strategy, so that long steps do not make a search long.
-const MOST_EVENTS: u64 = 1_500_000;
-const MOST_EVENTS_A_STRATEGY: u64 = 500_000;
+const MOST_EVENTS: u64 = 2_500_000;
+const MOST_EVENTS_A_STRATEGY: u64 = 300_000;
 /// States of one frame that are priced where there are too many to price all; their time bounds hardly differ.
 const STATES_A_FRAME: usize = 2;
 
@@ -446,7 +446,8 @@ impl Searching<'_> {
         let unpriced = entries[next..].iter().map(|entry| entry.time);
         account.lowest_bound =
             unplayed.chain(unpriced).chain(passed_over).chain(too_long).reduce(f64::min).map(Seconds);
-        if let Some(seed) = incumbent.filter(|_| played.is_empty() && !by_memory) {
+        let is_new = |seed: &Candidate| played.iter().all(|known| known.strategy != seed.strategy);
+        if let Some(seed) = incumbent.filter(|seed| !by_memory && is_new(seed)) {
             // The seed was priced and played though its entry was not reached.
             account.bounded = account.bounded.saturating_sub(1);
             account.priced += 1;
