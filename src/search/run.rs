@@ -96,9 +96,7 @@ fn search_with(
         .iter()
         .flat_map(|&mesh| axes.experts(mesh).into_iter().map(move |experts| (mesh, experts)))
         .collect();
-    let t0 = Instant::now();
     let incumbent = searching.seed(&tasks);
-    eprintln!("seed {:?}", t0.elapsed());
     let limit = match request.objective {
         Objective::Time => incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0),
         Objective::Memory => f64::INFINITY,
@@ -117,7 +115,6 @@ fn search_with(
             result
         })
         .collect();
-    eprintln!("bound {:?}", t0.elapsed());
     let mut account = Account::default();
     let mut entries = Vec::new();
     let (mut smallest, mut broken) = (None::<(Bytes, Strategy)>, None);
@@ -135,7 +132,6 @@ fn search_with(
         broken = broken.or(result.broken);
     }
     let played = searching.play_best(entries, incumbent, &mut account);
-    eprintln!("played {:?}", t0.elapsed());
     account.inner_choices_log10 =
         f64::from(problem.facts.blocks) * (searching.inner.len().min(3) as f64).log10();
     account.axes = axes.listed();
@@ -144,7 +140,6 @@ fn search_with(
     };
     let winner = best.clone();
     let ladder = ladder::ladder(problem, &closing, &winner.strategy);
-    eprintln!("ladder {:?}", t0.elapsed());
     let pareto = pareto(&played);
     let alternatives = different(&played, request.top);
     Ok(Outcome { winner, alternatives, ladder, pareto, account })
@@ -421,19 +416,8 @@ impl Searching<'_> {
             if chosen.is_empty() && wave == 0 {
                 break;
             }
-            let wave_played: Vec<Candidate> = chosen
-                .into_par_iter()
-                .map(|(strategy, c)| {
-                    let p = self.problem.play(strategy);
-                    eprintln!(
-                        "bound {:.3} played {:.3} {}",
-                        c.bound.0,
-                        p.playback.step_time.0,
-                        p.strategy.text(self.problem.facts.defaults)
-                    );
-                    p
-                })
-                .collect();
+            let wave_played: Vec<Candidate> =
+                chosen.into_par_iter().map(|(strategy, _)| self.problem.play(strategy)).collect();
             for candidate in wave_played {
                 instructions += instructions_of(&candidate);
                 account.played += 1;
