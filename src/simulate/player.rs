@@ -400,6 +400,9 @@ impl<'a> Rank<'a> {
             let stream = template.instructions[wait as usize].stream as usize;
             self.streams[stream].next > (position.0, wait)
         });
+        // A communication stream waits for the computing one when a collective is issued.
+        let computed =
+            instruction.stream != Stream::Model || self.streams[Stream::Compute as usize].next >= position;
         // Buffers that the call before the last one sent are reused from here on.
         let sends_done = position.0 < 2
             || instruction.stream != Stream::Compute
@@ -410,7 +413,7 @@ impl<'a> Rank<'a> {
                 .iter()
                 .enumerate()
                 .all(|(index, stream)| index == instruction.stream as usize || stream.next >= position);
-        waits_done && sends_done && joined
+        waits_done && computed && sends_done && joined
     }
 
     fn begin(&mut self, stream: usize, position: Position, time: f64) {
