@@ -1,4 +1,4 @@
-//! The plan document as it is written: the fields that CONTRACT fixes, and what reports need beside them.
+//! The plan document as it is written: the fields that `docs/reference/plan-json.md` lists.
 
 use std::collections::BTreeMap;
 

@@ -48,12 +48,12 @@ impl Quiet {
                 return None;
             }
         }
-        for resource in 0..Resource::COUNT {
+        for (resource, &sent) in send.iter().enumerate() {
             let most = |stream| {
                 let of_stream = list.iter().zip(prices).filter(|(entry, _)| entry.stream == stream);
                 of_stream.map(|(_, price)| price.demand[resource]).fold(0.0, f64::max)
             };
-            if send[resource] > 0.0 && most(Stream::Compute) + most(Stream::Model) + send[resource] > 1.0 {
+            if sent > 0.0 && most(Stream::Compute) + most(Stream::Model) + sent > 1.0 {
                 return None;
             }
         }
@@ -125,7 +125,7 @@ fn play_alone(template: &Template, prices: &[Price], receive: Option<u32>) -> Op
         }
     }
     let done = lanes.iter().all(|lane| lane.next == lane.queue.len());
-    done.then(|| (Quiet { seconds: now, causes, starts, first, receive }, ends))
+    done.then_some((Quiet { seconds: now, causes, starts, first, receive }, ends))
 }
 
 /// Starts what is ready at `now`; what takes no time ends at once.
