@@ -108,8 +108,7 @@ impl Ledger<'_> {
             }
             if rules.keeps_whole_gradients {
                 bytes += p.trained() * rules.gradient.size();
-            }
-            if self.strategy.zero >= 2 && !reuses {
+            } else if self.strategy.zero >= 2 && !reuses {
                 bytes += split(true, p.dense_trained, p.expert_trained) * rules.gradient.size();
             }
             owned += split(self.strategy.zero >= 1, p.dense_trained, p.expert_trained);
