@@ -60,6 +60,9 @@ impl Bound<'_> {
             let passes = end + self.last_reduction(stage);
             let moved = self.collectives(stage);
             let busy = self.busy(stage) + moved.busy;
+            if std::env::var("DBG").is_ok() {
+                eprintln!("stage {stage} passes {passes} moved {} busy {busy} copies {} step {}", moved.seconds, self.copies(stage), self.optimizer_step(stage));
+            }
             passes.max(moved.seconds).max(busy).max(self.copies(stage)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
@@ -119,6 +122,10 @@ impl Bound<'_> {
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
         times.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
         times.backward_slack = chunk.units.first().map_or(0.0, |unit| slack(self.digest(unit).backward));
+        if self.layout.losses > 1 {
+            // The first loss's gradient leaves while the others' backwards are still to come.
+            times.backward_slack = times.backward;
+        }
         let stage_of = |index: u32| self.layout.chunks.get(index as usize).map(|chunk| chunk.stage);
         if let Some(to) = stage_of(chunk.index + 1) {
             let bytes = build::entering_of(self.layout, chunk.index + 1);

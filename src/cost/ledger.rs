@@ -108,8 +108,7 @@ impl Ledger<'_> {
             }
             if rules.keeps_whole_gradients {
                 bytes += p.trained() * rules.gradient.size();
-            }
-            if self.strategy.zero >= 2 && !reuses {
+            } else if self.strategy.zero >= 2 && !reuses {
                 bytes += split(true, p.dense_trained, p.expert_trained) * rules.gradient.size();
             }
             owned += split(self.strategy.zero >= 1, p.dense_trained, p.expert_trained);
@@ -216,15 +215,20 @@ impl Ledger<'_> {
         if chunk.index > 0 {
             walk.take(entering);
         }
-        walk.over(&units, Pass::Forward, |walk, place| {
-            let unit = units[place];
-            let digest = self.digest(unit);
-            walk.pass(&digest.forward, self.unit_gradient(unit));
-            if unit.offloads_activations && digest.kept > 0 {
-                walk.leaving.push(digest.kept);
-                walk.copied_out(usize::from(self.strategy.overlap));
-            }
-        });
+        walk.over(
+            &units,
+            Pass::Forward,
+            |_| false,
+            |walk, place| {
+                let unit = units[place];
+                let digest = self.digest(unit);
+                walk.pass(&digest.forward, self.unit_gradient(unit));
+                if unit.offloads_activations && digest.kept > 0 {
+                    walk.leaving.push(digest.kept);
+                    walk.copied_out(usize::from(self.strategy.overlap));
+                }
+            },
+        );
         walk.copied_out(0);
         if (chunk.index as usize) + 1 < self.layout.chunks.len() {
             walk.sent = units.last().map_or(entering, |unit| self.digest(unit).output);
@@ -246,26 +250,32 @@ impl Ledger<'_> {
             (0..self.layout.losses).map(|loss| units_of_loss(chunk, loss)).collect();
         for (turn, units) in runs.iter().enumerate() {
             let Some(first) = units.first() else { continue };
+            walk.live -= walk.reducing.drain(..).sum::<i64>();
             if chunk.receives.contains(&(turn as u8)) {
                 walk.take(self.digest(first).output_gradient);
             }
             let overlap = self.strategy.overlap;
-            let saved = |unit: &PlacedUnit| {
-                if unit.offloads_activations { self.digest(unit).kept } else { 0 }
+            let uses = |runs: &[Vec<&PlacedUnit>], unit: &PlacedUnit| {
+                runs.iter().any(|run| run.iter().any(|other| other.unit == unit.unit))
             };
+            // Saved activations come back for the first loss whose backward needs them.
+            let saved = |unit: &PlacedUnit| {
+                let comes = unit.offloads_activations && !uses(&runs[..turn], unit);
+                if comes { self.digest(unit).kept } else { 0 }
+            };
+            let stays = |unit: &PlacedUnit| uses(&runs[turn + 1..], unit);
             if overlap {
                 walk.take(saved(first));
             }
-            walk.over(units, Pass::Backward, |walk, place| {
+            walk.over(units, Pass::Backward, stays, |walk, place| {
                 let unit = units[place];
                 match (overlap, units.get(place + 1)) {
                     (false, _) => walk.take(saved(unit)),
                     (true, Some(next)) => walk.take(saved(next)),
                     (true, None) => {}
                 }
-                let again = runs[turn + 1..].iter().any(|later| later.iter().any(|l| l.unit == unit.unit));
                 let digest = self.digest(unit);
-                let pass = if again { &digest.backward_again } else { &digest.backward };
+                let pass = if stays(unit) { &digest.backward_again } else { &digest.backward };
                 walk.pass(pass, self.unit_gradient(unit));
             });
             if chunk.sends_gradient {
@@ -328,7 +338,14 @@ impl Walk<'_> {
     }
 
     /// Units in the order of a pass, their parameters there while they run and a few units ahead.
-    fn over(&mut self, units: &[&PlacedUnit], pass: Pass, mut visit: impl FnMut(&mut Self, usize)) {
+    /// What `stays` for a later loss's backward is given back behind that one.
+    fn over(
+        &mut self,
+        units: &[&PlacedUnit],
+        pass: Pass,
+        stays: impl Fn(&PlacedUnit) -> bool,
+        mut visit: impl FnMut(&mut Self, usize),
+    ) {
         let ledger = self.ledger;
         let gathers = pass == Pass::Forward || ledger.rules.gathering == Gathering::EachPass;
         let acquire = |walk: &mut Self, unit: &PlacedUnit| {
@@ -345,8 +362,8 @@ impl Walk<'_> {
             }
             visit(self, place);
             let (gathered, fetched) = ledger.acquired(unit);
-            let gives =
-                ledger.rules.gathering == Gathering::EachPass || pass == Pass::Backward || !unit.has_backward;
+            let gives = ledger.rules.gathering == Gathering::EachPass
+                || !stays(unit) && (pass == Pass::Backward || !unit.has_backward);
             self.live -= fetched + if gives { gathered } else { 0 };
         }
     }

@@ -144,10 +144,16 @@ pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: boo
             shard
         }
     };
-    if layer.norm.is_none() {
+    let is_from_forward = matches!(saved.loss, LossSaved::InputGradient(gradient) if gradient == shard);
+    if layer.norm.is_none() && !is_from_forward {
         return shard;
     }
     let target = b.activation("stream gradient", stream * hidden, None);
+    if layer.norm.is_none() {
+        // What the forward left is kept for this backward alone; what flows on is another value.
+        b.elementwise(ElementwiseKind::Add, stream * hidden, 2, &[shard], &[target]);
+        return target;
+    }
     let reads: Vec<_> = [shard, saved.source].into_iter().chain(saved.statistics).collect();
     b.row_norm(stream * hidden, hidden, true, &reads, &[target]);
     target

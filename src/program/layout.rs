@@ -53,7 +53,9 @@ const MODES: [CheckpointMode; 3] = [CheckpointMode::None, CheckpointMode::Select
 
 impl ShapedUnits {
     /// Lowers every class of `units`, which are those of `model`, under `shape`.
-    pub fn new(model: &Model, units: &Arc<Vec<UnitLayers>>, shape: Shape<'_>) -> Self {
+    pub fn new(model: &Model, units: &Arc<Vec<UnitLayers>>, mut shape: Shape<'_>) -> Self {
+        // Each loss's backward would carry gradients of its own to the weight pass: with several, none waits.
+        shape.splits_weight &= model.losses.len() == 1;
         let classes = units.iter().map(|unit| unit.class + 1).max().unwrap_or(0);
         let mut parameters = Vec::with_capacity(classes);
         let mut lowered = Vec::with_capacity(classes * MODES.len());

@@ -44,8 +44,10 @@ pub struct ChunkFrame {
     gathered: Vec<Option<BufferId>>,
     fetched: Vec<Option<BufferId>>,
     gradient: Vec<Option<BufferId>>,
-    /// Input and its gradient of a chunk without units.
-    passed: (BufferId, BufferId),
+    /// Input of a chunk without units.
+    passed: BufferId,
+    /// By loss, the gradient that leaves the chunk: each is still being sent while the next is computed.
+    leaving: Vec<BufferId>,
 }
 
 impl ChunkFrame {
@@ -93,24 +95,34 @@ impl ChunkFrame {
         }
         for index in (1..chunk.units.len()).rev() {
             let later = plan.layout.lowered(&chunk.units[index]);
-            let earlier = plan.layout.lowered(&chunk.units[index - 1]);
+            // Other losses' units stand between a loss and what its gradient flows to.
+            let Some(before) = (0..index).rev().find(|&place| chunk.units[place].loss.is_none()) else {
+                continue;
+            };
+            let earlier = plan.layout.lowered(&chunk.units[before]);
             if let (Some(arrives), Some(leaves)) = (earlier.output_gradient, later.input_gradient) {
                 let buffer = values[index][usize::from(leaves)];
                 // A gradient that flows through in place is one buffer from the last unit to the first.
-                let replaced = values[index - 1][usize::from(arrives)];
-                for id in &mut values[index - 1] {
-                    if *id == replaced {
-                        *id = buffer;
-                    }
+                let replaced = values[before][usize::from(arrives)];
+                for id in values.iter_mut().flatten().filter(|id| **id == replaced) {
+                    *id = buffer;
                 }
             }
         }
         let passing = plan.entering[chunk.index as usize];
-        let passed = (
-            add("passed input", passing, Category::Activations),
-            add("passed gradient", passing, Category::Activations),
-        );
-        Self { frame, values, gathered, fetched, gradient, passed }
+        let passed = add("passed input", passing, Category::Activations);
+        let leaves = match chunk.units.first() {
+            Some(unit) => plan.layout.lowered(unit).input_gradient.map(|id| values[0][usize::from(id)]),
+            None => Some(add("passed gradient", passing, Category::Activations)),
+        };
+        let mut leaving = Vec::new();
+        if let Some(first) = leaves.filter(|_| chunk.sends_gradient) {
+            leaving.push(first);
+            for _ in 1..plan.layout.losses {
+                leaving.push(add("input gradient", passing, Category::Activations));
+            }
+        }
+        Self { frame, values, gathered, fetched, gradient, passed, leaving }
     }
 }
 
@@ -119,6 +131,8 @@ struct Writer<'a> {
     plan: &'a Plan<'a>,
     chunk: &'a Chunk,
     frame: &'a ChunkFrame,
+    /// The loss whose backward is being written.
+    loss: u8,
     instructions: Vec<Instruction>,
     last_writer: HashMap<BufferId, u32>,
     touched: HashMap<BufferId, Vec<(Stream, u32)>>,
@@ -141,6 +155,7 @@ pub fn template(
         plan,
         chunk,
         frame,
+        loss: 0,
         instructions: Vec::new(),
         last_writer: HashMap::new(),
         touched: HashMap::new(),
@@ -248,6 +263,15 @@ impl Writer<'_> {
         self.frame.frame.buffers[buffer as usize].bytes
     }
 
+    /// The buffer of value `id` of the unit at `place`, under the present loss.
+    fn buffer(&self, place: usize, id: ValueId) -> BufferId {
+        let buffer = self.frame.values[place][usize::from(id)];
+        match self.frame.leaving.first() {
+            Some(first) if *first == buffer => self.frame.leaving[usize::from(self.loss)],
+            _ => buffer,
+        }
+    }
+
     fn lowered(&self, place: usize) -> &LoweredUnit {
         self.plan.layout.lowered(&self.chunk.units[place])
     }
@@ -270,9 +294,8 @@ impl Writer<'_> {
             .flatten()
             .filter(|_| uses_parameters)
             .collect();
-        let map = |ids: &[ValueId]| -> Vec<BufferId> {
-            ids.iter().map(|&id| self.frame.values[place][usize::from(id)]).collect()
-        };
+        let map =
+            |ids: &[ValueId]| -> Vec<BufferId> { ids.iter().map(|&id| self.buffer(place, id)).collect() };
         let kept = self.lowered(place).kept.clone();
         let mut pending = Vec::with_capacity(steps.len());
         for step in steps {
@@ -370,13 +393,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Gives back what [`Self::acquire`] took; returns the instruction that did.
-    fn give_back(&mut self, place: usize, variant: Variant) -> Option<u32> {
+    /// Gives back what [`Self::acquire`] took; returns the instruction that did. What `stays` for another loss's
+    /// backward was gathered for it too.
+    fn give_back(&mut self, place: usize, variant: Variant, stays: bool) -> Option<u32> {
         let mut frees: Vec<_> = self.frame.fetched[place].into_iter().collect();
         let gives = match self.plan.rules.gathering {
             Gathering::EachPass => true,
             Gathering::ForwardToBackward => {
-                variant.pass == Pass::Backward || !self.chunk.units[place].has_backward
+                !stays && (variant.pass == Pass::Backward || !self.chunk.units[place].has_backward)
             }
             Gathering::Never | Gathering::OnceAStep => false,
         };
@@ -387,7 +411,13 @@ impl Writer<'_> {
     }
 
     /// Units in the order of a pass, with parameters acquired ahead of their use.
-    fn walk(&mut self, places: &[usize], variant: Variant, mut visit: impl FnMut(&mut Self, usize)) {
+    fn walk(
+        &mut self,
+        places: &[usize],
+        variant: Variant,
+        stays: impl Fn(usize) -> bool,
+        mut visit: impl FnMut(&mut Self, usize),
+    ) {
         let depth = self.plan.engine.buffers.gathered_units.max(1) as usize;
         let mut given: Vec<Option<u32>> = Vec::with_capacity(places.len());
         for &place in places.iter().take(depth - 1) {
@@ -399,7 +429,7 @@ impl Writer<'_> {
                 self.acquire(ahead, variant, after);
             }
             visit(self, place);
-            given.push(self.give_back(place, variant));
+            given.push(self.give_back(place, variant, stays(place)));
         }
     }
 
@@ -407,8 +437,8 @@ impl Writer<'_> {
         let units = self.chunk.units.len();
         let sends = (self.chunk.index as usize) + 1 < self.plan.layout.chunks.len();
         let input = match self.chunk.units.first() {
-            Some(_) => self.lowered(0).input.map(|id| self.frame.values[0][usize::from(id)]),
-            None => Some(self.frame.passed.0),
+            Some(_) => self.lowered(0).input.map(|id| self.buffer(0, id)),
+            None => Some(self.frame.passed),
         };
         if self.chunk.index > 0
             && let Some(input) = input
@@ -416,16 +446,21 @@ impl Writer<'_> {
             self.receive(input, self.arriving(true, Payload::Activation));
         }
         let places: Vec<_> = (0..units).collect();
-        self.walk(&places, variant, |writer, place| {
-            let steps = writer.lowered(place).forward.clone();
-            writer.steps(place, &steps, false, true);
-            writer.reduce(place, &steps, variant);
-            writer.copy_out(place);
-        });
+        self.walk(
+            &places,
+            variant,
+            |_| false,
+            |writer, place| {
+                let steps = writer.lowered(place).forward.clone();
+                writer.steps(place, &steps, false, true);
+                writer.reduce(place, &steps, variant);
+                writer.copy_out(place);
+            },
+        );
         self.wait_copies(0);
         if sends {
             let output = match units.checked_sub(1) {
-                Some(last) => self.lowered(last).output.map(|id| self.frame.values[last][usize::from(id)]),
+                Some(last) => self.lowered(last).output.map(|id| self.buffer(last, id)),
                 None => input,
             };
             if let Some(output) = output {
@@ -464,7 +499,7 @@ impl Writer<'_> {
 
     /// What the unit at `place` keeps from forward to backward.
     fn kept(&self, place: usize) -> Vec<BufferId> {
-        self.lowered(place).kept.iter().map(|&id| self.frame.values[place][usize::from(id)]).collect()
+        self.lowered(place).kept.iter().map(|&id| self.buffer(place, id)).collect()
     }
 
     /// Saved activations of an offloaded unit on their way back.
@@ -489,14 +524,17 @@ impl Writer<'_> {
         let losses: Vec<u8> = (0..self.plan.layout.losses).collect();
         let runs: Vec<(u8, Vec<usize>)> =
             losses.into_iter().map(|loss| (loss, self.units_of_loss(loss))).collect();
-        let last_use = |place: usize| runs.iter().rposition(|(_, places)| places.contains(&place));
-        let last: Vec<Option<usize>> = (0..self.chunk.units.len()).map(last_use).collect();
         for (turn, (loss, places)) in runs.iter().enumerate() {
             let payload = Payload::Gradient(*loss);
+            self.loss = *loss;
+            // A unit has one gradient, which another loss's backward may still be reducing.
+            self.finish_reductions();
             if self.chunk.units.is_empty() {
-                if self.chunk.receives.contains(loss) {
-                    self.receive(self.frame.passed.1, self.arriving(false, payload));
-                    self.send(self.frame.passed.1, self.message(false, payload));
+                if self.chunk.receives.contains(loss)
+                    && let Some(&gradient) = self.frame.leaving.get(usize::from(*loss))
+                {
+                    self.receive(gradient, self.arriving(false, payload));
+                    self.send(gradient, self.message(false, payload));
                 }
                 continue;
             }
@@ -504,13 +542,13 @@ impl Writer<'_> {
             if self.chunk.receives.contains(loss)
                 && let Some(id) = self.lowered(first).output_gradient
             {
-                self.receive(self.frame.values[first][usize::from(id)], self.arriving(false, payload));
+                self.receive(self.buffer(first, id), self.arriving(false, payload));
             }
-            self.backward_run(places, variant, turn, &last);
+            self.backward_run(&runs, turn, variant);
             if self.chunk.sends_gradient
                 && let Some(id) = self.lowered(0).input_gradient
             {
-                self.send(self.frame.values[0][usize::from(id)], self.message(false, payload));
+                self.send(self.buffer(0, id), self.message(false, payload));
             }
         }
     }
@@ -532,26 +570,32 @@ impl Writer<'_> {
             .collect()
     }
 
-    fn backward_run(&mut self, places: &[usize], variant: Variant, turn: usize, last: &[Option<usize>]) {
+    /// The backward of one loss, the `turn`th of `runs`. What is kept comes with the first run that needs it and
+    /// goes with the last; unit gradients are reduced behind each.
+    fn backward_run(&mut self, runs: &[(u8, Vec<usize>)], turn: usize, variant: Variant) {
         let overlap = self.plan.strategy.overlap;
-        let mut done: Vec<u32> = Vec::new();
-        if overlap && let Some(&first) = places.first() {
+        let places = &runs[turn].1;
+        let uses = |runs: &[(u8, Vec<usize>)], place| runs.iter().any(|(_, places)| places.contains(&place));
+        let comes = |place: usize| !uses(&runs[..turn], place);
+        let mut done: Vec<Option<u32>> = Vec::new();
+        if overlap && let Some(&first) = places.first().filter(|&&first| comes(first)) {
             self.copy_in(first, None);
         }
         let mut position = 0;
-        self.walk(places, variant, |writer, place| {
-            if !overlap {
+        let stays = |place: usize| uses(&runs[turn + 1..], place);
+        self.walk(places, variant, stays, |writer, place| {
+            if !overlap && comes(place) {
                 writer.copy_in(place, None);
-            } else if let Some(&next) = places.get(position + 1) {
-                let after = position.checked_sub(1).and_then(|before| done.get(before).copied());
+            } else if overlap && let Some(&next) = places.get(position + 1).filter(|&&next| comes(next)) {
+                let after = position.checked_sub(1).and_then(|before| done.get(before).copied().flatten());
                 writer.copy_in(next, after);
             }
             position += 1;
-            let again = last[place] != Some(turn);
+            let again = stays(place);
             let steps = writer.lowered(place).backward.clone();
             writer.steps(place, &steps, again, true);
-            done.push(writer.instructions.len().saturating_sub(1) as u32);
-            if !again {
+            done.push(writer.instructions.len().checked_sub(1).map(|last| last as u32));
+            if !again || writer.frame.gradient[place].is_some() {
                 writer.reduce(place, &steps, variant);
             }
         });

@@ -27,17 +27,14 @@ pub fn order(schedule: Schedule, pipeline: u64, stage: u64, micro: u64, chunks: 
         Schedule::GPipe => gpipe(micro),
         Schedule::OneForwardOneBackward => one_forward_one_backward(pipeline - stage - 1, micro),
         Schedule::Interleaved => interleaved(pipeline, stage, micro, chunks),
-        Schedule::ZeroBubbleH1 | Schedule::ZeroBubbleH2 | Schedule::ZeroBubbleV => {
-            zero_bubble(schedule, pipeline, micro).swap_remove(stage as usize)
-        }
+        Schedule::ZeroBubbleH1 => zero_bubble(pipeline - stage, stage, micro),
+        Schedule::ZeroBubbleH2 => zero_bubble(2 * (pipeline - stage) - 1, 2 * stage, micro),
+        Schedule::ZeroBubbleV => zero_bubble_v(pipeline, stage, micro),
     }
 }
 
 /// The orders of all ranks.
 pub fn orders(schedule: Schedule, pipeline: u64, micro: u64, chunks: u64) -> Vec<Vec<Action>> {
-    if schedule.splits_weight() {
-        return zero_bubble(schedule, pipeline, micro);
-    }
     (0..pipeline).map(|stage| order(schedule, pipeline, stage, micro, chunks)).collect()
 }
 
@@ -103,82 +100,91 @@ fn alternate(
     list
 }
 
-/// Progress of one rank while a zero-bubble schedule is laid out.
-struct Progress {
-    done: [[u64; 2]; 3],
-    busy_until: u64,
-    list: Vec<Action>,
+/// `ahead` forwards to warm up, then backward and forward in turn; each weight pass `delay` micro-batches behind
+/// its backward, so that the last ones fill the drain (Qi et al. 2023: with `ahead` + `delay` equal on all ranks,
+/// every rank holds that many micro-batches, and only the way to the last rank is left of the bubble).
+fn zero_bubble(ahead: u64, delay: u64, micro: u64) -> Vec<Action> {
+    let mut order = Order::default();
+    for _ in 0..ahead.min(micro) {
+        order.next(Pass::Forward, 0);
+    }
+    for index in 0..micro {
+        order.next(Pass::Backward, 0);
+        if index >= delay {
+            order.next(Pass::Weight, 0);
+        }
+        if index + ahead < micro {
+            order.next(Pass::Forward, 0);
+        }
+    }
+    for _ in 0..delay.min(micro) {
+        order.next(Pass::Weight, 0);
+    }
+    order.list
 }
 
-/// Zero-bubble schedules, laid out by playing unit-time passes: a backward as soon as its gradient is there, else
-/// a forward while fewer chunks are in flight than the schedule allows, else a weight pass (Qi et al. 2023 and
-/// 2024: H1 keeps 1F1B's memory, H2 allows twice as much, V folds two chunks a rank).
-fn zero_bubble(schedule: Schedule, pipeline: u64, micro: u64) -> Vec<Vec<Action>> {
-    let v_shape = schedule == Schedule::ZeroBubbleV;
-    let chunks: u64 = if v_shape { 2 } else { 1 };
-    let limit = |stage: u64| match schedule {
-        Schedule::ZeroBubbleH1 => pipeline - stage,
-        Schedule::ZeroBubbleH2 => 2 * (pipeline - stage) - 1,
-        _ => 2 * pipeline,
-    };
-    let mut finish: [Vec<Vec<Option<u64>>>; 2] =
-        std::array::from_fn(|_| vec![vec![None; micro as usize]; (pipeline * chunks) as usize]);
-    let global = |stage: u64, chunk: u64| if chunk == 0 { stage } else { 2 * pipeline - 1 - stage };
-    let mut ranks: Vec<Progress> =
-        (0..pipeline).map(|_| Progress { done: [[0; 2]; 3], busy_until: 0, list: Vec::new() }).collect();
-    let total = 3 * micro * chunks;
-    let mut now = 0;
-    while ranks.iter().any(|rank| (rank.list.len() as u64) < total) {
-        for stage in 0..pipeline {
-            let rank = &ranks[stage as usize];
-            if rank.busy_until > now || rank.list.len() as u64 == total {
-                continue;
-            }
-            let next = |pass: Pass, chunk: u64| rank.done[pass as usize][chunk as usize];
-            let arrived = |pass: usize, from: Option<u64>, index: u64| match from {
-                None => true,
-                Some(from) => finish[pass][from as usize][index as usize].is_some_and(|time| time <= now),
-            };
-            let backward = (0..chunks).rev().find(|&chunk| {
-                let index = next(Pass::Backward, chunk);
-                let place = global(stage, chunk);
-                let from = (place + 1 < pipeline * chunks).then_some(place + 1);
-                index < next(Pass::Forward, chunk) && arrived(1, from, index)
-            });
-            let in_flight: u64 =
-                (0..chunks).map(|chunk| next(Pass::Forward, chunk) - next(Pass::Weight, chunk)).sum();
-            let forward = (0..chunks).rev().find(|&chunk| {
-                let index = next(Pass::Forward, chunk);
-                let place = global(stage, chunk);
-                // The way back up the V must never be blocked by the way down.
-                let room = if v_shape && chunk == 0 {
-                    limit(stage) - stage.min(limit(stage) - 1)
-                } else {
-                    limit(stage)
-                };
-                index < micro
-                    && arrived(0, place.checked_sub(1), index)
-                    && (in_flight < room || (v_shape && chunk == 1))
-            });
-            let weight = (0..chunks).find(|&chunk| next(Pass::Weight, chunk) < next(Pass::Backward, chunk));
-            let chosen = backward
-                .map(|chunk| (Pass::Backward, chunk))
-                .or(forward.map(|chunk| (Pass::Forward, chunk)))
-                .or(weight.map(|chunk| (Pass::Weight, chunk)));
-            if let Some((pass, chunk)) = chosen {
-                let index = next(pass, chunk);
-                if pass != Pass::Weight {
-                    finish[pass as usize][global(stage, chunk) as usize][index as usize] = Some(now + 1);
-                }
-                let rank = &mut ranks[stage as usize];
-                rank.done[pass as usize][chunk as usize] += 1;
-                rank.busy_until = now + 1;
-                rank.list.push(action(pass, chunk, index));
-            }
-        }
-        now += 1;
+/// Two chunks a rank, down the ranks and up again (ZB-V of Qi et al. 2024): a rank holds at most 2·`pipeline`
+/// chunks, as many bytes as under 1F1B. The turns are laid out for a full pipeline; micro-batches that a short
+/// step does not have are left out.
+fn zero_bubble_v(pipeline: u64, stage: u64, micro: u64) -> Vec<Action> {
+    let full = micro.max(2 * pipeline - 1);
+    let mut order = Order::default();
+    for _ in 0..2 * (pipeline - stage) - 1 {
+        order.next(Pass::Forward, 0);
     }
-    ranks.into_iter().map(|rank| rank.list).collect()
+    for _ in 0..stage {
+        order.next(Pass::Forward, 1);
+        order.next(Pass::Forward, 0);
+    }
+    for _ in stage..pipeline {
+        order.next(Pass::Forward, 1);
+        order.next(Pass::Backward, 1);
+        order.next(Pass::Weight, 1);
+    }
+    while order.done(Pass::Forward, 1) < full {
+        if order.done(Pass::Forward, 0) < full {
+            order.next(Pass::Forward, 0);
+        }
+        order.next(Pass::Backward, 0);
+        order.next(Pass::Weight, 0);
+        order.next(Pass::Forward, 1);
+        order.next(Pass::Backward, 1);
+        order.next(Pass::Weight, 1);
+    }
+    for _ in 0..stage {
+        order.next(Pass::Backward, 0);
+        order.next(Pass::Backward, 1);
+    }
+    for _ in stage..pipeline {
+        order.next(Pass::Backward, 0);
+        order.next(Pass::Weight, 0);
+    }
+    for chunk in [1, 0] {
+        while order.done(Pass::Weight, chunk) < full {
+            order.next(Pass::Weight, chunk);
+        }
+    }
+    order.list.retain(|action| u64::from(action.micro) < micro);
+    order.list
+}
+
+/// An order being laid out: each pass of each chunk takes the micro-batches in turn.
+#[derive(Default)]
+struct Order {
+    list: Vec<Action>,
+    done: [[u64; 2]; 3],
+}
+
+impl Order {
+    const fn done(&self, pass: Pass, chunk: usize) -> u64 {
+        self.done[pass as usize][chunk]
+    }
+
+    fn next(&mut self, pass: Pass, chunk: usize) {
+        let done = &mut self.done[pass as usize][chunk];
+        self.list.push(action(pass, chunk as u64, *done));
+        *done += 1;
+    }
 }
 
 #[cfg(test)]
@@ -228,19 +234,93 @@ mod tests {
         }
     }
 
+    /// The step of a pipeline with free communication, in passes of one chunk, a backward without a weight pass of
+    /// its own counting double; none if the ranks wait for each other.
+    fn step(schedule: Schedule, pipeline: u64, micro: u64, chunks: u64) -> Option<u64> {
+        let orders = orders(schedule, pipeline, micro, chunks);
+        let last = pipeline * chunks - 1;
+        let place = |stage: u64, chunk: u64| match schedule {
+            Schedule::ZeroBubbleV if chunk == 1 => last - stage,
+            _ => chunk * pipeline + stage,
+        };
+        let mut ends = std::collections::HashMap::new();
+        let mut ranks = vec![(0_usize, 0_u64); orders.len()];
+        loop {
+            let mut moved = false;
+            for (stage, order) in orders.iter().enumerate() {
+                while let Some(action) = order.get(ranks[stage].0) {
+                    let place = place(stage as u64, u64::from(action.chunk));
+                    let needs = match action.pass {
+                        Pass::Forward => place.checked_sub(1).map(|before| (Pass::Forward, before)),
+                        Pass::Backward if place == last => Some((Pass::Forward, place)),
+                        Pass::Backward => Some((Pass::Backward, place + 1)),
+                        Pass::Weight => Some((Pass::Backward, place)),
+                    };
+                    let Some(ready) = needs
+                        .map_or(Some(0), |(pass, place)| ends.get(&(pass, place, action.micro)).copied())
+                    else {
+                        break;
+                    };
+                    let whole = action.pass == Pass::Backward && !schedule.splits_weight();
+                    let end = ranks[stage].1.max(ready) + if whole { 2 } else { 1 };
+                    ranks[stage] = (ranks[stage].0 + 1, end);
+                    ends.insert((action.pass, place, action.micro), end);
+                    moved = true;
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        let ended = ranks.iter().zip(&orders).all(|(rank, order)| rank.0 == order.len());
+        ended.then(|| ranks.iter().map(|rank| rank.1).max().unwrap_or(0))
+    }
+
     #[test]
     fn zero_bubble_schedules_keep_to_their_memory() {
-        for pipeline in 2..9 {
-            for micro in [1, 2, pipeline, 3 * pipeline + 1] {
-                for (stage, list) in orders(Schedule::ZeroBubbleH1, pipeline, micro, 1).iter().enumerate() {
-                    assert!(most_in_flight(list) <= pipeline - stage as u64);
+        for pipeline in 1..=12 {
+            for micro in 1..=40 {
+                let most = |schedule, chunks| {
+                    orders(schedule, pipeline, micro, chunks).iter().map(|list| most_in_flight(list)).max()
+                };
+                assert_eq!(most(Schedule::ZeroBubbleH1, 1), Some(pipeline.min(micro)));
+                assert_eq!(most(Schedule::ZeroBubbleH2, 1), Some((2 * pipeline - 1).min(micro)));
+                assert_eq!(most(Schedule::ZeroBubbleV, 2), Some((2 * pipeline).min(2 * micro)));
+            }
+        }
+    }
+
+    #[test]
+    fn zero_bubble_schedules_end_with_small_bubbles() {
+        for pipeline in 1..=12 {
+            for micro in 1..=40 {
+                let chunks = |schedule| if schedule == Schedule::ZeroBubbleV { 2 } else { 1 };
+                // In passes of half a stage.
+                let bubble = |schedule| {
+                    let chunks = chunks(schedule);
+                    let step = step(schedule, pipeline, micro, chunks).expect("the ranks never block");
+                    step * 2 / chunks - 6 * micro
+                };
+                let [h1, h2, v] =
+                    [Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV].map(bubble);
+                let plain = bubble(Schedule::OneForwardOneBackward);
+                assert_eq!(plain, 6 * (pipeline - 1));
+                if micro >= 2 * pipeline {
+                    // What is left is the way to the last rank.
+                    assert_eq!((h1, h2, v), (2 * (pipeline - 1), 2 * (pipeline - 1), pipeline - 1));
                 }
-                for list in orders(Schedule::ZeroBubbleH2, pipeline, micro, 1) {
-                    assert!(most_in_flight(&list) < 2 * pipeline);
+            }
+        }
+    }
+
+    #[test]
+    fn no_schedule_blocks() {
+        for pipeline in 1..=8 {
+            for micro in 1..=20 {
+                for chunks in 2..=4 {
+                    assert!(step(Schedule::Interleaved, pipeline, micro, chunks).is_some());
                 }
-                for list in orders(Schedule::ZeroBubbleV, pipeline, micro, 2) {
-                    assert!(most_in_flight(&list) <= 2 * pipeline + 1, "{}", most_in_flight(&list));
-                }
+                assert!(step(Schedule::GPipe, pipeline, micro, 1).is_some());
             }
         }
     }

@@ -152,7 +152,8 @@ pub fn persistent(
         if rules.keeps_whole_gradients {
             add("gradients", Category::Gradients, parameters.trained() * rules.gradient.size(), 0);
         }
-        if rules.shards_gradients && !reuses {
+        // Behind a deferred reduction, the shards lie in the whole gradients.
+        if rules.shards_gradients && !rules.keeps_whole_gradients && !reuses {
             let owned = rules.owned(true, parameters.dense_trained, parameters.expert_trained);
             add("gradient shards", Category::Gradients, owned * rules.gradient.size(), 0);
         }

@@ -1,5 +1,6 @@
 //! Random models, workloads and legal strategies for property tests.
 
+use meshwright::model::graph::LossWeight;
 use meshwright::model::{self, Model};
 use meshwright::profile::EngineProfile;
 use meshwright::profile::engine::engines;
@@ -38,15 +39,104 @@ pub struct Case {
     pub text: String,
 }
 
-/// A small model: GPT-2, Llama or Mixtral like.
+/// A small model: GPT-2, Llama, Mixtral or OPT like or of two or three losses; one in four partly frozen.
 pub fn model(dice: &mut Dice) -> Model {
+    let mut model = if dice.next() % 5 == 0 { several_losses(dice) } else { one_loss(dice) };
+    if dice.next() % 4 == 0 {
+        freeze(&mut model, dice);
+    }
+    model
+}
+
+/// Freezes the first layers, or some anywhere; a weight that a loss looks at stays trained.
+fn freeze(model: &mut Model, dice: &mut Dice) {
+    let count = model.graph.node_count() as u64;
+    let first = dice.next() % (count / 2 + 1);
+    let anywhere = dice.next() % 2 == 0;
+    let watched: Vec<String> = model
+        .losses
+        .iter()
+        .filter_map(|loss| match &loss.weight {
+            LossWeight::Adaptive { at, .. } => Some(at.clone()),
+            LossWeight::Fixed(_) => None,
+        })
+        .collect();
+    for (index, layer) in model.graph.node_weights_mut().enumerate() {
+        let frozen = if anywhere { dice.next() % 3 == 0 } else { (index as u64) < first };
+        layer.frozen = frozen && !watched.contains(&layer.name);
+    }
+    if model.trainable_count() == 0 {
+        model.graph.node_weights_mut().for_each(|layer| layer.frozen = false);
+    }
+}
+
+/// Blocks under two heads and a loss of features, whose weights may be adaptive.
+fn several_losses(dice: &mut Dice) -> Model {
+    let blocks = dice.pick(&[1, 2, 3, 4, 6]);
+    let hidden = dice.pick(&[64, 128]);
+    let vocabulary = dice.pick(&[101, 128]);
+    let weight = |dice: &mut Dice, of: &str| match dice.next() % 3 {
+        0 => "1".to_owned(),
+        1 => "0.25".to_owned(),
+        _ => {
+            let at = format!("block {} mlp", dice.next() % blocks);
+            format!(r#"{{"adaptive":{{"of":"{of}","at":"{at}"}}}}"#)
+        }
+    };
+    let tied = dice.pick(&["true", "false"]);
+    let (second, third) = (weight(dice, "tokens"), weight(dice, "tokens"));
+    let mut layers = format!(
+        r#"{{"name":"embedding","kind":{{"embedding":{{"vocabulary":{vocabulary},"hidden":{hidden}}}}}}},
+           {{"name":"attention","inputs":["embedding"],"kind":{{"attention":{{"hidden":{hidden},"heads":4,
+             "projection":{{"grouped":{{"kv_heads":4,"head_dim":{}}}}},"norm":{{"kind":"rms","width":{hidden}}},
+             "position":"rotary"}}}}}},
+           {{"name":"mlp","inputs":["attention"],"kind":{{"mlp":{{"hidden":{hidden},"intermediate":{},
+             "activation":"gelu","norm":{{"kind":"rms","width":{hidden}}}}}}}}},
+           {{"name":"head","inputs":["mlp"],"kind":{{"head":{{"hidden":{hidden},"vocabulary":{vocabulary},
+             "norm":{{"kind":"rms","width":{hidden}}},"tied":{tied}}}}}}},
+           {{"name":"next token","inputs":["head"],"kind":{{"loss":"cross_entropy"}}}}"#,
+        hidden / 4,
+        2 * hidden
+    );
+    let mut losses = r#"{"name":"tokens","layer":"next token"}"#.to_owned();
+    let (has_features, has_labels) = match dice.next() % 3 {
+        0 => (true, false),
+        1 => (false, true),
+        _ => (true, true),
+    };
+    if has_features {
+        layers += r#",{"name":"features","inputs":["mlp"],"kind":{"loss":"mean_squared_error"}}"#;
+        losses += &format!(r#",{{"name":"features","layer":"features","weight":{second}}}"#);
+    }
+    if has_labels {
+        layers += &format!(
+            r#",{{"name":"second head","inputs":["mlp"],"kind":{{"head":{{"hidden":{hidden},"vocabulary":64}}}}}},
+                {{"name":"labels","inputs":["second head"],"kind":{{"loss":"cross_entropy"}}}}"#
+        );
+        losses += &format!(r#",{{"name":"labels","layer":"labels","weight":{third}}}"#);
+    }
+    let text = format!(
+        r#"{{"version":1,"name":"sample","max_sequence":256,"layers":[{layers}],
+            "repeat":[{{"first":"attention","last":"mlp","count":{blocks}}}],"losses":[{losses}]}}"#
+    );
+    model::from_text(&text, "graph.json", "sample").expect("the graph is legal")
+}
+
+fn one_loss(dice: &mut Dice) -> Model {
     let layers = dice.pick(&[1, 2, 3, 4, 6, 8]);
     let heads = dice.pick(&[4, 8]);
     let kv_heads = dice.pick(&[2, 4]);
     let hidden = heads * dice.pick(&[8, 16]);
     let vocabulary = dice.pick(&[101, 128, 1000]);
     let tied = dice.pick(&["true", "false"]);
-    let config = match dice.next() % 3 {
+    let config = match dice.next() % 4 {
+        3 => format!(
+            r#"{{"model_type":"opt","hidden_size":{hidden},"num_hidden_layers":{layers},"num_attention_heads":{heads},
+                "ffn_dim":{},"max_position_embeddings":256,"vocab_size":{vocabulary},"activation_function":"relu",
+                "word_embed_proj_dim":{},"do_layer_norm_before":false,"tie_word_embeddings":{tied}}}"#,
+            4 * hidden,
+            hidden / 2
+        ),
         0 => format!(
             r#"{{"model_type":"gpt2","n_embd":{hidden},"n_layer":{layers},"n_head":{heads},"n_positions":256,
                 "vocab_size":{vocabulary},"activation_function":"gelu_new","tie_word_embeddings":{tied}}}"#
