@@ -88,19 +88,40 @@ fn probe() {
         layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
     let rules = StateRules::new(strategy, &case.workload, engine);
     let workload = &case.workload;
-    let bound = Bound { layout: &layout, digests: &digests, strategy, workload, engine, rules: &rules, pricing: &pricing };
+    let bound = Bound {
+        layout: &layout,
+        digests: &digests,
+        strategy,
+        workload,
+        engine,
+        rules: &rules,
+        pricing: &pricing,
+    };
     let b = bound.step_time().0;
     let playback = play(&build_on(&layout, strategy, workload, engine), &pricing);
     eprintln!("bound {b} played {}", playback.step_time.0);
     for chunk in &layout.chunks {
-        eprintln!("chunk {} stage {} sends {} receives {:?}", chunk.index, chunk.stage, chunk.sends_gradient, chunk.receives);
+        eprintln!(
+            "chunk {} stage {} sends {} receives {:?}",
+            chunk.index, chunk.stage, chunk.sends_gradient, chunk.receives
+        );
         for unit in &chunk.units {
             let d = &digests[unit.lowered];
-            eprintln!("  {} bwd {} trained {} f {:?} b {:?} w {:?}", unit.unit, unit.has_backward, unit.parameters.trained(), d.forward.chain, d.backward, d.weight.chain);
+            eprintln!(
+                "  {} bwd {} trained {} f {:?} b {:?} w {:?}",
+                unit.unit,
+                unit.has_backward,
+                unit.parameters.trained(),
+                d.forward.chain,
+                d.backward,
+                d.weight.chain
+            );
         }
     }
     for rank in &playback.ranks {
         eprintln!("rank {} end {:?} {:?}", rank.stage, rank.end, rank.causes);
-        for span in rank.spans.iter().take(14) { eprintln!("   {:?}", span); }
+        for span in rank.spans.iter().take(14) {
+            eprintln!("   {:?}", span);
+        }
     }
 }

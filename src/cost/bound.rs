@@ -60,9 +60,6 @@ impl Bound<'_> {
             let passes = end + self.last_reduction(stage);
             let moved = self.collectives(stage);
             let busy = self.busy(stage) + moved.busy;
-            if std::env::var("DBG").is_ok() {
-                eprintln!("stage {stage} passes {passes} moved {} busy {busy} copies {} step {}", moved.seconds, self.copies(stage), self.optimizer_step(stage));
-            }
             passes.max(moved.seconds).max(busy).max(self.copies(stage)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
