@@ -72,32 +72,3 @@ fn the_time_bound_is_never_above_the_played_time() {
     // A bound that is only ever far below would prove nothing.
     assert!(tightness[tightness.len() / 2] > 0.8, "median {}", tightness[tightness.len() / 2]);
 }
-
-#[test]
-fn probe() {
-    unsafe { std::env::set_var("DBG", "1") };
-    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
-    let case = sampling::case(300_271).unwrap();
-    let (strategy, engine) = (&case.strategy, case.engine);
-    let layout = Layout::new(&case.model, strategy, &case.workload, engine);
-    let pricing = DevicePricing::new(&cluster, strategy, case.workload.compute_type());
-    let digests: Vec<_> =
-        layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
-    let rules = StateRules::new(strategy, &case.workload, engine);
-    let workload = &case.workload;
-    let bound = Bound { layout: &layout, digests: &digests, strategy, workload, engine, rules: &rules, pricing: &pricing };
-    let b = bound.step_time().0;
-    let playback = play(&build_on(&layout, strategy, workload, engine), &pricing);
-    eprintln!("bound {b} played {}", playback.step_time.0);
-    for chunk in &layout.chunks {
-        eprintln!("chunk {} stage {} sends {} receives {:?}", chunk.index, chunk.stage, chunk.sends_gradient, chunk.receives);
-        for unit in &chunk.units {
-            let d = &digests[unit.lowered];
-            eprintln!("  {} bwd {} trained {} f {:?} b {:?} w {:?}", unit.unit, unit.has_backward, unit.parameters.trained(), d.forward.chain, d.backward, d.weight.chain);
-        }
-    }
-    for rank in &playback.ranks {
-        eprintln!("rank {} end {:?} {:?}", rank.stage, rank.end, rank.causes);
-        for span in rank.spans.iter().take(14) { eprintln!("   {:?}", span); }
-    }
-}

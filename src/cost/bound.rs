@@ -60,9 +60,6 @@ impl Bound<'_> {
             let passes = end + self.last_reduction(stage);
             let moved = self.collectives(stage);
             let busy = self.busy(stage) + moved.busy;
-            if std::env::var("DBG").is_ok() {
-                eprintln!("stage {stage} passes {passes} moved {} busy {busy} copies {} step {}", moved.seconds, self.copies(stage), self.optimizer_step(stage));
-            }
             passes.max(moved.seconds).max(busy).max(self.copies(stage)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
@@ -77,7 +74,8 @@ impl Bound<'_> {
         let splits = strategy.schedule.splits_weight();
         let mut work = vec![0.0; strategy.pipeline as usize];
         for (chunk, times) in self.layout.chunks.iter().zip(&chunks) {
-            work[chunk.stage as usize] += micro * (times.forward + times.backward + times.weight);
+            let one = times.forward - times.forward_lead + times.backward - times.backward_lead;
+            work[chunk.stage as usize] += micro * (one + times.weight);
         }
         // Gradients of the first micro-batch on their way down, by chunk.
         let mut arrives = vec![0.0; chunks.len() + 1];
@@ -119,7 +117,9 @@ impl Bound<'_> {
         }
         let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
         times.forward_slack = chunk.units.last().map_or(0.0, |unit| slack(self.digest(unit).forward));
+        times.forward_lead = chunk.units.first().map_or(0.0, |unit| self.digest(unit).forward.lead.0);
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
+        times.backward_lead = last.map_or(0.0, |unit| self.digest(unit).backward.lead.0);
         times.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
         times.backward_slack = chunk.units.first().map_or(0.0, |unit| slack(self.digest(unit).backward));
         if self.layout.losses > 1 {

@@ -22,6 +22,9 @@ pub struct PassDigest {
     pub ready: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
     pub early: Seconds,
+    /// The part of `chain` that needs nothing computed but what enters: collectives over it may run while the
+    /// rank still computes another pass.
+    pub lead: Seconds,
 }
 
 /// The passes of one lowered unit.
@@ -91,7 +94,25 @@ fn pass(
     (digest.chain, digest.ready) = chain(unit, steps, ends, pricing);
     let first = first_dependent(steps, ends.0);
     digest.early = digest.chain - chain(unit, &steps[first..], ends, pricing).0;
+    digest.lead = digest.chain - chain(unit, &without_lead(steps, ends.0), ends, pricing).0;
     digest
+}
+
+/// The steps without the collectives that read nothing computed here but what enters.
+fn without_lead(steps: &[Step], entering: Option<ValueId>) -> Vec<Step> {
+    let Some(entering) = entering else { return steps.to_vec() };
+    let mut early = vec![entering];
+    let mut rest = Vec::with_capacity(steps.len());
+    for step in steps {
+        let is_early = step.stream != Stream::Compute && step.reads.iter().all(|id| early.contains(id));
+        if is_early {
+            early.extend(&step.writes);
+        } else {
+            early.retain(|id| !step.writes.contains(id));
+            rest.push(step.clone());
+        }
+    }
+    rest
 }
 
 /// The first step that reads what enters.
