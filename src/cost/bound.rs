@@ -117,9 +117,10 @@ impl Bound<'_> {
         }
         let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
         times.forward_slack = chunk.units.last().map_or(0.0, |unit| slack(self.digest(unit).forward));
-        times.forward_lead = chunk.units.first().map_or(0.0, |unit| self.digest(unit).forward.lead.0);
+        times.forward_lead = lead(chunk.units.iter().map(|unit| self.digest(unit).forward));
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
-        times.backward_lead = last.map_or(0.0, |unit| self.digest(unit).backward.lead.0);
+        let backwards = chunk.units.iter().rev().filter(|unit| unit.has_backward);
+        times.backward_lead = lead(backwards.map(|unit| self.digest(unit).backward));
         times.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
         times.backward_slack = chunk.units.first().map_or(0.0, |unit| slack(self.digest(unit).backward));
         if self.layout.losses > 1 {
@@ -253,6 +254,18 @@ impl Bound<'_> {
             build::step_template(self.layout, self.strategy, self.workload, self.engine, *self.rules, stage);
         alone(&template.instructions, self.pricing)
     }
+}
+
+/// What passes over units in a row may do before any of them computes.
+fn lead(passes: impl Iterator<Item = PassDigest>) -> f64 {
+    let mut lead = 0.0;
+    for pass in passes {
+        lead += pass.lead.0;
+        if pass.chain.0 > pass.lead.0 {
+            break;
+        }
+    }
+    lead
 }
 
 /// Forwards that a stage may run before its first backward.
