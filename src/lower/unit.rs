@@ -44,11 +44,10 @@ pub struct UnitLayers {
 pub fn units(model: &Model) -> Vec<UnitLayers> {
     let mut units: Vec<UnitLayers> = Vec::new();
     let count = model.graph.node_count();
-    let mut trained = false;
+    let flows = flowing(model);
     let mut seen_block = false;
     for index in 0..count {
         let layer = model.layer(index);
-        let trains = !layer.frozen && crate::model::graph::layer_parameter_count(layer) > 0;
         let loss = model.losses.iter().position(|loss| loss.layer == NodeIndex::new(index));
         seen_block |= layer.block.is_some();
         let kind = match layer.block {
@@ -63,20 +62,19 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
         });
         if joins && let Some(unit) = units.last_mut() {
             unit.layers.end = index + 1;
-            unit.has_backward |= trains;
+            unit.has_backward |= flows[index];
             unit.loss = loss;
         } else {
             units.push(UnitLayers {
                 kind,
                 layers: index..index + 1,
-                has_backward: trained || trains,
-                needs_input_gradient: trained,
+                has_backward: flows[index],
+                needs_input_gradient: crosses(model, &flows, index),
                 loss,
                 boundary: 0,
                 class: 0,
             });
         }
-        trained |= trains;
     }
     let mut known: Vec<UnitLayers> = Vec::new();
     for unit in &mut units {
@@ -87,6 +85,24 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
         });
     }
     units
+}
+
+/// For each layer, whether it or something that feeds it is trained, so that gradients flow into it.
+fn flowing(model: &Model) -> Vec<bool> {
+    let mut flows: Vec<bool> = Vec::with_capacity(model.graph.node_count());
+    for index in 0..model.graph.node_count() {
+        let layer = model.layer(index);
+        let trains = !layer.frozen && crate::model::graph::layer_parameter_count(layer) > 0;
+        let flow = trains || model.inputs(index).into_iter().any(|source| flows[source]);
+        flows.push(flow);
+    }
+    flows
+}
+
+/// Whether a gradient crosses from layer `start` or behind to what stands before it.
+fn crosses(model: &Model, flows: &[bool], start: usize) -> bool {
+    (0..start)
+        .any(|source| flows[source] && model.readers(source).last().is_some_and(|&reader| reader >= start))
 }
 
 /// Whether two units have the same layers, wired alike, and the same duties.
@@ -184,8 +200,9 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
         gradients.insert(Some(unit.layers.end - 1), arriving);
     }
     let local = |source: usize| (source >= first).then_some(source);
+    let flows = flowing(model);
     if unit.has_backward {
-        for (index, kept) in saved.iter().rev() {
+        for (index, kept) in saved.iter().rev().filter(|(index, _)| flows[*index]) {
             let layer = model.layer(*index);
             let trainable = !layer.frozen;
             let sources = model.inputs(*index);

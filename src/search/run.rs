@@ -41,8 +41,20 @@ struct Entry {
     task: Task,
     frame: FrameChoice,
     state: StateChoice,
-    /// Place among the states of its frame, the fastest first.
+    /// Lower bound of its process memory, the least over its inner choices.
+    memory: Bytes,
+    /// Place among the states of its frame, the best first.
     place: usize,
+}
+
+impl Entry {
+    /// What the search wants least of.
+    fn key(&self, objective: Objective) -> f64 {
+        match objective {
+            Objective::Time => self.time,
+            Objective::Memory => self.memory.0 as f64,
+        }
+    }
 }
 
 /// What became of the strategies of one task.
@@ -333,7 +345,8 @@ impl Searching<'_> {
             let rules = StateRules::new(&strategy, &problem.workload, problem.engine);
             let pricing = self.closing.pricing(&strategy);
             let mut cheap = vec![inner[0].under(self.closing, &strategy, state, &rules, &pricing)];
-            if cheap[0].memory > problem.memory_limit {
+            let by_memory = self.request.objective == Objective::Memory;
+            if by_memory || cheap[0].memory > problem.memory_limit {
                 for place in 1..self.inner.len() {
                     if inner.len() == place {
                         self.inner[place].apply(&mut strategy);
@@ -343,9 +356,9 @@ impl Searching<'_> {
                     cheap.push(inner[place].under(self.closing, &strategy, state, &rules, &pricing));
                 }
             }
+            let least = cheap.iter().map(|cheap| cheap.memory).min().unwrap_or_default();
             let Some(time) = relaxed(&cheap, problem.memory_limit) else {
                 result.account.out_of_memory += 1;
-                let least = cheap.iter().map(|cheap| cheap.memory).min().unwrap_or_default();
                 if result.smallest.as_ref().is_none_or(|(smallest, _)| least < *smallest) {
                     result.smallest = Some((least, strategy.clone()));
                 }
@@ -360,9 +373,17 @@ impl Searching<'_> {
                 result.too_long = Some(result.too_long.map_or(time, |lowest| lowest.min(time)));
                 continue;
             }
-            survivors.push(Entry { time, task: *task, frame: *frame, state: *state, place: 0 });
+            survivors.push(Entry {
+                time,
+                memory: least,
+                task: *task,
+                frame: *frame,
+                state: *state,
+                place: 0,
+            });
         }
-        survivors.sort_by(|one, other| one.time.total_cmp(&other.time));
+        let objective = self.request.objective;
+        survivors.sort_by(|one, other| one.key(objective).total_cmp(&other.key(objective)));
         for (place, entry) in survivors.iter_mut().enumerate() {
             entry.place = place;
         }
@@ -386,7 +407,8 @@ impl Searching<'_> {
             entries.retain(|entry| entry.place < STATES_A_FRAME);
             account.bounded += (all - entries.len()) as u64;
         }
-        entries.sort_by(|one, other| one.time.total_cmp(&other.time));
+        let objective = self.request.objective;
+        entries.sort_by(|one, other| one.key(objective).total_cmp(&other.key(objective)));
         let mut played: Vec<Candidate> = Vec::new();
         let mut best = incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0);
         if by_memory {
@@ -420,7 +442,7 @@ impl Searching<'_> {
                 && played.len() + chosen.len() < MOST_PLAYED
                 && events < MOST_EVENTS
                 && ready.last().is_some_and(|(_, closed)| {
-                    (by_memory || closed.bound.0 < best) && (wave == 0 || closed.bound.0 <= horizon)
+                    by_memory || (closed.bound.0 < best && (wave == 0 || closed.bound.0 <= horizon))
                 })
             {
                 chosen.extend(ready.pop());
@@ -478,12 +500,17 @@ impl Searching<'_> {
             }
             let forms = self.closing.close(&strategy);
             closed.push((strategy.clone(), forms));
-            if closed.len() == 1 && self.closing.fits(&forms) {
+            let by_time = self.request.objective == Objective::Time;
+            if by_time && closed.len() == 1 && self.closing.fits(&forms) {
                 return closed.pop();
             }
         }
+        let key = |forms: &Closed| match self.request.objective {
+            Objective::Time => forms.bound.0,
+            Objective::Memory => forms.memory.process.0 as f64,
+        };
         let by_bound =
-            |one: &(Strategy, Closed), other: &(Strategy, Closed)| one.1.bound.0.total_cmp(&other.1.bound.0);
+            |one: &(Strategy, Closed), other: &(Strategy, Closed)| key(&one.1).total_cmp(&key(&other.1));
         let uniform =
             closed.iter().filter(|(_, forms)| self.closing.fits(forms)).min_by(|a, b| by_bound(a, b));
         let mixed = if self.request.fix.checkpoint.is_some() || self.request.objective == Objective::Memory {
