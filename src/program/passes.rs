@@ -627,30 +627,23 @@ impl Writer<'_> {
             if !has_weight {
                 return;
             }
-            self.collectives(&unit, variant.across_replicas, Some(gradient), true);
+            self.collectives(&unit, variant.across_replicas, Some(gradient));
             self.reducing.push(gradient);
         } else if variant.reduces && last_pass {
-            self.collectives(&unit, variant.across_replicas, None, true);
+            self.collectives(&unit, variant.across_replicas, None);
         }
     }
 
     /// The collectives that sum the gradient of `unit`.
-    fn collectives(
-        &mut self,
-        unit: &PlacedUnit,
-        across_replicas: bool,
-        gradient: Option<BufferId>,
-        waits_compute: bool,
-    ) {
-        let after = self
-            .instructions
-            .iter()
-            .rposition(|instruction| instruction.stream == Stream::Compute && waits_compute)
-            .map(|index| index as u32);
+    fn collectives(&mut self, unit: &PlacedUnit, across_replicas: bool, gradient: Option<BufferId>) {
+        let computes = |instruction: &Instruction| instruction.stream == Stream::Compute;
+        let after = self.instructions.iter().rposition(computes).map(|index| index as u32);
         for op in reductions(&self.plan.rules, self.plan.engine, unit, across_replicas) {
             self.push(Instruction {
                 unit: Some(unit.unit),
                 waits: after.into_iter().collect(),
+                // Where this pass has computed nothing yet, the gradient is an earlier pass's.
+                joins: after.is_none(),
                 reads: gradient.into_iter().collect(),
                 ..plain(op, Stream::Data, Cause::Communication)
             });
