@@ -14,7 +14,7 @@ use crate::search::inner::{self, InnerChoice};
 use crate::search::ladder;
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
-use crate::strategy::{MeshOrder, Offload, Strategy, defaults, rules};
+use crate::strategy::{Offload, Strategy, defaults, rules};
 use crate::units::{Bytes, Seconds};
 
 /// Strategies whose closed forms are computed in one wave.
@@ -218,7 +218,7 @@ impl Searching<'_> {
             bucket: fix.bucket.unwrap_or(defaults::BUCKET),
             gradient_type: choice.numerics.gradient,
             reduce_type: choice.numerics.reduce,
-            order: fix.order.unwrap_or_else(MeshOrder::default),
+            order: fix.order.unwrap_or_default(),
         }
     }
 
