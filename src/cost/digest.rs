@@ -27,6 +27,13 @@ pub struct PassDigest {
     pub lead: Seconds,
 }
 
+impl PassDigest {
+    /// How much earlier than its end it has written what leaves, in seconds.
+    pub fn slack(&self) -> f64 {
+        self.chain.0 - self.ready.0
+    }
+}
+
 /// The passes of one lowered unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UnitDigest {
