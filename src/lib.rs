@@ -1,16 +1,34 @@
 //! Meshwright plans, simulates and explains parallel training of large models.
 //!
-//! A plan is a program: the strategy is lowered to a step program, which the simulator plays. The modules are
-//! floors; each uses only those above it in this list:
+//! A plan is a program: a strategy is lowered to a step program, and the simulator plays it.
+//!
+//! The modules are floors. Each uses only those that stand before it here, which `tests/floors.rs` checks:
+//!
+//! 1. [`units`]: bytes, FLOPs, seconds and rates as types; element types
+//! 2. [`ops`]: the operator vocabulary: shapes, FLOPs, bytes moved
+//! 3. [`model`]: layers, the layer graph, parameter counts, and where models come from
+//! 4. [`profile`]: cost-model and engine-profile files: numbers with their sources
+//! 5. [`cluster`]: nodes of devices and the links between them
+//! 6. [`strategy`]: the strategy, its text, its rules, and the mesh that it lays over the ranks
+//! 7. [`lower`]: a unit of layers under a strategy as the ops of one rank, with what each keeps
+//! 8. [`program`]: pipeline schedules and the step program, and its verifier
+//! 9. [`cost`]: the price of an op, a collective, a copy; the closed forms of memory and time
+//! 10. [`simulate`]: plays a program: timeline, memory curve, causes
+//! 11. [`search`]: bounds every strategy, prices what may win, plays the best
+//! 12. [`plan`]: the plan document
+//! 13. [`report`]: a plan as text, as a page, as a trace
+//! 14. [`cli`]: the command line; only here is anything printed, and only here does a process end
 #![deny(unsafe_code)]
 
 pub mod units;
 
 pub mod ops;
 
-pub mod cluster;
 pub mod model;
+
 pub mod profile;
+
+pub mod cluster;
 
 pub mod strategy;
 

@@ -29,7 +29,10 @@ fn closed_form_memory_is_the_played_peak() {
         let program = build_on(&layout, strategy, &case.workload, engine);
         for rank in &program.ranks {
             let played = peak(rank);
-            let context = format!("seed {seed}, rank {}, {}, {}", rank.stage, case.text, engine.name);
+            let context = format!(
+                "seed {seed}, rank {}, {} on {} devices, {}",
+                rank.stage, case.text, case.devices, engine.name
+            );
             let instants = &named[rank.stage as usize];
             assert_eq!(ledger.peak(rank.stage, instants), played.total, "{context}");
             assert_eq!(ledger.host(rank.stage, instants), played.host, "host, {context}");

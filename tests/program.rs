@@ -7,7 +7,7 @@ use meshwright::model;
 use meshwright::ops::{CorePass, Op};
 use meshwright::profile::engine::engine;
 use meshwright::program::{build, verify::verify};
-use meshwright::simulate::play;
+use meshwright::simulate::{play, play_every_instruction};
 use meshwright::strategy::{Draft, Workload, resolve};
 use meshwright::units::{Bytes, ElementType, Seconds};
 use proptest::prelude::*;
@@ -91,6 +91,32 @@ fn causes_sum_to_the_step_of_every_rank() {
                 case.text
             );
             assert_eq!(rank.memory.categories.iter().copied().sum::<Bytes>(), rank.memory.total);
+        }
+    }
+}
+
+#[test]
+fn quiet_passes_counted_whole_give_what_every_instruction_gives() {
+    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
+    for (seed, case) in cases(70_000, 600) {
+        let program = build(&case.model, &case.strategy, &case.workload, case.engine);
+        let pricing = DevicePricing::new(&cluster, &case.strategy, case.workload.compute_type());
+        let (whole, single) = (play(&program, &pricing), play_every_instruction(&program, &pricing));
+        for (whole, single) in whole.ranks.iter().zip(&single.ranks) {
+            let near = |one: Seconds, other: Seconds| (one.0 - other.0).abs() <= 1e-9 * single.end.0;
+            assert!(
+                near(whole.end, single.end),
+                "seed {seed}, {}: {} {}",
+                case.text,
+                whole.end.0,
+                single.end.0
+            );
+            let (one, other) = (&whole.causes, &single.causes);
+            assert!(
+                near(one.compute, other.compute) && near(one.bubble, other.bubble),
+                "seed {seed}, {}: {one:?} {other:?}",
+                case.text
+            );
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The contract's exit code.
+/// The documented exit code.
 const CODE: i32 = 130;
 
 /// Held while a file is on its way to its place.

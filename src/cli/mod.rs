@@ -65,7 +65,7 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// Runs what the process was asked for; the exit code is the contract's.
+/// Runs what the process was asked for; the exit code is as documented.
 pub fn run() -> ExitCode {
     interrupt::install();
     let typed: Vec<OsString> = env::args_os().collect();

@@ -74,8 +74,7 @@ impl Bound<'_> {
         let splits = strategy.schedule.splits_weight();
         let mut work = vec![0.0; strategy.pipeline as usize];
         for (chunk, times) in self.layout.chunks.iter().zip(&chunks) {
-            let one = times.forward - times.forward_lead + times.backward - times.backward_lead;
-            work[chunk.stage as usize] += micro * (one + times.weight);
+            work[chunk.stage as usize] += micro * (times.forward + times.backward + times.weight);
         }
         // Gradients of the first micro-batch on their way down, by chunk.
         let mut arrives = vec![0.0; chunks.len() + 1];
@@ -107,15 +106,19 @@ impl Bound<'_> {
 
     fn times(&self, chunk: &Chunk) -> CallTimes {
         let mut times = CallTimes { sends_gradient: chunk.sends_gradient, ..CallTimes::default() };
-        let forwards: Vec<PassDigest> = chunk.units.iter().map(|unit| self.digest(unit).forward).collect();
-        let trained = chunk.units.iter().rev().filter(|unit| unit.has_backward);
-        let backwards: Vec<PassDigest> = trained.map(|unit| self.digest(unit).backward).collect();
-        (times.forward, times.forward_lead) = in_a_row(&forwards);
-        (times.backward, times.backward_lead) = in_a_row(&backwards);
-        times.weight = chunk.units.iter().map(|unit| self.digest(unit).weight.chain.0).sum();
-        times.forward_slack = forwards.last().map_or(0.0, PassDigest::slack);
-        times.early = backwards.first().map_or(0.0, |pass| pass.early.0);
-        times.backward_slack = chunk.units.first().map_or(0.0, |unit| self.digest(unit).backward.slack());
+        for unit in &chunk.units {
+            let digest = self.digest(unit);
+            times.forward += digest.forward.chain.0;
+            times.weight += digest.weight.chain.0;
+            if unit.has_backward {
+                times.backward += digest.backward.chain.0;
+            }
+        }
+        let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
+        times.forward_slack = chunk.units.last().map_or(0.0, |unit| slack(self.digest(unit).forward));
+        let last = chunk.units.iter().rfind(|unit| unit.has_backward);
+        times.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
+        times.backward_slack = chunk.units.first().map_or(0.0, |unit| slack(self.digest(unit).backward));
         if self.layout.losses > 1 {
             // The first loss's gradient leaves while the others' backwards are still to come.
             times.backward_slack = times.backward;
@@ -247,22 +250,6 @@ impl Bound<'_> {
             build::step_template(self.layout, self.strategy, self.workload, self.engine, *self.rules, stage);
         alone(&template.instructions, self.pricing)
     }
-}
-
-/// How long passes over units in a row take, and what of it may be done before any of them computes: collectives
-/// over what enters a unit may run while the unit before still computes something else.
-fn in_a_row(passes: &[PassDigest]) -> (f64, f64) {
-    let (mut time, mut lead, mut slack) = (0.0, 0.0, 0.0_f64);
-    let mut computes = false;
-    for pass in passes {
-        time += pass.chain.0 - pass.lead.0.min(slack);
-        slack = pass.slack();
-        if !computes {
-            lead += pass.lead.0;
-        }
-        computes |= pass.chain.0 > pass.lead.0;
-    }
-    (time, lead)
 }
 
 /// Forwards that a stage may run before its first backward.

@@ -14,9 +14,6 @@ pub struct CallTimes {
     pub backward_slack: f64,
     /// What a backward may do before its gradient arrives.
     pub early: f64,
-    /// What a pass may do while the rank computes another: collectives over what arrives.
-    pub forward_lead: f64,
-    pub backward_lead: f64,
     /// Sending on its output, and back its input's gradient.
     pub send_forward: f64,
     pub send_backward: f64,
@@ -50,7 +47,7 @@ pub fn ends(orders: &[Vec<Action>], chunks: &[CallTimes], held: &[Vec<u64>], mic
                         // A chunk without layers passes on what comes, whatever its rank computes.
                         let mut written = arrived;
                         if times.forward > 0.0 {
-                            *clock = (*clock - times.forward_lead).max(arrived) + times.forward;
+                            *clock = clock.max(arrived) + times.forward;
                             written = *clock - times.forward_slack;
                         }
                         if chunk + 1 < chunks.len() {
@@ -67,8 +64,7 @@ pub fn ends(orders: &[Vec<Action>], chunks: &[CallTimes], held: &[Vec<u64>], mic
                         }
                         let mut written = arrived;
                         if times.backward > 0.0 {
-                            *clock =
-                                (*clock - times.backward_lead).max(arrived - times.early) + times.backward;
+                            *clock = (*clock).max(arrived - times.early) + times.backward;
                             written = *clock - times.backward_slack;
                         }
                         if times.sends_gradient {

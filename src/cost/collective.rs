@@ -76,18 +76,18 @@ impl GroupShape {
             CollectiveKind::RingShift => return self.point_to_point(collective.bytes),
             CollectiveKind::AllToAll => {
                 // Each member sends 1/n of its bytes to each other; those beyond a domain leave by the next level.
-                for level in 0..=crossed {
+                for (level, busy) in busy.iter_mut().enumerate().take(crossed + 1) {
                     let there = self.levels[level].members - self.inner(level);
-                    busy[level] = bytes * there as f64 / n as f64 / self.levels[level].bandwidth;
+                    *busy = bytes * there as f64 / n as f64 / self.levels[level].bandwidth;
                 }
             }
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce => {
                 // As many rings as a domain has members, each leaving it by another device's links.
                 let passes = if collective.kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
-                for level in 0..=crossed {
+                for (level, busy) in busy.iter_mut().enumerate().take(crossed + 1) {
                     if self.levels[level].members > self.inner(level) {
                         let bandwidth = self.inner(level) as f64 * self.levels[level].bandwidth;
-                        busy[level] = passes * bytes * share / bandwidth;
+                        *busy = passes * bytes * share / bandwidth;
                     }
                 }
             }

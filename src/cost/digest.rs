@@ -22,16 +22,6 @@ pub struct PassDigest {
     pub ready: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
     pub early: Seconds,
-    /// The part of `chain` that needs nothing computed but what enters: collectives over it may run while the
-    /// rank still computes another pass.
-    pub lead: Seconds,
-}
-
-impl PassDigest {
-    /// How much earlier than its end it has written what leaves, in seconds.
-    pub fn slack(&self) -> f64 {
-        self.chain.0 - self.ready.0
-    }
 }
 
 /// The passes of one lowered unit.
@@ -98,28 +88,10 @@ fn pass(
     }
     digest.net = live;
     digest.busy = steps.iter().map(|step| pricing.price(&step.op, 0).busy()).sum();
-    (digest.chain, digest.ready) = chain(unit, steps, ends, pricing);
+    (digest.chain, digest.ready) = chain(unit, steps, ends.1, pricing);
     let first = first_dependent(steps, ends.0);
-    digest.early = digest.chain - chain(unit, &steps[first..], ends, pricing).0;
-    digest.lead = digest.chain - chain(unit, &without_lead(steps, ends.0), ends, pricing).0;
+    digest.early = digest.chain - chain(unit, &steps[first..], ends.1, pricing).0;
     digest
-}
-
-/// The steps without the collectives that read nothing computed here but what enters.
-fn without_lead(steps: &[Step], entering: Option<ValueId>) -> Vec<Step> {
-    let Some(entering) = entering else { return steps.to_vec() };
-    let mut early = vec![entering];
-    let mut rest = Vec::with_capacity(steps.len());
-    for step in steps {
-        let is_early = step.stream != Stream::Compute && step.reads.iter().all(|id| early.contains(id));
-        if is_early {
-            early.extend(&step.writes);
-        } else {
-            early.retain(|id| !step.writes.contains(id));
-            rest.push(step.clone());
-        }
-    }
-    rest
 }
 
 /// The first step that reads what enters.
@@ -128,33 +100,31 @@ fn first_dependent(steps: &[Step], entering: Option<ValueId>) -> usize {
     steps.iter().position(reads).unwrap_or(0)
 }
 
-/// The end of the last compute step, and of what leaves, when each stream runs its steps in order and reads wait for their writers.
-/// Collectives that depend on nothing computed here may have run before and count nothing, so that the chains of
-/// units in a row sum to a lower bound.
+/// The end of the last compute step, and of what leaves, when each stream runs its steps in order, reads wait for
+/// their writers, collectives for the compute steps issued before them, and nothing competes. Every pass of a unit
+/// starts behind the last compute step before it, so the chains of units in a row sum to a lower bound.
 fn chain(
     unit: &LoweredUnit,
     steps: &[Step],
-    (entering, leaving): (Option<ValueId>, Option<ValueId>),
+    leaving: Option<ValueId>,
     pricing: &dyn Pricing,
 ) -> (Seconds, Seconds) {
-    let mut ready: Vec<Option<f64>> = vec![None; unit.values.len()];
-    if let Some(entering) = entering {
-        ready[usize::from(entering)] = Some(0.0);
-    }
+    let mut ready = vec![0.0_f64; unit.values.len()];
     let (mut compute, mut model) = (0.0_f64, 0.0_f64);
     for step in steps {
-        let read = step.reads.iter().filter_map(|&id| ready[usize::from(id)]).reduce(f64::max);
-        let is_compute = step.stream == Stream::Compute;
-        if !is_compute && read.is_none() {
-            continue;
-        }
-        let clock = if is_compute { &mut compute } else { &mut model };
-        let end = clock.max(read.unwrap_or(0.0)) + pricing.price(&step.op, 0).seconds.0;
-        *clock = end;
+        let read = step.reads.iter().map(|&id| ready[usize::from(id)]).fold(0.0, f64::max);
+        let seconds = pricing.price(&step.op, 0).seconds.0;
+        let end = if step.stream == Stream::Compute {
+            compute = compute.max(read) + seconds;
+            compute
+        } else {
+            model = model.max(compute).max(read) + seconds;
+            model
+        };
         for &id in &step.writes {
-            ready[usize::from(id)] = Some(end);
+            ready[usize::from(id)] = end;
         }
     }
-    let written = leaving.and_then(|id| ready[usize::from(id)]).unwrap_or(compute);
+    let written = leaving.map_or(compute, |id| ready[usize::from(id)]);
     (Seconds(compute), Seconds(written.min(compute)))
 }

@@ -220,8 +220,10 @@ impl Pricing for DevicePricing<'_> {
             (lowest, _) => lowest,
         };
         let mut price = self.transfer(&self.hops[hop as usize].point_to_point(bytes), bytes);
-        // Copy engines and NICs move it: no multiprocessors are held.
+        // NICs and copy engines move it: no multiprocessors are held, and of the memory bandwidth a few per cent,
+        // which are not counted.
         price.demand[Resource::Multiprocessors as usize] = 0.0;
+        price.demand[Resource::Memory as usize] = 0.0;
         price
     }
 }

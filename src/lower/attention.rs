@@ -291,6 +291,8 @@ fn project_backward(
     trainable: bool,
 ) {
     let (tokens, stream, hidden) = (b.shape.tokens(), b.shape.stream_tokens(), layer.hidden);
+    // Gathered again while the input gradient is computed; that is then reduced while the weight gradient is.
+    let whole = trainable.then(|| b.gather_sequence("attention input again", saved.normed, true));
     let input = b.activation("attention input gradient", tokens * hidden, None);
     let mut products = Vec::new();
     match layer.projection {
@@ -318,8 +320,7 @@ fn project_backward(
         }
     }
     let shard = b.reduce_sequence("attention input gradient shard", input, None);
-    if trainable {
-        let whole = b.gather_sequence("attention input again", saved.normed, true);
+    if let Some(whole) = whole {
         for (depth, columns, read, from) in products {
             b.weight_gradient(tokens, depth, columns, &[read.unwrap_or(whole), from]);
         }

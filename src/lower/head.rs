@@ -145,11 +145,11 @@ pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: boo
         LossSaved::Logits { logits, single } => {
             logits_gradient(b, tokens, columns, logits, single);
             soft_cap(b, layer, tokens * columns, logits);
+            let again = trainable.then(|| b.gather_sequence("head input again", saved.normed, true));
             let input = b.activation("head input gradient", tokens * hidden, None);
             b.linear(tokens, columns, width, &[logits], &[input]);
             let shard = b.reduce_sequence("head input gradient shard", input, None);
-            if trainable {
-                let again = b.gather_sequence("head input again", saved.normed, true);
+            if let Some(again) = again {
                 b.weight_gradient(tokens, width, columns, &[again, logits]);
             }
             shard

@@ -18,7 +18,13 @@ pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block
     let mut forward = graph.forward.clone();
     let mut backward: Vec<(Node, bool)> = Vec::new();
     for (node, _) in graph.forward.iter().zip(&choice.recomputed).filter(|(_, again)| **again) {
-        backward.push((node.clone(), true));
+        // Nobody reads the output again; a node may still make something else beside it, like a mask.
+        let mut node = node.clone();
+        let made = node.writes.len();
+        node.writes.retain(|&id| graph.output != Some(id));
+        if made == 0 || !node.writes.is_empty() {
+            backward.push((node, true));
+        }
     }
     backward.extend(graph.backward.iter().map(|node| (node.clone(), false)));
     let mut kept: Vec<ValueId> = choice.kept();

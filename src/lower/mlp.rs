@@ -178,13 +178,14 @@ pub fn backward(
     let operands = (reads.len() + writes.len()) as u64;
     b.elementwise(ElementwiseKind::ActivationBackward, tokens * width, operands, &reads, &writes);
 
+    // Gathered again while the input gradient is computed; that is then reduced while the weight gradient is.
+    let again = trainable.then(|| b.gather_sequence("mlp input again", saved.normed, true));
     let input = b.activation("mlp input gradient", tokens * hidden, None);
     for from in [Some(up), gate].into_iter().flatten() {
         b.linear(tokens, width, hidden, &[from], &[input]);
     }
     let shard = b.reduce_sequence("mlp input gradient shard", input, None);
-    if trainable {
-        let again = b.gather_sequence("mlp input again", saved.normed, true);
+    if let Some(again) = again {
         for from in [Some(up), gate].into_iter().flatten() {
             b.weight_gradient(tokens, hidden, width, &[again, from]);
         }

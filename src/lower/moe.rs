@@ -264,11 +264,11 @@ fn shared_backward(
         }
     }
     b.elementwise(ElementwiseKind::ActivationBackward, elements, 2 * ups + 1, &[activated, saved.up], &[up]);
+    let again = trainable.then(|| b.gather_sequence("shared expert input again", normed, true));
     let input = b.activation("shared input gradient", tokens * hidden, None);
     b.linear(tokens, width * ups, hidden, &[up], &[input]);
     let shard = b.reduce_sequence("shared input gradient shard", input, None);
-    if trainable {
-        let again = b.gather_sequence("shared expert input again", normed, true);
+    if let Some(again) = again {
         b.weight_gradient(tokens, hidden, width * ups, &[again, up]);
     }
     let elements = b.elements(sum);

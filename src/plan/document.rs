@@ -1,4 +1,4 @@
-//! The plan document as it is written: the fields that CONTRACT fixes, and what reports need beside them.
+//! The plan document as it is written: the fields that `docs/reference/plan-json.md` lists.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchAccount>,
     /// The next best plans, best first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub alternatives: Vec<Alternative>,
     /// From plain data parallel to this plan, one change at a time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub ladder: Vec<LadderStep>,
     /// Plans that no other beats in both time and memory, fastest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub pareto: Vec<ParetoPoint>,
     /// One sentence: what binds.
     pub verdict: String,

@@ -41,8 +41,6 @@ pub struct ChunkFrame {
     pub frame: Frame,
     /// For each unit of the chunk, the buffer of each of its values.
     values: Vec<Vec<BufferId>>,
-    /// A unit's output where its backward makes it again: the first one is the next unit's input.
-    again: Vec<Option<BufferId>>,
     gathered: Vec<Option<BufferId>>,
     fetched: Vec<Option<BufferId>>,
     gradient: Vec<Option<BufferId>>,
@@ -66,7 +64,6 @@ impl ChunkFrame {
         };
         let mut values: Vec<Vec<BufferId>> = Vec::new();
         let (mut gathered, mut fetched, mut gradient) = (Vec::new(), Vec::new(), Vec::new());
-        let mut again = Vec::new();
         let mut output: Option<BufferId> = None;
         for unit in &chunk.units {
             let lowered = plan.layout.lowered(unit);
@@ -80,12 +77,6 @@ impl ChunkFrame {
                 })
                 .collect();
             output = lowered.output.map(|id| ids[usize::from(id)]);
-            let made =
-                lowered.output.filter(|id| lowered.backward.iter().any(|step| step.writes.contains(id)));
-            again.push(made.map(|id| {
-                let value = &lowered.values[usize::from(id)];
-                add(value.name, value.bytes, value.category)
-            }));
             values.push(ids);
             let parameters = &unit.parameters;
             let whole = Bytes(parameters.total() * rules.compute.size());
@@ -144,7 +135,7 @@ impl ChunkFrame {
                 is_summed.then(|| add("watched gradient", bytes, Category::Gradients))
             })
             .collect();
-        Self { frame, watched, values, again, gathered, fetched, gradient, passed, leaving }
+        Self { frame, watched, values, gathered, fetched, gradient, passed, leaving }
     }
 }
 
@@ -309,20 +300,15 @@ impl Writer<'_> {
     }
 
     /// Steps of one pass of the unit at `place`; `again` keeps what later backwards still read.
-    fn steps(&mut self, place: usize, steps: &[Step], pass: Pass, again: bool) {
+    fn steps(&mut self, place: usize, steps: &[Step], again: bool, uses_parameters: bool) {
         let unit = self.chunk.units[place];
         let parameters: Vec<_> = [self.frame.gathered[place], self.frame.fetched[place]]
             .into_iter()
             .flatten()
-            .filter(|_| pass != Pass::Weight)
+            .filter(|_| uses_parameters)
             .collect();
-        let again_output =
-            self.lowered(place).output.zip(self.frame.again[place]).filter(|_| pass == Pass::Backward);
-        let buffer = |&id: &ValueId| match again_output {
-            Some((output, again)) if output == id => again,
-            _ => self.buffer(place, id),
-        };
-        let map = |ids: &[ValueId]| -> Vec<BufferId> { ids.iter().map(buffer).collect() };
+        let map =
+            |ids: &[ValueId]| -> Vec<BufferId> { ids.iter().map(|&id| self.buffer(place, id)).collect() };
         let kept = self.lowered(place).kept.clone();
         let mut pending = Vec::with_capacity(steps.len());
         for step in steps {
@@ -479,7 +465,7 @@ impl Writer<'_> {
             |_| false,
             |writer, place| {
                 let steps = writer.lowered(place).forward.clone();
-                writer.steps(place, &steps, Pass::Forward, false);
+                writer.steps(place, &steps, false, true);
                 writer.reduce(place, &steps, variant);
                 writer.copy_out(place);
             },
@@ -650,7 +636,7 @@ impl Writer<'_> {
             position += 1;
             let again = stays(place);
             let steps = writer.lowered(place).backward.clone();
-            writer.steps(place, &steps, Pass::Backward, again);
+            writer.steps(place, &steps, again, true);
             done.push(writer.instructions.len().checked_sub(1).map(|last| last as u32));
             if !again || writer.frame.gradient[place].is_some() {
                 writer.reduce(place, &steps, variant);
@@ -663,7 +649,7 @@ impl Writer<'_> {
         for place in (0..self.chunk.units.len()).rev() {
             if self.chunk.units[place].has_backward {
                 let steps = self.lowered(place).weight.clone();
-                self.steps(place, &steps, Pass::Weight, false);
+                self.steps(place, &steps, false, false);
                 self.reduce(place, &steps, variant);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::lower::{Category, UnitParameters};
 use crate::profile::EngineProfile;
-use crate::profile::choices::{GradientSync, OffloadCategory};
+use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::MasterWeights;
 use crate::program::instruction::Persistent;
 use crate::program::layout::PlacedUnit;
@@ -112,9 +112,9 @@ fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: boo
     let stays = !strategy.reshard_after_forward || strategy.zero < 3;
     if !shards_parameters {
         Gathering::Never
-    } else if strategy.pipeline > 1 && (stays || engine.buffers.pipeline_keeps_gathered) {
-        Gathering::OnceAStep
-    } else if stays && strategy.schedule == crate::profile::choices::Schedule::GPipe {
+    } else if (strategy.pipeline > 1 && (stays || engine.buffers.pipeline_keeps_gathered))
+        || (stays && strategy.schedule == Schedule::GPipe)
+    {
         Gathering::OnceAStep
     } else if stays {
         Gathering::ForwardToBackward

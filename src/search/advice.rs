@@ -1,28 +1,37 @@
 //! What to do where nothing fits or nothing is legal.
 
-use crate::search::closed::Closing;
+use crate::cluster::Cluster;
+use crate::profile::choices::{CheckpointMode, Compression};
+use crate::search::axes::divisors;
+use crate::search::closed::{Closed, Closing};
 use crate::search::inner::InnerChoice;
 use crate::search::problem::Problem;
 use crate::search::request::Failure;
 use crate::simulate::memory::dominant;
+use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::rules::{Rule, RuleBreak};
 use crate::strategy::{Draft, Strategy, rules};
-use crate::units::Bytes;
+use crate::units::{ElementType, grouped};
 
-/// The fixed sizes leave no mesh at all.
+/// Most times the devices are doubled in search of a count that fits.
+const MOST_DOUBLINGS: u32 = 12;
+
+/// The fixed keys leave no strategy at all: the rule that they break by themselves, or that no mesh has them.
 pub fn empty(problem: &Problem<'_>, fix: &Draft) -> RuleBreak {
+    if let Err(broken) = fix.resolve(&problem.facts) {
+        return broken;
+    }
     let devices = problem.facts.devices;
-    let product: u64 = [fix.tensor, fix.context, fix.pipeline, fix.data].into_iter().flatten().product();
-    let nearest: Vec<String> =
-        crate::search::axes::divisors(devices).into_iter().map(|size| size.to_string()).collect();
+    let sizes = [fix.tensor, fix.context, fix.pipeline, fix.data];
+    let product: u64 = sizes.into_iter().flatten().product();
     RuleBreak {
         rule: Rule::Devices,
         field: "fix".to_owned(),
         value: product.to_string(),
         message: format!(
-            "the fixed sizes multiply to {product}, which does not divide {devices} devices so that a strategy is left"
+            "the fixed sizes multiply to {product}, which leaves no strategy on {devices} devices"
         ),
-        nearest,
+        nearest: divisors(devices).into_iter().map(|size| size.to_string()).collect(),
     }
 }
 
@@ -35,40 +44,97 @@ pub fn nothing_fits(closing: &Closing<'_>, inner: &[InnerChoice], near: Strategy
         .filter_map(|choice| {
             let mut strategy = near.clone();
             choice.apply(&mut strategy);
-            rules::legal(&strategy, &problem.facts).then(|| {
-                let closed = closing.close(&strategy);
-                (closed.memory.process, strategy)
-            })
+            rules::legal(&strategy, &problem.facts).then(|| (closing.close(&strategy), strategy))
         })
-        .min_by_key(|(process, _)| *process);
-    let (process, strategy) = smallest.unwrap_or((Bytes::ZERO, near));
+        .min_by_key(|(closed, _)| closed.memory.process);
+    let (closed, strategy) = smallest.unwrap_or_else(|| (closing.close(&near), near));
     let candidate = problem.play(strategy);
     let fullest = candidate.playback.ranks.iter().max_by_key(|rank| rank.memory.total);
-    let dominant = fullest.map_or("parameters", |rank| dominant(&rank.memory).name());
     Failure::NothingFits {
-        smallest: process,
+        smallest: closed.memory.process,
         limit: problem.memory_limit,
         strategy: candidate.strategy.text(problem.facts.defaults),
-        dominant,
-        advice: advice(problem, process, dominant),
+        dominant: fullest.map_or("parameters", |rank| dominant(&rank.memory).name()),
+        advice: advice(closing, &candidate.strategy, &closed),
     }
 }
 
-/// Which device count, or else which single change, would fit: state and activations of the best split shrink
-/// about in proportion to the devices.
-fn advice(problem: &Problem<'_>, process: Bytes, dominant: &str) -> String {
-    let devices = problem.facts.devices;
-    let factor = process.0 as f64 / problem.memory_limit.0.max(1) as f64;
-    let node = u64::from(problem.cluster.devices_per_node.max(1));
-    let needed = ((devices as f64 * factor).ceil() as u64).next_power_of_two().max(devices * 2);
-    let needed = needed.div_ceil(node) * node;
-    match dominant {
-        "activations" | "logits" => format!(
-            "try about {needed} devices, a shorter sequence (now {}), or --free compress",
-            problem.workload.seq_len
-        ),
-        _ => format!(
-            "try about {needed} devices, devices of at least {process}, or 16-bit gradients (--free grad)"
-        ),
+/// Which device count and which single change fit, both checked in closed form.
+fn advice(closing: &Closing<'_>, near: &Strategy, closed: &Closed) -> String {
+    let mut parts = Vec::new();
+    if let Some(change) = single_change(closing, near) {
+        parts.push(format!("{change} would fit"));
     }
+    if let Some((devices, text)) = more_devices(closing.problem) {
+        parts.push(format!("{} such devices would fit, with {text}", grouped(devices)));
+    }
+    if parts.is_empty() {
+        parts.push(format!("devices of at least {} would fit", closed.memory.process));
+    }
+    parts.join("; ")
+}
+
+/// One change of `near` that changes numerics and fits.
+fn single_change(closing: &Closing<'_>, near: &Strategy) -> Option<&'static str> {
+    let changes: [(&str, fn(&mut Strategy)); 3] = [
+        ("grad=bf16 (--free grad)", |strategy| strategy.gradient_type = ElementType::Bf16),
+        ("compress=8bit (--free compress)", |strategy| strategy.compression = Compression::EightBit),
+        ("compress=4bit (--free compress)", |strategy| strategy.compression = Compression::FourBit),
+    ];
+    changes.into_iter().find_map(|(name, change)| {
+        let mut strategy = near.clone();
+        change(&mut strategy);
+        let fits = &strategy != near
+            && rules::legal(&strategy, &closing.problem.facts)
+            && closing.fits(&closing.close(&strategy));
+        fits.then_some(name)
+    })
+}
+
+/// The least doubling of the nodes on which a plain strategy fits, and that strategy.
+fn more_devices(problem: &Problem<'_>) -> Option<(u64, String)> {
+    let cluster = problem.cluster;
+    (1..=MOST_DOUBLINGS).find_map(|doublings| {
+        let nodes = cluster.nodes.checked_mul(1 << doublings)?;
+        let larger = Cluster::uniform(
+            cluster.name.clone(),
+            nodes,
+            cluster.devices_per_node,
+            cluster.device.clone(),
+            cluster.cost_model_hash.clone(),
+        );
+        let limit = Some(problem.memory_limit);
+        let problem = Problem::new(problem.model, &larger, problem.workload, problem.engine, limit);
+        let closing = Closing::new(&problem);
+        plain(&problem).into_iter().find_map(|draft| {
+            let strategy = draft.resolve(&problem.facts).ok()?;
+            let text = strategy.text(problem.facts.defaults);
+            closing.fits(&closing.close(&strategy)).then(|| (problem.facts.devices, text))
+        })
+    })
+}
+
+/// Strategies that shard and recompute all they can, by tensor- and pipeline-parallel size.
+fn plain(problem: &Problem<'_>) -> Vec<Draft> {
+    let node = u64::from(problem.cluster.devices_per_node);
+    let zero = problem.engine.supports.zero.iter().copied().max();
+    let mut list = Vec::new();
+    for tensor in divisors(node) {
+        for pipeline in [1, 2, 4, 8, 16, 32] {
+            let zero = if pipeline > 1 {
+                problem.engine.supports.zero_with_pipeline.iter().copied().max()
+            } else {
+                zero
+            };
+            list.push(Draft {
+                tensor: Some(tensor),
+                pipeline: Some(pipeline),
+                zero,
+                micro_batch: Some(1),
+                checkpoint: Some(vec![CheckpointEntry::Whole(CheckpointMode::Full)]),
+                ..Draft::default()
+            });
+        }
+    }
+    list
 }

@@ -8,8 +8,8 @@ use crate::search::request::Request;
 use crate::strategy::{Draft, Key, Strategy};
 use crate::units::ElementType;
 
-/// Largest micro-batch, in sequences, that is tried.
-const MOST_MICRO_BATCH: u64 = 64;
+/// Most tokens of a micro-batch that are tried, where neither micro-batch nor accumulation is fixed.
+const MOST_MICRO_TOKENS: u64 = 1 << 17;
 
 /// Fewest tokens of a sequence that a context rank is given, where context parallelism is not fixed.
 const LEAST_CONTEXT_TOKENS: u64 = 512;
@@ -126,12 +126,12 @@ impl<'a> Axes<'a> {
         sizes.into_iter().flat_map(|size| inside(size).into_iter().map(move |etp| (size, etp))).collect()
     }
 
-    /// Sequence parallelism.
+    /// Sequence parallelism; without it the same bytes travel and more are kept, so only a user fixes it off.
     pub fn sequence_parallel(&self, mesh: MeshSizes) -> Vec<bool> {
         match self.fix.sequence_parallel {
             _ if mesh.tensor == 1 => vec![false],
             Some(fixed) => vec![fixed],
-            None => vec![true, false],
+            None => vec![true],
         }
     }
 
@@ -156,7 +156,7 @@ impl<'a> Axes<'a> {
             .filter(|&micro| match (self.fix.micro_batch, self.fix.accumulation) {
                 (Some(fixed), _) if fixed != micro => false,
                 (_, Some(fixed)) if fixed != share / micro => false,
-                (None, None) => micro <= MOST_MICRO_BATCH,
+                (None, None) => micro == 1 || micro * self.problem.workload.seq_len <= MOST_MICRO_TOKENS,
                 _ => true,
             })
             .map(|micro| (micro, share / micro))

@@ -69,7 +69,7 @@ impl ShapeKey {
             splits_weight: strategy.schedule.splits_weight(),
             compression: strategy.compression,
             placement: (!is_default)
-                .then(|| (strategy.order, [strategy.pipeline, strategy.shard, strategy.data])),
+                .then_some((strategy.order, [strategy.pipeline, strategy.shard, strategy.data])),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use crate::profile::choices::{AttentionKernel, ContextKind, LossMode, OffloadCategory, Schedule};
+use crate::profile::choices::{ContextKind, GradientSync, LossMode, OffloadCategory, Schedule};
 use crate::program::state::StateRules;
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::closed::{Closed, Closing};
@@ -24,8 +24,9 @@ const PLAYED_A_WAVE: usize = 4;
 /// Most strategies priced, and played; what is left keeps its bound, and the gap says what that means.
 const MOST_PRICED: usize = 240;
 const MOST_PLAYED: usize = 16;
-/// Most instructions played, so that long steps do not make a search long.
-const MOST_INSTRUCTIONS: u64 = 2_000_000;
+/// Most events played in one search, and for one strategy, so that long steps do not make a search long.
+const MOST_EVENTS: u64 = 2_500_000;
+const MOST_EVENTS_A_STRATEGY: u64 = 300_000;
 /// States of one frame that are priced where there are too many to price all; their time bounds hardly differ.
 const STATES_A_FRAME: usize = 2;
 
@@ -40,14 +41,28 @@ struct Entry {
     task: Task,
     frame: FrameChoice,
     state: StateChoice,
-    /// Place among the states of its frame, the fastest first.
+    /// Lower bound of its process memory, the least over its inner choices.
+    memory: Bytes,
+    /// Place among the states of its frame, the best first.
     place: usize,
+}
+
+impl Entry {
+    /// What the search wants least of.
+    fn key(&self, objective: Objective) -> f64 {
+        match objective {
+            Objective::Time => self.time,
+            Objective::Memory => self.memory.0 as f64,
+        }
+    }
 }
 
 /// What became of the strategies of one task.
 #[derive(Default)]
 struct TaskResult {
     entries: Vec<Entry>,
+    /// The lowest bound of strategies whose programs are too long to play.
+    too_long: Option<f64>,
     account: Account,
     /// Lowest memory bound seen, and whose it is.
     smallest: Option<(Bytes, Strategy)>,
@@ -96,9 +111,7 @@ fn search_with(
         .iter()
         .flat_map(|&mesh| axes.experts(mesh).into_iter().map(move |experts| (mesh, experts)))
         .collect();
-    let t0 = Instant::now();
     let incumbent = searching.seed(&tasks);
-    eprintln!("seed {:?}", t0.elapsed());
     let limit = match request.objective {
         Objective::Time => incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0),
         Objective::Memory => f64::INFINITY,
@@ -117,15 +130,16 @@ fn search_with(
             result
         })
         .collect();
-    eprintln!("bound {:?}", t0.elapsed());
     let mut account = Account::default();
     let mut entries = Vec::new();
     let (mut smallest, mut broken) = (None::<(Bytes, Strategy)>, None);
+    let mut too_long: Option<f64> = None;
     for result in results {
         account.considered += result.account.considered;
         account.illegal += result.account.illegal;
         account.out_of_memory += result.account.out_of_memory;
         account.bounded += result.account.bounded;
+        too_long = [too_long, result.too_long].into_iter().flatten().reduce(f64::min);
         entries.extend(result.entries);
         if let Some((bytes, strategy)) = result.smallest
             && smallest.as_ref().is_none_or(|(least, _)| bytes < *least)
@@ -134,8 +148,7 @@ fn search_with(
         }
         broken = broken.or(result.broken);
     }
-    let played = searching.play_best(entries, incumbent, &mut account);
-    eprintln!("played {:?}", t0.elapsed());
+    let played = searching.play_best(entries, incumbent, too_long, &mut account);
     account.inner_choices_log10 =
         f64::from(problem.facts.blocks) * (searching.inner.len().min(3) as f64).log10();
     account.axes = axes.listed();
@@ -144,7 +157,6 @@ fn search_with(
     };
     let winner = best.clone();
     let ladder = ladder::ladder(problem, &closing, &winner.strategy);
-    eprintln!("ladder {:?}", t0.elapsed());
     let pareto = pareto(&played);
     let alternatives = different(&played, request.top);
     Ok(Outcome { winner, alternatives, ladder, pareto, account })
@@ -261,7 +273,8 @@ impl Searching<'_> {
                             return None;
                         }
                         let closed = self.closing.close(&strategy);
-                        self.closing.fits(&closed).then_some((closed.bound.0, strategy))
+                        let can_play = play_events(&strategy) <= MOST_EVENTS_A_STRATEGY;
+                        (can_play && self.closing.fits(&closed)).then_some((closed.bound.0, strategy))
                     })
                 })
             })
@@ -332,7 +345,8 @@ impl Searching<'_> {
             let rules = StateRules::new(&strategy, &problem.workload, problem.engine);
             let pricing = self.closing.pricing(&strategy);
             let mut cheap = vec![inner[0].under(self.closing, &strategy, state, &rules, &pricing)];
-            if cheap[0].memory > problem.memory_limit {
+            let by_memory = self.request.objective == Objective::Memory;
+            if by_memory || cheap[0].memory > problem.memory_limit {
                 for place in 1..self.inner.len() {
                     if inner.len() == place {
                         self.inner[place].apply(&mut strategy);
@@ -342,9 +356,9 @@ impl Searching<'_> {
                     cheap.push(inner[place].under(self.closing, &strategy, state, &rules, &pricing));
                 }
             }
+            let least = cheap.iter().map(|cheap| cheap.memory).min().unwrap_or_default();
             let Some(time) = relaxed(&cheap, problem.memory_limit) else {
                 result.account.out_of_memory += 1;
-                let least = cheap.iter().map(|cheap| cheap.memory).min().unwrap_or_default();
                 if result.smallest.as_ref().is_none_or(|(smallest, _)| least < *smallest) {
                     result.smallest = Some((least, strategy.clone()));
                 }
@@ -354,9 +368,22 @@ impl Searching<'_> {
                 result.account.bounded += 1;
                 continue;
             }
-            survivors.push(Entry { time, task: *task, frame: *frame, state: *state, place: 0 });
+            if play_events(&strategy) > MOST_EVENTS_A_STRATEGY {
+                result.account.bounded += 1;
+                result.too_long = Some(result.too_long.map_or(time, |lowest| lowest.min(time)));
+                continue;
+            }
+            survivors.push(Entry {
+                time,
+                memory: least,
+                task: *task,
+                frame: *frame,
+                state: *state,
+                place: 0,
+            });
         }
-        survivors.sort_by(|one, other| one.time.total_cmp(&other.time));
+        let objective = self.request.objective;
+        survivors.sort_by(|one, other| one.key(objective).total_cmp(&other.key(objective)));
         for (place, entry) in survivors.iter_mut().enumerate() {
             entry.place = place;
         }
@@ -368,6 +395,7 @@ impl Searching<'_> {
         &self,
         mut entries: Vec<Entry>,
         incumbent: Option<Candidate>,
+        too_long: Option<f64>,
         account: &mut Account,
     ) -> Vec<Candidate> {
         let by_memory = self.request.objective == Objective::Memory;
@@ -379,7 +407,8 @@ impl Searching<'_> {
             entries.retain(|entry| entry.place < STATES_A_FRAME);
             account.bounded += (all - entries.len()) as u64;
         }
-        entries.sort_by(|one, other| one.time.total_cmp(&other.time));
+        let objective = self.request.objective;
+        entries.sort_by(|one, other| one.key(objective).total_cmp(&other.key(objective)));
         let mut played: Vec<Candidate> = Vec::new();
         let mut best = incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0);
         if by_memory {
@@ -387,7 +416,7 @@ impl Searching<'_> {
         }
         let mut ready: Vec<(Strategy, Closed)> = Vec::new();
         let mut next = 0;
-        let mut instructions = 0_u64;
+        let mut events = 0_u64;
         loop {
             let wave =
                 entries[next..].iter().take(PRICED_A_WAVE).take_while(|entry| entry.time < best).count();
@@ -411,9 +440,9 @@ impl Searching<'_> {
             let mut chosen = Vec::new();
             while chosen.len() < PLAYED_A_WAVE
                 && played.len() + chosen.len() < MOST_PLAYED
-                && instructions < MOST_INSTRUCTIONS
+                && events < MOST_EVENTS
                 && ready.last().is_some_and(|(_, closed)| {
-                    (by_memory || closed.bound.0 < best) && (wave == 0 || closed.bound.0 <= horizon)
+                    by_memory || (closed.bound.0 < best && (wave == 0 || closed.bound.0 <= horizon))
                 })
             {
                 chosen.extend(ready.pop());
@@ -421,21 +450,10 @@ impl Searching<'_> {
             if chosen.is_empty() && wave == 0 {
                 break;
             }
-            let wave_played: Vec<Candidate> = chosen
-                .into_par_iter()
-                .map(|(strategy, c)| {
-                    let p = self.problem.play(strategy);
-                    eprintln!(
-                        "bound {:.3} played {:.3} {}",
-                        c.bound.0,
-                        p.playback.step_time.0,
-                        p.strategy.text(self.problem.facts.defaults)
-                    );
-                    p
-                })
-                .collect();
+            let wave_played: Vec<Candidate> =
+                chosen.into_par_iter().map(|(strategy, _)| self.problem.play(strategy)).collect();
             for candidate in wave_played {
-                instructions += instructions_of(&candidate);
+                events += play_events(&candidate.strategy);
                 account.played += 1;
                 if self.problem.fits(&candidate) {
                     if !by_memory {
@@ -448,9 +466,15 @@ impl Searching<'_> {
         account.bounded += (entries.len() - next) as u64;
         let unplayed = ready.iter().map(|(_, closed)| closed.bound.0);
         let unpriced = entries[next..].iter().map(|entry| entry.time);
-        account.lowest_bound = unplayed.chain(unpriced).chain(passed_over).reduce(f64::min).map(Seconds);
-        if played.is_empty() {
-            played.extend(incumbent.filter(|_| !by_memory));
+        account.lowest_bound =
+            unplayed.chain(unpriced).chain(passed_over).chain(too_long).reduce(f64::min).map(Seconds);
+        let is_new = |seed: &Candidate| played.iter().all(|known| known.strategy != seed.strategy);
+        if let Some(seed) = incumbent.filter(|seed| !by_memory && is_new(seed)) {
+            // The seed was priced and played though its entry was not reached.
+            account.bounded = account.bounded.saturating_sub(1);
+            account.priced += 1;
+            account.played += 1;
+            played.push(seed);
         }
         let order = |candidate: &Candidate| {
             let time = candidate.playback.step_time.0;
@@ -476,12 +500,17 @@ impl Searching<'_> {
             }
             let forms = self.closing.close(&strategy);
             closed.push((strategy.clone(), forms));
-            if closed.len() == 1 && self.closing.fits(&forms) {
+            let by_time = self.request.objective == Objective::Time;
+            if by_time && closed.len() == 1 && self.closing.fits(&forms) {
                 return closed.pop();
             }
         }
+        let key = |forms: &Closed| match self.request.objective {
+            Objective::Time => forms.bound.0,
+            Objective::Memory => forms.memory.process.0 as f64,
+        };
         let by_bound =
-            |one: &(Strategy, Closed), other: &(Strategy, Closed)| one.1.bound.0.total_cmp(&other.1.bound.0);
+            |one: &(Strategy, Closed), other: &(Strategy, Closed)| key(&one.1).total_cmp(&key(&other.1));
         let uniform =
             closed.iter().filter(|(_, forms)| self.closing.fits(forms)).min_by(|a, b| by_bound(a, b));
         let mixed = if self.request.fix.checkpoint.is_some() || self.request.objective == Objective::Memory {
@@ -532,15 +561,16 @@ fn relaxed(cheap: &[Cheap], limit: Bytes) -> Option<f64> {
     Some(mixed.fold(whole, f64::min))
 }
 
-/// A measure of how long a candidate took to play: its passes times the blocks in them.
-fn instructions_of(candidate: &Candidate) -> u64 {
-    let strategy = &candidate.strategy;
+/// About how many events playing `strategy` takes: a few a pass where passes are quiet, else some for each op.
+fn play_events(strategy: &Strategy) -> u64 {
+    let passes = 2 * strategy.accumulation * strategy.chunks();
+    let reduces_each_pass =
+        strategy.zero >= 2 && strategy.sync != GradientSync::Deferred && strategy.data > 1;
+    let gathers_each_pass = strategy.zero >= 3 && strategy.reshard_after_forward;
+    let is_quiet =
+        strategy.context == 1 && strategy.offload.is_none() && !reduces_each_pass && !gathers_each_pass;
     let blocks: u64 = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum();
-    let a_block = match strategy.attention {
-        AttentionKernel::Fused => 40,
-        AttentionKernel::Materialised => 45,
-    };
-    blocks * strategy.accumulation * a_block
+    if is_quiet { 8 * passes } else { 40 * strategy.accumulation * blocks }
 }
 
 /// Plans that no other beats in both time and memory, the fastest first.

@@ -4,7 +4,8 @@ mod causes;
 mod filling;
 pub mod memory;
 pub mod player;
+mod quiet;
 
 pub use causes::CauseTimes;
 pub use memory::{MemoryPeak, peak};
-pub use player::{Playback, RankPlayback, Span, play};
+pub use player::{Playback, RankPlayback, Span, play, play_every_instruction};

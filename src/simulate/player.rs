@@ -10,6 +10,7 @@ use crate::program::{Cause, Instruction, Message, Pass, Payload, Program, RankPr
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::simulate::memory::{self, MemoryPeak};
+use crate::simulate::quiet::Quiet;
 use crate::units::Seconds;
 
 const STREAMS: usize = Stream::ALL.len();
@@ -69,6 +70,8 @@ struct Running {
     rate: f64,
     price: Price,
     cause: Cause,
+    /// A whole quiet pass.
+    quiet: bool,
 }
 
 struct StreamState {
@@ -80,8 +83,9 @@ struct StreamState {
 /// A template, ready to play: its instructions by stream, and their prices.
 struct Prepared {
     by_stream: [Vec<u32>; STREAMS],
-    /// Index of each instruction within its stream's list.
     prices: Vec<Price>,
+    /// The pass played alone, where it shares nothing with others.
+    quiet: Option<Quiet>,
 }
 
 struct Rank<'a> {
@@ -95,6 +99,34 @@ struct Rank<'a> {
     spans: Vec<Span>,
     /// The end of this rank's program was reached.
     done: bool,
+    used: UsedStreams,
+    /// When something that runs ends next, as things stand.
+    next_at: Option<f64>,
+}
+
+/// The streams that a rank's program uses.
+#[derive(Clone, Copy)]
+struct UsedStreams {
+    list: [u8; STREAMS],
+    count: u8,
+}
+
+impl UsedStreams {
+    fn of(program: &RankProgram) -> Self {
+        let mut used = Self { list: [0; STREAMS], count: 0 };
+        for stream in Stream::ALL {
+            let mut instructions = program.templates.iter().flat_map(|template| &template.instructions);
+            if instructions.any(|instruction| instruction.stream == stream) {
+                used.list[usize::from(used.count)] = stream as u8;
+                used.count += 1;
+            }
+        }
+        used
+    }
+
+    fn streams(self) -> impl Iterator<Item = usize> {
+        self.list.into_iter().take(usize::from(self.count)).map(usize::from)
+    }
 }
 
 /// Times of messages, by boundary, payload and micro-batch.
@@ -118,7 +150,17 @@ impl Messages {
 
 /// Plays `program` (which must verify) at the prices of `pricing`.
 pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
-    let mut player = Player::new(program, pricing);
+    play_with(program, pricing, true)
+}
+
+/// Plays `program` like [`play`], every instruction by itself: slower, with the same result but for rounding and the
+/// hidden part of sends beside quiet passes.
+pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playback {
+    play_with(program, pricing, false)
+}
+
+fn play_with(program: &Program, pricing: &dyn Pricing, counts_quiet_whole: bool) -> Playback {
+    let mut player = Player::new(program, pricing, counts_quiet_whole);
     player.run();
     let ranks: Vec<_> = player
         .ranks
@@ -141,7 +183,7 @@ struct Player<'a> {
     messages: Messages,
     /// The rank of each chunk.
     stage_of_chunk: Vec<usize>,
-    /// Next events: time (its bits order like the number) and rank; stale ones are skipped.
+    /// Next events: time (its bits order like the number) and rank; those that are no longer its next are skipped.
     events: BinaryHeap<Reverse<(u64, usize)>>,
     /// Ranks that must look again at the present instant.
     woken: Vec<usize>,
@@ -149,7 +191,7 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    fn new(program: &'a Program, pricing: &dyn Pricing) -> Self {
+    fn new(program: &'a Program, pricing: &dyn Pricing, counts_quiet_whole: bool) -> Self {
         let mut stage_of_chunk: Vec<usize> = Vec::new();
         let mut micro = 1;
         let mut payloads = 2;
@@ -175,7 +217,11 @@ impl<'a> Player<'a> {
             started: vec![f64::INFINITY; size],
             delivered: vec![f64::INFINITY; size],
         };
-        let ranks = program.ranks.iter().map(|rank| Rank::new(rank, pricing, &stage_of_chunk)).collect();
+        let ranks = program
+            .ranks
+            .iter()
+            .map(|rank| Rank::new(rank, pricing, &stage_of_chunk, counts_quiet_whole))
+            .collect();
         Self {
             ranks,
             messages,
@@ -193,7 +239,7 @@ impl<'a> Player<'a> {
         self.drain(0.0);
         while let Some(Reverse((bits, rank))) = self.events.pop() {
             let time = f64::from_bits(bits);
-            if self.ranks[rank].next_event() != Some(time) {
+            if self.ranks[rank].next_at != Some(time) {
                 continue;
             }
             self.advance(rank, time);
@@ -218,41 +264,57 @@ impl<'a> Player<'a> {
         if span <= 0.0 || rank.done {
             return;
         }
-        let awaited = rank.awaited(&self.messages);
-        let running = rank.streams.iter().filter_map(|stream| stream.running.map(|running| running.cause));
-        rank.causes.add(Seconds(span), running, awaited);
+        if rank.streams[Stream::Compute as usize].running.is_some_and(|running| running.quiet) {
+            rank.hide_sends(span);
+        } else {
+            rank.book(span, &self.messages);
+        }
         for running in rank.streams.iter_mut().filter_map(|stream| stream.running.as_mut()) {
             running.left -= span * running.rate;
         }
         rank.now = time;
     }
-
     /// Ends what is done at `time`, starts what is ready, and sets the rates and the rank's next event anew.
     fn settle(&mut self, index: usize, time: f64) {
+        let used = self.ranks[index].used;
+        let mut settled = true;
         loop {
             let mut changed = false;
-            for stream in 0..STREAMS {
+            for stream in used.streams() {
                 let rank = &mut self.ranks[index];
-                if let Some(running) = rank.streams[stream].running {
-                    if running.left > 1e-12 * (running.price.seconds.0 + time) {
-                        continue;
-                    }
-                    rank.streams[stream].running = None;
-                    let position = rank.streams[stream].next;
+                let Some(running) = rank.streams[stream].running else { continue };
+                if running.left > 1e-12 * (running.price.seconds.0 + time) {
+                    continue;
+                }
+                rank.streams[stream].running = None;
+                let position = rank.streams[stream].next;
+                if running.quiet {
+                    rank.finish_quiet(position.0, time);
+                } else {
                     rank.finish(stream, position, time);
                     self.told(index, position, false, time);
-                    changed = true;
                 }
+                changed = true;
+            }
+            changed |= self.ranks[index].start_quiet(time);
+            for stream in used.streams() {
                 changed |= self.start(index, stream, time);
             }
             if !changed {
                 break;
             }
+            settled = false;
+        }
+        // Nothing began or ended: rates and the next event are as they were.
+        if settled && self.ranks[index].next_at.is_some_and(|next| next > time) {
+            return;
         }
         let rank = &mut self.ranks[index];
         rank.done = rank.streams.iter().all(|stream| stream.next == END);
         self.share(index);
-        if let Some(next) = self.ranks[index].next_event() {
+        let next = self.ranks[index].next_event();
+        self.ranks[index].next_at = next;
+        if let Some(next) = next {
             self.events.push(Reverse((next.to_bits(), index)));
         }
     }
@@ -287,7 +349,7 @@ impl<'a> Player<'a> {
             let rank = &mut self.ranks[index];
             if price.seconds.0 > 0.0 {
                 rank.streams[stream].running =
-                    Some(Running { left: price.seconds.0, rate: 1.0, price, cause });
+                    Some(Running { left: price.seconds.0, rate: 1.0, price, cause, quiet: false });
                 return true;
             }
             rank.finish(stream, position, time);
@@ -311,7 +373,9 @@ impl<'a> Player<'a> {
             self.advance(receiver, time);
             let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
             times[slot] = time;
-            self.woken.push(receiver);
+            if !starts {
+                self.woken.push(receiver);
+            }
         } else {
             times[slot] = time;
         }
@@ -320,6 +384,11 @@ impl<'a> Player<'a> {
     /// Shares the rank's resources among what runs.
     fn share(&mut self, index: usize) {
         let rank = &mut self.ranks[index];
+        let mut running = rank.streams.iter_mut().filter_map(|stream| stream.running.as_mut());
+        if let (Some(alone), None) = (running.next(), running.next()) {
+            alone.rate = 1.0;
+            return;
+        }
         let (demands, rates) = &mut self.scratch;
         demands.clear();
         demands.extend(
@@ -333,9 +402,37 @@ impl<'a> Player<'a> {
     }
 }
 
+/// Plays alone every template that may be quiet on its rank and is used more than once.
+fn find_quiet(program: &RankProgram, prepared: &mut [Prepared]) {
+    let mut send = [0.0_f64; Resource::COUNT];
+    let mut uses = vec![0; prepared.len()];
+    for call in &program.calls {
+        uses[call.template as usize] += 1;
+    }
+    for (template, prepared) in program.templates.iter().zip(&*prepared) {
+        for (instruction, price) in template.instructions.iter().zip(&prepared.prices) {
+            if matches!(instruction.op, Op::Send(_)) {
+                for (most, demand) in send.iter_mut().zip(price.demand) {
+                    *most = most.max(demand);
+                }
+            }
+        }
+    }
+    for ((template, prepared), uses) in program.templates.iter().zip(prepared).zip(uses) {
+        if uses > 1 {
+            prepared.quiet = Quiet::new(template, &prepared.prices, &send);
+        }
+    }
+}
+
 impl<'a> Rank<'a> {
-    fn new(program: &'a RankProgram, pricing: &dyn Pricing, stage_of_chunk: &[usize]) -> Self {
-        let prepared = program
+    fn new(
+        program: &'a RankProgram,
+        pricing: &dyn Pricing,
+        stage_of_chunk: &[usize],
+        counts_quiet_whole: bool,
+    ) -> Self {
+        let mut prepared: Vec<Prepared> = program
             .templates
             .iter()
             .map(|template| {
@@ -354,10 +451,13 @@ impl<'a> Rank<'a> {
                             (op, _) => pricing.price(op, program.stage),
                         }
                     })
-                    .collect();
-                Prepared { by_stream, prices }
+                    .collect::<Vec<Price>>();
+                Prepared { by_stream, prices, quiet: None }
             })
             .collect();
+        if counts_quiet_whole {
+            find_quiet(program, &mut prepared);
+        }
         let mut rank = Self {
             program,
             prepared,
@@ -368,6 +468,8 @@ impl<'a> Rank<'a> {
             peak_at: 0.0,
             spans: Vec::with_capacity(program.calls.len()),
             done: false,
+            used: UsedStreams::of(program),
+            next_at: None,
         };
         for stream in 0..STREAMS {
             rank.streams[stream].next = rank.position_from(stream, 0, 0);
@@ -389,6 +491,98 @@ impl<'a> Rank<'a> {
         END
     }
 
+    /// Puts `span` down to what runs.
+    fn book(&mut self, span: f64, messages: &Messages) {
+        let awaited = self.awaited(messages);
+        let running = self.streams.iter().filter_map(|stream| stream.running.map(|running| running.cause));
+        self.causes.add(Seconds(span), running, awaited);
+    }
+
+    /// Counts sends that run beside a quiet pass as hidden, by the share of it that computes.
+    fn hide_sends(&mut self, span: f64) {
+        let position = self.streams[Stream::Compute as usize].next;
+        let template = self.program.calls[position.0 as usize].template as usize;
+        if self.streams[Stream::Send as usize].running.is_some()
+            && let Some(quiet) = &self.prepared[template].quiet
+        {
+            let causes = &quiet.causes;
+            let alone = causes.compute + causes.recompute - causes.communication_hidden;
+            self.causes.communication_hidden += alone * (span / quiet.seconds);
+        }
+    }
+
+    /// Starts the next pass as a whole, if it is quiet, its input is there and nothing else is under way.
+    fn start_quiet(&mut self, time: f64) -> bool {
+        let [compute, model] = [Stream::Compute as usize, Stream::Model as usize];
+        let position = self.streams[compute].next;
+        if position == END || self.streams[compute].running.is_some() || self.streams[model].running.is_some()
+        {
+            return false;
+        }
+        let call = position.0;
+        let Some(quiet) = &self.prepared[self.program.calls[call as usize].template as usize].quiet else {
+            return false;
+        };
+        let at_first = |stream: usize, first: Option<u32>| match first {
+            Some(first) => self.streams[stream].next == (call, first),
+            None => self.streams[stream].next.0 > call,
+        };
+        let received =
+            quiet.receive.is_none_or(|receive| self.streams[Stream::Receive as usize].next > (call, receive));
+        let others = [Stream::Data, Stream::CopyOut, Stream::CopyIn, Stream::Host];
+        let is_alone = others.iter().all(|&stream| self.streams[stream as usize].next.0 > call);
+        let (_, instruction) = self.at(position);
+        if !at_first(compute, quiet.first[0])
+            || !at_first(model, quiet.first[1])
+            || !received
+            || !is_alone
+            || !self.sends_done(position, instruction)
+        {
+            return false;
+        }
+        let seconds = quiet.seconds;
+        if self.memory.call == call as usize {
+            self.peak_at = time + quiet.starts[self.memory.instruction];
+        }
+        self.begin(compute, position, time);
+        self.streams[compute].running = Some(Running {
+            left: seconds,
+            rate: 1.0,
+            price: Price::alone(Seconds(seconds)),
+            cause: Cause::Compute,
+            quiet: true,
+        });
+        true
+    }
+
+    /// Ends a quiet pass: its streams stand behind it, its causes are booked.
+    fn finish_quiet(&mut self, call: u32, time: f64) {
+        let template = self.program.calls[call as usize].template as usize;
+        if let Some(quiet) = &self.prepared[template].quiet {
+            let causes = quiet.causes;
+            self.causes.compute += causes.compute;
+            self.causes.recompute += causes.recompute;
+            self.causes.communication_exposed += causes.communication_exposed;
+            self.causes.communication_hidden += causes.communication_hidden;
+            self.causes.copy_exposed += causes.copy_exposed;
+            self.causes.bubble += causes.bubble;
+            self.causes.optimizer += causes.optimizer;
+        }
+        for stream in [Stream::Compute as usize, Stream::Model as usize] {
+            if self.streams[stream].next.0 <= call {
+                self.streams[stream].next = self.position_from(stream, call + 1, 0);
+            }
+        }
+        self.spans[call as usize].end = Seconds(time);
+    }
+
+    /// Buffers that the call before the last one sent are reused from here on.
+    fn sends_done(&self, position: Position, instruction: &Instruction) -> bool {
+        position.0 < 2
+            || instruction.stream != Stream::Compute
+            || self.streams[Stream::Send as usize].next.0 >= position.0 - 1
+    }
+
     fn at(&self, position: Position) -> (&'a crate::program::Call, &'a Instruction) {
         let call = &self.program.calls[position.0 as usize];
         (call, &self.program.templates[call.template as usize].instructions[position.1 as usize])
@@ -400,17 +594,16 @@ impl<'a> Rank<'a> {
             let stream = template.instructions[wait as usize].stream as usize;
             self.streams[stream].next > (position.0, wait)
         });
-        // Buffers that the call before the last one sent are reused from here on.
-        let sends_done = position.0 < 2
-            || instruction.stream != Stream::Compute
-            || self.streams[Stream::Send as usize].next.0 >= position.0 - 1;
+        // A communication stream waits for the computing one when a collective is issued.
+        let computed =
+            instruction.stream != Stream::Model || self.streams[Stream::Compute as usize].next >= position;
         let joined = !instruction.joins
             || self
                 .streams
                 .iter()
                 .enumerate()
                 .all(|(index, stream)| index == instruction.stream as usize || stream.next >= position);
-        waits_done && sends_done && joined
+        waits_done && computed && self.sends_done(position, instruction) && joined
     }
 
     fn begin(&mut self, stream: usize, position: Position, time: f64) {

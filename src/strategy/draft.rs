@@ -92,7 +92,7 @@ impl Checkpoint {
 }
 
 impl Draft {
-    /// The keys that are given, in contract order.
+    /// The keys that are given, in the documented order.
     pub fn keys(&self) -> Vec<Key> {
         Key::ALL.iter().copied().filter(|&key| self.gives(key)).collect()
     }

@@ -1,4 +1,4 @@
-//! Strategy to text: contract order, defaults left out, and what is printed parses back to itself.
+//! Strategy to text: the documented order, defaults left out, and what is printed parses back to itself.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The documents that `plan` and `simulate` print and write keep the contract.
+//! The documents that `plan` and `simulate` print and write keep what is documented.
 
 use std::fs;
 use std::io::Read;
@@ -12,7 +12,7 @@ const PLAN: &str = "plan gpt2 --cluster 1x2xh100-sxm --global-batch 8 --seq-len 
 /// Small, and with several plans that are nearly as good.
 const SMALL: &str = "gpt2 --cluster 1x4xrtx-4090 --global-batch 64";
 
-/// Fields of every plan document, as CONTRACT lists them.
+/// Fields of every plan document, as `docs/reference/plan-json.md` lists them.
 const FIELDS: &[&str] = &[
     "/version",
     "/engine",

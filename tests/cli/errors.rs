@@ -1,4 +1,4 @@
-//! What cannot be done ends in one clear error with the contract's exit code, and leaves no file.
+//! What cannot be done ends in one clear error with the documented exit code, and leaves no file.
 
 use std::fs::{self, File};
 

@@ -172,10 +172,10 @@ pub fn case(seed: u64) -> Option<Case> {
         clip: dice.pick(&[0.0, 1.0]),
     };
     let mut keys = Vec::new();
-    let mut left = devices;
+    let mut left: u64 = devices;
     for key in ["tp", "pp", "cp"] {
         let size = dice.pick(&[1, 1, 2, 2, 4]);
-        if left % size == 0 && size > 1 {
+        if left.is_multiple_of(size) && size > 1 {
             keys.push(format!("{key}={size}"));
             left /= size;
         }
@@ -205,7 +205,7 @@ pub fn case(seed: u64) -> Option<Case> {
         ("reduce", &["fp32", "bf16"]),
     ];
     for (key, values) in choices {
-        if dice.next() % 3 == 0 {
+        if dice.next().is_multiple_of(3) {
             keys.push(format!("{key}={}", dice.pick(values)));
         }
     }

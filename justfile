@@ -1,0 +1,33 @@
+# What `just` alone shows: the recipes.
+default:
+    @just --list
+
+# All that CI checks.
+check:
+    .ci/run
+
+# All tests.
+test:
+    cargo test
+
+# Take what the code does now as right: snapshots and JSON schemas. Look at the difference before you commit it.
+bless:
+    MESHWRIGHT_BLESS=1 INSTA_UPDATE=always cargo test
+
+# Lines of code by module, tests and documentation apart, and the longest files.
+size:
+    @for module in src/*/; do printf '%7d  %s\n' "$(find "$module" -name '*.rs' -exec cat {} + | wc -l)" "$module"; done | sort -rn
+    @printf '%7d  %s\n' "$(find src -name '*.rs' -exec cat {} + | wc -l)" "src" "$(find tests benches -name '*.rs' -exec cat {} + | wc -l)" "tests, benches" "$(find . -name '*.md' -not -path './target/*' -exec cat {} + | wc -l)" "documentation"
+    @find src tests benches -name '*.rs' -exec wc -l {} + | grep -v total | sort -rn | head
+
+# The README's output block, from a run.
+readme:
+    .ci/readme
+
+# How long planning takes.
+bench:
+    cargo bench --bench plan
+
+# The pages and plans in reports/, anew.
+samples:
+    cargo run --release -- plan llama-3.1-70b --cluster 8x8xh100-sxm --global-batch 512 --seq-len 8192 --report reports/llama-3.1-70b-64xh100.html

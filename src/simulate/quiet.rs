@@ -1,0 +1,163 @@
+//! Quiet templates: passes that share nothing with what runs beside them. Such a pass takes the same time at every
+//! use, so it is played once and then counted whole.
+
+use crate::cost::{Price, Resource};
+use crate::lower::Stream;
+use crate::ops::Op;
+use crate::program::{Cause, Template};
+use crate::simulate::causes::CauseTimes;
+use crate::simulate::filling;
+use crate::units::Seconds;
+
+/// A pass played alone, from the moment its input is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quiet {
+    pub seconds: f64,
+    pub causes: CauseTimes,
+    /// When each instruction starts; the pipeline's own instructions are not played.
+    pub starts: Vec<f64>,
+    /// First instructions on the compute and the model stream.
+    pub first: [Option<u32>; 2],
+    /// The instruction that receives the input.
+    pub receive: Option<u32>,
+}
+
+/// One of the two streams while a pass is played alone.
+#[derive(Default)]
+struct Lane {
+    queue: Vec<u32>,
+    next: usize,
+    running: Option<(u32, f64)>,
+}
+
+const LANES: [Stream; 2] = [Stream::Compute, Stream::Model];
+
+impl Quiet {
+    /// Plays `template` at `prices`; none if it shares streams with other passes, sends before it is done, or could
+    /// compete with `send`, the highest demands of any send of its rank.
+    pub fn new(template: &Template, prices: &[Price], send: &[f64; Resource::COUNT]) -> Option<Self> {
+        let list = &template.instructions;
+        let mut receive = None;
+        for (index, instruction) in list.iter().enumerate() {
+            match instruction.stream {
+                Stream::Receive if receive.is_none() => receive = Some(index as u32),
+                Stream::Compute | Stream::Model | Stream::Send => {}
+                _ => return None,
+            }
+            if instruction.joins {
+                return None;
+            }
+        }
+        for (resource, &sent) in send.iter().enumerate() {
+            let most = |stream| {
+                let of_stream = list.iter().zip(prices).filter(|(entry, _)| entry.stream == stream);
+                of_stream.map(|(_, price)| price.demand[resource]).fold(0.0, f64::max)
+            };
+            if sent > 0.0 && most(Stream::Compute) + most(Stream::Model) + sent > 1.0 {
+                return None;
+            }
+        }
+        let (quiet, ends) = play_alone(template, prices, receive)?;
+        // A collective that outlasts the computing would run into the next pass.
+        let computed = list
+            .iter()
+            .zip(&ends)
+            .filter(|(entry, _)| entry.stream == Stream::Compute)
+            .map(|(_, &end)| end)
+            .fold(0.0, f64::max);
+        if computed < quiet.seconds {
+            return None;
+        }
+        let late = |wait: &u32| ends[*wait as usize] < quiet.seconds * (1.0 - 1e-12);
+        let sends_early = list
+            .iter()
+            .filter(|entry| matches!(entry.op, Op::Send(_)))
+            .any(|entry| entry.waits.is_empty() || entry.waits.iter().all(late));
+        (!sends_early && quiet.seconds > 0.0).then_some(quiet)
+    }
+}
+
+/// Plays compute and model stream alone; also when each instruction ends.
+fn play_alone(template: &Template, prices: &[Price], receive: Option<u32>) -> Option<(Quiet, Vec<f64>)> {
+    let list = &template.instructions;
+    let mut lanes: [Lane; 2] = Default::default();
+    for (index, instruction) in list.iter().enumerate() {
+        if let Some(lane) = LANES.iter().position(|&stream| stream == instruction.stream) {
+            lanes[lane].queue.push(index as u32);
+        }
+    }
+    let first = [0, 1].map(|lane: usize| lanes[lane].queue.first().copied());
+    let mut starts = vec![0.0; list.len()];
+    let mut ends = vec![f64::NAN; list.len()];
+    if let Some(receive) = receive {
+        ends[receive as usize] = 0.0;
+    }
+    let mut causes = CauseTimes::default();
+    let mut now = 0.0_f64;
+    let mut rates = Vec::new();
+    loop {
+        start_ready(template, prices, &mut lanes, &mut starts, &mut ends, now);
+        let running: Vec<(usize, u32)> =
+            (0..2).filter_map(|lane| lanes[lane].running.map(|(index, _)| (lane, index))).collect();
+        if running.is_empty() {
+            break;
+        }
+        let demands: Vec<_> = running.iter().map(|&(_, index)| prices[index as usize].demand).collect();
+        filling::rates(&demands, &mut rates);
+        let left = |lane: usize| lanes[lane].running.map_or(0.0, |(_, left)| left);
+        let span = running
+            .iter()
+            .zip(&rates)
+            .map(|(&(lane, _), rate)| left(lane) / rate)
+            .fold(f64::INFINITY, f64::min);
+        let kinds = running.iter().map(|&(_, index)| list[index as usize].cause);
+        causes.add(Seconds(span), kinds.collect::<Vec<Cause>>().into_iter(), false);
+        now += span;
+        for (&(lane, index), rate) in running.iter().zip(&rates) {
+            if let Some((_, left)) = &mut lanes[lane].running {
+                *left -= span * rate;
+                if *left <= 1e-12 * (prices[index as usize].seconds.0 + now) {
+                    ends[index as usize] = now;
+                    lanes[lane].running = None;
+                    lanes[lane].next += 1;
+                }
+            }
+        }
+    }
+    let done = lanes.iter().all(|lane| lane.next == lane.queue.len());
+    done.then_some((Quiet { seconds: now, causes, starts, first, receive }, ends))
+}
+
+/// Starts what is ready at `now`; what takes no time ends at once.
+fn start_ready(
+    template: &Template,
+    prices: &[Price],
+    lanes: &mut [Lane; 2],
+    starts: &mut [f64],
+    ends: &mut [f64],
+    now: f64,
+) {
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for place in 0..2 {
+            let computed = lanes[0].queue.get(lanes[0].next).copied().unwrap_or(u32::MAX);
+            let lane = &mut lanes[place];
+            let Some(&index) = lane.queue.get(lane.next).filter(|_| lane.running.is_none()) else { continue };
+            let instruction = &template.instructions[index as usize];
+            let waits_done = instruction.waits.iter().all(|&wait| !ends[wait as usize].is_nan());
+            if !waits_done || (place == 1 && computed < index) {
+                continue;
+            }
+            starts[index as usize] = now;
+            changed = true;
+            let seconds = prices[index as usize].seconds.0;
+            if seconds > 0.0 {
+                lane.running = Some((index, seconds));
+            } else {
+                ends[index as usize] = now;
+                lane.next += 1;
+            }
+        }
+    }
+}
