@@ -278,6 +278,11 @@ impl Ledger<'_> {
                 let pass = if stays(unit) { &digest.backward_again } else { &digest.backward };
                 walk.pass(pass, self.unit_gradient(unit));
             });
+            let watched = self.layout.shaped().watched()[turn] * self.rules.gradient.size();
+            if self.rules.gradient_ranks > 1 {
+                walk.take(watched as i64);
+                walk.live -= watched as i64;
+            }
             if chunk.sends_gradient {
                 walk.sent += self.digest(&chunk.units[0]).input_gradient;
             }

@@ -1,7 +1,7 @@
 //! Attention layers: projections split by heads over the tensor group, the core split over the context group.
 
 use super::graph::{Builder, ValueId};
-use super::mlp::{branch_gradient, residual_add};
+use super::mlp::{ResidualNorm, branch_gradient, residual_add, residual_norm};
 use crate::model::layer::{Attention, Position, Projection};
 use crate::ops::{AttentionCore, CollectiveKind, CorePass, ElementwiseKind, Group, Op};
 use crate::profile::choices::ContextKind;
@@ -24,6 +24,7 @@ pub struct Saved {
     context: ValueId,
     mask: Option<ValueId>,
     output_norm_input: Option<ValueId>,
+    pub residual_norm: Option<ResidualNorm>,
 }
 
 /// Elements a token of queries, keys and values on one tensor rank.
@@ -94,7 +95,8 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         output_norm_input = Some(branch);
         branch = normed;
     }
-    let (output, mask) = residual_add(b, branch, source, stream * hidden);
+    let (sum, mask) = residual_add(b, branch, source, stream * hidden);
+    let (output, residual_norm) = residual_norm(b, layer.residual_norm, sum, hidden);
 
     let saved = Saved {
         source,
@@ -109,6 +111,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         context,
         mask,
         output_norm_input,
+        residual_norm,
     };
     (output, saved)
 }

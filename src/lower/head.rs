@@ -40,6 +40,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trainable: bo
     if !shape.chunked_loss {
         let (logits, single) = logits(b, tokens, columns);
         b.linear(tokens, width, columns, &[whole], &[logits]);
+        soft_cap(b, layer, tokens * columns, logits);
         if let Some(single) = single {
             cast(b, tokens * columns, logits, single);
         }
@@ -53,12 +54,14 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trainable: bo
         let rows = (chunk + 1) * tokens / chunks - chunk * tokens / chunks;
         let (logits, single) = logits(b, rows, columns);
         b.linear(rows, width, columns, &[whole], &[logits]);
+        soft_cap(b, layer, rows * columns, logits);
         if let Some(single) = single {
             cast(b, rows * columns, logits, single);
         }
         cross_entropy(b, rows, columns, false, &[single.unwrap_or(logits)], &[]);
         reduce_rows(b, rows);
         logits_gradient(b, rows, columns, logits, single);
+        soft_cap(b, layer, rows * columns, logits);
         b.linear(rows, columns, width, &[logits], &[gradient]);
         if trainable {
             b.weight_gradient(rows, width, columns, &[whole, logits]);
@@ -80,6 +83,13 @@ fn logits(b: &mut Builder<'_>, rows: u64, columns: u64) -> (ValueId, Option<Valu
     let logits = b.value(logits_value("logits", b.shape.compute.size()));
     let copies = b.shape.engine.logits.single_precision_copy && b.shape.compute.size() < 4;
     (logits, copies.then(|| b.value(logits_value("32-bit logits", 4))))
+}
+
+/// A soft cap over logits, or over their gradient: a pass in place.
+fn soft_cap(b: &mut Builder<'_>, layer: &Head, elements: u64, logits: ValueId) {
+    if layer.soft_cap {
+        b.elementwise(ElementwiseKind::Activation, elements, 2, &[logits], &[logits]);
+    }
 }
 
 fn cast(b: &mut Builder<'_>, elements: u64, from: ValueId, to: ValueId) {
@@ -134,6 +144,7 @@ pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: boo
         LossSaved::InputGradient(gradient) => b.reduce_sequence("head input gradient shard", gradient, None),
         LossSaved::Logits { logits, single } => {
             logits_gradient(b, tokens, columns, logits, single);
+            soft_cap(b, layer, tokens * columns, logits);
             let again = trainable.then(|| b.gather_sequence("head input again", saved.normed, true));
             let input = b.activation("head input gradient", tokens * hidden, None);
             b.linear(tokens, columns, width, &[logits], &[input]);

@@ -1,7 +1,7 @@
 //! MLP layers: up projections split by columns over the tensor group, the down projection by rows.
 
 use super::graph::{Builder, ValueId};
-use crate::model::layer::Mlp;
+use crate::model::layer::{Mlp, Norm};
 use crate::ops::ElementwiseKind;
 use crate::profile::engine::SavedTensor;
 
@@ -16,6 +16,14 @@ pub struct Saved {
     activated: ValueId,
     mask: Option<ValueId>,
     output_norm_input: Option<ValueId>,
+    pub residual_norm: Option<ResidualNorm>,
+}
+
+/// What the backward of a norm behind the residual add reads: the sum, and its statistics.
+#[derive(Clone, Copy)]
+pub struct ResidualNorm {
+    sum: ValueId,
+    statistics: Option<ValueId>,
 }
 
 /// Appends the forward: `source` feeds the norm, `residual` is added to. Returns the output.
@@ -61,9 +69,20 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
         output_norm_input = Some(branch);
         branch = normed;
     }
-    let (output, mask) = residual_add(b, branch, residual, stream * hidden);
-    let saved =
-        Saved { source, statistics, normed, gate, gate_activation, up, activated, mask, output_norm_input };
+    let (sum, mask) = residual_add(b, branch, residual, stream * hidden);
+    let (output, residual_norm) = residual_norm(b, layer.residual_norm, sum, hidden);
+    let saved = Saved {
+        source,
+        statistics,
+        normed,
+        gate,
+        gate_activation,
+        up,
+        activated,
+        mask,
+        output_norm_input,
+        residual_norm,
+    };
     (output, saved)
 }
 
@@ -80,6 +99,32 @@ pub fn residual_add(
     let writes: Vec<_> = [output].into_iter().chain(mask).collect();
     b.elementwise(ElementwiseKind::Residual, elements, 3, &[branch, residual], &writes);
     (output, mask)
+}
+
+/// The norm of the residual stream behind its add, where a layer has one (post-norm); else the stream itself.
+pub fn residual_norm(
+    b: &mut Builder<'_>,
+    norm: Option<Norm>,
+    sum: ValueId,
+    hidden: u64,
+) -> (ValueId, Option<ResidualNorm>) {
+    if norm.is_none() {
+        return (sum, None);
+    }
+    let elements = b.elements(sum);
+    let output = b.activation("normed stream", elements, Some(SavedTensor::LinearInput));
+    let bytes = elements / hidden * 8;
+    let statistics = b.optional("residual norm statistics", bytes, SavedTensor::NormStatistics);
+    let writes: Vec<_> = [output].into_iter().chain(statistics).collect();
+    b.row_norm(elements, hidden, false, &[sum], &writes);
+    (output, Some(ResidualNorm { sum, statistics }))
+}
+
+/// The gradient of a layer's output through its residual norm, in place.
+pub fn residual_norm_backward(b: &mut Builder<'_>, saved: ResidualNorm, gradient: ValueId, hidden: u64) {
+    let elements = b.elements(saved.sum);
+    let reads: Vec<_> = [gradient, saved.sum].into_iter().chain(saved.statistics).collect();
+    b.row_norm(elements, hidden, true, &reads, &[gradient]);
 }
 
 /// The gradient of a branch: through its dropout mask, or the residual's own gradient.

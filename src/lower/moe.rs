@@ -24,6 +24,8 @@ pub struct Saved {
 struct SharedSaved {
     up: ValueId,
     activated: ValueId,
+    /// One number a token that scales their output.
+    gate: Option<ValueId>,
 }
 
 /// Sizes of the routed part on one rank.
@@ -154,8 +156,14 @@ fn shared_forward(b: &mut Builder<'_>, layer: &Moe, normed: ValueId, branch: Val
     b.linear(tokens, width, hidden, &[activated], &[partial]);
     let shard = b.reduce_sequence("shared output shard", partial, None);
     let elements = b.elements(branch);
-    b.elementwise(ElementwiseKind::Add, elements, 3, &[shard, branch], &[branch]);
-    SharedSaved { up, activated }
+    let stream = shape.stream_tokens();
+    let gate = layer.shared_gate.then(|| b.activation("shared gate", stream, Some(SavedTensor::Routing)));
+    if let Some(gate) = gate {
+        b.linear(stream, hidden, 1, &[normed], &[gate]);
+    }
+    let reads: Vec<_> = [shard, branch].into_iter().chain(gate).collect();
+    b.elementwise(ElementwiseKind::Add, elements, 3, &reads, &[branch]);
+    SharedSaved { up, activated, gate }
 }
 
 /// Appends the backward of the output's `gradient`; what the norm passes on is added to `target`.
@@ -239,6 +247,22 @@ fn shared_backward(
     }
     let up = b.activation("shared up gradient", tokens * width * ups, None);
     let elements = tokens * width;
+    if let Some(gate) = saved.gate {
+        // The gate's gradient is the product of what it scaled with the gradient before the down projection.
+        let stream = shape.stream_tokens();
+        let gradient = b.activation("shared gate gradient", stream, None);
+        b.elementwise(
+            ElementwiseKind::ActivationBackward,
+            elements,
+            3,
+            &[activated, saved.activated, gate],
+            &[activated, gradient],
+        );
+        b.linear(stream, 1, hidden, &[gradient], &[sum]);
+        if trainable {
+            b.weight_gradient(stream, hidden, 1, &[normed, gradient]);
+        }
+    }
     b.elementwise(ElementwiseKind::ActivationBackward, elements, 2 * ups + 1, &[activated, saved.up], &[up]);
     let again = trainable.then(|| b.gather_sequence("shared expert input again", normed, true));
     let input = b.activation("shared input gradient", tokens * hidden, None);

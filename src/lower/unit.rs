@@ -222,6 +222,14 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
                 _ => {}
             }
             let Some(&gradient) = gradients.get(&Some(*index)) else { continue };
+            let normed = match kept {
+                Saved::Attention(kept) => kept.residual_norm,
+                Saved::Mlp(kept) => kept.residual_norm,
+                _ => None,
+            };
+            if let Some(normed) = normed {
+                mlp::residual_norm_backward(&mut b, normed, gradient, model.output_width(*index));
+            }
             let target = merge(&mut b, &mut gradients, source, residual, gradient);
             match (&layer.kind, kept) {
                 (LayerKind::Embedding(layer), Saved::Embedding(kept)) if trainable => {

@@ -1,10 +1,11 @@
 //! Which units stand in which chunk, how each is lowered, and where its state lives.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
 use crate::lower::{LoweredUnit, Shape, UnitParameters};
-use crate::model::Model;
+use crate::model::{LossWeight, Model};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
 use crate::strategy::{Strategy, Workload};
@@ -47,6 +48,7 @@ pub struct ShapedUnits {
     /// By class and checkpoint mode; outside blocks all modes are one.
     lowered: Vec<LoweredUnit>,
     losses: u8,
+    watched: Vec<u64>,
 }
 
 const MODES: [CheckpointMode; 3] = [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
@@ -66,13 +68,37 @@ impl ShapedUnits {
             let is_block = matches!(unit.kind, UnitKind::Block(_));
             lowered.extend(MODES.map(|mode| lower(&graph, shape, mode, is_block)));
         }
-        Self { units: Arc::clone(units), parameters, lowered, losses: model.losses.len() as u8 }
+        Self {
+            units: Arc::clone(units),
+            parameters,
+            lowered,
+            losses: model.losses.len() as u8,
+            watched: watched(model, &shape),
+        }
+    }
+
+    /// For each loss, the elements on one rank of the weights at which its gradient's norm is taken.
+    pub fn watched(&self) -> &[u64] {
+        &self.watched
     }
 
     /// All lowered units; a placed unit names its own by index.
     pub fn lowered(&self) -> &[LoweredUnit] {
         &self.lowered
     }
+}
+
+/// An adaptive weight takes two norms at one layer: of its own loss's gradient and of the other's.
+fn watched(model: &Model, shape: &Shape<'_>) -> Vec<u64> {
+    let layers_of = |name: &str| -> BTreeSet<usize> {
+        let terms = model.losses.iter().filter_map(|term| match &term.weight {
+            LossWeight::Adaptive { of, at } if of == name || term.name == name => Some(at),
+            _ => None,
+        });
+        terms.filter_map(|at| model.layers().position(|layer| layer.name == *at)).collect()
+    };
+    let elements = |index: usize| UnitParameters::of(model, index..index + 1, shape).trained();
+    model.losses.iter().map(|term| layers_of(&term.name).into_iter().map(elements).sum()).collect()
 }
 
 /// A model laid out over pipeline ranks under a strategy.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::lower::{Category, LoweredUnit, Step, Stream, ValueId};
-use crate::ops::{Collective, CollectiveKind, Group, Op};
+use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
 use crate::program::instruction::{Buffer, BufferId, Cause, Frame, Instruction, Message, Payload, Template};
@@ -48,6 +48,8 @@ pub struct ChunkFrame {
     passed: BufferId,
     /// By loss, the gradient that leaves the chunk: each is still being sent while the next is computed.
     leaving: Vec<BufferId>,
+    /// By loss, the gradient at a watched weight on its way to its norm.
+    watched: Vec<Option<BufferId>>,
 }
 
 impl ChunkFrame {
@@ -122,7 +124,18 @@ impl ChunkFrame {
                 leaving.push(add("input gradient", passing, Category::Activations));
             }
         }
-        Self { frame, values, gathered, fetched, gradient, passed, leaving }
+        let watched = plan
+            .layout
+            .shaped()
+            .watched()
+            .iter()
+            .map(|&elements| {
+                let bytes = Bytes(elements * rules.gradient.size());
+                let is_summed = elements > 0 && rules.gradient_ranks > 1;
+                is_summed.then(|| add("watched gradient", bytes, Category::Gradients))
+            })
+            .collect();
+        Self { frame, watched, values, gathered, fetched, gradient, passed, leaving }
     }
 }
 
@@ -545,12 +558,42 @@ impl Writer<'_> {
                 self.receive(self.buffer(first, id), self.arriving(false, payload));
             }
             self.backward_run(&runs, turn, variant);
+            self.watch(*loss);
             if self.chunk.sends_gradient
                 && let Some(id) = self.lowered(0).input_gradient
             {
                 self.send(self.buffer(0, id), self.message(false, payload));
             }
         }
+    }
+
+    /// The norm of a loss's gradient at the weights that adaptive losses look at, summed over the data and context
+    /// ranks first.
+    fn watch(&mut self, loss: u8) {
+        let elements = self.plan.layout.shaped().watched()[usize::from(loss)];
+        if elements == 0 {
+            return;
+        }
+        let element = self.plan.rules.gradient;
+        let buffer: Vec<_> = self.frame.watched[usize::from(loss)].into_iter().collect();
+        if !buffer.is_empty() {
+            let (kind, group) = (CollectiveKind::AllReduce, Group::Gradient);
+            let op = Op::Collective(Collective { kind, group, bytes: Bytes(elements * element.size()) });
+            let compute = |instruction: &Instruction| instruction.stream == Stream::Compute;
+            let after = self.instructions.iter().rposition(compute).map(|index| index as u32);
+            self.push(Instruction {
+                waits: after.into_iter().collect(),
+                writes: buffer.clone(),
+                allocates: buffer.clone(),
+                ..plain(op, Stream::Data, Cause::Communication)
+            });
+        }
+        let op = Elementwise { kind: ElementwiseKind::GradientNorm, elements, operands: 1, element };
+        self.push(Instruction {
+            reads: buffer.clone(),
+            frees: buffer,
+            ..plain(Op::Elementwise(op), Stream::Compute, Cause::Compute)
+        });
     }
 
     /// Units whose backward the loss `loss` runs through, last first.

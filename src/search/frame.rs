@@ -18,7 +18,6 @@ pub struct InnerBounds {
     /// Seconds of passes and messages alone.
     pub core: f64,
     stages: Vec<StageSums>,
-    offloaded: f64,
 }
 
 /// Sums over the units of one stage, and its activations' peak.
@@ -32,6 +31,10 @@ struct StageSums {
     above: u64,
     /// Seconds of all multiprocessors that its passes take.
     busy: f64,
+    /// Parameters outside experts through which gradients flow; the others are gathered for the forward alone.
+    dense_backward: u64,
+    /// Share of the optimizer state that is on the host.
+    offloaded: f64,
 }
 
 /// A lower bound of time and of process memory.
@@ -51,6 +54,8 @@ impl InnerBounds {
         // The least that any state needs: nothing gathered, no transient gradients.
         rules.gathering = Gathering::Never;
         rules.keeps_whole_gradients = true;
+        // `strategy` shards over all data ranks here, so no state has smaller shards.
+        (rules.shards_parameters, rules.shards_optimizer) = (true, true);
         let ledger = Ledger {
             layout: &layout,
             digests: &shaped.digests,
@@ -73,11 +78,13 @@ impl InnerBounds {
                 let mut sums = StageSums {
                     above: ledger.above(stage, &instants[stage as usize]).unsigned_abs(),
                     busy: bound.busy(stage),
+                    offloaded: strategy.offload.fraction(OffloadCategory::Optimizer, stage as usize),
                     ..StageSums::default()
                 };
                 for unit in layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
                     if !unit.offloads_parameters {
                         sums.dense += unit.parameters.dense;
+                        sums.dense_backward += if unit.has_backward { unit.parameters.dense } else { 0 };
                         sums.expert += unit.parameters.expert;
                     }
                     sums.dense_trained += unit.parameters.dense_trained;
@@ -86,8 +93,7 @@ impl InnerBounds {
                 sums
             })
             .collect();
-        let offloaded = strategy.offload.fraction(OffloadCategory::Optimizer, 0);
-        Self { core: bound.core().0, stages, offloaded }
+        Self { core: bound.core().0, stages }
     }
 
     /// Bounds under the state that `rules` and `state` stand for.
@@ -104,7 +110,7 @@ impl InnerBounds {
         let mut longest = self.core;
         for sums in &self.stages {
             let owned = (rules.owned(rules.shards_optimizer, sums.dense_trained, sums.expert_trained) as f64
-                * (1.0 - self.offloaded)) as u64;
+                * (1.0 - sums.offloaded)) as u64;
             memory = memory.max(self.held(sums, rules, owned.saturating_sub(1)) + sums.above);
             let adamw = Op::AdamW(AdamW {
                 elements: owned,
@@ -113,7 +119,7 @@ impl InnerBounds {
                 working_size: 0,
                 on_host: false,
             });
-            step = step.min(pricing.price(&adamw, 0).seconds.0);
+            step = step.min(if owned > 0 { pricing.price(&adamw, 0).seconds.0 } else { 0.0 });
             let moved = collectives(sums, strategy, state, rules, pricing);
             longest = longest.max(moved.seconds).max(sums.busy + moved.busy);
         }
@@ -155,11 +161,15 @@ fn collectives(
         Gathering::Never => 0.0,
         Gathering::OnceAStep => 1.0,
         Gathering::ForwardToBackward => micro,
-        Gathering::EachPass => 2.0 * micro,
+        Gathering::EachPass => micro,
     };
     let reductions = if state.sync == GradientSync::Deferred { 1.0 } else { micro };
     let trained = sums.dense_trained * rules.reduce.size();
     add(gathers, CollectiveKind::AllGather, Group::State, sums.dense * rules.compute.size());
+    if rules.gathering == Gathering::EachPass {
+        let again = sums.dense_backward * rules.compute.size();
+        add(micro, CollectiveKind::AllGather, Group::State, again);
+    }
     if state.zero == 0 {
         add(reductions, CollectiveKind::AllReduce, Group::Gradient, trained);
     } else {

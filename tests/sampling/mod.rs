@@ -93,7 +93,7 @@ fn several_losses(dice: &mut Dice) -> Model {
            {{"name":"mlp","inputs":["attention"],"kind":{{"mlp":{{"hidden":{hidden},"intermediate":{},
              "activation":"gelu","norm":{{"kind":"rms","width":{hidden}}}}}}}}},
            {{"name":"head","inputs":["mlp"],"kind":{{"head":{{"hidden":{hidden},"vocabulary":{vocabulary},
-             "norm":{{"kind":"rms","width":{hidden}}},"tied":{tied}}}}}}},
+             "norm":{{"kind":"rms","width":{hidden}}},"tied":{tied},"soft_cap":true}}}}}},
            {{"name":"next token","inputs":["head"],"kind":{{"loss":"cross_entropy"}}}}"#,
         hidden / 4,
         2 * hidden
