@@ -8,7 +8,7 @@ use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, Schedule};
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
-use crate::program::passes::reductions;
+use crate::program::reduction::reductions;
 use crate::program::schedule::orders;
 use crate::program::state::{Gathering, StateRules};
 use crate::program::{Instruction, build};

@@ -2,9 +2,11 @@
 
 use crate::model::Model;
 use crate::profile::EngineProfile;
+use crate::program::frame::ChunkFrame;
 use crate::program::instruction::{Call, Frame, Program, RankProgram, Template};
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
-use crate::program::passes::{self, ChunkFrame, Plan, Variant, reduces};
+use crate::program::passes::{self, Plan, Variant};
+use crate::program::reduction::reduces;
 use crate::program::schedule::{Action, Pass, orders};
 use crate::program::state::{Gathering, StateRules, persistent};
 use crate::program::step;

@@ -4,13 +4,16 @@
 //! prices and plays it; the executor performs it.
 
 pub mod build;
+pub mod frame;
 pub mod instruction;
 pub mod layout;
 pub mod passes;
+pub mod reduction;
 pub mod schedule;
 pub mod state;
 mod step;
 pub mod verify;
+mod writer;
 
 pub use build::build;
 pub use instruction::{

@@ -1,0 +1,112 @@
+//! The buffers of a chunk: one frame holds all that a micro-batch may have alive in it.
+
+use crate::program::passes::Plan;
+
+use crate::lower::{Category, ValueId};
+use crate::program::instruction::{Buffer, BufferId, Frame};
+use crate::program::layout::Chunk;
+use crate::program::state::Gathering;
+use crate::units::Bytes;
+
+/// The buffers of one chunk and where each unit's values are among them.
+pub struct ChunkFrame {
+    pub frame: Frame,
+    /// For each unit of the chunk, the buffer of each of its values.
+    pub(super) values: Vec<Vec<BufferId>>,
+    pub(super) gathered: Vec<Option<BufferId>>,
+    pub(super) fetched: Vec<Option<BufferId>>,
+    pub(super) gradient: Vec<Option<BufferId>>,
+    /// Input of a chunk without units.
+    pub(super) passed: BufferId,
+    /// By loss, the gradient that leaves the chunk: each is still being sent while the next is computed.
+    pub(super) leaving: Vec<BufferId>,
+    /// By loss, the gradient at a watched weight on its way to its norm.
+    pub(super) watched: Vec<Option<BufferId>>,
+}
+
+impl ChunkFrame {
+    /// Lays out the frame of `chunk`: a unit's input is the output of the one before, and its output's gradient
+    /// the input gradient of the one behind.
+    pub fn new(plan: &Plan<'_>, chunk: &Chunk) -> Self {
+        let rules = &plan.rules;
+        let mut frame = Frame::default();
+        let mut add = |name, bytes, category| {
+            frame.buffers.push(Buffer { name, bytes, category });
+            (frame.buffers.len() - 1) as BufferId
+        };
+        let mut values: Vec<Vec<BufferId>> = Vec::new();
+        let (mut gathered, mut fetched, mut gradient) = (Vec::new(), Vec::new(), Vec::new());
+        let mut output: Option<BufferId> = None;
+        for unit in &chunk.units {
+            let lowered = plan.layout.lowered(unit);
+            let ids: Vec<_> = (0..lowered.values.len() as ValueId)
+                .map(|id| {
+                    let value = &lowered.values[usize::from(id)];
+                    match output {
+                        Some(before) if lowered.input == Some(id) => before,
+                        _ => add(value.name, value.bytes, value.category),
+                    }
+                })
+                .collect();
+            output = lowered.output.map(|id| ids[usize::from(id)]);
+            values.push(ids);
+            let parameters = &unit.parameters;
+            let whole = Bytes(parameters.total() * rules.compute.size());
+            let stored = Bytes(rules.parameter_elements(parameters) * rules.parameter.size());
+            let per_frame = matches!(rules.gathering, Gathering::EachPass | Gathering::ForwardToBackward);
+            gathered.push(
+                (per_frame && whole.0 > 0).then(|| add("gathered parameters", whole, Category::Buffers)),
+            );
+            fetched.push(
+                (unit.offloads_parameters && stored.0 > 0)
+                    .then(|| add("fetched parameters", stored, Category::Buffers)),
+            );
+            let trained = Bytes(parameters.trained() * rules.gradient.size());
+            gradient.push(
+                (!rules.keeps_whole_gradients && trained.0 > 0)
+                    .then(|| add("unit gradient", trained, Category::Gradients)),
+            );
+        }
+        for index in (1..chunk.units.len()).rev() {
+            let later = plan.layout.lowered(&chunk.units[index]);
+            // Other losses' units stand between a loss and what its gradient flows to.
+            let Some(before) = (0..index).rev().find(|&place| chunk.units[place].loss.is_none()) else {
+                continue;
+            };
+            let earlier = plan.layout.lowered(&chunk.units[before]);
+            if let (Some(arrives), Some(leaves)) = (earlier.output_gradient, later.input_gradient) {
+                let buffer = values[index][usize::from(leaves)];
+                // A gradient that flows through in place is one buffer from the last unit to the first.
+                let replaced = values[before][usize::from(arrives)];
+                for id in values.iter_mut().flatten().filter(|id| **id == replaced) {
+                    *id = buffer;
+                }
+            }
+        }
+        let passing = plan.entering[chunk.index as usize];
+        let passed = add("passed input", passing, Category::Activations);
+        let leaves = match chunk.units.first() {
+            Some(unit) => plan.layout.lowered(unit).input_gradient.map(|id| values[0][usize::from(id)]),
+            None => Some(add("passed gradient", passing, Category::Activations)),
+        };
+        let mut leaving = Vec::new();
+        if let Some(first) = leaves.filter(|_| chunk.sends_gradient) {
+            leaving.push(first);
+            for _ in 1..plan.layout.losses {
+                leaving.push(add("input gradient", passing, Category::Activations));
+            }
+        }
+        let watched = plan
+            .layout
+            .shaped()
+            .watched()
+            .iter()
+            .map(|&elements| {
+                let bytes = Bytes(elements * rules.gradient.size());
+                let is_summed = elements > 0 && rules.gradient_ranks > 1;
+                is_summed.then(|| add("watched gradient", bytes, Category::Gradients))
+            })
+            .collect();
+        Self { frame, watched, values, gathered, fetched, gradient, passed, leaving }
+    }
+}

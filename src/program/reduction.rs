@@ -1,0 +1,67 @@
+//! Which collectives sum gradients, and in which passes.
+
+use crate::ops::{Collective, CollectiveKind, Group, Op};
+use crate::profile::EngineProfile;
+use crate::profile::choices::GradientSync;
+use crate::program::layout::PlacedUnit;
+use crate::program::state::StateRules;
+use crate::strategy::Strategy;
+use crate::units::Bytes;
+
+/// The collectives that sum one unit's gradient over its ranks, in order.
+pub fn reductions(
+    rules: &StateRules,
+    engine: &EngineProfile,
+    unit: &PlacedUnit,
+    across_replicas: bool,
+) -> Vec<Op> {
+    use crate::profile::engine::StageOneCollective;
+    let size = rules.reduce.size();
+    let parts = [
+        (
+            unit.parameters.dense_trained,
+            rules.shards,
+            rules.gradient_ranks,
+            (Group::State, Group::Replica, Group::Gradient),
+        ),
+        (
+            unit.parameters.expert_trained,
+            rules.expert_shards,
+            rules.expert_ranks,
+            (Group::ExpertState, Group::ExpertReplica, Group::ExpertGradient),
+        ),
+    ];
+    let mut list = Vec::new();
+    let mut push = |kind, group, elements: u64| {
+        list.push(Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) }));
+    };
+    for (elements, shards, ranks, (state, replica, gradient)) in parts {
+        if elements == 0 || ranks <= 1 {
+            continue;
+        }
+        if rules.zero == 0 {
+            push(CollectiveKind::AllReduce, gradient, elements);
+            continue;
+        }
+        let whole = rules.zero == 1 && engine.state.stage_one_collective == StageOneCollective::AllReduce;
+        if shards > 1 {
+            let kind = if whole { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
+            push(kind, state, elements);
+        }
+        if across_replicas && rules.replicas > 1 {
+            let left = if whole { elements } else { elements.div_ceil(shards) };
+            push(CollectiveKind::AllReduce, replica, left);
+        }
+    }
+    list
+}
+
+/// Whether a pass for micro-batch `micro` of `count` reduces gradients, and across replicas.
+pub fn reduces(strategy: &Strategy, micro: u64, count: u64) -> (bool, bool) {
+    let last = micro + 1 == count;
+    match strategy.sync {
+        GradientSync::Immediate => (true, true),
+        GradientSync::Scatter => (true, last && strategy.zero <= 1),
+        GradientSync::Deferred => (last, last),
+    }
+}

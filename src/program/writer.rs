@@ -1,0 +1,343 @@
+//! Writes the instructions of a template: waits, transfers, parameters that come and go, reductions.
+
+use crate::program::frame::ChunkFrame;
+use crate::program::passes::{Plan, Variant};
+use crate::program::reduction::reductions;
+use std::collections::HashMap;
+
+use crate::lower::{LoweredUnit, Step, Stream, ValueId};
+use crate::ops::{Collective, CollectiveKind, Group, Op};
+use crate::program::instruction::{BufferId, Cause, Instruction, Message, Payload};
+use crate::program::layout::{Chunk, PlacedUnit};
+use crate::program::schedule::Pass;
+use crate::program::state::Gathering;
+use crate::units::Bytes;
+
+/// Writes one template.
+pub(super) struct Writer<'a> {
+    pub(super) plan: &'a Plan<'a>,
+    pub(super) chunk: &'a Chunk,
+    pub(super) frame: &'a ChunkFrame,
+    /// The loss whose backward is being written.
+    pub(super) loss: u8,
+    pub(super) instructions: Vec<Instruction>,
+    pub(super) last_writer: HashMap<BufferId, u32>,
+    pub(super) touched: HashMap<BufferId, Vec<(Stream, u32)>>,
+    pub(super) sent: Vec<BufferId>,
+    /// Reductions under way: the unit gradient that each reads.
+    pub(super) reducing: Vec<BufferId>,
+    /// Saved activations on their way out.
+    pub(super) leaving: Vec<Vec<BufferId>>,
+}
+
+pub(super) fn plain(op: Op, stream: Stream, cause: Cause) -> Instruction {
+    Instruction {
+        op,
+        stream,
+        cause,
+        unit: None,
+        waits: Vec::new(),
+        joins: false,
+        reads: Vec::new(),
+        writes: Vec::new(),
+        allocates: Vec::new(),
+        frees: Vec::new(),
+        message: None,
+        host: 0,
+    }
+}
+
+impl Writer<'_> {
+    /// Appends `instruction`, with waits for the last uses on other streams of what it touches. Returns its index.
+    pub(super) fn push(&mut self, mut instruction: Instruction) -> u32 {
+        let index = self.instructions.len() as u32;
+        let mut latest: HashMap<Stream, u32> = HashMap::new();
+        let mut wait = |before: u32, instructions: &[Instruction]| {
+            let stream = instructions[before as usize].stream;
+            if stream != instruction.stream {
+                let slot = latest.entry(stream).or_insert(before);
+                *slot = (*slot).max(before);
+            }
+        };
+        for buffer in &instruction.reads {
+            if let Some(&writer) = self.last_writer.get(buffer) {
+                wait(writer, &self.instructions);
+            }
+        }
+        for buffer in instruction.writes.iter().chain(&instruction.frees) {
+            for &(_, user) in self.touched.get(buffer).into_iter().flatten() {
+                wait(user, &self.instructions);
+            }
+        }
+        for &before in &instruction.waits {
+            wait(before, &self.instructions);
+        }
+        let mut waits: Vec<_> = latest.into_values().collect();
+        waits.sort_unstable();
+        instruction.waits = waits;
+        for &buffer in &instruction.writes {
+            self.last_writer.insert(buffer, index);
+        }
+        for &buffer in instruction.reads.iter().chain(&instruction.writes) {
+            let stream = instruction.stream;
+            let users = self.touched.entry(buffer).or_default();
+            users.retain(|&(other, _)| other != stream);
+            users.push((stream, index));
+        }
+        self.instructions.push(instruction);
+        index
+    }
+
+    pub(super) fn release(&mut self, frees: Vec<BufferId>, unit: Option<u32>, host: i64) -> u32 {
+        self.push(Instruction { frees, unit, host, ..plain(Op::Release, Stream::Compute, Cause::Compute) })
+    }
+
+    pub(super) fn receive(&mut self, buffer: BufferId, message: Message) {
+        let bytes = self.bytes(buffer);
+        self.push(Instruction {
+            writes: vec![buffer],
+            allocates: vec![buffer],
+            message: Some(message),
+            ..plain(Op::Receive(bytes), Stream::Receive, Cause::Communication)
+        });
+    }
+
+    pub(super) fn send(&mut self, buffer: BufferId, message: Message) {
+        let bytes = self.bytes(buffer);
+        self.push(Instruction {
+            reads: vec![buffer],
+            message: Some(message),
+            ..plain(Op::Send(bytes), Stream::Send, Cause::Communication)
+        });
+        self.sent.push(buffer);
+    }
+
+    pub(super) fn bytes(&self, buffer: BufferId) -> Bytes {
+        self.frame.frame.buffers[buffer as usize].bytes
+    }
+
+    /// The buffer of value `id` of the unit at `place`, under the present loss.
+    pub(super) fn buffer(&self, place: usize, id: ValueId) -> BufferId {
+        let buffer = self.frame.values[place][usize::from(id)];
+        match self.frame.leaving.first() {
+            Some(first) if *first == buffer => self.frame.leaving[usize::from(self.loss)],
+            _ => buffer,
+        }
+    }
+
+    pub(super) fn lowered(&self, place: usize) -> &LoweredUnit {
+        self.plan.layout.lowered(&self.chunk.units[place])
+    }
+
+    pub(super) fn message(&self, forward: bool, payload: Payload) -> Message {
+        let index = self.chunk.index;
+        Message { from: index, to: if forward { index + 1 } else { index.saturating_sub(1) }, payload }
+    }
+
+    pub(super) fn arriving(&self, from_before: bool, payload: Payload) -> Message {
+        let index = self.chunk.index;
+        Message { from: if from_before { index.saturating_sub(1) } else { index + 1 }, to: index, payload }
+    }
+
+    /// Steps of one pass of the unit at `place`; `again` keeps what later backwards still read.
+    pub(super) fn steps(&mut self, place: usize, steps: &[Step], again: bool, uses_parameters: bool) {
+        let unit = self.chunk.units[place];
+        let parameters: Vec<_> = [self.frame.gathered[place], self.frame.fetched[place]]
+            .into_iter()
+            .flatten()
+            .filter(|_| uses_parameters)
+            .collect();
+        let map =
+            |ids: &[ValueId]| -> Vec<BufferId> { ids.iter().map(|&id| self.buffer(place, id)).collect() };
+        let kept = self.lowered(place).kept.clone();
+        let mut pending = Vec::with_capacity(steps.len());
+        for step in steps {
+            let frees: Vec<_> =
+                step.frees.iter().copied().filter(|id| !(again && kept.contains(id))).collect();
+            let cause = match step.op {
+                Op::Collective(_) => Cause::Communication,
+                _ if step.recompute => Cause::Recompute,
+                _ => Cause::Compute,
+            };
+            pending.push(Instruction {
+                unit: Some(unit.unit),
+                reads: map(&step.reads),
+                writes: map(&step.writes),
+                allocates: map(&step.allocates),
+                frees: map(&frees),
+                ..plain(step.op, step.stream, cause)
+            });
+        }
+        let gradient = self.frame.gradient[place];
+        let mut allocated = false;
+        for (mut instruction, step) in pending.into_iter().zip(steps) {
+            if instruction.stream == Stream::Compute {
+                instruction.reads.extend(&parameters);
+            }
+            if step.weight
+                && step.stream == Stream::Compute
+                && let Some(gradient) = gradient
+            {
+                if !std::mem::replace(&mut allocated, true) {
+                    self.make_room(1);
+                    instruction.allocates.push(gradient);
+                }
+                instruction.writes.push(gradient);
+            }
+            self.push(instruction);
+        }
+    }
+
+    /// Waits until at most `most` unit gradients are being reduced, freeing the others.
+    pub(super) fn make_room(&mut self, most: usize) {
+        while self.reducing.len() > most {
+            let gradient = self.reducing.remove(0);
+            self.release(vec![gradient], None, 0);
+        }
+    }
+
+    pub(super) fn finish_reductions(&mut self) {
+        self.make_room(0);
+    }
+
+    /// Makes the parameters of the unit at `place` usable: fetched from the host, gathered from the shards.
+    pub(super) fn acquire(&mut self, place: usize, variant: Variant, after: Option<u32>) {
+        let Some(&unit) = self.chunk.units.get(place) else { return };
+        let waits: Vec<_> = after.into_iter().collect();
+        if let Some(buffer) = self.frame.fetched[place] {
+            self.push(Instruction {
+                unit: Some(unit.unit),
+                waits: waits.clone(),
+                writes: vec![buffer],
+                allocates: vec![buffer],
+                ..plain(Op::CopyIn(self.bytes(buffer)), Stream::CopyIn, Cause::Copy)
+            });
+        }
+        let gathers = match self.plan.rules.gathering {
+            Gathering::Never => false,
+            Gathering::EachPass => true,
+            Gathering::ForwardToBackward => variant.pass == Pass::Forward,
+            Gathering::OnceAStep => variant.pass == Pass::Forward && variant.first,
+        };
+        if !gathers {
+            return;
+        }
+        let size = self.plan.rules.compute.size();
+        let parts = [
+            (Group::State, unit.parameters.dense, self.plan.rules.shards),
+            (Group::ExpertState, unit.parameters.expert, self.plan.rules.expert_shards),
+        ];
+        let buffer = self.frame.gathered[place];
+        let mut allocates: Vec<_> = buffer.into_iter().collect();
+        for (group, elements, shards) in parts {
+            if elements == 0 {
+                continue;
+            }
+            let op = Collective { kind: CollectiveKind::AllGather, group, bytes: Bytes(elements * size) };
+            let op = if shards > 1 { Op::Collective(op) } else { Op::Release };
+            self.push(Instruction {
+                unit: Some(unit.unit),
+                waits: waits.clone(),
+                reads: self.frame.fetched[place].into_iter().collect(),
+                writes: buffer.into_iter().collect(),
+                allocates: std::mem::take(&mut allocates),
+                ..plain(op, Stream::Data, Cause::Communication)
+            });
+        }
+    }
+
+    /// Gives back what [`Self::acquire`] took; returns the instruction that did. What `stays` for another loss's
+    /// backward was gathered for it too.
+    pub(super) fn give_back(&mut self, place: usize, variant: Variant, stays: bool) -> Option<u32> {
+        let mut frees: Vec<_> = self.frame.fetched[place].into_iter().collect();
+        let gives = match self.plan.rules.gathering {
+            Gathering::EachPass => true,
+            Gathering::ForwardToBackward => {
+                !stays && (variant.pass == Pass::Backward || !self.chunk.units[place].has_backward)
+            }
+            Gathering::Never | Gathering::OnceAStep => false,
+        };
+        if gives {
+            frees.extend(self.frame.gathered[place]);
+        }
+        (!frees.is_empty()).then(|| self.release(frees, Some(self.chunk.units[place].unit), 0))
+    }
+
+    /// Units in the order of a pass, with parameters acquired ahead of their use.
+    pub(super) fn walk(
+        &mut self,
+        places: &[usize],
+        variant: Variant,
+        stays: impl Fn(usize) -> bool,
+        mut visit: impl FnMut(&mut Self, usize),
+    ) {
+        let depth = self.plan.engine.buffers.gathered_units.max(1) as usize;
+        let mut given: Vec<Option<u32>> = Vec::with_capacity(places.len());
+        for &place in places.iter().take(depth - 1) {
+            self.acquire(place, variant, None);
+        }
+        for (turn, &place) in places.iter().enumerate() {
+            if let Some(&ahead) = places.get(turn + depth - 1) {
+                let after = turn.checked_sub(1).and_then(|before| given[before]);
+                self.acquire(ahead, variant, after);
+            }
+            visit(self, place);
+            given.push(self.give_back(place, variant, stays(place)));
+        }
+    }
+
+    pub(super) fn wait_copies(&mut self, most: usize) {
+        while self.leaving.len() > most {
+            let buffers = self.leaving.remove(0);
+            self.release(buffers, None, 0);
+        }
+    }
+
+    /// What the unit at `place` keeps from forward to backward.
+    pub(super) fn kept(&self, place: usize) -> Vec<BufferId> {
+        self.lowered(place).kept.iter().map(|&id| self.buffer(place, id)).collect()
+    }
+
+    /// Starts the reduction of what `steps` added to the gradient of the unit at `place`.
+    pub(super) fn reduce(&mut self, place: usize, steps: &[Step], variant: Variant) {
+        let unit = self.chunk.units[place];
+        let has_weight = steps.iter().any(|step| step.weight && step.stream == Stream::Compute);
+        // Parameters without a matrix product of their own (a lone norm) still need their reduction.
+        let last_pass = match variant.pass {
+            Pass::Forward => false,
+            Pass::Backward => self.lowered(place).weight.is_empty(),
+            Pass::Weight => true,
+        };
+        let gradient = self.frame.gradient[place];
+        if let Some(gradient) = gradient {
+            if !has_weight {
+                return;
+            }
+            self.collectives(&unit, variant.across_replicas, Some(gradient));
+            self.reducing.push(gradient);
+        } else if variant.reduces && last_pass {
+            self.collectives(&unit, variant.across_replicas, None);
+        }
+    }
+
+    /// The collectives that sum the gradient of `unit`.
+    pub(super) fn collectives(
+        &mut self,
+        unit: &PlacedUnit,
+        across_replicas: bool,
+        gradient: Option<BufferId>,
+    ) {
+        let computes = |instruction: &Instruction| instruction.stream == Stream::Compute;
+        let after = self.instructions.iter().rposition(computes).map(|index| index as u32);
+        for op in reductions(&self.plan.rules, self.plan.engine, unit, across_replicas) {
+            self.push(Instruction {
+                unit: Some(unit.unit),
+                waits: after.into_iter().collect(),
+                // Where this pass has computed nothing yet, the gradient is an earlier pass's.
+                joins: after.is_none(),
+                reads: gradient.into_iter().collect(),
+                ..plain(op, Stream::Data, Cause::Communication)
+            });
+        }
+    }
+}
