@@ -670,30 +670,29 @@ impl Writer<'_> {
             if !has_weight {
                 return;
             }
-            self.collectives(&unit, variant.across_replicas, Some(gradient), true);
+            self.collectives(&unit, variant.across_replicas, Some(gradient));
             self.reducing.push(gradient);
         } else if variant.reduces && last_pass {
-            self.collectives(&unit, variant.across_replicas, None, true);
+            self.collectives(&unit, variant.across_replicas, None);
         }
     }
 
     /// The collectives that sum the gradient of `unit`.
-    fn collectives(
-        &mut self,
-        unit: &PlacedUnit,
-        across_replicas: bool,
-        gradient: Option<BufferId>,
-        waits_compute: bool,
-    ) {
-        let after = self
-            .instructions
-            .iter()
-            .rposition(|instruction| instruction.stream == Stream::Compute && waits_compute)
-            .map(|index| index as u32);
-        for op in reductions(&self.plan.rules, self.plan.engine, unit, across_replicas) {
+    fn collectives(&mut self, unit: &PlacedUnit, across_replicas: bool, gradient: Option<BufferId>) {
+        let ops = reductions(&self.plan.rules, self.plan.engine, unit, across_replicas);
+        if ops.is_empty() {
+            return;
+        }
+        // Where this pass has computed nothing, a gradient of an earlier one is reduced: wait for that.
+        let is_compute = |instruction: &Instruction| instruction.stream == Stream::Compute;
+        let after = match self.instructions.iter().rposition(is_compute) {
+            Some(index) => index as u32,
+            None => self.release(Vec::new(), Some(unit.unit), 0),
+        };
+        for op in ops {
             self.push(Instruction {
                 unit: Some(unit.unit),
-                waits: after.into_iter().collect(),
+                waits: vec![after],
                 reads: gradient.into_iter().collect(),
                 ..plain(op, Stream::Data, Cause::Communication)
             });
