@@ -679,20 +679,14 @@ impl Writer<'_> {
 
     /// The collectives that sum the gradient of `unit`.
     fn collectives(&mut self, unit: &PlacedUnit, across_replicas: bool, gradient: Option<BufferId>) {
-        let ops = reductions(&self.plan.rules, self.plan.engine, unit, across_replicas);
-        if ops.is_empty() {
-            return;
-        }
-        // Where this pass has computed nothing, a gradient of an earlier one is reduced: wait for that.
-        let is_compute = |instruction: &Instruction| instruction.stream == Stream::Compute;
-        let after = match self.instructions.iter().rposition(is_compute) {
-            Some(index) => index as u32,
-            None => self.release(Vec::new(), Some(unit.unit), 0),
-        };
-        for op in ops {
+        let computes = |instruction: &Instruction| instruction.stream == Stream::Compute;
+        let after = self.instructions.iter().rposition(computes).map(|index| index as u32);
+        for op in reductions(&self.plan.rules, self.plan.engine, unit, across_replicas) {
             self.push(Instruction {
                 unit: Some(unit.unit),
-                waits: vec![after],
+                waits: after.into_iter().collect(),
+                // Where this pass has computed nothing yet, the gradient is an earlier pass's.
+                joins: after.is_none(),
                 reads: gradient.into_iter().collect(),
                 ..plain(op, Stream::Data, Cause::Communication)
             });

@@ -76,7 +76,8 @@ fn advice(closing: &Closing<'_>, near: &Strategy, closed: &Closed) -> String {
 
 /// One change of `near` that changes numerics and fits.
 fn single_change(closing: &Closing<'_>, near: &Strategy) -> Option<&'static str> {
-    let changes: [(&str, fn(&mut Strategy)); 3] = [
+    type Change = fn(&mut Strategy);
+    let changes: [(&str, Change); 3] = [
         ("grad=bf16 (--free grad)", |strategy| strategy.gradient_type = ElementType::Bf16),
         ("compress=8bit (--free compress)", |strategy| strategy.compression = Compression::EightBit),
         ("compress=4bit (--free compress)", |strategy| strategy.compression = Compression::FourBit),
@@ -109,7 +110,7 @@ fn more_devices(problem: &Problem<'_>) -> Option<(u64, String)> {
         plain(&problem).into_iter().find_map(|draft| {
             let strategy = draft.resolve(&problem.facts).ok()?;
             let text = strategy.text(problem.facts.defaults);
-            closing.fits(&closing.close(&strategy)).then(|| (problem.facts.devices, text))
+            closing.fits(&closing.close(&strategy)).then_some((problem.facts.devices, text))
         })
     })
 }

@@ -14,7 +14,7 @@ use crate::search::inner::{self, InnerChoice};
 use crate::search::ladder;
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
-use crate::strategy::{MeshOrder, Offload, Strategy, defaults, rules};
+use crate::strategy::{Offload, Strategy, defaults, rules};
 use crate::units::{Bytes, Seconds};
 
 /// Strategies whose closed forms are computed in one wave.
@@ -27,6 +27,8 @@ const MOST_PLAYED: usize = 16;
 /// Most events played in one search, and for one strategy, so that long steps do not make a search long.
 const MOST_EVENTS: u64 = 2_500_000;
 const MOST_EVENTS_A_STRATEGY: u64 = 300_000;
+/// Played plans that the Pareto front looks for leaner forms of.
+const LEANER: usize = 6;
 /// States of one frame that are priced where there are too many to price all; their time bounds hardly differ.
 const STATES_A_FRAME: usize = 2;
 
@@ -157,7 +159,7 @@ fn search_with(
     };
     let winner = best.clone();
     let ladder = ladder::ladder(problem, &closing, &winner.strategy);
-    let pareto = pareto(&played);
+    let pareto = pareto(&searching.with_leaner(&played));
     let alternatives = different(&played, request.top);
     Ok(Outcome { winner, alternatives, ladder, pareto, account })
 }
@@ -218,7 +220,7 @@ impl Searching<'_> {
             bucket: fix.bucket.unwrap_or(defaults::BUCKET),
             gradient_type: choice.numerics.gradient,
             reduce_type: choice.numerics.reduce,
-            order: fix.order.unwrap_or_else(MeshOrder::default),
+            order: fix.order.unwrap_or_default(),
         }
     }
 
@@ -485,6 +487,27 @@ impl Searching<'_> {
             one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
         });
         played
+    }
+
+    /// The played plans, and the best few of them with more recomputed: leaner and slower.
+    fn with_leaner(&self, played: &[Candidate]) -> Vec<Candidate> {
+        let mut leaner: Vec<Strategy> = Vec::new();
+        for candidate in played.iter().take(LEANER) {
+            for inner in &self.inner {
+                let mut strategy = candidate.strategy.clone();
+                inner.apply(&mut strategy);
+                if strategy != candidate.strategy
+                    && rules::legal(&strategy, &self.problem.facts)
+                    && play_events(&strategy) <= MOST_EVENTS_A_STRATEGY / 4
+                {
+                    leaner.push(strategy);
+                }
+            }
+        }
+        let leaner: Vec<Candidate> =
+            leaner.into_par_iter().map(|strategy| self.problem.play(strategy)).collect();
+        let fitting = leaner.into_iter().filter(|candidate| self.problem.fits(candidate));
+        played.iter().cloned().chain(fitting).collect()
     }
 
     /// Both closed forms of `entry` at the fastest inner choice found that fits: a uniform one, or a mixture of

@@ -190,7 +190,7 @@ fn illegal_strategies_name_what_is_legal() {
         fails(&place, &line, 4, "illegal", field, says);
     }
     let fixed = "plan gpt2 --cluster 1x2xh100-sxm --global-batch 8 --fix tp=3 --out plan.json";
-    fails(&place, fixed, 4, "illegal", "fix", "2 devices");
+    fails(&place, fixed, 4, "illegal", "tp", "2 devices");
 }
 
 #[test]

@@ -41,8 +41,8 @@ pub struct Case {
 
 /// A small model: GPT-2, Llama, Mixtral or OPT like or of two or three losses; one in four partly frozen.
 pub fn model(dice: &mut Dice) -> Model {
-    let mut model = if dice.next() % 5 == 0 { several_losses(dice) } else { one_loss(dice) };
-    if dice.next() % 4 == 0 {
+    let mut model = if dice.next().is_multiple_of(5) { several_losses(dice) } else { one_loss(dice) };
+    if dice.next().is_multiple_of(4) {
         freeze(&mut model, dice);
     }
     model
@@ -52,7 +52,7 @@ pub fn model(dice: &mut Dice) -> Model {
 fn freeze(model: &mut Model, dice: &mut Dice) {
     let count = model.graph.node_count() as u64;
     let first = dice.next() % (count / 2 + 1);
-    let anywhere = dice.next() % 2 == 0;
+    let anywhere = dice.next().is_multiple_of(2);
     let watched: Vec<String> = model
         .losses
         .iter()
@@ -62,7 +62,7 @@ fn freeze(model: &mut Model, dice: &mut Dice) {
         })
         .collect();
     for (index, layer) in model.graph.node_weights_mut().enumerate() {
-        let frozen = if anywhere { dice.next() % 3 == 0 } else { (index as u64) < first };
+        let frozen = if anywhere { dice.next().is_multiple_of(3) } else { (index as u64) < first };
         layer.frozen = frozen && !watched.contains(&layer.name);
     }
     if model.trainable_count() == 0 {
