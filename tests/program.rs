@@ -3,8 +3,9 @@
 mod sampling;
 
 use meshwright::cost::{DevicePricing, Price, Pricing};
+use meshwright::lower::Stream;
 use meshwright::model;
-use meshwright::ops::{CorePass, Op};
+use meshwright::ops::{CollectiveKind, CorePass, Op};
 use meshwright::profile::engine::engine;
 use meshwright::program::{build, verify::verify};
 use meshwright::simulate::{play, play_every_instruction};
@@ -19,6 +20,19 @@ fn programs_of_random_strategies_verify() {
         let program = build(&case.model, &case.strategy, &case.workload, case.engine);
         if let Err(fault) = verify(&program) {
             panic!("seed {seed}, {} on {} devices, {}: {fault}", case.text, case.devices, case.engine.name);
+        }
+    }
+}
+
+#[test]
+fn no_gradient_is_reduced_before_it_is_computed() {
+    for (seed, case) in cases(10_000, 300) {
+        let program = build(&case.model, &case.strategy, &case.workload, case.engine);
+        let passes = program.ranks.iter().flat_map(|rank| &rank.templates).filter(|one| one.pass.is_some());
+        for one in passes.flat_map(|template| &template.instructions) {
+            let reduces = matches!(one.op, Op::Collective(collective)
+                if one.stream == Stream::Data && collective.kind != CollectiveKind::AllGather);
+            assert!(!reduces || one.joins || !one.waits.is_empty(), "seed {seed}, {}: {one:?}", case.text);
         }
     }
 }
