@@ -5,6 +5,7 @@ mod filling;
 pub mod memory;
 pub mod player;
 mod quiet;
+mod rank;
 
 pub use causes::CauseTimes;
 pub use memory::{MemoryPeak, peak};

@@ -1,0 +1,369 @@
+//! One rank while it is played: its streams, what runs on them, and the messages between ranks.
+
+use crate::cost::{Price, Pricing, Resource};
+use crate::lower::Stream;
+use crate::ops::Op;
+use crate::program::{Cause, Instruction, Message, Payload, RankProgram};
+use crate::simulate::causes::CauseTimes;
+use crate::simulate::memory::{self, MemoryPeak};
+use crate::simulate::quiet::Quiet;
+use crate::units::Seconds;
+
+use crate::simulate::player::Span;
+
+/// Position in a rank's issue order: call, then instruction.
+pub(super) type Position = (u32, u32);
+
+pub(super) const END: Position = (u32::MAX, u32::MAX);
+
+pub(super) const STREAMS: usize = Stream::ALL.len();
+
+#[derive(Clone, Copy)]
+pub(super) struct Running {
+    /// Seconds of work left, running alone.
+    pub(super) left: f64,
+    pub(super) rate: f64,
+    pub(super) price: Price,
+    pub(super) cause: Cause,
+    /// A whole quiet pass.
+    pub(super) quiet: bool,
+}
+
+pub(super) struct StreamState {
+    /// The earliest instruction that is not done.
+    pub(super) next: Position,
+    pub(super) running: Option<Running>,
+}
+
+/// A template, ready to play: its instructions by stream, and their prices.
+pub(super) struct Prepared {
+    pub(super) by_stream: [Vec<u32>; STREAMS],
+    pub(super) prices: Vec<Price>,
+    /// The pass played alone, where it shares nothing with others.
+    pub(super) quiet: Option<Quiet>,
+}
+
+pub(super) struct Rank<'a> {
+    pub(super) program: &'a RankProgram,
+    pub(super) prepared: Vec<Prepared>,
+    pub(super) streams: [StreamState; STREAMS],
+    pub(super) now: f64,
+    pub(super) causes: CauseTimes,
+    pub(super) memory: MemoryPeak,
+    pub(super) peak_at: f64,
+    pub(super) spans: Vec<Span>,
+    /// The end of this rank's program was reached.
+    pub(super) done: bool,
+    pub(super) used: UsedStreams,
+    /// When something that runs ends next, as things stand.
+    pub(super) next_at: Option<f64>,
+}
+
+/// The streams that a rank's program uses.
+#[derive(Clone, Copy)]
+pub(super) struct UsedStreams {
+    pub(super) list: [u8; STREAMS],
+    pub(super) count: u8,
+}
+
+impl UsedStreams {
+    pub(super) fn of(program: &RankProgram) -> Self {
+        let mut used = Self { list: [0; STREAMS], count: 0 };
+        for stream in Stream::ALL {
+            let mut instructions = program.templates.iter().flat_map(|template| &template.instructions);
+            if instructions.any(|instruction| instruction.stream == stream) {
+                used.list[usize::from(used.count)] = stream as u8;
+                used.count += 1;
+            }
+        }
+        used
+    }
+
+    pub(super) fn streams(self) -> impl Iterator<Item = usize> {
+        self.list.into_iter().take(usize::from(self.count)).map(usize::from)
+    }
+}
+
+/// Times of messages, by boundary, payload and micro-batch.
+pub(super) struct Messages {
+    pub(super) micro: usize,
+    pub(super) payloads: usize,
+    pub(super) started: Vec<f64>,
+    pub(super) delivered: Vec<f64>,
+}
+
+impl Messages {
+    pub(super) fn index(&self, message: Message, micro: u32) -> usize {
+        let payload = match message.payload {
+            Payload::Activation => 0,
+            Payload::Gradient(loss) => 1 + usize::from(loss),
+        };
+        let boundary = message.from.min(message.to) as usize;
+        (boundary * self.payloads + payload) * self.micro + micro as usize
+    }
+}
+
+/// Plays alone every template that may be quiet on its rank and is used more than once.
+pub(super) fn find_quiet(program: &RankProgram, prepared: &mut [Prepared]) {
+    let mut send = [0.0_f64; Resource::COUNT];
+    let mut uses = vec![0; prepared.len()];
+    for call in &program.calls {
+        uses[call.template as usize] += 1;
+    }
+    for (template, prepared) in program.templates.iter().zip(&*prepared) {
+        for (instruction, price) in template.instructions.iter().zip(&prepared.prices) {
+            if matches!(instruction.op, Op::Send(_)) {
+                for (most, demand) in send.iter_mut().zip(price.demand) {
+                    *most = most.max(demand);
+                }
+            }
+        }
+    }
+    for ((template, prepared), uses) in program.templates.iter().zip(prepared).zip(uses) {
+        if uses > 1 {
+            prepared.quiet = Quiet::new(template, &prepared.prices, &send);
+        }
+    }
+}
+
+impl<'a> Rank<'a> {
+    pub(super) fn new(
+        program: &'a RankProgram,
+        pricing: &dyn Pricing,
+        stage_of_chunk: &[usize],
+        counts_quiet_whole: bool,
+    ) -> Self {
+        let mut prepared: Vec<Prepared> = program
+            .templates
+            .iter()
+            .map(|template| {
+                let mut by_stream: [Vec<u32>; STREAMS] = std::array::from_fn(|_| Vec::new());
+                let prices = template
+                    .instructions
+                    .iter()
+                    .enumerate()
+                    .map(|(index, instruction)| {
+                        by_stream[instruction.stream as usize].push(index as u32);
+                        match (&instruction.op, instruction.message) {
+                            (Op::Send(bytes), Some(message)) => {
+                                let to = stage_of_chunk[message.to as usize] as u32;
+                                pricing.send(*bytes, program.stage, to)
+                            }
+                            (op, _) => pricing.price(op, program.stage),
+                        }
+                    })
+                    .collect::<Vec<Price>>();
+                Prepared { by_stream, prices, quiet: None }
+            })
+            .collect();
+        if counts_quiet_whole {
+            find_quiet(program, &mut prepared);
+        }
+        let mut rank = Self {
+            program,
+            prepared,
+            streams: std::array::from_fn(|_| StreamState { next: END, running: None }),
+            now: 0.0,
+            causes: CauseTimes::default(),
+            memory: memory::peak(program),
+            peak_at: 0.0,
+            spans: Vec::with_capacity(program.calls.len()),
+            done: false,
+            used: UsedStreams::of(program),
+            next_at: None,
+        };
+        for stream in 0..STREAMS {
+            rank.streams[stream].next = rank.position_from(stream, 0, 0);
+        }
+        rank
+    }
+
+    /// The first instruction of `stream` at or behind instruction `from` of call `call`.
+    pub(super) fn position_from(&self, stream: usize, call: u32, from: u32) -> Position {
+        let mut from = from;
+        for (index, entry) in self.program.calls.iter().enumerate().skip(call as usize) {
+            let list = &self.prepared[entry.template as usize].by_stream[stream];
+            let place = if from == 0 { 0 } else { list.partition_point(|&instruction| instruction < from) };
+            if let Some(&instruction) = list.get(place) {
+                return (index as u32, instruction);
+            }
+            from = 0;
+        }
+        END
+    }
+
+    /// Puts `span` down to what runs.
+    pub(super) fn book(&mut self, span: f64, messages: &Messages) {
+        let awaited = self.awaited(messages);
+        let running = self.streams.iter().filter_map(|stream| stream.running.map(|running| running.cause));
+        self.causes.add(Seconds(span), running, awaited);
+    }
+
+    /// Counts sends that run beside a quiet pass as hidden, by the share of it that computes.
+    pub(super) fn hide_sends(&mut self, span: f64) {
+        let position = self.streams[Stream::Compute as usize].next;
+        let template = self.program.calls[position.0 as usize].template as usize;
+        if self.streams[Stream::Send as usize].running.is_some()
+            && let Some(quiet) = &self.prepared[template].quiet
+        {
+            let causes = &quiet.causes;
+            let alone = causes.compute + causes.recompute - causes.communication_hidden;
+            self.causes.communication_hidden += alone * (span / quiet.seconds);
+        }
+    }
+
+    /// Starts the next pass as a whole, if it is quiet, its input is there and nothing else is under way.
+    pub(super) fn start_quiet(&mut self, time: f64) -> bool {
+        let [compute, model] = [Stream::Compute as usize, Stream::Model as usize];
+        let position = self.streams[compute].next;
+        if position == END || self.streams[compute].running.is_some() || self.streams[model].running.is_some()
+        {
+            return false;
+        }
+        let call = position.0;
+        let Some(quiet) = &self.prepared[self.program.calls[call as usize].template as usize].quiet else {
+            return false;
+        };
+        let at_first = |stream: usize, first: Option<u32>| match first {
+            Some(first) => self.streams[stream].next == (call, first),
+            None => self.streams[stream].next.0 > call,
+        };
+        let received =
+            quiet.receive.is_none_or(|receive| self.streams[Stream::Receive as usize].next > (call, receive));
+        let others = [Stream::Data, Stream::CopyOut, Stream::CopyIn, Stream::Host];
+        let is_alone = others.iter().all(|&stream| self.streams[stream as usize].next.0 > call);
+        let (_, instruction) = self.at(position);
+        if !at_first(compute, quiet.first[0])
+            || !at_first(model, quiet.first[1])
+            || !received
+            || !is_alone
+            || !self.sends_done(position, instruction)
+        {
+            return false;
+        }
+        let seconds = quiet.seconds;
+        if self.memory.call == call as usize {
+            self.peak_at = time + quiet.starts[self.memory.instruction];
+        }
+        self.begin(compute, position, time);
+        self.streams[compute].running = Some(Running {
+            left: seconds,
+            rate: 1.0,
+            price: Price::alone(Seconds(seconds)),
+            cause: Cause::Compute,
+            quiet: true,
+        });
+        true
+    }
+
+    /// Ends a quiet pass: its streams stand behind it, its causes are booked.
+    pub(super) fn finish_quiet(&mut self, call: u32, time: f64) {
+        let template = self.program.calls[call as usize].template as usize;
+        if let Some(quiet) = &self.prepared[template].quiet {
+            let causes = quiet.causes;
+            self.causes.compute += causes.compute;
+            self.causes.recompute += causes.recompute;
+            self.causes.communication_exposed += causes.communication_exposed;
+            self.causes.communication_hidden += causes.communication_hidden;
+            self.causes.copy_exposed += causes.copy_exposed;
+            self.causes.bubble += causes.bubble;
+            self.causes.optimizer += causes.optimizer;
+        }
+        for stream in [Stream::Compute as usize, Stream::Model as usize] {
+            if self.streams[stream].next.0 <= call {
+                self.streams[stream].next = self.position_from(stream, call + 1, 0);
+            }
+        }
+        self.spans[call as usize].end = Seconds(time);
+    }
+
+    /// Buffers that the call before the last one sent are reused from here on.
+    pub(super) fn sends_done(&self, position: Position, instruction: &Instruction) -> bool {
+        position.0 < 2
+            || instruction.stream != Stream::Compute
+            || self.streams[Stream::Send as usize].next.0 >= position.0 - 1
+    }
+
+    pub(super) fn at(&self, position: Position) -> (&'a crate::program::Call, &'a Instruction) {
+        let call = &self.program.calls[position.0 as usize];
+        (call, &self.program.templates[call.template as usize].instructions[position.1 as usize])
+    }
+
+    pub(super) fn is_ready(&self, position: Position, instruction: &Instruction) -> bool {
+        let template = &self.program.templates[self.program.calls[position.0 as usize].template as usize];
+        let waits_done = instruction.waits.iter().all(|&wait| {
+            let stream = template.instructions[wait as usize].stream as usize;
+            self.streams[stream].next > (position.0, wait)
+        });
+        // A communication stream waits for the computing one when a collective is issued.
+        let computed =
+            instruction.stream != Stream::Model || self.streams[Stream::Compute as usize].next >= position;
+        let joined = !instruction.joins
+            || self
+                .streams
+                .iter()
+                .enumerate()
+                .all(|(index, stream)| index == instruction.stream as usize || stream.next >= position);
+        waits_done && computed && self.sends_done(position, instruction) && joined
+    }
+
+    pub(super) fn begin(&mut self, stream: usize, position: Position, time: f64) {
+        if (position.0 as usize, position.1 as usize) == (self.memory.call, self.memory.instruction) {
+            self.peak_at = time;
+        }
+        if stream != Stream::Compute as usize {
+            return;
+        }
+        if self.spans.len() <= position.0 as usize {
+            let call = &self.program.calls[position.0 as usize];
+            let template = &self.program.templates[call.template as usize];
+            while self.spans.len() < position.0 as usize {
+                let skipped = &self.program.calls[self.spans.len()];
+                let template = &self.program.templates[skipped.template as usize];
+                let start = Seconds(time);
+                self.spans.push(Span {
+                    pass: template.pass,
+                    chunk: template.frame,
+                    micro: skipped.micro,
+                    start,
+                    end: start,
+                });
+            }
+            let start = Seconds(time);
+            self.spans.push(Span {
+                pass: template.pass,
+                chunk: template.frame,
+                micro: call.micro,
+                start,
+                end: start,
+            });
+        }
+    }
+
+    pub(super) fn finish(&mut self, stream: usize, position: Position, time: f64) {
+        self.streams[stream].next = self.position_from(stream, position.0, position.1 + 1);
+        if stream == Stream::Compute as usize {
+            self.spans[position.0 as usize].end = Seconds(time);
+        }
+    }
+
+    pub(super) fn next_event(&self) -> Option<f64> {
+        self.streams
+            .iter()
+            .filter_map(|stream| stream.running)
+            .map(|running| self.now + (running.left / running.rate).max(0.0))
+            .reduce(f64::min)
+    }
+
+    /// Whether the rank idles on a message that is already under way.
+    pub(super) fn awaited(&self, messages: &Messages) -> bool {
+        let position = self.streams[Stream::Receive as usize].next;
+        if position == END || self.streams.iter().any(|stream| stream.running.is_some()) {
+            return false;
+        }
+        let (call, instruction) = self.at(position);
+        instruction
+            .message
+            .is_some_and(|message| messages.started[messages.index(message, call.micro)].is_finite())
+    }
+}
