@@ -61,7 +61,7 @@ fn the_time_bound_is_never_above_the_played_time() {
             rules: &rules,
             pricing: &pricing,
         };
-        let bound = bound.step_time().0;
+        let (core, bound) = (bound.core().0, bound.step_time().0);
         let played = play(&build_on(&layout, strategy, workload, engine), &pricing).step_time.0;
         assert!(
             bound <= played * (1.0 + 1e-9),
@@ -69,6 +69,7 @@ fn the_time_bound_is_never_above_the_played_time() {
             case.text,
             engine.name
         );
+        assert!(core <= played * (1.0 + 1e-9), "core, seed {seed}, {}: {core} > {played}", case.text);
         tightness.push(bound / played);
     }
     tightness.sort_by(f64::total_cmp);

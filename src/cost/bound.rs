@@ -255,8 +255,9 @@ impl Bound<'_> {
 /// Forwards that a stage may run before its first backward.
 fn forwards_ahead(strategy: &Strategy, stage: u64) -> u64 {
     let most = match strategy.schedule {
-        Schedule::OneForwardOneBackward | Schedule::ZeroBubbleH1 => strategy.pipeline - stage,
-        Schedule::ZeroBubbleH2 => 2 * (strategy.pipeline - stage) - 1,
+        Schedule::OneForwardOneBackward => strategy.pipeline - stage,
+        Schedule::ZeroBubbleH1 => strategy.pipeline,
+        Schedule::ZeroBubbleH2 => 2 * strategy.pipeline - 1,
         Schedule::GPipe | Schedule::Interleaved | Schedule::ZeroBubbleV => strategy.accumulation,
     };
     most.min(strategy.accumulation)
