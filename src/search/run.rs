@@ -46,16 +46,33 @@ impl Entry {
     }
 }
 
+/// Most strategies of one mesh that are handed on; many more than are priced in all.
+const MOST_ENTRIES_A_TASK: usize = 256;
+
 /// What became of the strategies of one task.
 #[derive(Default)]
 struct TaskResult {
     entries: Vec<Entry>,
-    /// The lowest bound of strategies whose programs are too long to play.
+    /// The lowest bound of strategies that are not handed on: too long to play, or too many.
     too_long: Option<f64>,
     account: Account,
     /// Lowest memory bound seen, and whose it is.
     smallest: Option<(Bytes, Strategy)>,
     broken: Option<rules::RuleBreak>,
+}
+
+impl TaskResult {
+    /// Keeps the best entries; the others keep their bounds.
+    fn keep_best(&mut self, objective: Objective) {
+        if self.entries.len() <= MOST_ENTRIES_A_TASK {
+            return;
+        }
+        self.entries.sort_by(|one, other| one.key(objective).total_cmp(&other.key(objective)));
+        for entry in self.entries.drain(MOST_ENTRIES_A_TASK..) {
+            self.account.bounded += 1;
+            self.too_long = Some(self.too_long.map_or(entry.time, |lowest| lowest.min(entry.time)));
+        }
+    }
 }
 
 /// Searches `problem`; `progress` is told of each part that is done.
@@ -302,7 +319,11 @@ impl Searching<'_> {
                 continue;
             }
             self.bound_frame(task, &choice, &states, strategy, limit, &mut result);
+            if result.entries.len() > 2 * MOST_ENTRIES_A_TASK {
+                result.keep_best(self.request.objective);
+            }
         }
+        result.keep_best(self.request.objective);
         result
     }
 
