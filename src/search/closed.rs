@@ -74,6 +74,10 @@ impl ShapeKey {
     }
 }
 
+/// Shapes and prices that are remembered at once; neighbouring strategies share them, distant ones do not.
+const MOST_SHAPES: usize = 512;
+const MOST_PRICES: usize = 4_096;
+
 /// Units lowered under one shape, with their digests.
 pub struct Shaped {
     pub units: Arc<ShapedUnits>,
@@ -122,6 +126,9 @@ impl<'a> Closing<'a> {
         known.unwrap_or_else(|| {
             let made = Arc::new(self.problem.pricing(strategy));
             let mut prices = self.prices.lock().unwrap_or_else(PoisonError::into_inner);
+            if prices.len() >= MOST_PRICES {
+                prices.clear();
+            }
             Arc::clone(prices.entry(key).or_insert(made))
         })
     }
@@ -136,6 +143,9 @@ impl<'a> Closing<'a> {
             let digests = units.lowered().iter().map(|unit| UnitDigest::new(unit, pricing)).collect();
             let made = Arc::new(Shaped { units: Arc::new(units), digests });
             let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+            if shapes.len() >= MOST_SHAPES {
+                shapes.clear();
+            }
             Arc::clone(shapes.entry(key).or_insert(made))
         })
     }

@@ -112,11 +112,13 @@ fn search_with(
         axes: &axes,
         inner: inner::choices(&request.fix, offloads),
     };
-    let tasks: Vec<Task> = axes
+    let mut tasks: Vec<Task> = axes
         .meshes
         .iter()
         .flat_map(|&mesh| axes.experts(mesh).into_iter().map(move |experts| (mesh, experts)))
         .collect();
+    // Neighbours share shapes, whatever their pipelines.
+    tasks.sort_by_key(|(mesh, experts)| (mesh.tensor, mesh.context, *experts, mesh.pipeline));
     let incumbent = searching.seed(&tasks);
     let limit = match request.objective {
         Objective::Time => incumbent.as_ref().map_or(f64::INFINITY, |known| known.playback.step_time.0),
