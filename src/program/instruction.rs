@@ -56,6 +56,26 @@ pub struct Instruction {
     pub host: i64,
 }
 
+impl Instruction {
+    /// An instruction that waits for nothing and touches no buffer.
+    pub const fn plain(op: Op, stream: Stream, cause: Cause) -> Self {
+        Self {
+            op,
+            stream,
+            cause,
+            unit: None,
+            waits: Vec::new(),
+            joins: false,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            allocates: Vec::new(),
+            frees: Vec::new(),
+            message: None,
+            host: 0,
+        }
+    }
+}
+
 /// A tensor of a chunk's frame: there is one for each micro-batch in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {

@@ -1,7 +1,7 @@
 //! The templates of a chunk: its forward, backward and weight pass.
 
 use crate::program::frame::ChunkFrame;
-use crate::program::writer::{Writer, plain};
+use crate::program::writer::Writer;
 use std::collections::HashMap;
 
 use crate::lower::Stream;
@@ -123,7 +123,7 @@ impl Writer<'_> {
             unit: Some(unit.unit),
             reads: buffers.clone(),
             host: bytes.0 as i64,
-            ..plain(Op::CopyOut(bytes), Stream::CopyOut, Cause::Copy)
+            ..Instruction::plain(Op::CopyOut(bytes), Stream::CopyOut, Cause::Copy)
         });
         self.leaving.push(buffers);
         self.wait_copies(usize::from(self.plan.strategy.overlap));
@@ -143,7 +143,7 @@ impl Writer<'_> {
             writes: buffers.clone(),
             allocates: buffers,
             host: -(bytes.0 as i64),
-            ..plain(Op::CopyIn(bytes), Stream::CopyIn, Cause::Copy)
+            ..Instruction::plain(Op::CopyIn(bytes), Stream::CopyIn, Cause::Copy)
         });
     }
 
@@ -199,14 +199,14 @@ impl Writer<'_> {
                 waits: after.into_iter().collect(),
                 writes: buffer.clone(),
                 allocates: buffer.clone(),
-                ..plain(op, Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, Stream::Data, Cause::Communication)
             });
         }
         let op = Elementwise { kind: ElementwiseKind::GradientNorm, elements, operands: 1, element };
         self.push(Instruction {
             reads: buffer.clone(),
             frees: buffer,
-            ..plain(Op::Elementwise(op), Stream::Compute, Cause::Compute)
+            ..Instruction::plain(Op::Elementwise(op), Stream::Compute, Cause::Compute)
         });
     }
 

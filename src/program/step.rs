@@ -52,7 +52,7 @@ pub fn template(
     }
     sizes.on_host = offloaded_elements(plan.strategy, stage, sizes.owned);
     let mut list = Vec::new();
-    let mut first = instruction(Op::Release, Stream::Compute, Cause::Optimizer);
+    let mut first = Instruction::plain(Op::Release, Stream::Compute, Cause::Optimizer);
     first.joins = true;
     list.push(first);
     finish_gradients(plan, &sizes, &mut list);
@@ -63,23 +63,6 @@ pub fn template(
     (Template { pass: None, frame: frame_index, instructions: list, sent: Vec::new() }, frame)
 }
 
-fn instruction(op: Op, stream: Stream, cause: Cause) -> Instruction {
-    Instruction {
-        op,
-        stream,
-        cause,
-        unit: None,
-        waits: Vec::new(),
-        joins: false,
-        reads: Vec::new(),
-        writes: Vec::new(),
-        allocates: Vec::new(),
-        frees: Vec::new(),
-        message: None,
-        host: 0,
-    }
-}
-
 /// Appends an instruction that waits for the one before it.
 fn then(list: &mut Vec<Instruction>, mut next: Instruction) {
     next.waits = list.len().checked_sub(1).map(|before| before as u32).into_iter().collect();
@@ -88,7 +71,7 @@ fn then(list: &mut Vec<Instruction>, mut next: Instruction) {
 
 fn collective(kind: CollectiveKind, group: Group, bytes: u64) -> Instruction {
     let op = Op::Collective(Collective { kind, group, bytes: Bytes(bytes) });
-    instruction(op, Stream::Data, Cause::Communication)
+    Instruction::plain(op, Stream::Data, Cause::Communication)
 }
 
 /// Sums that wait for the last micro-batch: across replicas under `scatter`, of a tied table, of parameters that
@@ -123,7 +106,7 @@ fn clip(plan: &Plan<'_>, workload: &Workload, sizes: &Sizes, list: &mut Vec<Inst
         operands: 1,
         element: plan.rules.gradient,
     };
-    then(list, instruction(Op::Elementwise(op), Stream::Compute, Cause::Optimizer));
+    then(list, Instruction::plain(Op::Elementwise(op), Stream::Compute, Cause::Optimizer));
     if plan.strategy.devices() > 1 {
         then(list, collective(CollectiveKind::AllReduce, Group::World, 4));
     }
@@ -145,22 +128,26 @@ fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &m
     for slice in 0..if sizes.on_host > 0 { slices } else { 0 } {
         let part = |total: u64| total * (slice + 1) / slices - total * slice / slices;
         let elements = part(sizes.on_host);
-        let mut out =
-            instruction(Op::CopyOut(Bytes(elements * rules.gradient.size())), Stream::CopyOut, Cause::Copy);
+        let mut out = Instruction::plain(
+            Op::CopyOut(Bytes(elements * rules.gradient.size())),
+            Stream::CopyOut,
+            Cause::Copy,
+        );
         out.waits = [Some(start), before].into_iter().flatten().collect();
         list.push(out);
-        then(list, instruction(Op::AdamW(adamw(elements, true)), Stream::Host, Cause::Optimizer));
+        then(list, Instruction::plain(Op::AdamW(adamw(elements, true)), Stream::Host, Cause::Optimizer));
         // Parameters that live on the host stay there.
         let returned = part(sizes.on_host.saturating_sub(sizes.parameters_on_host));
         if returned > 0 {
             let op = Op::CopyIn(Bytes(returned * rules.parameter.size()));
-            then(list, instruction(op, Stream::CopyIn, Cause::Copy));
+            then(list, Instruction::plain(op, Stream::CopyIn, Cause::Copy));
         }
         before = (!plan.strategy.overlap).then(|| list.len() as u32 - 1);
     }
     let on_device = sizes.owned - sizes.on_host;
     if on_device > 0 {
-        let mut step = instruction(Op::AdamW(adamw(on_device, false)), Stream::Compute, Cause::Optimizer);
+        let mut step =
+            Instruction::plain(Op::AdamW(adamw(on_device, false)), Stream::Compute, Cause::Optimizer);
         step.waits.push(start);
         if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
             frame.buffers.push(Buffer {
@@ -177,7 +164,7 @@ fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &m
     let to_host = sizes.parameters_on_host.saturating_sub(sizes.on_host);
     if to_host > 0 {
         let op = Op::CopyOut(Bytes(to_host * rules.parameter.size()));
-        then(list, instruction(op, Stream::CopyOut, Cause::Copy));
+        then(list, Instruction::plain(op, Stream::CopyOut, Cause::Copy));
     }
 }
 

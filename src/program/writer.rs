@@ -30,23 +30,6 @@ pub(super) struct Writer<'a> {
     pub(super) leaving: Vec<Vec<BufferId>>,
 }
 
-pub(super) fn plain(op: Op, stream: Stream, cause: Cause) -> Instruction {
-    Instruction {
-        op,
-        stream,
-        cause,
-        unit: None,
-        waits: Vec::new(),
-        joins: false,
-        reads: Vec::new(),
-        writes: Vec::new(),
-        allocates: Vec::new(),
-        frees: Vec::new(),
-        message: None,
-        host: 0,
-    }
-}
-
 impl Writer<'_> {
     /// Appends `instruction`, with waits for the last uses on other streams of what it touches. Returns its index.
     pub(super) fn push(&mut self, mut instruction: Instruction) -> u32 {
@@ -89,7 +72,12 @@ impl Writer<'_> {
     }
 
     pub(super) fn release(&mut self, frees: Vec<BufferId>, unit: Option<u32>, host: i64) -> u32 {
-        self.push(Instruction { frees, unit, host, ..plain(Op::Release, Stream::Compute, Cause::Compute) })
+        self.push(Instruction {
+            frees,
+            unit,
+            host,
+            ..Instruction::plain(Op::Release, Stream::Compute, Cause::Compute)
+        })
     }
 
     pub(super) fn receive(&mut self, buffer: BufferId, message: Message) {
@@ -98,7 +86,7 @@ impl Writer<'_> {
             writes: vec![buffer],
             allocates: vec![buffer],
             message: Some(message),
-            ..plain(Op::Receive(bytes), Stream::Receive, Cause::Communication)
+            ..Instruction::plain(Op::Receive(bytes), Stream::Receive, Cause::Communication)
         });
     }
 
@@ -107,7 +95,7 @@ impl Writer<'_> {
         self.push(Instruction {
             reads: vec![buffer],
             message: Some(message),
-            ..plain(Op::Send(bytes), Stream::Send, Cause::Communication)
+            ..Instruction::plain(Op::Send(bytes), Stream::Send, Cause::Communication)
         });
         self.sent.push(buffer);
     }
@@ -165,7 +153,7 @@ impl Writer<'_> {
                 writes: map(&step.writes),
                 allocates: map(&step.allocates),
                 frees: map(&frees),
-                ..plain(step.op, step.stream, cause)
+                ..Instruction::plain(step.op, step.stream, cause)
             });
         }
         let gradient = self.frame.gradient[place];
@@ -210,7 +198,7 @@ impl Writer<'_> {
                 waits: waits.clone(),
                 writes: vec![buffer],
                 allocates: vec![buffer],
-                ..plain(Op::CopyIn(self.bytes(buffer)), Stream::CopyIn, Cause::Copy)
+                ..Instruction::plain(Op::CopyIn(self.bytes(buffer)), Stream::CopyIn, Cause::Copy)
             });
         }
         let gathers = match self.plan.rules.gathering {
@@ -241,7 +229,7 @@ impl Writer<'_> {
                 reads: self.frame.fetched[place].into_iter().collect(),
                 writes: buffer.into_iter().collect(),
                 allocates: std::mem::take(&mut allocates),
-                ..plain(op, Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, Stream::Data, Cause::Communication)
             });
         }
     }
@@ -336,7 +324,7 @@ impl Writer<'_> {
                 // Where this pass has computed nothing yet, the gradient is an earlier pass's.
                 joins: after.is_none(),
                 reads: gradient.into_iter().collect(),
-                ..plain(op, Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, Stream::Data, Cause::Communication)
             });
         }
     }
