@@ -28,8 +28,6 @@ pub struct EngineProfile {
     pub vocabulary: VocabularyPadding,
     /// The kernel that runs where a strategy names none.
     pub attention: AttentionKernel,
-    /// Gradients are reduced while backward goes on; otherwise after it.
-    pub overlaps_gradient_reduction: bool,
 }
 
 /// What strategies the engine can run.

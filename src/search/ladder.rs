@@ -1,13 +1,11 @@
 //! The ladder: from plain data parallelism to the chosen plan, one change at a time.
 
 use crate::profile::choices::{CheckpointMode, Schedule};
-use crate::search::closed::Closing;
 use crate::search::problem::{Candidate, Problem};
 use crate::strategy::{Checkpoint, Offload, Strategy, defaults, rules};
 
 /// The steps, the first the simplest legal strategy, the last the chosen one: what changed, and the strategy played.
-pub fn ladder(problem: &Problem<'_>, closing: &Closing<'_>, chosen: &Strategy) -> Vec<(String, Candidate)> {
-    let _ = closing;
+pub fn ladder(problem: &Problem<'_>, chosen: &Strategy) -> Vec<(String, Candidate)> {
     let mut steps: Vec<(String, Strategy)> = Vec::new();
     let mut current = plain(problem, chosen);
     steps.push(("plain data parallelism".to_owned(), current.clone()));

@@ -164,7 +164,7 @@ fn search_with(
         return Err(searching.failure(smallest, broken));
     };
     let winner = best.clone();
-    let ladder = ladder::ladder(problem, &closing, &winner.strategy);
+    let ladder = ladder::ladder(problem, &winner.strategy);
     let pareto = pareto(&searching.with_leaner(&played));
     let alternatives = different(&played, request.top);
     Ok(Outcome { winner, alternatives, ladder, pareto, account })
