@@ -1,0 +1,1 @@
+//! The operators on the CPU: pure functions over slices, one file an operator, forward and backward by hand.

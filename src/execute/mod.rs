@@ -1,0 +1,5 @@
+//! Floor 13: the embedded backend: performs step programs on ranks of this machine.
+
+pub mod element;
+pub mod kernels;
+pub mod pool;
