@@ -9,6 +9,7 @@ mod attention;
 mod embedding;
 pub mod graph;
 mod head;
+pub mod kernel;
 mod liveness;
 mod mlp;
 mod moe;
@@ -17,6 +18,7 @@ mod shape;
 pub mod unit;
 
 pub use graph::{Stream, UnitGraph, Value, ValueId};
+pub use kernel::Kernel;
 pub use parameters::UnitParameters;
 pub use shape::Shape;
 pub use unit::{LoweredUnit, Step, units};

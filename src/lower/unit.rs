@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use petgraph::graph::NodeIndex;
 
 use super::graph::{Builder, Stream, UnitGraph, Value, ValueId};
+use super::kernel::Kernel;
 use super::{Shape, attention, embedding, head, liveness, mlp, moe};
 use crate::model::Model;
 use crate::model::layer::LayerKind;
@@ -152,6 +153,7 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
     let mut saved = Vec::new();
     for index in unit.layers.clone() {
         let layer = model.layer(index);
+        b.layer = (index - first) as u16;
         let sources = model.inputs(index);
         let value = |position: usize| {
             let source = sources.get(position).or(sources.last());
@@ -204,6 +206,7 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
     if unit.has_backward {
         for (index, kept) in saved.iter().rev().filter(|(index, _)| flows[*index]) {
             let layer = model.layer(*index);
+            b.layer = (*index - first) as u16;
             let trainable = !layer.frozen;
             let sources = model.inputs(*index);
             let source = sources.first().and_then(|&source| local(source));
@@ -221,19 +224,20 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
                 }
                 _ => {}
             }
-            let Some(&gradient) = gradients.get(&Some(*index)) else { continue };
+            let Some(&(mut gradient)) = gradients.get(&Some(*index)) else { continue };
             let normed = match kept {
                 Saved::Attention(kept) => kept.residual_norm,
                 Saved::Mlp(kept) => kept.residual_norm,
                 _ => None,
             };
             if let Some(normed) = normed {
-                mlp::residual_norm_backward(&mut b, normed, gradient, model.output_width(*index));
+                let norm = (model.output_width(*index), trainable);
+                gradient = mlp::residual_norm_backward(&mut b, normed, gradient, norm);
             }
             let target = merge(&mut b, &mut gradients, source, residual, gradient);
             match (&layer.kind, kept) {
                 (LayerKind::Embedding(layer), Saved::Embedding(kept)) if trainable => {
-                    embedding::backward(&mut b, layer, kept, gradient);
+                    embedding::backward(&mut b, layer, kept, gradient, trainable);
                 }
                 (LayerKind::Attention(layer), Saved::Attention(kept)) => {
                     attention::backward(&mut b, layer, kept, gradient, target, trainable);
@@ -281,7 +285,7 @@ fn leave(
         }
         (None, Some(input)) => {
             let copy = b.activation("stream passed on", elements, None);
-            b.elementwise(ElementwiseKind::Add, elements, 2, &[input], &[copy]);
+            b.elementwise(Kernel::Copy, (ElementwiseKind::Add, elements, 2), &[input], &[copy]);
             Some(copy)
         }
         (None, None) => None,
@@ -303,7 +307,7 @@ fn merge(
             gradients.insert(residual, gradient);
         }
         Some(sum) => {
-            b.elementwise(ElementwiseKind::Add, elements, 3, &[gradient, sum], &[sum]);
+            b.elementwise(Kernel::Add, (ElementwiseKind::Add, elements, 3), &[gradient, sum], &[sum]);
         }
     }
     // A later weight pass reads the gradient as it arrived, so what goes on must be another value.
@@ -311,7 +315,7 @@ fn merge(
     let is_read_later = shape.splits_weight && !shape.sequence_parallel && !shape.dropout;
     if is_read_later && gradients.get(&source) == Some(&gradient) {
         let copy = b.activation("gradient passed on", elements, None);
-        b.elementwise(ElementwiseKind::Add, elements, 2, &[gradient], &[copy]);
+        b.elementwise(Kernel::Copy, (ElementwiseKind::Add, elements, 2), &[gradient], &[copy]);
         gradients.insert(source, copy);
         return copy;
     }
@@ -319,7 +323,7 @@ fn merge(
         return target;
     }
     let target = b.activation("source gradient", elements, None);
-    b.elementwise(ElementwiseKind::Add, elements, 1, &[], &[target]);
+    b.elementwise(Kernel::Zero, (ElementwiseKind::Add, elements, 1), &[], &[target]);
     gradients.insert(source, target);
     target
 }
@@ -328,11 +332,16 @@ fn merge(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub op: Op,
+    /// What it computes, with the parameters of layer `layer`, counted from the unit's first.
+    pub kernel: Kernel,
+    pub layer: u16,
     pub stream: Stream,
     /// Makes again what the forward had made.
     pub recompute: bool,
-    /// Adds to the unit's weight gradient.
+    /// Works for a weight gradient only.
     pub weight: bool,
+    /// Adds to the unit's weight gradient.
+    pub adds_gradient: bool,
     pub reads: Vec<ValueId>,
     pub writes: Vec<ValueId>,
     pub allocates: Vec<ValueId>,
