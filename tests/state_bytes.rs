@@ -130,7 +130,7 @@ fn staging_is_listed_as_buffers() {
         let gathered: u64 = rank
             .persistent
             .iter()
-            .filter(|state| state.name == "gathered parameters")
+            .filter(|state| state.holds == meshwright::program::instruction::Holds::GatheredParameters)
             .map(|state| state.device.0)
             .sum();
         assert_eq!(staged - gathered, engine.buffers.reduce_buckets * 1000 * reduce, "{name}");

@@ -291,12 +291,7 @@ fn core_backward(
         gradient = shift(b, "travelling gradients", gradient);
         held = arrived.unwrap_or(held);
     }
-    b.elementwise(
-        Kernel::UnpackKeysValues,
-        (ElementwiseKind::Add, elements, 2),
-        &[gradient],
-        &writes[..1],
-    );
+    b.elementwise(Kernel::UnpackKeysValues, (ElementwiseKind::Add, elements, 2), &[gradient], &writes[..1]);
 }
 
 /// Appends the backward of the output's `gradient`; what the norm passes on is added to `target`.
@@ -384,12 +379,7 @@ fn project_backward(
                 products.push((hidden, w.query, None, heads));
             }
             products.push((key_value_rank, up, Some(latent_value), heads));
-            b.compute(
-                Kernel::Planned,
-                b.row_norm(latent, down, true),
-                &[latent, latent_value],
-                &[latent],
-            );
+            b.compute(Kernel::Planned, b.row_norm(latent, down, true), &[latent, latent_value], &[latent]);
             b.linear(Kernel::Planned, (tokens, down, hidden), &[latent], &[input]);
             products.push((hidden, down, None, latent));
         }

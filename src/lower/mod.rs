@@ -13,7 +13,7 @@ pub mod kernel;
 mod liveness;
 mod mlp;
 mod moe;
-mod parameters;
+pub mod parameters;
 mod shape;
 pub mod unit;
 

@@ -8,7 +8,7 @@ use super::graph::{Builder, Stream, UnitGraph, Value, ValueId};
 use super::kernel::Kernel;
 use super::{Shape, attention, embedding, head, liveness, mlp, moe};
 use crate::model::Model;
-use crate::model::layer::LayerKind;
+use crate::model::layer::{LayerKind, LossFunction};
 use crate::ops::{ElementwiseKind, Op};
 use crate::profile::choices::CheckpointMode;
 use crate::units::Bytes;
@@ -37,6 +37,10 @@ pub struct UnitLayers {
     pub loss: Option<usize>,
     /// Elements a token of all edges that leave it or pass it by.
     pub boundary: u64,
+    /// It looks up the step's token ids.
+    pub reads_tokens: bool,
+    /// Its loss compares with the step's target ids.
+    pub reads_targets: bool,
     /// Units of one class have equal graphs under every shape.
     pub class: usize,
 }
@@ -51,6 +55,8 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
         let layer = model.layer(index);
         let loss = model.losses.iter().position(|loss| loss.layer == NodeIndex::new(index));
         seen_block |= layer.block.is_some();
+        let reads_tokens = matches!(layer.kind, LayerKind::Embedding(_));
+        let reads_targets = matches!(layer.kind, LayerKind::Loss(LossFunction::CrossEntropy));
         let kind = match layer.block {
             Some(block) => UnitKind::Block(block),
             None if !seen_block && matches!(layer.kind, LayerKind::Embedding(_)) => UnitKind::Front,
@@ -65,6 +71,7 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
             unit.layers.end = index + 1;
             unit.has_backward |= flows[index];
             unit.loss = loss;
+            unit.reads_targets |= reads_targets;
         } else {
             units.push(UnitLayers {
                 kind,
@@ -73,6 +80,8 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
                 needs_input_gradient: crosses(model, &flows, index),
                 loss,
                 boundary: 0,
+                reads_tokens,
+                reads_targets,
                 class: 0,
             });
         }
@@ -179,7 +188,7 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
             (LayerKind::Head(head), Some(source)) => {
                 (None, Saved::Head(head::forward(&mut b, head, source, !layer.frozen)))
             }
-            (LayerKind::Loss(crate::model::layer::LossFunction::MeanSquaredError), Some(source)) => {
+            (LayerKind::Loss(LossFunction::MeanSquaredError), Some(source)) => {
                 let elements = b.elements(source);
                 head::squared_error(&mut b, elements, source);
                 (None, Saved::SquaredError(source, elements))
