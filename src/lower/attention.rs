@@ -318,7 +318,8 @@ pub fn backward(
     let output = Kernel::InputGradient(Matrix::AttentionOutput, Into::Set);
     b.linear(output, (tokens, hidden, w.output), &[whole], &[context]);
     if trainable {
-        let reads = [saved.context, whole, branch];
+        let bias = layer.output_bias.then_some(branch);
+        let reads: Vec<_> = [saved.context, whole].into_iter().chain(bias).collect();
         b.weight_gradient(Matrix::AttentionOutput, (tokens, w.output, hidden), &reads);
     }
 

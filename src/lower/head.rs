@@ -108,7 +108,7 @@ fn loss_forward(
         let bytes = row_bytes * b.shape.tensor;
         shards = b.value(value("row statistics of all shards", bytes));
         let all_gather = (CollectiveKind::AllGather, Group::Tensor);
-        b.collective(Kernel::Collective, all_gather, Bytes(bytes), &[statistics], &[shards]);
+        b.collective(Kernel::GatherStatistics, all_gather, Bytes(bytes), &[statistics], &[shards]);
     }
     let merge = (ElementwiseKind::Add, 3 * rows, 2);
     b.elementwise(Kernel::Loss, merge, &[shards], &[statistics]);

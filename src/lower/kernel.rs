@@ -7,6 +7,8 @@ pub enum Kernel {
     Planned,
     /// What the op's own collective says, from the first read to the first write.
     Collective,
+    /// The all-gather of row statistics, which are wider than activations may be.
+    GatherStatistics,
     /// Ulysses: reads this rank's tokens of all heads, writes all tokens of its heads.
     ToHeads,
     /// The way back.

@@ -198,7 +198,8 @@ pub fn backward(
     let down = Kernel::InputGradient(Matrix::Down, Into::Set);
     b.linear(down, (tokens, hidden, width), &[whole], &[activated]);
     if trainable {
-        let reads = [saved.activated, whole, branch];
+        let bias = layer.bias.then_some(branch);
+        let reads: Vec<_> = [saved.activated, whole].into_iter().chain(bias).collect();
         b.weight_gradient(Matrix::Down, (tokens, width, hidden), &reads);
     }
     let gate = saved.gate.map(|_| b.activation("gate gradient", tokens * width, None));

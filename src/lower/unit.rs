@@ -243,7 +243,16 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
                 let norm = (model.output_width(*index), trainable);
                 gradient = mlp::residual_norm_backward(&mut b, normed, gradient, norm);
             }
-            let target = merge(&mut b, &mut gradients, source, residual, gradient);
+            let sums_bias = match &layer.kind {
+                LayerKind::Attention(layer) => layer.output_bias,
+                LayerKind::Mlp(layer) => layer.bias,
+                _ => false,
+            };
+            // Under sequence parallelism weight gradients read what was gathered, but a bias the shard.
+            let is_read_later = shape.splits_weight
+                && !shape.dropout
+                && (!shape.sequence_parallel || (sums_bias && trainable));
+            let target = merge(&mut b, &mut gradients, (source, residual), gradient, is_read_later);
             match (&layer.kind, kept) {
                 (LayerKind::Embedding(layer), Saved::Embedding(kept)) if trainable => {
                     embedding::backward(&mut b, layer, kept, gradient, trainable);
@@ -306,9 +315,9 @@ fn leave(
 fn merge(
     b: &mut Builder<'_>,
     gradients: &mut HashMap<Option<usize>, ValueId>,
-    source: Option<usize>,
-    residual: Option<usize>,
+    (source, residual): (Option<usize>, Option<usize>),
     gradient: ValueId,
+    is_read_later: bool,
 ) -> ValueId {
     let elements = b.elements(gradient);
     match gradients.get(&residual).copied() {
@@ -320,8 +329,6 @@ fn merge(
         }
     }
     // A later weight pass reads the gradient as it arrived, so what goes on must be another value.
-    let shape = b.shape;
-    let is_read_later = shape.splits_weight && !shape.sequence_parallel && !shape.dropout;
     if is_read_later && gradients.get(&source) == Some(&gradient) {
         let copy = b.activation("gradient passed on", elements, None);
         b.elementwise(Kernel::Copy, (ElementwiseKind::Add, elements, 2), &[gradient], &[copy]);

@@ -54,7 +54,11 @@ pub enum Task {
     /// Nothing: it waits, allocates or frees.
     Nothing,
     /// A kernel with the parameters of layer `layer` of the instruction's unit.
-    Kernel { kernel: Kernel, layer: u16, adds_gradient: bool },
+    Kernel {
+        kernel: Kernel,
+        layer: u16,
+        adds_gradient: bool,
+    },
     /// A message of the pipeline.
     Send,
     Receive,
