@@ -163,8 +163,8 @@ pub fn exp<R: Real>(x: R) -> R {
 /// eˣ = 2ⁿ·eʳ with n = round(x / ln 2); r is exact in two parts (Cody and Waite 1980), eʳ a Taylor polynomial.
 #[inline(always)]
 fn exp_f32(x: f32) -> f32 {
-    /// Below it the result is less than the least normal number: zero.
-    const LEAST: f32 = -87.33;
+    /// Below it the result is taken for zero: half of it would not be a normal number.
+    const LEAST: f32 = -86.9;
     const MOST: f32 = 88.72;
     /// Adding it rounds to an integer, which then stands in the low bits.
     const ROUND: f32 = 12_582_912.0;
@@ -178,7 +178,7 @@ fn exp_f32(x: f32) -> f32 {
     for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
         sum = r.mul_add(sum, coefficient);
     }
-    // Half the power twice: n may be 128.
+    // Half of 2ⁿ: n may be 128.
     let half = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f00_0000));
     let power = sum * half * 2.0;
     if x < LEAST {
