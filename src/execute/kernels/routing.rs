@@ -292,7 +292,8 @@ impl<T: Element> SlotProducts<'_, T> {
         match self {
             Self::Numbers(numbers) => numbers[slot],
             Self::Rows { rows, gradients, width } => {
-                let (rows, gradients) = (&rows[slot * width..][..*width], &gradients[slot * width..][..*width]);
+                let (rows, gradients) =
+                    (&rows[slot * width..][..*width], &gradients[slot * width..][..*width]);
                 rows.iter().zip(gradients).map(|(row, gradient)| row.wide() * gradient.wide()).sum()
             }
         }

@@ -1,6 +1,7 @@
 //! Fused forward: scores of a tile of queries with a tile of keys, softmax on the way, nothing kept but log-sum-exps.
 //! Dao 2023 (FlashAttention-2), algorithm 1.
 
+pub use super::fused_backward::{Saved, backward_keys_values, backward_queries};
 use super::layout::{KeyValues, RowTile, Window, Write, row_tiles_of_two};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
@@ -90,11 +91,18 @@ fn forward_tile<T: Element>(
                 let pair = |key, query| Pair { sequence: tile.sequence, head, query, key };
                 drop_out(dropout, scores, |row, lane| pair(keys[row], positions[lane]), count);
             }
-            load_rows(&mut rows, keys_values.values().right(kv_head * value_dim), value_dim, first, keys.len());
+            load_rows(
+                &mut rows,
+                keys_values.values().right(kv_head * value_dim),
+                value_dim,
+                first,
+                keys.len(),
+            );
             add_transposed_products(sums, &rows, scores);
         }
         let inverse = softmax.inverse_sums();
-        sums.iter_mut().for_each(|sums| sums.iter_mut().zip(&inverse).for_each(|(sum, &inverse)| *sum *= inverse));
+        sums.iter_mut()
+            .for_each(|sums| sums.iter_mut().zip(&inverse).for_each(|(sum, &inverse)| *sum *= inverse));
         store_lanes(sums, output, (heads * value_dim, head * value_dim), Write::Set);
         let places = log_sum_exp.iter_mut().skip(head).step_by(heads);
         places.zip(softmax.log_sum_exps()).for_each(|(place, value)| *place = value);

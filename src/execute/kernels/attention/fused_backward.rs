@@ -6,8 +6,8 @@ use super::layout::{KeyValues, KeyValuesMut, RowTile, Window, WindowMut, Write, 
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, dot, exp,
-    load_lanes, load_rows, store_lanes,
+    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, dot,
+    exp, load_lanes, load_rows, store_lanes,
 };
 use super::{Core, Heads, Pair};
 use crate::execute::element::{Element, Real};
@@ -47,7 +47,8 @@ impl<'a, T: Element> Saved<'a, T> {
     fn statistics(&self, core: &Core<'_>, head: usize, first: usize, count: usize) -> Statistics<T::Wide> {
         let gradients = self.output_gradient(core, head);
         let outputs = Window { data: self.output, ..gradients };
-        let mut statistics = Statistics { log_sum_exp: [T::Wide::ZERO; LANES], delta: [T::Wide::ZERO; LANES] };
+        let mut statistics =
+            Statistics { log_sum_exp: [T::Wide::ZERO; LANES], delta: [T::Wide::ZERO; LANES] };
         for lane in 0..count {
             let row = first + lane;
             let value = self.log_sum_exp[row * core.heads.heads + head];
@@ -278,12 +279,7 @@ impl<R: Real> Squares<R> {
     }
 
     /// probability·(gradient − Σ probability·gradient), through the score to the product; `delta` is that of a row.
-    fn score_gradients(
-        &mut self,
-        score: &HeadScore<'_, R>,
-        rows: usize,
-        delta: impl Fn(usize) -> Lanes<R>,
-    ) {
+    fn score_gradients(&mut self, score: &HeadScore<'_, R>, rows: usize, delta: impl Fn(usize) -> Lanes<R>) {
         pulp::Arch::new().dispatch(
             #[inline(always)]
             || {

@@ -94,7 +94,9 @@ pub fn row_tiles<T: Send>(
     match pool {
         Pool::Serial => {
             for (sequence, rows) in data.chunks_mut(sequence_len).enumerate() {
-                rows.chunks_mut(tile_len).enumerate().for_each(|(turn, rows)| work(tile(sequence, turn), rows));
+                rows.chunks_mut(tile_len)
+                    .enumerate()
+                    .for_each(|(turn, rows)| work(tile(sequence, turn), rows));
             }
         }
         Pool::Threads(pool) => pool.install(|| {
@@ -122,7 +124,9 @@ pub fn row_tiles_of_two<T: Send, U: Send>(
             let sequences = first.chunks_mut(sequence_len.0).zip(second.chunks_mut(sequence_len.1));
             for (sequence, (first, second)) in sequences.enumerate() {
                 let tiles = first.chunks_mut(tile_len.0).zip(second.chunks_mut(tile_len.1));
-                tiles.enumerate().for_each(|(turn, (first, second))| work(tile(sequence, turn), first, second));
+                tiles
+                    .enumerate()
+                    .for_each(|(turn, (first, second))| work(tile(sequence, turn), first, second));
             }
         }
         Pool::Threads(pool) => pool.install(|| {

@@ -6,17 +6,17 @@
 //!
 //! Work is split over tiles of rows, whose sums are always taken in the same order: results do not depend on threads.
 
-mod fused;
+pub mod fused;
 mod fused_backward;
 mod layout;
 mod mask;
+pub mod materialised;
+mod materialised_backward;
 mod score;
 #[cfg(test)]
 mod tests;
 mod tile;
 
-pub use fused::forward;
-pub use fused_backward::{Saved, backward_keys_values, backward_queries};
 pub use layout::{KeyValues, KeyValuesMut, Window, WindowMut, Write};
 pub use mask::Mask;
 pub use score::{Alibi, Score};

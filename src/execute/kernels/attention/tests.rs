@@ -2,25 +2,26 @@
 
 use half::bf16;
 
+use super::fused::{Saved, backward_keys_values, backward_queries, forward};
+use super::materialised::{self, Probabilities};
 use super::{
-    Alibi, Core, Dropout, Heads, KeyValues, KeyValuesMut, Mask, Pair, Saved, Score, Window, WindowMut, Write,
-    backward_keys_values, backward_queries, forward,
+    Alibi, Core, Dropout, Heads, KeyValues, KeyValuesMut, Mask, Pair, Score, Window, WindowMut, Write,
 };
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::Pool;
 
 /// A core and tensors for it: queries, keys and values in one matrix, whose first column belongs to nobody.
 #[derive(Clone)]
-pub(super) struct Case {
+struct Case {
     name: &'static str,
-    pub batch: usize,
-    pub heads: Heads,
+    batch: usize,
+    heads: Heads,
     causal: bool,
     window: Option<u32>,
     score: Score,
     dropout: bool,
-    pub query_positions: Vec<u32>,
-    pub key_positions: Vec<u32>,
+    query_positions: Vec<u32>,
+    key_positions: Vec<u32>,
 }
 
 fn keep(pair: Pair) -> bool {
@@ -46,7 +47,7 @@ impl Case {
     }
 
     /// Every option by itself, and all together.
-    pub fn all() -> Vec<Self> {
+    fn all() -> Vec<Self> {
         let alibi = Some(Alibi { first_head: 2, total_heads: 6 });
         // Zigzag: the second of four context ranks holds segments 1 and 6 of 8.
         let zigzag = |rank: u32, segment: u32| -> Vec<u32> {
@@ -89,7 +90,7 @@ impl Case {
         ]
     }
 
-    pub fn core(&self) -> Core<'_> {
+    fn core(&self) -> Core<'_> {
         let mask = Mask {
             causal: self.causal,
             window: self.window,
@@ -105,13 +106,15 @@ impl Case {
         self.heads.heads * self.heads.query_dim + 1
     }
 
-    pub fn key_value_columns(&self) -> (usize, usize, usize) {
-        let (keys, values) = (self.heads.kv_heads * self.heads.query_dim, self.heads.kv_heads * self.heads.value_dim);
+    fn key_value_columns(&self) -> (usize, usize, usize) {
+        let (keys, values) =
+            (self.heads.kv_heads * self.heads.query_dim, self.heads.kv_heads * self.heads.value_dim);
         (1, 1 + keys, 1 + keys + values)
     }
 
-    pub fn tensors(&self) -> Tensors<f64> {
-        let (queries, keys) = (self.batch * self.query_positions.len(), self.batch * self.key_positions.len());
+    fn tensors(&self) -> Tensors<f64> {
+        let (queries, keys) =
+            (self.batch * self.query_positions.len(), self.batch * self.key_positions.len());
         Tensors {
             queries: random(1, queries * self.query_stride()),
             keys_values: random(2, keys * self.key_value_columns().2),
@@ -122,10 +125,10 @@ impl Case {
 
 /// Queries (with a column more), keys with values (with a column more), and the gradient of the output.
 #[derive(Clone)]
-pub(super) struct Tensors<T> {
-    pub queries: Vec<T>,
-    pub keys_values: Vec<T>,
-    pub output_gradient: Vec<T>,
+struct Tensors<T> {
+    queries: Vec<T>,
+    keys_values: Vec<T>,
+    output_gradient: Vec<T>,
 }
 
 impl Tensors<f64> {
@@ -147,7 +150,7 @@ fn widen<T: Element>(values: &[T]) -> Vec<f64> {
 }
 
 /// Numbers in −1 .. 1.
-pub(super) fn random(seed: u64, count: usize) -> Vec<f64> {
+fn random(seed: u64, count: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -157,7 +160,7 @@ pub(super) fn random(seed: u64, count: usize) -> Vec<f64> {
 }
 
 /// Output and log-sum-exps by plain loops.
-pub(super) fn oracle(case: &Case, tensors: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
+fn oracle(case: &Case, tensors: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
     let Heads { heads, kv_heads, query_dim, value_dim } = case.heads;
     let (key_column, value_column, stride) = case.key_value_columns();
     let (mut output, mut log_sum_exp) = (Vec::new(), Vec::new());
@@ -176,7 +179,8 @@ pub(super) fn oracle(case: &Case, tensors: &Tensors<f64>) -> (Vec<f64>, Vec<f64>
                     }
                     let other = (sequence * case.key_positions.len() + turn) * stride;
                     let key = &tensors.keys_values[other + key_column + kv_head * query_dim..][..query_dim];
-                    let value = &tensors.keys_values[other + value_column + kv_head * value_dim..][..value_dim];
+                    let value =
+                        &tensors.keys_values[other + value_column + kv_head * value_dim..][..value_dim];
                     let product: f64 = query.iter().zip(key).map(|(a, b)| a * b).sum();
                     let mut score = case.score.scale * product;
                     if let Some(cap) = case.score.soft_cap {
@@ -192,7 +196,10 @@ pub(super) fn oracle(case: &Case, tensors: &Tensors<f64>) -> (Vec<f64>, Vec<f64>
                     let pair = Pair { sequence, head, query: query_position, key: key_position };
                     if !case.dropout || keep(pair) {
                         let scale = if case.dropout { DROPOUT.scale } else { 1.0 };
-                        weighted.iter_mut().zip(value).for_each(|(sum, value)| *sum += scale * weight * value);
+                        weighted
+                            .iter_mut()
+                            .zip(value)
+                            .for_each(|(sum, value)| *sum += scale * weight * value);
                     }
                 }
                 output.extend(weighted.iter().map(|weighted| if sum == 0.0 { 0.0 } else { weighted / sum }));
@@ -209,11 +216,11 @@ fn objective(case: &Case, tensors: &Tensors<f64>) -> f64 {
     output.iter().zip(&tensors.output_gradient).map(|(a, b)| a * b).sum()
 }
 
-pub(super) struct Results<T: Element> {
-    pub output: Vec<T>,
-    pub log_sum_exp: Vec<T::Wide>,
-    pub query_gradients: Vec<T>,
-    pub key_value_gradients: Vec<T>,
+struct Results<T: Element> {
+    output: Vec<T>,
+    log_sum_exp: Vec<T::Wide>,
+    query_gradients: Vec<T>,
+    key_value_gradients: Vec<T>,
 }
 
 fn queries<'a, T>(case: &Case, tensors: &'a Tensors<T>) -> Window<'a, T> {
@@ -248,7 +255,35 @@ fn fused<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -> Resul
     Results { output, log_sum_exp, query_gradients, key_value_gradients }
 }
 
-pub(super) fn assert_near(what: &str, left: &[f64], right: &[f64], tolerance: f64) {
+fn materialised<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -> Results<T> {
+    let core = case.core();
+    let (queries, keys_values) = (queries(case, tensors), keys_values(case, tensors));
+    let pairs = case.batch * case.heads.heads * case.query_positions.len() * case.key_positions.len();
+    let mut output = vec![T::default(); tensors.output_gradient.len()];
+    let mut all = vec![T::default(); pairs];
+    let mut kept = vec![T::default(); if case.dropout { pairs } else { 0 }];
+    materialised::forward(&core, queries, keys_values, &mut all, &mut kept, &mut output, pool);
+    let kept = if case.dropout { &kept } else { &all };
+    let probabilities = Probabilities { all: &all, kept };
+    let saved = materialised::Saved {
+        queries,
+        keys_values,
+        probabilities,
+        output_gradient: &tensors.output_gradient,
+    };
+    let mut score_gradients = vec![T::default(); pairs];
+    materialised::backward_scores(&core, &saved, &mut score_gradients, pool);
+    let mut query_gradients = vec![T::default(); tensors.queries.len()];
+    let mut key_value_gradients = vec![T::default(); tensors.keys_values.len()];
+    let (keys, values, stride) = case.key_value_columns();
+    let window = WindowMut { data: &mut query_gradients, stride: case.query_stride(), column: 1 };
+    materialised::backward_queries(&core, &saved, &score_gradients, window, Write::Set, pool);
+    let window = KeyValuesMut { data: &mut key_value_gradients, stride, keys, values };
+    materialised::backward_keys_values(&core, &saved, &score_gradients, window, Write::Set, pool);
+    Results { output, log_sum_exp: Vec::new(), query_gradients, key_value_gradients }
+}
+
+fn assert_near(what: &str, left: &[f64], right: &[f64], tolerance: f64) {
     assert_eq!(left.len(), right.len(), "{what}");
     for (turn, (left, right)) in left.iter().zip(right).enumerate() {
         let near = left == right || (left - right).abs() <= tolerance * (1.0 + right.abs());
@@ -257,7 +292,7 @@ pub(super) fn assert_near(what: &str, left: &[f64], right: &[f64], tolerance: f6
 }
 
 /// Gradients against central differences at about forty places of either tensor, the foreign column among them.
-pub(super) fn assert_gradients(case: &Case, tensors: &Tensors<f64>, queries: &[f64], keys_values: &[f64]) {
+fn assert_gradients(case: &Case, tensors: &Tensors<f64>, queries: &[f64], keys_values: &[f64]) {
     const STEP: f64 = 1e-5;
     let tensor = |tensors: &mut Tensors<f64>, side: usize, place: usize, step: f64| match side {
         0 => tensors.queries[place] += step,
@@ -303,16 +338,35 @@ fn gradients_agree_with_finite_differences() {
     }
 }
 
+/// Fused gradients are held by finite differences; the same results by another way.
+#[test]
+fn materialised_agrees_with_fused() {
+    for case in Case::all() {
+        let tensors = case.tensors();
+        let (fused, plain) =
+            (fused(&case, &tensors, Pool::Serial), materialised(&case, &tensors, Pool::Serial));
+        assert_near(case.name, &plain.output, &fused.output, 1e-13);
+        assert_near(case.name, &plain.query_gradients, &fused.query_gradients, 1e-12);
+        assert_near(case.name, &plain.key_value_gradients, &fused.key_value_gradients, 1e-12);
+        let half = materialised::<bf16>(&case, &tensors.cast(), Pool::Serial);
+        assert_near(case.name, &widen(&half.output), &fused.output, 3e-2);
+        assert_near(case.name, &widen(&half.query_gradients), &fused.query_gradients, 5e-2);
+    }
+}
+
 #[test]
 fn threads_change_no_bit() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     for case in Case::all() {
         let tensors = case.tensors().cast::<f32>();
-        let (one, two) = (fused(&case, &tensors, Pool::Serial), fused(&case, &tensors, Pool::Threads(&pool)));
-        assert_eq!(one.output, two.output, "{}", case.name);
-        assert_eq!(one.log_sum_exp, two.log_sum_exp, "{}", case.name);
-        assert_eq!(one.query_gradients, two.query_gradients, "{}", case.name);
-        assert_eq!(one.key_value_gradients, two.key_value_gradients, "{}", case.name);
+        for core in [fused, materialised] {
+            let (one, two) =
+                (core(&case, &tensors, Pool::Serial), core(&case, &tensors, Pool::Threads(&pool)));
+            assert_eq!(one.output, two.output, "{}", case.name);
+            assert_eq!(one.log_sum_exp, two.log_sum_exp, "{}", case.name);
+            assert_eq!(one.query_gradients, two.query_gradients, "{}", case.name);
+            assert_eq!(one.key_value_gradients, two.key_value_gradients, "{}", case.name);
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use crate::units::ElementType;
 pub const LANES: usize = 32;
 /// The widest head that tiles have room for.
 pub const MAX_HEAD_DIM: usize = 256;
+/// Runs of lanes that the widest head is cut into.
+pub const COLUMN_BLOCKS: usize = MAX_HEAD_DIM / LANES;
 /// Rows whose sums are held in registers at once.
 const BLOCK: usize = 6;
 
@@ -60,6 +62,36 @@ pub fn store_lanes<T: Element>(
             *place = match write {
                 Write::Set => T::narrow(lanes[lane]),
                 Write::Add => T::narrow(place.wide() + lanes[lane]),
+            };
+        }
+    }
+}
+
+/// The first `width` columns of as many tokens as `tile` has rows, from `first` on, into lanes; at most [`LANES`].
+pub fn load_columns<T: Element>(
+    tile: &mut [Lanes<T::Wide>],
+    window: Window<'_, T>,
+    width: usize,
+    first: usize,
+) {
+    for (row, lanes) in tile.iter_mut().enumerate() {
+        let source = window.row(first + row, width.min(LANES));
+        lanes.iter_mut().zip(source).for_each(|(wide, &value)| *wide = value.wide());
+    }
+}
+
+/// Lanes into as many columns, at most `width`, of `rows` from `column` on, a row a row.
+pub fn store_rows<T: Element>(
+    tile: &[Lanes<T::Wide>],
+    rows: &mut [T],
+    (stride, column, width): (usize, usize, usize),
+    write: Write,
+) {
+    for (lanes, row) in tile.iter().zip(rows.chunks_exact_mut(stride)) {
+        for (place, &value) in row[column..][..width.min(LANES)].iter_mut().zip(lanes) {
+            *place = match write {
+                Write::Set => T::narrow(value),
+                Write::Add => T::narrow(place.wide() + value),
             };
         }
     }
