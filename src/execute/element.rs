@@ -38,6 +38,8 @@ pub trait Real:
     fn tanh(self) -> Self;
     fn max(self, other: Self) -> Self;
     fn abs(self) -> Self;
+    /// self·factor + addend, rounded once.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
 }
 
 macro_rules! real {
@@ -80,6 +82,9 @@ macro_rules! real {
             }
             fn abs(self) -> Self {
                 $real::abs(self)
+            }
+            fn mul_add(self, factor: Self, addend: Self) -> Self {
+                $real::mul_add(self, factor, addend)
             }
         }
     };

@@ -1,1 +1,5 @@
 //! The operators on the CPU: pure functions over slices, one file an operator, forward and backward by hand.
+
+pub mod attention;
+pub mod rotary;
+pub mod routing;

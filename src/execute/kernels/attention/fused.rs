@@ -1,0 +1,185 @@
+//! Fused forward: scores of a tile of queries with a tile of keys, softmax on the way, nothing kept but log-sum-exps.
+//! Dao 2023 (FlashAttention-2), algorithm 1.
+
+pub use super::fused_backward::{Saved, backward_keys_values, backward_queries};
+use super::layout::{KeyValues, RowTile, Window, Write, row_tiles_of_two};
+use super::mask::Visible;
+use super::score::{HeadScore, LaneSide};
+use super::tile::{
+    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, exp,
+    load_lanes, load_rows, store_lanes,
+};
+use super::{Core, Dropout, Heads, Pair};
+use crate::execute::element::{Element, Real};
+use crate::execute::pool::Pool;
+
+/// `output` [batch·queries, heads·value_dim] and `log_sum_exp` [batch·queries, heads] of these keys and values alone
+/// ([`Write::Set`]), or together with those that both hold already ([`Write::Add`], a step of ring attention).
+/// A query that sees no key has output 0 and log-sum-exp −∞.
+pub fn forward<T: Element>(
+    core: &Core<'_>,
+    queries: Window<'_, T>,
+    keys_values: KeyValues<'_, T>,
+    output: &mut [T],
+    log_sum_exp: &mut [T::Wide],
+    write: Write,
+    pool: Pool<'_>,
+) {
+    core.check();
+    let Heads { heads, kv_heads, query_dim, value_dim } = core.heads;
+    let (tokens, key_tokens) = (core.mask.query_positions.len(), core.mask.key_positions.len());
+    queries.check("queries", core.batch * tokens, heads * query_dim);
+    keys_values.keys().check("keys", core.batch * key_tokens, kv_heads * query_dim);
+    keys_values.values().check("values", core.batch * key_tokens, kv_heads * value_dim);
+    assert_eq!(output.len(), core.batch * tokens * heads * value_dim, "elements of the output");
+    assert_eq!(log_sum_exp.len(), core.batch * tokens * heads, "elements of the log-sum-exp");
+    let (output, log_sum_exp) = ((output, heads * value_dim), (log_sum_exp, heads));
+    row_tiles_of_two(pool, tokens, output, log_sum_exp, |tile, output, log_sum_exp| {
+        forward_tile(core, tile, queries, keys_values, output, log_sum_exp, write);
+    });
+}
+
+fn forward_tile<T: Element>(
+    core: &Core<'_>,
+    tile: RowTile,
+    queries: Window<'_, T>,
+    keys_values: KeyValues<'_, T>,
+    output: &mut [T],
+    log_sum_exp: &mut [T::Wide],
+    write: Write,
+) {
+    let zero = T::Wide::ZERO;
+    let Heads { heads, query_dim, value_dim, .. } = core.heads;
+    let count = log_sum_exp.len() / heads;
+    let tokens = core.mask.query_positions.len();
+    let positions = &core.mask.query_positions[tile.first..tile.first + count];
+    let mut query: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
+    let mut sums: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
+    let mut rows: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
+    let mut scores: Square<T::Wide> = [[zero; LANES]; LANES];
+    for head in 0..heads {
+        let kv_head = head / core.heads.group();
+        let (query, sums) = (&mut query[..query_dim], &mut sums[..value_dim]);
+        load_lanes(query, queries.right(head * query_dim), tile.sequence * tokens + tile.first, count);
+        let mut softmax = Softmax::new();
+        if write == Write::Add {
+            softmax.resume(log_sum_exp.iter().skip(head).step_by(heads));
+            let held = Window { data: &*output, stride: heads * value_dim, column: head * value_dim };
+            load_lanes(sums, held, 0, count);
+        } else {
+            sums.fill([zero; LANES]);
+        }
+        let score = HeadScore::new(&core.score, &core.mask, head, LaneSide::Queries);
+        for (turn, keys) in core.mask.key_positions.chunks(LANES).enumerate() {
+            let visible = core.mask.between(positions, keys);
+            if visible == Visible::Nothing {
+                continue;
+            }
+            let first = tile.sequence * core.mask.key_positions.len() + turn * LANES;
+            let scores = &mut scores[..keys.len()];
+            scores.fill([zero; LANES]);
+            load_rows(&mut rows, keys_values.keys().right(kv_head * query_dim), query_dim, first, keys.len());
+            add_products(scores, &rows, query);
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    score.apply(scores, keys, positions, visible);
+                    softmax.take(scores, sums);
+                },
+            );
+            if let Some(dropout) = &core.dropout {
+                let pair = |key, query| Pair { sequence: tile.sequence, head, query, key };
+                drop_out(dropout, scores, |row, lane| pair(keys[row], positions[lane]), count);
+            }
+            load_rows(
+                &mut rows,
+                keys_values.values().right(kv_head * value_dim),
+                value_dim,
+                first,
+                keys.len(),
+            );
+            add_transposed_products(sums, &rows, scores);
+        }
+        let inverse = softmax.inverse_sums();
+        sums.iter_mut()
+            .for_each(|sums| sums.iter_mut().zip(&inverse).for_each(|(sum, &inverse)| *sum *= inverse));
+        store_lanes(sums, output, (heads * value_dim, head * value_dim), Write::Set);
+        let places = log_sum_exp.iter_mut().skip(head).step_by(heads);
+        places.zip(softmax.log_sum_exps()).for_each(|(place, value)| *place = value);
+    }
+}
+
+/// Drops probabilities, or their gradients, and scales the rest; `pair` names row and lane.
+pub fn drop_out<R: Real>(
+    dropout: &Dropout<'_>,
+    tile: &mut [Lanes<R>],
+    pair: impl Fn(usize, usize) -> Pair,
+    lanes: usize,
+) {
+    let scale = R::of(dropout.scale);
+    for (row, values) in tile.iter_mut().enumerate() {
+        for (lane, value) in values.iter_mut().take(lanes).enumerate() {
+            *value = if (dropout.keep)(pair(row, lane)) { *value * scale } else { R::ZERO };
+        }
+    }
+}
+
+/// The softmax so far, of a query in each lane: the greatest score, and Σ exp(score − greatest).
+struct Softmax<R> {
+    greatest: Lanes<R>,
+    sum: Lanes<R>,
+}
+
+impl<R: Real> Softmax<R> {
+    fn new() -> Self {
+        Self { greatest: [R::NEG_INFINITY; LANES], sum: [R::ZERO; LANES] }
+    }
+
+    /// Goes on from log-sum-exps: as if one key had had all of the weight.
+    fn resume<'a>(&mut self, log_sum_exps: impl Iterator<Item = &'a R>) {
+        for (lane, &value) in log_sum_exps.take(LANES).enumerate() {
+            self.greatest[lane] = value;
+            self.sum[lane] = if value == R::NEG_INFINITY { R::ZERO } else { R::ONE };
+        }
+    }
+
+    /// Scores become exp(score − greatest); `weighted`, summed so far, is scaled to the new greatest.
+    #[inline(always)]
+    fn take(&mut self, scores: &mut [Lanes<R>], weighted: &mut [Lanes<R>]) {
+        let mut greatest = self.greatest;
+        for scores in scores.iter() {
+            for lane in 0..LANES {
+                greatest[lane] = if scores[lane] > greatest[lane] { scores[lane] } else { greatest[lane] };
+            }
+        }
+        let mut factors = [R::ONE; LANES];
+        let mut shifts = [R::ZERO; LANES];
+        for lane in 0..LANES {
+            // Nothing seen yet: −∞ − −∞ would not be a number.
+            shifts[lane] = if greatest[lane] == R::NEG_INFINITY { R::ZERO } else { greatest[lane] };
+            factors[lane] = exp(self.greatest[lane] - shifts[lane]);
+            self.sum[lane] *= factors[lane];
+        }
+        for scores in scores.iter_mut() {
+            for lane in 0..LANES {
+                scores[lane] = exp(scores[lane] - shifts[lane]);
+                self.sum[lane] += scores[lane];
+            }
+        }
+        if factors != [R::ONE; LANES] {
+            for weighted in weighted.iter_mut() {
+                weighted.iter_mut().zip(&factors).for_each(|(sum, &factor)| *sum *= factor);
+            }
+        }
+        self.greatest = greatest;
+    }
+
+    fn inverse_sums(&self) -> Lanes<R> {
+        self.sum.map(|sum| if sum == R::ZERO { R::ZERO } else { R::ONE / sum })
+    }
+
+    fn log_sum_exps(&self) -> Lanes<R> {
+        // ln 0 = −∞, and so is the greatest score then.
+        std::array::from_fn(|lane| self.greatest[lane] + self.sum[lane].ln())
+    }
+}

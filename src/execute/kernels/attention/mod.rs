@@ -1,0 +1,82 @@
+//! The core of attention: scores, softmax and the weighted sum of values; fused (tiled) or materialised.
+//!
+//! Queries, keys and values of all sequences are rows of a packed matrix `[batch·tokens, stride]`, seen through
+//! windows of its columns: query heads, then key heads, then value heads. Under ring attention, keys and values come
+//! from another matrix and possibly from another part of the sequence; positions say which key a query may see.
+//!
+//! Work is split over tiles of rows, whose sums are always taken in the same order: results do not depend on threads.
+
+pub mod fused;
+mod fused_backward;
+mod layout;
+mod mask;
+pub mod materialised;
+mod materialised_backward;
+mod score;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+pub use layout::{KeyValues, KeyValuesMut, Window, WindowMut, Write};
+pub use mask::Mask;
+pub use score::{Alibi, Score};
+pub use tile::MAX_HEAD_DIM;
+
+/// Sizes of the heads of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    pub heads: usize,
+    /// Divides `heads`: head h reads key-value head h / (heads / kv_heads).
+    pub kv_heads: usize,
+    /// At most [`MAX_HEAD_DIM`], as is `value_dim`.
+    pub query_dim: usize,
+    pub value_dim: usize,
+}
+
+impl Heads {
+    /// Query heads that share one key-value head.
+    fn group(&self) -> usize {
+        self.heads / self.kv_heads
+    }
+}
+
+/// One probability: what dropout's counter is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Sequence of this rank's batch.
+    pub sequence: usize,
+    /// Query head of this rank.
+    pub head: usize,
+    /// Position of the query in the whole sequence.
+    pub query: u32,
+    /// Position of the key in the whole sequence.
+    pub key: u32,
+}
+
+/// Dropout of probabilities.
+#[derive(Clone, Copy)]
+pub struct Dropout<'a> {
+    /// Whether a probability stays.
+    pub keep: &'a (dyn Fn(Pair) -> bool + Sync),
+    /// What those that stay are multiplied by: 1 / (1 − rate).
+    pub scale: f64,
+}
+
+/// What attention computes, whatever holds its tensors.
+#[derive(Clone, Copy)]
+pub struct Core<'a> {
+    pub batch: usize,
+    pub heads: Heads,
+    pub mask: Mask<'a>,
+    pub score: Score,
+    pub dropout: Option<Dropout<'a>>,
+}
+
+impl Core<'_> {
+    fn check(&self) {
+        let Heads { heads, kv_heads, query_dim, value_dim } = self.heads;
+        assert!(kv_heads > 0 && heads % kv_heads == 0, "{heads} heads on {kv_heads} key-value heads");
+        let widest = query_dim.max(value_dim);
+        assert!(widest <= MAX_HEAD_DIM, "a head of {widest} elements: at most {MAX_HEAD_DIM}");
+    }
+}
