@@ -96,7 +96,7 @@ impl Rendezvous {
     }
 
     /// Comes to the meeting and returns once all are there; `working` members then go on to work.
-    fn arrive(&self, mut state: MutexGuard<'_, State>, working: usize) -> Result<(), CommError> {
+    fn arrive<'a>(&'a self, mut state: MutexGuard<'a, State>, working: usize) -> Result<(), CommError> {
         let meeting = self.meetings.load(Ordering::Relaxed);
         state.arrived += 1;
         if state.failure.is_none() && state.arrived == self.members.len() {
@@ -134,7 +134,7 @@ impl Rendezvous {
     }
 }
 
-impl<'a> Held<'a> {
+impl Held<'_> {
     /// The part `range` of what `member` published.
     ///
     /// # Safety
