@@ -1,7 +1,7 @@
 //! The arithmetic of reductions: contributions rounded to the type that travels, added in the order given, the
 //! result rounded again.
 
-use half::{bf16, f16};
+use half::f16;
 
 use super::{CommError, Reduction};
 use crate::execute::element::{Element, Real};
@@ -87,9 +87,36 @@ fn through_fp32<R: Real>(value: R) -> R {
 }
 
 fn through_fp16<R: Real>(value: R) -> R {
-    R::of(f16::from_f32(value.to_f64() as f32).to_f64())
+    R::of(f64::from(f16::from_f32(value.to_f64() as f32).to_f32()))
 }
 
+/// What `bf16::from_f32` rounds to, to nearest even, without branches, so that it is done for several at once.
 fn through_bf16<R: Real>(value: R) -> R {
-    R::of(bf16::from_f32(value.to_f64() as f32).to_f64())
+    let value = value.to_f64() as f32;
+    let bits = value.to_bits();
+    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    let bits = if value.is_nan() { bits | 0x0040_0000 } else { nearest };
+    R::of(f64::from(f32::from_bits(bits & 0xffff_0000)))
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+
+    #[test]
+    fn rounding_by_bits_is_that_of_the_library() {
+        let awkward = [0.0f32, -0.0, 1e-45, f32::MIN_POSITIVE, f32::MAX, f32::INFINITY, f32::NEG_INFINITY];
+        let spread = (0..200_000u32).map(|turn| f32::from_bits(turn.wrapping_mul(0x9E37_79B9)));
+        let ties = (0..2000u32)
+            .flat_map(|turn| [0x7fff, 0x8000, 0x8001].map(|low| f32::from_bits(turn << 20 | low)));
+        for value in awkward.into_iter().chain(spread).chain(ties) {
+            let (ours, theirs) = (through_bf16(value), bf16::from_f32(value).to_f32());
+            assert!(
+                ours.to_bits() == theirs.to_bits() || value.is_nan() && ours.is_nan(),
+                "{value:e}: {ours:e}"
+            );
+        }
+    }
 }
