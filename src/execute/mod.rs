@@ -1,5 +1,6 @@
 //! Floor 13: the embedded backend: performs step programs on ranks of this machine.
 
+pub mod comm;
 pub mod element;
 pub mod kernels;
 pub mod pool;
