@@ -9,6 +9,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).parent
 
+
 def differences(path, old, new):
     """Places where two documents differ; numbers may by 1e-9 of themselves, or by 1e-11."""
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
