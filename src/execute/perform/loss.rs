@@ -1,0 +1,101 @@
+//! Losses: cross-entropy over shards of the vocabulary, and squared errors against zero.
+
+use std::sync::PoisonError;
+
+use super::linear::chunk_rows;
+use crate::execute::element::{Element, Real};
+use crate::execute::kernels::cross_entropy;
+use crate::execute::kernels::squared_error;
+use crate::execute::placement::Issue;
+use crate::execute::worker::Worker;
+use crate::lower::Shape;
+use crate::model::layer::LayerKind;
+use crate::program::instruction::Holds;
+
+impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+    /// The shard of the vocabulary on this rank: its first id, its true columns, its columns with padding.
+    fn logits_shard(&self, issue: &Issue, layer: u16) -> cross_entropy::Shard {
+        let shape = Shape::new(&self.run.strategy, &self.run.workload, self.run.engine);
+        let vocabulary = match self.unit(issue).map(|unit| &unit.layers[usize::from(layer)].kind) {
+            Some(LayerKind::Head(head)) => head.vocabulary,
+            _ => 0,
+        };
+        let columns = shape.local_vocabulary(vocabulary);
+        let first = self.rank.slot.tensor * columns;
+        cross_entropy::Shard {
+            first: first as u32,
+            valid: vocabulary.saturating_sub(first).min(columns) as usize,
+            columns: columns as usize,
+        }
+    }
+
+    /// Targets of the rows that the instruction works on: all of the micro-batch, or one chunk's.
+    fn targets(&self, issue: &Issue, rows: usize) -> &[u32] {
+        let targets = self.ids(issue, Holds::Targets);
+        if rows == targets.len() {
+            return targets;
+        }
+        let chunks = self.run.engine.logits.chunks.clamp(1, targets.len().max(1) as u64) as u16;
+        let chunk = self.chunk_of(issue);
+        &targets[chunk_rows(targets.len(), chunk, chunks)]
+    }
+
+    pub(super) fn cross_entropy(&mut self, issue: &Issue, layer: u16) {
+        let shard = self.logits_shard(issue, layer);
+        let logits = self.read::<T>(issue.reads[0]);
+        let statistics = self.write::<T::Wide>(issue.writes[0]);
+        let targets = self.targets(issue, statistics.len() / 3);
+        cross_entropy::statistics(self.pool, shard, logits, targets, statistics);
+    }
+
+    /// Each row's statistics over the whole vocabulary, and the sum of the rows' losses.
+    pub(super) fn loss(&mut self, issue: &Issue, _layer: u16) {
+        let statistics = self.write::<T::Wide>(issue.writes[0]);
+        if issue.reads[0] != issue.writes[0] {
+            cross_entropy::merge(self.read::<T::Wide>(issue.reads[0]), statistics);
+        }
+        self.add_loss(issue, cross_entropy::loss(statistics));
+    }
+
+    pub(super) fn cross_entropy_gradient(&mut self, issue: &Issue, layer: u16) {
+        let shard = self.logits_shard(issue, layer);
+        let scale = self.loss_scale(issue);
+        let statistics = self.read::<T::Wide>(issue.reads[1]);
+        let targets = self.targets(issue, statistics.len() / 3);
+        let logits = self.write::<T>(issue.writes[0]);
+        cross_entropy::backward(self.pool, shard, statistics, targets, T::Wide::of(scale), logits);
+    }
+
+    /// Against zero: the mean of the squares of a token's elements, summed over tokens.
+    pub(super) fn squared_error(&mut self, issue: &Issue) {
+        let values = self.read::<T>(issue.reads[0]);
+        let width = self.output_width(issue);
+        let sum = squared_error::squares(self.pool, values) / width as f64;
+        // Under sequence parallelism, each tensor rank sees some of the tokens.
+        let shares = if self.run.strategy.sequence_parallel { self.run.strategy.tensor } else { 1 };
+        self.add_loss(issue, sum);
+        let _ = shares;
+    }
+
+    pub(super) fn squared_error_gradient(&mut self, issue: &Issue) {
+        let scale = 2.0 * self.loss_scale(issue) / self.output_width(issue) as f64;
+        let values = self.read::<T>(issue.reads[0]);
+        squared_error::backward(self.pool, values, scale, self.write::<T>(issue.writes[0]));
+    }
+
+    fn add_loss(&self, issue: &Issue, sum: f64) {
+        let Some(loss) = self.unit(issue).and_then(|unit| unit.loss) else { return };
+        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).losses[usize::from(loss)] += sum;
+    }
+
+    fn loss_scale(&self, issue: &Issue) -> f64 {
+        self.unit(issue).and_then(|unit| unit.loss).map_or(0.0, |loss| self.run.loss_scale(loss))
+    }
+
+    /// Elements a token of what the loss reads.
+    fn output_width(&self, issue: &Issue) -> usize {
+        let tokens = self.run.strategy.micro_batch as usize * self.run.local_tokens();
+        let shares = if self.run.strategy.sequence_parallel { self.run.strategy.tensor as usize } else { 1 };
+        issue.reads[0].bytes / size_of::<T>() * shares / tokens.max(1)
+    }
+}
