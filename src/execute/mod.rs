@@ -2,4 +2,6 @@
 
 pub mod element;
 pub mod kernels;
+pub mod matrix;
 pub mod pool;
+pub mod vector;
