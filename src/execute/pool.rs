@@ -80,6 +80,12 @@ pub trait Cut: Sized + Send {
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<D>(pub D, pub usize);
 
+impl Cut for () {
+    fn cut(self, _: usize) -> ((), ()) {
+        ((), ())
+    }
+}
+
 impl<T: Sync> Cut for Rows<&[T]> {
     fn cut(self, row: usize) -> (Self, Self) {
         let (head, tail) = self.0.split_at((row * self.1).min(self.0.len()));
@@ -112,7 +118,6 @@ macro_rules! cut_together {
     };
 }
 
-cut_together!();
 cut_together!(A 0, B 1);
 cut_together!(A 0, B 1, C 2);
 cut_together!(A 0, B 1, C 2, D 3);
@@ -129,12 +134,17 @@ mod tests {
             for pool in [Pool::Serial, Pool::Threads(&pool)] {
                 let mut seen = vec![0; count * 2];
                 let rows: Vec<usize> = (0..count).collect();
-                pool.each(count, grain, (Rows(&mut seen, 2), Rows(&rows, 1)), |range, (seen, rows)| {
-                    assert!(range.start.is_multiple_of(grain));
-                    assert_eq!(rows.0, range.clone().collect::<Vec<_>>());
-                    assert_eq!(seen.0.len(), range.len() * 2);
-                    seen.0.iter_mut().for_each(|times| *times += 1);
-                });
+                pool.each(
+                    count,
+                    grain,
+                    (Rows(&mut seen[..], 2), Rows(&rows[..], 1)),
+                    |range, (seen, rows)| {
+                        assert!(range.start.is_multiple_of(grain));
+                        assert_eq!(rows.0, range.clone().collect::<Vec<_>>());
+                        assert_eq!(seen.0.len(), range.len() * 2);
+                        seen.0.iter_mut().for_each(|times| *times += 1);
+                    },
+                );
                 assert!(seen.iter().all(|&times| times == 1), "{count} {grain}: {seen:?}");
             }
         }

@@ -86,7 +86,7 @@ pub fn product<A, B, C>(
             for first_depth in (0..depth.max(1)).step_by(DEPTH) {
                 let layer = first_depth..depth.min(first_depth + DEPTH);
                 let right = &mut right[..panels * tile_columns * layer.len()];
-                pool.each(panels, 1, Rows(right, tile_columns * layer.len()), |range, part| {
+                pool.each(panels, 1, Rows(&mut *right, tile_columns * layer.len()), |range, part| {
                     let columns = columns.start + range.start * tile_columns..columns.end;
                     Arch::new().dispatch(|| pack(part.0, tile_columns, b, columns, &layer));
                 });

@@ -239,7 +239,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "the weight")]
     fn a_weight_of_the_wrong_size_is_found() {
-        let out = (MatrixMut::new(&mut [0f32; 2], 2), Write::Replace);
+        let mut y = [0f32; 2];
+        let out = (MatrixMut::new(&mut y, 2), Write::Replace);
         forward(Pool::Serial, Matrix::new(&[1f32], 1), &[1.0; 3], None, out, &mut [0.0; 4096]);
     }
 }
