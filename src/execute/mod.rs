@@ -3,4 +3,6 @@
 pub mod comm;
 pub mod element;
 pub mod kernels;
+pub mod matrix;
 pub mod pool;
+pub mod vector;

@@ -25,6 +25,8 @@ enum LossSaved {
 /// Logits of some rows.
 #[derive(Clone, Copy)]
 struct Logits {
+    chunk: u16,
+    chunks: u16,
     rows: u64,
     columns: u64,
     logits: ValueId,
@@ -55,16 +57,16 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trainable: bo
     let width = layer.table_width.unwrap_or(hidden);
     let columns = shape.local_vocabulary(layer.vocabulary);
     if !shape.chunked_loss {
-        let matrix = Matrix::Vocabulary { chunk: 0, chunks: 1 };
-        let logits = loss_forward(b, layer, matrix, (tokens, columns), whole);
+        let logits = loss_forward(b, layer, (0, 1), (tokens, columns), whole);
         return Saved { source, statistics, normed, loss: LossSaved::Logits(logits) };
     }
     let gradient = b.activation("head input gradient", tokens * hidden, None);
     let chunks = shape.engine.logits.chunks.clamp(1, tokens.max(1));
     for chunk in 0..chunks {
-        let matrix = Matrix::Vocabulary { chunk: chunk as u16, chunks: chunks as u16 };
+        let part = (chunk as u16, chunks as u16);
+        let matrix = Matrix::Vocabulary { chunk: part.0, chunks: part.1 };
         let rows = (chunk + 1) * tokens / chunks - chunk * tokens / chunks;
-        let logits = loss_forward(b, layer, matrix, (rows, columns), whole);
+        let logits = loss_forward(b, layer, part, (rows, columns), whole);
         logits_gradient(b, layer, &logits);
         let product = Kernel::InputGradient(matrix, Into::Set);
         b.linear(product, (rows, columns, width), &[logits.logits], &[gradient]);
@@ -79,7 +81,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trainable: bo
 fn loss_forward(
     b: &mut Builder<'_>,
     layer: &Head,
-    matrix: Matrix,
+    (chunk, chunks): (u16, u16),
     (rows, columns): (u64, u64),
     input: ValueId,
 ) -> Logits {
@@ -93,6 +95,7 @@ fn loss_forward(
         elements: 0,
     };
     let logits = b.value(value("logits", elements * b.shape.compute.size()));
+    let matrix = Matrix::Vocabulary { chunk, chunks };
     b.linear(Kernel::Linear(matrix), (rows, width, columns), &[input], &[logits]);
     soft_cap(b, layer, elements, logits);
     let single = copies(b).then(|| b.value(value("32-bit logits", elements * 4)));
@@ -102,7 +105,7 @@ fn loss_forward(
     let row_bytes = 3 * rows * b.shape.statistic().size();
     let statistics = b.value(value("row statistics", row_bytes));
     let read = single.unwrap_or(logits);
-    cross_entropy(b, Kernel::CrossEntropy, (rows, columns, false), &[read], &[statistics]);
+    cross_entropy(b, Kernel::CrossEntropy { chunk, chunks }, (rows, columns, false), &[read], &[statistics]);
     let mut shards = statistics;
     if b.shape.tensor > 1 {
         let bytes = row_bytes * b.shape.tensor;
@@ -112,7 +115,7 @@ fn loss_forward(
     }
     let merge = (ElementwiseKind::Add, 3 * rows, 2);
     b.elementwise(Kernel::Loss, merge, &[shards], &[statistics]);
-    Logits { rows, columns, logits, single, statistics }
+    Logits { chunk, chunks, rows, columns, logits, single, statistics }
 }
 
 /// A soft cap over logits, or over their gradient: a pass in place.
@@ -141,7 +144,7 @@ fn cross_entropy(
 /// The gradient of the logits, which ends in `logits`.
 fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) {
     let sizes = (of.rows, of.columns, true);
-    let kernel = Kernel::CrossEntropyGradient;
+    let kernel = Kernel::CrossEntropyGradient { chunk: of.chunk, chunks: of.chunks };
     match of.single {
         None => cross_entropy(b, kernel, sizes, &[of.logits, of.statistics], &[of.logits]),
         Some(single) => {

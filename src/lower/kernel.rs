@@ -70,12 +70,19 @@ pub enum Kernel {
     ExpertActivation,
     /// Reads the activation's gradient, up, slots (and gate); writes the gradients of up (and gate) and weights.
     ExpertActivationGradient,
-    /// Reads logits; writes each row's maximum, sum of exponentials and target.
-    CrossEntropy,
+    /// Reads logits (of chunk `chunk` of `chunks` of the rows); writes each row's maximum, sum of exponentials and
+    /// target.
+    CrossEntropy {
+        chunk: u16,
+        chunks: u16,
+    },
     /// Reads all shards' statistics; writes each row's, and adds up the loss.
     Loss,
     /// Reads logits and statistics; writes the logits' gradient over them.
-    CrossEntropyGradient,
+    CrossEntropyGradient {
+        chunk: u16,
+        chunks: u16,
+    },
     /// The first read against zero; adds up the loss.
     SquaredError,
     SquaredErrorGradient,

@@ -3,3 +3,11 @@
 pub mod attention;
 pub mod rotary;
 pub mod routing;
+pub mod activation;
+pub mod dropout;
+pub mod gemm;
+pub mod linear;
+pub mod norm;
+pub mod residual;
+#[cfg(test)]
+mod trial;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::execute::arena::Region;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::kernels::routing::{self, Router};
+use crate::execute::kernels::routing::{self, Carried, Router, SlotProducts, Weighting};
 use crate::execute::kernels::gemm::Write;
 use crate::execute::kernels::{activation, linear};
 use crate::execute::matrix::{Matrix as View, MatrixMut};
@@ -81,29 +81,30 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 let tokens = &self.read::<T>(issue.reads[0])[rows];
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let slots = self.write::<T>(issue.writes[0]);
-                routing::to_slots(&router, assigned, tokens, slots, routing::Carried::Weights, pool);
+                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, Carried::Weights), pool);
             }
             Kernel::Combine => {
                 let slots = self.read::<T>(issue.reads[0]);
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let all = self.write::<T>(issue.writes[0]);
                 all.fill(T::default());
-                routing::from_slots(&router, assigned, slots, &mut all[rows], routing::Carried::Nothing, pool);
+                routing::from_slots(&router, assigned, slots, &mut all[rows], (Weighting::None, Carried::Nothing), pool);
             }
             Kernel::CombineGradient => {
                 let tokens = &self.read::<T>(issue.reads[0])[rows];
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let slots = self.write::<T>(issue.writes[0]);
-                routing::to_slots(&router, assigned, tokens, slots, routing::Carried::Nothing, pool);
+                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, Carried::Nothing), pool);
             }
             Kernel::PermuteGradient => {
                 let slots = self.read::<T>(issue.reads[0]);
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let all = self.write::<T>(issue.writes[0]);
                 all.fill(T::default());
-                routing::from_slots(&router, assigned, slots, &mut all[rows], routing::Carried::Weights, pool);
+                routing::from_slots(&router, assigned, slots, &mut all[rows], (Weighting::None, Carried::Weights), pool);
                 let gradient = self.write::<T::Wide>(issue.writes[1]);
-                routing::router_gradient(&router, assigned, slots, gradient, pool);
+                let products = SlotProducts::Carried { slots: sizes.slots, width: sizes.hidden, data: slots };
+                routing::router_gradient(&router, assigned, products, Weighting::None, gradient, pool);
             }
             Kernel::ExpertActivation => {
                 let (gate, rest) = split_gate(&issue.reads, sizes.gated, 0);

@@ -12,7 +12,7 @@ use crate::lower::Shape;
 use crate::model::layer::LayerKind;
 use crate::program::instruction::Holds;
 
-impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// The shard of the vocabulary on this rank: its first id, its true columns, its columns with padding.
     fn logits_shard(&self, issue: &Issue, layer: u16) -> cross_entropy::Shard {
         let shape = Shape::new(&self.run.strategy, &self.run.workload, self.run.engine);
@@ -29,22 +29,17 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
     }
 
-    /// Targets of the rows that the instruction works on: all of the micro-batch, or one chunk's.
-    fn targets(&self, issue: &Issue, rows: usize) -> &[u32] {
+    /// Targets of the rows of chunk `chunk` of `chunks` of the instruction's micro-batch.
+    fn targets(&self, issue: &Issue, (chunk, chunks): (u16, u16)) -> &'r [u32] {
         let targets = self.ids(issue, Holds::Targets);
-        if rows == targets.len() {
-            return targets;
-        }
-        let chunks = self.run.engine.logits.chunks.clamp(1, targets.len().max(1) as u64) as u16;
-        let chunk = self.chunk_of(issue);
         &targets[chunk_rows(targets.len(), chunk, chunks)]
     }
 
-    pub(super) fn cross_entropy(&mut self, issue: &Issue, layer: u16) {
+    pub(super) fn cross_entropy(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
         let shard = self.logits_shard(issue, layer);
         let logits = self.read::<T>(issue.reads[0]);
         let statistics = self.write::<T::Wide>(issue.writes[0]);
-        let targets = self.targets(issue, statistics.len() / 3);
+        let targets = self.targets(issue, part);
         cross_entropy::statistics(self.pool, shard, logits, targets, statistics);
     }
 
@@ -57,11 +52,11 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         self.add_loss(issue, cross_entropy::loss(statistics));
     }
 
-    pub(super) fn cross_entropy_gradient(&mut self, issue: &Issue, layer: u16) {
+    pub(super) fn cross_entropy_gradient(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
         let shard = self.logits_shard(issue, layer);
         let scale = self.loss_scale(issue);
         let statistics = self.read::<T::Wide>(issue.reads[1]);
-        let targets = self.targets(issue, statistics.len() / 3);
+        let targets = self.targets(issue, part);
         let logits = self.write::<T>(issue.writes[0]);
         cross_entropy::backward(self.pool, shard, statistics, targets, T::Wide::of(scale), logits);
     }

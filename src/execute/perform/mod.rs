@@ -75,9 +75,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             | Kernel::PermuteGradient
             | Kernel::ExpertActivation
             | Kernel::ExpertActivationGradient => return self.expert_kernel(issue, kernel, layer),
-            Kernel::CrossEntropy => self.cross_entropy(issue, layer),
+            Kernel::CrossEntropy { chunk, chunks } => self.cross_entropy(issue, layer, (chunk, chunks)),
             Kernel::Loss => self.loss(issue, layer),
-            Kernel::CrossEntropyGradient => self.cross_entropy_gradient(issue, layer),
+            Kernel::CrossEntropyGradient { chunk, chunks } => {
+                self.cross_entropy_gradient(issue, layer, (chunk, chunks));
+            }
             Kernel::SquaredError => self.squared_error(issue),
             Kernel::SquaredErrorGradient => self.squared_error_gradient(issue),
             Kernel::Add => {
