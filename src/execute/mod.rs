@@ -3,3 +3,4 @@
 pub mod element;
 pub mod kernels;
 pub mod pool;
+pub mod weights;

@@ -70,17 +70,20 @@ pub enum Along {
 
 /// How tensor parallelism cuts the parameter `role` of a layer of this kind.
 pub fn cut(kind: &LayerKind, role: &str) -> Cut {
-    let gated = match kind {
-        LayerKind::Mlp(mlp) => mlp.gated,
-        LayerKind::Moe(moe) => moe.gated,
-        _ => false,
-    };
     match role {
         "output" | "down" | "shared down" | "expert down" => Cut { along: Along::Columns, parts: 1 },
         "up" | "up bias" | "shared up" | "expert up" | "expert up bias" => {
-            Cut { along: Along::Rows, parts: if gated { 2 } else { 1 } }
+            Cut { along: Along::Rows, parts: if gated(kind) { 2 } else { 1 } }
         }
         _ => Cut { along: Along::Rows, parts: 1 },
+    }
+}
+
+fn gated(kind: &LayerKind) -> bool {
+    match kind {
+        LayerKind::Mlp(mlp) => mlp.gated,
+        LayerKind::Moe(moe) => moe.gated,
+        _ => false,
     }
 }
 
@@ -157,17 +160,25 @@ impl Parameter<'_> {
                 let part = Part { stem: &format!("{prefix}{stem}"), suffix, first: 0, rows };
                 list.push(self.transposed(&part, 0, rows));
             }
+            Form::Gated { up, .. } if !gated(&self.layer.kind) => whole(up, list),
             Form::Gated { gate, up } => {
                 for (stem, first) in [(gate, 0), (up, rows / 2)] {
                     let stem = &format!("{prefix}{stem}");
                     list.push(self.plain(&Part { stem, suffix, first, rows: rows / 2 }));
                 }
             }
-            Form::Experts(stems) => self.experts(prefix, stems, suffix, list),
+            Form::Experts(stems) => {
+                let ups = if role.starts_with("expert up") && gated(&self.layer.kind) { 2 } else { 1 };
+                self.experts(&prefix, &stems[stems.len() - ups.min(stems.len())..], suffix, list);
+            }
             Form::Stacked(stem) => {
                 let (start, total) = self.stacked();
                 let part = Part { stem: &format!("{prefix}{stem}"), suffix, first: 0, rows };
-                list.push(self.placed(&part, total, Layout { start: start * self.tensor.columns, ..self.rows() }));
+                list.push(self.placed(
+                    &part,
+                    total,
+                    Layout { start: start * self.tensor.columns, ..self.rows() },
+                ));
             }
             Form::StackedTransposed(stem) => {
                 let (start, total) = self.stacked();
@@ -251,7 +262,9 @@ impl Parameter<'_> {
     fn query_and_key_rows(&self) -> (u64, u64) {
         match &self.layer.kind {
             LayerKind::Attention(Attention {
-                heads, projection: Projection::Grouped { kv_heads, head_dim }, ..
+                heads,
+                projection: Projection::Grouped { kv_heads, head_dim },
+                ..
             }) => (heads * head_dim, kv_heads * head_dim),
             _ => (self.tensor.rows, 0),
         }
@@ -284,9 +297,7 @@ impl Parameter<'_> {
         let name = format!("{}{}", part.stem, part.suffix);
         let Part { first, rows, .. } = *part;
         let initial = self.initial(first);
-        NamedTensor {
-            name, shape, layer: self.index, role, first_row: first, rows, columns, layout, initial
-        }
+        NamedTensor { name, shape, layer: self.index, role, first_row: first, rows, columns, layout, initial }
     }
 
     fn is_vector(&self) -> bool {

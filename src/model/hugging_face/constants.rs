@@ -38,11 +38,7 @@ pub(super) fn constants(config: &Config<'_>) -> Result<Constants, ModelError> {
         "mpt" => {
             let inner = config.inner()?;
             let inner = |field| inner.as_ref().map_or(Ok(None), |inner| inner.number(field));
-            Constants {
-                score_scale: inner("softmax_scale")?,
-                projection_clip: inner("clip_qkv")?,
-                ..common
-            }
+            Constants { score_scale: inner("softmax_scale")?, projection_clip: inner("clip_qkv")?, ..common }
         }
         "gemma" => gemma(config, common)?,
         "gemma2" | "gemma3_text" => Constants {

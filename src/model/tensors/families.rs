@@ -92,11 +92,7 @@ const GPT2: Names = Names {
         ("value", StackedTransposed("attn.c_attn")),
         ("output", Transposed("attn.c_proj")),
     ],
-    mlp: &[
-        ("norm", Whole("ln_2")),
-        ("up", Transposed("mlp.c_fc")),
-        ("down", Transposed("mlp.c_proj")),
-    ],
+    mlp: &[("norm", Whole("ln_2")), ("up", Transposed("mlp.c_fc")), ("down", Transposed("mlp.c_proj"))],
     moe: &[],
     head: &[("norm", Whole("transformer.ln_f")), ("vocabulary", Whole("lm_head"))],
 };
@@ -171,8 +167,7 @@ const BLOOM: Names = Names {
     head: &[("norm", Whole("transformer.ln_f")), ("vocabulary", Whole("lm_head"))],
 };
 
-const FALCON: Names =
-    Names { embedding: &[("tokens", Whole("transformer.word_embeddings"))], ..BLOOM };
+const FALCON: Names = Names { embedding: &[("tokens", Whole("transformer.word_embeddings"))], ..BLOOM };
 
 const FALCON_TWO_NORMS: Names = Names {
     attention: &[
@@ -200,11 +195,7 @@ const MPT: Names = Names {
         ("value", Stacked("attn.Wqkv")),
         ("output", Whole("attn.out_proj")),
     ],
-    mlp: &[
-        ("norm", Whole("norm_2")),
-        ("up", Whole("ffn.up_proj")),
-        ("down", Whole("ffn.down_proj")),
-    ],
+    mlp: &[("norm", Whole("norm_2")), ("up", Whole("ffn.up_proj")), ("down", Whole("ffn.down_proj"))],
     moe: &[],
     head: &[("norm", Whole("transformer.norm_f")), ("vocabulary", Whole("lm_head"))],
 };
@@ -225,11 +216,7 @@ const LLAMA: Names = Names {
         ("output", Whole("self_attn.o_proj")),
         ("output norm", Whole("post_attention_layernorm")),
     ],
-    mlp: &[
-        ("norm", Whole("post_attention_layernorm")),
-        ("up", GATED),
-        ("down", Whole("mlp.down_proj")),
-    ],
+    mlp: &[("norm", Whole("post_attention_layernorm")), ("up", GATED), ("down", Whole("mlp.down_proj"))],
     moe: &[
         ("norm", Whole("post_attention_layernorm")),
         ("router", Whole("mlp.gate")),
