@@ -1,6 +1,8 @@
 //! The tensors that a model's weights are stored in, and which part of which parameter each of them holds.
 
 mod families;
+#[cfg(test)]
+mod tests;
 mod trainable;
 
 use super::graph::Model;

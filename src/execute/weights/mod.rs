@@ -5,6 +5,8 @@ mod error;
 mod random;
 mod save;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::ops::Range;

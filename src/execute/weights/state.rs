@@ -76,7 +76,10 @@ pub fn save_state(
     file.group(FIRST, &tensors);
     file.group(SECOND, &tensors);
     file.write(&folder.join(FILE), &mut |suffix, layer, role, rows, out| {
-        let moments = if suffix == FIRST { &mut *first } else { &mut *second };
-        moments(layer, role, rows, out);
+        if suffix == FIRST {
+            first(layer, role, rows, out);
+        } else {
+            second(layer, role, rows, out);
+        }
     })
 }
