@@ -148,3 +148,103 @@ fn router(config: &Config<'_>) -> Result<Router, ModelError> {
         _ => Router::default(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Model, from_text, preset};
+
+    const FREQUENCIES: [(usize, f64); 6] = [
+        (0, 1.0),
+        (20, 0.016_560_440_080_994_446),
+        (29, 0.002_166_570_763_503_359),
+        (31, 0.000_856_751_412_919_632_1),
+        (34, 0.000_178_507_812_767_996_38),
+        (63, 3.068_925_988_914_511e-7),
+    ];
+
+    fn fixture(text: &str) -> Model {
+        from_text(text, "fixture", "fixture").unwrap()
+    }
+
+    fn of(config: &str) -> Constants {
+        fixture(config).constants
+    }
+
+    macro_rules! published {
+        ($name:literal) => {
+            fixture(include_str!(concat!("../../../tests/models/", $name, ".json")))
+        };
+    }
+
+    #[test]
+    fn presets_have_the_constants_of_the_published_configurations() {
+        for (name, published) in [
+            ("gpt2", published!("gpt2")),
+            ("llama-3.1-8b", published!("llama-3.1-8b")),
+            ("llama-3.1-70b", published!("llama-3.1-70b")),
+            ("mixtral-8x7b", published!("mixtral-8x7b")),
+            ("qwen2.5-7b", published!("qwen2.5-7b")),
+            ("qwen2.5-72b", published!("qwen2.5-72b")),
+            ("bloom-176b", published!("bloom-176b")),
+        ] {
+            assert_eq!(preset(name).unwrap().model().unwrap().constants, published.constants, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_leaves_out_has_the_default_of_its_family() {
+        let llama = of(r#"{"model_type":"llama"}"#);
+        assert_eq!(llama, Constants { norm_epsilon: 1e-6, ..Constants::default() });
+        assert_eq!(of(r#"{"model_type":"gpt2"}"#), Constants::default());
+        let mixtral = of(r#"{"model_type":"mixtral"}"#);
+        assert_eq!((mixtral.norm_epsilon, mixtral.rotary.theta), (1e-5, 1e6));
+        assert!(mixtral.router.renormalised);
+        assert!(!of(r#"{"model_type":"qwen3_moe"}"#).router.renormalised);
+        assert_eq!(of(r#"{"model_type":"gpt_neox"}"#).rotary.share, 0.25);
+        assert_eq!(of(r#"{"model_type":"opt","init_std":0.01}"#).initializer_range, 0.01);
+        assert_eq!(of(r#"{"model_type":"opt"}"#).position_offset, 2);
+        assert_eq!(of(r#"{"model_type":"gpt2","scale_attn_weights":false}"#).score_scale, Some(1.0));
+    }
+
+    #[test]
+    fn gemma_scales_embeddings_scores_and_norms() {
+        let gemma = published!("gemma-2-9b").constants;
+        assert_eq!(gemma.embedding_scale, 3584f64.sqrt());
+        assert_eq!((gemma.score_scale, gemma.norm_weight_offset), (Some(0.0625), 1.0));
+        assert_eq!((gemma.score_cap, gemma.logit_cap), (50.0, 30.0));
+        let rotary = published!("gemma-3-1b").constants.rotary;
+        assert_eq!((rotary.theta, rotary.window_theta), (1e6, Some(1e4)));
+    }
+
+    #[test]
+    fn rotary_frequencies_are_those_of_llama_3_1() {
+        let rotary = published!("llama-3.1-8b").constants.rotary;
+        let frequencies = rotary.frequencies(128, false);
+        assert_eq!(frequencies.len(), 64);
+        // By a Python program that follows the three cases of the published code.
+        for (pair, wanted) in FREQUENCIES {
+            assert!((frequencies[pair] / wanted - 1.0).abs() < 1e-14, "{pair}");
+        }
+    }
+
+    #[test]
+    fn both_spellings_of_rotary_parameters_are_read() {
+        let old = r#"{"model_type":"llama","rope_theta":5e5,"rope_scaling":{"type":"linear","factor":2}}"#;
+        let new = r#"{"model_type":"llama",
+            "rope_parameters":{"rope_type":"linear","factor":2,"rope_theta":5e5}}"#;
+        assert_eq!(of(old), of(new));
+        assert_eq!(of(old).rotary.scaling, RotaryScaling::Linear { factor: 2.0 });
+    }
+
+    #[test]
+    fn constants_that_cannot_be_are_named() {
+        let error = |text: &str| from_text(text, "a", "a").map(|_| ()).unwrap_err().to_string();
+        let wrong = error(r#"{"model_type":"llama","rope_theta":-1}"#);
+        assert_eq!(wrong, "rope_theta -1 must be a number above 0");
+        let wrong = error(r#"{"model_type":"llama","rope_scaling":{"type":"linear"}}"#);
+        assert_eq!(wrong, "rope_scaling.factor (nothing) must be given for linear");
+        let wrong = error(r#"{"model_type":"gpt_neox","rotary_pct":2}"#);
+        assert!(wrong.starts_with("constants.rotary.share 2 is more than a whole head"), "{wrong}");
+    }
+}
