@@ -46,8 +46,8 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// A block of at least `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
-        let line = || Line(UnsafeCell::new([0; ALIGNMENT]));
-        Self { lines: std::iter::repeat_with(line).take(bytes.div_ceil(ALIGNMENT)).collect() }
+        // SAFETY: zero is a value of every byte of a line.
+        Self { lines: unsafe { Box::new_zeroed_slice(bytes.div_ceil(ALIGNMENT)).assume_init() } }
     }
 
     /// Bytes of the block.
@@ -88,6 +88,40 @@ impl Arena {
         }
         // SAFETY: inside the block and aligned; every bit pattern is an element; the caller rules out other users.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    /// The bytes of `region`.
+    ///
+    /// # Safety
+    /// As for [`Self::read`].
+    pub unsafe fn read_bytes(&self, region: Region) -> &[u8] {
+        assert!(region.offset + region.bytes <= self.bytes());
+        // SAFETY: inside the block; the caller rules out writers.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>().add(region.offset), region.bytes) }
+    }
+
+    /// The bytes of `region`, to write.
+    ///
+    /// # Safety
+    /// As for [`Self::write`].
+    #[expect(clippy::mut_from_ref, reason = "regions are kept apart by the program, not by the borrow checker")]
+    pub unsafe fn write_bytes(&self, region: Region) -> &mut [u8] {
+        assert!(region.offset + region.bytes <= self.bytes());
+        let base = self.lines.as_ptr().cast::<u8>().cast_mut();
+        // SAFETY: inside the block; the caller rules out other users.
+        unsafe { std::slice::from_raw_parts_mut(base.add(region.offset), region.bytes) }
+    }
+
+    /// Token ids in `region`, to write.
+    ///
+    /// # Safety
+    /// As for [`Self::write`].
+    #[expect(clippy::mut_from_ref, reason = "regions are kept apart by the program, not by the borrow checker")]
+    pub unsafe fn write_ids(&self, region: Region) -> &mut [u32] {
+        assert!(region.offset + region.bytes <= self.bytes() && region.offset.is_multiple_of(4));
+        let base = self.lines.as_ptr().cast::<u8>().cast_mut();
+        // SAFETY: inside the block and aligned; the caller rules out other users.
+        unsafe { std::slice::from_raw_parts_mut(base.add(region.offset).cast::<u32>(), region.bytes / 4) }
     }
 
     /// Fills `region` with ones in every bit, which is not a number in any floating-point type.

@@ -22,8 +22,9 @@ pub enum ExecuteError {
     Rank { rank: usize, message: String },
     #[error("{0}")]
     Weights(#[from] crate::execute::weights::WeightsError),
-    #[error("{0}")]
-    Data(#[from] crate::execute::data::DataError),
+    /// A program that does not verify: a bug of ours.
+    #[error("the program does not verify: {0}")]
+    Program(String),
     #[error("no parameter is named {name}; {nearest} is")]
     UnknownParameter { name: String, nearest: String },
 }

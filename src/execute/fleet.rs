@@ -22,7 +22,7 @@ use crate::execute::state::{Holder, pieces};
 use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
-use crate::program::instruction::{Part, Task};
+use crate::program::state::offloaded_elements;
 use crate::strategy::Axis;
 use crate::strategy::mesh::Group as MeshGroup;
 
@@ -182,7 +182,7 @@ impl Fleet {
         let mut squares = 0.0;
         for rank in &self.ranks {
             let scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-            squares = scalars.squares;
+            squares = scalars.squares.total();
             // Tensor ranks all know the whole loss of their tokens.
             if rank.slot.tensor == 0 {
                 for (sum, part) in parts.iter_mut().zip(&scalars.losses) {
@@ -206,12 +206,11 @@ impl Fleet {
         let mut endpoints: [Option<Endpoint>; GROUPS.len()] = Default::default();
         for &issue in &rank.placement.streams[stream as usize] {
             let issue = &rank.placement.issues[issue as usize];
-            for group in groups_of(issue.op, issue.task) {
-                let slot = &mut endpoints[group as usize];
-                if slot.is_none() {
-                    let members = self.members(group, rank.index);
-                    *slot = Some(hub.endpoint(rank.index, Channel { group, stream }, &members)?);
-                }
+            let Op::Collective(op) = issue.op else { continue };
+            let slot = &mut endpoints[op.group as usize];
+            if slot.is_none() {
+                let (group, members) = (op.group, self.members(op.group, rank.index));
+                *slot = Some(hub.endpoint(rank.index, Channel { group, stream }, &members)?);
             }
         }
         Ok(endpoints)
@@ -274,13 +273,6 @@ impl Control<'_> {
             }
         }
     }
-}
-
-/// The groups that an instruction talks to.
-fn groups_of(op: Op, task: Task) -> Vec<Group> {
-    let Op::Collective(op) = op else { return Vec::new() };
-    let _ = task;
-    vec![op.group]
 }
 
 fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
@@ -369,13 +361,26 @@ fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64
         placement,
         units,
         pieces: Vec::new(),
+        owned_on_host: offloaded_elements(strategy, stage as usize, owned_start as u64) as usize,
         positions: (0..strategy.context).map(|context| run.positions(context)).collect(),
+        all_positions: (0..run.workload.seq_len as u32).collect(),
+        stream_positions: Vec::new(),
+        stream_rows: Vec::new(),
         progress: Progress::default(),
         scalars: Mutex::new(Scalars { losses: vec![0.0; run.loss_weights.len()], ..Scalars::default() }),
     };
+    let local = rank.positions[rank.context as usize].clone();
+    let tokens = run.workload.seq_len as u32;
+    let rows = (0..strategy.micro_batch as u32)
+        .flat_map(|sequence| local.iter().map(move |&position| (position, sequence * tokens + position)));
+    let share = shape.stream_tokens() as usize;
+    let first = if strategy.sequence_parallel { slot.tensor as usize * share } else { 0 };
+    (rank.stream_positions, rank.stream_rows) = rows.skip(first).take(share).unzip();
+    for (spans, stream) in rank.spans.iter_mut().zip(&rank.placement.streams) {
+        *spans = Mutex::new(vec![Span::default(); stream.len()]);
+    }
     let holder = Holder { tensor: slot.tensor, expert_tensor: slot.expert_tensor, copies_table };
     rank.pieces = pieces(&rank, holder);
-    let _ = Part::Dense;
     rank
 }
 

@@ -63,6 +63,11 @@ pub struct Placement {
     pub states: Vec<State>,
     pub device: Counters,
     pub host: Counters,
+    /// The first instruction behind which gradients are summed up and the optimizer works.
+    pub halt: usize,
+    /// Bytes from the first to the last address.
+    pub device_bytes: usize,
+    pub host_bytes: usize,
 }
 
 impl Placement {
@@ -72,6 +77,14 @@ impl Placement {
         for (index, call) in program.calls.iter().enumerate() {
             planner.call(index as u32, call.template as usize, call.micro);
         }
+        let updates = |issue: &Issue| {
+            let task = issue.task;
+            matches!(task, Task::GradientSquares | Task::HostGradients(_) | Task::DeviceStep(_))
+        };
+        let issues = &planner.done.issues;
+        planner.done.halt = issues.iter().position(updates).unwrap_or(issues.len());
+        planner.done.device_bytes = planner.device.end;
+        planner.done.host_bytes = planner.host.end;
         planner.done
     }
 
@@ -129,6 +142,9 @@ impl<'a> Planner<'a> {
             states: Vec::new(),
             device: Counters::default(),
             host: Counters::default(),
+            halt: 0,
+            device_bytes: 0,
+            host_bytes: 0,
         };
         for state in &program.persistent {
             let category = state.holds.category();

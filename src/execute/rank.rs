@@ -1,12 +1,16 @@
 //! One rank of a run: where it stands, its memory, and where its units' state lies in it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::execute::arena::{Arena, Region};
+use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::mapping::Slot;
 use crate::execute::placement::{Placement, State};
 use crate::execute::progress::Progress;
+use crate::execute::state::Piece;
+use crate::execute::worker::Span;
+use crate::lower::Stream;
 use crate::model::Layer;
 use crate::ops::Group;
 use crate::program::instruction::Holds;
@@ -34,9 +38,7 @@ pub struct Scalars {
     /// Sum of the losses of this rank's tokens in this step, by loss, unweighted.
     pub losses: Vec<f64>,
     /// Squares of the owned gradients, then of all ranks'.
-    pub squares: f64,
-    /// Norms of watched gradients, by loss.
-    pub watched: Vec<f64>,
+    pub squares: SquareSum,
 }
 
 /// One rank.
@@ -54,15 +56,33 @@ pub struct Rank {
     /// It is the first of all ranks that hold the same dense state, the same expert state.
     pub is_first_holder: bool,
     pub is_first_expert_holder: bool,
-    pub placement: Placement,
+    pub placement: Arc<Placement>,
     pub device: Arena,
     pub host: Arena,
     pub units: Vec<Unit>,
+    /// The tensors whose state it owns, in the order of owned elements.
+    pub pieces: Vec<Piece>,
+    /// Owned elements whose state is on the host: the first.
+    pub owned_on_host: usize,
+    /// By context rank, positions of its tokens in a sequence.
+    pub positions: Vec<Vec<u32>>,
+    /// Positions of all tokens of a sequence.
+    pub all_positions: Vec<u32>,
+    /// Of each row of the residual stream on this rank: its position, and its row in the micro-batch's sequences.
+    pub stream_positions: Vec<u32>,
+    pub stream_rows: Vec<u32>,
+    /// By stream, when its instructions ran.
+    pub spans: [Mutex<Vec<Span>>; Stream::ALL.len()],
     pub progress: Progress,
     pub scalars: Mutex<Scalars>,
 }
 
 impl Rank {
+    /// Elements whose optimizer state it owns, padding counted.
+    pub fn owned(&self) -> usize {
+        self.units.iter().map(|unit| unit.owned).sum()
+    }
+
     /// The place of the model's unit `index` on this rank.
     pub fn place_of(&self, index: u32) -> Option<usize> {
         self.units.iter().position(|unit| unit.index == index)

@@ -2,13 +2,14 @@
 
 #![expect(unsafe_code, reason = "instructions take the arena's regions that their program gives them alone")]
 
+use std::sync::PoisonError;
 use std::time::Instant;
 
 use crate::execute::arena::Region;
 use crate::execute::comm::{Communicator, Endpoint, Mailbox, PointToPoint, Reduction, Tag};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::fleet::Run;
+use crate::execute::run::Run;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::rank::{GROUPS, Rank, Unit};
@@ -36,8 +37,6 @@ pub struct Worker<'r, T, G> {
     stream: crate::lower::Stream,
     /// By unit and tensor (or section), whether this step has written a gradient yet.
     written: Vec<Vec<bool>>,
-    /// By index in the stream.
-    pub spans: Vec<Span>,
     types: std::marker::PhantomData<(T, G)>,
 }
 
@@ -60,7 +59,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             mailbox,
             stream,
             written: rank.units.iter().map(|unit| vec![false; unit.tensors.tensors.len() + 5]).collect(),
-            spans: vec![Span::default(); rank.placement.streams[stream as usize].len()],
             types: std::marker::PhantomData,
         }
     }
@@ -75,6 +73,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             self.written.iter_mut().for_each(|unit| unit.fill(false));
         }
         let rank = self.rank;
+        let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
         for position in part {
             let issue = &rank.placement.issues[rank.placement.streams[self.stream as usize][position] as usize];
             if !rank.progress.wait(&issue.waits) {
@@ -85,7 +84,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 rank.progress.fail();
                 return Err(error);
             }
-            self.spans[position] = Span { start, end: began.elapsed().as_secs_f64() };
+            spans[position] = Span { start, end: began.elapsed().as_secs_f64() };
             rank.progress.advance(self.stream);
         }
         Ok(())
@@ -162,16 +161,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         use crate::lower::Kernel;
         let Op::Collective(op) = issue.op else { return Ok(()) };
         let (from, to) = (issue.reads[0], issue.writes[0]);
-        match (kernel, op.kind) {
-            (Kernel::ToHeads | Kernel::ToTokens, _) => return self.exchange_heads(issue, kernel),
-            (Kernel::Loss | Kernel::Planned, _) => {}
+        match kernel {
+            Kernel::ToHeads | Kernel::ToTokens => return self.exchange_heads(issue, kernel),
+            Kernel::GatherStatistics => {
+                let (from, to) = (self.read::<T::Wide>(from), self.write::<T::Wide>(to));
+                return Ok(self.endpoint(op.group).all_gather_from(from, to)?);
+            }
             _ => {}
-        }
-        // Row statistics travel wider than activations may be.
-        let is_statistics = op.kind == CollectiveKind::AllGather && issue.is_statistics;
-        if is_statistics {
-            let (from, to) = (self.read::<T::Wide>(from), self.write::<T::Wide>(to));
-            return Ok(self.endpoint(op.group).all_gather_from(from, to)?);
         }
         match op.kind {
             CollectiveKind::AllReduce => {
@@ -289,6 +285,30 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     ) -> &'r mut [E] {
         // SAFETY: as for `write`.
         unsafe { arena.write(region) }
+    }
+
+    /// The bytes of a device region.
+    pub(super) fn read_bytes(&self, region: Region) -> &'r [u8] {
+        // SAFETY: as for `read`.
+        unsafe { self.rank.device.read_bytes(region) }
+    }
+
+    pub(super) fn write_bytes(&self, region: Region) -> &'r mut [u8] {
+        // SAFETY: as for `write`.
+        unsafe { self.rank.device.write_bytes(region) }
+    }
+
+    /// Token ids in a device region.
+    pub(super) fn read_ids(&self, region: Region) -> &'r [u32] {
+        // SAFETY: as for `read`; nobody writes ids during a step.
+        unsafe { self.rank.device.write_ids(region) }
+    }
+
+    /// How many of the stream's instructions stand before the optimizer's own work, and how many there are.
+    pub fn parts(&self) -> (usize, usize) {
+        let stream = &self.rank.placement.streams[self.stream as usize];
+        let halt = stream.partition_point(|&issue| (issue as usize) < self.rank.placement.halt);
+        (halt, stream.len())
     }
 
     fn copy_bytes(

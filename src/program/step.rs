@@ -13,6 +13,9 @@ use crate::units::{Bytes, ElementType};
 /// Slices that an overlapped host step is cut in: one is copied out while one is updated and one copied back.
 pub const HOST_SLICES: u64 = 8;
 
+/// Bytes of a sum of squares that does not depend on the order in which it is taken: four numbers of 64 bits.
+const SQUARES_SIZE: u64 = 32;
+
 /// Sizes of the step on one rank, in elements.
 #[derive(Clone, Debug, Default)]
 struct Sizes {
@@ -127,7 +130,7 @@ fn clip(plan: &Plan<'_>, workload: &Workload, sizes: &Sizes, list: &mut Vec<Inst
     let squares = Task::GradientSquares;
     then(list, Instruction::plain(Op::Elementwise(op), squares, Stream::Compute, Cause::Optimizer));
     if plan.strategy.devices() > 1 {
-        then(list, collective(CollectiveKind::AllReduce, Group::World, 8, Task::SumSquares));
+        then(list, collective(CollectiveKind::AllReduce, Group::World, SQUARES_SIZE, Task::SumSquares));
     }
 }
 

@@ -13,7 +13,9 @@ use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
 use crate::lower::Kernel;
 use crate::model::constants::RotaryScaling;
+use crate::ops::Op;
 use crate::model::layer::{Attention, LayerKind, Position};
+use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
 
 type Done = Result<(), ExecuteError>;
@@ -33,6 +35,10 @@ impl Columns {
 }
 
 impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+    fn is_fused(&self) -> bool {
+        self.run.strategy.attention == AttentionKernel::Fused
+    }
+
     fn attention_layer(&self, issue: &Issue, layer: u16) -> Option<&Attention> {
         match &self.unit(issue)?.layers[usize::from(layer)].kind {
             LayerKind::Attention(attention) => Some(attention),
@@ -102,20 +108,15 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         };
         let score = self.score(issue, layer);
         let first_head = score_first_head(self, layer);
-        let key = dropout::Key {
-            seed: run.settings.seed,
-            step: self.step,
-            site: self.site(issue, number, 1),
-            rate: run.workload.dropout,
-        };
+        let rate = run.workload.dropout;
+        let dropout = dropout::Dropout::new(rate, run.settings.seed, self.step, self.site(issue, number, 1));
         let first_sequence = self.first_sequence(issue);
         let (heads, tokens) = (layer.heads, run.workload.seq_len);
         let keep = |pair: Pair| {
             let head = first_head + pair.head as u64;
             let row = ((first_sequence + pair.sequence as u64) * heads + head) * tokens + u64::from(pair.query);
-            key.keeps(row * tokens + u64::from(pair.key))
+            dropout.factor::<f64>(row * tokens + u64::from(pair.key)) > 0.0
         };
-        let drops = run.workload.dropout > 0.0;
         work(&Core {
             batch: run.strategy.micro_batch as usize,
             heads: self.heads(layer),
@@ -126,7 +127,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 key_positions: keys,
             },
             score,
-            dropout: drops.then_some(Dropout { keep: &keep, scale: 1.0 / (1.0 - run.workload.dropout) }),
+            dropout: (rate > 0.0).then_some(Dropout { keep: &keep, scale: 1.0 / (1.0 - rate) }),
         });
     }
 
@@ -149,7 +150,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let output = self.write::<T>(issue.writes[0]);
         let write = if ring == 0 { Write::Set } else { Write::Add };
         let pool = self.pool;
-        if self.run.is_fused() {
+        if self.is_fused() {
             let log_sum_exp = self.write::<T::Wide>(issue.writes[1]);
             self.with_core(issue, &layer, number, ring, |core| {
                 attention::forward(core, queries, keys_values, output, log_sum_exp, write, pool);
@@ -197,7 +198,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let packed = self.read::<T>(issue.reads[0]);
         let queries = Window { data: packed, stride: columns.all(), column: 0 };
         let (output, output_gradient) = (self.read::<T>(issue.reads[1]), self.read::<T>(issue.reads[2]));
-        let is_fused = self.run.is_fused();
+        let is_fused = self.is_fused();
         let drops = self.run.workload.dropout > 0.0;
         let left = 3 + if is_fused || !drops { 1 } else { 2 };
         let keys_values = self.keys_values(issue.reads.get(left).filter(|_| is_ring), packed, columns);
@@ -292,16 +293,16 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let head_dim = layer.query_dim() as usize;
         let rotary = Rotary {
             theta: constants.theta,
-            dim: constants.dims(head_dim as u64) as usize,
-            scaling: match constants.scaling {
-                RotaryScaling::None => Scaling::None,
-                RotaryScaling::Linear { factor } => Scaling::Linear { factor },
+            dim: constants.rotated(head_dim as u64) as usize,
+            scaling: match &constants.scaling {
+                RotaryScaling::None | RotaryScaling::Other(_) => Scaling::None,
+                RotaryScaling::Linear { factor } => Scaling::Linear { factor: *factor },
                 RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
                     Scaling::Llama3 {
-                        factor,
-                        low: low_freq_factor,
-                        high: high_freq_factor,
-                        original: original_max_position as f64,
+                        factor: *factor,
+                        low: *low_freq_factor,
+                        high: *high_freq_factor,
+                        original: *original_max_position as f64,
                     }
                 }
             },
@@ -327,7 +328,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             _ => return Ok(()),
         };
         let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
-        let Some(crate::ops::Op::Collective(op)) = Some(issue.op) else { return Ok(()) };
+        let Op::Collective(op) = issue.op else { return Ok(()) };
         let contexts = self.run.strategy.context as usize;
         let (batch, local) = (self.run.strategy.micro_batch as usize, self.run.local_tokens());
         let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));

@@ -194,8 +194,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 let (x, y) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
                 for block in 0..blocks(x.len(), depth) {
                     let weight = &weights[sizes.matrix(matrix, block)];
-                    let x = View::rows(&x[rows(block, depth)], depth);
-                    let y = MatrixMut::rows(&mut y[rows(block, outputs)], outputs);
+                    let x = View::new(&x[rows(block, depth)], depth);
+                    let y = MatrixMut::new(&mut y[rows(block, outputs)], outputs);
                     linear::forward(pool, x, weight, None, (y, Write::Replace), scratch);
                 }
             }
@@ -205,8 +205,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 let write = if into == Into::Add { Write::Add } else { Write::Replace };
                 for block in 0..blocks(dy.len(), outputs) {
                     let weight = &weights[sizes.matrix(matrix, block)];
-                    let dy = View::rows(&dy[rows(block, outputs)], outputs);
-                    let dx = MatrixMut::rows(&mut dx[rows(block, depth)], depth);
+                    let dy = View::new(&dy[rows(block, outputs)], outputs);
+                    let dx = MatrixMut::new(&mut dx[rows(block, depth)], depth);
                     linear::input_gradient(pool, dy, weight, (dx, write), scratch);
                 }
             }
@@ -217,8 +217,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                     gradient.fill(G::default());
                 }
                 for block in 0..blocks(x.len(), depth) {
-                    let x = View::rows(&x[rows(block, depth)], depth);
-                    let dy = View::rows(&dy[rows(block, outputs)], outputs);
+                    let x = View::new(&x[rows(block, depth)], depth);
+                    let dy = View::new(&dy[rows(block, outputs)], outputs);
                     let gradient = &mut gradient[sizes.matrix(matrix, block)];
                     linear::weight_gradient(pool, dy, x, (gradient, Write::Add), scratch);
                 }

@@ -75,11 +75,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let Some(weight) = self.parameter(issue, layer, "router") else { return Ok(()) };
             let rows = self.routed_rows(issue, layer);
             let depth = self.width(issue, layer);
-            let x = View::rows(&x[rows.start * depth..rows.end * depth], depth);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
             let logits = self.write::<T::Wide>(issue.writes[0]);
             let experts = weight.len() / depth;
-            let weight = View::rows(weight, depth);
-            let y = MatrixMut::rows(logits, experts);
+            let weight = View::new(weight, depth);
+            let y = MatrixMut::new(logits, experts);
             product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
             let logits = self.write::<T::Wide>(issue.writes[0]);
             routing::assign(&self.router_of(issue, layer), logits, pool);
@@ -90,8 +90,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let depth = self.width(issue, layer);
             let bias = self.parameter(issue, layer, "vocabulary bias");
             let rows = chunk_rows(x.len() / depth, chunk, chunks);
-            let x = View::rows(&x[rows.start * depth..rows.end * depth], depth);
-            let y = MatrixMut::rows(self.write::<T>(issue.writes[0]), weight.len() / depth);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
+            let y = MatrixMut::new(self.write::<T>(issue.writes[0]), weight.len() / depth);
             linear::forward(pool, x, weight, bias, (y, Write::Replace), scratch);
             return Ok(());
         }
@@ -103,8 +103,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let bias = bias.map(|bias| &bias[factor.rows.clone()]);
             let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
             let y = self.write::<T>(issue.writes[0]);
-            let y = MatrixMut::window(y, width, factor.columns);
-            linear::forward(pool, View::rows(x, depth), weight, bias, (y, Write::Replace), scratch);
+            let y = MatrixMut::window(y, width, factor.columns.start, factor.columns.len());
+            linear::forward(pool, View::new(x, depth), weight, bias, (y, Write::Replace), scratch);
         }
         Ok(())
     }
@@ -119,10 +119,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let Some(weight) = self.parameter(issue, layer, "router") else { return Ok(()) };
             let rows = self.routed_rows(issue, layer);
             let depth = self.width(issue, layer);
-            let dy = View::rows(self.read::<T::Wide>(issue.reads[0]), weight.len() / depth);
+            let dy = View::new(self.read::<T::Wide>(issue.reads[0]), weight.len() / depth);
             let dx = self.write::<T>(issue.writes[0]);
-            let dx = MatrixMut::rows(&mut dx[rows.start * depth..rows.end * depth], depth);
-            product(pool, (dy, View::rows(weight, depth)), dx, write(into), None, scratch);
+            let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
+            product(pool, (dy, View::new(weight, depth)), dx, write(into), None, scratch);
             return Ok(());
         }
         let dy = self.read::<T>(issue.reads[0]);
@@ -131,8 +131,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let depth = self.width(issue, layer);
             let dx = self.write::<T>(issue.writes[0]);
             let rows = chunk_rows(dx.len() / depth, chunk, chunks);
-            let dx = MatrixMut::rows(&mut dx[rows.start * depth..rows.end * depth], depth);
-            let dy = View::rows(dy, weight.len() / depth);
+            let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
+            let dy = View::new(dy, weight.len() / depth);
             linear::input_gradient(pool, dy, weight, (dx, write(into)), scratch);
             return Ok(());
         }
@@ -141,9 +141,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let Some(weight) = self.parameter(issue, layer, factor.role) else { continue };
             let depth = self.depth(issue, layer, factor.role);
             let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
-            let dx = MatrixMut::rows(self.write::<T>(issue.writes[0]), depth);
+            let dx = MatrixMut::new(self.write::<T>(issue.writes[0]), depth);
             let write = if turn == 0 { write(into) } else { Write::Add };
-            linear::input_gradient(pool, View::window(dy, width, factor.columns), weight, (dx, write), scratch);
+            linear::input_gradient(pool, View::window(dy, width, factor.columns.start, factor.columns.len()), weight, (dx, write), scratch);
         }
         Ok(())
     }
@@ -159,24 +159,24 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let rows = self.routed_rows(issue, layer);
             let depth = self.width(issue, layer);
             let dy = self.read::<T::Wide>(issue.reads[1]);
-            let x = View::rows(&x[rows.start * depth..rows.end * depth], depth);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
             let Some((gradient, write)) = self.gradient(issue, layer, "router") else { return Ok(()) };
             let experts = gradient.len() / depth;
-            let dy = View::rows(dy, experts).transposed();
-            product(pool, (dy, x), MatrixMut::rows(gradient, depth), write, None, scratch);
+            let dy = View::new(dy, experts).transposed();
+            product(pool, (dy, x), MatrixMut::new(gradient, depth), write, None, scratch);
             return Ok(());
         }
         let dy = self.read::<T>(issue.reads[1]);
         if let Matrix::Vocabulary { chunk, chunks } = matrix {
             let depth = self.width(issue, layer);
             let rows = chunk_rows(x.len() / depth, chunk, chunks);
-            let x = View::rows(&x[rows.start * depth..rows.end * depth], depth);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
             if let Some((gradient, write)) = self.vocabulary_gradient(issue, layer) {
-                let dy = View::rows(dy, gradient.len() / depth);
+                let dy = View::new(dy, gradient.len() / depth);
                 linear::weight_gradient(pool, dy, x, (gradient, write), scratch);
             }
             if let Some((gradient, write)) = self.gradient(issue, layer, "vocabulary bias") {
-                let dy = View::rows(dy, gradient.len());
+                let dy = View::new(dy, gradient.len());
                 linear::bias_gradient(pool, dy, (gradient, write));
             }
             return Ok(());
@@ -184,9 +184,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let (factors, width) = self.factors(issue, layer, matrix);
         for factor in factors {
             let depth = self.depth(issue, layer, factor.role);
-            let dy = View::window(dy, width, factor.columns);
+            let dy = View::window(dy, width, factor.columns.start, factor.columns.len());
             if let Some((gradient, write)) = self.gradient_part(issue, layer, factor.role, &factor.rows, depth) {
-                linear::weight_gradient(pool, dy, View::rows(x, depth), (gradient, write), scratch);
+                linear::weight_gradient(pool, dy, View::new(x, depth), (gradient, write), scratch);
             }
             if let Some(bias) = factor.bias
                 && let Some((gradient, write)) = self.gradient_part(issue, layer, bias, &factor.rows, 1)
@@ -204,7 +204,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             && let Some((gradient, write)) = self.gradient(issue, layer, bias)
         {
             let branch = self.read::<T>(issue.reads.get(2).copied().unwrap_or(issue.reads[1]));
-            linear::bias_gradient(pool, View::rows(branch, gradient.len()), (gradient, write));
+            linear::bias_gradient(pool, View::new(branch, gradient.len()), (gradient, write));
         }
         Ok(())
     }

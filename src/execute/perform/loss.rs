@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use super::linear::chunk_rows;
-use crate::execute::element::{Element, Real};
+use crate::execute::element::Element;
 use crate::execute::kernels::cross_entropy;
 use crate::execute::kernels::squared_error;
 use crate::execute::placement::Issue;
@@ -13,7 +13,7 @@ use crate::model::layer::LayerKind;
 use crate::program::instruction::Holds;
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
-    /// The shard of the vocabulary on this rank: its first id, its true columns, its columns with padding.
+    /// The shard of the vocabulary on this rank.
     fn logits_shard(&self, issue: &Issue, layer: u16) -> cross_entropy::Shard {
         let shape = Shape::new(&self.run.strategy, &self.run.workload, self.run.engine);
         let vocabulary = match self.unit(issue).map(|unit| &unit.layers[usize::from(layer)].kind) {
@@ -22,11 +22,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         };
         let columns = shape.local_vocabulary(vocabulary);
         let first = self.rank.slot.tensor * columns;
-        cross_entropy::Shard {
-            first: first as u32,
-            valid: vocabulary.saturating_sub(first).min(columns) as usize,
-            columns: columns as usize,
-        }
+        let last = vocabulary.min(first + columns).max(first);
+        cross_entropy::Shard { width: columns as usize, vocabulary: first as usize..last as usize }
     }
 
     /// Targets of the rows of chunk `chunk` of `chunks` of the instruction's micro-batch.
@@ -40,14 +37,19 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let logits = self.read::<T>(issue.reads[0]);
         let statistics = self.write::<T::Wide>(issue.writes[0]);
         let targets = self.targets(issue, part);
-        cross_entropy::statistics(self.pool, shard, logits, targets, statistics);
+        cross_entropy::forward(self.pool, &shard, logits, targets, statistics);
     }
 
     /// Each row's statistics over the whole vocabulary, and the sum of the rows' losses.
     pub(super) fn loss(&mut self, issue: &Issue, _layer: u16) {
         let statistics = self.write::<T::Wide>(issue.writes[0]);
         if issue.reads[0] != issue.writes[0] {
-            cross_entropy::merge(self.read::<T::Wide>(issue.reads[0]), statistics);
+            let shards = self.read::<T::Wide>(issue.reads[0]);
+            let mut shards = shards.chunks_exact(statistics.len().max(1));
+            if let Some(first) = shards.next() {
+                statistics.copy_from_slice(first);
+            }
+            shards.for_each(|shard| cross_entropy::merge(statistics, shard));
         }
         self.add_loss(issue, cross_entropy::loss(statistics));
     }
@@ -58,14 +60,14 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let statistics = self.read::<T::Wide>(issue.reads[1]);
         let targets = self.targets(issue, part);
         let logits = self.write::<T>(issue.writes[0]);
-        cross_entropy::backward(self.pool, shard, statistics, targets, T::Wide::of(scale), logits);
+        cross_entropy::backward(self.pool, &shard, logits, targets, statistics, (scale, None));
     }
 
     /// Against zero: the mean of the squares of a token's elements, summed over tokens.
     pub(super) fn squared_error(&mut self, issue: &Issue) {
         let values = self.read::<T>(issue.reads[0]);
         let width = self.output_width(issue);
-        let sum = squared_error::squares(self.pool, values) / width as f64;
+        let sum = squared_error::forward(self.pool, values, zeros(values.len())) / width as f64;
         // Under sequence parallelism, each tensor rank sees some of the tokens.
         let shares = if self.run.strategy.sequence_parallel { self.run.strategy.tensor } else { 1 };
         self.add_loss(issue, sum);

@@ -7,9 +7,6 @@ mod loss;
 mod optimizer;
 mod reductions;
 
-use std::ops::Range;
-
-use crate::execute::arena::Region;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::activation;
@@ -350,53 +347,55 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn embed(&mut self, issue: &Issue, layer: u16) {
         let Some(LayerKind::Embedding(kind)) = self.layer(issue, layer) else { return };
         let Some(table) = self.parameter(issue, layer, "tokens") else { return };
-        let shard = self.vocabulary_shard(table.len() / kind.hidden as usize);
+        let first = self.first_word(table.len() / kind.hidden as usize);
         let ids = self.ids(issue, Holds::Tokens);
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, kind.hidden as usize, ids, (table, shard), to);
+        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (&mut *to, Write::Replace));
         let scale = self.run.model.constants.embedding_scale;
         if scale != 1.0 {
             residual::scale(self.pool, scale, to);
         }
     }
 
-    /// Rows of the vocabulary that this rank holds, padding among them.
-    fn vocabulary_shard(&self, rows: usize) -> Range<u32> {
-        let first = self.rank.slot.tensor as usize * rows;
-        first as u32..(first + rows) as u32
+    /// The first word of this rank's shard of the vocabulary, of `rows` rows.
+    const fn first_word(&self, rows: usize) -> usize {
+        self.rank.slot.tensor as usize * rows
     }
 
     fn add_positions(&mut self, issue: &Issue, layer: u16) {
         let width = self.width(issue, layer);
         let Some(table) = self.parameter(issue, layer, "positions") else { return };
         let rows = &self.rank.stream_positions;
-        embedding::add_positions(self.pool, width, rows, table, self.write::<T>(issue.writes[0]));
+        let to = self.write::<T>(issue.writes[0]);
+        embedding::forward(self.pool, width, (self.from_offset(table, width), 0), rows, (to, Write::Add));
     }
 
     fn embed_gradient(&mut self, issue: &Issue, layer: u16) {
         let width = self.width(issue, layer);
         let pool = self.pool;
         let ids = self.ids(issue, Holds::Tokens);
-        let scale = self.run.model.constants.embedding_scale;
         let whole = self.read::<T>(issue.reads[0]);
         let stream = self.read::<T>(issue.reads.get(1).copied().unwrap_or(issue.reads[0]));
         if let Some((gradient, write)) = self.gradient(issue, layer, "tokens") {
             if write == Write::Replace {
                 residual::zero(pool, gradient);
             }
-            let shard = self.vocabulary_shard(gradient.len() / width);
-            embedding::backward(pool, width, ids, whole, scale, (gradient, shard));
+            let first = self.first_word(gradient.len() / width);
+            embedding::backward(pool, width, ids, whole, (gradient, first));
         }
         if let Some((gradient, write)) = self.gradient(issue, layer, "positions") {
             if write == Write::Replace {
                 gradient.fill(G::default());
             }
-            embedding::positions_backward(pool, width, &self.rank.stream_positions, stream, gradient);
+            let skipped = self.run.model.constants.position_offset as usize * width;
+            let gradient = &mut gradient[skipped..];
+            embedding::backward(pool, width, &self.rank.stream_positions, stream, (gradient, 0));
         }
     }
 
-    fn read_ids(&self, region: Region) -> &'r [u32] {
-        self.rank.ids(region)
+    /// The rows of a position table that positions name.
+    fn from_offset<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
+        &table[self.run.model.constants.position_offset as usize * width..]
     }
 }
 

@@ -6,8 +6,8 @@ use crate::execute::arena::Region;
 use crate::execute::comm::{Communicator, Reduction};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::kernels::adamw::{self, Update};
-use crate::execute::kernels::gradient_norm;
+use crate::execute::kernels::adamw::{self, AdamW};
+use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
 use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::state::{Piece, Planes};
@@ -36,35 +36,34 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     fn gradient_squares(&mut self) {
-        let mut squares = 0.0;
+        let mut squares = SquareSum::default();
         for piece in self.rank.pieces.iter().filter(|piece| piece.counts) {
             let gradient = self.read::<G>(self.gradient_of(piece));
-            squares += gradient_norm::squares(self.pool, gradient);
+            squares = squares.plus(square_sum(self.pool, gradient));
         }
         self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares;
     }
 
     fn sum_squares(&mut self, issue: &Issue) -> Done {
         let Op::Collective(op) = issue.op else { return Ok(()) };
-        let mut squares = [self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares];
-        self.endpoint(op.group).all_reduce(&mut squares, Reduction::sum(ElementType::Fp64))?;
-        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares[0];
+        let mut squares = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares;
+        self.endpoint(op.group).all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
+        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares;
         Ok(())
     }
 
     /// The update of this step: rates, corrections, and the factor that clips.
-    fn update(&self, decays: bool) -> Update {
+    fn update(&self, decays: bool) -> AdamW {
         let settings = &self.run.settings;
         let clip = self.run.workload.clip;
         let squares = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares;
-        let time = (self.step + 1) as f64;
-        Update {
+        AdamW {
             learning_rate: settings.learning_rate,
             betas: settings.betas,
             epsilon: settings.epsilon,
             weight_decay: if decays { settings.weight_decay } else { 0.0 },
-            corrections: (1.0 - settings.betas.0.powf(time), 1.0 - settings.betas.1.powf(time)),
-            gradient_scale: if clip > 0.0 { (clip / (squares.sqrt() + 1e-6)).min(1.0) } else { 1.0 },
+            step: (self.step + 1) as u32,
+            clip: if clip > 0.0 { (clip / (squares.total().sqrt() + 1e-6)).min(1.0) } else { 1.0 },
         }
     }
 
@@ -118,10 +117,9 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             let update = self.update(piece.decays);
             if self.run.rules.has_separate_master {
                 let master = self.write::<T::Wide>(planes.plane(2, piece.owned, count));
-                adamw::step(self.pool, &update, master, gradient, first, second);
-                crate::execute::kernels::cast::cast(self.pool, master, parameters);
+                adamw::step(self.pool, &update, gradient, master, (first, second), Some(parameters));
             } else {
-                adamw::step(self.pool, &update, parameters, gradient, first, second);
+                adamw::step(self.pool, &update, gradient, parameters, (first, second), None::<&mut [T]>);
             }
         }
     }
@@ -146,11 +144,10 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             let parameters = self.write_in::<T>((&rank.host, parameters));
             let update = self.update(piece.decays);
             if self.run.rules.has_separate_master {
-                let master = plane(2);
-                adamw::step(self.pool, &update, master, gradient, first, second);
-                crate::execute::kernels::cast::cast(self.pool, master, parameters);
+                let working = Some(&mut *parameters);
+                adamw::step(self.pool, &update, gradient, plane(2), (first, second), working);
             } else {
-                adamw::step(self.pool, &update, parameters, gradient, first, second);
+                adamw::step(self.pool, &update, gradient, parameters, (first, second), None::<&mut [T]>);
             }
             let unit = &rank.units[piece.unit];
             if unit.offloads_parameters {
