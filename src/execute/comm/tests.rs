@@ -19,14 +19,14 @@ const TAG: Tag = Tag { message: 3, micro_batch: 1, step: 0 };
 /// What each of `ranks` threads returns from `work(its endpoint in a group of all)`.
 fn on_all<R: Send>(ranks: usize, work: impl Fn(Endpoint) -> R + Sync) -> Vec<R> {
     let hub = Hub::new(ranks);
-    on_ranks(&hub, ranks, |rank| work(endpoint(&hub, rank, CHANNEL, ranks)))
+    on_ranks(ranks, |rank| work(endpoint(&hub, rank, CHANNEL, ranks)))
 }
 
 fn endpoint(hub: &Hub, rank: usize, channel: Channel, ranks: usize) -> Endpoint {
     hub.endpoint(rank, channel, &(0..ranks).collect::<Vec<_>>()).unwrap()
 }
 
-fn on_ranks<R: Send>(_hub: &Hub, ranks: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+fn on_ranks<R: Send>(ranks: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let work = &work;
         let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || work(rank))).collect();
@@ -53,7 +53,7 @@ fn naive<T: Element>(parts: &[Vec<T>], scale: Option<f64>, round: impl Fn(T::Wid
     let sum = |place: usize| {
         let mut sum = round(parts[0][place].wide());
         for part in &parts[1..] {
-            sum = sum + round(part[place].wide());
+            sum += round(part[place].wide());
         }
         T::narrow(round(scale.map_or(sum, |scale| sum * T::Wide::of(scale))))
     };
@@ -167,7 +167,7 @@ fn sums_start_with_the_first_member_and_round_what_travels() {
 #[test]
 fn two_channels_of_the_same_members_do_not_mix() {
     let hub = Hub::new(4);
-    on_ranks(&hub, 4, |rank| {
+    on_ranks(4, |rank| {
         thread::scope(|scope| {
             for (stream, factor) in [(Stream::Model, 1.0f32), (Stream::Data, 1000.0)] {
                 let mut group = endpoint(&hub, rank, Channel { group: Group::State, stream }, 4);
@@ -186,7 +186,7 @@ fn two_channels_of_the_same_members_do_not_mix() {
 #[test]
 fn groups_of_one_channel_work_side_by_side() {
     let hub = Hub::new(6);
-    let sums = on_ranks(&hub, 6, |rank| {
+    let sums = on_ranks(6, |rank| {
         let members = if rank % 2 == 0 { [4, 0, 2] } else { [1, 3, 5] };
         let mut group = hub.endpoint(rank, CHANNEL, &members).unwrap();
         let mut data = [rank as f64];
@@ -283,7 +283,7 @@ fn messages_find_their_receivers_whatever_the_order() {
 #[test]
 fn messages_that_do_not_fit_are_refused_on_both_sides() {
     let hub = Hub::new(2);
-    let results = on_ranks(&hub, 2, |rank| {
+    let results = on_ranks(2, |rank| {
         let mailbox = hub.mailbox(rank).unwrap();
         match rank {
             0 => mailbox.send(1, TAG, &[0.0f32; 5]),
@@ -319,7 +319,7 @@ fn a_message_cannot_be_sent_twice_at_once() {
 fn an_abort_wakes_all_who_wait_and_refuses_all_who_come() {
     let hub = Hub::new(5);
     let expected = CommError::Aborted { rank: 4, message: "the device is gone".to_owned() };
-    let errors = on_ranks(&hub, 5, |rank| {
+    let errors = on_ranks(5, |rank| {
         let mailbox = hub.mailbox(rank).unwrap();
         match rank {
             0 => mailbox.send(1, TAG, &[1.0f32]).unwrap_err(),
@@ -343,7 +343,7 @@ fn an_abort_wakes_all_who_wait_and_refuses_all_who_come() {
 fn no_slice_is_given_back_while_another_member_reads_it() {
     let hub = Hub::new(3);
     let readers = AtomicUsize::new(0);
-    on_ranks(&hub, 3, |rank| {
+    on_ranks(3, |rank| {
         let mut group = endpoint(&hub, rank, CHANNEL, 3);
         let result = group.exchange(&[1.0f32], |_, _| {
             if rank == 0 {
@@ -362,7 +362,7 @@ fn no_slice_is_given_back_while_another_member_reads_it() {
 #[test]
 fn a_rank_that_panics_stops_the_others() {
     let hub = Hub::new(4);
-    let results = on_ranks(&hub, 4, |rank| {
+    let results = on_ranks(4, |rank| {
         hub.guard(rank, || {
             let mut group = endpoint(&hub, rank, CHANNEL, 4);
             group.barrier()?;
@@ -379,7 +379,7 @@ fn a_rank_that_panics_stops_the_others() {
 #[test]
 fn a_panic_inside_an_exchange_stops_the_others() {
     let hub = Hub::new(3);
-    let results = on_ranks(&hub, 3, |rank| {
+    let results = on_ranks(3, |rank| {
         hub.guard(rank, || {
             let data = vec![rank as f32; 100];
             endpoint(&hub, rank, CHANNEL, 3).exchange(&data, |_, _| assert_ne!(rank, 2, "no room"))
