@@ -36,7 +36,13 @@ impl Batches {
         let windows = count.saturating_sub(1) / sequence_length;
         if windows < global_batch {
             let needed = global_batch.saturating_mul(sequence_length).saturating_add(1);
-            return Err(DataError::TooShort { tokens: count, windows, sequence_length, global_batch, needed });
+            return Err(DataError::TooShort {
+                tokens: count,
+                windows,
+                sequence_length,
+                global_batch,
+                needed,
+            });
         }
         let shuffle = shuffle.map(|seed| Permutation::new(windows, seed));
         Ok(Self { tokens, sequence_length, global_batch, data_ranks, windows, shuffle })
@@ -59,14 +65,15 @@ impl Batches {
     pub fn read(&self, step: u64, data_rank: u64, micro_batch: u64, inputs: &mut [u32], targets: &mut [u32]) {
         assert_eq!(inputs.len(), targets.len(), "as many targets as inputs");
         let length = self.sequence_length as usize;
-        let first = data_rank * (self.global_batch / self.data_ranks) + micro_batch * (inputs.len() / length) as u64;
+        let first =
+            data_rank * (self.global_batch / self.data_ranks) + micro_batch * (inputs.len() / length) as u64;
         let rows = inputs.chunks_exact_mut(length).zip(targets.chunks_exact_mut(length));
         for (sequence, (inputs, targets)) in (first..).zip(rows) {
             let start = self.window(step, sequence) * self.sequence_length;
             self.tokens.read(start, inputs);
-            let (last, shared) = targets.split_last_mut().expect("a sequence has at least one token");
+            let (shared, last) = targets.split_at_mut(length - 1);
             shared.copy_from_slice(&inputs[1..]);
-            self.tokens.read(start + self.sequence_length, std::slice::from_mut(last));
+            self.tokens.read(start + self.sequence_length, last);
         }
     }
 }

@@ -22,8 +22,10 @@ impl TokenFile {
     /// Opens `path` in the given form, or in that which it has by its name and start, and checks every id against
     /// `vocabulary`. The file must not change while it is open.
     pub fn open(path: &Path, format: Option<DataFormat>, vocabulary: u32) -> Result<Self, DataError> {
-        let unreadable =
-            |reason: std::io::Error| DataError::Unreadable { path: path.to_owned(), reason: reason.to_string() };
+        let unreadable = |reason: std::io::Error| DataError::Unreadable {
+            path: path.to_owned(),
+            reason: reason.to_string(),
+        };
         let file = File::open(path).map_err(unreadable)?;
         // SAFETY: the map is only read, and read as bytes, of which any are valid. Whoever changes the file while
         // it is open breaks what `open` says; ids are looked up with their bounds checked.
@@ -81,7 +83,8 @@ fn fours(ids: &[u8]) -> impl Iterator<Item = u32> + Clone + '_ {
 
 /// One pass without a branch an id; only where it finds something, another that says where.
 fn first_from(ids: impl Iterator<Item = u32> + Clone, limit: u32) -> Option<(u64, u32)> {
-    let largest = ids.clone().fold(None, |largest: Option<u32>, id| Some(largest.map_or(id, |old| old.max(id))));
+    let largest =
+        ids.clone().fold(None, |largest: Option<u32>, id| Some(largest.map_or(id, |old| old.max(id))));
     if largest? < limit {
         return None;
     }

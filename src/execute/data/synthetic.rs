@@ -81,6 +81,9 @@ impl Synthetic {
     fn successor(&self, before: u64, last: u64, random: u64) -> u64 {
         let likeliest = mixed(self.seed ^ before) & 3;
         let choice = if random & 7 < 5 { likeliest } else { random >> 3 & 3 };
-        mixed(self.seed ^ (last << 8 | choice << 4 | 1)) % self.letters()
+        let of_last = mixed(self.seed ^ (last << 8 | 1));
+        // At least two of the four differ, as the stride is no multiple of the number of letters.
+        let stride = 1 + (of_last >> 32) % (self.letters() - 1);
+        ((of_last & 0xffff_ffff) + choice * stride) % self.letters()
     }
 }
