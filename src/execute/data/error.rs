@@ -25,7 +25,7 @@ pub enum DataError {
     Header { path: PathBuf, field: &'static str, value: i64, expected: Vec<i64> },
     #[error(
         "data file `{}`: token {position} is {token}; the model's vocabulary is {vocabulary}, its last id {}",
-        path.display(), vocabulary - 1
+        path.display(), vocabulary.saturating_sub(1)
     )]
     Token { path: PathBuf, position: u64, token: u32, vocabulary: u32 },
     /// Too few tokens for one step.

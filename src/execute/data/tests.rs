@@ -1,7 +1,7 @@
 //! What the data modules promise: formats, windows, shares, shuffling, and an error for every wrong file.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -40,12 +40,12 @@ fn all(file: &TokenFile) -> Vec<u32> {
     tokens
 }
 
-fn opened(path: &PathBuf, format: Option<DataFormat>, vocabulary: u32) -> Result<Vec<u32>, String> {
+fn opened(path: &Path, format: Option<DataFormat>, vocabulary: u32) -> Result<Vec<u32>, String> {
     TokenFile::open(path, format, vocabulary).map(|file| all(&file)).map_err(|error| error.to_string())
 }
 
 /// The end of the error's text, behind the path.
-fn refused(path: &PathBuf, format: Option<DataFormat>, vocabulary: u32) -> String {
+fn refused(path: &Path, format: Option<DataFormat>, vocabulary: u32) -> String {
     let text = opened(path, format, vocabulary).unwrap_err();
     assert!(text.contains(path.to_str().unwrap()), "{text}");
     text.split_once("` ").or(text.split_once("`: ")).unwrap().1.to_owned()
