@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::slice;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use super::{Call, Channel, CommError, Mismatch, Place, View};
 
@@ -112,11 +113,12 @@ impl Rendezvous {
         }
         if state.failure.is_none() {
             drop(state);
-            for _ in 0..self.spins {
+            for look in 1..=self.spins {
                 if self.meetings.load(Ordering::Acquire) != meeting {
                     return Ok(());
                 }
-                hint::spin_loop();
+                // The one waited for may be on this very core.
+                if look % 64 == 0 { thread::yield_now() } else { hint::spin_loop() }
             }
             state = self.lock();
         }

@@ -15,6 +15,5 @@ pub mod quantise;
 pub mod residual;
 pub mod rotary;
 pub mod routing;
-pub mod squared_error;
 #[cfg(test)]
 mod trial;

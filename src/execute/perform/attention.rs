@@ -4,7 +4,7 @@ use crate::execute::comm::Communicator;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::attention::{
-    self, Alibi, Core, Dropout, Heads, KeyValues, KeyValuesMut, Mask, Pair, Score, Window, WindowMut, Write,
+    Alibi, Core, Dropout, Heads, KeyValues, KeyValuesMut, Mask, Pair, Score, Window, WindowMut, Write, fused,
     materialised,
 };
 use crate::execute::kernels::dropout;
@@ -13,8 +13,8 @@ use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
 use crate::lower::Kernel;
 use crate::model::constants::RotaryScaling;
-use crate::ops::Op;
 use crate::model::layer::{Attention, LayerKind, Position};
+use crate::ops::Op;
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
 
@@ -80,7 +80,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
         let per_tensor = layer.heads / strategy.tensor;
         let spread = if strategy.context > 1 && !self.run.is_ring() { strategy.context } else { 1 };
-        let first = self.rank.slot.tensor * per_tensor + if spread > 1 { self.rank.context * (per_tensor / spread) } else { 0 };
+        let first = self.rank.slot.tensor * per_tensor
+            + if spread > 1 { self.rank.context * (per_tensor / spread) } else { 0 };
         Score {
             scale,
             soft_cap: layer.soft_cap.then_some(constants.score_cap),
@@ -114,7 +115,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let (heads, tokens) = (layer.heads, run.workload.seq_len);
         let keep = |pair: Pair| {
             let head = first_head + pair.head as u64;
-            let row = ((first_sequence + pair.sequence as u64) * heads + head) * tokens + u64::from(pair.query);
+            let row =
+                ((first_sequence + pair.sequence as u64) * heads + head) * tokens + u64::from(pair.query);
             dropout.factor::<f64>(row * tokens + u64::from(pair.key)) > 0.0
         };
         work(&Core {
@@ -141,19 +143,20 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
     }
 
-    pub(super) fn attention(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
+    pub(in crate::execute) fn attention(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
         let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
         let columns = self.core_columns(&layer);
         let packed = self.read::<T>(issue.reads[0]);
         let queries = Window { data: packed, stride: columns.all(), column: 0 };
-        let keys_values = self.keys_values(issue.reads.get(1).filter(|_| self.run.is_ring()), packed, columns);
+        let keys_values =
+            self.keys_values(issue.reads.get(1).filter(|_| self.run.is_ring()), packed, columns);
         let output = self.write::<T>(issue.writes[0]);
         let write = if ring == 0 { Write::Set } else { Write::Add };
         let pool = self.pool;
         if self.is_fused() {
             let log_sum_exp = self.write::<T::Wide>(issue.writes[1]);
             self.with_core(issue, &layer, number, ring, |core| {
-                attention::forward(core, queries, keys_values, output, log_sum_exp, write, pool);
+                fused::forward(core, queries, keys_values, output, log_sum_exp, write, pool);
             });
         } else {
             let probabilities = self.write::<T>(issue.writes[1]);
@@ -191,7 +194,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
     }
 
-    pub(super) fn attention_gradient(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
+    pub(in crate::execute) fn attention_gradient(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
         let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
         let columns = self.core_columns(&layer);
         let is_ring = self.run.is_ring();
@@ -209,7 +212,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         // The gradient that arrives has its sender's part in it, so each rank adds its own; the first starts it.
         let key_write = if is_ring && ring > 0 { Write::Add } else { Write::Set };
         if is_fused {
-            let saved = attention::Saved {
+            let saved = fused::Saved {
                 queries,
                 keys_values,
                 output,
@@ -218,9 +221,9 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             };
             self.with_core(issue, &layer, number, ring, |core| {
                 let data = self.write::<T>(issue.writes[0]);
-                attention::backward_queries(core, &saved, WindowMut { data, stride, column: 0 }, write, pool);
+                fused::backward_queries(core, &saved, WindowMut { data, stride, column: 0 }, write, pool);
                 let gradients = self.key_gradients(issue.writes[0], travelling, columns);
-                attention::backward_keys_values(core, &saved, gradients, key_write, pool);
+                fused::backward_keys_values(core, &saved, gradients, key_write, pool);
             });
         } else {
             let all = self.read::<T>(issue.reads[3]);
@@ -270,7 +273,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     /// Keys and values between packed heads and a matrix of their own.
-    pub(super) fn pack_keys_values(&mut self, issue: &Issue, number: u16, packs: bool) -> Done {
+    pub(in crate::execute) fn pack_keys_values(&mut self, issue: &Issue, number: u16, packs: bool) -> Done {
         let Some(layer) = self.attention_layer(issue, number) else { return Ok(()) };
         let columns = self.columns(layer);
         let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
@@ -287,7 +290,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         Ok(())
     }
 
-    pub(super) fn rotary(&mut self, issue: &Issue, number: u16, turn: Turn) -> Done {
+    pub(in crate::execute) fn rotary(&mut self, issue: &Issue, number: u16, turn: Turn) -> Done {
         let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
         let constants = &self.run.model.constants.rotary;
         let head_dim = layer.query_dim() as usize;
@@ -297,14 +300,17 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             scaling: match &constants.scaling {
                 RotaryScaling::None | RotaryScaling::Other(_) => Scaling::None,
                 RotaryScaling::Linear { factor } => Scaling::Linear { factor: *factor },
-                RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
-                    Scaling::Llama3 {
-                        factor: *factor,
-                        low: *low_freq_factor,
-                        high: *high_freq_factor,
-                        original: *original_max_position as f64,
-                    }
-                }
+                RotaryScaling::Llama3 {
+                    factor,
+                    low_freq_factor,
+                    high_freq_factor,
+                    original_max_position,
+                } => Scaling::Llama3 {
+                    factor: *factor,
+                    low: *low_freq_factor,
+                    high: *high_freq_factor,
+                    original: *original_max_position as f64,
+                },
             },
         };
         let columns = self.columns(&layer);
@@ -322,7 +328,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     /// Ulysses: from this rank's tokens of all heads to all tokens of its heads, and back. Packed heads keep their
     /// order: queries, keys, values. Key-value heads that are fewer than the ranks go to several, whose gradients
     /// are summed.
-    pub(super) fn exchange_heads(&mut self, issue: &Issue, kernel: Kernel) -> Done {
+    pub(in crate::execute) fn exchange_heads(&mut self, issue: &Issue, kernel: Kernel) -> Done {
         let number = match issue.task {
             crate::program::instruction::Task::Kernel { layer, .. } => layer,
             _ => return Ok(()),
@@ -396,7 +402,10 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
 }
 
 /// The global number of the first head that the core of this rank sees.
-fn score_first_head<T: Element, G: Element<Wide = T::Wide>>(worker: &Worker<'_, T, G>, layer: &Attention) -> u64 {
+fn score_first_head<T: Element, G: Element<Wide = T::Wide>>(
+    worker: &Worker<'_, T, G>,
+    layer: &Attention,
+) -> u64 {
     let strategy = &worker.run.strategy;
     let per_tensor = layer.heads / strategy.tensor;
     let first = worker.rank.slot.tensor * per_tensor;

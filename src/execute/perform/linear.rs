@@ -6,9 +6,9 @@ use super::roles;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gemm::{Write, product};
-use crate::execute::matrix::{Matrix as View, MatrixMut};
 use crate::execute::kernels::{linear, routing};
 use crate::execute::layout::Section;
+use crate::execute::matrix::{Matrix as View, MatrixMut};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
 use crate::lower::kernel::{Into, Kernel, Matrix};
@@ -64,7 +64,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         (factors, width)
     }
 
-    pub(super) fn linear(&mut self, issue: &Issue, layer: u16, matrix: Matrix) -> Done {
+    pub(in crate::execute) fn linear(&mut self, issue: &Issue, layer: u16, matrix: Matrix) -> Done {
         if is_expert(matrix) {
             return self.expert_product(issue, Kernel::Linear(matrix), layer);
         }
@@ -109,7 +109,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(())
     }
 
-    pub(super) fn input_gradient(&mut self, issue: &Issue, layer: u16, matrix: Matrix, into: Into) -> Done {
+    pub(in crate::execute) fn input_gradient(
+        &mut self,
+        issue: &Issue,
+        layer: u16,
+        matrix: Matrix,
+        into: Into,
+    ) -> Done {
         if is_expert(matrix) {
             return self.expert_product(issue, Kernel::InputGradient(matrix, into), layer);
         }
@@ -143,12 +149,18 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
             let dx = MatrixMut::new(self.write::<T>(issue.writes[0]), depth);
             let write = if turn == 0 { write(into) } else { Write::Add };
-            linear::input_gradient(pool, View::window(dy, width, factor.columns.start, factor.columns.len()), weight, (dx, write), scratch);
+            linear::input_gradient(
+                pool,
+                View::window(dy, width, factor.columns.start, factor.columns.len()),
+                weight,
+                (dx, write),
+                scratch,
+            );
         }
         Ok(())
     }
 
-    pub(super) fn weight_gradient(&mut self, issue: &Issue, layer: u16, matrix: Matrix) -> Done {
+    pub(in crate::execute) fn weight_gradient(&mut self, issue: &Issue, layer: u16, matrix: Matrix) -> Done {
         if is_expert(matrix) {
             return self.expert_product(issue, Kernel::WeightGradient(matrix), layer);
         }
@@ -185,7 +197,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         for factor in factors {
             let depth = self.depth(issue, layer, factor.role);
             let dy = View::window(dy, width, factor.columns.start, factor.columns.len());
-            if let Some((gradient, write)) = self.gradient_part(issue, layer, factor.role, &factor.rows, depth) {
+            if let Some((gradient, write)) =
+                self.gradient_part(issue, layer, factor.role, &factor.rows, depth)
+            {
                 linear::weight_gradient(pool, dy, View::new(x, depth), (gradient, write), scratch);
             }
             if let Some(bias) = factor.bias
@@ -277,7 +291,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// Scratch of the compute stream's kernels.
-    pub(super) fn workspace(&self) -> &'r mut [T::Wide] {
+    pub(in crate::execute) fn workspace(&self) -> &'r mut [T::Wide] {
         self.write::<T::Wide>(self.rank.region(Holds::Workspace))
     }
 }

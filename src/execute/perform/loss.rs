@@ -5,7 +5,8 @@ use std::sync::PoisonError;
 use super::linear::chunk_rows;
 use crate::execute::element::Element;
 use crate::execute::kernels::cross_entropy;
-use crate::execute::kernels::squared_error;
+use crate::execute::kernels::gradient_norm::square_sum;
+use crate::execute::kernels::residual;
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
 use crate::lower::Shape;
@@ -32,7 +33,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         &targets[chunk_rows(targets.len(), chunk, chunks)]
     }
 
-    pub(super) fn cross_entropy(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
+    pub(in crate::execute) fn cross_entropy(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
         let shard = self.logits_shard(issue, layer);
         let logits = self.read::<T>(issue.reads[0]);
         let statistics = self.write::<T::Wide>(issue.writes[0]);
@@ -41,7 +42,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// Each row's statistics over the whole vocabulary, and the sum of the rows' losses.
-    pub(super) fn loss(&mut self, issue: &Issue, _layer: u16) {
+    pub(in crate::execute) fn loss(&mut self, issue: &Issue, _layer: u16) {
         let statistics = self.write::<T::Wide>(issue.writes[0]);
         if issue.reads[0] != issue.writes[0] {
             let shards = self.read::<T::Wide>(issue.reads[0]);
@@ -54,7 +55,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         self.add_loss(issue, cross_entropy::loss(statistics));
     }
 
-    pub(super) fn cross_entropy_gradient(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
+    pub(in crate::execute) fn cross_entropy_gradient(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
         let shard = self.logits_shard(issue, layer);
         let scale = self.loss_scale(issue);
         let statistics = self.read::<T::Wide>(issue.reads[1]);
@@ -64,20 +65,19 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// Against zero: the mean of the squares of a token's elements, summed over tokens.
-    pub(super) fn squared_error(&mut self, issue: &Issue) {
+    pub(in crate::execute) fn squared_error(&mut self, issue: &Issue) {
         let values = self.read::<T>(issue.reads[0]);
         let width = self.output_width(issue);
-        let sum = squared_error::forward(self.pool, values, zeros(values.len())) / width as f64;
-        // Under sequence parallelism, each tensor rank sees some of the tokens.
-        let shares = if self.run.strategy.sequence_parallel { self.run.strategy.tensor } else { 1 };
+        let sum = square_sum(self.pool, values).total() / width as f64;
         self.add_loss(issue, sum);
-        let _ = shares;
     }
 
-    pub(super) fn squared_error_gradient(&mut self, issue: &Issue) {
+    pub(in crate::execute) fn squared_error_gradient(&mut self, issue: &Issue) {
         let scale = 2.0 * self.loss_scale(issue) / self.output_width(issue) as f64;
         let values = self.read::<T>(issue.reads[0]);
-        squared_error::backward(self.pool, values, scale, self.write::<T>(issue.writes[0]));
+        let gradient = self.write::<T>(issue.writes[0]);
+        residual::copy(self.pool, values, gradient);
+        residual::scale(self.pool, scale, gradient);
     }
 
     fn add_loss(&self, issue: &Issue, sum: f64) {

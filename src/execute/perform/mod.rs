@@ -27,7 +27,13 @@ type Done = Result<(), ExecuteError>;
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// A kernel of a layer.
-    pub(super) fn kernel(&mut self, issue: &Issue, kernel: Kernel, layer: u16, adds_gradient: bool) -> Done {
+    pub(in crate::execute) fn kernel(
+        &mut self,
+        issue: &Issue,
+        kernel: Kernel,
+        layer: u16,
+        adds_gradient: bool,
+    ) -> Done {
         let pool = self.pool;
         match kernel {
             Kernel::Embed => self.embed(issue, layer),
@@ -96,7 +102,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let from = self.read_bytes(issue.reads[0]);
                 quantise::dequantise(pool, bits, from, self.write::<T>(issue.writes[0]));
             }
-            Kernel::Planned | Kernel::Collective | Kernel::GatherStatistics | Kernel::ToHeads | Kernel::ToTokens => {
+            Kernel::Planned
+            | Kernel::Collective
+            | Kernel::GatherStatistics
+            | Kernel::ToHeads
+            | Kernel::ToTokens => {
                 return Err(ExecuteError::Unsupported(format!("{kernel:?}")));
             }
         }
@@ -311,9 +321,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// The dropout of a layer's own site `kind`, if anything is dropped.
     fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Option<Dropout> {
         let rate = self.run.workload.dropout;
-        (rate > 0.0).then(|| {
-            Dropout::new(rate, self.run.settings.seed, self.step, self.site(issue, layer, kind))
-        })
+        (rate > 0.0)
+            .then(|| Dropout::new(rate, self.run.settings.seed, self.step, self.site(issue, layer, kind)))
     }
 
     /// What tells the dropouts of a step apart: the layer, and which of its dropouts.

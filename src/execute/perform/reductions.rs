@@ -15,7 +15,7 @@ type Done = Result<(), ExecuteError>;
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Whole sections of the unit's parameters from all ranks' shards.
-    pub(super) fn gather_parameters(&mut self, issue: &Issue, part: Part) -> Done {
+    pub(in crate::execute) fn gather_parameters(&mut self, issue: &Issue, part: Part) -> Done {
         let rank = self.rank;
         let Some(unit) = self.unit(issue) else { return Ok(()) };
         let Some(whole) = issue.parameters else { return Ok(()) };
@@ -29,7 +29,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let to = whole.elements(tensors.whole_start(section), length, size_of::<T>());
             let from = match is_offloaded {
                 Some(fetched) => fetched,
-                None => rank.state(Holds::Parameters, Some(unit.index)).map_or(Region::default(), |s| s.device),
+                None => {
+                    rank.state(Holds::Parameters, Some(unit.index)).map_or(Region::default(), |s| s.device)
+                }
             };
             self.gather_section(unit, section, from, to)?;
         }
@@ -65,7 +67,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// One collective of a unit's gradient, in place. Where micro-batches go on adding to what was summed, what
     /// other ranks will add again is taken away: all but the own shard, or all but this rank's share.
-    pub(super) fn reduce_gradient(&mut self, issue: &Issue, part: Part) -> Done {
+    pub(in crate::execute) fn reduce_gradient(&mut self, issue: &Issue, part: Part) -> Done {
         let Some(unit) = self.unit(issue) else { return Ok(()) };
         let Some(gradient) = issue.gradient else { return Ok(()) };
         let Op::Collective(op) = issue.op else { return Ok(()) };
@@ -129,7 +131,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// The unit's reduced gradient, from its own buffer into this rank's shard.
-    pub(super) fn keep_gradient(&mut self, issue: &Issue) -> Done {
+    pub(in crate::execute) fn keep_gradient(&mut self, issue: &Issue) -> Done {
         let Some(unit) = self.unit(issue) else { return Ok(()) };
         let Some(gradient) = issue.gradient else { return Ok(()) };
         for part in [Part::Dense, Part::Expert] {
@@ -149,7 +151,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// Sums of the step: shards over replicas, partial sums of tensor ranks, tied tables.
-    pub(super) fn finish_gradients(&mut self, task: Task) -> Done {
+    pub(in crate::execute) fn finish_gradients(&mut self, task: Task) -> Done {
         let rank = self.rank;
         let keeps_whole = self.run.rules.keeps_whole_gradients;
         let wire = self.run.rules.reduce;
