@@ -37,3 +37,10 @@ oracle:
     test -x target/oracle/bin/python || python3 -m venv target/oracle
     target/oracle/bin/pip install --quiet autograd==1.9.1 numpy==2.4.6
     target/oracle/bin/python tests/oracle/check.py
+
+# Tokens a second of GPT-2 124M against PyTorch and JAX (benches/outside); on a quiet machine only.
+outside *arguments:
+    cargo build --release
+    test -x target/outside/bin/python || python3 -m venv target/outside
+    target/outside/bin/pip install --quiet jax==0.10.2
+    python3 benches/outside/compare.py {{arguments}}

@@ -37,7 +37,12 @@ def run(command, environment):
 
 
 def script(python, file, environment):
-    return lambda warm, steps: run([python, HERE / file, warm, steps], environment)
+    def contender(warm, steps):
+        found = run([python, HERE / file, warm, steps], environment)
+        slow = isinstance(found, dict) and "libblas" in found["version"]
+        return "multiplies with the reference BLAS; install libopenblas0-pthread" if slow else found
+
+    return contender
 
 
 def meshwright(warm, steps):
