@@ -20,6 +20,8 @@ fn same(left: &Model, right: &Model) -> bool {
     left.name == right.name
         && left.max_sequence == right.max_sequence
         && left.losses == right.losses
+        && left.constants == right.constants
+        && left.config == right.config
         && left.layers().eq(right.layers())
         && edges(left) == edges(right)
 }

@@ -1,5 +1,7 @@
 //! What the embedded backend has no exact meaning for, and so does not train.
 
+use std::collections::HashSet;
+
 use thiserror::Error;
 
 use crate::model::constants::{RotaryScaling, RouterScore};
@@ -19,6 +21,7 @@ pub struct Untrainable {
 /// # Errors
 /// The first layer with a feature that it has no exact meaning for, and that feature.
 pub fn trainable(model: &Model) -> Result<(), Untrainable> {
+    let mut names = HashSet::new();
     for (index, layer) in model.layers().enumerate() {
         let feature = match &layer.kind {
             LayerKind::Attention(attention) => of_attention(model, attention),
@@ -34,6 +37,9 @@ pub fn trainable(model: &Model) -> Result<(), Untrainable> {
             }
             _ => None,
         };
+        // Names of tensors write spaces as underscores.
+        let repeated = !names.insert(layer.name.replace(' ', "_"));
+        let feature = feature.or_else(|| repeated.then(|| "a name that differs in spaces only".to_owned()));
         if let Some(feature) = feature {
             return Err(Untrainable { layer: layer.name.clone(), feature });
         }
