@@ -93,14 +93,14 @@ impl Fleet {
                 if has_master {
                     let (arena, planes) = self.planes::<T>(rank, owned < rank.owned_on_host);
                     // SAFETY: no step is under way.
-                    unsafe { arena.write::<T::Wide>(planes.plane(2, owned, 1)) }
-                    [0] = T::Wide::of(value);
+                    let master = unsafe { arena.write::<T::Wide>(planes.plane(2, owned, 1)) };
+                    master.fill(T::Wide::of(value));
                 }
                 if owned < rank.owned_on_host {
                     let staged = self.staged_parameter::<T>(rank, owned);
                     // SAFETY: no step is under way.
-                    unsafe { rank.host.write::<T>(staged) }
-                    [0] = T::narrow(T::Wide::of(value));
+                    let staged = unsafe { rank.host.write::<T>(staged) };
+                    staged.fill(T::narrow(T::Wide::of(value)));
                 }
             }
         }

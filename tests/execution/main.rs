@@ -1,0 +1,4 @@
+//! The embedded backend trains: against an independent oracle, and every strategy against one rank.
+
+mod oracle;
+mod training;

@@ -1,0 +1,75 @@
+//! Runs of small models: a job, its losses, its gradients before the first update, its parameters at the end.
+
+use std::ops::ControlFlow;
+
+use meshwright::execute::contents::{Kept, Tensors};
+use meshwright::execute::data::{Batches, Tokens};
+use meshwright::execute::error::ExecuteError;
+use meshwright::execute::fleet::{Fleet, StepResult, Watcher};
+use meshwright::execute::run::{Job, Run, Settings};
+use meshwright::execute::weights::Weights;
+
+/// What a run gave.
+pub struct Trained {
+    pub losses: Vec<f64>,
+    pub parts: Vec<Vec<f64>>,
+    pub norms: Vec<f64>,
+    /// Of the first step.
+    pub gradients: Tensors,
+    pub parameters: Tensors,
+    pub fleet: Fleet,
+}
+
+struct Recorder<'a> {
+    batches: &'a Batches,
+    losses: Vec<f64>,
+    parts: Vec<Vec<f64>>,
+    norms: Vec<f64>,
+    gradients: Tensors,
+}
+
+impl Watcher for Recorder<'_> {
+    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
+        fleet.load(self.batches, step);
+        Ok(())
+    }
+
+    fn wants_gradients(&self, step: u64) -> bool {
+        step == 0
+    }
+
+    fn gradients(&mut self, fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
+        self.gradients = fleet.read::<f64, f64>(Kept::Gradients);
+        Ok(())
+    }
+
+    fn step(&mut self, _fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
+        self.losses.push(result.loss);
+        self.parts.push(result.parts.clone());
+        self.norms.push(result.gradient_norm);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Trains `job` in f64 for `steps` steps on `tokens`.
+pub fn train(job: Job, settings: Settings, tokens: Tokens, weights: &Weights, steps: u64) -> Trained {
+    let (workload, data) = (job.workload, job.strategy.data);
+    let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None).expect("data");
+    let text = job.strategy.devices();
+    let run = Run::new(job, settings).expect("a trainable job");
+    let fleet = Fleet::new(run).expect("memory");
+    fleet.set_parameters::<f64>(weights);
+    let mut recorder = Recorder {
+        batches: &batches,
+        losses: Vec::new(),
+        parts: Vec::new(),
+        norms: Vec::new(),
+        gradients: Tensors::new(),
+    };
+    fleet
+        .train::<f64, f64>((0, steps), &mut recorder)
+        .unwrap_or_else(|error| panic!("{error} on {text} ranks"));
+    let parameters = fleet.read::<f64, f64>(Kept::Parameters);
+    let Recorder { losses, parts, norms, gradients, .. } = recorder;
+    Trained { losses, parts, norms, gradients, parameters, fleet }
+}
