@@ -1,4 +1,9 @@
 //! Tiles of numbers on the stack: one side of a tile lies in the lanes of vector registers, the other in rows.
+//!
+//! Loops that must run in the widest vectors of the machine are structs that `pulp` dispatches: the compiler does not
+//! reliably inline closures into the code that it compiles for those vectors.
+
+use pulp::{Arch, Simd, WithSimd};
 
 use super::layout::{Window, Write};
 use crate::execute::element::{Element, Real};
@@ -99,27 +104,41 @@ pub fn store_rows<T: Element>(
 
 /// sums[i] += Σₖ left[i, k]·right[k], where `left` is packed rows of as many columns as `right` has rows.
 pub fn add_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let depth = right.len();
-            let whole = sums.len() / BLOCK * BLOCK;
-            let (blocks, rest) = sums.split_at_mut(whole);
-            for (turn, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
-                add_block::<R, BLOCK>(block, &left[turn * BLOCK * depth..], right);
-            }
-            for (turn, row) in rest.chunks_exact_mut(1).enumerate() {
-                add_block::<R, 1>(row, &left[(whole + turn) * depth..], right);
-            }
-        },
-    );
+    Arch::new().dispatch(AddProducts { sums, left, right });
+}
+
+struct AddProducts<'a, R> {
+    sums: &'a mut [Lanes<R>],
+    left: &'a [R],
+    right: &'a [Lanes<R>],
+}
+
+impl<R: Real> WithSimd for AddProducts<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let depth = self.right.len();
+        let whole = self.sums.len() / BLOCK * BLOCK;
+        let (blocks, rest) = self.sums.split_at_mut(whole);
+        for (turn, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
+            add_block::<R, BLOCK>(block, &self.left[turn * BLOCK * depth..], self.right);
+        }
+        for (turn, row) in rest.chunks_exact_mut(1).enumerate() {
+            add_block::<R, 1>(row, &self.left[(whole + turn) * depth..], self.right);
+        }
+    }
 }
 
 #[inline(always)]
 fn add_block<R: Real, const ROWS: usize>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
     let depth = right.len();
-    let rows: [&[R]; ROWS] = std::array::from_fn(|row| &left[row * depth..][..depth]);
-    let mut held: [Lanes<R>; ROWS] = std::array::from_fn(|row| sums[row]);
+    let mut rows: [&[R]; ROWS] = [&[]; ROWS];
+    let mut held = [[R::ZERO; LANES]; ROWS];
+    for row in 0..ROWS {
+        rows[row] = &left[row * depth..][..depth];
+        held[row] = sums[row];
+    }
     for k in 0..depth {
         for row in 0..ROWS {
             multiply_add(&mut held[row], rows[row][k], &right[k]);
@@ -130,20 +149,30 @@ fn add_block<R: Real, const ROWS: usize>(sums: &mut [Lanes<R>], left: &[R], righ
 
 /// sums[i] += Σₖ left[k, i]·right[k], where `left` is packed rows of as many columns as `sums` has rows.
 pub fn add_transposed_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let width = sums.len();
-            let whole = width / BLOCK * BLOCK;
-            let (blocks, rest) = sums.split_at_mut(whole);
-            for (turn, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
-                add_transposed_block::<R, BLOCK>(block, left, (width, turn * BLOCK), right);
-            }
-            for (turn, row) in rest.chunks_exact_mut(1).enumerate() {
-                add_transposed_block::<R, 1>(row, left, (width, whole + turn), right);
-            }
-        },
-    );
+    Arch::new().dispatch(AddTransposedProducts { sums, left, right });
+}
+
+struct AddTransposedProducts<'a, R> {
+    sums: &'a mut [Lanes<R>],
+    left: &'a [R],
+    right: &'a [Lanes<R>],
+}
+
+impl<R: Real> WithSimd for AddTransposedProducts<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let width = self.sums.len();
+        let whole = width / BLOCK * BLOCK;
+        let (blocks, rest) = self.sums.split_at_mut(whole);
+        for (turn, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
+            add_transposed_block::<R, BLOCK>(block, self.left, (width, turn * BLOCK), self.right);
+        }
+        for (turn, row) in rest.chunks_exact_mut(1).enumerate() {
+            add_transposed_block::<R, 1>(row, self.left, (width, whole + turn), self.right);
+        }
+    }
 }
 
 #[inline(always)]
@@ -153,7 +182,8 @@ fn add_transposed_block<R: Real, const ROWS: usize>(
     (width, column): (usize, usize),
     right: &[Lanes<R>],
 ) {
-    let mut held: [Lanes<R>; ROWS] = std::array::from_fn(|row| sums[row]);
+    let mut held = [[R::ZERO; LANES]; ROWS];
+    held.copy_from_slice(&sums[..ROWS]);
     for (values, lanes) in left.chunks_exact(width).zip(right) {
         let values = &values[column..column + ROWS];
         for row in 0..ROWS {
