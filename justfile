@@ -31,3 +31,9 @@ bench:
 # The pages and plans in reports/, anew.
 samples:
     cargo run --release -- plan llama-3.1-70b --cluster 8x8xh100-sxm --global-batch 512 --seq-len 8192 --report reports/llama-3.1-70b-64xh100.html
+
+# Make the golden files of tests/oracle anew, in Python, and compare them with the committed ones.
+oracle:
+    test -x target/oracle/bin/python || python3 -m venv target/oracle
+    target/oracle/bin/pip install --quiet autograd==1.9.1 numpy==2.4.6
+    target/oracle/bin/python tests/oracle/check.py

@@ -37,7 +37,7 @@ fn state(rank: &RankProgram) -> u64 {
 /// reduction buckets.
 fn peak_without_buffers(rank: &RankProgram) -> u64 {
     let mut rank = rank.clone();
-    rank.persistent.retain(|state| state.category != Category::Buffers);
+    rank.persistent.retain(|state| state.holds.category() != Category::Buffers);
     for buffer in rank.frames.iter_mut().flat_map(|frame| &mut frame.buffers) {
         if ["gathered parameters", "fetched parameters", "unit gradient"].contains(&buffer.name) {
             buffer.bytes.0 = 0;

@@ -151,7 +151,7 @@ impl Bound<'_> {
     fn reduction(&self, unit: &PlacedUnit, across_replicas: bool) -> f64 {
         reductions(self.rules, self.engine, unit, across_replicas)
             .iter()
-            .map(|op| self.pricing.price(op, 0).seconds.0)
+            .map(|(_, op)| self.pricing.price(op, 0).seconds.0)
             .sum()
     }
 
@@ -192,7 +192,7 @@ impl Bound<'_> {
         let mut total = Moved::default();
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
             if unit.has_backward {
-                for op in reductions(self.rules, self.engine, unit, across) {
+                for (_, op) in reductions(self.rules, self.engine, unit, across) {
                     total.add(rounds, &op, self.pricing);
                 }
             }

@@ -77,7 +77,7 @@ fn pass(
     let mut live = 0;
     for step in steps {
         live += step.allocates.iter().map(bytes).sum::<i64>();
-        if step.weight && step.stream == Stream::Compute {
+        if step.adds_gradient {
             digest.after.get_or_insert(live);
         }
         match &mut digest.after {

@@ -93,15 +93,24 @@ impl Ledger<'_> {
             && self.strategy.accumulation == 1;
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
             let p = &unit.parameters;
-            let split = |sharded: bool, dense: u64, expert: u64| {
+            // Trained and frozen parameters and a tied table are sharded each by themselves.
+            let trained = |sharded: bool| {
                 if sharded {
-                    dense.div_ceil(rules.shards) + expert.div_ceil(rules.expert_shards)
+                    (p.dense_trained - p.table).div_ceil(rules.shards)
+                        + p.table.div_ceil(rules.shards)
+                        + p.expert_trained.div_ceil(rules.expert_shards)
                 } else {
-                    dense + expert
+                    p.dense_trained + p.expert_trained
                 }
             };
+            let frozen = if rules.shards_parameters {
+                (p.dense - p.dense_trained).div_ceil(rules.shards)
+                    + (p.expert - p.expert_trained).div_ceil(rules.expert_shards)
+            } else {
+                p.dense + p.expert - p.dense_trained - p.expert_trained
+            };
             if !unit.offloads_parameters {
-                bytes += split(rules.shards_parameters, p.dense, p.expert) * rules.parameter.size();
+                bytes += (trained(rules.shards_parameters) + frozen) * rules.parameter.size();
             }
             if rules.gathering == Gathering::OnceAStep {
                 bytes += p.total() * rules.compute.size();
@@ -109,9 +118,9 @@ impl Ledger<'_> {
             if rules.keeps_whole_gradients {
                 bytes += p.trained() * rules.gradient.size();
             } else if self.strategy.zero >= 2 && !reuses {
-                bytes += split(true, p.dense_trained, p.expert_trained) * rules.gradient.size();
+                bytes += trained(true) * rules.gradient.size();
             }
-            owned += split(self.strategy.zero >= 1, p.dense_trained, p.expert_trained);
+            owned += trained(self.strategy.zero >= 1);
             dense += p.dense_trained;
             expert += p.expert_trained;
         }
@@ -119,6 +128,10 @@ impl Ledger<'_> {
         let reduced = if rules.gradient_ranks > 1 { dense } else { 0 }
             + if rules.expert_ranks > 1 { expert } else { 0 };
         bytes += self.engine.buffers.reduce_buckets * reduced.min(self.strategy.bucket) * rules.reduce.size();
+        let units = || self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units);
+        let ids = u64::from(units().any(|unit| unit.reads_tokens))
+            + u64::from(units().any(|unit| unit.reads_targets));
+        bytes += 4 * ids * rules.step_tokens + self.engine.buffers.workspace;
         bytes as i64
     }
 
@@ -184,7 +197,7 @@ impl Ledger<'_> {
         let rules = self.rules;
         let gathered = match rules.gathering {
             Gathering::EachPass | Gathering::ForwardToBackward => {
-                unit.parameters.total() * rules.compute.size()
+                (unit.parameters.total() + unit.parameters.borrowed) * rules.compute.size()
             }
             Gathering::Never | Gathering::OnceAStep => 0,
         };
@@ -200,7 +213,8 @@ impl Ledger<'_> {
         if self.rules.keeps_whole_gradients {
             0
         } else {
-            (unit.parameters.trained() * self.rules.gradient.size()) as i64
+            let parameters = &unit.parameters;
+            ((parameters.trained() + parameters.borrowed) * self.rules.gradient.size()) as i64
         }
     }
 

@@ -1,7 +1,10 @@
 //! Attention layers: projections split by heads over the tensor group, the core split over the context group.
 
 use super::graph::{Builder, ValueId};
-use super::mlp::{ResidualNorm, branch_gradient, residual_add, residual_norm};
+use super::kernel::{Branch, Into, Kernel, Matrix, Place};
+use super::mlp::{
+    ResidualNorm, branch_gradient, output_norm, output_norm_gradient, residual_add, residual_norm,
+};
 use crate::model::layer::{Attention, Position, Projection};
 use crate::ops::{AttentionCore, CollectiveKind, CorePass, ElementwiseKind, Group, Op};
 use crate::profile::choices::ContextKind;
@@ -55,11 +58,10 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
     let mut normed = source;
     if layer.norm.is_some() {
         normed = b.activation("attention norm", stream * hidden, Some(SavedTensor::LinearInput));
-        statistics = b.optional("attention norm statistics", stream * 8, SavedTensor::NormStatistics);
-        let writes: Vec<_> = [Some(normed), statistics].into_iter().flatten().collect();
-        b.row_norm(stream * hidden, hidden, false, &[source], &writes);
+        statistics = b.statistics("attention norm statistics", stream);
+        b.norm(Place::Input, hidden, source, normed, statistics);
     }
-    let whole = b.gather_sequence("attention input", normed, false);
+    let whole = b.gather_sequence("attention input", normed);
 
     let heads = b.activation(
         "queries, keys, values",
@@ -67,35 +69,39 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         Some(SavedTensor::QueryKeyValue),
     );
     let latent = project(b, layer, &w, whole, heads);
-    if layer.position == Position::Rotary || layer.query_key_norm.is_some() {
-        b.elementwise(ElementwiseKind::Rotary, tokens * (w.query + w.key_value / 2), 2, &[heads], &[heads]);
+    if rotates(layer) {
+        b.elementwise(rotary(layer, Kernel::Rotary), rotated(tokens, &w), &[heads], &[heads]);
     }
 
-    let core_input = exchange(b, "exchanged heads", heads, Some(SavedTensor::QueryKeyValue));
+    let saved = Some(SavedTensor::QueryKeyValue);
+    let core_input = exchange(b, "exchanged heads", Kernel::ToHeads, heads, saved);
     let core_output = b.activation("attention output", tokens * w.output, Some(SavedTensor::AttentionOutput));
     let local_heads = shape.local_heads(layer.heads);
     let log_sum_exp = shape
         .fused_attention
-        .then(|| b.optional("log-sum-exp", tokens * local_heads * 4, SavedTensor::LogSumExp))
+        .then(|| {
+            let bytes = tokens * local_heads * shape.statistic().size();
+            b.optional("log-sum-exp", bytes, SavedTensor::LogSumExp)
+        })
         .flatten();
     let probabilities = probabilities(b, layer);
     let mut writes = vec![core_output];
     writes.extend(log_sum_exp);
     writes.extend(&probabilities);
-    core(b, layer, CorePass::Forward, core_input, &[], &writes);
-    let context = exchange(b, "gathered output", core_output, Some(SavedTensor::AttentionOutput));
+    core_forward(b, layer, core_input, &writes);
+    let saved = Some(SavedTensor::AttentionOutput);
+    let context = exchange(b, "gathered output", Kernel::ToTokens, core_output, saved);
 
     let partial = b.activation("attention projection", tokens * hidden, None);
-    b.linear(tokens, w.output, hidden, &[context], &[partial]);
+    let output = Kernel::Linear(Matrix::AttentionOutput);
+    b.linear(output, (tokens, w.output, hidden), &[context], &[partial]);
     let mut branch = b.reduce_sequence("attention projection shard", partial, None);
     let mut output_norm_input = None;
     if layer.output_norm.is_some() {
-        let normed = b.activation("attention output norm", stream * hidden, None);
-        b.row_norm(stream * hidden, hidden, false, &[branch], &[normed]);
         output_norm_input = Some(branch);
-        branch = normed;
+        branch = output_norm(b, "attention output norm", branch, hidden);
     }
-    let (sum, mask) = residual_add(b, branch, source, stream * hidden);
+    let (sum, mask) = residual_add(b, Branch::Attention, branch, source, stream * hidden);
     let (output, residual_norm) = residual_norm(b, layer.residual_norm, sum, hidden);
 
     let saved = Saved {
@@ -116,6 +122,19 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
     (output, saved)
 }
 
+fn rotates(layer: &Attention) -> bool {
+    layer.position == Position::Rotary || layer.query_key_norm.is_some()
+}
+
+/// Norms of queries and keys share the op that turns them, and have no kernel.
+fn rotary(layer: &Attention, kernel: Kernel) -> Kernel {
+    if layer.query_key_norm.is_some() { Kernel::Planned } else { kernel }
+}
+
+fn rotated(tokens: u64, w: &Widths) -> (ElementwiseKind, u64, u64) {
+    (ElementwiseKind::Rotary, tokens * (w.query + w.key_value / 2), 2)
+}
+
 /// The projections to queries, keys and values; latent attention goes through its low-rank latents.
 fn project(
     b: &mut Builder<'_>,
@@ -127,34 +146,41 @@ fn project(
     let tokens = b.shape.tokens();
     match layer.projection {
         Projection::Grouped { .. } => {
-            b.linear(tokens, layer.hidden, w.query + w.key_value, &[input], &[heads]);
+            let kernel = Kernel::Linear(Matrix::QueryKeyValue);
+            b.linear(kernel, (tokens, layer.hidden, w.query + w.key_value), &[input], &[heads]);
             None
         }
         Projection::Latent { query_rank, key_value_rank, rotary_dim, plain_dim, value_dim } => {
             let down = query_rank.unwrap_or(0) + key_value_rank + rotary_dim;
             let latent = b.activation("latents", tokens * down, Some(SavedTensor::Latent));
-            b.linear(tokens, layer.hidden, down, &[input], &[latent]);
-            b.row_norm(tokens * down, down, false, &[latent], &[latent]);
+            b.linear(Kernel::Planned, (tokens, layer.hidden, down), &[input], &[latent]);
+            b.compute(Kernel::Planned, b.row_norm(latent, down, false), &[latent], &[latent]);
             match query_rank {
-                Some(rank) => b.linear(tokens, rank, w.query, &[latent], &[heads]),
-                None => b.linear(tokens, layer.hidden, w.query, &[input], &[heads]),
+                Some(rank) => b.linear(Kernel::Planned, (tokens, rank, w.query), &[latent], &[heads]),
+                None => b.linear(Kernel::Planned, (tokens, layer.hidden, w.query), &[input], &[heads]),
             }
             let up = b.shape.local_heads(layer.heads) * (plain_dim + value_dim);
-            b.linear(tokens, key_value_rank, up, &[latent], &[heads]);
+            b.linear(Kernel::Planned, (tokens, key_value_rank, up), &[latent], &[heads]);
             Some(latent)
         }
     }
 }
 
 /// The all-to-all of Ulysses between sequence shards and head shards; the value itself otherwise.
-fn exchange(b: &mut Builder<'_>, name: &'static str, value: ValueId, saved: Option<SavedTensor>) -> ValueId {
+fn exchange(
+    b: &mut Builder<'_>,
+    name: &'static str,
+    kernel: Kernel,
+    value: ValueId,
+    saved: Option<SavedTensor>,
+) -> ValueId {
     if b.shape.context == 1 || b.shape.context_kind != ContextKind::Ulysses {
         return value;
     }
     let elements = b.elements(value);
     let exchanged = b.activation(name, elements, saved);
     let bytes = Bytes(elements * b.shape.compute.size());
-    b.collective(CollectiveKind::AllToAll, Group::Context, bytes, &[value], &[exchanged], false);
+    b.collective(kernel, (CollectiveKind::AllToAll, Group::Context), bytes, &[value], &[exchanged]);
     exchanged
 }
 
@@ -176,22 +202,14 @@ fn probabilities(b: &mut Builder<'_>, layer: &Attention) -> Vec<ValueId> {
     values
 }
 
-/// The core itself; over a ring, one step for each context rank, keys and values moving meanwhile.
-fn core(
-    b: &mut Builder<'_>,
-    layer: &Attention,
-    pass: CorePass,
-    input: ValueId,
-    reads: &[ValueId],
-    writes: &[ValueId],
-) {
+/// One pass of the core over the keys that are there at once.
+fn core(b: &Builder<'_>, layer: &Attention, pass: CorePass) -> Op {
     let shape = b.shape;
-    let ring = shape.context > 1 && shape.context_kind == ContextKind::Ring;
-    let ulysses = shape.context > 1 && !ring;
-    let spread = if ulysses { shape.context } else { 1 };
+    let ring = is_ring(b);
+    let spread = if shape.context > 1 && !ring { shape.context } else { 1 };
     let local = shape.seq_len / if ring { shape.context } else { 1 };
     let visible = layer.window.map_or(shape.seq_len, |window| window.min(shape.seq_len));
-    let op = AttentionCore {
+    Op::Attention(AttentionCore {
         pass,
         fused: shape.fused_attention,
         batch: shape.micro_batch,
@@ -204,31 +222,76 @@ fn core(
         causal: layer.causal && visible == shape.seq_len,
         dropout: shape.dropout,
         element: shape.compute,
-    };
-    let mut all_reads = vec![input];
-    all_reads.extend(reads);
-    if !ring {
-        b.compute(Op::Attention(op), &all_reads, writes);
+    })
+}
+
+fn is_ring(b: &Builder<'_>) -> bool {
+    b.shape.context > 1 && b.shape.context_kind == ContextKind::Ring
+}
+
+/// Sends `from` to the next context rank and returns what arrives from the one before.
+fn shift(b: &mut Builder<'_>, name: &'static str, from: ValueId) -> ValueId {
+    let elements = b.elements(from);
+    let arrived = b.activation(name, elements, None);
+    let bytes = Bytes(elements * b.shape.compute.size());
+    let ring_shift = (CollectiveKind::RingShift, Group::Context);
+    b.collective(Kernel::Collective, ring_shift, bytes, &[from], &[arrived]);
+    arrived
+}
+
+/// Keys and values beside the queries of `heads`, packed to travel.
+fn pack(b: &mut Builder<'_>, layer: &Attention, heads: ValueId) -> ValueId {
+    let elements = widths(b, layer).key_value * b.shape.tokens();
+    let packed = b.activation("travelling keys and values", elements, None);
+    b.elementwise(Kernel::PackKeysValues, (ElementwiseKind::Add, elements, 2), &[heads], &[packed]);
+    packed
+}
+
+/// The forward of the core; over a ring, one step for each context rank, keys and values moving meanwhile.
+fn core_forward(b: &mut Builder<'_>, layer: &Attention, input: ValueId, writes: &[ValueId]) {
+    let op = core(b, layer, CorePass::Forward);
+    if !is_ring(b) {
+        b.compute(Kernel::Attention { ring: 0 }, op, &[input], writes);
         return;
     }
-    // Keys and values travel forward; backward, their gradients travel with them.
-    let key_value = widths(b, layer).key_value * shape.tokens();
-    let travelling = if pass == CorePass::Forward { key_value } else { 2 * key_value };
-    let mut from = input;
-    for step in 0..shape.context {
-        let arrived = (step + 1 < shape.context).then(|| {
-            let next = b.activation("travelling keys and values", travelling, None);
-            let bytes = Bytes(travelling * shape.compute.size());
-            b.collective(CollectiveKind::RingShift, Group::Context, bytes, &[from], &[next], false);
-            next
-        });
-        let mut step_reads = all_reads.clone();
-        if from != input {
-            step_reads.push(from);
-        }
-        b.compute(Op::Attention(op), &step_reads, writes);
-        from = arrived.unwrap_or(from);
+    let mut held = pack(b, layer, input);
+    let steps = b.shape.context as u16;
+    for ring in 0..steps {
+        let arrived = (ring + 1 < steps).then(|| shift(b, "travelling keys and values", held));
+        b.compute(Kernel::Attention { ring }, op, &[input, held], writes);
+        held = arrived.unwrap_or(held);
     }
+}
+
+/// The backward of the core from `reads` (output, its gradient, what the forward left) into `writes` (gradient of
+/// the heads, of scores). Over a ring, keys and values move on as in the forward; behind them travel their
+/// gradients, to which each rank adds, and which take one more step to be home.
+fn core_backward(
+    b: &mut Builder<'_>,
+    layer: &Attention,
+    input: ValueId,
+    reads: &[ValueId],
+    writes: &[ValueId],
+) {
+    let op = core(b, layer, CorePass::Backward);
+    if !is_ring(b) {
+        let reads: Vec<_> = [input].iter().chain(reads).copied().collect();
+        b.compute(Kernel::AttentionGradient { ring: 0 }, op, &reads, writes);
+        return;
+    }
+    let mut held = pack(b, layer, input);
+    let elements = b.elements(held);
+    let mut gradient = b.activation("travelling gradients", elements, None);
+    let steps = b.shape.context as u16;
+    for ring in 0..steps {
+        let arrived = (ring + 1 < steps).then(|| shift(b, "travelling keys and values", held));
+        let step_reads: Vec<_> = [input].iter().chain(reads).chain([&held]).copied().collect();
+        let step_writes: Vec<_> = writes.iter().chain([&gradient]).copied().collect();
+        b.compute(Kernel::AttentionGradient { ring }, op, &step_reads, &step_writes);
+        gradient = shift(b, "travelling gradients", gradient);
+        held = arrived.unwrap_or(held);
+    }
+    b.elementwise(Kernel::UnpackKeysValues, (ElementwiseKind::Add, elements, 2), &[gradient], &writes[..1]);
 }
 
 /// Appends the backward of the output's `gradient`; what the norm passes on is added to `target`.
@@ -245,20 +308,22 @@ pub fn backward(
     let hidden = layer.hidden;
     let w = widths(b, layer);
 
-    let mut branch = branch_gradient(b, gradient, saved.mask, stream * hidden);
+    let mut branch = branch_gradient(b, Branch::Attention, gradient, saved.mask, stream * hidden);
     if let Some(input) = saved.output_norm_input {
-        let through = b.activation("attention output norm gradient", stream * hidden, None);
-        b.row_norm(stream * hidden, hidden, true, &[branch, input], &[through]);
-        branch = through;
+        let name = "attention output norm gradient";
+        branch = output_norm_gradient(b, name, branch, input, (hidden, trainable));
     }
-    let whole = b.gather_sequence("attention projection gradient", branch, false);
+    let whole = b.gather_sequence("attention projection gradient", branch);
     let context = b.activation("attention output gradient", tokens * w.output, None);
-    b.linear(tokens, hidden, w.output, &[whole], &[context]);
+    let output = Kernel::InputGradient(Matrix::AttentionOutput, Into::Set);
+    b.linear(output, (tokens, hidden, w.output), &[whole], &[context]);
     if trainable {
-        b.weight_gradient(tokens, w.output, hidden, &[saved.context, whole]);
+        let bias = layer.output_bias.then_some(branch);
+        let reads: Vec<_> = [saved.context, whole].into_iter().chain(bias).collect();
+        b.weight_gradient(Matrix::AttentionOutput, (tokens, w.output, hidden), &reads);
     }
 
-    let core_output = exchange(b, "exchanged output gradient", context, None);
+    let core_output = exchange(b, "exchanged output gradient", Kernel::ToHeads, context, None);
     let core_input = b.activation("query, key, value gradients", b.elements(saved.core_input), None);
     let mut reads = vec![saved.core_output, core_output];
     reads.extend(saved.log_sum_exp);
@@ -268,14 +333,14 @@ pub fn backward(
         let pairs = shape.local_heads(layer.heads) * tokens * shape.seq_len;
         writes.push(b.activation("score gradients", pairs, None));
     }
-    core(b, layer, CorePass::Backward, saved.core_input, &reads, &writes);
-    let heads = exchange(b, "exchanged head gradients", core_input, None);
-    if layer.position == Position::Rotary || layer.query_key_norm.is_some() {
+    core_backward(b, layer, saved.core_input, &reads, &writes);
+    let heads = exchange(b, "exchanged head gradients", Kernel::ToTokens, core_input, None);
+    if rotates(layer) {
         let mut reads = vec![heads];
         if layer.query_key_norm.is_some() {
             reads.push(saved.heads);
         }
-        b.elementwise(ElementwiseKind::Rotary, tokens * (w.query + w.key_value / 2), 2, &reads, &[heads]);
+        b.elementwise(rotary(layer, Kernel::RotaryGradient), rotated(tokens, &w), &reads, &[heads]);
     }
     project_backward(b, layer, saved, &w, heads, target, trainable);
 }
@@ -292,12 +357,13 @@ fn project_backward(
 ) {
     let (tokens, stream, hidden) = (b.shape.tokens(), b.shape.stream_tokens(), layer.hidden);
     // Gathered again while the input gradient is computed; that is then reduced while the weight gradient is.
-    let whole = trainable.then(|| b.gather_sequence("attention input again", saved.normed, true));
+    let whole = trainable.then(|| b.gather_sequence_again("attention input again", saved.normed));
     let input = b.activation("attention input gradient", tokens * hidden, None);
     let mut products = Vec::new();
     match layer.projection {
         Projection::Grouped { .. } => {
-            b.linear(tokens, w.query + w.key_value, hidden, &[heads], &[input]);
+            let kernel = Kernel::InputGradient(Matrix::QueryKeyValue, Into::Set);
+            b.linear(kernel, (tokens, w.query + w.key_value, hidden), &[heads], &[input]);
             products.push((hidden, w.query + w.key_value, None, heads));
         }
         Projection::Latent { query_rank, key_value_rank, rotary_dim, plain_dim, value_dim } => {
@@ -305,32 +371,31 @@ fn project_backward(
             let down = query_rank.unwrap_or(0) + key_value_rank + rotary_dim;
             let up = b.shape.local_heads(layer.heads) * (plain_dim + value_dim);
             let latent = b.activation("latent gradients", tokens * down, None);
-            b.linear(tokens, up, key_value_rank, &[heads], &[latent]);
+            b.linear(Kernel::Planned, (tokens, up, key_value_rank), &[heads], &[latent]);
             if let Some(rank) = query_rank {
-                b.linear(tokens, w.query, rank, &[heads], &[latent]);
+                b.linear(Kernel::Planned, (tokens, w.query, rank), &[heads], &[latent]);
                 products.push((rank, w.query, Some(latent_value), heads));
             } else {
-                b.linear(tokens, w.query, hidden, &[heads], &[input]);
+                b.linear(Kernel::Planned, (tokens, w.query, hidden), &[heads], &[input]);
                 products.push((hidden, w.query, None, heads));
             }
             products.push((key_value_rank, up, Some(latent_value), heads));
-            b.row_norm(tokens * down, down, true, &[latent, latent_value], &[latent]);
-            b.linear(tokens, down, hidden, &[latent], &[input]);
+            b.compute(Kernel::Planned, b.row_norm(latent, down, true), &[latent, latent_value], &[latent]);
+            b.linear(Kernel::Planned, (tokens, down, hidden), &[latent], &[input]);
             products.push((hidden, down, None, latent));
         }
     }
     let shard = b.reduce_sequence("attention input gradient shard", input, None);
     if let Some(whole) = whole {
         for (depth, columns, read, from) in products {
-            b.weight_gradient(tokens, depth, columns, &[read.unwrap_or(whole), from]);
+            let sizes = (tokens, depth, columns);
+            b.weight_gradient(Matrix::QueryKeyValue, sizes, &[read.unwrap_or(whole), from]);
         }
     }
     if layer.norm.is_none() {
-        b.elementwise(ElementwiseKind::Add, stream * hidden, 3, &[shard, target], &[target]);
+        b.elementwise(Kernel::Add, (ElementwiseKind::Add, stream * hidden, 3), &[shard, target], &[target]);
         return;
     }
-    let mut reads = vec![shard, saved.source];
-    reads.extend(saved.statistics);
-    reads.push(target);
-    b.row_norm(stream * hidden, hidden, true, &reads, &[target]);
+    let input = (saved.source, saved.statistics);
+    b.norm_gradient((Place::Input, Into::Add), (hidden, trainable), shard, input, target);
 }

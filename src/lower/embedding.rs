@@ -1,8 +1,9 @@
 //! Embedding layers: the table split by vocabulary rows over the tensor group.
 
 use super::graph::{Builder, ValueId};
+use super::kernel::{Into, Kernel, Place};
 use crate::model::layer::Embedding;
-use crate::ops::{CollectiveKind, ElementwiseKind, EmbeddingLookup, Group, Op};
+use crate::ops::{ElementwiseKind, EmbeddingLookup, Op};
 use crate::profile::engine::SavedTensor;
 
 /// The forward values that the backward reads.
@@ -20,22 +21,22 @@ pub fn forward(b: &mut Builder<'_>, layer: &Embedding) -> (ValueId, Saved) {
     let element = shape.compute;
     let partial = b.activation("embedded tokens", tokens * hidden, None);
     let lookup = EmbeddingLookup { rows: tokens, width, backward: false, element };
-    b.compute(Op::Embedding(lookup), &[], &[partial]);
+    b.compute(Kernel::Embed, Op::Embedding(lookup), &[], &[partial]);
     if layer.table_width.is_some() {
-        b.linear(tokens, width, hidden, &[partial], &[partial]);
+        b.linear(Kernel::Planned, (tokens, width, hidden), &[partial], &[partial]);
     }
     let mut output = b.reduce_sequence("embedded shard", partial, None);
     if layer.positions > 0 {
-        b.elementwise(ElementwiseKind::Add, stream * hidden, 3, &[output], &[output]);
+        let add = (ElementwiseKind::Add, stream * hidden, 3);
+        b.elementwise(Kernel::AddPositions, add, &[output], &[output]);
     }
     let summed = output;
     let mut statistics = None;
     if layer.norm.is_some() {
         b.values[usize::from(summed)].saved = Some(SavedTensor::NormInput);
         output = b.activation("embedding norm", stream * hidden, None);
-        statistics = b.optional("embedding norm statistics", stream * 8, SavedTensor::NormStatistics);
-        let writes: Vec<_> = [output].into_iter().chain(statistics).collect();
-        b.row_norm(stream * hidden, hidden, false, &[summed], &writes);
+        statistics = b.statistics("embedding norm statistics", stream);
+        b.norm(Place::Input, hidden, summed, output, statistics);
     }
     let mask = shape
         .dropout
@@ -43,30 +44,39 @@ pub fn forward(b: &mut Builder<'_>, layer: &Embedding) -> (ValueId, Saved) {
         .flatten();
     if shape.dropout {
         let writes: Vec<_> = [output].into_iter().chain(mask).collect();
-        b.elementwise(ElementwiseKind::Residual, stream * hidden, 2, &[output], &writes);
+        let drop = (ElementwiseKind::Residual, stream * hidden, 2);
+        b.elementwise(Kernel::Dropout, drop, &[output], &writes);
     }
     (output, Saved { summed, statistics, mask })
 }
 
-/// Appends the backward: the gradient is scattered into the table's.
-pub fn backward(b: &mut Builder<'_>, layer: &Embedding, saved: &Saved, gradient: ValueId) {
+/// Appends the backward: the gradient is scattered into the tables'.
+pub fn backward(
+    b: &mut Builder<'_>,
+    layer: &Embedding,
+    saved: &Saved,
+    mut gradient: ValueId,
+    trainable: bool,
+) {
     let shape = b.shape;
     let (tokens, stream, hidden) = (shape.tokens(), shape.stream_tokens(), layer.hidden);
     if shape.dropout {
         let reads: Vec<_> = [gradient].into_iter().chain(saved.mask).collect();
-        b.elementwise(ElementwiseKind::DropoutBackward, stream * hidden, 2, &reads, &[gradient]);
+        let drop = (ElementwiseKind::DropoutBackward, stream * hidden, 2);
+        b.elementwise(Kernel::DropoutGradient, drop, &reads, &[gradient]);
     }
     if layer.norm.is_some() {
-        let reads: Vec<_> = [gradient, saved.summed].into_iter().chain(saved.statistics).collect();
-        b.row_norm(stream * hidden, hidden, true, &reads, &[gradient]);
+        let target = if shape.splits_weight {
+            b.activation("gradient before the norm", stream * hidden, None)
+        } else {
+            gradient
+        };
+        let input = (saved.summed, saved.statistics);
+        b.norm_gradient((Place::Input, Into::Set), (hidden, trainable), gradient, input, target);
+        gradient = target;
     }
-    let mut whole = gradient;
-    if shape.sequence_parallel {
-        whole = b.activation("embedding gradient", tokens * hidden, None);
-        let bytes = b.values[usize::from(whole)].bytes;
-        b.collective(CollectiveKind::AllGather, Group::Tensor, bytes, &[gradient], &[whole], true);
-    }
+    let whole = b.gather_sequence_again("embedding gradient", gradient);
     let width = layer.table_width.unwrap_or(hidden);
     let lookup = EmbeddingLookup { rows: tokens, width, backward: true, element: shape.compute };
-    b.node(Op::Embedding(lookup), super::Stream::Compute, &[whole], &[], true);
+    b.gradient(Kernel::EmbedGradient, Op::Embedding(lookup), &[whole, gradient]);
 }

@@ -1,6 +1,7 @@
 //! The ops of a unit as a graph over named values, before anything is decided about keeping them.
 
 use crate::lower::Category;
+use crate::lower::kernel::{Into, Kernel, Matrix, Place};
 use crate::lower::shape::Shape;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Linear, Op, RowNorm};
 use crate::profile::engine::SavedTensor;
@@ -55,11 +56,16 @@ pub struct Value {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub op: Op,
+    /// What it computes, with the parameters of layer `layer`, counted from the unit's first.
+    pub kernel: Kernel,
+    pub layer: u16,
     pub stream: Stream,
     pub reads: Vec<ValueId>,
     pub writes: Vec<ValueId>,
     /// Works for a weight gradient only: zero-bubble schedules may run it later.
     pub weight: bool,
+    /// Adds to the unit's weight gradient.
+    pub adds_gradient: bool,
 }
 
 /// A unit's ops, forward and backward.
@@ -81,6 +87,8 @@ pub struct UnitGraph {
 /// Writes a [`UnitGraph`], one op at a time.
 pub struct Builder<'a> {
     pub shape: Shape<'a>,
+    /// The layer whose ops are being written, counted from the unit's first.
+    pub layer: u16,
     pub values: Vec<Value>,
     pub forward: Vec<Node>,
     pub backward: Vec<Node>,
@@ -89,7 +97,14 @@ pub struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     pub fn new(shape: Shape<'a>) -> Self {
-        Self { shape, values: Vec::new(), forward: Vec::new(), backward: Vec::new(), into_backward: false }
+        Self {
+            shape,
+            layer: 0,
+            values: Vec::new(),
+            forward: Vec::new(),
+            backward: Vec::new(),
+            into_backward: false,
+        }
     }
 
     /// From here on, ops belong to the backward.
@@ -113,6 +128,11 @@ impl<'a> Builder<'a> {
         self.shape.stores(saved).then(|| self.raw(name, bytes, Some(saved)))
     }
 
+    /// Mean and reciprocal deviation of `rows` rows.
+    pub fn statistics(&mut self, name: &'static str, rows: u64) -> Option<ValueId> {
+        self.optional(name, 2 * rows * self.shape.statistic().size(), SavedTensor::NormStatistics)
+    }
+
     pub fn value(&mut self, value: Value) -> ValueId {
         self.values.push(value);
         (self.values.len() - 1) as ValueId
@@ -122,24 +142,57 @@ impl<'a> Builder<'a> {
         self.values[usize::from(id)].elements
     }
 
-    pub fn node(&mut self, op: Op, stream: Stream, reads: &[ValueId], writes: &[ValueId], weight: bool) {
-        let node = Node { op, stream, reads: reads.to_vec(), writes: writes.to_vec(), weight };
+    pub fn push(&mut self, node: Node) {
         if self.into_backward { self.backward.push(node) } else { self.forward.push(node) }
     }
 
-    pub fn compute(&mut self, op: Op, reads: &[ValueId], writes: &[ValueId]) {
-        self.node(op, Stream::Compute, reads, writes, false);
+    pub fn compute(&mut self, kernel: Kernel, op: Op, reads: &[ValueId], writes: &[ValueId]) {
+        self.push(Node {
+            op,
+            kernel,
+            layer: self.layer,
+            stream: Stream::Compute,
+            reads: reads.to_vec(),
+            writes: writes.to_vec(),
+            weight: false,
+            adds_gradient: false,
+        });
     }
 
-    /// A matrix product of `rows` tokens.
-    pub fn linear(&mut self, rows: u64, depth: u64, columns: u64, reads: &[ValueId], writes: &[ValueId]) {
-        self.compute(self.product(1, rows, depth, columns), reads, writes);
+    /// An op that only works for the unit's weight gradient.
+    pub fn gradient(&mut self, kernel: Kernel, op: Op, reads: &[ValueId]) {
+        self.push(Node {
+            op,
+            kernel,
+            layer: self.layer,
+            stream: Stream::Compute,
+            reads: reads.to_vec(),
+            writes: Vec::new(),
+            weight: true,
+            adds_gradient: true,
+        });
+    }
+
+    /// The product of `rows` tokens with a matrix.
+    pub fn linear(
+        &mut self,
+        kernel: Kernel,
+        (rows, depth, columns): (u64, u64, u64),
+        reads: &[ValueId],
+        writes: &[ValueId],
+    ) {
+        self.compute(kernel, self.product(1, rows, depth, columns), reads, writes);
     }
 
     /// A weight gradient of (columns × depth) from `rows` tokens.
-    pub fn weight_gradient(&mut self, rows: u64, depth: u64, columns: u64, reads: &[ValueId]) {
+    pub fn weight_gradient(
+        &mut self,
+        matrix: Matrix,
+        (rows, depth, columns): (u64, u64, u64),
+        reads: &[ValueId],
+    ) {
         let op = self.product(1, columns, rows, depth);
-        self.node(op, Stream::Compute, reads, &[], true);
+        self.gradient(Kernel::WeightGradient(matrix), op, reads);
     }
 
     pub fn product(&self, batch: u64, rows: u64, depth: u64, columns: u64) -> Op {
@@ -148,50 +201,108 @@ impl<'a> Builder<'a> {
 
     pub fn elementwise(
         &mut self,
-        kind: ElementwiseKind,
-        elements: u64,
-        operands: u64,
+        kernel: Kernel,
+        (kind, elements, operands): (ElementwiseKind, u64, u64),
         reads: &[ValueId],
         writes: &[ValueId],
     ) {
         let op = Elementwise { kind, elements, operands, element: self.shape.compute };
-        self.compute(Op::Elementwise(op), reads, writes);
+        self.compute(kernel, Op::Elementwise(op), reads, writes);
     }
 
-    pub fn row_norm(
+    /// A norm of `input` into a new or given `output`.
+    pub fn norm(
         &mut self,
-        elements: u64,
+        place: Place,
         width: u64,
-        backward: bool,
-        reads: &[ValueId],
-        writes: &[ValueId],
+        input: ValueId,
+        output: ValueId,
+        statistics: Option<ValueId>,
     ) {
-        let op = RowNorm { rows: elements / width.max(1), width, backward, element: self.shape.compute };
-        self.compute(Op::Norm(op), reads, writes);
+        let writes: Vec<_> = [output].into_iter().chain(statistics).collect();
+        let op = self.row_norm(input, width, false);
+        self.compute(Kernel::Norm(place), op, &[input], &writes);
+    }
+
+    /// The backward of [`Self::norm`] from the output's `gradient` into `target`; where weight gradients are split
+    /// off, those of the norm's own parameters are too.
+    pub fn norm_gradient(
+        &mut self,
+        (place, into): (Place, Into),
+        (width, trainable): (u64, bool),
+        gradient: ValueId,
+        (input, statistics): (ValueId, Option<ValueId>),
+        target: ValueId,
+    ) {
+        let mut reads = vec![gradient, input];
+        reads.extend(statistics);
+        let op = self.row_norm(input, width, true);
+        if trainable && self.shape.splits_weight {
+            let op = self.row_norm(input, width, false);
+            self.gradient(Kernel::NormWeight(place), op, &reads);
+        }
+        if into == Into::Add {
+            reads.push(target);
+        }
+        self.push(Node {
+            op,
+            kernel: Kernel::NormGradient(place, into),
+            layer: self.layer,
+            stream: Stream::Compute,
+            reads,
+            writes: vec![target],
+            weight: false,
+            adds_gradient: trainable && !self.shape.splits_weight,
+        });
+    }
+
+    pub fn row_norm(&self, input: ValueId, width: u64, backward: bool) -> Op {
+        let rows = self.elements(input) / width.max(1);
+        Op::Norm(RowNorm { rows, width, backward, element: self.shape.compute })
     }
 
     pub fn collective(
         &mut self,
-        kind: CollectiveKind,
-        group: Group,
+        kernel: Kernel,
+        (kind, group): (CollectiveKind, Group),
         bytes: Bytes,
         reads: &[ValueId],
         writes: &[ValueId],
-        weight: bool,
     ) {
-        let op = Op::Collective(Collective { kind, group, bytes });
-        self.node(op, Stream::Model, reads, writes, weight);
+        self.push(Node {
+            op: Op::Collective(Collective { kind, group, bytes }),
+            kernel,
+            layer: self.layer,
+            stream: Stream::Model,
+            reads: reads.to_vec(),
+            writes: writes.to_vec(),
+            weight: false,
+            adds_gradient: false,
+        });
     }
 
     /// Sequence-parallel shards of `shard` gathered over the tensor group; `shard` itself without sequence
     /// parallelism.
-    pub fn gather_sequence(&mut self, name: &'static str, shard: ValueId, weight: bool) -> ValueId {
+    pub fn gather_sequence(&mut self, name: &'static str, shard: ValueId) -> ValueId {
         if !self.shape.sequence_parallel {
             return shard;
         }
         let whole = self.activation(name, self.elements(shard) * self.shape.tensor, None);
         let bytes = self.values[usize::from(whole)].bytes;
-        self.collective(CollectiveKind::AllGather, Group::Tensor, bytes, &[shard], &[whole], weight);
+        let all_gather = (CollectiveKind::AllGather, Group::Tensor);
+        self.collective(Kernel::Collective, all_gather, bytes, &[shard], &[whole]);
+        whole
+    }
+
+    /// [`Self::gather_sequence`] for a weight gradient alone.
+    pub fn gather_sequence_again(&mut self, name: &'static str, shard: ValueId) -> ValueId {
+        let whole = self.gather_sequence(name, shard);
+        if whole != shard {
+            let pass = if self.into_backward { &mut self.backward } else { &mut self.forward };
+            if let Some(gather) = pass.last_mut() {
+                gather.weight = true;
+            }
+        }
         whole
     }
 
@@ -206,12 +317,20 @@ impl<'a> Builder<'a> {
         let bytes = self.values[usize::from(partial)].bytes;
         if self.shape.sequence_parallel {
             let shard = self.activation(name, self.elements(partial) / self.shape.tensor, saved);
-            self.collective(CollectiveKind::ReduceScatter, Group::Tensor, bytes, &[partial], &[shard], false);
+            let reduce_scatter = (CollectiveKind::ReduceScatter, Group::Tensor);
+            self.collective(Kernel::Collective, reduce_scatter, bytes, &[partial], &[shard]);
             return shard;
         }
-        if self.shape.tensor > 1 {
-            self.collective(CollectiveKind::AllReduce, Group::Tensor, bytes, &[partial], &[partial], false);
-        }
+        self.sum_in_place(partial);
         partial
+    }
+
+    /// Partial sums of the tensor group, all-reduced in place.
+    pub fn sum_in_place(&mut self, partial: ValueId) {
+        if self.shape.tensor > 1 {
+            let bytes = self.values[usize::from(partial)].bytes;
+            let all_reduce = (CollectiveKind::AllReduce, Group::Tensor);
+            self.collective(Kernel::Collective, all_reduce, bytes, &[partial], &[partial]);
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Heads and losses: final norm, logits split by vocabulary over the tensor group, and the loss over them.
 
 use super::graph::{Builder, Value, ValueId};
+use super::kernel::{Into, Kernel, Matrix, Place};
 use crate::lower::Category;
 use crate::model::layer::Head;
-use crate::ops::{Collective, CollectiveKind, CrossEntropy, Elementwise, ElementwiseKind, Group, Op};
+use crate::ops::{CollectiveKind, CrossEntropy, ElementwiseKind, Group, Op};
 use crate::profile::engine::SavedTensor;
 use crate::units::{Bytes, ElementType};
 
@@ -16,10 +17,29 @@ pub struct Saved {
 }
 
 enum LossSaved {
-    /// Logits, and their 32-bit copy.
-    Logits { logits: ValueId, single: Option<ValueId> },
+    Logits(Logits),
     /// Chunked: the gradient of the head's input is there already.
     InputGradient(ValueId),
+}
+
+/// Logits of some rows.
+#[derive(Clone, Copy)]
+struct Logits {
+    chunk: u16,
+    chunks: u16,
+    rows: u64,
+    columns: u64,
+    logits: ValueId,
+    /// Their 32-bit copy, where the engine makes one.
+    single: Option<ValueId>,
+    /// For each row its maximum, sum of exponentials and target's logit.
+    statistics: ValueId,
+}
+
+impl Logits {
+    const fn elements(&self) -> u64 {
+        self.rows * self.columns
+    }
 }
 
 /// Appends the forward of head and cross-entropy.
@@ -30,108 +50,116 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trainable: bo
     let mut statistics = None;
     if layer.norm.is_some() {
         normed = b.activation("final norm", stream * hidden, Some(SavedTensor::LinearInput));
-        statistics = b.optional("final norm statistics", stream * 8, SavedTensor::NormStatistics);
-        let writes: Vec<_> = [normed].into_iter().chain(statistics).collect();
-        b.row_norm(stream * hidden, hidden, false, &[source], &writes);
+        statistics = b.statistics("final norm statistics", stream);
+        b.norm(Place::Input, hidden, source, normed, statistics);
     }
-    let whole = b.gather_sequence("head input", normed, false);
+    let whole = b.gather_sequence("head input", normed);
     let width = layer.table_width.unwrap_or(hidden);
     let columns = shape.local_vocabulary(layer.vocabulary);
     if !shape.chunked_loss {
-        let (logits, single) = logits(b, tokens, columns);
-        b.linear(tokens, width, columns, &[whole], &[logits]);
-        soft_cap(b, layer, tokens * columns, logits);
-        if let Some(single) = single {
-            cast(b, tokens * columns, logits, single);
-        }
-        cross_entropy(b, tokens, columns, false, &[single.unwrap_or(logits)], &[]);
-        reduce_rows(b, tokens);
-        return Saved { source, statistics, normed, loss: LossSaved::Logits { logits, single } };
+        let logits = loss_forward(b, layer, (0, 1), (tokens, columns), whole);
+        return Saved { source, statistics, normed, loss: LossSaved::Logits(logits) };
     }
     let gradient = b.activation("head input gradient", tokens * hidden, None);
     let chunks = shape.engine.logits.chunks.clamp(1, tokens.max(1));
     for chunk in 0..chunks {
+        let part = (chunk as u16, chunks as u16);
+        let matrix = Matrix::Vocabulary { chunk: part.0, chunks: part.1 };
         let rows = (chunk + 1) * tokens / chunks - chunk * tokens / chunks;
-        let (logits, single) = logits(b, rows, columns);
-        b.linear(rows, width, columns, &[whole], &[logits]);
-        soft_cap(b, layer, rows * columns, logits);
-        if let Some(single) = single {
-            cast(b, rows * columns, logits, single);
-        }
-        cross_entropy(b, rows, columns, false, &[single.unwrap_or(logits)], &[]);
-        reduce_rows(b, rows);
-        logits_gradient(b, rows, columns, logits, single);
-        soft_cap(b, layer, rows * columns, logits);
-        b.linear(rows, columns, width, &[logits], &[gradient]);
+        let logits = loss_forward(b, layer, part, (rows, columns), whole);
+        logits_gradient(b, layer, &logits);
+        let product = Kernel::InputGradient(matrix, Into::Set);
+        b.linear(product, (rows, columns, width), &[logits.logits], &[gradient]);
         if trainable {
-            b.weight_gradient(rows, width, columns, &[whole, logits]);
+            b.weight_gradient(matrix, (rows, width, columns), &[whole, logits.logits]);
         }
     }
     Saved { source, statistics, normed, loss: LossSaved::InputGradient(gradient) }
 }
 
-/// Logits of `rows` tokens and, where the engine makes one, their 32-bit copy.
-fn logits(b: &mut Builder<'_>, rows: u64, columns: u64) -> (ValueId, Option<ValueId>) {
+/// Logits of `rows` tokens out of `input`, their statistics over the whole vocabulary, and their loss.
+fn loss_forward(
+    b: &mut Builder<'_>,
+    layer: &Head,
+    (chunk, chunks): (u16, u16),
+    (rows, columns): (u64, u64),
+    input: ValueId,
+) -> Logits {
     let elements = rows * columns;
-    let logits_value = |name, size| Value {
+    let width = layer.table_width.unwrap_or(layer.hidden);
+    let value = |name, bytes| Value {
         name,
-        bytes: Bytes(elements * size),
+        bytes: Bytes(bytes),
         category: Category::Logits,
         saved: None,
         elements: 0,
     };
-    let logits = b.value(logits_value("logits", b.shape.compute.size()));
-    let copies = b.shape.engine.logits.single_precision_copy && b.shape.compute.size() < 4;
-    (logits, copies.then(|| b.value(logits_value("32-bit logits", 4))))
+    let logits = b.value(value("logits", elements * b.shape.compute.size()));
+    let matrix = Matrix::Vocabulary { chunk, chunks };
+    b.linear(Kernel::Linear(matrix), (rows, width, columns), &[input], &[logits]);
+    soft_cap(b, layer, elements, logits);
+    let single = copies(b).then(|| b.value(value("32-bit logits", elements * 4)));
+    if let Some(single) = single {
+        b.elementwise(Kernel::Copy, (ElementwiseKind::Cast, elements, 3), &[logits], &[single]);
+    }
+    let row_bytes = 3 * rows * b.shape.statistic().size();
+    let statistics = b.value(value("row statistics", row_bytes));
+    let read = single.unwrap_or(logits);
+    cross_entropy(b, Kernel::CrossEntropy { chunk, chunks }, (rows, columns, false), &[read], &[statistics]);
+    let mut shards = statistics;
+    if b.shape.tensor > 1 {
+        let bytes = row_bytes * b.shape.tensor;
+        shards = b.value(value("row statistics of all shards", bytes));
+        let all_gather = (CollectiveKind::AllGather, Group::Tensor);
+        b.collective(Kernel::GatherStatistics, all_gather, Bytes(bytes), &[statistics], &[shards]);
+    }
+    let merge = (ElementwiseKind::Add, 3 * rows, 2);
+    b.elementwise(Kernel::Loss, merge, &[shards], &[statistics]);
+    Logits { chunk, chunks, rows, columns, logits, single, statistics }
 }
 
 /// A soft cap over logits, or over their gradient: a pass in place.
 fn soft_cap(b: &mut Builder<'_>, layer: &Head, elements: u64, logits: ValueId) {
     if layer.soft_cap {
-        b.elementwise(ElementwiseKind::Activation, elements, 2, &[logits], &[logits]);
+        b.elementwise(Kernel::Planned, (ElementwiseKind::Activation, elements, 2), &[logits], &[logits]);
     }
 }
 
-fn cast(b: &mut Builder<'_>, elements: u64, from: ValueId, to: ValueId) {
-    b.elementwise(ElementwiseKind::Cast, elements, 3, &[from], &[to]);
+/// Whether the engine makes a 32-bit copy of the logits.
+fn copies(b: &Builder<'_>) -> bool {
+    b.shape.engine.logits.single_precision_copy && b.shape.compute.size() < 4
 }
 
 fn cross_entropy(
     b: &mut Builder<'_>,
-    rows: u64,
-    columns: u64,
-    backward: bool,
+    kernel: Kernel,
+    (rows, columns, backward): (u64, u64, bool),
     reads: &[ValueId],
     writes: &[ValueId],
 ) {
-    let copies = b.shape.engine.logits.single_precision_copy && b.shape.compute.size() < 4;
-    let element = if copies { ElementType::Fp32 } else { b.shape.compute };
-    b.compute(Op::CrossEntropy(CrossEntropy { rows, columns, backward, element }), reads, writes);
-}
-
-/// Maximum, sum of exponentials and the target's logit, summed over the vocabulary shards.
-fn reduce_rows(b: &mut Builder<'_>, rows: u64) {
-    if b.shape.tensor > 1 {
-        let op =
-            Collective { kind: CollectiveKind::AllReduce, group: Group::Tensor, bytes: Bytes(3 * rows * 4) };
-        b.node(Op::Collective(op), super::Stream::Model, &[], &[], false);
-    }
+    let element = if copies(b) { ElementType::Fp32 } else { b.shape.compute };
+    b.compute(kernel, Op::CrossEntropy(CrossEntropy { rows, columns, backward, element }), reads, writes);
 }
 
 /// The gradient of the logits, which ends in `logits`.
-fn logits_gradient(b: &mut Builder<'_>, rows: u64, columns: u64, logits: ValueId, single: Option<ValueId>) {
-    let Some(single) = single else {
-        cross_entropy(b, rows, columns, true, &[logits], &[logits]);
-        return;
-    };
-    let target = if b.shape.engine.logits.gradient_in_place {
-        single
-    } else {
-        let value = b.values[usize::from(single)];
-        b.value(Value { name: "32-bit logits gradient", ..value })
-    };
-    cross_entropy(b, rows, columns, true, &[single], &[target]);
-    cast(b, rows * columns, target, logits);
+fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) {
+    let sizes = (of.rows, of.columns, true);
+    let kernel = Kernel::CrossEntropyGradient { chunk: of.chunk, chunks: of.chunks };
+    match of.single {
+        None => cross_entropy(b, kernel, sizes, &[of.logits, of.statistics], &[of.logits]),
+        Some(single) => {
+            let target = if b.shape.engine.logits.gradient_in_place {
+                single
+            } else {
+                let value = b.values[usize::from(single)];
+                b.value(Value { name: "32-bit logits gradient", ..value })
+            };
+            cross_entropy(b, kernel, sizes, &[single, of.statistics], &[target]);
+            let cast = (ElementwiseKind::Cast, of.elements(), 3);
+            b.elementwise(Kernel::Copy, cast, &[target], &[of.logits]);
+        }
+    }
+    soft_cap(b, layer, of.elements(), of.logits);
 }
 
 /// Appends the backward of the loss; the gradient of the residual stream goes to a new value.
@@ -139,18 +167,18 @@ pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: boo
     let shape = b.shape;
     let (tokens, stream, hidden) = (shape.tokens(), shape.stream_tokens(), layer.hidden);
     let width = layer.table_width.unwrap_or(hidden);
-    let columns = shape.local_vocabulary(layer.vocabulary);
-    let shard = match saved.loss {
-        LossSaved::InputGradient(gradient) => b.reduce_sequence("head input gradient shard", gradient, None),
-        LossSaved::Logits { logits, single } => {
-            logits_gradient(b, tokens, columns, logits, single);
-            soft_cap(b, layer, tokens * columns, logits);
-            let again = trainable.then(|| b.gather_sequence("head input again", saved.normed, true));
+    let shard = match &saved.loss {
+        LossSaved::InputGradient(gradient) => b.reduce_sequence("head input gradient shard", *gradient, None),
+        LossSaved::Logits(of) => {
+            let matrix = Matrix::Vocabulary { chunk: 0, chunks: 1 };
+            logits_gradient(b, layer, of);
+            let again = trainable.then(|| b.gather_sequence_again("head input again", saved.normed));
             let input = b.activation("head input gradient", tokens * hidden, None);
-            b.linear(tokens, columns, width, &[logits], &[input]);
+            let product = Kernel::InputGradient(matrix, Into::Set);
+            b.linear(product, (tokens, of.columns, width), &[of.logits], &[input]);
             let shard = b.reduce_sequence("head input gradient shard", input, None);
             if let Some(again) = again {
-                b.weight_gradient(tokens, width, columns, &[again, logits]);
+                b.weight_gradient(matrix, (tokens, width, of.columns), &[again, of.logits]);
             }
             shard
         }
@@ -162,28 +190,24 @@ pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: boo
     let target = b.activation("stream gradient", stream * hidden, None);
     if layer.norm.is_none() {
         // What the forward left is kept for this backward alone; what flows on is another value.
-        b.elementwise(ElementwiseKind::Add, stream * hidden, 2, &[shard], &[target]);
+        b.elementwise(Kernel::Copy, (ElementwiseKind::Add, stream * hidden, 2), &[shard], &[target]);
         return target;
     }
-    let reads: Vec<_> = [shard, saved.source].into_iter().chain(saved.statistics).collect();
-    b.row_norm(stream * hidden, hidden, true, &reads, &[target]);
+    let input = (saved.source, saved.statistics);
+    b.norm_gradient((Place::Input, Into::Set), (hidden, trainable), shard, input, target);
     target
 }
 
 /// Appends the forward of a mean squared error; its backward reads the input again.
 pub fn squared_error(b: &mut Builder<'_>, elements: u64, source: ValueId) {
-    let op = Elementwise {
-        kind: ElementwiseKind::MeanSquaredError,
-        elements,
-        operands: 2,
-        element: b.shape.compute,
-    };
-    b.compute(Op::Elementwise(op), &[source], &[]);
+    let error = (ElementwiseKind::MeanSquaredError, elements, 2);
+    b.elementwise(Kernel::SquaredError, error, &[source], &[]);
 }
 
 /// Appends the backward of a mean squared error.
 pub fn squared_error_backward(b: &mut Builder<'_>, elements: u64, source: ValueId) -> ValueId {
     let target = b.activation("stream gradient", elements, None);
-    b.elementwise(ElementwiseKind::MeanSquaredError, elements, 3, &[source], &[target]);
+    let error = (ElementwiseKind::MeanSquaredError, elements, 3);
+    b.elementwise(Kernel::SquaredErrorGradient, error, &[source], &[target]);
     target
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::graph::{Node, Stream, UnitGraph, Value, ValueId};
+use super::kernel::Kernel;
 use super::unit::{LoweredUnit, Step};
 use super::{Category, Shape};
 use crate::ops::{Elementwise, ElementwiseKind, Op};
@@ -195,17 +196,21 @@ fn compress(
             })
         };
         let accesses = |node: &Node| node.reads.contains(&id) || node.writes.contains(&id);
-        let node = |kind, from, to| Node {
+        let node = |kernel, kind, from, to| Node {
             op: op(kind),
+            kernel,
+            layer: 0,
             stream: Stream::Compute,
             reads: vec![from],
             writes: vec![to],
             weight: false,
+            adds_gradient: false,
         };
         let after = forward.iter().rposition(accesses).map_or(forward.len(), |last| last + 1);
-        forward.insert(after, node(ElementwiseKind::Quantise, id, stored));
+        forward.insert(after, node(Kernel::Quantise, ElementwiseKind::Quantise, id, stored));
         let before = backward.iter().position(|(node, _)| accesses(node)).unwrap_or(0);
-        backward.insert(before, (node(ElementwiseKind::Dequantise, stored, id), false));
+        let node = node(Kernel::Dequantise, ElementwiseKind::Dequantise, stored, id);
+        backward.insert(before, (node, false));
         *slot = stored;
     }
 }
@@ -230,9 +235,12 @@ impl Pass<'_> {
         if !unused.is_empty() {
             steps.push(Step {
                 op: Op::Release,
+                kernel: Kernel::Planned,
+                layer: 0,
                 stream: Stream::Compute,
                 recompute: false,
                 weight: false,
+                adds_gradient: false,
                 reads: Vec::new(),
                 writes: Vec::new(),
                 allocates: Vec::new(),
@@ -251,9 +259,12 @@ impl Pass<'_> {
                 .collect();
             steps.push(Step {
                 op: node.op,
+                kernel: node.kernel,
+                layer: node.layer,
                 stream: node.stream,
                 recompute: *recompute,
                 weight: node.weight,
+                adds_gradient: node.adds_gradient,
                 reads: node.reads.clone(),
                 writes: node.writes.clone(),
                 allocates,

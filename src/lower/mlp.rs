@@ -1,6 +1,7 @@
 //! MLP layers: up projections split by columns over the tensor group, the down projection by rows.
 
 use super::graph::{Builder, ValueId};
+use super::kernel::{Branch, Into, Kernel, Matrix, Place};
 use crate::model::layer::{Mlp, Norm};
 use crate::ops::ElementwiseKind;
 use crate::profile::engine::SavedTensor;
@@ -37,39 +38,37 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
     let mut normed = source;
     if layer.norm.is_some() {
         normed = b.activation("mlp norm", stream * hidden, Some(SavedTensor::LinearInput));
-        statistics = b.optional("mlp norm statistics", stream * 8, SavedTensor::NormStatistics);
-        let writes: Vec<_> = [Some(normed), statistics].into_iter().flatten().collect();
-        b.row_norm(stream * hidden, hidden, false, &[source], &writes);
+        statistics = b.statistics("mlp norm statistics", stream);
+        b.norm(Place::Input, hidden, source, normed, statistics);
     }
-    let whole = b.gather_sequence("mlp input", normed, false);
+    let whole = b.gather_sequence("mlp input", normed);
 
     let gate = layer.gated.then(|| b.activation("gate", tokens * width, Some(SavedTensor::Gate)));
     if let Some(gate) = gate {
-        b.linear(tokens, hidden, width, &[whole], &[gate]);
+        b.linear(Kernel::Linear(Matrix::Gate), (tokens, hidden, width), &[whole], &[gate]);
     }
     let up = b.activation("up", tokens * width, Some(SavedTensor::Up));
-    b.linear(tokens, hidden, width, &[whole], &[up]);
+    b.linear(Kernel::Linear(Matrix::Up), (tokens, hidden, width), &[whole], &[up]);
     let activated = b.activation("activated", tokens * width, Some(SavedTensor::ActivationOutput));
     let gate_activation = (layer.gated && shape.stores(SavedTensor::GateActivation))
         .then(|| b.activation("activated gate", tokens * width, Some(SavedTensor::GateActivation)));
     let reads: Vec<_> = gate.into_iter().chain([up]).collect();
     let writes: Vec<_> = [activated].into_iter().chain(gate_activation).collect();
     let operands = (reads.len() + writes.len()) as u64;
-    b.elementwise(ElementwiseKind::Activation, tokens * width, operands, &reads, &writes);
+    let activation = (ElementwiseKind::Activation, tokens * width, operands);
+    b.elementwise(Kernel::Activation, activation, &reads, &writes);
 
     let output_saved = Some(SavedTensor::MlpOutput);
     let partial =
         b.activation("down projection", tokens * hidden, output_saved.filter(|_| !shape.sequence_parallel));
-    b.linear(tokens, width, hidden, &[activated], &[partial]);
+    b.linear(Kernel::Linear(Matrix::Down), (tokens, width, hidden), &[activated], &[partial]);
     let mut branch = b.reduce_sequence("down projection shard", partial, output_saved);
     let mut output_norm_input = None;
     if layer.output_norm.is_some() {
-        let normed = b.activation("mlp output norm", stream * hidden, None);
-        b.row_norm(stream * hidden, hidden, false, &[branch], &[normed]);
         output_norm_input = Some(branch);
-        branch = normed;
+        branch = output_norm(b, "mlp output norm", branch, hidden);
     }
-    let (sum, mask) = residual_add(b, branch, residual, stream * hidden);
+    let (sum, mask) = residual_add(b, Branch::Mlp, branch, residual, stream * hidden);
     let (output, residual_norm) = residual_norm(b, layer.residual_norm, sum, hidden);
     let saved = Saved {
         source,
@@ -86,9 +85,30 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
     (output, saved)
 }
 
+/// The norm of a branch on its way out, before the residual add.
+pub fn output_norm(b: &mut Builder<'_>, name: &'static str, branch: ValueId, width: u64) -> ValueId {
+    let normed = b.activation(name, b.elements(branch), None);
+    b.norm(Place::Output, width, branch, normed, None);
+    normed
+}
+
+/// The gradient of [`output_norm`]'s input.
+pub fn output_norm_gradient(
+    b: &mut Builder<'_>,
+    name: &'static str,
+    gradient: ValueId,
+    input: ValueId,
+    norm: (u64, bool),
+) -> ValueId {
+    let through = b.activation(name, b.elements(gradient), None);
+    b.norm_gradient((Place::Output, Into::Set), norm, gradient, (input, None), through);
+    through
+}
+
 /// `branch` (with dropout, where there is some) added to `residual`: the new residual stream and the mask.
 pub fn residual_add(
     b: &mut Builder<'_>,
+    place: Branch,
     branch: ValueId,
     residual: ValueId,
     elements: u64,
@@ -97,7 +117,8 @@ pub fn residual_add(
     let mask =
         b.shape.dropout.then(|| b.optional("dropout mask", elements, SavedTensor::DropoutMask)).flatten();
     let writes: Vec<_> = [output].into_iter().chain(mask).collect();
-    b.elementwise(ElementwiseKind::Residual, elements, 3, &[branch, residual], &writes);
+    let add = (ElementwiseKind::Residual, elements, 3);
+    b.elementwise(Kernel::Residual(place), add, &[branch, residual], &writes);
     (output, mask)
 }
 
@@ -113,23 +134,32 @@ pub fn residual_norm(
     }
     let elements = b.elements(sum);
     let output = b.activation("normed stream", elements, Some(SavedTensor::LinearInput));
-    let bytes = elements / hidden * 8;
-    let statistics = b.optional("residual norm statistics", bytes, SavedTensor::NormStatistics);
-    let writes: Vec<_> = [output].into_iter().chain(statistics).collect();
-    b.row_norm(elements, hidden, false, &[sum], &writes);
+    let statistics = b.statistics("residual norm statistics", elements / hidden);
+    b.norm(Place::Residual, hidden, sum, output, statistics);
     (output, Some(ResidualNorm { sum, statistics }))
 }
 
-/// The gradient of a layer's output through its residual norm, in place.
-pub fn residual_norm_backward(b: &mut Builder<'_>, saved: ResidualNorm, gradient: ValueId, hidden: u64) {
-    let elements = b.elements(saved.sum);
-    let reads: Vec<_> = [gradient, saved.sum].into_iter().chain(saved.statistics).collect();
-    b.row_norm(elements, hidden, true, &reads, &[gradient]);
+/// The gradient of a layer's output through its residual norm: in place, unless a later weight pass reads it.
+pub fn residual_norm_backward(
+    b: &mut Builder<'_>,
+    saved: ResidualNorm,
+    gradient: ValueId,
+    norm: (u64, bool),
+) -> ValueId {
+    let target = if b.shape.splits_weight {
+        b.activation("gradient before the norm", b.elements(gradient), None)
+    } else {
+        gradient
+    };
+    let input = (saved.sum, saved.statistics);
+    b.norm_gradient((Place::Residual, Into::Set), norm, gradient, input, target);
+    target
 }
 
 /// The gradient of a branch: through its dropout mask, or the residual's own gradient.
 pub fn branch_gradient(
     b: &mut Builder<'_>,
+    place: Branch,
     gradient: ValueId,
     mask: Option<ValueId>,
     elements: u64,
@@ -139,7 +169,8 @@ pub fn branch_gradient(
     }
     let branch = b.activation("branch gradient", elements, None);
     let reads: Vec<_> = [gradient].into_iter().chain(mask).collect();
-    b.elementwise(ElementwiseKind::DropoutBackward, elements, 2, &reads, &[branch]);
+    let drop = (ElementwiseKind::DropoutBackward, elements, 2);
+    b.elementwise(Kernel::BranchGradient(place), drop, &reads, &[branch]);
     branch
 }
 
@@ -157,17 +188,19 @@ pub fn backward(
     let hidden = layer.hidden;
     let width = layer.intermediate / shape.tensor;
 
-    let mut branch = branch_gradient(b, gradient, saved.mask, stream * hidden);
+    let mut branch = branch_gradient(b, Branch::Mlp, gradient, saved.mask, stream * hidden);
     if let Some(input) = saved.output_norm_input {
-        let through = b.activation("mlp output norm gradient", stream * hidden, None);
-        b.row_norm(stream * hidden, hidden, true, &[branch, input], &[through]);
-        branch = through;
+        let name = "mlp output norm gradient";
+        branch = output_norm_gradient(b, name, branch, input, (hidden, trainable));
     }
-    let whole = b.gather_sequence("down projection gradient", branch, false);
+    let whole = b.gather_sequence("down projection gradient", branch);
     let activated = b.activation("activated gradient", tokens * width, None);
-    b.linear(tokens, hidden, width, &[whole], &[activated]);
+    let down = Kernel::InputGradient(Matrix::Down, Into::Set);
+    b.linear(down, (tokens, hidden, width), &[whole], &[activated]);
     if trainable {
-        b.weight_gradient(tokens, width, hidden, &[saved.activated, whole]);
+        let bias = layer.bias.then_some(branch);
+        let reads: Vec<_> = [saved.activated, whole].into_iter().chain(bias).collect();
+        b.weight_gradient(Matrix::Down, (tokens, width, hidden), &reads);
     }
     let gate = saved.gate.map(|_| b.activation("gate gradient", tokens * width, None));
     let up = b.activation("up gradient", tokens * width, None);
@@ -176,24 +209,27 @@ pub fn backward(
     reads.extend(saved.gate_activation);
     let writes: Vec<_> = [up].into_iter().chain(gate).collect();
     let operands = (reads.len() + writes.len()) as u64;
-    b.elementwise(ElementwiseKind::ActivationBackward, tokens * width, operands, &reads, &writes);
+    let backward = (ElementwiseKind::ActivationBackward, tokens * width, operands);
+    b.elementwise(Kernel::ActivationGradient, backward, &reads, &writes);
 
     // Gathered again while the input gradient is computed; that is then reduced while the weight gradient is.
-    let again = trainable.then(|| b.gather_sequence("mlp input again", saved.normed, true));
+    let again = trainable.then(|| b.gather_sequence_again("mlp input again", saved.normed));
     let input = b.activation("mlp input gradient", tokens * hidden, None);
-    for from in [Some(up), gate].into_iter().flatten() {
-        b.linear(tokens, width, hidden, &[from], &[input]);
+    let parts = || [Some((Matrix::Up, up)), gate.map(|gate| (Matrix::Gate, gate))].into_iter().flatten();
+    for (matrix, from) in parts() {
+        let into = if matrix == Matrix::Up { Into::Set } else { Into::Add };
+        b.linear(Kernel::InputGradient(matrix, into), (tokens, width, hidden), &[from], &[input]);
     }
     let shard = b.reduce_sequence("mlp input gradient shard", input, None);
     if let Some(again) = again {
-        for from in [Some(up), gate].into_iter().flatten() {
-            b.weight_gradient(tokens, hidden, width, &[again, from]);
+        for (matrix, from) in parts() {
+            b.weight_gradient(matrix, (tokens, hidden, width), &[again, from]);
         }
     }
     if layer.norm.is_none() {
-        b.elementwise(ElementwiseKind::Add, stream * hidden, 3, &[shard, target], &[target]);
+        b.elementwise(Kernel::Add, (ElementwiseKind::Add, stream * hidden, 3), &[shard, target], &[target]);
         return;
     }
-    let reads: Vec<_> = [shard, saved.source, target].into_iter().chain(saved.statistics).collect();
-    b.row_norm(stream * hidden, hidden, true, &reads, &[target]);
+    let input = (saved.source, saved.statistics);
+    b.norm_gradient((Place::Input, Into::Add), (hidden, trainable), shard, input, target);
 }

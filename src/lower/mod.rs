@@ -9,14 +9,16 @@ mod attention;
 mod embedding;
 pub mod graph;
 mod head;
+pub mod kernel;
 mod liveness;
 mod mlp;
 mod moe;
-mod parameters;
+pub mod parameters;
 mod shape;
 pub mod unit;
 
 pub use graph::{Stream, UnitGraph, Value, ValueId};
+pub use kernel::Kernel;
 pub use parameters::UnitParameters;
 pub use shape::Shape;
 pub use unit::{LoweredUnit, Step, units};

@@ -1,6 +1,7 @@
 //! Mixture-of-experts layers: routing, exchange with the expert group, expert products, and shared experts.
 
 use super::graph::{Builder, ValueId};
+use super::kernel::{Branch, Into, Kernel, Matrix, Place};
 use super::mlp::{branch_gradient, residual_add};
 use crate::model::layer::Moe;
 use crate::ops::{CollectiveKind, ElementwiseKind, Group, Op, Routing};
@@ -53,6 +54,9 @@ fn sizes(b: &Builder<'_>, layer: &Moe) -> Sizes {
 }
 
 /// Appends the forward: `source` feeds the norm, `residual` is added to. Returns the output.
+///
+/// A slot carries its token and, in one more column, the weight that the router gave it: an expert multiplies its
+/// activations by it, so that the way back is a plain sum (as in Megatron-LM).
 pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: ValueId) -> (ValueId, Saved) {
     let shape = b.shape;
     let (stream, routed) = (shape.stream_tokens(), shape.routed_tokens());
@@ -60,44 +64,53 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let s = sizes(b, layer);
 
     let normed = b.activation("moe norm", stream * hidden, Some(SavedTensor::LinearInput));
-    let statistics = b.optional("moe norm statistics", stream * 8, SavedTensor::NormStatistics);
-    let writes: Vec<_> = [normed].into_iter().chain(statistics).collect();
-    b.row_norm(stream * hidden, hidden, false, &[source], &writes);
+    let statistics = b.statistics("moe norm statistics", stream);
+    b.norm(Place::Input, hidden, source, normed, statistics);
 
-    let routing = b.raw("routing", routed * layer.experts * 4, Some(SavedTensor::Routing));
-    b.linear(routed, hidden, layer.experts, &[normed], &[routing]);
-    let sent = b.activation("slots to send", s.sent * hidden, None);
-    permute(b, s.sent, routed, hidden, &[normed, routing], &[sent]);
+    let logits = routed * layer.experts * shape.statistic().size();
+    let routing = b.raw("routing", logits, Some(SavedTensor::Routing));
+    b.linear(Kernel::Linear(Matrix::Router), (routed, hidden, layer.experts), &[normed], &[routing]);
+    let sent = b.activation("slots to send", s.sent * (hidden + 1), None);
+    permute(b, Kernel::Permute, (s.sent, routed, hidden + 1), &[normed, routing], &[sent]);
     let expert_input = to_experts(b, "expert input", sent, Some(SavedTensor::ExpertInput));
 
     let rows = s.experts * s.rows;
     let gate = layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::Gate)));
     let up = b.activation("expert up", rows * s.width, Some(SavedTensor::Up));
-    for value in [gate, Some(up)].into_iter().flatten() {
-        b.compute(b.product(s.experts, s.rows, hidden, s.width), &[expert_input], &[value]);
+    let ups = [gate.map(|gate| (Matrix::ExpertGate, gate)), Some((Matrix::ExpertUp, up))];
+    for (matrix, value) in ups.into_iter().flatten() {
+        let op = b.product(s.experts, s.rows, hidden, s.width);
+        b.compute(Kernel::Linear(matrix), op, &[expert_input], &[value]);
     }
     let activated = b.activation("expert activated", rows * s.width, Some(SavedTensor::ActivationOutput));
-    let reads: Vec<_> = gate.into_iter().chain([up, routing]).collect();
-    b.elementwise(ElementwiseKind::Activation, rows * s.width, reads.len() as u64, &reads, &[activated]);
+    let reads: Vec<_> = gate.into_iter().chain([up, expert_input]).collect();
+    let activation = (ElementwiseKind::Activation, rows * s.width, reads.len() as u64);
+    b.elementwise(Kernel::ExpertActivation, activation, &reads, &[activated]);
     let output = b.activation("expert output", rows * hidden, None);
-    b.compute(b.product(s.experts, s.rows, s.width, hidden), &[activated], &[output]);
+    let op = b.product(s.experts, s.rows, s.width, hidden);
+    b.compute(Kernel::Linear(Matrix::ExpertDown), op, &[activated], &[output]);
     let returned = from_experts(b, "slots returned", output, s.sent * hidden);
     let branch = b.activation("combined", stream * hidden, None);
-    permute(b, s.sent, routed, hidden, &[returned, routing], &[branch]);
-    if !shape.sequence_parallel && shape.tensor > 1 {
+    permute(b, Kernel::Combine, (s.sent, routed, hidden), &[returned, routing], &[branch]);
+    if !shape.sequence_parallel {
         // Tensor ranks combined partial sums (experts cut inside) or their own tokens: one sum makes both whole.
-        let bytes = Bytes(stream * hidden * shape.compute.size());
-        b.collective(CollectiveKind::AllReduce, Group::Tensor, bytes, &[branch], &[branch], false);
+        b.sum_in_place(branch);
     }
     let shared = (layer.shared_intermediate > 0).then(|| shared_forward(b, layer, normed, branch));
-    let (output, mask) = residual_add(b, branch, residual, stream * hidden);
+    let (output, mask) = residual_add(b, Branch::Moe, branch, residual, stream * hidden);
     let saved =
         Saved { source, statistics, normed, routing, expert_input, gate, up, activated, shared, mask };
     (output, saved)
 }
 
-fn permute(b: &mut Builder<'_>, slots: u64, rows: u64, width: u64, reads: &[ValueId], writes: &[ValueId]) {
-    b.compute(Op::Routing(Routing { slots, rows, width, element: b.shape.compute }), reads, writes);
+fn permute(
+    b: &mut Builder<'_>,
+    kernel: Kernel,
+    (slots, rows, width): (u64, u64, u64),
+    reads: &[ValueId],
+    writes: &[ValueId],
+) {
+    b.compute(kernel, Op::Routing(Routing { slots, rows, width, element: b.shape.compute }), reads, writes);
 }
 
 /// Slots to the ranks of their experts, then gathered inside an expert's tensor group.
@@ -109,14 +122,16 @@ fn to_experts(b: &mut Builder<'_>, name: &'static str, sent: ValueId, saved: Opt
     if shape.expert > 1 {
         value = b.activation(name, elements, saved.filter(|_| !gathers));
         let bytes = Bytes(elements * shape.compute.size());
-        b.collective(CollectiveKind::AllToAll, Group::Expert, bytes, &[sent], &[value], false);
+        let all_to_all = (CollectiveKind::AllToAll, Group::Expert);
+        b.collective(Kernel::Collective, all_to_all, bytes, &[sent], &[value]);
     } else if !gathers {
         b.values[usize::from(value)].saved = saved;
     }
     if gathers {
         let whole = b.activation(name, elements * shape.expert_tensor, saved);
         let bytes = Bytes(elements * shape.expert_tensor * shape.compute.size());
-        b.collective(CollectiveKind::AllGather, Group::ExpertTensor, bytes, &[value], &[whole], false);
+        let all_gather = (CollectiveKind::AllGather, Group::ExpertTensor);
+        b.collective(Kernel::Collective, all_gather, bytes, &[value], &[whole]);
         value = whole;
     }
     value
@@ -129,13 +144,15 @@ fn from_experts(b: &mut Builder<'_>, name: &'static str, output: ValueId, elemen
     if shape.expert_tensor > 1 && shape.sequence_parallel {
         let bytes = Bytes(b.elements(output) * shape.compute.size());
         let shard = b.activation(name, elements, None);
-        b.collective(CollectiveKind::ReduceScatter, Group::ExpertTensor, bytes, &[value], &[shard], false);
+        let reduce_scatter = (CollectiveKind::ReduceScatter, Group::ExpertTensor);
+        b.collective(Kernel::Collective, reduce_scatter, bytes, &[value], &[shard]);
         value = shard;
     }
     if shape.expert > 1 {
         let back = b.activation(name, elements, None);
         let bytes = Bytes(elements * shape.compute.size());
-        b.collective(CollectiveKind::AllToAll, Group::Expert, bytes, &[value], &[back], false);
+        let all_to_all = (CollectiveKind::AllToAll, Group::Expert);
+        b.collective(Kernel::Collective, all_to_all, bytes, &[value], &[back]);
         value = back;
     }
     value
@@ -147,23 +164,29 @@ fn shared_forward(b: &mut Builder<'_>, layer: &Moe, normed: ValueId, branch: Val
     let (tokens, hidden) = (shape.tokens(), layer.hidden);
     let width = layer.shared_intermediate / shape.tensor;
     let ups = if layer.gated { 2 } else { 1 };
-    let whole = b.gather_sequence("shared expert input", normed, false);
+    let whole = b.gather_sequence("shared expert input", normed);
     let up = b.activation("shared up", tokens * width * ups, Some(SavedTensor::Up));
-    b.linear(tokens, hidden, width * ups, &[whole], &[up]);
+    b.linear(Kernel::Linear(Matrix::SharedUp), (tokens, hidden, width * ups), &[whole], &[up]);
     let activated = b.activation("shared activated", tokens * width, Some(SavedTensor::ActivationOutput));
-    b.elementwise(ElementwiseKind::Activation, tokens * width, ups + 1, &[up], &[activated]);
+    let activation = (ElementwiseKind::Activation, tokens * width, ups + 1);
+    b.elementwise(Kernel::Activation, activation, &[up], &[activated]);
     let partial = b.activation("shared output", tokens * hidden, None);
-    b.linear(tokens, width, hidden, &[activated], &[partial]);
+    b.linear(Kernel::Linear(Matrix::SharedDown), (tokens, width, hidden), &[activated], &[partial]);
     let shard = b.reduce_sequence("shared output shard", partial, None);
     let elements = b.elements(branch);
     let stream = shape.stream_tokens();
     let gate = layer.shared_gate.then(|| b.activation("shared gate", stream, Some(SavedTensor::Routing)));
     if let Some(gate) = gate {
-        b.linear(stream, hidden, 1, &[normed], &[gate]);
+        b.linear(Kernel::Planned, (stream, hidden, 1), &[normed], &[gate]);
     }
     let reads: Vec<_> = [shard, branch].into_iter().chain(gate).collect();
-    b.elementwise(ElementwiseKind::Add, elements, 3, &reads, &[branch]);
+    b.elementwise(gated(layer, Kernel::Add), (ElementwiseKind::Add, elements, 3), &reads, &[branch]);
     SharedSaved { up, activated, gate }
+}
+
+/// The gate of shared experts has no kernel.
+fn gated(layer: &Moe, kernel: Kernel) -> Kernel {
+    if layer.shared_gate { Kernel::Planned } else { kernel }
 }
 
 /// Appends the backward of the output's `gradient`; what the norm passes on is added to `target`.
@@ -181,49 +204,59 @@ pub fn backward(
     let s = sizes(b, layer);
     let rows = s.experts * s.rows;
 
-    let branch = branch_gradient(b, gradient, saved.mask, stream * hidden);
+    let branch = branch_gradient(b, Branch::Moe, gradient, saved.mask, stream * hidden);
     let sent = b.activation("slot gradients", s.sent * hidden, None);
-    permute(b, s.sent, routed, hidden, &[branch, saved.routing], &[sent]);
+    permute(b, Kernel::CombineGradient, (s.sent, routed, hidden), &[branch, saved.routing], &[sent]);
     let output = to_experts(b, "expert output gradient", sent, None);
     let activated = b.activation("expert activated gradient", rows * s.width, None);
-    b.compute(b.product(s.experts, s.rows, hidden, s.width), &[output], &[activated]);
+    let op = b.product(s.experts, s.rows, hidden, s.width);
+    b.compute(Kernel::InputGradient(Matrix::ExpertDown, Into::Set), op, &[output], &[activated]);
     if trainable {
         let op = b.product(s.experts, hidden, s.rows, s.width);
-        b.node(op, super::Stream::Compute, &[saved.activated, output], &[], true);
+        b.gradient(Kernel::WeightGradient(Matrix::ExpertDown), op, &[saved.activated, output]);
     }
     let gate = saved.gate.map(|_| b.activation("expert gate gradient", rows * s.width, None));
     let up = b.activation("expert up gradient", rows * s.width, None);
-    let routing = b.raw("routing gradient", routed * layer.experts * 4, None);
-    let mut reads = vec![activated, saved.up, saved.routing];
+    let input = b.activation("expert input gradient", rows * (hidden + 1), None);
+    let mut reads = vec![activated, saved.up, saved.expert_input];
     reads.extend(saved.gate);
-    let writes: Vec<_> = [up].into_iter().chain(gate).chain([routing]).collect();
-    b.elementwise(ElementwiseKind::ActivationBackward, rows * s.width, 5, &reads, &writes);
-    let input = b.activation("expert input gradient", rows * hidden, None);
-    for from in [Some(up), gate].into_iter().flatten() {
-        b.compute(b.product(s.experts, s.rows, s.width, hidden), &[from], &[input]);
+    let writes: Vec<_> = [up].into_iter().chain(gate).chain([input]).collect();
+    let backward = (ElementwiseKind::ActivationBackward, rows * s.width, 5);
+    b.elementwise(Kernel::ExpertActivationGradient, backward, &reads, &writes);
+    let ups = || {
+        let gate = gate.map(|gate| (Matrix::ExpertGate, gate));
+        [Some((Matrix::ExpertUp, up)), gate].into_iter().flatten()
+    };
+    for (matrix, from) in ups() {
+        let into = if matrix == Matrix::ExpertUp { Into::Set } else { Into::Add };
+        let op = b.product(s.experts, s.rows, s.width, hidden);
+        b.compute(Kernel::InputGradient(matrix, into), op, &[from], &[input]);
     }
-    let returned = from_experts(b, "slot gradients returned", input, s.sent * hidden);
+    let returned = from_experts(b, "slot gradients returned", input, s.sent * (hidden + 1));
     if trainable {
-        for from in [Some(up), gate].into_iter().flatten() {
+        for (matrix, from) in ups() {
             let op = b.product(s.experts, hidden, s.rows, s.width);
-            b.node(op, super::Stream::Compute, &[saved.expert_input, from], &[], true);
+            b.gradient(Kernel::WeightGradient(matrix), op, &[saved.expert_input, from]);
         }
     }
     let normed = b.activation("moe input gradient", stream * hidden, None);
-    permute(b, s.sent, routed, hidden, &[returned, saved.routing], &[normed]);
-    b.linear(routed, layer.experts, hidden, &[routing], &[normed]);
+    let logits = routed * layer.experts * shape.statistic().size();
+    let routing = b.raw("routing gradient", logits, None);
+    let sizes = (s.sent, routed, hidden + 1);
+    permute(b, Kernel::PermuteGradient, sizes, &[returned, saved.routing], &[normed, routing]);
+    let router = Kernel::InputGradient(Matrix::Router, Into::Add);
+    b.linear(router, (routed, layer.experts, hidden), &[routing], &[normed]);
     if trainable {
-        b.weight_gradient(routed, hidden, layer.experts, &[saved.normed, routing]);
+        b.weight_gradient(Matrix::Router, (routed, hidden, layer.experts), &[saved.normed, routing]);
     }
-    if !shape.sequence_parallel && shape.tensor > 1 {
-        let bytes = Bytes(stream * hidden * shape.compute.size());
-        b.collective(CollectiveKind::AllReduce, Group::Tensor, bytes, &[normed], &[normed], false);
+    if !shape.sequence_parallel {
+        b.sum_in_place(normed);
     }
     if let Some(shared) = &saved.shared {
         shared_backward(b, layer, shared, saved.normed, branch, normed, trainable);
     }
-    let reads: Vec<_> = [normed, saved.source, target].into_iter().chain(saved.statistics).collect();
-    b.row_norm(stream * hidden, hidden, true, &reads, &[target]);
+    let input = (saved.source, saved.statistics);
+    b.norm_gradient((Place::Input, Into::Add), (hidden, trainable), normed, input, target);
 }
 
 fn shared_backward(
@@ -239,11 +272,13 @@ fn shared_backward(
     let (tokens, hidden) = (shape.tokens(), layer.hidden);
     let width = layer.shared_intermediate / shape.tensor;
     let ups = if layer.gated { 2 } else { 1 };
-    let whole = b.gather_sequence("shared output gradient", branch, false);
+    let whole = b.gather_sequence("shared output gradient", branch);
     let activated = b.activation("shared activated gradient", tokens * width, None);
-    b.linear(tokens, hidden, width, &[whole], &[activated]);
+    let down = Kernel::InputGradient(Matrix::SharedDown, Into::Set);
+    b.linear(down, (tokens, hidden, width), &[whole], &[activated]);
     if trainable {
-        b.weight_gradient(tokens, width, hidden, &[saved.activated, whole]);
+        let reads = [saved.activated, whole];
+        b.weight_gradient(Matrix::SharedDown, (tokens, width, hidden), &reads);
     }
     let up = b.activation("shared up gradient", tokens * width * ups, None);
     let elements = tokens * width;
@@ -252,25 +287,27 @@ fn shared_backward(
         let stream = shape.stream_tokens();
         let gradient = b.activation("shared gate gradient", stream, None);
         b.elementwise(
-            ElementwiseKind::ActivationBackward,
-            elements,
-            3,
+            Kernel::Planned,
+            (ElementwiseKind::ActivationBackward, elements, 3),
             &[activated, saved.activated, gate],
             &[activated, gradient],
         );
-        b.linear(stream, 1, hidden, &[gradient], &[sum]);
+        b.linear(Kernel::Planned, (stream, 1, hidden), &[gradient], &[sum]);
         if trainable {
-            b.weight_gradient(stream, hidden, 1, &[normed, gradient]);
+            let op = b.product(1, 1, stream, hidden);
+            b.gradient(Kernel::Planned, op, &[normed, gradient]);
         }
     }
-    b.elementwise(ElementwiseKind::ActivationBackward, elements, 2 * ups + 1, &[activated, saved.up], &[up]);
-    let again = trainable.then(|| b.gather_sequence("shared expert input again", normed, true));
+    let backward = (ElementwiseKind::ActivationBackward, elements, 2 * ups + 1);
+    b.elementwise(Kernel::ActivationGradient, backward, &[activated, saved.up], &[up]);
+    let again = trainable.then(|| b.gather_sequence_again("shared expert input again", normed));
     let input = b.activation("shared input gradient", tokens * hidden, None);
-    b.linear(tokens, width * ups, hidden, &[up], &[input]);
+    let kernel = Kernel::InputGradient(Matrix::SharedUp, Into::Set);
+    b.linear(kernel, (tokens, width * ups, hidden), &[up], &[input]);
     let shard = b.reduce_sequence("shared input gradient shard", input, None);
     if let Some(again) = again {
-        b.weight_gradient(tokens, hidden, width * ups, &[again, up]);
+        b.weight_gradient(Matrix::SharedUp, (tokens, hidden, width * ups), &[again, up]);
     }
     let elements = b.elements(sum);
-    b.elementwise(ElementwiseKind::Add, elements, 3, &[shard, sum], &[sum]);
+    b.elementwise(Kernel::Add, (ElementwiseKind::Add, elements, 3), &[shard, sum], &[sum]);
 }

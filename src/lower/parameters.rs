@@ -2,7 +2,7 @@
 
 use crate::lower::shape::Shape;
 use crate::model::layer::LayerKind;
-use crate::model::parameters::{Split, parameters};
+use crate::model::parameters::{ParameterTensor, Split, parameters};
 use crate::model::{Layer, Model};
 use crate::units::ceil_div;
 
@@ -16,11 +16,15 @@ pub struct UnitParameters {
     /// The trained ones among them.
     pub dense_trained: u64,
     pub expert_trained: u64,
-    /// Trained ones that every tensor rank holds whole; under sequence parallelism their gradients are summed
-    /// over the tensor group.
-    pub replicated_trained: u64,
-    /// A table that a tied head shares with the embedding; a head on another pipeline rank holds its own copy.
+    /// Dense trained ones whose gradients tensor ranks hold partial sums of.
+    pub partial: u64,
+    /// A table among the dense trained ones that a tied head shares: sharded by itself, so that all who hold it
+    /// shard it alike.
+    pub table: u64,
+    /// The embedding's table, which a tied head uses; a head on another pipeline rank holds its own copy.
     pub tied: u64,
+    /// Of a tied head beside its embedding: the table, which is gathered for the head too.
+    pub borrowed: u64,
 }
 
 impl UnitParameters {
@@ -40,8 +44,14 @@ impl UnitParameters {
             *(if expert { &mut self.expert } else { &mut self.dense }) += elements;
             if !layer.frozen {
                 *(if expert { &mut self.expert_trained } else { &mut self.dense_trained }) += elements;
-                if tensor.split == Split::Replicated {
-                    self.replicated_trained += elements;
+                if !expert && is_partial(&layer.kind, &tensor, shape) {
+                    self.partial += elements;
+                }
+                if tensor.split == Split::Vocabulary
+                    && matches!(layer.kind, LayerKind::Embedding(_))
+                    && ties(model)
+                {
+                    self.table += elements;
                 }
             }
         }
@@ -52,6 +62,20 @@ impl UnitParameters {
             let has_table = model.layers().any(|layer| matches!(layer.kind, LayerKind::Embedding(_)));
             self.tied += if has_table { shape.local_vocabulary(head.vocabulary) * width } else { 0 };
         }
+    }
+
+    /// Elements of one shard of the trained parameters: the table is sharded by itself.
+    pub const fn trained_shard(&self, shards: u64, expert_shards: u64) -> u64 {
+        (self.dense_trained - self.table).div_ceil(shards)
+            + self.table.div_ceil(shards)
+            + self.expert_trained.div_ceil(expert_shards)
+    }
+
+    /// Elements of one shard of all parameters: frozen ones are sharded by themselves.
+    pub const fn shard(&self, shards: u64, expert_shards: u64) -> u64 {
+        self.trained_shard(shards, expert_shards)
+            + (self.dense - self.dense_trained).div_ceil(shards)
+            + (self.expert - self.expert_trained).div_ceil(expert_shards)
     }
 
     /// All parameters.
@@ -65,11 +89,25 @@ impl UnitParameters {
     }
 }
 
-fn local_elements(
-    kind: &LayerKind,
-    tensor: &crate::model::parameters::ParameterTensor,
-    shape: &Shape<'_>,
-) -> u64 {
+/// Whether a head uses the embedding's table.
+fn ties(model: &Model) -> bool {
+    model.layers().any(|layer| matches!(&layer.kind, LayerKind::Head(head) if head.tied))
+}
+
+/// Whether tensor ranks compute parts of `tensor`'s gradient that must be summed: of what all hold, where each sees
+/// some tokens only; of routers; and of key-value heads that several ranks hold.
+pub fn is_partial(kind: &LayerKind, tensor: &ParameterTensor, shape: &Shape<'_>) -> bool {
+    match (tensor.split, kind) {
+        _ if shape.tensor == 1 => false,
+        (Split::Replicated, LayerKind::Moe(_)) if tensor.role.starts_with("router") => true,
+        (Split::Replicated, _) => shape.sequence_parallel,
+        (Split::KeyValueHeads, LayerKind::Attention(attention)) => attention.kv_heads() < shape.tensor,
+        _ => false,
+    }
+}
+
+/// Elements of `tensor` on one rank of the tensor and expert groups.
+pub fn local_elements(kind: &LayerKind, tensor: &ParameterTensor, shape: &Shape<'_>) -> u64 {
     let elements = tensor.elements();
     match tensor.split {
         Split::Replicated => elements,

@@ -102,6 +102,14 @@ impl<'a> Shape<'a> {
         self.engine.vocabulary.padded(rows, self.tensor) / self.tensor
     }
 
+    /// Type of statistics: of norms, softmax and router.
+    pub const fn statistic(&self) -> ElementType {
+        match self.compute {
+            ElementType::Fp64 => ElementType::Fp64,
+            _ => ElementType::Fp32,
+        }
+    }
+
     /// Whether the engine stores `tensor` at all when nothing is checkpointed.
     pub fn stores(&self, tensor: SavedTensor) -> bool {
         self.engine.activations.keeps.contains(&tensor)

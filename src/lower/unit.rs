@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use petgraph::graph::NodeIndex;
 
 use super::graph::{Builder, Stream, UnitGraph, Value, ValueId};
+use super::kernel::Kernel;
 use super::{Shape, attention, embedding, head, liveness, mlp, moe};
 use crate::model::Model;
-use crate::model::layer::LayerKind;
+use crate::model::layer::{LayerKind, LossFunction};
 use crate::ops::{ElementwiseKind, Op};
 use crate::profile::choices::CheckpointMode;
 use crate::units::Bytes;
@@ -36,6 +37,10 @@ pub struct UnitLayers {
     pub loss: Option<usize>,
     /// Elements a token of all edges that leave it or pass it by.
     pub boundary: u64,
+    /// It looks up the step's token ids.
+    pub reads_tokens: bool,
+    /// Its loss compares with the step's target ids.
+    pub reads_targets: bool,
     /// Units of one class have equal graphs under every shape.
     pub class: usize,
 }
@@ -50,6 +55,8 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
         let layer = model.layer(index);
         let loss = model.losses.iter().position(|loss| loss.layer == NodeIndex::new(index));
         seen_block |= layer.block.is_some();
+        let reads_tokens = matches!(layer.kind, LayerKind::Embedding(_));
+        let reads_targets = matches!(layer.kind, LayerKind::Loss(LossFunction::CrossEntropy));
         let kind = match layer.block {
             Some(block) => UnitKind::Block(block),
             None if !seen_block && matches!(layer.kind, LayerKind::Embedding(_)) => UnitKind::Front,
@@ -64,6 +71,7 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
             unit.layers.end = index + 1;
             unit.has_backward |= flows[index];
             unit.loss = loss;
+            unit.reads_targets |= reads_targets;
         } else {
             units.push(UnitLayers {
                 kind,
@@ -72,6 +80,8 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
                 needs_input_gradient: crosses(model, &flows, index),
                 loss,
                 boundary: 0,
+                reads_tokens,
+                reads_targets,
                 class: 0,
             });
         }
@@ -152,6 +162,7 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
     let mut saved = Vec::new();
     for index in unit.layers.clone() {
         let layer = model.layer(index);
+        b.layer = (index - first) as u16;
         let sources = model.inputs(index);
         let value = |position: usize| {
             let source = sources.get(position).or(sources.last());
@@ -177,7 +188,7 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
             (LayerKind::Head(head), Some(source)) => {
                 (None, Saved::Head(head::forward(&mut b, head, source, !layer.frozen)))
             }
-            (LayerKind::Loss(crate::model::layer::LossFunction::MeanSquaredError), Some(source)) => {
+            (LayerKind::Loss(LossFunction::MeanSquaredError), Some(source)) => {
                 let elements = b.elements(source);
                 head::squared_error(&mut b, elements, source);
                 (None, Saved::SquaredError(source, elements))
@@ -204,6 +215,7 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
     if unit.has_backward {
         for (index, kept) in saved.iter().rev().filter(|(index, _)| flows[*index]) {
             let layer = model.layer(*index);
+            b.layer = (*index - first) as u16;
             let trainable = !layer.frozen;
             let sources = model.inputs(*index);
             let source = sources.first().and_then(|&source| local(source));
@@ -221,19 +233,29 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
                 }
                 _ => {}
             }
-            let Some(&gradient) = gradients.get(&Some(*index)) else { continue };
+            let Some(&(mut gradient)) = gradients.get(&Some(*index)) else { continue };
             let normed = match kept {
                 Saved::Attention(kept) => kept.residual_norm,
                 Saved::Mlp(kept) => kept.residual_norm,
                 _ => None,
             };
             if let Some(normed) = normed {
-                mlp::residual_norm_backward(&mut b, normed, gradient, model.output_width(*index));
+                let norm = (model.output_width(*index), trainable);
+                gradient = mlp::residual_norm_backward(&mut b, normed, gradient, norm);
             }
-            let target = merge(&mut b, &mut gradients, source, residual, gradient);
+            let sums_bias = match &layer.kind {
+                LayerKind::Attention(layer) => layer.output_bias,
+                LayerKind::Mlp(layer) => layer.bias,
+                _ => false,
+            };
+            // Under sequence parallelism weight gradients read what was gathered, but a bias the shard.
+            let is_read_later = shape.splits_weight
+                && !shape.dropout
+                && (!shape.sequence_parallel || (sums_bias && trainable));
+            let target = merge(&mut b, &mut gradients, (source, residual), gradient, is_read_later);
             match (&layer.kind, kept) {
                 (LayerKind::Embedding(layer), Saved::Embedding(kept)) if trainable => {
-                    embedding::backward(&mut b, layer, kept, gradient);
+                    embedding::backward(&mut b, layer, kept, gradient, trainable);
                 }
                 (LayerKind::Attention(layer), Saved::Attention(kept)) => {
                     attention::backward(&mut b, layer, kept, gradient, target, trainable);
@@ -281,7 +303,7 @@ fn leave(
         }
         (None, Some(input)) => {
             let copy = b.activation("stream passed on", elements, None);
-            b.elementwise(ElementwiseKind::Add, elements, 2, &[input], &[copy]);
+            b.elementwise(Kernel::Copy, (ElementwiseKind::Add, elements, 2), &[input], &[copy]);
             Some(copy)
         }
         (None, None) => None,
@@ -293,9 +315,9 @@ fn leave(
 fn merge(
     b: &mut Builder<'_>,
     gradients: &mut HashMap<Option<usize>, ValueId>,
-    source: Option<usize>,
-    residual: Option<usize>,
+    (source, residual): (Option<usize>, Option<usize>),
     gradient: ValueId,
+    is_read_later: bool,
 ) -> ValueId {
     let elements = b.elements(gradient);
     match gradients.get(&residual).copied() {
@@ -303,15 +325,13 @@ fn merge(
             gradients.insert(residual, gradient);
         }
         Some(sum) => {
-            b.elementwise(ElementwiseKind::Add, elements, 3, &[gradient, sum], &[sum]);
+            b.elementwise(Kernel::Add, (ElementwiseKind::Add, elements, 3), &[gradient, sum], &[sum]);
         }
     }
     // A later weight pass reads the gradient as it arrived, so what goes on must be another value.
-    let shape = b.shape;
-    let is_read_later = shape.splits_weight && !shape.sequence_parallel && !shape.dropout;
     if is_read_later && gradients.get(&source) == Some(&gradient) {
         let copy = b.activation("gradient passed on", elements, None);
-        b.elementwise(ElementwiseKind::Add, elements, 2, &[gradient], &[copy]);
+        b.elementwise(Kernel::Copy, (ElementwiseKind::Add, elements, 2), &[gradient], &[copy]);
         gradients.insert(source, copy);
         return copy;
     }
@@ -319,7 +339,7 @@ fn merge(
         return target;
     }
     let target = b.activation("source gradient", elements, None);
-    b.elementwise(ElementwiseKind::Add, elements, 1, &[], &[target]);
+    b.elementwise(Kernel::Zero, (ElementwiseKind::Add, elements, 1), &[], &[target]);
     gradients.insert(source, target);
     target
 }
@@ -328,11 +348,16 @@ fn merge(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub op: Op,
+    /// What it computes, with the parameters of layer `layer`, counted from the unit's first.
+    pub kernel: Kernel,
+    pub layer: u16,
     pub stream: Stream,
     /// Makes again what the forward had made.
     pub recompute: bool,
-    /// Adds to the unit's weight gradient.
+    /// Works for a weight gradient only.
     pub weight: bool,
+    /// Adds to the unit's weight gradient.
+    pub adds_gradient: bool,
     pub reads: Vec<ValueId>,
     pub writes: Vec<ValueId>,
     pub allocates: Vec<ValueId>,

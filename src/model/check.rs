@@ -11,6 +11,7 @@ use super::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, LAYER_LIMIT, parameter_count, s
 /// Checks all rules of a model; after it, counts and widths fit in 64 bits.
 pub(super) fn check(model: &Model) -> Result<(), ModelError> {
     names(model)?;
+    model.constants.check()?;
     if let Some(length) = model.max_sequence.filter(|length| !(1..=DIMENSION_LIMIT).contains(length)) {
         let rule = format!("is outside 1 to {DIMENSION_LIMIT}");
         return Err(ModelError::rule("max_sequence", length, rule, [length.clamp(1, DIMENSION_LIMIT)]));

@@ -3,6 +3,7 @@
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::check::check;
+use super::constants::Constants;
 use super::error::ModelError;
 use super::graph::{Flow, LossTerm, LossWeight, Model};
 use super::layer::{Attention, Embedding, Head, Layer, LayerKind, LossFunction, Mlp, Moe};
@@ -38,7 +39,12 @@ pub(super) enum Residual {
 
 impl Decoder {
     /// The layer graph: embedding, attention and feed-forward layer of each block, head, cross-entropy.
-    pub fn assemble(self, name: &str, warnings: Vec<String>) -> Result<Model, ModelError> {
+    pub fn assemble(
+        self,
+        name: &str,
+        constants: Constants,
+        warnings: Vec<String>,
+    ) -> Result<Model, ModelError> {
         let mut graph = DiGraph::new();
         let hidden = self.embedding.hidden;
         let vocabulary = self.head.vocabulary;
@@ -66,7 +72,15 @@ impl Decoder {
         let loss = LayerKind::Loss(LossFunction::CrossEntropy);
         let loss = add(&mut graph, "loss", None, loss, &[(head, vocabulary)]);
         let losses = vec![LossTerm { name: "loss".to_owned(), layer: loss, weight: LossWeight::Fixed(1.0) }];
-        let model = Model { name: name.to_owned(), graph, losses, max_sequence: self.max_sequence, warnings };
+        let model = Model {
+            name: name.to_owned(),
+            graph,
+            losses,
+            max_sequence: self.max_sequence,
+            constants,
+            config: None,
+            warnings,
+        };
         check(&model)?;
         Ok(model)
     }

@@ -3,7 +3,9 @@
 use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
+use serde_json::{Map, Value};
 
+use super::constants::Constants;
 use super::layer::{Layer, LayerKind};
 use super::parameters::{ParameterTensor, parameters};
 
@@ -44,6 +46,10 @@ pub struct Model {
     pub losses: Vec<LossTerm>,
     /// The longest sequence the configuration allows, in tokens.
     pub max_sequence: Option<u64>,
+    /// What changes its numbers and none of its costs.
+    pub constants: Constants,
+    /// The Hugging Face configuration that it was made from, whose tensor names its weights bear.
+    pub config: Option<Map<String, Value>>,
     /// What a reader of the configuration should know (unknown fields, families only planned for).
     pub warnings: Vec<String>,
 }

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use petgraph::graph::{DiGraph, NodeIndex};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::check::check;
+use super::constants::Constants;
 use super::error::ModelError;
 use super::graph::{Flow, LossTerm, Model};
 use super::layer::{Layer, LayerKind};
@@ -27,6 +29,12 @@ pub struct Document {
     /// The longest sequence the model allows, in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_sequence: Option<u64>,
+    /// What changes its numbers and none of its costs; defaults where it is left out.
+    #[serde(default)]
+    pub constants: Constants,
+    /// The Hugging Face `config.json` that the layers were made from: weights then bear its family's names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Map<String, Value>>,
     /// In topological order: a layer stands after its inputs.
     pub layers: Vec<LayerEntry>,
     /// Runs of layers that stand several times in a row; each copy becomes a block.
@@ -125,6 +133,8 @@ pub fn model(document: Document) -> Result<Model, ModelError> {
         graph,
         losses,
         max_sequence: document.max_sequence,
+        constants: document.constants,
+        config: document.config,
         warnings: Vec::new(),
     };
     for (source, target) in edges {
@@ -154,6 +164,8 @@ pub fn document(model: &Model) -> Document {
         version: VERSION,
         name: model.name.clone(),
         max_sequence: model.max_sequence,
+        constants: model.constants.clone(),
+        config: model.config.clone(),
         layers: model.layers().enumerate().map(entry).collect(),
         repeat: Vec::new(),
         losses: model.losses.iter().map(loss).collect(),

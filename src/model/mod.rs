@@ -1,6 +1,7 @@
 //! Floor 2: layers, the layer graph, parameter counts, and where models come from.
 
 mod check;
+pub mod constants;
 mod decoder;
 mod error;
 pub mod graph;
@@ -13,7 +14,9 @@ mod presets;
 mod repeat;
 mod sizes;
 mod source;
+pub mod tensors;
 
+pub use constants::Constants;
 pub use error::ModelError;
 pub use graph::{Flow, LossTerm, LossWeight, Model};
 pub use layer::{Layer, LayerKind};

@@ -62,7 +62,23 @@ macro_rules! gpt2 {
 }
 
 macro_rules! llama {
-    ($hidden:literal, $layers:literal, $heads:literal, $kv:literal, $inner:literal, $vocabulary:literal, $positions:literal) => {
+    ($hidden:literal, $layers:literal, $heads:literal, $kv:literal, $inner:literal, 32000) => {
+        llama!($hidden, $layers, $heads, $kv, $inner, 32000, 4096, r#""rope_theta":10000.0"#)
+    };
+    ($hidden:literal, $layers:literal, $heads:literal, $kv:literal, $inner:literal, 128256) => {
+        llama!(
+            $hidden,
+            $layers,
+            $heads,
+            $kv,
+            $inner,
+            128256,
+            131072,
+            r#""rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
+"high_freq_factor":4.0,"original_max_position_embeddings":8192}"#
+        )
+    };
+    ($hidden:literal, $layers:literal, $heads:literal, $kv:literal, $inner:literal, $vocabulary:literal, $positions:literal, $rotary:literal) => {
         concat!(
             r#"{"model_type":"llama","hidden_size":"#,
             $hidden,
@@ -78,7 +94,9 @@ macro_rules! llama {
             $vocabulary,
             r#","max_position_embeddings":"#,
             $positions,
-            r#","hidden_act":"silu","tie_word_embeddings":false}"#
+            r#","hidden_act":"silu","tie_word_embeddings":false,"rms_norm_eps":1e-5,"#,
+            $rotary,
+            "}"
         )
     };
 }
@@ -99,7 +117,7 @@ macro_rules! qwen2 {
             r#","vocab_size":"#,
             $vocabulary,
             r#","max_position_embeddings":131072,"hidden_act":"silu","tie_word_embeddings":false"#,
-            r#","use_sliding_window":false,"sliding_window":131072,"max_window_layers":"#,
+            r#","rope_theta":1000000.0,"use_sliding_window":false,"sliding_window":131072,"max_window_layers":"#,
             $windows,
             "}"
         )
@@ -108,18 +126,20 @@ macro_rules! qwen2 {
 
 const MISTRAL: &str = r#"{"model_type":"mistral","hidden_size":4096,"num_hidden_layers":32,
 "num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":32000,
-"max_position_embeddings":32768,"sliding_window":4096,"hidden_act":"silu","tie_word_embeddings":false}"#;
+"max_position_embeddings":32768,"sliding_window":4096,"hidden_act":"silu","tie_word_embeddings":false,
+"rms_norm_eps":1e-5,"rope_theta":10000.0}"#;
 
 const MIXTRAL: &str = r#"{"model_type":"mixtral","hidden_size":4096,"num_hidden_layers":32,
 "num_attention_heads":32,"num_key_value_heads":8,"intermediate_size":14336,"vocab_size":32000,
 "max_position_embeddings":32768,"sliding_window":null,"hidden_act":"silu","tie_word_embeddings":false,
-"num_local_experts":8,"num_experts_per_tok":2}"#;
+"num_local_experts":8,"num_experts_per_tok":2,"rms_norm_eps":1e-5,"rope_theta":1000000.0}"#;
 
 const QWEN3: &str = r#"{"model_type":"qwen3_moe","hidden_size":4096,"num_hidden_layers":94,
 "num_attention_heads":64,"num_key_value_heads":4,"head_dim":128,"intermediate_size":12288,"vocab_size":151936,
 "max_position_embeddings":40960,"use_sliding_window":false,"sliding_window":null,"hidden_act":"silu",
 "tie_word_embeddings":false,"attention_bias":false,"num_experts":128,"num_experts_per_tok":8,
-"moe_intermediate_size":1536,"decoder_sparse_step":1,"mlp_only_layers":[]}"#;
+"moe_intermediate_size":1536,"decoder_sparse_step":1,"mlp_only_layers":[],
+"norm_topk_prob":true,"rms_norm_eps":1e-6,"rope_theta":1000000.0}"#;
 
 const DEEPSEEK: &str = r#"{"model_type":"deepseek_v3","hidden_size":7168,"num_hidden_layers":61,
 "num_attention_heads":128,"intermediate_size":18432,"vocab_size":129280,"max_position_embeddings":163840,
@@ -162,12 +182,12 @@ const PRESETS: &[Preset] = &[
     row("megatron-175b", "Megatron GPT, 175B", MEGATRON, gpt2!(12288, 96, 96, 51200, 2048, "gelu")),
     row("megatron-530b", "Megatron GPT, 530B (MT-NLG)", MEGATRON, gpt2!(20480, 105, 128, 51200, 2048, "gelu")),
     row("megatron-1t", "Megatron GPT, 1T", MEGATRON, gpt2!(25600, 128, 160, 51200, 2048, "gelu")),
-    row("llama-2-7b", "Llama 2, 7B", LLAMA2_SOURCE, llama!(4096, 32, 32, 32, 11008, 32000, 4096)),
-    row("llama-2-13b", "Llama 2, 13B", LLAMA2_SOURCE, llama!(5120, 40, 40, 40, 13824, 32000, 4096)),
-    row("llama-2-70b", "Llama 2, 70B", LLAMA2_SOURCE, llama!(8192, 80, 64, 8, 28672, 32000, 4096)),
-    row("llama-3.1-8b", "Llama 3.1, 8B", LLAMA3_SOURCE, llama!(4096, 32, 32, 8, 14336, 128256, 131072)),
-    row("llama-3.1-70b", "Llama 3.1, 70B", LLAMA3_SOURCE, llama!(8192, 80, 64, 8, 28672, 128256, 131072)),
-    row("llama-3.1-405b", "Llama 3.1, 405B", LLAMA3_SOURCE, llama!(16384, 126, 128, 8, 53248, 128256, 131072)),
+    row("llama-2-7b", "Llama 2, 7B", LLAMA2_SOURCE, llama!(4096, 32, 32, 32, 11008, 32000)),
+    row("llama-2-13b", "Llama 2, 13B", LLAMA2_SOURCE, llama!(5120, 40, 40, 40, 13824, 32000)),
+    row("llama-2-70b", "Llama 2, 70B", LLAMA2_SOURCE, llama!(8192, 80, 64, 8, 28672, 32000)),
+    row("llama-3.1-8b", "Llama 3.1, 8B", LLAMA3_SOURCE, llama!(4096, 32, 32, 8, 14336, 128256)),
+    row("llama-3.1-70b", "Llama 3.1, 70B", LLAMA3_SOURCE, llama!(8192, 80, 64, 8, 28672, 128256)),
+    row("llama-3.1-405b", "Llama 3.1, 405B", LLAMA3_SOURCE, llama!(16384, 126, 128, 8, 53248, 128256)),
     row("mistral-7b", "Mistral 7B v0.1, sliding window of 4096", MISTRAL_SOURCE, MISTRAL),
     row("mixtral-8x7b", "Mixtral, 8 experts, 2 a token", MIXTRAL_SOURCE, MIXTRAL),
     row("qwen2.5-7b", "Qwen 2.5, 7B", QWEN2_SOURCE, qwen2!(3584, 28, 28, 4, 18944, 152064, 28)),

@@ -136,6 +136,8 @@ pub struct BufferModel {
     pub gathered_units: u64,
     /// With a pipeline, gathered parameters stay until the last backward of the step (PyTorch).
     pub pipeline_keeps_gathered: bool,
+    /// Bytes of scratch that kernels share, where the engine counts it among what it hands out.
+    pub workspace: u64,
 }
 
 /// Tensors that a block's backward may need, as far as an engine decides about them.

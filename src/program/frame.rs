@@ -3,9 +3,8 @@
 use crate::program::passes::Plan;
 
 use crate::lower::{Category, ValueId};
-use crate::program::instruction::{Buffer, BufferId, Frame};
+use crate::program::instruction::{Buffer, BufferId, Frame, UnitBuffers};
 use crate::program::layout::Chunk;
-use crate::program::state::Gathering;
 use crate::units::Bytes;
 
 /// The buffers of one chunk and where each unit's values are among them.
@@ -51,21 +50,15 @@ impl ChunkFrame {
             output = lowered.output.map(|id| ids[usize::from(id)]);
             values.push(ids);
             let parameters = &unit.parameters;
-            let whole = Bytes(parameters.total() * rules.compute.size());
+            let whole = Bytes(rules.gathered_elements(parameters) * rules.compute.size());
             let stored = Bytes(rules.parameter_elements(parameters) * rules.parameter.size());
-            let per_frame = matches!(rules.gathering, Gathering::EachPass | Gathering::ForwardToBackward);
-            gathered.push(
-                (per_frame && whole.0 > 0).then(|| add("gathered parameters", whole, Category::Buffers)),
-            );
+            gathered.push((whole.0 > 0).then(|| add("gathered parameters", whole, Category::Buffers)));
             fetched.push(
                 (unit.offloads_parameters && stored.0 > 0)
                     .then(|| add("fetched parameters", stored, Category::Buffers)),
             );
-            let trained = Bytes(parameters.trained() * rules.gradient.size());
-            gradient.push(
-                (!rules.keeps_whole_gradients && trained.0 > 0)
-                    .then(|| add("unit gradient", trained, Category::Gradients)),
-            );
+            let trained = Bytes(rules.unit_gradient_elements(parameters) * rules.gradient.size());
+            gradient.push((trained.0 > 0).then(|| add("unit gradient", trained, Category::Gradients)));
         }
         for index in (1..chunk.units.len()).rev() {
             let later = plan.layout.lowered(&chunk.units[index]);
@@ -105,6 +98,17 @@ impl ChunkFrame {
                 let bytes = Bytes(elements * rules.gradient.size());
                 let is_summed = elements > 0 && rules.gradient_ranks > 1;
                 is_summed.then(|| add("watched gradient", bytes, Category::Gradients))
+            })
+            .collect();
+        frame.units = chunk
+            .units
+            .iter()
+            .enumerate()
+            .map(|(place, unit)| UnitBuffers {
+                unit: unit.unit,
+                gathered: gathered[place],
+                fetched: fetched[place],
+                gradient: gradient[place],
             })
             .collect();
         Self { frame, watched, values, gathered, fetched, gradient, passed, leaving }

@@ -1,6 +1,6 @@
 //! Instructions, the templates that micro-batches repeat, and the programs made of them.
 
-use crate::lower::{Category, Stream};
+use crate::lower::{Category, Kernel, Stream};
 use crate::ops::Op;
 use crate::program::schedule::Pass;
 use crate::units::Bytes;
@@ -34,10 +34,78 @@ pub struct Message {
     pub payload: Payload,
 }
 
+/// Which of a rank's parameters: experts are gathered and summed in groups of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    Dense,
+    Expert,
+}
+
+/// A range of the elements whose optimizer state a rank owns, in the order of its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owned {
+    pub start: u64,
+    pub end: u64,
+}
+
+/// What an instruction performs, beside the shape of its op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// Nothing: it waits, allocates or frees.
+    Nothing,
+    /// A kernel with the parameters of layer `layer` of the instruction's unit.
+    Kernel {
+        kernel: Kernel,
+        layer: u16,
+        adds_gradient: bool,
+    },
+    /// A message of the pipeline.
+    Send,
+    Receive,
+    /// The unit's parameters from the host.
+    FetchParameters,
+    /// The unit's parameters from the shards of all ranks.
+    GatherParameters(Part),
+    /// Sums the unit's gradient over the op's group.
+    ReduceGradient(Part),
+    /// Adds the unit's reduced gradient to this rank's shard.
+    KeepGradient,
+    /// What the unit keeps for its backward, to the host; and back.
+    StashActivations,
+    UnstashActivations,
+    /// The watched gradient of a loss: summed over its ranks; its norm.
+    SumWatched {
+        loss: u8,
+    },
+    WatchedNorm {
+        loss: u8,
+    },
+    /// Gradient shards over the replicas, once a step.
+    SumReplicas(Part),
+    /// Parts of gradients that tensor ranks hold.
+    SumPartial,
+    /// The tied table's gradient over the ranks that hold a copy.
+    SumTied,
+    /// The squares of the owned gradients; their sum over all ranks.
+    GradientSquares,
+    SumSquares,
+    /// AdamW of what the host owns: gradients out, the step, parameters back.
+    HostGradients(Owned),
+    HostStep(Owned),
+    HostParameters(Owned),
+    /// AdamW of what the device owns.
+    DeviceStep(Owned),
+    /// Parameters that live on the host and were updated on the device.
+    StoreParameters(Owned),
+    /// Updated parameters to all ranks that hold them whole.
+    GatherUpdated(Part),
+}
+
 /// One thing that a rank does: an op on a stream, with what it waits for and what happens to buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
     pub op: Op,
+    pub task: Task,
     pub stream: Stream,
     pub cause: Cause,
     /// The unit (in model order) that it works for; none for the pipeline's and the step's own.
@@ -58,9 +126,10 @@ pub struct Instruction {
 
 impl Instruction {
     /// An instruction that waits for nothing and touches no buffer.
-    pub const fn plain(op: Op, stream: Stream, cause: Cause) -> Self {
+    pub const fn plain(op: Op, task: Task, stream: Stream, cause: Cause) -> Self {
         Self {
             op,
+            task,
             stream,
             cause,
             unit: None,
@@ -84,10 +153,21 @@ pub struct Buffer {
     pub category: Category,
 }
 
+/// The buffers of a unit beside its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitBuffers {
+    pub unit: u32,
+    pub gathered: Option<BufferId>,
+    pub fetched: Option<BufferId>,
+    pub gradient: Option<BufferId>,
+}
+
 /// All buffers that one micro-batch may hold in one chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     pub buffers: Vec<Buffer>,
+    /// One for each unit of the chunk, in model order.
+    pub units: Vec<UnitBuffers>,
 }
 
 /// Instructions that are issued together: a pass of one chunk, or the optimizer step.
@@ -109,11 +189,50 @@ pub struct Call {
     pub micro: u32,
 }
 
+/// What a persistent buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holds {
+    /// A unit's parameters, or this rank's shard of them.
+    Parameters,
+    /// A unit's whole parameters, gathered once a step.
+    GatheredParameters,
+    /// A unit's whole gradient.
+    Gradients,
+    /// This rank's shard of a unit's gradient.
+    GradientShards,
+    /// Moments and, where there are some, master weights; on the host with staging for gradients and parameters.
+    OptimizerState,
+    /// Staging of gradients on their way through a reduction.
+    ReductionBuckets,
+    /// The step's token ids.
+    Tokens,
+    /// The ids that a loss compares with.
+    Targets,
+    /// Scratch of kernels.
+    Workspace,
+}
+
+impl Holds {
+    /// What its memory is put down to.
+    pub const fn category(self) -> Category {
+        match self {
+            Self::Parameters => Category::Parameters,
+            Self::Gradients | Self::GradientShards => Category::Gradients,
+            Self::OptimizerState => Category::Optimizer,
+            Self::GatheredParameters | Self::ReductionBuckets | Self::Tokens | Self::Targets => {
+                Category::Buffers
+            }
+            Self::Workspace => Category::Overhead,
+        }
+    }
+}
+
 /// State that a rank holds over the whole step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Persistent {
-    pub name: &'static str,
-    pub category: Category,
+    pub holds: Holds,
+    /// The unit (in model order) that it belongs to, if to one.
+    pub unit: Option<u32>,
     pub device: Bytes,
     pub host: Bytes,
 }
@@ -138,7 +257,11 @@ pub struct Program {
 impl RankProgram {
     /// Device bytes held over the whole step, by category.
     pub fn persistent_bytes(&self, category: Category) -> Bytes {
-        self.persistent.iter().filter(|state| state.category == category).map(|state| state.device).sum()
+        self.persistent
+            .iter()
+            .filter(|state| state.holds.category() == category)
+            .map(|state| state.device)
+            .sum()
     }
 
     /// Instructions that the rank issues in a step.

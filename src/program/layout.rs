@@ -22,6 +22,8 @@ pub struct PlacedUnit {
     pub has_backward: bool,
     /// Index of the loss that it computes.
     pub loss: Option<u8>,
+    pub reads_tokens: bool,
+    pub reads_targets: bool,
     pub offloads_parameters: bool,
     pub offloads_activations: bool,
 }
@@ -148,9 +150,12 @@ impl Layout {
                 let layers = &units[unit];
                 let mut mode = CheckpointMode::None;
                 let mut parameters = shaped.parameters[layers.class];
-                if parameters.tied > 0 && head_is_apart {
+                if head_is_apart {
                     parameters.dense += parameters.tied;
                     parameters.dense_trained += parameters.tied;
+                    parameters.table += parameters.tied;
+                } else {
+                    parameters.borrowed = parameters.tied;
                 }
                 let position = seen[stage];
                 if is_block(unit) {
@@ -165,6 +170,8 @@ impl Layout {
                     is_block: is_block(unit),
                     has_backward: layers.has_backward,
                     loss: layers.loss.map(|loss| loss as u8),
+                    reads_tokens: layers.reads_tokens,
+                    reads_targets: layers.reads_targets,
                     offloads_parameters: is_block(unit) && position < parameters_on_host,
                     offloads_activations: is_block(unit) && position < activations_on_host,
                 });

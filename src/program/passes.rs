@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use crate::lower::Stream;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
-use crate::program::instruction::{Cause, Instruction, Payload, Template};
+use crate::program::instruction::{Cause, Instruction, Payload, Task, Template};
 use crate::program::layout::{Chunk, Layout};
 use crate::program::schedule::Pass;
 use crate::program::state::StateRules;
@@ -123,7 +123,7 @@ impl Writer<'_> {
             unit: Some(unit.unit),
             reads: buffers.clone(),
             host: bytes.0 as i64,
-            ..Instruction::plain(Op::CopyOut(bytes), Stream::CopyOut, Cause::Copy)
+            ..Instruction::plain(Op::CopyOut(bytes), Task::StashActivations, Stream::CopyOut, Cause::Copy)
         });
         self.leaving.push(buffers);
         self.wait_copies(usize::from(self.plan.strategy.overlap));
@@ -143,7 +143,7 @@ impl Writer<'_> {
             writes: buffers.clone(),
             allocates: buffers,
             host: -(bytes.0 as i64),
-            ..Instruction::plain(Op::CopyIn(bytes), Stream::CopyIn, Cause::Copy)
+            ..Instruction::plain(Op::CopyIn(bytes), Task::UnstashActivations, Stream::CopyIn, Cause::Copy)
         });
     }
 
@@ -199,14 +199,19 @@ impl Writer<'_> {
                 waits: after.into_iter().collect(),
                 writes: buffer.clone(),
                 allocates: buffer.clone(),
-                ..Instruction::plain(op, Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, Task::SumWatched { loss }, Stream::Data, Cause::Communication)
             });
         }
         let op = Elementwise { kind: ElementwiseKind::GradientNorm, elements, operands: 1, element };
         self.push(Instruction {
             reads: buffer.clone(),
             frees: buffer,
-            ..Instruction::plain(Op::Elementwise(op), Stream::Compute, Cause::Compute)
+            ..Instruction::plain(
+                Op::Elementwise(op),
+                Task::WatchedNorm { loss },
+                Stream::Compute,
+                Cause::Compute,
+            )
         });
     }
 

@@ -3,6 +3,7 @@
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
+use crate::program::instruction::Part;
 use crate::program::layout::PlacedUnit;
 use crate::program::state::StateRules;
 use crate::strategy::Strategy;
@@ -14,17 +15,21 @@ pub fn reductions(
     engine: &EngineProfile,
     unit: &PlacedUnit,
     across_replicas: bool,
-) -> Vec<Op> {
+) -> Vec<(Part, Op)> {
     use crate::profile::engine::StageOneCollective;
     let size = rules.reduce.size();
+    // Kept whole, the gradient of a borrowed table is the embedding's.
+    let borrowed = if rules.keeps_whole_gradients { 0 } else { unit.parameters.borrowed };
     let parts = [
         (
-            unit.parameters.dense_trained,
+            Part::Dense,
+            unit.parameters.dense_trained + borrowed,
             rules.shards,
             rules.gradient_ranks,
             (Group::State, Group::Replica, Group::Gradient),
         ),
         (
+            Part::Expert,
             unit.parameters.expert_trained,
             rules.expert_shards,
             rules.expert_ranks,
@@ -32,25 +37,25 @@ pub fn reductions(
         ),
     ];
     let mut list = Vec::new();
-    let mut push = |kind, group, elements: u64| {
-        list.push(Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) }));
+    let mut push = |part, kind, group, elements: u64| {
+        list.push((part, Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) })));
     };
-    for (elements, shards, ranks, (state, replica, gradient)) in parts {
+    for (part, elements, shards, ranks, (state, replica, gradient)) in parts {
         if elements == 0 || ranks <= 1 {
             continue;
         }
         if rules.zero == 0 {
-            push(CollectiveKind::AllReduce, gradient, elements);
+            push(part, CollectiveKind::AllReduce, gradient, elements);
             continue;
         }
         let whole = rules.zero == 1 && engine.state.stage_one_collective == StageOneCollective::AllReduce;
         if shards > 1 {
             let kind = if whole { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
-            push(kind, state, elements);
+            push(part, kind, state, elements);
         }
         if across_replicas && rules.replicas > 1 {
             let left = if whole { elements } else { elements.div_ceil(shards) };
-            push(CollectiveKind::AllReduce, replica, left);
+            push(part, CollectiveKind::AllReduce, replica, left);
         }
     }
     list

@@ -1,10 +1,10 @@
 //! What a rank keeps over the whole step: parameters, gradients, optimizer state and staging buffers.
 
-use crate::lower::{Category, UnitParameters};
+use crate::lower::UnitParameters;
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::MasterWeights;
-use crate::program::instruction::Persistent;
+use crate::program::instruction::{Holds, Persistent};
 use crate::program::layout::PlacedUnit;
 use crate::strategy::{Strategy, Workload};
 use crate::units::{Bytes, ElementType, ceil_div};
@@ -37,6 +37,8 @@ pub struct StateRules {
     /// Whole gradients are kept until the last micro-batch.
     pub keeps_whole_gradients: bool,
     pub gathering: Gathering,
+    /// Tokens of a rank in a step.
+    pub step_tokens: u64,
 }
 
 /// When sharded parameters are gathered and given back.
@@ -85,11 +87,13 @@ impl StateRules {
             shards_optimizer: strategy.zero >= 1,
             keeps_whole_gradients: strategy.zero <= 1 || defers,
             gathering: gathering(strategy, engine, shards_parameters),
+            step_tokens: strategy.accumulation * strategy.micro_batch * workload.seq_len / strategy.context,
         }
     }
 
-    /// Elements of one shard of `parameters` where state is sharded; all of them otherwise.
-    pub const fn owned(&self, sharded: bool, dense: u64, expert: u64) -> u64 {
+    /// Elements of one shard of `dense` and `expert` elements, if `sharded`; all of them otherwise. At most what
+    /// units hold that are sharded one by one.
+    pub const fn at_least(&self, sharded: bool, dense: u64, expert: u64) -> u64 {
         if sharded {
             dense.div_ceil(self.shards) + expert.div_ceil(self.expert_shards)
         } else {
@@ -99,12 +103,33 @@ impl StateRules {
 
     /// Elements whose optimizer state a rank holds for a unit.
     pub const fn optimizer_elements(&self, parameters: &UnitParameters) -> u64 {
-        self.owned(self.shards_optimizer, parameters.dense_trained, parameters.expert_trained)
+        if self.shards_optimizer {
+            parameters.trained_shard(self.shards, self.expert_shards)
+        } else {
+            parameters.trained()
+        }
     }
 
     /// Elements of parameters a rank stores for a unit.
     pub const fn parameter_elements(&self, parameters: &UnitParameters) -> u64 {
-        self.owned(self.shards_parameters, parameters.dense, parameters.expert)
+        if self.shards_parameters {
+            parameters.shard(self.shards, self.expert_shards)
+        } else {
+            parameters.total()
+        }
+    }
+
+    /// Elements of parameters that a unit's passes find in its frame: its own and what it borrows.
+    pub const fn gathered_elements(&self, parameters: &UnitParameters) -> u64 {
+        match self.gathering {
+            Gathering::EachPass | Gathering::ForwardToBackward => parameters.total() + parameters.borrowed,
+            Gathering::Never | Gathering::OnceAStep => 0,
+        }
+    }
+
+    /// Elements of a unit's own gradient in its frame, where none is kept whole.
+    pub const fn unit_gradient_elements(&self, parameters: &UnitParameters) -> u64 {
+        if self.keeps_whole_gradients { 0 } else { parameters.trained() + parameters.borrowed }
     }
 }
 
@@ -132,44 +157,50 @@ pub fn persistent(
     engine: &EngineProfile,
 ) -> Vec<Persistent> {
     let mut list = Vec::new();
-    let mut add = |name, category, device: u64, host: u64| {
+    let mut add = |holds, unit: Option<&PlacedUnit>, device: u64, host: u64| {
         if device + host > 0 {
-            list.push(Persistent { name, category, device: Bytes(device), host: Bytes(host) });
+            let unit = unit.map(|unit| unit.unit);
+            list.push(Persistent { holds, unit, device: Bytes(device), host: Bytes(host) });
         }
     };
     let reuses = engine.state.gradients_reuse_parameters && strategy.zero == 3 && strategy.accumulation == 1;
     for unit in units {
         let parameters = &unit.parameters;
         let stored = rules.parameter_elements(parameters) * rules.parameter.size();
-        if unit.offloads_parameters {
-            add("parameters", Category::Parameters, 0, stored);
-        } else {
-            add("parameters", Category::Parameters, stored, 0);
-        }
+        let (device, host) = if unit.offloads_parameters { (0, stored) } else { (stored, 0) };
+        add(Holds::Parameters, Some(unit), device, host);
         if rules.gathering == Gathering::OnceAStep {
-            add("gathered parameters", Category::Buffers, parameters.total() * rules.compute.size(), 0);
+            let bytes = parameters.total() * rules.compute.size();
+            add(Holds::GatheredParameters, Some(unit), bytes, 0);
         }
         if rules.keeps_whole_gradients {
-            add("gradients", Category::Gradients, parameters.trained() * rules.gradient.size(), 0);
+            add(Holds::Gradients, Some(unit), parameters.trained() * rules.gradient.size(), 0);
         }
         // Behind a deferred reduction, the shards lie in the whole gradients.
         if rules.shards_gradients && !rules.keeps_whole_gradients && !reuses {
-            let owned = rules.owned(true, parameters.dense_trained, parameters.expert_trained);
-            add("gradient shards", Category::Gradients, owned * rules.gradient.size(), 0);
+            let owned = parameters.trained_shard(rules.shards, rules.expert_shards);
+            add(Holds::GradientShards, Some(unit), owned * rules.gradient.size(), 0);
         }
     }
     let elements: u64 = units.iter().map(|unit| rules.optimizer_elements(&unit.parameters)).sum();
     let on_host = offloaded_elements(strategy, stage, elements);
     let host_staging = on_host * (rules.gradient.size() + rules.parameter.size());
     add(
-        "optimizer state",
-        Category::Optimizer,
+        Holds::OptimizerState,
+        None,
         (elements - on_host) * rules.optimizer_size,
         on_host * rules.optimizer_size + host_staging,
     );
-    add("reduction buckets", Category::Buffers, staging_bytes(units, rules, strategy, engine), 0);
+    add(Holds::ReductionBuckets, None, staging_bytes(units, rules, strategy, engine), 0);
+    let ids = rules.step_tokens * TOKEN_ID_SIZE;
+    add(Holds::Tokens, None, if units.iter().any(|unit| unit.reads_tokens) { ids } else { 0 }, 0);
+    add(Holds::Targets, None, if units.iter().any(|unit| unit.reads_targets) { ids } else { 0 }, 0);
+    add(Holds::Workspace, None, engine.buffers.workspace, 0);
     list
 }
+
+/// Bytes of a token id.
+pub const TOKEN_ID_SIZE: u64 = 4;
 
 /// Elements of optimizer state, of `elements`, that stage `stage` keeps on the host.
 pub fn offloaded_elements(strategy: &Strategy, stage: usize, elements: u64) -> u64 {

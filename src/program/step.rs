@@ -3,7 +3,7 @@
 use crate::lower::{Category, Stream};
 use crate::ops::{AdamW, Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::choices::GradientSync;
-use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Template};
+use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Task, Template};
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
 use crate::program::state::offloaded_elements;
@@ -13,8 +13,11 @@ use crate::units::{Bytes, ElementType};
 /// Slices that an overlapped host step is cut in: one is copied out while one is updated and one copied back.
 pub const HOST_SLICES: u64 = 8;
 
+/// Bytes of a sum of squares that does not depend on the order in which it is taken: four numbers of 64 bits.
+const SQUARES_SIZE: u64 = 32;
+
 /// Sizes of the step on one rank, in elements.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sizes {
     dense: u64,
     dense_shard: u64,
@@ -22,9 +25,19 @@ struct Sizes {
     expert: u64,
     owned: u64,
     on_host: u64,
-    replicated: u64,
+    partial: u64,
     tied: u64,
-    parameters_on_host: u64,
+    /// Among the owned elements, those whose parameters live on the host.
+    stored_on_host: Vec<Owned>,
+}
+
+impl Sizes {
+    /// Elements of `range` whose parameters live on the host.
+    fn stored_within(&self, range: Owned) -> u64 {
+        let overlap =
+            |stored: &Owned| stored.end.min(range.end).saturating_sub(stored.start.max(range.start));
+        self.stored_on_host.iter().map(overlap).sum()
+    }
 }
 
 /// The template of the step for a rank that holds `units`, and its frame. `holds_tied` ranks sum a shared table.
@@ -37,22 +50,25 @@ pub fn template(
     holds_tied: u64,
 ) -> (Template, Frame) {
     let rules = &plan.rules;
-    let mut sizes = Sizes { tied: holds_tied, ..Sizes::default() };
+    let shard_of =
+        |elements: u64| if rules.shards_optimizer { elements.div_ceil(rules.shards) } else { elements };
+    let mut sizes = Sizes { tied: shard_of(holds_tied), ..Sizes::default() };
     for unit in units {
         let parameters = &unit.parameters;
         sizes.dense += parameters.dense_trained;
         sizes.expert += parameters.expert_trained;
         sizes.dense_shard += parameters.dense_trained.div_ceil(rules.shards);
         sizes.expert_shard += parameters.expert_trained.div_ceil(rules.expert_shards);
+        sizes.partial += parameters.partial.min(shard_of(parameters.dense_trained));
+        let start = sizes.owned;
         sizes.owned += rules.optimizer_elements(parameters);
-        sizes.replicated += parameters.replicated_trained;
         if unit.offloads_parameters {
-            sizes.parameters_on_host += rules.optimizer_elements(parameters);
+            sizes.stored_on_host.push(Owned { start, end: sizes.owned });
         }
     }
     sizes.on_host = offloaded_elements(plan.strategy, stage, sizes.owned);
     let mut list = Vec::new();
-    let mut first = Instruction::plain(Op::Release, Stream::Compute, Cause::Optimizer);
+    let mut first = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Optimizer);
     first.joins = true;
     list.push(first);
     finish_gradients(plan, &sizes, &mut list);
@@ -69,35 +85,40 @@ fn then(list: &mut Vec<Instruction>, mut next: Instruction) {
     list.push(next);
 }
 
-fn collective(kind: CollectiveKind, group: Group, bytes: u64) -> Instruction {
+fn collective(kind: CollectiveKind, group: Group, bytes: u64, task: Task) -> Instruction {
     let op = Op::Collective(Collective { kind, group, bytes: Bytes(bytes) });
-    Instruction::plain(op, Stream::Data, Cause::Communication)
+    Instruction::plain(op, task, Stream::Data, Cause::Communication)
 }
 
-/// Sums that wait for the last micro-batch: across replicas under `scatter`, of a tied table, of parameters that
-/// tensor ranks hold whole.
+/// Sums that wait for the last micro-batch: across replicas under `scatter`, of a tied table, of gradients that
+/// tensor ranks hold parts of.
 fn finish_gradients(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>) {
     let rules = &plan.rules;
     let strategy = plan.strategy;
     if strategy.sync == GradientSync::Scatter && strategy.zero >= 2 && rules.replicas > 1 {
         let size = rules.reduce.size();
-        let parts = [(Group::Replica, sizes.dense_shard), (Group::ExpertReplica, sizes.expert_shard)];
-        for (group, elements) in parts.into_iter().filter(|(_, elements)| *elements > 0) {
-            then(list, collective(CollectiveKind::AllReduce, group, elements * size));
+        let parts = [
+            (Part::Dense, Group::Replica, sizes.dense_shard),
+            (Part::Expert, Group::ExpertReplica, sizes.expert_shard),
+        ];
+        for (part, group, elements) in parts.into_iter().filter(|(_, _, elements)| *elements > 0) {
+            let task = Task::SumReplicas(part);
+            then(list, collective(CollectiveKind::AllReduce, group, elements * size, task));
         }
     }
-    if strategy.sequence_parallel && sizes.replicated > 0 {
-        let bytes = sizes.replicated * rules.gradient.size();
-        then(list, collective(CollectiveKind::AllReduce, Group::Tensor, bytes));
+    if sizes.partial > 0 {
+        let bytes = sizes.partial * rules.gradient.size();
+        then(list, collective(CollectiveKind::AllReduce, Group::Tensor, bytes, Task::SumPartial));
     }
     if sizes.tied > 0 {
-        then(list, collective(CollectiveKind::AllReduce, Group::Tied, sizes.tied * rules.gradient.size()));
+        let bytes = sizes.tied * rules.gradient.size();
+        then(list, collective(CollectiveKind::AllReduce, Group::Tied, bytes, Task::SumTied));
     }
 }
 
 /// The global gradient norm: a pass over the owned gradients and one number summed over all ranks.
 fn clip(plan: &Plan<'_>, workload: &Workload, sizes: &Sizes, list: &mut Vec<Instruction>) {
-    if workload.clip <= 0.0 || sizes.owned == 0 {
+    if workload.clip <= 0.0 {
         return;
     }
     let op = Elementwise {
@@ -106,9 +127,10 @@ fn clip(plan: &Plan<'_>, workload: &Workload, sizes: &Sizes, list: &mut Vec<Inst
         operands: 1,
         element: plan.rules.gradient,
     };
-    then(list, Instruction::plain(Op::Elementwise(op), Stream::Compute, Cause::Optimizer));
+    let squares = Task::GradientSquares;
+    then(list, Instruction::plain(Op::Elementwise(op), squares, Stream::Compute, Cause::Optimizer));
     if plan.strategy.devices() > 1 {
-        then(list, collective(CollectiveKind::AllReduce, Group::World, 4));
+        then(list, collective(CollectiveKind::AllReduce, Group::World, SQUARES_SIZE, Task::SumSquares));
     }
 }
 
@@ -116,38 +138,45 @@ fn clip(plan: &Plan<'_>, workload: &Workload, sizes: &Sizes, list: &mut Vec<Inst
 fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &mut Frame) {
     let rules = &plan.rules;
     let start = list.len().saturating_sub(1) as u32;
-    let adamw = |elements, on_host| AdamW {
-        elements,
-        gradient_size: rules.gradient.size(),
-        state_size: rules.state_size,
-        working_size: if rules.has_separate_master { rules.parameter.size() } else { 0 },
-        on_host,
+    let adamw = |elements, on_host| {
+        Op::AdamW(AdamW {
+            elements,
+            gradient_size: rules.gradient.size(),
+            state_size: rules.state_size,
+            working_size: if rules.has_separate_master { rules.parameter.size() } else { 0 },
+            on_host,
+        })
     };
     let slices = if plan.strategy.overlap { HOST_SLICES } else { 1 };
     let mut before: Option<u32> = None;
     for slice in 0..if sizes.on_host > 0 { slices } else { 0 } {
-        let part = |total: u64| total * (slice + 1) / slices - total * slice / slices;
-        let elements = part(sizes.on_host);
+        let part = |slice: u64| sizes.on_host * slice / slices;
+        let owned = Owned { start: part(slice), end: part(slice + 1) };
+        let elements = owned.end - owned.start;
         let mut out = Instruction::plain(
             Op::CopyOut(Bytes(elements * rules.gradient.size())),
+            Task::HostGradients(owned),
             Stream::CopyOut,
             Cause::Copy,
         );
         out.waits = [Some(start), before].into_iter().flatten().collect();
         list.push(out);
-        then(list, Instruction::plain(Op::AdamW(adamw(elements, true)), Stream::Host, Cause::Optimizer));
+        let step = Task::HostStep(owned);
+        then(list, Instruction::plain(adamw(elements, true), step, Stream::Host, Cause::Optimizer));
         // Parameters that live on the host stay there.
-        let returned = part(sizes.on_host.saturating_sub(sizes.parameters_on_host));
+        let returned = elements - sizes.stored_within(owned);
         if returned > 0 {
             let op = Op::CopyIn(Bytes(returned * rules.parameter.size()));
-            then(list, Instruction::plain(op, Stream::CopyIn, Cause::Copy));
+            let task = Task::HostParameters(owned);
+            then(list, Instruction::plain(op, task, Stream::CopyIn, Cause::Copy));
         }
         before = (!plan.strategy.overlap).then(|| list.len() as u32 - 1);
     }
+    let owned = Owned { start: sizes.on_host, end: sizes.owned };
     let on_device = sizes.owned - sizes.on_host;
     if on_device > 0 {
-        let mut step =
-            Instruction::plain(Op::AdamW(adamw(on_device, false)), Stream::Compute, Cause::Optimizer);
+        let task = Task::DeviceStep(owned);
+        let mut step = Instruction::plain(adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
         step.waits.push(start);
         if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
             frame.buffers.push(Buffer {
@@ -161,10 +190,11 @@ fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &m
         }
         list.push(step);
     }
-    let to_host = sizes.parameters_on_host.saturating_sub(sizes.on_host);
+    let to_host = sizes.stored_within(owned);
     if to_host > 0 {
         let op = Op::CopyOut(Bytes(to_host * rules.parameter.size()));
-        then(list, Instruction::plain(op, Stream::CopyOut, Cause::Copy));
+        let task = Task::StoreParameters(owned);
+        then(list, Instruction::plain(op, task, Stream::CopyOut, Cause::Copy));
     }
 }
 
@@ -174,11 +204,15 @@ fn gather(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>) {
     if rules.shards_parameters || !rules.shards_optimizer {
         return;
     }
-    let parts =
-        [(Group::State, sizes.dense, rules.shards), (Group::ExpertState, sizes.expert, rules.expert_shards)];
-    for (group, elements, shards) in parts {
+    let parts = [
+        (Part::Dense, Group::State, sizes.dense, rules.shards),
+        (Part::Expert, Group::ExpertState, sizes.expert, rules.expert_shards),
+    ];
+    for (part, group, elements, shards) in parts {
         if shards > 1 && elements > 0 {
-            let mut next = collective(CollectiveKind::AllGather, group, elements * rules.parameter.size());
+            let bytes = elements * rules.parameter.size();
+            let task = Task::GatherUpdated(part);
+            let mut next = collective(CollectiveKind::AllGather, group, bytes, task);
             next.joins = true;
             list.push(next);
         }

@@ -6,8 +6,8 @@ use crate::program::reduction::reductions;
 use std::collections::HashMap;
 
 use crate::lower::{LoweredUnit, Step, Stream, ValueId};
-use crate::ops::{Collective, CollectiveKind, Group, Op};
-use crate::program::instruction::{BufferId, Cause, Instruction, Message, Payload};
+use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::program::instruction::{BufferId, Cause, Instruction, Message, Part, Payload, Task};
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::schedule::Pass;
 use crate::program::state::Gathering;
@@ -76,7 +76,7 @@ impl Writer<'_> {
             frees,
             unit,
             host,
-            ..Instruction::plain(Op::Release, Stream::Compute, Cause::Compute)
+            ..Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Compute)
         })
     }
 
@@ -86,7 +86,7 @@ impl Writer<'_> {
             writes: vec![buffer],
             allocates: vec![buffer],
             message: Some(message),
-            ..Instruction::plain(Op::Receive(bytes), Stream::Receive, Cause::Communication)
+            ..Instruction::plain(Op::Receive(bytes), Task::Receive, Stream::Receive, Cause::Communication)
         });
     }
 
@@ -95,7 +95,7 @@ impl Writer<'_> {
         self.push(Instruction {
             reads: vec![buffer],
             message: Some(message),
-            ..Instruction::plain(Op::Send(bytes), Stream::Send, Cause::Communication)
+            ..Instruction::plain(Op::Send(bytes), Task::Send, Stream::Send, Cause::Communication)
         });
         self.sent.push(buffer);
     }
@@ -147,13 +147,20 @@ impl Writer<'_> {
                 _ if step.recompute => Cause::Recompute,
                 _ => Cause::Compute,
             };
+            let task = match step.op {
+                Op::Release => Task::Nothing,
+                _ => {
+                    let Step { kernel, layer, adds_gradient, .. } = *step;
+                    Task::Kernel { kernel, layer, adds_gradient }
+                }
+            };
             pending.push(Instruction {
                 unit: Some(unit.unit),
                 reads: map(&step.reads),
                 writes: map(&step.writes),
                 allocates: map(&step.allocates),
                 frees: map(&frees),
-                ..Instruction::plain(step.op, step.stream, cause)
+                ..Instruction::plain(step.op, task, step.stream, cause)
             });
         }
         let gradient = self.frame.gradient[place];
@@ -162,8 +169,7 @@ impl Writer<'_> {
             if instruction.stream == Stream::Compute {
                 instruction.reads.extend(&parameters);
             }
-            if step.weight
-                && step.stream == Stream::Compute
+            if step.adds_gradient
                 && let Some(gradient) = gradient
             {
                 if !std::mem::replace(&mut allocated, true) {
@@ -193,12 +199,13 @@ impl Writer<'_> {
         let Some(&unit) = self.chunk.units.get(place) else { return };
         let waits: Vec<_> = after.into_iter().collect();
         if let Some(buffer) = self.frame.fetched[place] {
+            let op = Op::CopyIn(self.bytes(buffer));
             self.push(Instruction {
                 unit: Some(unit.unit),
                 waits: waits.clone(),
                 writes: vec![buffer],
                 allocates: vec![buffer],
-                ..Instruction::plain(Op::CopyIn(self.bytes(buffer)), Stream::CopyIn, Cause::Copy)
+                ..Instruction::plain(op, Task::FetchParameters, Stream::CopyIn, Cause::Copy)
             });
         }
         let gathers = match self.plan.rules.gathering {
@@ -211,13 +218,14 @@ impl Writer<'_> {
             return;
         }
         let size = self.plan.rules.compute.size();
-        let parts = [
-            (Group::State, unit.parameters.dense, self.plan.rules.shards),
-            (Group::ExpertState, unit.parameters.expert, self.plan.rules.expert_shards),
-        ];
         let buffer = self.frame.gathered[place];
+        let borrowed = buffer.map_or(0, |_| unit.parameters.borrowed);
+        let parts = [
+            (Part::Dense, Group::State, unit.parameters.dense + borrowed, self.plan.rules.shards),
+            (Part::Expert, Group::ExpertState, unit.parameters.expert, self.plan.rules.expert_shards),
+        ];
         let mut allocates: Vec<_> = buffer.into_iter().collect();
-        for (group, elements, shards) in parts {
+        for (part, group, elements, shards) in parts {
             if elements == 0 {
                 continue;
             }
@@ -229,7 +237,7 @@ impl Writer<'_> {
                 reads: self.frame.fetched[place].into_iter().collect(),
                 writes: buffer.into_iter().collect(),
                 allocates: std::mem::take(&mut allocates),
-                ..Instruction::plain(op, Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, Task::GatherParameters(part), Stream::Data, Cause::Communication)
             });
         }
     }
@@ -289,7 +297,7 @@ impl Writer<'_> {
     /// Starts the reduction of what `steps` added to the gradient of the unit at `place`.
     pub(super) fn reduce(&mut self, place: usize, steps: &[Step], variant: Variant) {
         let unit = self.chunk.units[place];
-        let has_weight = steps.iter().any(|step| step.weight && step.stream == Stream::Compute);
+        let has_weight = steps.iter().any(|step| step.adds_gradient);
         // Parameters without a matrix product of their own (a lone norm) still need their reduction.
         let last_pass = match variant.pass {
             Pass::Forward => false,
@@ -317,14 +325,23 @@ impl Writer<'_> {
     ) {
         let computes = |instruction: &Instruction| instruction.stream == Stream::Compute;
         let after = self.instructions.iter().rposition(computes).map(|index| index as u32);
-        for op in reductions(&self.plan.rules, self.plan.engine, unit, across_replicas) {
+        let (rules, engine) = (self.plan.rules, self.plan.engine);
+        let sums = reductions(&rules, engine, unit, across_replicas);
+        let sums = sums.into_iter().map(|(part, op)| (op, Task::ReduceGradient(part)));
+        let keeps = gradient.map(|_| {
+            let elements = unit.parameters.trained_shard(rules.shards, rules.expert_shards);
+            let (kind, element) = (ElementwiseKind::Add, rules.gradient);
+            let add = Elementwise { kind, elements, operands: 3, element };
+            (Op::Elementwise(add), Task::KeepGradient)
+        });
+        for (op, task) in sums.chain(keeps) {
             self.push(Instruction {
                 unit: Some(unit.unit),
                 waits: after.into_iter().collect(),
                 // Where this pass has computed nothing yet, the gradient is an earlier pass's.
                 joins: after.is_none(),
                 reads: gradient.into_iter().collect(),
-                ..Instruction::plain(op, Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, task, Stream::Data, Cause::Communication)
             });
         }
     }

@@ -109,7 +109,8 @@ impl InnerBounds {
         let mut step = f64::INFINITY;
         let mut longest = self.core;
         for sums in &self.stages {
-            let owned = (rules.owned(rules.shards_optimizer, sums.dense_trained, sums.expert_trained) as f64
+            let owned = (rules.at_least(rules.shards_optimizer, sums.dense_trained, sums.expert_trained)
+                as f64
                 * (1.0 - sums.offloaded)) as u64;
             memory = memory.max(self.held(sums, rules, owned.saturating_sub(1)) + sums.above);
             let adamw = Op::AdamW(AdamW {
@@ -130,7 +131,8 @@ impl InnerBounds {
 
     /// State held over the whole step; rounding up by unit would only add to it.
     fn held(&self, sums: &StageSums, rules: &StateRules, owned: u64) -> u64 {
-        let stored = rules.owned(rules.shards_parameters, sums.dense, sums.expert) * rules.parameter.size();
+        let stored =
+            rules.at_least(rules.shards_parameters, sums.dense, sums.expert) * rules.parameter.size();
         let trained = sums.dense_trained + sums.expert_trained;
         let whole = if rules.keeps_whole_gradients { trained * rules.gradient.size() } else { 0 };
         let gathered = if rules.gathering == Gathering::OnceAStep {

@@ -33,7 +33,7 @@ pub fn peak(rank: &RankProgram) -> MemoryPeak {
     let effects: Vec<Effect> = rank.templates.iter().map(|template| effect(rank, template)).collect();
     let mut live = [0_i64; 7];
     for state in &rank.persistent {
-        live[state.category as usize] += state.device.0 as i64;
+        live[state.holds.category() as usize] += state.device.0 as i64;
     }
     let mut host = rank.persistent.iter().map(|state| state.host.0 as i64).sum::<i64>();
     let mut best = (live.iter().sum::<i64>(), live, 0, 0);

@@ -6,7 +6,7 @@ use super::{Facts, Workload};
 use crate::model::layer::{
     Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, Position, Projection,
 };
-use crate::model::{Flow, Layer, LossTerm, LossWeight, Model};
+use crate::model::{Constants, Flow, Layer, LossTerm, LossWeight, Model};
 use crate::profile::engine::engine;
 use crate::units::ElementType;
 
@@ -88,7 +88,15 @@ fn model(feed_forward: LayerKind) -> Model {
     append(layer("head", None, LayerKind::Head(head)));
     append(layer("loss", None, LayerKind::Loss(LossFunction::CrossEntropy)));
     let loss = LossTerm { name: "loss".to_owned(), layer: last, weight: LossWeight::Fixed(1.0) };
-    Model { name: "sample".to_owned(), graph, losses: vec![loss], max_sequence: None, warnings: Vec::new() }
+    Model {
+        name: "sample".to_owned(),
+        graph,
+        losses: vec![loss],
+        max_sequence: None,
+        constants: Constants::default(),
+        config: None,
+        warnings: Vec::new(),
+    }
 }
 
 fn layer(name: &str, block: Option<u32>, kind: LayerKind) -> Layer {

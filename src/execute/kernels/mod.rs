@@ -1,5 +1,20 @@
 //! The operators on the CPU: pure functions over slices, one file an operator, forward and backward by hand.
 
+pub mod activation;
+pub mod adamw;
 pub mod attention;
+pub mod cast;
+pub mod cross_entropy;
+pub mod dropout;
+pub mod embedding;
+pub mod gemm;
+pub mod gradient_norm;
+pub mod linear;
+pub mod norm;
+pub mod quantise;
+pub mod residual;
 pub mod rotary;
 pub mod routing;
+pub mod squared_error;
+#[cfg(test)]
+mod trial;

@@ -39,6 +39,21 @@ pub enum Weighting {
     Weights,
 }
 
+/// What stands behind the rows of each expert's slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    Nothing,
+    /// The weight of each slot, or its gradient.
+    Weights,
+}
+
+impl Carried {
+    /// Elements of the block of one expert.
+    const fn block(self, slots: usize, width: usize) -> usize {
+        slots * (width + matches!(self, Self::Weights) as usize)
+    }
+}
+
 /// What is known of each slot for the router's gradient: a number, namely the product of the gradient that reaches an
 /// expert's output row and that row itself. A row and its gradient may as well be taken before the expert's last
 /// projection ("activated"): the product is the same.
@@ -46,6 +61,8 @@ pub enum Weighting {
 pub enum SlotProducts<'a, T: Element> {
     /// [experts·slots] products.
     Numbers(&'a [T::Wide]),
+    /// Behind the [slots, width] rows of each expert.
+    Carried { slots: usize, width: usize, data: &'a [T] },
     /// [experts·slots, width] rows and their gradients.
     Rows { rows: &'a [T], gradients: &'a [T], width: usize },
 }
@@ -138,28 +155,37 @@ pub fn to_slots<T: Element>(
     routing: &[T::Wide],
     tokens: &[T],
     slots: &mut [T],
-    weighting: Weighting,
+    (weighting, carried): (Weighting, Carried),
     pool: Pool<'_>,
 ) {
     let count = router.check(routing);
-    let width = slots.len() / (router.experts * router.slots).max(1);
-    assert_eq!(slots.len(), router.experts * router.slots * width, "elements of the slots");
+    let width = tokens.len() / count.max(1);
+    let block = carried.block(router.slots, width);
+    assert_eq!(slots.len(), router.experts * block, "elements of the slots");
     assert_eq!(tokens.len(), count * width, "elements of the tokens");
     if slots.is_empty() {
         return;
     }
-    pool.rows(slots, router.slots * width, |first, experts| {
-        for (turn, slots) in experts.chunks_exact_mut(router.slots * width).enumerate() {
+    pool.rows(slots, block, |first, experts| {
+        for (turn, slots) in experts.chunks_exact_mut(block).enumerate() {
+            let (slots, weights) = slots.split_at_mut(router.slots * width);
+            let mut weights = weights.iter_mut();
             let expert = first + turn;
             let rows = routing.chunks_exact(router.experts).zip(tokens.chunks_exact(width));
             let mut chosen = rows.filter(|(row, _)| is_chosen(row[expert]));
             for slot in slots.chunks_exact_mut(width) {
-                match chosen.next() {
+                let chosen = chosen.next();
+                let weight = chosen.map_or(T::Wide::ZERO, |(row, _)| {
+                    let choices = router.choices(row);
+                    let choice = choices.as_slice().iter().find(|choice| choice.expert == expert);
+                    choice.map_or(T::Wide::ZERO, |choice| choice.weight)
+                });
+                if let Some(place) = weights.next() {
+                    *place = T::narrow(weight);
+                }
+                match chosen {
                     Some((_, token)) if weighting == Weighting::None => slot.copy_from_slice(token),
-                    Some((row, token)) => {
-                        let choices = router.choices(row);
-                        let choice = choices.as_slice().iter().find(|choice| choice.expert == expert);
-                        let weight = choice.map_or(T::Wide::ZERO, |choice| choice.weight);
+                    Some((_, token)) => {
                         let places = slot.iter_mut().zip(token);
                         places.for_each(|(place, value)| *place = T::narrow(value.wide() * weight));
                     }
@@ -177,13 +203,14 @@ pub fn from_slots<T: Element>(
     routing: &[T::Wide],
     slots: &[T],
     tokens: &mut [T],
-    weighting: Weighting,
+    (weighting, carried): (Weighting, Carried),
     pool: Pool<'_>,
 ) {
     let count = router.check(routing);
     let width = tokens.len() / count.max(1);
     assert_eq!(tokens.len(), count * width, "elements of the tokens");
-    assert_eq!(slots.len(), router.experts * router.slots * width, "elements of the slots");
+    let block = carried.block(router.slots, width);
+    assert_eq!(slots.len(), router.experts * block, "elements of the slots");
     if tokens.is_empty() {
         return;
     }
@@ -192,7 +219,7 @@ pub fn from_slots<T: Element>(
         let rows = routing.chunks_exact(router.experts).skip(first);
         for (token, row) in tokens.chunks_exact_mut(width).zip(rows) {
             let choices = router.choices(row);
-            let sources = Sources::new(router, choices.as_slice(), &mut taken, slots, width);
+            let sources = Sources::new(router, choices.as_slice(), &mut taken, (slots, block), width);
             for (column, place) in token.iter_mut().enumerate() {
                 *place = T::narrow(sources.sum(column, weighting));
             }
@@ -211,7 +238,7 @@ impl<'a, T: Element> Sources<'a, T> {
         router: &Router,
         choices: &[Choice<T::Wide>],
         taken: &mut [usize; MAX_EXPERTS],
-        slots: &'a [T],
+        (slots, block): (&'a [T], usize),
         width: usize,
     ) -> Self {
         let mut sources = Self { rows: [(&[], T::Wide::ZERO); MAX_TOP_K], count: 0 };
@@ -219,8 +246,8 @@ impl<'a, T: Element> Sources<'a, T> {
             let slot = taken[choice.expert];
             taken[choice.expert] += 1;
             if slot < router.slots {
-                let row = choice.expert * router.slots + slot;
-                sources.rows[sources.count] = (&slots[row * width..][..width], choice.weight);
+                let row = choice.expert * block + slot * width;
+                sources.rows[sources.count] = (&slots[row..][..width], choice.weight);
                 sources.count += 1;
             }
         }
@@ -254,6 +281,9 @@ pub fn router_gradient<T: Element>(
     let rows = router.experts * router.slots;
     match products {
         SlotProducts::Numbers(numbers) => assert_eq!(numbers.len(), rows, "products of the slots"),
+        SlotProducts::Carried { width, data, .. } => {
+            assert_eq!(data.len(), rows * (width + 1), "elements of the slots");
+        }
         SlotProducts::Rows { rows: data, gradients, width } => {
             assert_eq!(data.len(), rows * width, "elements of the slots");
             assert_eq!(gradients.len(), data.len(), "elements of the slots' gradients");
@@ -291,6 +321,10 @@ impl<T: Element> SlotProducts<'_, T> {
     fn of(&self, slot: usize) -> T::Wide {
         match self {
             Self::Numbers(numbers) => numbers[slot],
+            Self::Carried { slots, width, data } => {
+                let (expert, slot) = (slot / slots, slot % slots);
+                data[expert * slots * (width + 1) + slots * width + slot].wide()
+            }
             Self::Rows { rows, gradients, width } => {
                 let (rows, gradients) =
                     (&rows[slot * width..][..*width], &gradients[slot * width..][..*width]);

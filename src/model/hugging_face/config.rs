@@ -160,6 +160,33 @@ impl<'a> Config<'a> {
         }
     }
 
+    /// A number above 0, or none where it is null or left out.
+    pub fn number(&self, field: &'static str) -> Result<Option<f64>, ModelError> {
+        match self.given(field) {
+            Some((_, Value::Null)) | None => Ok(None),
+            Some((name, value)) => above_zero(name, value).map(Some),
+        }
+    }
+
+    /// An object of fields that are no layer sizes, or none where it is null or left out.
+    pub fn object(&self, field: &'static str) -> Result<Option<&'a Map<String, Value>>, ModelError> {
+        match self.given(field) {
+            Some((_, Value::Object(fields))) => Ok(Some(fields)),
+            Some((_, Value::Null)) | None => Ok(None),
+            Some((name, other)) => Err(ModelError::rule(name, shown(other), "must be an object", [""; 0])),
+        }
+    }
+
+    /// Whether the file names the field.
+    pub fn has(&self, field: &'static str) -> bool {
+        self.given(field).is_some()
+    }
+
+    /// The `model_type` of the family.
+    pub fn model_type(&self) -> &'static str {
+        self.family.model_type
+    }
+
     /// Whether a soft cap is set: a number above 0; null sets none.
     pub fn caps(&self, field: &'static str) -> Result<bool, ModelError> {
         match self.given(field) {
@@ -254,6 +281,12 @@ impl<'a> Config<'a> {
             || family.refused.iter().any(|(name, _)| *name == field)
             || COMMON_HARMLESS.contains(&field)
     }
+}
+
+/// The number above 0 under `name`.
+pub(super) fn above_zero(name: &str, value: &Value) -> Result<f64, ModelError> {
+    let number = value.as_f64().filter(|number| *number > 0.0);
+    number.ok_or_else(|| ModelError::rule(name, shown(value), "must be a number above 0", [""; 0]))
 }
 
 /// A JSON value short enough for a message.

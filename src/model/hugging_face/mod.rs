@@ -3,6 +3,7 @@
 //! Defaults of fields that a file leaves out are those of `transformers` 4.57.1; so is what each field shapes.
 
 mod config;
+mod constants;
 mod experts;
 mod families;
 mod gated;
@@ -37,6 +38,13 @@ pub fn import(config: &Value, name: &str) -> Result<Model, ModelError> {
     import_text(outer, text, name)
 }
 
+/// The `model_type` that a config names, be it of the whole or under `text_config`.
+pub fn model_type(config: &Map<String, Value>) -> Option<&str> {
+    let text = config.get("text_config").and_then(Value::as_object);
+    let named = text.and_then(|text| text.get("model_type")).or_else(|| config.get("model_type"));
+    named.and_then(Value::as_str)
+}
+
 /// `text` is `outer` itself, or the object under its `text_config`.
 fn import_text(
     outer: &Map<String, Value>,
@@ -65,5 +73,8 @@ fn import_text(
     families::refuse(text, family.refused)?;
     let config = Config::new(family, text);
     let decoder = (family.build)(&config)?;
-    decoder.assemble(name, config.warnings(nested.then_some(outer)))
+    let warnings = config.warnings(nested.then_some(outer));
+    let mut model = decoder.assemble(name, constants::constants(&config)?, warnings)?;
+    model.config = Some(outer.clone());
+    Ok(model)
 }

@@ -75,18 +75,18 @@ fn mixture(router: &Router, pool: Pool<'_>) -> [Vec<f64>; 4] {
     let (mut routing, tokens) = (numbers(1.0, TOKENS * router.experts), numbers(2.0, TOKENS * WIDTH));
     assign(router, &mut routing, pool);
     let mut slots = vec![f64::NAN; router.experts * router.slots * WIDTH];
-    to_slots(router, &routing, &tokens, &mut slots, Weighting::None, pool);
+    to_slots(router, &routing, &tokens, &mut slots, (Weighting::None, Carried::Nothing), pool);
     let rows = experts(router, &slots);
     let mut output = vec![f64::NAN; tokens.len()];
-    from_slots(router, &routing, &rows, &mut output, Weighting::Weights, pool);
+    from_slots(router, &routing, &rows, &mut output, (Weighting::Weights, Carried::Nothing), pool);
 
     let mut gradients = vec![f64::NAN; slots.len()];
-    to_slots(router, &routing, &numbers(7.0, tokens.len()), &mut gradients, Weighting::Weights, pool);
+    to_slots(router, &routing, &numbers(7.0, tokens.len()), &mut gradients, (Weighting::Weights, Carried::Nothing), pool);
     let mut router_gradients = vec![f64::NAN; routing.len()];
     let products = SlotProducts::Rows { rows: &rows, gradients: &gradients, width: WIDTH };
     router_gradient(router, &routing, products, Weighting::Weights, &mut router_gradients, pool);
     let mut token_gradients = vec![f64::NAN; tokens.len()];
-    from_slots(router, &routing, &experts(router, &gradients), &mut token_gradients, Weighting::None, pool);
+    from_slots(router, &routing, &experts(router, &gradients), &mut token_gradients, (Weighting::None, Carried::Nothing), pool);
     [routing, output, router_gradients, token_gradients]
 }
 
@@ -138,9 +138,9 @@ fn every_source_of_the_router_gradient_agrees() {
     let [_, _, expected, _] = mixture(&router, Pool::Serial);
     assign(&router, &mut routing, Pool::Serial);
     let (mut rows, mut gradients) = (vec![0.0; 36 * WIDTH], vec![0.0; 36 * WIDTH]);
-    to_slots(&router, &routing, &tokens, &mut rows, Weighting::None, Pool::Serial);
+    to_slots(&router, &routing, &tokens, &mut rows, (Weighting::None, Carried::Nothing), Pool::Serial);
     let rows = experts(&router, &rows);
-    to_slots(&router, &routing, &numbers(7.0, tokens.len()), &mut gradients, Weighting::None, Pool::Serial);
+    to_slots(&router, &routing, &numbers(7.0, tokens.len()), &mut gradients, (Weighting::None, Carried::Nothing), Pool::Serial);
     let products = SlotProducts::Rows { rows: &rows, gradients: &gradients, width: WIDTH };
     let mut found = vec![f64::NAN; routing.len()];
     router_gradient(&router, &routing, products, Weighting::None, &mut found, Pool::Serial);

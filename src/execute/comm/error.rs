@@ -1,0 +1,43 @@
+//! Why ranks could not communicate.
+
+use thiserror::Error;
+
+use super::{Channel, Operation, Place, View};
+use crate::units::ElementType;
+
+/// Two ranks that do not do the same.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("{place}: ranks disagree: {first}; {second}")]
+pub struct Mismatch {
+    pub place: Place,
+    pub first: View,
+    pub second: View,
+}
+
+/// Why an operation did not happen.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum CommError {
+    #[error(transparent)]
+    Mismatch(Box<Mismatch>),
+    /// A rank gave up; all that wait are told.
+    #[error("rank {rank} stopped the run: {message}")]
+    Aborted { rank: usize, message: String },
+    /// A slice of the caller has not the length that the other one asks for.
+    #[error("{operation}: {slice} has {elements} elements; {expected} would do")]
+    Length { operation: Operation, slice: &'static str, elements: usize, expected: usize },
+    #[error("{operation}: member {root} is not in a group of {members}; the last is {}", members - 1)]
+    Root { operation: Operation, root: usize, members: usize },
+    #[error("elements cannot travel as {wire}; fp64, fp32, bf16 and fp16 can")]
+    Wire { wire: ElementType },
+    #[error("rank {rank} is not in the run; ranks are 0 to {}", ranks - 1)]
+    Rank { rank: usize, ranks: usize },
+    /// An endpoint was asked for by a rank outside its members, or members are named twice.
+    #[error("{channel}: rank {rank} must be once among the members {members:?}")]
+    Members { channel: Channel, rank: usize, members: Vec<usize> },
+    /// On one channel a rank is in one group, and has one endpoint to it.
+    #[error("{channel}: rank {rank} already has a group there, {taken:?}, and asks for {members:?}")]
+    Taken { channel: Channel, rank: usize, taken: Vec<usize>, members: Vec<usize> },
+    /// A message was sent twice before it was received once.
+    #[error("{place}: sent a second time before it was received")]
+    Duplicate { place: Place },
+}

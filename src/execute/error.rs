@@ -1,0 +1,30 @@
+//! Why a run could not start, or failed.
+
+use thiserror::Error;
+
+use crate::execute::comm::CommError;
+
+/// A run that failed or cannot be.
+#[derive(Debug, Error)]
+pub enum ExecuteError {
+    #[error("{0}")]
+    Communication(#[from] CommError),
+    /// Something that the embedded backend plans, but has no kernel for.
+    #[error("the embedded backend cannot train this: {0}")]
+    Unsupported(String),
+    #[error(
+        "the loss is {value} at step {step}: the first value that is not finite comes out of {layer} ({what}), on rank {rank}"
+    )]
+    NotFinite { step: u64, value: f64, rank: usize, layer: String, what: String },
+    #[error("rank {rank} needs {needed} B, all ranks together {total} B, and this machine has {available} B free")]
+    Memory { rank: usize, needed: u64, total: u64, available: u64 },
+    #[error("rank {rank}: {message}")]
+    Rank { rank: usize, message: String },
+    #[error("{0}")]
+    Weights(#[from] crate::execute::weights::WeightsError),
+    /// A program that does not verify: a bug of ours.
+    #[error("the program does not verify: {0}")]
+    Program(String),
+    #[error("no parameter is named {name}; {nearest} is")]
+    UnknownParameter { name: String, nearest: String },
+}

@@ -1,0 +1,393 @@
+//! All ranks of a run in this process: their memory, their threads, and the steps that they make together.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use crate::execute::arena::Arena;
+use crate::execute::comm::{Channel, Endpoint, Hub};
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::layout::UnitTensors;
+use crate::execute::mapping::Slot;
+use crate::execute::placement::Placement;
+use crate::execute::pool::Pool;
+use crate::execute::progress::Progress;
+use crate::execute::rank::{GROUPS, Rank, Scalars, Unit};
+use crate::execute::run::Run;
+use crate::execute::state::{Holder, pieces};
+use crate::execute::worker::{Span, Worker};
+use crate::lower::{Shape, Stream};
+use crate::ops::{Group, Op};
+use crate::program::state::offloaded_elements;
+use crate::strategy::Axis;
+use crate::strategy::mesh::Group as MeshGroup;
+
+/// The ranks of a run.
+pub struct Fleet {
+    pub run: Run,
+    pub ranks: Vec<Rank>,
+}
+
+/// What a step gave.
+#[derive(Clone, Debug)]
+pub struct StepResult {
+    pub step: u64,
+    /// Σ wᵢLᵢ, and each loss by itself: means over the step's targets, in nats.
+    pub loss: f64,
+    pub parts: Vec<f64>,
+    /// Norm of the gradient before clipping; 0 where nothing clips.
+    pub gradient_norm: f64,
+    pub seconds: f64,
+}
+
+/// Where a step stands when its watcher is called.
+pub trait Watcher {
+    /// Tokens and targets of the step are due in the ranks' memory.
+    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError>;
+
+    /// Whether [`Self::gradients`] is to be called in `step`.
+    fn wants_gradients(&self, step: u64) -> bool;
+
+    /// Gradients are accumulated and synchronised, and not yet clipped.
+    fn gradients(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError>;
+
+    /// A step is done. Breaking off ends the run.
+    fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError>;
+}
+
+impl Fleet {
+    /// Lays out all ranks of `run` and takes their memory.
+    ///
+    /// # Errors
+    /// If this machine has less than they need.
+    pub fn new(run: Run) -> Result<Self, ExecuteError> {
+        let shape = Shape::new(&run.strategy, &run.workload, run.engine);
+        let mut placements: HashMap<u64, Arc<Placement>> = HashMap::new();
+        let lenders = lenders(&run);
+        for stage in 0..run.strategy.pipeline {
+            let placement = Placement::new(&run.program.ranks[stage as usize], &lenders);
+            placements.insert(stage, Arc::new(placement));
+        }
+        let needs = |rank: u64| {
+            let placement = &placements[&run.mesh.coordinate(rank, Axis::Pipeline)];
+            (placement.device_bytes + placement.host_bytes) as u64
+        };
+        let total: u64 = (0..run.mesh.ranks()).map(needs).sum();
+        let available = available_memory();
+        if total > available {
+            let (needed, rank) = (0..run.mesh.ranks()).map(|rank| (needs(rank), rank)).max().unwrap_or_default();
+            return Err(ExecuteError::Memory { rank: rank as usize, needed, total, available });
+        }
+        let ranks = (0..run.mesh.ranks()).map(|rank| build_rank(&run, rank, &shape, &placements)).collect();
+        Ok(Self { run, ranks })
+    }
+
+    /// Makes steps `first` to `first + count − 1`, or until the watcher breaks off.
+    ///
+    /// # Errors
+    /// The first failure of a rank or of the watcher; all threads have ended by then.
+    pub fn train<T: Element, G: Element<Wide = T::Wide>>(
+        &self,
+        (first, count): (u64, u64),
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), ExecuteError> {
+        let hub = Hub::new(self.ranks.len());
+        let threads = self.run.settings.cores / self.ranks.len();
+        let pool = (threads > 1)
+            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
+            .transpose()
+            .map_err(|error| ExecuteError::Rank { rank: 0, message: error.to_string() })?;
+        let pools: Vec<Option<rayon::ThreadPool>> = match pool {
+            None => self.ranks.iter().map(|_| None).collect(),
+            Some(first) => {
+                let more = (1..self.ranks.len())
+                    .filter_map(|_| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
+                [first].into_iter().chain(more).map(Some).collect()
+            }
+        };
+        let mut workers: Vec<(usize, Worker<'_, T, G>)> = Vec::new();
+        for (index, rank) in self.ranks.iter().enumerate() {
+            for stream in Stream::ALL {
+                if rank.placement.streams[stream as usize].is_empty() {
+                    continue;
+                }
+                let endpoints = self.endpoints(&hub, rank, stream)?;
+                let pool = match &pools[index] {
+                    Some(pool) if stream == Stream::Compute || stream == Stream::Host => Pool::Threads(pool),
+                    _ => Pool::Serial,
+                };
+                workers.push((index, Worker::new(&self.run, rank, stream, pool, endpoints, hub.mailbox(index)?)));
+            }
+        }
+        let control = Control {
+            hub: &hub,
+            gate: Barrier::new(workers.len() + 1),
+            stop: AtomicBool::new(false),
+            pauses: AtomicBool::new(false),
+            step: Mutex::new((first, Instant::now())),
+            failure: Mutex::new(None),
+        };
+        thread::scope(|scope| {
+            for (rank, worker) in workers {
+                let control = &control;
+                scope.spawn(move || control.serve(rank, worker));
+            }
+            let result = self.steps(&control, (first, count), watcher);
+            control.stop.store(true, Ordering::Release);
+            control.gate.wait();
+            result
+        })
+    }
+
+    fn steps(&self, control: &Control<'_>, (first, count): (u64, u64), watcher: &mut dyn Watcher) -> Result<(), ExecuteError> {
+        for step in first..first + count {
+            watcher.load(self, step)?;
+            for rank in &self.ranks {
+                rank.progress.restart();
+                let mut scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
+                scalars.losses.fill(0.0);
+            }
+            let pauses = watcher.wants_gradients(step);
+            control.pauses.store(pauses, Ordering::Release);
+            let began = Instant::now();
+            *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began);
+            control.gate.wait();
+            let mut watched = Ok(());
+            if pauses {
+                control.gate.wait();
+                if !control.failed() {
+                    watched = watcher.gradients(self, step);
+                }
+                control.gate.wait();
+            }
+            control.gate.wait();
+            let seconds = began.elapsed().as_secs_f64();
+            if let Some(failure) = control.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                return Err(failure);
+            }
+            watched?;
+            if watcher.step(self, &self.result(step, seconds))?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn result(&self, step: u64, seconds: f64) -> StepResult {
+        let mut parts = vec![0.0; self.run.loss_weights.len()];
+        let mut squares = 0.0;
+        for rank in &self.ranks {
+            let scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
+            squares = scalars.squares.total();
+            // Tensor ranks all know the whole loss of their tokens.
+            if rank.slot.tensor == 0 {
+                for (sum, part) in parts.iter_mut().zip(&scalars.losses) {
+                    *sum += part;
+                }
+            }
+        }
+        let tokens = self.run.workload.tokens() as f64;
+        parts.iter_mut().for_each(|part| *part /= tokens);
+        let loss = parts.iter().zip(&self.run.loss_weights).map(|(part, weight)| part * weight).sum();
+        StepResult { step, loss, parts, gradient_norm: squares.sqrt(), seconds }
+    }
+
+    /// The endpoints that `stream` of `rank` needs.
+    fn endpoints(
+        &self,
+        hub: &Hub,
+        rank: &Rank,
+        stream: Stream,
+    ) -> Result<[Option<Endpoint>; GROUPS.len()], ExecuteError> {
+        let mut endpoints: [Option<Endpoint>; GROUPS.len()] = Default::default();
+        for &issue in &rank.placement.streams[stream as usize] {
+            let issue = &rank.placement.issues[issue as usize];
+            let Op::Collective(op) = issue.op else { continue };
+            let slot = &mut endpoints[op.group as usize];
+            if slot.is_none() {
+                let (group, members) = (op.group, self.members(op.group, rank.index));
+                *slot = Some(hub.endpoint(rank.index, Channel { group, stream }, &members)?);
+            }
+        }
+        Ok(endpoints)
+    }
+
+    /// The ranks of the group of kind `group` that `rank` is in.
+    pub fn members(&self, group: Group, rank: usize) -> Vec<usize> {
+        members(&self.run, group, rank as u64).into_iter().map(|member| member as usize).collect()
+    }
+
+    /// When each instruction of `stream` on rank `rank` ran in the last step.
+    pub fn spans(&self, rank: usize, stream: Stream) -> Vec<Span> {
+        self.ranks[rank].spans[stream as usize].lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What the threads of a run and its main thread tell each other.
+struct Control<'a> {
+    hub: &'a Hub,
+    gate: Barrier,
+    stop: AtomicBool,
+    /// The step is halted before the optimizer.
+    pauses: AtomicBool,
+    step: Mutex<(u64, Instant)>,
+    failure: Mutex<Option<ExecuteError>>,
+}
+
+impl Control<'_> {
+    fn failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    fn serve<T: Element, G: Element<Wide = T::Wide>>(&self, rank: usize, mut worker: Worker<'_, T, G>) {
+        loop {
+            self.gate.wait();
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+            let (step, began) = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
+            let (halt, end) = worker.parts();
+            if self.pauses.load(Ordering::Acquire) {
+                self.guard(rank, || worker.perform(step, 0..halt, began));
+                self.gate.wait();
+                self.gate.wait();
+                self.guard(rank, || worker.perform(step, halt..end, began));
+            } else {
+                self.guard(rank, || worker.perform(step, 0..end, began));
+            }
+            self.gate.wait();
+        }
+    }
+
+    /// Does `work` of `rank`; the first failure is kept, and all ranks are told.
+    fn guard(&self, rank: usize, work: impl FnOnce() -> Result<(), ExecuteError>) {
+        if let Err(error) = self.hub.guard(rank, work) {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_echo = matches!(&error, ExecuteError::Communication(error) if error.is_aborted());
+            if failure.is_none() && !is_echo {
+                *failure = Some(error);
+            }
+        }
+    }
+}
+
+fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
+    let kind = match group {
+        Group::Tensor => MeshGroup::Tensor,
+        Group::Context => MeshGroup::Context,
+        Group::Expert => MeshGroup::Expert,
+        Group::ExpertTensor => MeshGroup::ExpertTensor,
+        Group::State => MeshGroup::Shard,
+        Group::Replica => MeshGroup::Replica,
+        Group::Gradient => MeshGroup::Gradient,
+        Group::ExpertState => MeshGroup::ExpertShard,
+        Group::ExpertReplica => MeshGroup::ExpertReplica,
+        Group::ExpertGradient => MeshGroup::ExpertData,
+        Group::World => return (0..run.mesh.ranks()).collect(),
+        Group::Tied => {
+            let last = run.stage_of_chunk(run.strategy.chunks() as u32 - 1);
+            let mut pair = vec![run.rank_at_stage(rank as usize, 0) as u64, run.rank_at_stage(rank as usize, last) as u64];
+            pair.dedup();
+            return pair;
+        }
+    };
+    run.mesh.group(kind, rank)
+}
+
+/// Units whose head uses the table of an embedding of the same rank, and that embedding's unit.
+fn lenders(run: &Run) -> Vec<(u32, u32)> {
+    let placed = || run.layout.chunks.iter().flat_map(|chunk| &chunk.units);
+    let Some(lender) = placed().find(|unit| unit.parameters.table > 0 && unit.reads_tokens) else {
+        return Vec::new();
+    };
+    placed().filter(|unit| unit.parameters.borrowed > 0).map(|unit| (unit.unit, lender.unit)).collect()
+}
+
+fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64, Arc<Placement>>) -> Rank {
+    let (mesh, strategy) = (&run.mesh, &run.strategy);
+    let stage = mesh.coordinate(index, Axis::Pipeline);
+    let place = |kind: MeshGroup| {
+        mesh.group(kind, index).iter().position(|member| *member == index).unwrap_or_default() as u64
+    };
+    let slot = Slot {
+        tensor: place(MeshGroup::Tensor),
+        tensors: strategy.tensor,
+        expert: place(MeshGroup::Expert),
+        experts: strategy.expert,
+        expert_tensor: place(MeshGroup::ExpertTensor),
+        expert_tensors: strategy.expert_tensor,
+    };
+    let placement = Arc::clone(&placements[&stage]);
+    let shards = run.rules.shards_optimizer;
+    let lenders = lenders(run);
+    let mut units: Vec<Unit> = Vec::new();
+    let mut owned_start = 0;
+    for placed in run.layout.chunks_of(stage as u32).flat_map(|chunk| &chunk.units) {
+        let layers = run.units[placed.unit as usize].layers.clone();
+        let tensors = UnitTensors::new(&run.model, placed, layers.clone(), shape, &run.rules);
+        let owned = run.rules.optimizer_elements(&placed.parameters) as usize;
+        let lender = lenders.iter().find(|(borrower, _)| *borrower == placed.unit).map(|(_, lender)| *lender);
+        units.push(Unit {
+            index: placed.unit,
+            loss: placed.loss,
+            layers: layers.map(|layer| run.model.layer(layer).clone()).collect(),
+            borrows_from: lender.and_then(|lender| units.iter().position(|unit| unit.index == lender)),
+            tensors,
+            offloads_parameters: placed.offloads_parameters,
+            owned_start,
+            owned,
+        });
+        owned_start += owned;
+    }
+    let is_first = |sharded, whole| if shards { place(sharded) == 0 } else { place(whole) == 0 };
+    let copies_table = units.iter().all(|unit| !run.units[unit.index as usize].reads_tokens);
+    let mut rank = Rank {
+        index: index as usize,
+        stage: stage as u32,
+        slot,
+        shard: if shards { place(MeshGroup::Shard) as usize } else { 0 },
+        expert_shard: if shards { place(MeshGroup::ExpertShard) as usize } else { 0 },
+        context: mesh.coordinate(index, Axis::Context),
+        data_rank: mesh.data_rank(index),
+        is_first_holder: is_first(MeshGroup::Replica, MeshGroup::Gradient),
+        is_first_expert_holder: is_first(MeshGroup::ExpertReplica, MeshGroup::ExpertData),
+        device: Arena::new(placement.device_bytes),
+        host: Arena::new(placement.host_bytes),
+        spans: std::array::from_fn(|_| Mutex::default()),
+        placement,
+        units,
+        pieces: Vec::new(),
+        owned_on_host: offloaded_elements(strategy, stage as usize, owned_start as u64) as usize,
+        positions: (0..strategy.context).map(|context| run.positions(context)).collect(),
+        all_positions: (0..run.workload.seq_len as u32).collect(),
+        stream_positions: Vec::new(),
+        stream_rows: Vec::new(),
+        progress: Progress::default(),
+        scalars: Mutex::new(Scalars { losses: vec![0.0; run.loss_weights.len()], ..Scalars::default() }),
+    };
+    let local = rank.positions[rank.context as usize].clone();
+    let tokens = run.workload.seq_len as u32;
+    let rows = (0..strategy.micro_batch as u32)
+        .flat_map(|sequence| local.iter().map(move |&position| (position, sequence * tokens + position)));
+    let share = shape.stream_tokens() as usize;
+    let first = if strategy.sequence_parallel { slot.tensor as usize * share } else { 0 };
+    (rank.stream_positions, rank.stream_rows) = rows.skip(first).take(share).unzip();
+    for (spans, stream) in rank.spans.iter_mut().zip(&rank.placement.streams) {
+        *spans = Mutex::new(vec![Span::default(); stream.len()]);
+    }
+    let holder = Holder { tensor: slot.tensor, expert_tensor: slot.expert_tensor, copies_table };
+    rank.pieces = pieces(&rank, holder);
+    rank
+}
+
+/// Bytes that this machine can still hand out.
+fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kibibytes.map_or(u64::MAX, |kibibytes| kibibytes * 1024)
+}

@@ -1,0 +1,193 @@
+//! Residual sums with bias and dropout, gradients through dropout, and sums and copies of whole tensors.
+
+use super::dropout::{Dropout, Place};
+use crate::execute::element::{Element, Real};
+use crate::execute::pool::{Pool, Rows};
+use crate::execute::vector::vectorised;
+
+/// Elements that are handed to a thread at least.
+const GRAIN: usize = 4096;
+
+/// out = residual + dropout(branch + bias), all (rows, width), bias (width).
+pub fn forward<T: Element>(
+    pool: Pool<'_>,
+    width: usize,
+    residual: &[T],
+    (branch, bias): (&[T], Option<&[T]>),
+    dropout: Option<(Dropout, Place<'_>)>,
+    out: &mut [T],
+) {
+    let rows = out.len() / width;
+    assert_eq!(out.len(), rows * width, "whole rows");
+    assert_eq!((residual.len(), branch.len()), (out.len(), out.len()), "residual, branch and output");
+    assert!(bias.is_none_or(|bias| bias.len() == width), "the bias");
+    let parts = (Rows(residual, width), Rows(branch, width), Rows(out, width));
+    pool.each(rows, 1, parts, |range, (residual, branch, out)| {
+        vectorised(|| {
+            let lines = out.0.chunks_exact_mut(width).zip(residual.0.chunks_exact(width));
+            for (row, ((out, residual), branch)) in range.zip(lines.zip(branch.0.chunks_exact(width))) {
+                let biased = |at: usize, branch: T| match bias {
+                    Some(bias) => branch.wide() + bias[..width][at].wide(),
+                    None => branch.wide(),
+                };
+                let terms = out.iter_mut().zip(residual).zip(branch).enumerate();
+                match dropout {
+                    None => terms.for_each(|(at, ((out, residual), branch))| {
+                        *out = T::narrow(residual.wide() + biased(at, *branch));
+                    }),
+                    Some((dropout, place)) => {
+                        let first = place.first(row);
+                        terms.for_each(|(at, ((out, residual), branch))| {
+                            let factor = dropout.factor(first + at as u64);
+                            *out = T::narrow(biased(at, *branch).mul_add(factor, residual.wide()));
+                        });
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// dropout(x) in place, forward or backward; x (rows, width).
+pub fn drop<T: Element>(pool: Pool<'_>, width: usize, (dropout, place): (Dropout, Place<'_>), x: &mut [T]) {
+    assert_eq!(x.len() % width, 0, "whole rows");
+    pool.rows(x, width, |first, rows| {
+        vectorised(|| {
+            for (row, line) in rows.chunks_exact_mut(width).enumerate() {
+                let first = place.first(first + row);
+                for (at, x) in line.iter_mut().enumerate() {
+                    *x = T::narrow(x.wide() * dropout.factor(first + at as u64));
+                }
+            }
+        });
+    });
+}
+
+/// The gradient of the branch: that of the sum through the dropout; both (rows, width).
+pub fn branch_gradient<T: Element>(
+    pool: Pool<'_>,
+    width: usize,
+    dropout: Option<(Dropout, Place<'_>)>,
+    gradient: &[T],
+    branch: &mut [T],
+) {
+    copy(pool, gradient, branch);
+    if let Some(dropout) = dropout {
+        drop(pool, width, dropout, branch);
+    }
+}
+
+/// out += x.
+pub fn add<T: Element, G: Element<Wide = T::Wide>>(pool: Pool<'_>, x: &[T], out: &mut [G]) {
+    assert_eq!(x.len(), out.len(), "addend and sum");
+    pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(out, 1)), |_, (x, out)| {
+        vectorised(|| out.0.iter_mut().zip(x.0).for_each(|(out, x)| *out = G::narrow(out.wide() + x.wide())));
+    });
+}
+
+/// out = a + b.
+pub fn sum<T: Element>(pool: Pool<'_>, (a, b): (&[T], &[T]), out: &mut [T]) {
+    assert_eq!((a.len(), b.len()), (out.len(), out.len()), "addends and sum");
+    pool.each(out.len(), GRAIN, (Rows(a, 1), Rows(b, 1), Rows(out, 1)), |_, (a, b, out)| {
+        vectorised(|| {
+            for ((out, a), b) in out.0.iter_mut().zip(a.0).zip(b.0) {
+                *out = T::narrow(a.wide() + b.wide());
+            }
+        });
+    });
+}
+
+/// x ·= factor.
+pub fn scale<T: Element>(pool: Pool<'_>, factor: f64, x: &mut [T]) {
+    let factor = T::Wide::of(factor);
+    pool.each(x.len(), GRAIN, Rows(x, 1), |_, x| {
+        vectorised(|| x.0.iter_mut().for_each(|x| *x = T::narrow(x.wide() * factor)));
+    });
+}
+
+/// out = x.
+pub fn copy<T: Element>(pool: Pool<'_>, x: &[T], out: &mut [T]) {
+    assert_eq!(x.len(), out.len(), "source and copy");
+    pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(out, 1)), |_, (x, out)| out.0.copy_from_slice(x.0));
+}
+
+/// x = 0.
+pub fn zero<T: Element>(pool: Pool<'_>, x: &mut [T]) {
+    pool.each(x.len(), GRAIN, Rows(x, 1), |_, x| x.0.fill(T::default()));
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+    use crate::execute::kernels::trial::{close, dot, gradient, random, threads};
+
+    const WIDTH: usize = 11;
+
+    fn run<T: Element>(pool: Pool<'_>, branch: &[T], place: Place<'_>) -> Vec<T> {
+        let residual = random::<T>(branch.len(), 1);
+        let bias = random::<T>(WIDTH, 2);
+        let mut out = vec![T::default(); branch.len()];
+        let dropout = (Dropout::new(0.4, 1, 2, 3), place);
+        forward(pool, WIDTH, &residual, (branch, Some(&bias)), Some(dropout), &mut out);
+        out
+    }
+
+    #[test]
+    fn sums_are_the_formula() {
+        let (residual, branch, bias) = (random::<f64>(33, 1), random::<f64>(33, 4), random::<f64>(WIDTH, 2));
+        let dropout = Dropout::new(0.4, 1, 2, 3);
+        let expected = |factor: &dyn Fn(usize) -> f64| {
+            (0..33).map(|at| residual[at] + (branch[at] + bias[at % WIDTH]) * factor(at)).collect::<Vec<_>>()
+        };
+        let mut plain = vec![0.0; 33];
+        forward(Pool::Serial, WIDTH, &residual, (&branch, Some(&bias)), None, &mut plain);
+        close(&plain, &expected(&|_| 1.0), 1e-15);
+        let dropped = run(Pool::Threads(threads()), &branch, Place::whole(WIDTH));
+        close(&dropped, &expected(&|at| dropout.factor(at as u64)), 1e-15);
+    }
+
+    #[test]
+    fn gradients_pass_through_the_same_mask() {
+        let (branch, dy) = (random::<f64>(55, 4), random::<f64>(55, 5));
+        let mut dbranch = vec![0.0; 55];
+        let dropout = (Dropout::new(0.4, 1, 2, 3), Place::whole(WIDTH));
+        branch_gradient(Pool::Serial, WIDTH, Some(dropout), &dy, &mut dbranch);
+        let loss = |branch: &[f64]| dot(&run(Pool::Serial, branch, Place::whole(WIDTH)), &dy);
+        close(&dbranch, &gradient(&branch, loss), 1e-9);
+    }
+
+    #[test]
+    fn shards_and_types_drop_the_same_elements() {
+        let mask = |place: Place<'_>, rows: usize| {
+            let mut x = vec![1f32; rows * WIDTH];
+            drop(Pool::Threads(threads()), WIDTH, (Dropout::new(0.4, 1, 2, 3), place), &mut x);
+            x
+        };
+        let whole = mask(Place::whole(WIDTH), 8);
+        assert_eq!(mask(Place { start: 3, ..Place::whole(WIDTH) }, 5), whole[3 * WIDTH..]);
+        let rows = [6, 1];
+        let picked = mask(Place { rows: Some(&rows), ..Place::whole(WIDTH) }, 2);
+        assert_eq!(picked, [&whole[6 * WIDTH..7 * WIDTH], &whole[WIDTH..2 * WIDTH]].concat());
+        let mut x = vec![bf16::ONE; 8 * WIDTH];
+        drop(Pool::Serial, WIDTH, (Dropout::new(0.4, 1, 2, 3), Place::whole(WIDTH)), &mut x);
+        assert!(x.iter().zip(&whole).all(|(x, whole)| *x == bf16::from_f32(*whole)));
+    }
+
+    #[test]
+    fn whole_tensors_are_summed_scaled_and_copied() {
+        let (a, b) = (random::<f32>(9000, 1), random::<f32>(9000, 2));
+        let pool = Pool::Threads(threads());
+        let mut out = vec![0f32; 9000];
+        sum(pool, (&a, &b), &mut out);
+        assert_eq!(out, a.iter().zip(&b).map(|(a, b)| a + b).collect::<Vec<_>>());
+        copy(pool, &a, &mut out);
+        add(pool, &b, &mut out);
+        assert_eq!(out, a.iter().zip(&b).map(|(a, b)| a + b).collect::<Vec<_>>());
+        scale(pool, 0.5, &mut out);
+        assert_eq!(out[7], (a[7] + b[7]) * 0.5);
+        zero(pool, &mut out);
+        assert!(out.iter().all(|&x| x == 0.0));
+    }
+}

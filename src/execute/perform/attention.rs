@@ -1,0 +1,408 @@
+//! Attention cores, rotary positions, and heads that context ranks exchange.
+
+use crate::execute::comm::Communicator;
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::kernels::attention::{
+    self, Alibi, Core, Dropout, Heads, KeyValues, KeyValuesMut, Mask, Pair, Score, Window, WindowMut, Write,
+    materialised,
+};
+use crate::execute::kernels::dropout;
+use crate::execute::kernels::rotary::{HeadColumns, Rotary, Scaling, Turn, rotate};
+use crate::execute::placement::Issue;
+use crate::execute::worker::Worker;
+use crate::lower::Kernel;
+use crate::model::constants::RotaryScaling;
+use crate::ops::Op;
+use crate::model::layer::{Attention, LayerKind, Position};
+use crate::profile::choices::AttentionKernel;
+use crate::units::ceil_div;
+
+type Done = Result<(), ExecuteError>;
+
+/// Widths of the columns of packed heads, in elements.
+#[derive(Clone, Copy)]
+struct Columns {
+    query: usize,
+    key: usize,
+    value: usize,
+}
+
+impl Columns {
+    const fn all(self) -> usize {
+        self.query + self.key + self.value
+    }
+}
+
+impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+    fn is_fused(&self) -> bool {
+        self.run.strategy.attention == AttentionKernel::Fused
+    }
+
+    fn attention_layer(&self, issue: &Issue, layer: u16) -> Option<&Attention> {
+        match &self.unit(issue)?.layers[usize::from(layer)].kind {
+            LayerKind::Attention(attention) => Some(attention),
+            _ => None,
+        }
+    }
+
+    /// Heads that this rank computes attention of: those of its tensor rank, or its share of them under Ulysses.
+    fn heads(&self, layer: &Attention) -> Heads {
+        let strategy = &self.run.strategy;
+        let spread = if strategy.context > 1 && !self.run.is_ring() { strategy.context } else { 1 };
+        let per_tensor = ceil_div(layer.kv_heads(), strategy.tensor);
+        Heads {
+            heads: (layer.heads / strategy.tensor / spread) as usize,
+            kv_heads: (per_tensor / spread).max(1) as usize,
+            query_dim: layer.query_dim() as usize,
+            value_dim: layer.value_dim() as usize,
+        }
+    }
+
+    /// Columns of the heads of this tensor rank.
+    fn columns(&self, layer: &Attention) -> Columns {
+        let tensor = self.run.strategy.tensor;
+        let kv_heads = ceil_div(layer.kv_heads(), tensor);
+        Columns {
+            query: (layer.heads / tensor * layer.query_dim()) as usize,
+            key: (kv_heads * layer.query_dim()) as usize,
+            value: (kv_heads * layer.value_dim()) as usize,
+        }
+    }
+
+    fn score(&self, issue: &Issue, layer: &Attention) -> Score {
+        let constants = &self.run.model.constants;
+        let strategy = &self.run.strategy;
+        let mut scale = constants.score_scale.unwrap_or_else(|| 1.0 / (layer.query_dim() as f64).sqrt());
+        if constants.score_scale_by_block {
+            let block = self.unit(issue).and_then(|unit| unit.layers[0].block).unwrap_or(0);
+            scale /= f64::from(block + 1);
+        }
+        let per_tensor = layer.heads / strategy.tensor;
+        let spread = if strategy.context > 1 && !self.run.is_ring() { strategy.context } else { 1 };
+        let first = self.rank.slot.tensor * per_tensor + if spread > 1 { self.rank.context * (per_tensor / spread) } else { 0 };
+        Score {
+            scale,
+            soft_cap: layer.soft_cap.then_some(constants.score_cap),
+            alibi: (layer.position == Position::Alibi)
+                .then_some(Alibi { first_head: first as usize, total_heads: layer.heads as usize }),
+        }
+    }
+
+    /// Runs `work` with the core of `layer` whose keys are those of the context rank `ring` steps before this one.
+    fn with_core(
+        &self,
+        issue: &Issue,
+        layer: &Attention,
+        number: u16,
+        ring: u16,
+        work: impl FnOnce(&Core<'_>),
+    ) {
+        let run = self.run;
+        let contexts = run.strategy.context;
+        let source = (self.rank.context + contexts - u64::from(ring) % contexts) % contexts;
+        let (queries, keys) = if run.is_ring() {
+            (&self.rank.positions[self.rank.context as usize], &self.rank.positions[source as usize])
+        } else {
+            (&self.rank.all_positions, &self.rank.all_positions)
+        };
+        let score = self.score(issue, layer);
+        let first_head = score_first_head(self, layer);
+        let rate = run.workload.dropout;
+        let dropout = dropout::Dropout::new(rate, run.settings.seed, self.step, self.site(issue, number, 1));
+        let first_sequence = self.first_sequence(issue);
+        let (heads, tokens) = (layer.heads, run.workload.seq_len);
+        let keep = |pair: Pair| {
+            let head = first_head + pair.head as u64;
+            let row = ((first_sequence + pair.sequence as u64) * heads + head) * tokens + u64::from(pair.query);
+            dropout.factor::<f64>(row * tokens + u64::from(pair.key)) > 0.0
+        };
+        work(&Core {
+            batch: run.strategy.micro_batch as usize,
+            heads: self.heads(layer),
+            mask: Mask {
+                causal: layer.causal,
+                window: layer.window.map(|window| window as u32),
+                query_positions: queries,
+                key_positions: keys,
+            },
+            score,
+            dropout: (rate > 0.0).then_some(Dropout { keep: &keep, scale: 1.0 / (1.0 - rate) }),
+        });
+    }
+
+    /// Columns of the heads that the core sees.
+    fn core_columns(&self, layer: &Attention) -> Columns {
+        let heads = self.heads(layer);
+        Columns {
+            query: heads.heads * heads.query_dim,
+            key: heads.kv_heads * heads.query_dim,
+            value: heads.kv_heads * heads.value_dim,
+        }
+    }
+
+    pub(super) fn attention(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
+        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
+        let columns = self.core_columns(&layer);
+        let packed = self.read::<T>(issue.reads[0]);
+        let queries = Window { data: packed, stride: columns.all(), column: 0 };
+        let keys_values = self.keys_values(issue.reads.get(1).filter(|_| self.run.is_ring()), packed, columns);
+        let output = self.write::<T>(issue.writes[0]);
+        let write = if ring == 0 { Write::Set } else { Write::Add };
+        let pool = self.pool;
+        if self.is_fused() {
+            let log_sum_exp = self.write::<T::Wide>(issue.writes[1]);
+            self.with_core(issue, &layer, number, ring, |core| {
+                attention::forward(core, queries, keys_values, output, log_sum_exp, write, pool);
+            });
+        } else {
+            let probabilities = self.write::<T>(issue.writes[1]);
+            let kept = issue.writes.get(2).map_or(&mut [][..], |region| self.write::<T>(*region));
+            self.with_core(issue, &layer, number, ring, |core| {
+                materialised::forward(core, queries, keys_values, probabilities, kept, output, pool);
+            });
+        }
+        Ok(())
+    }
+
+    /// Keys and values: those that travel a ring, or the columns beside the queries.
+    fn keys_values<'a>(
+        &self,
+        travelling: Option<&crate::execute::arena::Region>,
+        packed: &'a [T],
+        columns: Columns,
+    ) -> KeyValues<'a, T>
+    where
+        Self: 'a,
+    {
+        match travelling {
+            Some(&region) => KeyValues {
+                data: self.read::<T>(region),
+                stride: columns.key + columns.value,
+                keys: 0,
+                values: columns.key,
+            },
+            None => KeyValues {
+                data: packed,
+                stride: columns.all(),
+                keys: columns.query,
+                values: columns.query + columns.key,
+            },
+        }
+    }
+
+    pub(super) fn attention_gradient(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
+        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
+        let columns = self.core_columns(&layer);
+        let is_ring = self.run.is_ring();
+        let packed = self.read::<T>(issue.reads[0]);
+        let queries = Window { data: packed, stride: columns.all(), column: 0 };
+        let (output, output_gradient) = (self.read::<T>(issue.reads[1]), self.read::<T>(issue.reads[2]));
+        let is_fused = self.is_fused();
+        let drops = self.run.workload.dropout > 0.0;
+        let left = 3 + if is_fused || !drops { 1 } else { 2 };
+        let keys_values = self.keys_values(issue.reads.get(left).filter(|_| is_ring), packed, columns);
+        let write = if ring == 0 { Write::Set } else { Write::Add };
+        let pool = self.pool;
+        let stride = columns.all();
+        let travelling = if is_ring { issue.writes.last().copied() } else { None };
+        // The gradient that arrives has its sender's part in it, so each rank adds its own; the first starts it.
+        let key_write = if is_ring && ring > 0 { Write::Add } else { Write::Set };
+        if is_fused {
+            let saved = attention::Saved {
+                queries,
+                keys_values,
+                output,
+                output_gradient,
+                log_sum_exp: self.read::<T::Wide>(issue.reads[3]),
+            };
+            self.with_core(issue, &layer, number, ring, |core| {
+                let data = self.write::<T>(issue.writes[0]);
+                attention::backward_queries(core, &saved, WindowMut { data, stride, column: 0 }, write, pool);
+                let gradients = self.key_gradients(issue.writes[0], travelling, columns);
+                attention::backward_keys_values(core, &saved, gradients, key_write, pool);
+            });
+        } else {
+            let all = self.read::<T>(issue.reads[3]);
+            let kept = if drops { self.read::<T>(issue.reads[4]) } else { all };
+            let saved = materialised::Saved {
+                queries,
+                keys_values,
+                probabilities: materialised::Probabilities { all, kept },
+                output_gradient,
+            };
+            self.with_core(issue, &layer, number, ring, |core| {
+                let scores = self.write::<T>(issue.writes[1]);
+                materialised::backward_scores(core, &saved, scores, pool);
+                let data = self.write::<T>(issue.writes[0]);
+                let target = WindowMut { data, stride, column: 0 };
+                materialised::backward_queries(core, &saved, scores, target, write, pool);
+                let gradients = self.key_gradients(issue.writes[0], travelling, columns);
+                materialised::backward_keys_values(core, &saved, scores, gradients, key_write, pool);
+            });
+        }
+        Ok(())
+    }
+
+    fn key_gradients<'a>(
+        &self,
+        packed: crate::execute::arena::Region,
+        travelling: Option<crate::execute::arena::Region>,
+        columns: Columns,
+    ) -> KeyValuesMut<'a, T>
+    where
+        Self: 'a,
+    {
+        match travelling {
+            Some(region) => KeyValuesMut {
+                data: self.write::<T>(region),
+                stride: columns.key + columns.value,
+                keys: 0,
+                values: columns.key,
+            },
+            None => KeyValuesMut {
+                data: self.write::<T>(packed),
+                stride: columns.all(),
+                keys: columns.query,
+                values: columns.query + columns.key,
+            },
+        }
+    }
+
+    /// Keys and values between packed heads and a matrix of their own.
+    pub(super) fn pack_keys_values(&mut self, issue: &Issue, number: u16, packs: bool) -> Done {
+        let Some(layer) = self.attention_layer(issue, number) else { return Ok(()) };
+        let columns = self.columns(layer);
+        let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+        let (whole, part) = (columns.all(), columns.key + columns.value);
+        if packs {
+            for (from, to) in from.chunks_exact(whole).zip(to.chunks_exact_mut(part)) {
+                to.copy_from_slice(&from[columns.query..]);
+            }
+        } else {
+            for (from, to) in from.chunks_exact(part).zip(to.chunks_exact_mut(whole)) {
+                to[columns.query..].copy_from_slice(from);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn rotary(&mut self, issue: &Issue, number: u16, turn: Turn) -> Done {
+        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
+        let constants = &self.run.model.constants.rotary;
+        let head_dim = layer.query_dim() as usize;
+        let rotary = Rotary {
+            theta: constants.theta,
+            dim: constants.rotated(head_dim as u64) as usize,
+            scaling: match &constants.scaling {
+                RotaryScaling::None | RotaryScaling::Other(_) => Scaling::None,
+                RotaryScaling::Linear { factor } => Scaling::Linear { factor: *factor },
+                RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
+                    Scaling::Llama3 {
+                        factor: *factor,
+                        low: *low_freq_factor,
+                        high: *high_freq_factor,
+                        original: *original_max_position as f64,
+                    }
+                }
+            },
+        };
+        let columns = self.columns(&layer);
+        let data = self.write::<T>(issue.writes[0]);
+        let heads = HeadColumns {
+            stride: columns.all(),
+            column: 0,
+            heads: (columns.query + columns.key) / head_dim,
+            head_dim,
+        };
+        rotate(&rotary, data, heads, &self.rank.positions[self.rank.context as usize], turn, self.pool);
+        Ok(())
+    }
+
+    /// Ulysses: from this rank's tokens of all heads to all tokens of its heads, and back. Packed heads keep their
+    /// order: queries, keys, values. Key-value heads that are fewer than the ranks go to several, whose gradients
+    /// are summed.
+    pub(super) fn exchange_heads(&mut self, issue: &Issue, kernel: Kernel) -> Done {
+        let number = match issue.task {
+            crate::program::instruction::Task::Kernel { layer, .. } => layer,
+            _ => return Ok(()),
+        };
+        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
+        let Op::Collective(op) = issue.op else { return Ok(()) };
+        let contexts = self.run.strategy.context as usize;
+        let (batch, local) = (self.run.strategy.micro_batch as usize, self.run.local_tokens());
+        let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+        let (whole, core) = (self.columns(&layer), self.core_columns(&layer));
+        // Output has the queries' columns alone.
+        let rows = batch * local;
+        let is_packed = from.len() == rows * whole.all() || to.len() == rows * whole.all();
+        let is_packed = is_packed && whole.all() * rows == from.len().max(to.len());
+        let value = layer.value_dim() as usize;
+        let heads = self.heads(&layer);
+        let parts: Vec<(usize, usize, usize, usize)> = if is_packed {
+            // Start among all heads and among own ones, width of own ones, and how many ranks share each part.
+            let copies = |own: usize, all: usize| (own * contexts / all.max(1)).max(1);
+            vec![
+                (0, 0, core.query, 1),
+                (whole.query, core.query, core.key, copies(core.key, whole.key)),
+                (whole.query + whole.key, core.query + core.key, core.value, copies(core.value, whole.value)),
+            ]
+        } else {
+            vec![(0, 0, heads.heads * value, 1)]
+        };
+        let (all_width, own_width) = if is_packed {
+            (whole.all(), core.all())
+        } else {
+            (heads.heads * value * contexts, heads.heads * value)
+        };
+        let me = self.rank.context as usize;
+        let endpoint = self.endpoint(op.group);
+        if kernel == Kernel::ToHeads {
+            endpoint.exchange(from, |member, theirs| {
+                for sequence in 0..batch {
+                    for token in 0..local {
+                        let source = &theirs[(sequence * local + token) * all_width..][..all_width];
+                        let row = sequence * local * contexts + member * local + token;
+                        let target = &mut to[row * own_width..][..own_width];
+                        for &(start, own, width, copies) in &parts {
+                            let first = start + me / copies * width;
+                            target[own..own + width].copy_from_slice(&source[first..first + width]);
+                        }
+                    }
+                }
+            })?;
+        } else {
+            to.fill(T::default());
+            endpoint.exchange(from, |member, theirs| {
+                for sequence in 0..batch {
+                    for token in 0..local {
+                        let row = sequence * local * contexts + me * local + token;
+                        let source = &theirs[row * own_width..][..own_width];
+                        let target = &mut to[(sequence * local + token) * all_width..][..all_width];
+                        for &(start, own, width, copies) in &parts {
+                            let first = start + member / copies * width;
+                            for (to, from) in target[first..first + width].iter_mut().zip(&source[own..]) {
+                                let mut sum = to.wide();
+                                sum += from.wide();
+                                *to = T::narrow(sum);
+                            }
+                        }
+                    }
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The global number of the first head that the core of this rank sees.
+fn score_first_head<T: Element, G: Element<Wide = T::Wide>>(worker: &Worker<'_, T, G>, layer: &Attention) -> u64 {
+    let strategy = &worker.run.strategy;
+    let per_tensor = layer.heads / strategy.tensor;
+    let first = worker.rank.slot.tensor * per_tensor;
+    if strategy.context > 1 && !worker.run.is_ring() {
+        first + worker.rank.context * (per_tensor / strategy.context)
+    } else {
+        first
+    }
+}

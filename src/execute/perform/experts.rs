@@ -1,0 +1,286 @@
+//! Mixtures of experts: tokens into slots and back, and what each expert computes of its slots.
+//!
+//! Slots lie in **blocks**, one for each expert and group of tokens that routed to it: first the slots' rows, then,
+//! where they travel along, their weights.
+
+use std::ops::Range;
+
+use crate::execute::arena::Region;
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::kernels::routing::{self, Carried, Router, SlotProducts, Weighting};
+use crate::execute::kernels::gemm::Write;
+use crate::execute::kernels::{activation, linear};
+use crate::execute::matrix::{Matrix as View, MatrixMut};
+use crate::execute::placement::Issue;
+use crate::execute::pool::Pool;
+use crate::execute::worker::Worker;
+use crate::lower::Shape;
+use crate::lower::kernel::{Into, Kernel, Matrix};
+use crate::model::layer::{LayerKind, Moe};
+
+type Done = Result<(), ExecuteError>;
+
+/// Sizes of one rank's part of a layer.
+#[derive(Clone, Copy)]
+pub struct Sizes {
+    hidden: usize,
+    /// Width inside one expert on this rank.
+    width: usize,
+    slots: usize,
+    /// Experts on this rank.
+    experts: usize,
+    /// Tokens that this rank routes, among those that it has.
+    first_token: usize,
+    tokens: usize,
+    gated: bool,
+}
+
+impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+    fn moe_layer(&self, issue: &Issue, layer: u16) -> Option<&Moe> {
+        match &self.unit(issue)?.layers[usize::from(layer)].kind {
+            LayerKind::Moe(moe) => Some(moe),
+            _ => None,
+        }
+    }
+
+    fn moe_sizes(&self, layer: &Moe) -> Sizes {
+        let run = self.run;
+        let shape = Shape::new(&run.strategy, &run.workload, run.engine);
+        let tokens = shape.routed_tokens() as usize;
+        let splits = tokens < shape.stream_tokens() as usize;
+        Sizes {
+            hidden: layer.hidden as usize,
+            width: (layer.intermediate / shape.expert_tensor) as usize,
+            slots: shape.slots(layer.experts, layer.top_k) as usize,
+            experts: (layer.experts / shape.expert) as usize,
+            first_token: if splits { self.rank.slot.tensor as usize * tokens } else { 0 },
+            tokens,
+            gated: layer.gated,
+        }
+    }
+
+    fn router(&self, layer: &Moe) -> Router {
+        Router {
+            experts: layer.experts as usize,
+            top_k: layer.top_k as usize,
+            renormalise: self.run.model.constants.router.renormalise,
+            slots: self.moe_sizes(layer).slots,
+        }
+    }
+
+    /// Kernels of experts and of what stands around them.
+    pub(super) fn expert_kernel(&mut self, issue: &Issue, kernel: Kernel, number: u16) -> Done {
+        let Some(layer) = self.moe_layer(issue, number).cloned() else { return Ok(()) };
+        let sizes = self.moe_sizes(&layer);
+        let router = self.router(&layer);
+        let pool = self.pool;
+        let rows = sizes.first_token * sizes.hidden..(sizes.first_token + sizes.tokens) * sizes.hidden;
+        match kernel {
+            Kernel::Permute => {
+                let tokens = &self.read::<T>(issue.reads[0])[rows];
+                let assigned = self.read::<T::Wide>(issue.reads[1]);
+                let slots = self.write::<T>(issue.writes[0]);
+                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, Carried::Weights), pool);
+            }
+            Kernel::Combine => {
+                let slots = self.read::<T>(issue.reads[0]);
+                let assigned = self.read::<T::Wide>(issue.reads[1]);
+                let all = self.write::<T>(issue.writes[0]);
+                all.fill(T::default());
+                routing::from_slots(&router, assigned, slots, &mut all[rows], (Weighting::None, Carried::Nothing), pool);
+            }
+            Kernel::CombineGradient => {
+                let tokens = &self.read::<T>(issue.reads[0])[rows];
+                let assigned = self.read::<T::Wide>(issue.reads[1]);
+                let slots = self.write::<T>(issue.writes[0]);
+                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, Carried::Nothing), pool);
+            }
+            Kernel::PermuteGradient => {
+                let slots = self.read::<T>(issue.reads[0]);
+                let assigned = self.read::<T::Wide>(issue.reads[1]);
+                let all = self.write::<T>(issue.writes[0]);
+                all.fill(T::default());
+                routing::from_slots(&router, assigned, slots, &mut all[rows], (Weighting::None, Carried::Weights), pool);
+                let gradient = self.write::<T::Wide>(issue.writes[1]);
+                let products = SlotProducts::Carried { slots: sizes.slots, width: sizes.hidden, data: slots };
+                routing::router_gradient(&router, assigned, products, Weighting::None, gradient, pool);
+            }
+            Kernel::ExpertActivation => {
+                let (gate, rest) = split_gate(&issue.reads, sizes.gated, 0);
+                let (up, input) = (self.read::<T>(rest[0]), self.read::<T>(rest[1]));
+                let output = self.write::<T>(issue.writes[0]);
+                let gate = gate.map(|gate| self.read::<T>(gate));
+                for (block, output) in output.chunks_exact_mut((sizes.slots * sizes.width).max(1)).enumerate() {
+                    let rows = block_of(block, sizes.slots * sizes.width);
+                    let gate = gate.map(|gate| &gate[rows.clone()]);
+                    activate(pool, layer, gate, &up[rows], output);
+                    let weights = weights_of(input, block, &sizes);
+                    for (row, weight) in output.chunks_exact_mut(sizes.width).zip(weights) {
+                        let weight = weight.wide();
+                        row.iter_mut().for_each(|value| *value = T::narrow(value.wide() * weight));
+                    }
+                }
+            }
+            Kernel::ExpertActivationGradient => self.expert_activation_gradient(issue, &layer, &sizes),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Of a·w, with a the activation and w a slot's weight: the gradients of gate, up and w.
+    fn expert_activation_gradient(&mut self, issue: &Issue, layer: &Moe, sizes: &Sizes) {
+        let pool = self.pool;
+        let gradient = self.read::<T>(issue.reads[0]);
+        let (up, input) = (self.read::<T>(issue.reads[1]), self.read::<T>(issue.reads[2]));
+        let gate = issue.reads.get(3).filter(|_| sizes.gated).map(|gate| self.read::<T>(*gate));
+        let up_gradient = self.write::<T>(issue.writes[0]);
+        let gate_gradient = sizes.gated.then(|| self.write::<T>(issue.writes[1]));
+        let input_gradient = self.write::<T>(issue.writes[usize::from(sizes.gated) + 1]);
+        let length = sizes.slots * sizes.width;
+        let mut gate_blocks = gate_gradient.map(|gate| gate.chunks_exact_mut(length.max(1)));
+        for (block, up_gradient) in up_gradient.chunks_exact_mut(length.max(1)).enumerate() {
+            let rows = block_of(block, length);
+            let gate = gate.map(|gate| &gate[rows.clone()]);
+            let gate_gradient = gate_blocks.as_mut().and_then(Iterator::next);
+            let (up, gradient) = (&up[rows.clone()], &gradient[rows]);
+            // The activation itself, for the weight's gradient, where the up gradient will be.
+            activate(pool, layer, gate, up, up_gradient);
+            let target = &mut input_gradient[weight_range(block, sizes)];
+            let products = up_gradient.chunks_exact(sizes.width).zip(gradient.chunks_exact(sizes.width));
+            for (target, (activated, gradient)) in target.iter_mut().zip(products) {
+                let sum: T::Wide = activated.iter().zip(gradient).map(|(a, g)| a.wide() * g.wide()).sum();
+                *target = T::narrow(sum);
+            }
+            let weights = weights_of(input, block, sizes);
+            let scaled = up_gradient.chunks_exact_mut(sizes.width).zip(gradient.chunks_exact(sizes.width));
+            for ((to, from), weight) in scaled.zip(weights) {
+                let weight = weight.wide();
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = T::narrow(from.wide() * weight));
+            }
+            let function = super::function(layer.activation);
+            match (gate, gate_gradient) {
+                (Some(gate), Some(dgate)) => {
+                    activation::gated_backward(pool, function, (gate, up), (dgate, up_gradient));
+                }
+                _ => activation::backward(pool, function, up, up_gradient),
+            }
+        }
+    }
+
+    /// A product with one matrix of each expert, block by block.
+    pub(super) fn expert_product(&mut self, issue: &Issue, kernel: Kernel, number: u16) -> Done {
+        let Some(layer) = self.moe_layer(issue, number).cloned() else { return Ok(()) };
+        let sizes = self.moe_sizes(&layer);
+        let matrix = match kernel {
+            Kernel::Linear(matrix) | Kernel::InputGradient(matrix, _) | Kernel::WeightGradient(matrix) => matrix,
+            _ => return Ok(()),
+        };
+        let (role, depth, outputs) = match matrix {
+            Matrix::ExpertDown => ("expert down", sizes.width, sizes.hidden),
+            _ => ("expert up", sizes.hidden, sizes.width),
+        };
+        // Rows of slots carry their weights behind them.
+        let carried = |width: usize| if width == sizes.hidden && role == "expert up" { sizes.slots } else { 0 };
+        let (slots, pool, scratch) = (sizes.slots, self.pool, self.workspace());
+        let blocks = |elements: usize, width: usize| elements / (slots * width + carried(width)).max(1);
+        let rows = |block: usize, width: usize| {
+            let length = slots * width + carried(width);
+            block * length..block * length + slots * width
+        };
+        match kernel {
+            Kernel::Linear(_) => {
+                let Some(weights) = self.parameter(issue, number, role) else { return Ok(()) };
+                let (x, y) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+                for block in 0..blocks(x.len(), depth) {
+                    let weight = &weights[sizes.matrix(matrix, block)];
+                    let x = View::new(&x[rows(block, depth)], depth);
+                    let y = MatrixMut::new(&mut y[rows(block, outputs)], outputs);
+                    linear::forward(pool, x, weight, None, (y, Write::Replace), scratch);
+                }
+            }
+            Kernel::InputGradient(_, into) => {
+                let Some(weights) = self.parameter(issue, number, role) else { return Ok(()) };
+                let (dy, dx) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+                let write = if into == Into::Add { Write::Add } else { Write::Replace };
+                for block in 0..blocks(dy.len(), outputs) {
+                    let weight = &weights[sizes.matrix(matrix, block)];
+                    let dy = View::new(&dy[rows(block, outputs)], outputs);
+                    let dx = MatrixMut::new(&mut dx[rows(block, depth)], depth);
+                    linear::input_gradient(pool, dy, weight, (dx, write), scratch);
+                }
+            }
+            _ => {
+                let (x, dy) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
+                let Some((gradient, write)) = self.gradient(issue, number, role) else { return Ok(()) };
+                if write == Write::Replace {
+                    gradient.fill(G::default());
+                }
+                for block in 0..blocks(x.len(), depth) {
+                    let x = View::new(&x[rows(block, depth)], depth);
+                    let dy = View::new(&dy[rows(block, outputs)], outputs);
+                    let gradient = &mut gradient[sizes.matrix(matrix, block)];
+                    linear::weight_gradient(pool, dy, x, (gradient, Write::Add), scratch);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens of the residual stream that this rank routes.
+    pub(super) fn routed_rows(&self, issue: &Issue, number: u16) -> Range<usize> {
+        self.moe_layer(issue, number).map_or(0..0, |layer| {
+            let sizes = self.moe_sizes(layer);
+            sizes.first_token..sizes.first_token + sizes.tokens
+        })
+    }
+
+    pub(super) fn router_of(&self, issue: &Issue, number: u16) -> Router {
+        match self.moe_layer(issue, number) {
+            Some(layer) => self.router(layer),
+            None => Router { experts: 1, top_k: 1, renormalise: true, slots: 1 },
+        }
+    }
+}
+
+impl Sizes {
+    /// The elements of `matrix` of the expert of block `block` among those of its role. Blocks repeat the experts
+    /// of this rank; gate and up of an expert are rows of one role, the gate first.
+    fn matrix(&self, matrix: Matrix, block: usize) -> Range<usize> {
+        let expert = block % self.experts.max(1);
+        let length = self.hidden * self.width;
+        let (parts, part) = match (matrix, self.gated) {
+            (Matrix::ExpertGate, _) => (2, 0),
+            (Matrix::ExpertUp, true) => (2, 1),
+            _ => (1, 0),
+        };
+        let start = (expert * parts + part) * length;
+        start..start + length
+    }
+}
+
+fn activate<T: Element>(pool: Pool<'_>, layer: &Moe, gate: Option<&[T]>, up: &[T], to: &mut [T]) {
+    let function = super::function(layer.activation);
+    match gate {
+        Some(gate) => activation::gated_forward(pool, function, (gate, up), to),
+        None => activation::forward(pool, function, up, to),
+    }
+}
+
+fn split_gate(reads: &[Region], gated: bool, from: usize) -> (Option<Region>, &[Region]) {
+    if gated { (Some(reads[from]), &reads[from + 1..]) } else { (None, &reads[from..]) }
+}
+
+const fn block_of(block: usize, length: usize) -> Range<usize> {
+    block * length..(block + 1) * length
+}
+
+/// Where the weights of block `block` lie among blocks of slots that carry them.
+const fn weight_range(block: usize, sizes: &Sizes) -> Range<usize> {
+    let length = sizes.slots * (sizes.hidden + 1);
+    block * length + sizes.slots * sizes.hidden..(block + 1) * length
+}
+
+fn weights_of<'a, T>(input: &'a [T], block: usize, sizes: &Sizes) -> &'a [T] {
+    &input[weight_range(block, sizes)]
+}

@@ -1,0 +1,293 @@
+//! Products with the matrices of layers, forward and backward.
+
+use std::ops::Range;
+
+use super::roles;
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::kernels::gemm::{Write, product};
+use crate::execute::matrix::{Matrix as View, MatrixMut};
+use crate::execute::kernels::{linear, routing};
+use crate::execute::layout::Section;
+use crate::execute::placement::Issue;
+use crate::execute::worker::Worker;
+use crate::lower::kernel::{Into, Kernel, Matrix};
+use crate::model::layer::LayerKind;
+use crate::program::instruction::Holds;
+
+type Done = Result<(), ExecuteError>;
+
+/// One product among those of a matrix: which rows of which tensor, which columns of the wide operand.
+struct Factor {
+    role: &'static str,
+    bias: Option<&'static str>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+const fn write(into: Into) -> Write {
+    match into {
+        Into::Set => Write::Replace,
+        Into::Add => Write::Add,
+    }
+}
+
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
+    /// The factors of `matrix`, whose outputs lie side by side in rows of the returned width.
+    fn factors(&self, issue: &Issue, layer: u16, matrix: Matrix) -> (Vec<Factor>, usize) {
+        let Some(unit) = self.unit(issue) else { return (Vec::new(), 0) };
+        let is_gated = match &unit.layers[usize::from(layer)].kind {
+            LayerKind::Mlp(mlp) => mlp.gated,
+            _ => false,
+        };
+        let mut factors = Vec::new();
+        let mut width = 0;
+        for &role in roles(matrix) {
+            let rows = unit.tensors.tensor(layer, role).map_or(0, |tensor| tensor.rows);
+            let rows = match matrix {
+                Matrix::Gate => 0..rows / 2,
+                Matrix::Up if is_gated => rows / 2..rows,
+                _ => 0..rows,
+            };
+            let bias = match role {
+                "query" => Some("query bias"),
+                "key" => Some("key bias"),
+                "value" => Some("value bias"),
+                "up" => Some("up bias"),
+                "vocabulary" => Some("vocabulary bias"),
+                _ => None,
+            };
+            let columns = width..width + rows.len();
+            width = columns.end;
+            factors.push(Factor { role, bias, rows, columns });
+        }
+        (factors, width)
+    }
+
+    pub(super) fn linear(&mut self, issue: &Issue, layer: u16, matrix: Matrix) -> Done {
+        if is_expert(matrix) {
+            return self.expert_product(issue, Kernel::Linear(matrix), layer);
+        }
+        let pool = self.pool;
+        let scratch = self.workspace();
+        let x = self.read::<T>(issue.reads[0]);
+        if matrix == Matrix::Router {
+            let Some(weight) = self.parameter(issue, layer, "router") else { return Ok(()) };
+            let rows = self.routed_rows(issue, layer);
+            let depth = self.width(issue, layer);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
+            let logits = self.write::<T::Wide>(issue.writes[0]);
+            let experts = weight.len() / depth;
+            let weight = View::new(weight, depth);
+            let y = MatrixMut::new(logits, experts);
+            product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
+            let logits = self.write::<T::Wide>(issue.writes[0]);
+            routing::assign(&self.router_of(issue, layer), logits, pool);
+            return Ok(());
+        }
+        if let Matrix::Vocabulary { chunk, chunks } = matrix {
+            let weight = self.vocabulary(issue, layer);
+            let depth = self.width(issue, layer);
+            let bias = self.parameter(issue, layer, "vocabulary bias");
+            let rows = chunk_rows(x.len() / depth, chunk, chunks);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
+            let y = MatrixMut::new(self.write::<T>(issue.writes[0]), weight.len() / depth);
+            linear::forward(pool, x, weight, bias, (y, Write::Replace), scratch);
+            return Ok(());
+        }
+        let (factors, width) = self.factors(issue, layer, matrix);
+        for factor in factors {
+            let Some(weight) = self.parameter(issue, layer, factor.role) else { continue };
+            let depth = self.depth(issue, layer, factor.role);
+            let bias = factor.bias.and_then(|bias| self.parameter(issue, layer, bias));
+            let bias = bias.map(|bias| &bias[factor.rows.clone()]);
+            let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
+            let y = self.write::<T>(issue.writes[0]);
+            let y = MatrixMut::window(y, width, factor.columns.start, factor.columns.len());
+            linear::forward(pool, View::new(x, depth), weight, bias, (y, Write::Replace), scratch);
+        }
+        Ok(())
+    }
+
+    pub(super) fn input_gradient(&mut self, issue: &Issue, layer: u16, matrix: Matrix, into: Into) -> Done {
+        if is_expert(matrix) {
+            return self.expert_product(issue, Kernel::InputGradient(matrix, into), layer);
+        }
+        let pool = self.pool;
+        let scratch = self.workspace();
+        if matrix == Matrix::Router {
+            let Some(weight) = self.parameter(issue, layer, "router") else { return Ok(()) };
+            let rows = self.routed_rows(issue, layer);
+            let depth = self.width(issue, layer);
+            let dy = View::new(self.read::<T::Wide>(issue.reads[0]), weight.len() / depth);
+            let dx = self.write::<T>(issue.writes[0]);
+            let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
+            product(pool, (dy, View::new(weight, depth)), dx, write(into), None, scratch);
+            return Ok(());
+        }
+        let dy = self.read::<T>(issue.reads[0]);
+        if let Matrix::Vocabulary { chunk, chunks } = matrix {
+            let weight = self.vocabulary(issue, layer);
+            let depth = self.width(issue, layer);
+            let dx = self.write::<T>(issue.writes[0]);
+            let rows = chunk_rows(dx.len() / depth, chunk, chunks);
+            let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
+            let dy = View::new(dy, weight.len() / depth);
+            linear::input_gradient(pool, dy, weight, (dx, write(into)), scratch);
+            return Ok(());
+        }
+        let (factors, width) = self.factors(issue, layer, matrix);
+        for (turn, factor) in factors.into_iter().enumerate() {
+            let Some(weight) = self.parameter(issue, layer, factor.role) else { continue };
+            let depth = self.depth(issue, layer, factor.role);
+            let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
+            let dx = MatrixMut::new(self.write::<T>(issue.writes[0]), depth);
+            let write = if turn == 0 { write(into) } else { Write::Add };
+            linear::input_gradient(pool, View::window(dy, width, factor.columns.start, factor.columns.len()), weight, (dx, write), scratch);
+        }
+        Ok(())
+    }
+
+    pub(super) fn weight_gradient(&mut self, issue: &Issue, layer: u16, matrix: Matrix) -> Done {
+        if is_expert(matrix) {
+            return self.expert_product(issue, Kernel::WeightGradient(matrix), layer);
+        }
+        let pool = self.pool;
+        let scratch = self.workspace();
+        let x = self.read::<T>(issue.reads[0]);
+        if matrix == Matrix::Router {
+            let rows = self.routed_rows(issue, layer);
+            let depth = self.width(issue, layer);
+            let dy = self.read::<T::Wide>(issue.reads[1]);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
+            let Some((gradient, write)) = self.gradient(issue, layer, "router") else { return Ok(()) };
+            let experts = gradient.len() / depth;
+            let dy = View::new(dy, experts).transposed();
+            product(pool, (dy, x), MatrixMut::new(gradient, depth), write, None, scratch);
+            return Ok(());
+        }
+        let dy = self.read::<T>(issue.reads[1]);
+        if let Matrix::Vocabulary { chunk, chunks } = matrix {
+            let depth = self.width(issue, layer);
+            let rows = chunk_rows(x.len() / depth, chunk, chunks);
+            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
+            if let Some((gradient, write)) = self.vocabulary_gradient(issue, layer) {
+                let dy = View::new(dy, gradient.len() / depth);
+                linear::weight_gradient(pool, dy, x, (gradient, write), scratch);
+            }
+            if let Some((gradient, write)) = self.gradient(issue, layer, "vocabulary bias") {
+                let dy = View::new(dy, gradient.len());
+                linear::bias_gradient(pool, dy, (gradient, write));
+            }
+            return Ok(());
+        }
+        let (factors, width) = self.factors(issue, layer, matrix);
+        for factor in factors {
+            let depth = self.depth(issue, layer, factor.role);
+            let dy = View::window(dy, width, factor.columns.start, factor.columns.len());
+            if let Some((gradient, write)) = self.gradient_part(issue, layer, factor.role, &factor.rows, depth) {
+                linear::weight_gradient(pool, dy, View::new(x, depth), (gradient, write), scratch);
+            }
+            if let Some(bias) = factor.bias
+                && let Some((gradient, write)) = self.gradient_part(issue, layer, bias, &factor.rows, 1)
+            {
+                linear::bias_gradient(pool, dy, (gradient, write));
+            }
+        }
+        // A bias behind a sum over tensor ranks takes the gradient of the sum.
+        let summed = match matrix {
+            Matrix::AttentionOutput => Some("output bias"),
+            Matrix::Down => Some("down bias"),
+            _ => None,
+        };
+        if let Some(bias) = summed
+            && let Some((gradient, write)) = self.gradient(issue, layer, bias)
+        {
+            let branch = self.read::<T>(issue.reads.get(2).copied().unwrap_or(issue.reads[1]));
+            linear::bias_gradient(pool, View::new(branch, gradient.len()), (gradient, write));
+        }
+        Ok(())
+    }
+
+    /// Rows `rows` (of `depth` elements) of the gradient of a role. A gated matrix has two halves, of which each
+    /// starts anew by itself.
+    fn gradient_part(
+        &mut self,
+        issue: &Issue,
+        layer: u16,
+        role: &str,
+        rows: &Range<usize>,
+        depth: usize,
+    ) -> Option<(&'r mut [G], Write)> {
+        let unit = self.unit(issue)?;
+        let tensor = unit.tensors.tensor(layer, role)?;
+        let (gradient, write) = self.gradient(issue, layer, role)?;
+        let is_half = rows.len() * depth < tensor.elements();
+        if is_half && write == Write::Replace {
+            // The other half comes later, and adds.
+            gradient.fill(G::default());
+        }
+        let part = &mut gradient[rows.start * depth..rows.end * depth];
+        Some((part, if is_half { Write::Add } else { write }))
+    }
+
+    /// Columns of the tensor of `role` on this rank.
+    fn depth(&self, issue: &Issue, layer: u16, role: &str) -> usize {
+        self.unit(issue).and_then(|unit| unit.tensors.tensor(layer, role)).map_or(1, |tensor| tensor.columns)
+    }
+
+    /// The head's matrix: its own, or the table of the embedding.
+    fn vocabulary(&self, issue: &Issue, layer: u16) -> &'r [T] {
+        if let Some(own) = self.parameter(issue, layer, "vocabulary") {
+            return own;
+        }
+        let Some(unit) = self.unit(issue) else { return &[] };
+        let Some(lender) = unit.borrows_from else { return &[] };
+        let lender = &self.rank.units[lender];
+        let length = lender.tensors.length(Section::Table);
+        let own = unit.tensors.total();
+        if let Some(region) = issue.parameters
+            && region.bytes > own * size_of::<T>()
+        {
+            return self.read::<T>(region.elements(own, length, size_of::<T>()));
+        }
+        let start = lender.tensors.whole_start(Section::Table);
+        let place = [Holds::GatheredParameters, Holds::Parameters];
+        let state = place.into_iter().find_map(|holds| self.rank.state(holds, Some(lender.index)));
+        state.map_or(&[], |state| self.read::<T>(state.device.elements(start, length, size_of::<T>())))
+    }
+
+    /// The gradient of the head's matrix.
+    fn vocabulary_gradient(&mut self, issue: &Issue, layer: u16) -> Option<(&'r mut [G], Write)> {
+        if let Some(own) = self.gradient(issue, layer, "vocabulary") {
+            return Some(own);
+        }
+        let unit = self.unit(issue)?;
+        let lender = &self.rank.units[unit.borrows_from?];
+        let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table)?;
+        let length = lender.tensors.length(Section::Table);
+        if let Some(state) = self.rank.state(Holds::Gradients, Some(lender.index)) {
+            let start = lender.tensors.gradient_start(Section::Table);
+            let region = state.device.elements(start, length, size_of::<G>());
+            let write = if self.is_first(lender, table) { Write::Replace } else { Write::Add };
+            return Some((self.write::<G>(region), write));
+        }
+        let region = issue.gradient?.elements(unit.tensors.trained(), length, size_of::<G>());
+        Some((self.write::<G>(region), Write::Add))
+    }
+
+    /// Scratch of the compute stream's kernels.
+    pub(super) fn workspace(&self) -> &'r mut [T::Wide] {
+        self.write::<T::Wide>(self.rank.region(Holds::Workspace))
+    }
+}
+
+/// Rows of chunk `chunk` of `chunks`.
+pub(super) const fn chunk_rows(rows: usize, chunk: u16, chunks: u16) -> Range<usize> {
+    let (chunk, chunks) = (chunk as usize, chunks as usize);
+    chunk * rows / chunks..(chunk + 1) * rows / chunks
+}
+
+const fn is_expert(matrix: Matrix) -> bool {
+    matches!(matrix, Matrix::ExpertGate | Matrix::ExpertUp | Matrix::ExpertDown)
+}

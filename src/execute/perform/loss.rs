@@ -1,0 +1,98 @@
+//! Losses: cross-entropy over shards of the vocabulary, and squared errors against zero.
+
+use std::sync::PoisonError;
+
+use super::linear::chunk_rows;
+use crate::execute::element::Element;
+use crate::execute::kernels::cross_entropy;
+use crate::execute::kernels::squared_error;
+use crate::execute::placement::Issue;
+use crate::execute::worker::Worker;
+use crate::lower::Shape;
+use crate::model::layer::LayerKind;
+use crate::program::instruction::Holds;
+
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
+    /// The shard of the vocabulary on this rank.
+    fn logits_shard(&self, issue: &Issue, layer: u16) -> cross_entropy::Shard {
+        let shape = Shape::new(&self.run.strategy, &self.run.workload, self.run.engine);
+        let vocabulary = match self.unit(issue).map(|unit| &unit.layers[usize::from(layer)].kind) {
+            Some(LayerKind::Head(head)) => head.vocabulary,
+            _ => 0,
+        };
+        let columns = shape.local_vocabulary(vocabulary);
+        let first = self.rank.slot.tensor * columns;
+        let last = vocabulary.min(first + columns).max(first);
+        cross_entropy::Shard { width: columns as usize, vocabulary: first as usize..last as usize }
+    }
+
+    /// Targets of the rows of chunk `chunk` of `chunks` of the instruction's micro-batch.
+    fn targets(&self, issue: &Issue, (chunk, chunks): (u16, u16)) -> &'r [u32] {
+        let targets = self.ids(issue, Holds::Targets);
+        &targets[chunk_rows(targets.len(), chunk, chunks)]
+    }
+
+    pub(super) fn cross_entropy(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
+        let shard = self.logits_shard(issue, layer);
+        let logits = self.read::<T>(issue.reads[0]);
+        let statistics = self.write::<T::Wide>(issue.writes[0]);
+        let targets = self.targets(issue, part);
+        cross_entropy::forward(self.pool, &shard, logits, targets, statistics);
+    }
+
+    /// Each row's statistics over the whole vocabulary, and the sum of the rows' losses.
+    pub(super) fn loss(&mut self, issue: &Issue, _layer: u16) {
+        let statistics = self.write::<T::Wide>(issue.writes[0]);
+        if issue.reads[0] != issue.writes[0] {
+            let shards = self.read::<T::Wide>(issue.reads[0]);
+            let mut shards = shards.chunks_exact(statistics.len().max(1));
+            if let Some(first) = shards.next() {
+                statistics.copy_from_slice(first);
+            }
+            shards.for_each(|shard| cross_entropy::merge(statistics, shard));
+        }
+        self.add_loss(issue, cross_entropy::loss(statistics));
+    }
+
+    pub(super) fn cross_entropy_gradient(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
+        let shard = self.logits_shard(issue, layer);
+        let scale = self.loss_scale(issue);
+        let statistics = self.read::<T::Wide>(issue.reads[1]);
+        let targets = self.targets(issue, part);
+        let logits = self.write::<T>(issue.writes[0]);
+        cross_entropy::backward(self.pool, &shard, logits, targets, statistics, (scale, None));
+    }
+
+    /// Against zero: the mean of the squares of a token's elements, summed over tokens.
+    pub(super) fn squared_error(&mut self, issue: &Issue) {
+        let values = self.read::<T>(issue.reads[0]);
+        let width = self.output_width(issue);
+        let sum = squared_error::forward(self.pool, values, zeros(values.len())) / width as f64;
+        // Under sequence parallelism, each tensor rank sees some of the tokens.
+        let shares = if self.run.strategy.sequence_parallel { self.run.strategy.tensor } else { 1 };
+        self.add_loss(issue, sum);
+        let _ = shares;
+    }
+
+    pub(super) fn squared_error_gradient(&mut self, issue: &Issue) {
+        let scale = 2.0 * self.loss_scale(issue) / self.output_width(issue) as f64;
+        let values = self.read::<T>(issue.reads[0]);
+        squared_error::backward(self.pool, values, scale, self.write::<T>(issue.writes[0]));
+    }
+
+    fn add_loss(&self, issue: &Issue, sum: f64) {
+        let Some(loss) = self.unit(issue).and_then(|unit| unit.loss) else { return };
+        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).losses[usize::from(loss)] += sum;
+    }
+
+    fn loss_scale(&self, issue: &Issue) -> f64 {
+        self.unit(issue).and_then(|unit| unit.loss).map_or(0.0, |loss| self.run.loss_scale(loss))
+    }
+
+    /// Elements a token of what the loss reads.
+    fn output_width(&self, issue: &Issue) -> usize {
+        let tokens = self.run.strategy.micro_batch as usize * self.run.local_tokens();
+        let shares = if self.run.strategy.sequence_parallel { self.run.strategy.tensor as usize } else { 1 };
+        issue.reads[0].bytes / size_of::<T>() * shares / tokens.max(1)
+    }
+}

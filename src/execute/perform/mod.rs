@@ -1,0 +1,436 @@
+//! Instructions done: each kernel of a program called on the memory that its instruction names.
+
+mod attention;
+mod experts;
+mod linear;
+mod loss;
+mod optimizer;
+mod reductions;
+
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::kernels::activation;
+use crate::execute::kernels::dropout::{Dropout, Place as RowPlace};
+use crate::execute::kernels::gemm::Write;
+use crate::execute::kernels::rotary::Turn;
+use crate::execute::kernels::{embedding, norm, quantise, residual};
+use crate::execute::layout::LocalTensor;
+use crate::execute::placement::Issue;
+use crate::execute::rank::Unit;
+use crate::execute::worker::Worker;
+use crate::lower::kernel::{Branch, Into, Kernel, Matrix, Place};
+use crate::model::layer::{self, LayerKind, NormKind};
+use crate::profile::choices::Compression;
+use crate::program::instruction::Holds;
+
+type Done = Result<(), ExecuteError>;
+
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
+    /// A kernel of a layer.
+    pub(super) fn kernel(&mut self, issue: &Issue, kernel: Kernel, layer: u16, adds_gradient: bool) -> Done {
+        let pool = self.pool;
+        match kernel {
+            Kernel::Embed => self.embed(issue, layer),
+            Kernel::AddPositions => self.add_positions(issue, layer),
+            Kernel::EmbedGradient => self.embed_gradient(issue, layer),
+            Kernel::Norm(place) => self.norm(issue, layer, place),
+            Kernel::NormGradient(place, into) => {
+                if adds_gradient {
+                    self.norm_weight(issue, layer, place);
+                }
+                self.norm_gradient(issue, layer, place, into);
+            }
+            Kernel::NormWeight(place) => self.norm_weight(issue, layer, place),
+            Kernel::Linear(matrix) => return self.linear(issue, layer, matrix),
+            Kernel::InputGradient(matrix, into) => return self.input_gradient(issue, layer, matrix, into),
+            Kernel::WeightGradient(matrix) => return self.weight_gradient(issue, layer, matrix),
+            Kernel::Rotary => return self.rotary(issue, layer, Turn::Forward),
+            Kernel::RotaryGradient => return self.rotary(issue, layer, Turn::Backward),
+            Kernel::PackKeysValues => return self.pack_keys_values(issue, layer, true),
+            Kernel::UnpackKeysValues => return self.pack_keys_values(issue, layer, false),
+            Kernel::Attention { ring } => return self.attention(issue, layer, ring),
+            Kernel::AttentionGradient { ring } => return self.attention_gradient(issue, layer, ring),
+            Kernel::Activation => self.activation(issue, layer),
+            Kernel::ActivationGradient => self.activation_gradient(issue, layer),
+            Kernel::Residual(branch) => self.residual(issue, layer, branch),
+            Kernel::BranchGradient(_) => {
+                let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+                let (dropout, width) = (self.dropout(issue, layer, 0), self.width(issue, layer));
+                let place = self.stream_place(issue, width);
+                residual::branch_gradient(pool, width, dropout.map(|dropout| (dropout, place)), from, to);
+            }
+            Kernel::Dropout | Kernel::DropoutGradient => {
+                let width = self.width(issue, layer);
+                if let Some(dropout) = self.dropout(issue, layer, 0) {
+                    let place = self.stream_place(issue, width);
+                    residual::drop(pool, width, (dropout, place), self.write::<T>(issue.writes[0]));
+                }
+            }
+            Kernel::Permute
+            | Kernel::Combine
+            | Kernel::CombineGradient
+            | Kernel::PermuteGradient
+            | Kernel::ExpertActivation
+            | Kernel::ExpertActivationGradient => return self.expert_kernel(issue, kernel, layer),
+            Kernel::CrossEntropy { chunk, chunks } => self.cross_entropy(issue, layer, (chunk, chunks)),
+            Kernel::Loss => self.loss(issue, layer),
+            Kernel::CrossEntropyGradient { chunk, chunks } => {
+                self.cross_entropy_gradient(issue, layer, (chunk, chunks));
+            }
+            Kernel::SquaredError => self.squared_error(issue),
+            Kernel::SquaredErrorGradient => self.squared_error_gradient(issue),
+            Kernel::Add => {
+                residual::add(pool, self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+            }
+            Kernel::Copy => {
+                residual::copy(pool, self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+            }
+            Kernel::Zero => residual::zero(pool, self.write::<T>(issue.writes[0])),
+            Kernel::Quantise => {
+                let bits = self.bits();
+                let to = self.write_bytes(issue.writes[0]);
+                quantise::quantise(pool, bits, self.read::<T>(issue.reads[0]), to);
+            }
+            Kernel::Dequantise => {
+                let bits = self.bits();
+                let from = self.read_bytes(issue.reads[0]);
+                quantise::dequantise(pool, bits, from, self.write::<T>(issue.writes[0]));
+            }
+            Kernel::Planned | Kernel::Collective | Kernel::GatherStatistics | Kernel::ToHeads | Kernel::ToTokens => {
+                return Err(ExecuteError::Unsupported(format!("{kernel:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn bits(&self) -> quantise::Bits {
+        match self.run.strategy.compression {
+            Compression::FourBit => quantise::Bits::Four,
+            _ => quantise::Bits::Eight,
+        }
+    }
+
+    fn layer(&self, issue: &Issue, layer: u16) -> Option<&'r LayerKind> {
+        self.unit(issue).map(|unit| &unit.layers[usize::from(layer)].kind)
+    }
+
+    /// Elements of a row of the residual stream.
+    fn width(&self, issue: &Issue, number: u16) -> usize {
+        let width = match self.layer(issue, number) {
+            Some(LayerKind::Embedding(layer)) => layer.hidden,
+            Some(LayerKind::Attention(layer)) => layer.hidden,
+            Some(LayerKind::Mlp(layer)) => layer.hidden,
+            Some(LayerKind::Moe(layer)) => layer.hidden,
+            Some(LayerKind::Head(layer)) => layer.hidden,
+            Some(LayerKind::Loss(_)) | None => 1,
+        };
+        width as usize
+    }
+
+    /// The elements of `role` of layer `layer` among the whole parameters of the instruction's unit.
+    fn parameter(&self, issue: &Issue, layer: u16, role: &str) -> Option<&'r [T]> {
+        let unit = self.unit(issue)?;
+        let tensor = unit.tensors.tensor(layer, role)?;
+        let start = unit.tensors.whole_start(tensor.section) + tensor.start;
+        let region = issue.parameters?.elements(start, tensor.elements(), size_of::<T>());
+        Some(self.read::<T>(region))
+    }
+
+    /// The gradient of `role` of layer `layer`, and whether it replaces what is there.
+    fn gradient(&mut self, issue: &Issue, layer: u16, role: &str) -> Option<(&'r mut [G], Write)> {
+        let unit = self.unit(issue)?;
+        let place = unit.tensors.tensors.iter().position(|t| t.layer == layer && t.tensor.role == role)?;
+        let tensor = &unit.tensors.tensors[place];
+        self.gradient_of_tensor(issue, unit, (place, tensor))
+    }
+
+    /// The gradient of a tensor in the instruction's gradient of `unit`, the unit's own.
+    fn gradient_of_tensor(
+        &mut self,
+        issue: &Issue,
+        unit: &Unit,
+        (place, tensor): (usize, &LocalTensor),
+    ) -> Option<(&'r mut [G], Write)> {
+        let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
+        let region = issue.gradient?.elements(start, tensor.elements(), size_of::<G>());
+        // A buffer of the pass starts at zero; what is kept over the step starts anew with its first gradient.
+        let is_kept = self.rank.state(Holds::Gradients, Some(unit.index)).is_some();
+        let replaces = is_kept && self.is_first(unit, place);
+        Some((self.write::<G>(region), if replaces { Write::Replace } else { Write::Add }))
+    }
+
+    fn norm_of(&self, issue: &Issue, number: u16, place: Place) -> Option<(&'r layer::Norm, &'static str)> {
+        let (norm, role) = match (self.layer(issue, number)?, place) {
+            (LayerKind::Embedding(layer), _) => (layer.norm.as_ref(), "norm"),
+            (LayerKind::Head(layer), _) => (layer.norm.as_ref(), "norm"),
+            (LayerKind::Moe(layer), _) => (layer.norm.as_ref(), "norm"),
+            (LayerKind::Attention(layer), Place::Input) => (layer.norm.as_ref(), "norm"),
+            (LayerKind::Attention(layer), Place::Output) => (layer.output_norm.as_ref(), "output norm"),
+            (LayerKind::Attention(layer), Place::Residual) => (layer.residual_norm.as_ref(), "residual norm"),
+            (LayerKind::Mlp(layer), Place::Input) => (layer.norm.as_ref(), "norm"),
+            (LayerKind::Mlp(layer), Place::Output) => (layer.output_norm.as_ref(), "output norm"),
+            (LayerKind::Mlp(layer), Place::Residual) => (layer.residual_norm.as_ref(), "residual norm"),
+            (LayerKind::Loss(_), _) => (None, "norm"),
+        };
+        norm.map(|norm| (norm, role))
+    }
+
+    fn norm_kernel(&self, norm: &layer::Norm) -> norm::Norm {
+        norm::Norm {
+            kind: if norm.kind == NormKind::Rms { norm::NormKind::Rms } else { norm::NormKind::Layer },
+            width: norm.width as usize,
+            epsilon: self.run.model.constants.norm_epsilon,
+        }
+    }
+
+    fn norm(&mut self, issue: &Issue, layer: u16, place: Place) {
+        let Some((norm, role)) = self.norm_of(issue, layer, place) else { return };
+        let weights = halves(self.parameter(issue, layer, role), norm);
+        let statistics = issue.writes.get(1).map(|region| self.write::<T::Wide>(*region));
+        let (x, y) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
+        norm::forward(self.pool, self.norm_kernel(norm), x, weights, y, statistics);
+    }
+
+    fn norm_gradient(&mut self, issue: &Issue, layer: u16, place: Place, into: Into) {
+        let Some((norm, role)) = self.norm_of(issue, layer, place) else { return };
+        let (weight, _) = halves(self.parameter(issue, layer, role), norm);
+        let statistics = self.statistics(issue, place);
+        let x = self.read::<T>(issue.reads[1]);
+        let dx = self.write::<T>(issue.writes[0]);
+        let gradient = if issue.reads[0] == issue.writes[0] {
+            norm::InputGradient::InPlace(dx)
+        } else {
+            let write = if into == Into::Add { Write::Add } else { Write::Replace };
+            norm::InputGradient::Apart { dy: self.read::<T>(issue.reads[0]), dx, write }
+        };
+        norm::backward(self.pool, self.norm_kernel(norm), x, weight, statistics, gradient);
+    }
+
+    fn norm_weight(&mut self, issue: &Issue, layer: u16, place: Place) {
+        let Some((norm, role)) = self.norm_of(issue, layer, place) else { return };
+        let statistics = self.statistics(issue, place);
+        let (dy, x) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
+        let kernel = self.norm_kernel(norm);
+        let Some((gradient, write)) = self.gradient(issue, layer, role) else { return };
+        if write == Write::Replace {
+            gradient.fill(G::default());
+        }
+        let (weight, bias) = gradient.split_at_mut(kernel.width);
+        let bias = (norm.kind == NormKind::Layer).then_some(bias);
+        norm::weight_gradient(self.pool, kernel, x, statistics, dy, (weight, bias));
+    }
+
+    /// Norms on the way out keep no statistics.
+    fn statistics(&self, issue: &Issue, place: Place) -> Option<&'r [T::Wide]> {
+        let region = issue.reads.get(2).filter(|_| place != Place::Output)?;
+        Some(self.read::<T::Wide>(*region))
+    }
+
+    fn activation(&mut self, issue: &Issue, number: u16) {
+        let Some((kind, gated)) = self.activation_of(issue, number) else { return };
+        let to = self.write::<T>(issue.writes[0]);
+        match (gated, issue.reads.len()) {
+            (false, _) => activation::forward(self.pool, kind, self.read::<T>(issue.reads[0]), to),
+            (true, 1) => self.side_by_side(issue, number, to, kind),
+            (true, _) => {
+                let parts = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
+                activation::gated_forward(self.pool, kind, parts, to);
+            }
+        }
+    }
+
+    /// Gate and up of shared experts are columns of one matrix.
+    fn side_by_side(&mut self, issue: &Issue, _number: u16, to: &mut [T], kind: activation::Activation) {
+        let both = self.read::<T>(issue.reads[0]);
+        let width = self.shared_width(issue);
+        for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
+            activation::gated_forward(crate::execute::pool::Pool::Serial, kind, both.split_at(width), to);
+        }
+    }
+
+    fn activation_gradient(&mut self, issue: &Issue, number: u16) {
+        let Some((kind, gated)) = self.activation_of(issue, number) else { return };
+        let dy = self.read::<T>(issue.reads[0]);
+        let pool = self.pool;
+        let is_shared = matches!(self.layer(issue, number), Some(LayerKind::Moe(_)));
+        let up = self.read::<T>(issue.reads[1]);
+        let to = self.write::<T>(issue.writes[0]);
+        if is_shared && gated {
+            let width = self.shared_width(issue);
+            let rows = dy.chunks_exact(width).zip(up.chunks_exact(2 * width));
+            for (to, (dy, both)) in to.chunks_exact_mut(2 * width).zip(rows) {
+                let (gate, up) = to.split_at_mut(width);
+                up.copy_from_slice(dy);
+                let serial = crate::execute::pool::Pool::Serial;
+                activation::gated_backward(serial, kind, both.split_at(width), (gate, up));
+            }
+            return;
+        }
+        residual::copy(pool, dy, to);
+        if gated {
+            let gate = self.read::<T>(issue.reads[2]);
+            let gate_gradient = self.write::<T>(issue.writes[1]);
+            activation::gated_backward(pool, kind, (gate, up), (gate_gradient, to));
+        } else {
+            activation::backward(pool, kind, up, to);
+        }
+    }
+
+    fn shared_width(&self, issue: &Issue) -> usize {
+        let unit = self.unit(issue);
+        let shared = unit.and_then(|unit| {
+            unit.layers.iter().find_map(|layer| match &layer.kind {
+                LayerKind::Moe(moe) => Some(moe.shared_intermediate / self.run.strategy.tensor),
+                _ => None,
+            })
+        });
+        shared.unwrap_or(1) as usize
+    }
+
+    fn activation_of(&self, issue: &Issue, number: u16) -> Option<(activation::Activation, bool)> {
+        match self.layer(issue, number)? {
+            LayerKind::Mlp(layer) => Some((function(layer.activation), layer.gated)),
+            LayerKind::Moe(layer) => Some((function(layer.activation), layer.gated)),
+            _ => None,
+        }
+    }
+
+    fn residual(&mut self, issue: &Issue, layer: u16, branch: Branch) {
+        let role = match branch {
+            Branch::Attention => Some("output bias"),
+            Branch::Mlp => Some("down bias"),
+            Branch::Moe => None,
+        };
+        let width = self.width(issue, layer);
+        let bias = role.and_then(|role| self.parameter(issue, layer, role));
+        let (from, stream) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
+        let dropout = self.dropout(issue, layer, 0).map(|dropout| (dropout, self.stream_place(issue, width)));
+        residual::forward(self.pool, width, stream, (from, bias), dropout, self.write::<T>(issue.writes[0]));
+    }
+
+    /// The dropout of a layer's own site `kind`, if anything is dropped.
+    fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Option<Dropout> {
+        let rate = self.run.workload.dropout;
+        (rate > 0.0).then(|| {
+            Dropout::new(rate, self.run.settings.seed, self.step, self.site(issue, layer, kind))
+        })
+    }
+
+    /// What tells the dropouts of a step apart: the layer, and which of its dropouts.
+    fn site(&self, issue: &Issue, layer: u16, kind: u64) -> u64 {
+        let first = self.unit(issue).map_or(0, |unit| unit.tensors.first_layer);
+        (first as u64 + u64::from(layer)) * 2 + kind
+    }
+
+    /// The first sequence of the instruction's micro-batch, in the whole batch.
+    fn first_sequence(&self, issue: &Issue) -> u64 {
+        let strategy = &self.run.strategy;
+        (self.rank.data_rank * strategy.accumulation + u64::from(issue.micro)) * strategy.micro_batch
+    }
+
+    /// Where rows of the residual stream on this rank stand in the whole batch.
+    fn stream_place(&self, issue: &Issue, width: usize) -> RowPlace<'r> {
+        RowPlace {
+            start: self.first_sequence(issue) * self.run.workload.seq_len,
+            rows: Some(&self.rank.stream_rows),
+            column: 0,
+            width: width as u64,
+        }
+    }
+
+    /// Ids of the instruction's micro-batch.
+    fn ids(&self, issue: &Issue, holds: Holds) -> &'r [u32] {
+        let count = self.run.strategy.micro_batch as usize * self.run.local_tokens();
+        self.read_ids(self.rank.region(holds).elements(issue.micro as usize * count, count, 4))
+    }
+
+    fn embed(&mut self, issue: &Issue, layer: u16) {
+        let Some(LayerKind::Embedding(kind)) = self.layer(issue, layer) else { return };
+        let Some(table) = self.parameter(issue, layer, "tokens") else { return };
+        let first = self.first_word(table.len() / kind.hidden as usize);
+        let ids = self.ids(issue, Holds::Tokens);
+        let to = self.write::<T>(issue.writes[0]);
+        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (&mut *to, Write::Replace));
+        let scale = self.run.model.constants.embedding_scale;
+        if scale != 1.0 {
+            residual::scale(self.pool, scale, to);
+        }
+    }
+
+    /// The first word of this rank's shard of the vocabulary, of `rows` rows.
+    const fn first_word(&self, rows: usize) -> usize {
+        self.rank.slot.tensor as usize * rows
+    }
+
+    fn add_positions(&mut self, issue: &Issue, layer: u16) {
+        let width = self.width(issue, layer);
+        let Some(table) = self.parameter(issue, layer, "positions") else { return };
+        let rows = &self.rank.stream_positions;
+        let to = self.write::<T>(issue.writes[0]);
+        embedding::forward(self.pool, width, (self.from_offset(table, width), 0), rows, (to, Write::Add));
+    }
+
+    fn embed_gradient(&mut self, issue: &Issue, layer: u16) {
+        let width = self.width(issue, layer);
+        let pool = self.pool;
+        let ids = self.ids(issue, Holds::Tokens);
+        let whole = self.read::<T>(issue.reads[0]);
+        let stream = self.read::<T>(issue.reads.get(1).copied().unwrap_or(issue.reads[0]));
+        if let Some((gradient, write)) = self.gradient(issue, layer, "tokens") {
+            if write == Write::Replace {
+                residual::zero(pool, gradient);
+            }
+            let first = self.first_word(gradient.len() / width);
+            embedding::backward(pool, width, ids, whole, (gradient, first));
+        }
+        if let Some((gradient, write)) = self.gradient(issue, layer, "positions") {
+            if write == Write::Replace {
+                gradient.fill(G::default());
+            }
+            let skipped = self.run.model.constants.position_offset as usize * width;
+            let gradient = &mut gradient[skipped..];
+            embedding::backward(pool, width, &self.rank.stream_positions, stream, (gradient, 0));
+        }
+    }
+
+    /// The rows of a position table that positions name.
+    fn from_offset<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
+        &table[self.run.model.constants.position_offset as usize * width..]
+    }
+}
+
+/// Weight and bias of a norm.
+fn halves<'a, T>(both: Option<&'a [T]>, norm: &layer::Norm) -> (Option<&'a [T]>, Option<&'a [T]>) {
+    let width = norm.width as usize;
+    match (both, norm.kind) {
+        (None, _) | (_, NormKind::Plain) => (None, None),
+        (Some(both), NormKind::Layer) => (Some(&both[..width]), Some(&both[width..])),
+        (Some(both), NormKind::LayerWithoutBias | NormKind::Rms) => (Some(both), None),
+    }
+}
+
+const fn function(activation: layer::Activation) -> activation::Activation {
+    match activation {
+        layer::Activation::Gelu => activation::Activation::Gelu,
+        layer::Activation::GeluTanh => activation::Activation::GeluTanh,
+        layer::Activation::Silu => activation::Activation::Silu,
+        layer::Activation::Relu => activation::Activation::Relu,
+        layer::Activation::Relu2 => activation::Activation::ReluSquared,
+    }
+}
+
+/// Which part of the rows of a role's tensor a matrix is: its roles, and of a gated one the half.
+const fn roles(matrix: Matrix) -> &'static [&'static str] {
+    match matrix {
+        Matrix::QueryKeyValue => &["query", "key", "value"],
+        Matrix::AttentionOutput => &["output"],
+        Matrix::Gate | Matrix::Up => &["up"],
+        Matrix::Down => &["down"],
+        Matrix::Router => &["router"],
+        Matrix::ExpertGate | Matrix::ExpertUp => &["expert up"],
+        Matrix::ExpertDown => &["expert down"],
+        Matrix::SharedUp => &["shared up"],
+        Matrix::SharedDown => &["shared down"],
+        Matrix::Vocabulary { .. } => &["vocabulary"],
+    }
+}

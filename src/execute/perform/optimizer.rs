@@ -1,0 +1,195 @@
+//! The optimizer step: the gradient's norm, AdamW on device and host, parameters on their way back.
+
+use std::sync::PoisonError;
+
+use crate::execute::arena::Region;
+use crate::execute::comm::{Communicator, Reduction};
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::kernels::adamw::{self, AdamW};
+use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
+use crate::execute::layout::Section;
+use crate::execute::placement::Issue;
+use crate::execute::state::{Piece, Planes};
+use crate::execute::worker::Worker;
+use crate::ops::{Group, Op};
+use crate::program::instruction::{Holds, Owned, Part, Task};
+use crate::units::ElementType;
+
+type Done = Result<(), ExecuteError>;
+
+impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+    /// One task of the optimizer step.
+    pub(super) fn optimizer(&mut self, issue: &Issue) -> Done {
+        match issue.task {
+            Task::GradientSquares => self.gradient_squares(),
+            Task::SumSquares => self.sum_squares(issue)?,
+            Task::HostGradients(owned) => self.host_gradients(owned),
+            Task::HostStep(owned) => self.host_step(owned),
+            Task::HostParameters(owned) => self.host_parameters(owned),
+            Task::DeviceStep(owned) => self.device_step(owned),
+            Task::GatherUpdated(part) => self.gather_updated(part)?,
+            // The device step wrote to the host's own copy.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn gradient_squares(&mut self) {
+        let mut squares = SquareSum::default();
+        for piece in self.rank.pieces.iter().filter(|piece| piece.counts) {
+            let gradient = self.read::<G>(self.gradient_of(piece));
+            squares = squares.plus(square_sum(self.pool, gradient));
+        }
+        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares;
+    }
+
+    fn sum_squares(&mut self, issue: &Issue) -> Done {
+        let Op::Collective(op) = issue.op else { return Ok(()) };
+        let mut squares = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares;
+        self.endpoint(op.group).all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
+        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares;
+        Ok(())
+    }
+
+    /// The update of this step: rates, corrections, and the factor that clips.
+    fn update(&self, decays: bool) -> AdamW {
+        let settings = &self.run.settings;
+        let clip = self.run.workload.clip;
+        let squares = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares;
+        AdamW {
+            learning_rate: settings.learning_rate,
+            betas: settings.betas,
+            epsilon: settings.epsilon,
+            weight_decay: if decays { settings.weight_decay } else { 0.0 },
+            step: (self.step + 1) as u32,
+            clip: if clip > 0.0 { (clip / (squares.total().sqrt() + 1e-6)).min(1.0) } else { 1.0 },
+        }
+    }
+
+    fn gradient_of(&self, piece: &Piece) -> Region {
+        let unit = &self.rank.units[piece.unit];
+        let place = (self.run.rules.keeps_whole_gradients, size_of::<G>());
+        self.rank.owned_gradient(unit, (piece.section, piece.range.clone()), place)
+    }
+
+    fn planes(&self, on_host: bool) -> Planes {
+        let state = self.rank.state(Holds::OptimizerState, None);
+        let owned = self.rank.owned();
+        let split = self.rank.owned_on_host;
+        let size = size_of::<T::Wide>();
+        match (on_host, state) {
+            (_, None) => Planes { region: Region::default(), first: 0, count: 0, size },
+            (false, Some(state)) => Planes { region: state.device, first: split, count: owned - split, size },
+            (true, Some(state)) => Planes { region: state.host, first: 0, count: split, size },
+        }
+    }
+
+    /// Moments and master weights an element.
+    fn plane_count(&self) -> usize {
+        if self.run.rules.has_separate_master { 3 } else { 2 }
+    }
+
+    /// Host staging of gradients, and of parameters behind them.
+    fn staged(&self, start: usize, count: usize) -> (Region, Region) {
+        let planes = self.planes(true);
+        let gradients = planes.behind(self.plane_count(), 0, (start, count), size_of::<G>());
+        let skipped = planes.count * size_of::<G>();
+        (gradients, planes.behind(self.plane_count(), skipped, (start, count), size_of::<T>()))
+    }
+
+    fn pieces_within(&self, owned: Owned) -> impl Iterator<Item = Piece> + use<'_, T, G> {
+        self.rank.pieces.iter().filter_map(move |piece| piece.within(owned))
+    }
+
+    fn device_step(&mut self, owned: Owned) {
+        let planes = self.planes(false);
+        let rank = self.rank;
+        for piece in self.pieces_within(owned) {
+            let unit = &rank.units[piece.unit];
+            let count = piece.range.len();
+            let stored = (self.run.rules.shards_parameters, size_of::<T>());
+            let parameters = rank.stored(unit, (piece.section, piece.range.clone()), stored);
+            let gradient = self.read::<G>(self.gradient_of(&piece));
+            let first = self.write::<T::Wide>(planes.plane(0, piece.owned, count));
+            let second = self.write::<T::Wide>(planes.plane(1, piece.owned, count));
+            let parameters = self.write_in::<T>(parameters);
+            let update = self.update(piece.decays);
+            if self.run.rules.has_separate_master {
+                let master = self.write::<T::Wide>(planes.plane(2, piece.owned, count));
+                adamw::step(self.pool, &update, gradient, master, (first, second), Some(parameters));
+            } else {
+                adamw::step(self.pool, &update, gradient, parameters, (first, second), None::<&mut [T]>);
+            }
+        }
+    }
+
+    fn host_gradients(&mut self, owned: Owned) {
+        for piece in self.pieces_within(owned) {
+            let from = self.read::<G>(self.gradient_of(&piece));
+            let (to, _) = self.staged(piece.owned, piece.range.len());
+            self.write_in::<G>((&self.rank.host, to)).copy_from_slice(from);
+        }
+    }
+
+    fn host_step(&mut self, owned: Owned) {
+        let planes = self.planes(true);
+        let rank = self.rank;
+        for piece in self.pieces_within(owned) {
+            let count = piece.range.len();
+            let (gradient, parameters) = self.staged(piece.owned, count);
+            let gradient = self.read_in::<G>((&rank.host, gradient));
+            let plane = |index| self.write_in::<T::Wide>((&rank.host, planes.plane(index, piece.owned, count)));
+            let (first, second) = (plane(0), plane(1));
+            let parameters = self.write_in::<T>((&rank.host, parameters));
+            let update = self.update(piece.decays);
+            if self.run.rules.has_separate_master {
+                let working = Some(&mut *parameters);
+                adamw::step(self.pool, &update, gradient, plane(2), (first, second), working);
+            } else {
+                adamw::step(self.pool, &update, gradient, parameters, (first, second), None::<&mut [T]>);
+            }
+            let unit = &rank.units[piece.unit];
+            if unit.offloads_parameters {
+                let stored = (self.run.rules.shards_parameters, size_of::<T>());
+                let home = rank.stored(unit, (piece.section, piece.range.clone()), stored);
+                self.write_in::<T>(home).copy_from_slice(parameters);
+            }
+        }
+    }
+
+    fn host_parameters(&mut self, owned: Owned) {
+        let rank = self.rank;
+        for piece in self.pieces_within(owned) {
+            let unit = &rank.units[piece.unit];
+            if unit.offloads_parameters {
+                continue;
+            }
+            let (_, from) = self.staged(piece.owned, piece.range.len());
+            let stored = (self.run.rules.shards_parameters, size_of::<T>());
+            let to = rank.stored(unit, (piece.section, piece.range.clone()), stored);
+            self.write_in::<T>(to).copy_from_slice(self.read_in::<T>((&rank.host, from)));
+        }
+    }
+
+    /// Whole parameters from the shards that their owners updated.
+    fn gather_updated(&mut self, part: Part) -> Done {
+        let rank = self.rank;
+        for unit in &rank.units {
+            for section in Section::ALL {
+                let length = unit.tensors.length(section);
+                if section.part() != part || !section.is_trained() || length == 0 {
+                    continue;
+                }
+                let whole = rank.stored(unit, (section, 0..length), (false, size_of::<T>()));
+                let data = self.write_in::<T>(whole);
+                let group = match part {
+                    Part::Dense => Group::State,
+                    Part::Expert => Group::ExpertState,
+                };
+                self.endpoint(group).all_gather(data)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! One rank of a run: where it stands, its memory, and where its units' state lies in it.
+
+use std::sync::{Arc, Mutex};
+
+use crate::execute::arena::{Arena, Region};
+use crate::execute::kernels::gradient_norm::SquareSum;
+use crate::execute::layout::{Section, UnitTensors};
+use crate::execute::mapping::Slot;
+use crate::execute::placement::{Placement, State};
+use crate::execute::progress::Progress;
+use crate::execute::state::Piece;
+use crate::execute::worker::Span;
+use crate::lower::Stream;
+use crate::model::Layer;
+use crate::ops::Group;
+use crate::program::instruction::Holds;
+
+/// A unit of a rank.
+pub struct Unit {
+    /// Index among the model's units.
+    pub index: u32,
+    /// The loss that it computes.
+    pub loss: Option<u8>,
+    pub layers: Vec<Layer>,
+    pub tensors: UnitTensors,
+    pub offloads_parameters: bool,
+    /// The first element of its share among the owned elements of the rank.
+    pub owned_start: usize,
+    /// Owned elements.
+    pub owned: usize,
+    /// For a tied head beside its embedding: the place of the embedding's unit on this rank.
+    pub borrows_from: Option<usize>,
+}
+
+/// Numbers that a rank's kernels make beside its buffers.
+#[derive(Clone, Debug, Default)]
+pub struct Scalars {
+    /// Sum of the losses of this rank's tokens in this step, by loss, unweighted.
+    pub losses: Vec<f64>,
+    /// Squares of the owned gradients, then of all ranks'.
+    pub squares: SquareSum,
+}
+
+/// One rank.
+pub struct Rank {
+    pub index: usize,
+    pub stage: u32,
+    pub slot: Slot,
+    /// Its place in the group that shards dense state, and expert state.
+    pub shard: usize,
+    pub expert_shard: usize,
+    /// Its place among the context ranks.
+    pub context: u64,
+    /// Which share of the sequences it takes.
+    pub data_rank: u64,
+    /// It is the first of all ranks that hold the same dense state, the same expert state.
+    pub is_first_holder: bool,
+    pub is_first_expert_holder: bool,
+    pub placement: Arc<Placement>,
+    pub device: Arena,
+    pub host: Arena,
+    pub units: Vec<Unit>,
+    /// The tensors whose state it owns, in the order of owned elements.
+    pub pieces: Vec<Piece>,
+    /// Owned elements whose state is on the host: the first.
+    pub owned_on_host: usize,
+    /// By context rank, positions of its tokens in a sequence.
+    pub positions: Vec<Vec<u32>>,
+    /// Positions of all tokens of a sequence.
+    pub all_positions: Vec<u32>,
+    /// Of each row of the residual stream on this rank: its position, and its row in the micro-batch's sequences.
+    pub stream_positions: Vec<u32>,
+    pub stream_rows: Vec<u32>,
+    /// By stream, when its instructions ran.
+    pub spans: [Mutex<Vec<Span>>; Stream::ALL.len()],
+    pub progress: Progress,
+    pub scalars: Mutex<Scalars>,
+}
+
+impl Rank {
+    /// Elements whose optimizer state it owns, padding counted.
+    pub fn owned(&self) -> usize {
+        self.units.iter().map(|unit| unit.owned).sum()
+    }
+
+    /// The place of the model's unit `index` on this rank.
+    pub fn place_of(&self, index: u32) -> Option<usize> {
+        self.units.iter().position(|unit| unit.index == index)
+    }
+
+    /// The index of this rank's shard of `section`.
+    pub const fn shard_index(&self, section: Section) -> usize {
+        match section.part() {
+            crate::program::instruction::Part::Dense => self.shard,
+            crate::program::instruction::Part::Expert => self.expert_shard,
+        }
+    }
+
+    /// The persistent buffer that holds `holds` of unit `unit`.
+    pub fn state(&self, holds: Holds, unit: Option<u32>) -> Option<&State> {
+        self.placement.state(holds, unit)
+    }
+
+    /// The device region of a persistent buffer that is not a unit's; empty if there is none.
+    pub fn region(&self, holds: Holds) -> Region {
+        self.state(holds, None).map_or(Region::default(), |state| state.device)
+    }
+}
+
+/// The groups that collectives name.
+pub const GROUPS: [Group; 12] = [
+    Group::Tensor,
+    Group::Context,
+    Group::Expert,
+    Group::ExpertTensor,
+    Group::State,
+    Group::Replica,
+    Group::Gradient,
+    Group::ExpertState,
+    Group::ExpertReplica,
+    Group::ExpertGradient,
+    Group::Tied,
+    Group::World,
+];

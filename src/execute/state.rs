@@ -1,0 +1,165 @@
+//! Where the elements of a rank's parameters, gradients and optimizer state lie.
+
+use std::ops::Range;
+
+use crate::execute::arena::{Arena, Region};
+use crate::execute::layout::Section;
+use crate::execute::rank::{Rank, Unit};
+use crate::program::instruction::{Holds, Owned};
+
+/// A run of elements of one tensor whose optimizer state a rank owns.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Place of its unit on the rank, and of its tensor in the unit.
+    pub unit: usize,
+    pub tensor: usize,
+    pub section: Section,
+    /// Its elements within the section.
+    pub range: Range<usize>,
+    /// Its first element among the rank's owned elements.
+    pub owned: usize,
+    /// Weight decay applies.
+    pub decays: bool,
+    /// No other rank counts it in the gradient's norm.
+    pub counts: bool,
+}
+
+impl Piece {
+    /// The part of it that lies in `owned`.
+    pub fn within(&self, owned: Owned) -> Option<Self> {
+        let start = self.owned.max(owned.start as usize);
+        let end = (self.owned + self.range.len()).min(owned.end as usize);
+        (start < end).then(|| {
+            let first = self.range.start + start - self.owned;
+            Self { range: first..first + end - start, owned: start, ..self.clone() }
+        })
+    }
+}
+
+/// Whose copies of a parameter count: what the norm of a gradient adds up once.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder {
+    pub tensor: u64,
+    pub expert_tensor: u64,
+    /// This rank's copy of a tied table is not the embedding's.
+    pub copies_table: bool,
+}
+
+/// The pieces of `rank`, in the order of its owned elements.
+pub fn pieces(rank: &Rank, holder: Holder) -> Vec<Piece> {
+    let mut list = Vec::new();
+    for (place, unit) in rank.units.iter().enumerate() {
+        let tensors = &unit.tensors;
+        for section in Section::ALL.into_iter().filter(|section| section.is_trained()) {
+            let shard = tensors.shard(section, rank.shard_index(section));
+            let base = unit.owned_start + tensors.trained_shard_start(section);
+            for (index, tensor) in tensors.tensors.iter().enumerate() {
+                if tensor.section != section {
+                    continue;
+                }
+                let start = tensor.start.max(shard.start);
+                let end = (tensor.start + tensor.elements()).min(shard.end);
+                if start < end {
+                    list.push(Piece {
+                        unit: place,
+                        tensor: index,
+                        section,
+                        range: start..end,
+                        owned: base + start - shard.start,
+                        decays: tensor.tensor.columns > 1,
+                        counts: counts(rank, unit, index, holder),
+                    });
+                }
+            }
+        }
+    }
+    list
+}
+
+fn counts(rank: &Rank, unit: &Unit, tensor: usize, holder: Holder) -> bool {
+    use crate::model::parameters::Split;
+    let tensor = &unit.tensors.tensors[tensor];
+    match tensor.tensor.split {
+        Split::Expert => rank.is_first_expert_holder,
+        Split::ExpertReplicated => rank.is_first_expert_holder && holder.expert_tensor == 0,
+        Split::Replicated => rank.is_first_holder && holder.tensor == 0,
+        Split::KeyValueHeads => {
+            let copies = tensor.copies(&unit.layers[tensor.layer as usize].kind, rank.slot.tensors);
+            rank.is_first_holder && holder.tensor.is_multiple_of(copies)
+        }
+        Split::Tensor => rank.is_first_holder,
+        Split::Vocabulary => {
+            let is_copy = holder.copies_table && tensor.section == Section::Table;
+            rank.is_first_holder && !is_copy
+        }
+    }
+}
+
+impl Rank {
+    /// Where elements `range` of `section` of the parameters that `unit` stores lie, and in which arena.
+    pub fn stored(
+        &self,
+        unit: &Unit,
+        (section, range): (Section, Range<usize>),
+        (is_sharded, size): (bool, usize),
+    ) -> (&Arena, Region) {
+        let tensors = &unit.tensors;
+        let start = if is_sharded {
+            let shard = tensors.shard(section, self.shard_index(section));
+            tensors.shard_start(section) + range.start - shard.start
+        } else {
+            tensors.whole_start(section) + range.start
+        };
+        let Some(state) = self.state(Holds::Parameters, Some(unit.index)) else {
+            return (&self.device, Region::default());
+        };
+        if unit.offloads_parameters {
+            (&self.host, state.host.elements(start, range.len(), size))
+        } else {
+            (&self.device, state.device.elements(start, range.len(), size))
+        }
+    }
+
+    /// Where this rank's shard of `section` of a unit's gradient lies between passes and the step, from element
+    /// `range.start` on.
+    pub fn owned_gradient(
+        &self,
+        unit: &Unit,
+        (section, range): (Section, Range<usize>),
+        (keeps_whole, size): (bool, usize),
+    ) -> Region {
+        let tensors = &unit.tensors;
+        let (holds, start) = if keeps_whole {
+            (Holds::Gradients, tensors.gradient_start(section) + range.start)
+        } else {
+            let shard = tensors.shard(section, self.shard_index(section));
+            (Holds::GradientShards, tensors.trained_shard_start(section) + range.start - shard.start)
+        };
+        self.state(holds, Some(unit.index))
+            .map_or(Region::default(), |state| state.device.elements(start, range.len(), size))
+    }
+}
+
+/// The planes of optimizer state in one arena: moments and master weights, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Planes {
+    pub region: Region,
+    /// The first owned element in them, and how many there are.
+    pub first: usize,
+    pub count: usize,
+    /// Bytes of an element.
+    pub size: usize,
+}
+
+impl Planes {
+    /// Owned elements `start .. start + count` of plane `plane`.
+    pub fn plane(&self, plane: usize, start: usize, count: usize) -> Region {
+        self.region.elements(plane * self.count + start - self.first, count, self.size)
+    }
+
+    /// What lies behind `planes` planes: staging, of elements of `size` bytes, `skipped` bytes further on.
+    pub fn behind(&self, planes: usize, skipped: usize, (start, count): (usize, usize), size: usize) -> Region {
+        let offset = planes * self.count * self.size + skipped + (start - self.first) * size;
+        Region { offset: self.region.offset + offset, bytes: count * size }
+    }
+}

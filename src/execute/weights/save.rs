@@ -1,0 +1,180 @@
+//! Writing weights as Hugging Face keeps them: `model.safetensors` and `config.json`, each whole or not at all.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use tempfile::Builder;
+
+use super::error::WeightsError;
+use crate::model::tensors::{NamedTensor, tensors};
+use crate::model::{Model, layer_graph};
+use crate::units::ElementType;
+
+/// Gives whole rows of a parameter: (layer, role, rows, row-major values of all columns).
+pub type Rows<'a> = dyn FnMut(usize, &'static str, Range<u64>, &mut [f64]) + 'a;
+
+/// Writes `model.safetensors` and `config.json` into a folder, which is made where there is none.
+///
+/// Elements are fp64 under fp64, otherwise fp32. A model of our own layer graph has that graph as `config.json`.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn save_weights(
+    folder: &Path,
+    model: &Model,
+    element: ElementType,
+    rows: &mut Rows<'_>,
+) -> Result<(), WeightsError> {
+    fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+    save_tensors(&folder.join("model.safetensors"), &tensors(model), element, rows)?;
+    let config = match &model.config {
+        Some(config) => serde_json::to_string_pretty(config),
+        None => serde_json::to_string_pretty(&layer_graph::document(model)),
+    };
+    let config = config.map_err(|error| unwritable(&folder.join("config.json"), &error.into()))?;
+    whole_file(&folder.join("config.json"), |file| writeln!(file, "{config}"))
+}
+
+/// Writes some of a model's tensors (all parts of each) into one safetensors file, e.g. gradients.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save_tensors(
+    path: &Path,
+    tensors: &[NamedTensor],
+    element: ElementType,
+    rows: &mut Rows<'_>,
+) -> Result<(), WeightsError> {
+    let mut file = TensorFile::new(element);
+    file.group("", tensors);
+    file.write(path, &mut |_, layer, role, wanted, out| rows(layer, role, wanted, out))
+}
+
+/// The stored tensors of a file, by name, each with its parts.
+pub(super) struct TensorFile<'a> {
+    element: ElementType,
+    stored: BTreeMap<String, (&'a str, Vec<&'a NamedTensor>)>,
+    numbers: BTreeMap<&'a str, u64>,
+}
+
+/// As [`Rows`], with the suffix of the group first.
+type GroupRows<'a> = dyn FnMut(&str, usize, &'static str, Range<u64>, &mut [f64]) + 'a;
+
+impl<'a> TensorFile<'a> {
+    pub fn new(element: ElementType) -> Self {
+        Self { element, stored: BTreeMap::new(), numbers: BTreeMap::new() }
+    }
+
+    /// Adds tensors under their names with `suffix` behind each.
+    pub fn group(&mut self, suffix: &'a str, tensors: &'a [NamedTensor]) {
+        for tensor in tensors {
+            let entry = self.stored.entry(format!("{}{suffix}", tensor.name));
+            entry.or_insert_with(|| (suffix, Vec::new())).1.push(tensor);
+        }
+    }
+
+    /// Adds a whole number as a tensor of one element.
+    pub fn number(&mut self, name: &'a str, value: u64) {
+        self.numbers.insert(name, value);
+    }
+
+    fn wide(&self) -> bool {
+        self.element == ElementType::Fp64
+    }
+
+    fn element_size(&self) -> u64 {
+        if self.wide() { 8 } else { 4 }
+    }
+
+    /// The header, and the length of all tensors after it.
+    fn header(&self) -> String {
+        let mut header = Map::new();
+        // Hugging Face's loader asks for the format.
+        header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
+        let mut end = 0;
+        let mut entry = |name: &str, kind: &str, shape: &[u64], bytes: u64| {
+            let begin = end;
+            end += bytes;
+            let value = json!({ "dtype": kind, "shape": shape, "data_offsets": [begin, end] });
+            header.insert(name.to_owned(), value);
+        };
+        for name in self.numbers.keys() {
+            entry(name, "U64", &[1], 8);
+        }
+        let kind = if self.wide() { "F64" } else { "F32" };
+        for (name, (_, parts)) in &self.stored {
+            let bytes = parts[0].elements() * self.element_size();
+            entry(name, kind, &parts[0].shape, bytes);
+        }
+        let mut text = Value::Object(header).to_string();
+        let aligned = text.len().next_multiple_of(8);
+        text.extend(std::iter::repeat_n(' ', aligned - text.len()));
+        text
+    }
+
+    /// Writes the file with what `rows` gives, one tensor after the other.
+    pub fn write(&self, path: &Path, rows: &mut GroupRows<'_>) -> Result<(), WeightsError> {
+        let header = self.header();
+        whole_file(path, |file| {
+            file.write_all(&(header.len() as u64).to_le_bytes())?;
+            file.write_all(header.as_bytes())?;
+            for value in self.numbers.values() {
+                file.write_all(&value.to_le_bytes())?;
+            }
+            for (suffix, parts) in self.stored.values() {
+                file.write_all(&self.bytes(suffix, parts, rows))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// One stored tensor, put together from its parts.
+    fn bytes(&self, suffix: &str, parts: &[&NamedTensor], rows: &mut GroupRows<'_>) -> Vec<u8> {
+        let size = self.element_size() as usize;
+        let mut bytes = vec![0; parts[0].elements() as usize * size];
+        for part in parts {
+            let mut values = vec![0.0; (part.rows * part.columns) as usize];
+            let wanted = part.first_row..part.first_row + part.rows;
+            rows(suffix, part.layer, part.role, wanted.clone(), &mut values);
+            for (row, values) in wanted.zip(values.chunks(part.columns as usize)) {
+                for (column, value) in (0..).zip(values) {
+                    let at = part.position(row, column) as usize * size;
+                    if self.wide() {
+                        bytes[at..at + size].copy_from_slice(&value.to_le_bytes());
+                    } else {
+                        bytes[at..at + size].copy_from_slice(&(*value as f32).to_le_bytes());
+                    }
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// Writes a file beside its place and renames it, so that it appears whole.
+fn whole_file(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<(), WeightsError> {
+    let write = || {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut builder = Builder::new();
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder.prefix(".meshwright-").tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        let mut buffered = BufWriter::with_capacity(1 << 20, file);
+        fill(&mut buffered)?;
+        let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    write().map_err(|error| unwritable(path, &error))
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> WeightsError {
+    WeightsError::Unwritable { path: path.display().to_string(), reason: error.to_string() }
+}

@@ -1,0 +1,322 @@
+//! A stream of a rank as a thread: performs the stream's instructions in order.
+
+#![expect(unsafe_code, reason = "instructions take the arena's regions that their program gives them alone")]
+
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use crate::execute::arena::Region;
+use crate::execute::comm::{Communicator, Endpoint, Mailbox, PointToPoint, Reduction, Tag};
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::run::Run;
+use crate::execute::placement::Issue;
+use crate::execute::pool::Pool;
+use crate::execute::rank::{GROUPS, Rank, Unit};
+use crate::ops::{CollectiveKind, Group, Op};
+use crate::program::Payload;
+use crate::program::instruction::{Holds, Part, Task};
+
+type Done = Result<(), ExecuteError>;
+
+/// When an instruction ran, in seconds since the step began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Span {
+    pub start: f64,
+    pub end: f64,
+}
+
+/// What performs one stream of one rank.
+pub struct Worker<'r, T, G> {
+    pub(super) run: &'r Run,
+    pub(super) rank: &'r Rank,
+    pub(super) pool: Pool<'r>,
+    pub(super) step: u64,
+    endpoints: [Option<Endpoint>; GROUPS.len()],
+    mailbox: Mailbox,
+    stream: crate::lower::Stream,
+    /// By unit and tensor (or section), whether this step has written a gradient yet.
+    written: Vec<Vec<bool>>,
+    types: std::marker::PhantomData<(T, G)>,
+}
+
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
+    /// The worker of `stream` on `rank`.
+    pub fn new(
+        run: &'r Run,
+        rank: &'r Rank,
+        stream: crate::lower::Stream,
+        pool: Pool<'r>,
+        endpoints: [Option<Endpoint>; GROUPS.len()],
+        mailbox: Mailbox,
+    ) -> Self {
+        Self {
+            run,
+            rank,
+            pool,
+            step: 0,
+            endpoints,
+            mailbox,
+            stream,
+            written: rank.units.iter().map(|unit| vec![false; unit.tensors.tensors.len() + 5]).collect(),
+            types: std::marker::PhantomData,
+        }
+    }
+
+    /// Performs the stream's instructions number `part` of step `step`, which began at `began`.
+    ///
+    /// # Errors
+    /// What an instruction could not do; the rank's other streams are told.
+    pub fn perform(&mut self, step: u64, part: std::ops::Range<usize>, began: Instant) -> Done {
+        self.step = step;
+        if part.start == 0 {
+            self.written.iter_mut().for_each(|unit| unit.fill(false));
+        }
+        let rank = self.rank;
+        let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        for position in part {
+            let issue = &rank.placement.issues[rank.placement.streams[self.stream as usize][position] as usize];
+            if !rank.progress.wait(&issue.waits) {
+                return Ok(());
+            }
+            let start = began.elapsed().as_secs_f64();
+            if let Err(error) = self.one(issue) {
+                rank.progress.fail();
+                return Err(error);
+            }
+            spans[position] = Span { start, end: began.elapsed().as_secs_f64() };
+            rank.progress.advance(self.stream);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, issue: &Issue) -> Done {
+        if self.run.settings.poison {
+            for &region in &issue.allocates {
+                // SAFETY: just handed out; who used the memory before is done.
+                unsafe { self.rank.device.poison(region) };
+            }
+        }
+        if issue.starts_gradient
+            && let Some(gradient) = issue.gradient
+        {
+            self.write::<G>(gradient).fill(G::default());
+        }
+        self.task(issue)?;
+        if self.run.settings.poison {
+            for &region in &issue.frees {
+                // SAFETY: freed here, behind its last user.
+                unsafe { self.rank.device.poison(region) };
+            }
+        }
+        Ok(())
+    }
+
+    fn task(&mut self, issue: &Issue) -> Done {
+        match issue.task {
+            Task::Nothing => Ok(()),
+            Task::Kernel { kernel, layer, adds_gradient } => match issue.op {
+                Op::Collective(_) => self.collective(issue, kernel),
+                _ => self.kernel(issue, kernel, layer, adds_gradient),
+            },
+            Task::Send => self.send(issue),
+            Task::Receive => self.receive(issue),
+            Task::FetchParameters => {
+                let unit = self.unit(issue).map(|unit| unit.index);
+                let from = self.rank.state(Holds::Parameters, unit).map_or(Region::default(), |state| state.host);
+                self.copy_bytes((&self.rank.host, from), (&self.rank.device, issue.writes[0]));
+                Ok(())
+            }
+            Task::GatherParameters(part) => self.gather_parameters(issue, part),
+            Task::ReduceGradient(part) => self.reduce_gradient(issue, part),
+            Task::KeepGradient => self.keep_gradient(issue),
+            Task::StashActivations => {
+                let mut offset = issue.host.offset;
+                for &region in &issue.reads {
+                    let to = Region { offset, bytes: region.bytes };
+                    self.copy_bytes((&self.rank.device, region), (&self.rank.host, to));
+                    offset += region.bytes;
+                }
+                Ok(())
+            }
+            Task::UnstashActivations => {
+                let mut offset = issue.host.offset;
+                for &region in &issue.writes {
+                    let from = Region { offset, bytes: region.bytes };
+                    self.copy_bytes((&self.rank.host, from), (&self.rank.device, region));
+                    offset += region.bytes;
+                }
+                Ok(())
+            }
+            Task::SumReplicas(_) | Task::SumPartial | Task::SumTied => self.finish_gradients(issue.task),
+            Task::SumWatched { .. } | Task::WatchedNorm { .. } => {
+                Err(ExecuteError::Unsupported("adaptive loss weights".to_owned()))
+            }
+            _ => self.optimizer(issue),
+        }
+    }
+
+    /// A collective between the ranks that share a layer.
+    fn collective(&mut self, issue: &Issue, kernel: crate::lower::Kernel) -> Done {
+        use crate::lower::Kernel;
+        let Op::Collective(op) = issue.op else { return Ok(()) };
+        let (from, to) = (issue.reads[0], issue.writes[0]);
+        match kernel {
+            Kernel::ToHeads | Kernel::ToTokens => return self.exchange_heads(issue, kernel),
+            Kernel::GatherStatistics => {
+                let (from, to) = (self.read::<T::Wide>(from), self.write::<T::Wide>(to));
+                return Ok(self.endpoint(op.group).all_gather_from(from, to)?);
+            }
+            _ => {}
+        }
+        match op.kind {
+            CollectiveKind::AllReduce => {
+                let data = self.write::<T>(to);
+                self.endpoint(op.group).all_reduce(data, Reduction::sum(T::TYPE))?;
+            }
+            CollectiveKind::AllGather => {
+                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
+                self.endpoint(op.group).all_gather_from(from, to)?;
+            }
+            CollectiveKind::ReduceScatter => {
+                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
+                self.endpoint(op.group).reduce_scatter_into(from, to, Reduction::sum(T::TYPE))?;
+            }
+            CollectiveKind::AllToAll => {
+                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
+                self.endpoint(op.group).all_to_all(from, to)?;
+            }
+            CollectiveKind::RingShift => {
+                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
+                self.endpoint(op.group).shift(from, to)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, issue: &Issue) -> Done {
+        let Some((to, tag)) = self.peer(issue, true) else { return Ok(()) };
+        let data = self.read::<T>(issue.reads[0]);
+        Ok(self.mailbox.send(to, tag, data)?)
+    }
+
+    fn receive(&mut self, issue: &Issue) -> Done {
+        let Some((from, tag)) = self.peer(issue, false) else { return Ok(()) };
+        let data = self.write::<T>(issue.writes[0]);
+        Ok(self.mailbox.receive(from, tag, data)?)
+    }
+
+    /// The rank at the other end of a message, and what names it.
+    fn peer(&self, issue: &Issue, sends: bool) -> Option<(usize, Tag)> {
+        let message = issue.message?;
+        let other = if sends { message.to } else { message.from };
+        let stage = self.run.stage_of_chunk(other);
+        let peer = self.run.rank_at_stage(self.rank.index, stage);
+        let payload = match message.payload {
+            Payload::Activation => 0,
+            Payload::Gradient(loss) => 1 + u32::from(loss),
+        };
+        let message = (message.from * 64 + payload) * 2 + u32::from(message.to < message.from);
+        Some((peer, Tag { message, micro_batch: issue.micro, step: self.step as u32 }))
+    }
+
+    pub(super) fn endpoint(&mut self, group: Group) -> &mut Endpoint {
+        match &mut self.endpoints[group as usize] {
+            Some(endpoint) => endpoint,
+            None => unreachable!("every stream has an endpoint in each group that its program names: {group:?}"),
+        }
+    }
+
+    /// The group that shards the state of `part`.
+    pub(super) const fn state_group(&self, part: Part) -> Group {
+        match part {
+            Part::Dense => Group::State,
+            Part::Expert => Group::ExpertState,
+        }
+    }
+
+    /// The group that holds the same shards of `part`.
+    pub(super) const fn replica_group(&self, part: Part) -> Group {
+        match part {
+            Part::Dense => Group::Replica,
+            Part::Expert => Group::ExpertReplica,
+        }
+    }
+
+    /// The unit that an instruction works for.
+    pub(super) fn unit(&self, issue: &Issue) -> Option<&'r Unit> {
+        let place = self.rank.place_of(issue.unit?)?;
+        Some(&self.rank.units[place])
+    }
+
+    /// Whether `issue` belongs to the last micro-batch of the step.
+    pub(super) const fn is_last_micro(&self, issue: &Issue) -> bool {
+        issue.micro as u64 + 1 == self.run.strategy.accumulation
+    }
+
+    /// Whether nothing was written yet in this step to slot `slot` (a tensor; or a section, behind the tensors) of
+    /// `unit`; from now on it was.
+    pub(super) fn is_first(&mut self, unit: &Unit, slot: usize) -> bool {
+        let Some(place) = self.rank.place_of(unit.index) else { return true };
+        !std::mem::replace(&mut self.written[place][slot], true)
+    }
+
+    /// The elements of a device region.
+    pub(super) fn read<E: Element>(&self, region: Region) -> &'r [E] {
+        // SAFETY: the instruction reads this region; who writes to it is waited for, or waits.
+        unsafe { self.rank.device.read(region) }
+    }
+
+    /// The elements of a device region that the instruction writes.
+    pub(super) fn write<E: Element>(&self, region: Region) -> &'r mut [E] {
+        // SAFETY: the instruction writes this region; all other users are waited for, or wait.
+        unsafe { self.rank.device.write(region) }
+    }
+
+    /// The elements of a region of `arena`, device or host.
+    pub(super) fn read_in<E: Element>(&self, (arena, region): (&'r crate::execute::arena::Arena, Region)) -> &'r [E] {
+        // SAFETY: as for `read`.
+        unsafe { arena.read(region) }
+    }
+
+    pub(super) fn write_in<E: Element>(
+        &self,
+        (arena, region): (&'r crate::execute::arena::Arena, Region),
+    ) -> &'r mut [E] {
+        // SAFETY: as for `write`.
+        unsafe { arena.write(region) }
+    }
+
+    /// The bytes of a device region.
+    pub(super) fn read_bytes(&self, region: Region) -> &'r [u8] {
+        // SAFETY: as for `read`.
+        unsafe { self.rank.device.read_bytes(region) }
+    }
+
+    pub(super) fn write_bytes(&self, region: Region) -> &'r mut [u8] {
+        // SAFETY: as for `write`.
+        unsafe { self.rank.device.write_bytes(region) }
+    }
+
+    /// Token ids in a device region.
+    pub(super) fn read_ids(&self, region: Region) -> &'r [u32] {
+        // SAFETY: as for `read`; nobody writes ids during a step.
+        unsafe { self.rank.device.write_ids(region) }
+    }
+
+    /// How many of the stream's instructions stand before the optimizer's own work, and how many there are.
+    pub fn parts(&self) -> (usize, usize) {
+        let stream = &self.rank.placement.streams[self.stream as usize];
+        let halt = stream.partition_point(|&issue| (issue as usize) < self.rank.placement.halt);
+        (halt, stream.len())
+    }
+
+    fn copy_bytes(
+        &self,
+        (source, from): (&crate::execute::arena::Arena, Region),
+        (target, to): (&crate::execute::arena::Arena, Region),
+    ) {
+        // SAFETY: the instruction reads one and writes the other; all other users are waited for, or wait.
+        unsafe { target.copy_from(source, from, to) };
+    }
+}

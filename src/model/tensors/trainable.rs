@@ -1,0 +1,63 @@
+//! What the embedded backend has no exact meaning for, and so does not train.
+
+use thiserror::Error;
+
+use crate::model::constants::{RotaryScaling, RouterScore};
+use crate::model::graph::Model;
+use crate::model::layer::{Attention, LayerKind, Position, Projection};
+
+/// A feature of a model that is planned for and not trained.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("layer `{layer}` has {feature}, which the embedded backend plans for and does not train")]
+pub struct Untrainable {
+    pub layer: String,
+    pub feature: String,
+}
+
+/// Whether the embedded backend can train the model exactly.
+///
+/// # Errors
+/// The first layer with a feature that it has no exact meaning for, and that feature.
+pub fn trainable(model: &Model) -> Result<(), Untrainable> {
+    for (index, layer) in model.layers().enumerate() {
+        let feature = match &layer.kind {
+            LayerKind::Attention(attention) => of_attention(model, attention),
+            LayerKind::Mlp(mlp) => {
+                let shares = mlp.norm.is_none() && mlp.residual_norm.is_none();
+                (shares && model.inputs(index).len() == 2).then(|| "a norm shared with attention".to_owned())
+            }
+            LayerKind::Moe(moe) if moe.bias || moe.router_bias => {
+                Some("biases in its experts or router".to_owned())
+            }
+            LayerKind::Moe(_) if model.constants.router.score == RouterScore::Grouped => {
+                Some("a router that chooses by groups or by corrected scores".to_owned())
+            }
+            _ => None,
+        };
+        if let Some(feature) = feature {
+            return Err(Untrainable { layer: layer.name.clone(), feature });
+        }
+    }
+    Ok(())
+}
+
+fn of_attention(model: &Model, attention: &Attention) -> Option<String> {
+    let constants = &model.constants;
+    if matches!(attention.projection, Projection::Latent { .. }) {
+        return Some("multi-head latent attention".to_owned());
+    }
+    if attention.sinks {
+        return Some("attention sinks".to_owned());
+    }
+    if constants.projection_clip.is_some() {
+        return Some("clamped queries, keys and values".to_owned());
+    }
+    if attention.position != Position::Rotary {
+        return None;
+    }
+    if let RotaryScaling::Other(name) = &constants.rotary.scaling {
+        return Some(format!("rotary positions scaled by `{name}`"));
+    }
+    let rotated = constants.rotary.rotated(attention.query_dim());
+    (rotated % 2 == 1).then(|| format!("rotary positions on {rotated} elements, an odd number"))
+}
