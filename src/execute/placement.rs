@@ -409,7 +409,8 @@ impl Space {
     /// A region of `bytes` bytes and who must be done with it.
     fn take(&mut self, bytes: usize) -> (Region, Waits) {
         let need = bytes.next_multiple_of(ALIGNMENT);
-        let hole = self.holes.iter().filter(|(_, length)| **length >= need).min_by_key(|(_, length)| **length);
+        let hole =
+            self.holes.iter().filter(|(_, length)| **length >= need).min_by_key(|(_, length)| **length);
         let offset = match hole.map(|(&start, &length)| (start, length)) {
             _ if need == 0 => return (Region::default(), Waits::default()),
             Some((start, length)) => {
@@ -439,8 +440,7 @@ impl Space {
             if region.overlaps(padded) {
                 join(&mut waits, users);
             }
-            let is_inside =
-                region.offset >= offset && region.offset + region.bytes <= offset + need;
+            let is_inside = region.offset >= offset && region.offset + region.bytes <= offset + need;
             !is_inside
         });
         (Region { offset, bytes }, waits)

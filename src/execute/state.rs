@@ -158,7 +158,13 @@ impl Planes {
     }
 
     /// What lies behind `planes` planes: staging, of elements of `size` bytes, `skipped` bytes further on.
-    pub fn behind(&self, planes: usize, skipped: usize, (start, count): (usize, usize), size: usize) -> Region {
+    pub fn behind(
+        &self,
+        planes: usize,
+        skipped: usize,
+        (start, count): (usize, usize),
+        size: usize,
+    ) -> Region {
         let offset = planes * self.count * self.size + skipped + (start - self.first) * size;
         Region { offset: self.region.offset + offset, bytes: count * size }
     }

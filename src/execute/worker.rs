@@ -9,10 +9,10 @@ use crate::execute::arena::Region;
 use crate::execute::comm::{Communicator, Endpoint, Mailbox, PointToPoint, Reduction, Tag};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::run::Run;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::rank::{GROUPS, Rank, Unit};
+use crate::execute::run::Run;
 use crate::ops::{CollectiveKind, Group, Op};
 use crate::program::Payload;
 use crate::program::instruction::{Holds, Part, Task};
@@ -75,7 +75,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let rank = self.rank;
         let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
         for position in part {
-            let issue = &rank.placement.issues[rank.placement.streams[self.stream as usize][position] as usize];
+            let issue =
+                &rank.placement.issues[rank.placement.streams[self.stream as usize][position] as usize];
             if !rank.progress.wait(&issue.waits) {
                 return Ok(());
             }
@@ -123,7 +124,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Task::Receive => self.receive(issue),
             Task::FetchParameters => {
                 let unit = self.unit(issue).map(|unit| unit.index);
-                let from = self.rank.state(Holds::Parameters, unit).map_or(Region::default(), |state| state.host);
+                let from =
+                    self.rank.state(Holds::Parameters, unit).map_or(Region::default(), |state| state.host);
                 self.copy_bytes((&self.rank.host, from), (&self.rank.device, issue.writes[0]));
                 Ok(())
             }
@@ -223,7 +225,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     pub(super) fn endpoint(&mut self, group: Group) -> &mut Endpoint {
         match &mut self.endpoints[group as usize] {
             Some(endpoint) => endpoint,
-            None => unreachable!("every stream has an endpoint in each group that its program names: {group:?}"),
+            None => {
+                unreachable!("every stream has an endpoint in each group that its program names: {group:?}")
+            }
         }
     }
 
@@ -274,7 +278,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// The elements of a region of `arena`, device or host.
-    pub(super) fn read_in<E: Element>(&self, (arena, region): (&'r crate::execute::arena::Arena, Region)) -> &'r [E] {
+    pub(super) fn read_in<E: Element>(
+        &self,
+        (arena, region): (&'r crate::execute::arena::Arena, Region),
+    ) -> &'r [E] {
         // SAFETY: as for `read`.
         unsafe { arena.read(region) }
     }

@@ -13,8 +13,8 @@ use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
 use crate::lower::Kernel;
 use crate::model::constants::RotaryScaling;
-use crate::ops::Op;
 use crate::model::layer::{Attention, LayerKind, Position};
+use crate::ops::Op;
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
 
@@ -80,7 +80,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
         let per_tensor = layer.heads / strategy.tensor;
         let spread = if strategy.context > 1 && !self.run.is_ring() { strategy.context } else { 1 };
-        let first = self.rank.slot.tensor * per_tensor + if spread > 1 { self.rank.context * (per_tensor / spread) } else { 0 };
+        let first = self.rank.slot.tensor * per_tensor
+            + if spread > 1 { self.rank.context * (per_tensor / spread) } else { 0 };
         Score {
             scale,
             soft_cap: layer.soft_cap.then_some(constants.score_cap),
@@ -114,7 +115,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let (heads, tokens) = (layer.heads, run.workload.seq_len);
         let keep = |pair: Pair| {
             let head = first_head + pair.head as u64;
-            let row = ((first_sequence + pair.sequence as u64) * heads + head) * tokens + u64::from(pair.query);
+            let row =
+                ((first_sequence + pair.sequence as u64) * heads + head) * tokens + u64::from(pair.query);
             dropout.factor::<f64>(row * tokens + u64::from(pair.key)) > 0.0
         };
         work(&Core {
@@ -146,7 +148,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let columns = self.core_columns(&layer);
         let packed = self.read::<T>(issue.reads[0]);
         let queries = Window { data: packed, stride: columns.all(), column: 0 };
-        let keys_values = self.keys_values(issue.reads.get(1).filter(|_| self.run.is_ring()), packed, columns);
+        let keys_values =
+            self.keys_values(issue.reads.get(1).filter(|_| self.run.is_ring()), packed, columns);
         let output = self.write::<T>(issue.writes[0]);
         let write = if ring == 0 { Write::Set } else { Write::Add };
         let pool = self.pool;
@@ -297,14 +300,17 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             scaling: match &constants.scaling {
                 RotaryScaling::None | RotaryScaling::Other(_) => Scaling::None,
                 RotaryScaling::Linear { factor } => Scaling::Linear { factor: *factor },
-                RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
-                    Scaling::Llama3 {
-                        factor: *factor,
-                        low: *low_freq_factor,
-                        high: *high_freq_factor,
-                        original: *original_max_position as f64,
-                    }
-                }
+                RotaryScaling::Llama3 {
+                    factor,
+                    low_freq_factor,
+                    high_freq_factor,
+                    original_max_position,
+                } => Scaling::Llama3 {
+                    factor: *factor,
+                    low: *low_freq_factor,
+                    high: *high_freq_factor,
+                    original: *original_max_position as f64,
+                },
             },
         };
         let columns = self.columns(&layer);
@@ -396,7 +402,10 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
 }
 
 /// The global number of the first head that the core of this rank sees.
-fn score_first_head<T: Element, G: Element<Wide = T::Wide>>(worker: &Worker<'_, T, G>, layer: &Attention) -> u64 {
+fn score_first_head<T: Element, G: Element<Wide = T::Wide>>(
+    worker: &Worker<'_, T, G>,
+    layer: &Attention,
+) -> u64 {
     let strategy = &worker.run.strategy;
     let per_tensor = layer.heads / strategy.tensor;
     let first = worker.rank.slot.tensor * per_tensor;

@@ -8,8 +8,8 @@ use std::ops::Range;
 use crate::execute::arena::Region;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::kernels::routing::{self, Carried, Router, SlotProducts, Weighting};
 use crate::execute::kernels::gemm::Write;
+use crate::execute::kernels::routing::{self, Carried, Router, SlotProducts, Weighting};
 use crate::execute::kernels::{activation, linear};
 use crate::execute::matrix::{Matrix as View, MatrixMut};
 use crate::execute::placement::Issue;
@@ -81,27 +81,55 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 let tokens = &self.read::<T>(issue.reads[0])[rows];
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let slots = self.write::<T>(issue.writes[0]);
-                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, Carried::Weights), pool);
+                routing::to_slots(
+                    &router,
+                    assigned,
+                    tokens,
+                    slots,
+                    (Weighting::None, Carried::Weights),
+                    pool,
+                );
             }
             Kernel::Combine => {
                 let slots = self.read::<T>(issue.reads[0]);
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let all = self.write::<T>(issue.writes[0]);
                 all.fill(T::default());
-                routing::from_slots(&router, assigned, slots, &mut all[rows], (Weighting::None, Carried::Nothing), pool);
+                routing::from_slots(
+                    &router,
+                    assigned,
+                    slots,
+                    &mut all[rows],
+                    (Weighting::None, Carried::Nothing),
+                    pool,
+                );
             }
             Kernel::CombineGradient => {
                 let tokens = &self.read::<T>(issue.reads[0])[rows];
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let slots = self.write::<T>(issue.writes[0]);
-                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, Carried::Nothing), pool);
+                routing::to_slots(
+                    &router,
+                    assigned,
+                    tokens,
+                    slots,
+                    (Weighting::None, Carried::Nothing),
+                    pool,
+                );
             }
             Kernel::PermuteGradient => {
                 let slots = self.read::<T>(issue.reads[0]);
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let all = self.write::<T>(issue.writes[0]);
                 all.fill(T::default());
-                routing::from_slots(&router, assigned, slots, &mut all[rows], (Weighting::None, Carried::Weights), pool);
+                routing::from_slots(
+                    &router,
+                    assigned,
+                    slots,
+                    &mut all[rows],
+                    (Weighting::None, Carried::Weights),
+                    pool,
+                );
                 let gradient = self.write::<T::Wide>(issue.writes[1]);
                 let products = SlotProducts::Carried { slots: sizes.slots, width: sizes.hidden, data: slots };
                 routing::router_gradient(&router, assigned, products, Weighting::None, gradient, pool);
@@ -111,7 +139,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 let (up, input) = (self.read::<T>(rest[0]), self.read::<T>(rest[1]));
                 let output = self.write::<T>(issue.writes[0]);
                 let gate = gate.map(|gate| self.read::<T>(gate));
-                for (block, output) in output.chunks_exact_mut((sizes.slots * sizes.width).max(1)).enumerate() {
+                for (block, output) in output.chunks_exact_mut((sizes.slots * sizes.width).max(1)).enumerate()
+                {
                     let rows = block_of(block, sizes.slots * sizes.width);
                     let gate = gate.map(|gate| &gate[rows.clone()]);
                     activate(pool, layer, gate, &up[rows], output);
@@ -173,7 +202,9 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let Some(layer) = self.moe_layer(issue, number).cloned() else { return Ok(()) };
         let sizes = self.moe_sizes(&layer);
         let matrix = match kernel {
-            Kernel::Linear(matrix) | Kernel::InputGradient(matrix, _) | Kernel::WeightGradient(matrix) => matrix,
+            Kernel::Linear(matrix) | Kernel::InputGradient(matrix, _) | Kernel::WeightGradient(matrix) => {
+                matrix
+            }
             _ => return Ok(()),
         };
         let (role, depth, outputs) = match matrix {
@@ -181,7 +212,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             _ => ("expert up", sizes.hidden, sizes.width),
         };
         // Rows of slots carry their weights behind them.
-        let carried = |width: usize| if width == sizes.hidden && role == "expert up" { sizes.slots } else { 0 };
+        let carried =
+            |width: usize| if width == sizes.hidden && role == "expert up" { sizes.slots } else { 0 };
         let (slots, pool, scratch) = (sizes.slots, self.pool, self.workspace());
         let blocks = |elements: usize, width: usize| elements / (slots * width + carried(width)).max(1);
         let rows = |block: usize, width: usize| {

@@ -6,9 +6,9 @@ use super::roles;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gemm::{Write, product};
-use crate::execute::matrix::{Matrix as View, MatrixMut};
 use crate::execute::kernels::{linear, routing};
 use crate::execute::layout::Section;
+use crate::execute::matrix::{Matrix as View, MatrixMut};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
 use crate::lower::kernel::{Into, Kernel, Matrix};
@@ -143,7 +143,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
             let dx = MatrixMut::new(self.write::<T>(issue.writes[0]), depth);
             let write = if turn == 0 { write(into) } else { Write::Add };
-            linear::input_gradient(pool, View::window(dy, width, factor.columns.start, factor.columns.len()), weight, (dx, write), scratch);
+            linear::input_gradient(
+                pool,
+                View::window(dy, width, factor.columns.start, factor.columns.len()),
+                weight,
+                (dx, write),
+                scratch,
+            );
         }
         Ok(())
     }
@@ -185,7 +191,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         for factor in factors {
             let depth = self.depth(issue, layer, factor.role);
             let dy = View::window(dy, width, factor.columns.start, factor.columns.len());
-            if let Some((gradient, write)) = self.gradient_part(issue, layer, factor.role, &factor.rows, depth) {
+            if let Some((gradient, write)) =
+                self.gradient_part(issue, layer, factor.role, &factor.rows, depth)
+            {
                 linear::weight_gradient(pool, dy, View::new(x, depth), (gradient, write), scratch);
             }
             if let Some(bias) = factor.bias

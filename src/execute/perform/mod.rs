@@ -96,7 +96,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let from = self.read_bytes(issue.reads[0]);
                 quantise::dequantise(pool, bits, from, self.write::<T>(issue.writes[0]));
             }
-            Kernel::Planned | Kernel::Collective | Kernel::GatherStatistics | Kernel::ToHeads | Kernel::ToTokens => {
+            Kernel::Planned
+            | Kernel::Collective
+            | Kernel::GatherStatistics
+            | Kernel::ToHeads
+            | Kernel::ToTokens => {
                 return Err(ExecuteError::Unsupported(format!("{kernel:?}")));
             }
         }
@@ -311,9 +315,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// The dropout of a layer's own site `kind`, if anything is dropped.
     fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Option<Dropout> {
         let rate = self.run.workload.dropout;
-        (rate > 0.0).then(|| {
-            Dropout::new(rate, self.run.settings.seed, self.step, self.site(issue, layer, kind))
-        })
+        (rate > 0.0)
+            .then(|| Dropout::new(rate, self.run.settings.seed, self.step, self.site(issue, layer, kind)))
     }
 
     /// What tells the dropouts of a step apart: the layer, and which of its dropouts.

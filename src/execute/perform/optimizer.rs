@@ -139,7 +139,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             let count = piece.range.len();
             let (gradient, parameters) = self.staged(piece.owned, count);
             let gradient = self.read_in::<G>((&rank.host, gradient));
-            let plane = |index| self.write_in::<T::Wide>((&rank.host, planes.plane(index, piece.owned, count)));
+            let plane =
+                |index| self.write_in::<T::Wide>((&rank.host, planes.plane(index, piece.owned, count)));
             let (first, second) = (plane(0), plane(1));
             let parameters = self.write_in::<T>((&rank.host, parameters));
             let update = self.update(piece.decays);

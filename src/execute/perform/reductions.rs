@@ -29,7 +29,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let to = whole.elements(tensors.whole_start(section), length, size_of::<T>());
             let from = match is_offloaded {
                 Some(fetched) => fetched,
-                None => rank.state(Holds::Parameters, Some(unit.index)).map_or(Region::default(), |s| s.device),
+                None => {
+                    rank.state(Holds::Parameters, Some(unit.index)).map_or(Region::default(), |s| s.device)
+                }
             };
             self.gather_section(unit, section, from, to)?;
         }

@@ -8,7 +8,7 @@ use super::layout::{KeyValues, RowTile, Window, Write, row_tiles_of_two};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, exp,
+    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products,
     load_lanes, load_rows, store_lanes,
 };
 use super::{Core, Dropout, Heads, Pair};
@@ -176,12 +176,12 @@ impl<R: Real> Softmax<R> {
         for lane in 0..LANES {
             // Nothing seen yet: −∞ − −∞ would not be a number.
             shifts[lane] = if greatest[lane] == R::NEG_INFINITY { R::ZERO } else { greatest[lane] };
-            factors[lane] = exp(self.greatest[lane] - shifts[lane]);
+            factors[lane] = (self.greatest[lane] - shifts[lane]).exp();
             self.sum[lane] *= factors[lane];
         }
         for scores in scores.iter_mut() {
             for lane in 0..LANES {
-                scores[lane] = exp(scores[lane] - shifts[lane]);
+                scores[lane] = (scores[lane] - shifts[lane]).exp();
                 self.sum[lane] += scores[lane];
             }
         }

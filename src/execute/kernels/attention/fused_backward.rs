@@ -9,7 +9,7 @@ use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
     LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, dot,
-    exp, load_lanes, load_rows, store_lanes,
+    load_lanes, load_rows, store_lanes,
 };
 use super::{Core, Heads, Pair};
 use crate::execute::element::{Element, Real};
@@ -295,7 +295,7 @@ impl<R: Real> WithSimd for Probabilities<'_, R> {
         for (row, scores) in self.scores.iter_mut().enumerate() {
             let log_sum_exp = by_query(self.log_sum_exp, self.side, row);
             for lane in 0..LANES {
-                scores[lane] = exp(scores[lane] - log_sum_exp[lane]);
+                scores[lane] = (scores[lane] - log_sum_exp[lane]).exp();
             }
         }
     }

@@ -8,8 +8,8 @@ use super::mask::Visible;
 pub use super::materialised_backward::{Saved, backward_keys_values, backward_queries, backward_scores};
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, exp,
-    load_columns, load_lanes, load_rows, store_rows,
+    COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, load_columns,
+    load_lanes, load_rows, store_rows,
 };
 use super::{Core, Heads, Pair};
 use crate::execute::element::{Element, Real};
@@ -184,7 +184,7 @@ impl<T: Element> WithSimd for Softmax<'_, T> {
         let mut sums = [T::Wide::ZERO; LANES];
         for part in self.0.chunks_mut(LANES) {
             for (sum, score) in sums.iter_mut().zip(part) {
-                let weight = exp(score.wide() - greatest);
+                let weight = (score.wide() - greatest).exp();
                 *sum += weight;
                 *score = T::narrow(weight);
             }

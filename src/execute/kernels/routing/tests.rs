@@ -81,12 +81,26 @@ fn mixture(router: &Router, pool: Pool<'_>) -> [Vec<f64>; 4] {
     from_slots(router, &routing, &rows, &mut output, (Weighting::Weights, Carried::Nothing), pool);
 
     let mut gradients = vec![f64::NAN; slots.len()];
-    to_slots(router, &routing, &numbers(7.0, tokens.len()), &mut gradients, (Weighting::Weights, Carried::Nothing), pool);
+    to_slots(
+        router,
+        &routing,
+        &numbers(7.0, tokens.len()),
+        &mut gradients,
+        (Weighting::Weights, Carried::Nothing),
+        pool,
+    );
     let mut router_gradients = vec![f64::NAN; routing.len()];
     let products = SlotProducts::Rows { rows: &rows, gradients: &gradients, width: WIDTH };
     router_gradient(router, &routing, products, Weighting::Weights, &mut router_gradients, pool);
     let mut token_gradients = vec![f64::NAN; tokens.len()];
-    from_slots(router, &routing, &experts(router, &gradients), &mut token_gradients, (Weighting::None, Carried::Nothing), pool);
+    from_slots(
+        router,
+        &routing,
+        &experts(router, &gradients),
+        &mut token_gradients,
+        (Weighting::None, Carried::Nothing),
+        pool,
+    );
     [routing, output, router_gradients, token_gradients]
 }
 
@@ -140,7 +154,14 @@ fn every_source_of_the_router_gradient_agrees() {
     let (mut rows, mut gradients) = (vec![0.0; 36 * WIDTH], vec![0.0; 36 * WIDTH]);
     to_slots(&router, &routing, &tokens, &mut rows, (Weighting::None, Carried::Nothing), Pool::Serial);
     let rows = experts(&router, &rows);
-    to_slots(&router, &routing, &numbers(7.0, tokens.len()), &mut gradients, (Weighting::None, Carried::Nothing), Pool::Serial);
+    to_slots(
+        &router,
+        &routing,
+        &numbers(7.0, tokens.len()),
+        &mut gradients,
+        (Weighting::None, Carried::Nothing),
+        Pool::Serial,
+    );
     let products = SlotProducts::Rows { rows: &rows, gradients: &gradients, width: WIDTH };
     let mut found = vec![f64::NAN; routing.len()];
     router_gradient(&router, &routing, products, Weighting::None, &mut found, Pool::Serial);
