@@ -19,10 +19,7 @@ impl Region {
     /// # Panics
     /// If they are not inside.
     pub fn elements(self, start: usize, count: usize, size: usize) -> Self {
-        assert!(
-            (start + count) * size <= self.bytes,
-            "elements {start}+{count} of {size} B lie outside {self:?}"
-        );
+        assert!((start + count) * size <= self.bytes, "elements {start}+{count} of {size} B lie outside {self:?}");
         Self { offset: self.offset + start * size, bytes: count * size }
     }
 
@@ -59,11 +56,7 @@ impl Arena {
     }
 
     fn start<T: Element>(&self, region: Region) -> (*mut T, usize) {
-        assert!(
-            region.offset + region.bytes <= self.bytes(),
-            "{region:?} lies outside {} bytes",
-            self.bytes()
-        );
+        assert!(region.offset + region.bytes <= self.bytes(), "{region:?} lies outside {} bytes", self.bytes());
         assert!(region.offset.is_multiple_of(size_of::<T>()) && region.bytes.is_multiple_of(size_of::<T>()));
         let base = self.lines.as_ptr().cast::<u8>().cast_mut();
         // SAFETY: the offset is inside the block, which was just checked.
@@ -87,10 +80,7 @@ impl Arena {
     ///
     /// # Safety
     /// Nobody else reads or writes the region while the slice lives.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "regions are kept apart by the program, not by the borrow checker"
-    )]
+    #[expect(clippy::mut_from_ref, reason = "regions are kept apart by the program, not by the borrow checker")]
     pub unsafe fn write<T: Element>(&self, region: Region) -> &mut [T] {
         let (start, len) = self.start::<T>(region);
         if len == 0 {
@@ -107,19 +97,14 @@ impl Arena {
     pub unsafe fn read_bytes(&self, region: Region) -> &[u8] {
         assert!(region.offset + region.bytes <= self.bytes());
         // SAFETY: inside the block; the caller rules out writers.
-        unsafe {
-            std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>().add(region.offset), region.bytes)
-        }
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>().add(region.offset), region.bytes) }
     }
 
     /// The bytes of `region`, to write.
     ///
     /// # Safety
     /// As for [`Self::write`].
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "regions are kept apart by the program, not by the borrow checker"
-    )]
+    #[expect(clippy::mut_from_ref, reason = "regions are kept apart by the program, not by the borrow checker")]
     pub unsafe fn write_bytes(&self, region: Region) -> &mut [u8] {
         assert!(region.offset + region.bytes <= self.bytes());
         let base = self.lines.as_ptr().cast::<u8>().cast_mut();
@@ -131,10 +116,7 @@ impl Arena {
     ///
     /// # Safety
     /// As for [`Self::write`].
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "regions are kept apart by the program, not by the borrow checker"
-    )]
+    #[expect(clippy::mut_from_ref, reason = "regions are kept apart by the program, not by the borrow checker")]
     pub unsafe fn write_ids(&self, region: Region) -> &mut [u32] {
         assert!(region.offset + region.bytes <= self.bytes() && region.offset.is_multiple_of(4));
         let base = self.lines.as_ptr().cast::<u8>().cast_mut();
@@ -160,8 +142,7 @@ impl Arena {
     pub unsafe fn copy_from(&self, source: &Self, from: Region, to: Region) {
         assert_eq!(from.bytes, to.bytes, "{from:?} is copied to {to:?}");
         assert!(from.offset + from.bytes <= source.bytes() && to.offset + to.bytes <= self.bytes());
-        let (source, target) =
-            (source.lines.as_ptr().cast::<u8>(), self.lines.as_ptr().cast::<u8>().cast_mut());
+        let (source, target) = (source.lines.as_ptr().cast::<u8>(), self.lines.as_ptr().cast::<u8>().cast_mut());
         // SAFETY: both inside their blocks; the caller rules out other users and overlap.
         unsafe { std::ptr::copy_nonoverlapping(source.add(from.offset), target.add(to.offset), from.bytes) };
     }

@@ -16,9 +16,7 @@ pub enum ExecuteError {
         "the loss is {value} at step {step}: the first value that is not finite comes out of {layer} ({what}), on rank {rank}"
     )]
     NotFinite { step: u64, value: f64, rank: usize, layer: String, what: String },
-    #[error(
-        "rank {rank} needs {needed} B, all ranks together {total} B, and this machine has {available} B free"
-    )]
+    #[error("rank {rank} needs {needed} B, all ranks together {total} B, and this machine has {available} B free")]
     Memory { rank: usize, needed: u64, total: u64, available: u64 },
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },

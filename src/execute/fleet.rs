@@ -79,8 +79,7 @@ impl Fleet {
         let total: u64 = (0..run.mesh.ranks()).map(needs).sum();
         let available = available_memory();
         if total > available {
-            let (needed, rank) =
-                (0..run.mesh.ranks()).map(|rank| (needs(rank), rank)).max().unwrap_or_default();
+            let (needed, rank) = (0..run.mesh.ranks()).map(|rank| (needs(rank), rank)).max().unwrap_or_default();
             return Err(ExecuteError::Memory { rank: rank as usize, needed, total, available });
         }
         let ranks = (0..run.mesh.ranks()).map(|rank| build_rank(&run, rank, &shape, &placements)).collect();
@@ -121,10 +120,7 @@ impl Fleet {
                     Some(pool) if stream == Stream::Compute || stream == Stream::Host => Pool::Threads(pool),
                     _ => Pool::Serial,
                 };
-                workers.push((
-                    index,
-                    Worker::new(&self.run, rank, stream, pool, endpoints, hub.mailbox(index)?),
-                ));
+                workers.push((index, Worker::new(&self.run, rank, stream, pool, endpoints, hub.mailbox(index)?)));
             }
         }
         let control = Control {
@@ -147,12 +143,7 @@ impl Fleet {
         })
     }
 
-    fn steps(
-        &self,
-        control: &Control<'_>,
-        (first, count): (u64, u64),
-        watcher: &mut dyn Watcher,
-    ) -> Result<(), ExecuteError> {
+    fn steps(&self, control: &Control<'_>, (first, count): (u64, u64), watcher: &mut dyn Watcher) -> Result<(), ExecuteError> {
         for step in first..first + count {
             watcher.load(self, step)?;
             for rank in &self.ranks {
@@ -299,10 +290,7 @@ fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
         Group::World => return (0..run.mesh.ranks()).collect(),
         Group::Tied => {
             let last = run.stage_of_chunk(run.strategy.chunks() as u32 - 1);
-            let mut pair = vec![
-                run.rank_at_stage(rank as usize, 0) as u64,
-                run.rank_at_stage(rank as usize, last) as u64,
-            ];
+            let mut pair = vec![run.rank_at_stage(rank as usize, 0) as u64, run.rank_at_stage(rank as usize, last) as u64];
             pair.dedup();
             return pair;
         }

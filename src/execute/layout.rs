@@ -179,11 +179,7 @@ impl UnitTensors {
 
     /// Trained elements.
     pub fn trained(&self) -> usize {
-        Section::ALL
-            .into_iter()
-            .filter(|section| section.is_trained())
-            .map(|section| self.length(section))
-            .sum()
+        Section::ALL.into_iter().filter(|section| section.is_trained()).map(|section| self.length(section)).sum()
     }
 
     /// Elements of one shard of `section`, padding counted.
