@@ -182,7 +182,6 @@ impl<R: Real> Softmax<R> {
         for scores in scores.iter_mut() {
             for lane in 0..LANES {
                 scores[lane] = (scores[lane] - shifts[lane]).exp();
-                self.sum[lane] += scores[lane];
             }
         }
         if factors != [R::ONE; LANES] {
@@ -193,6 +192,8 @@ impl<R: Real> Softmax<R> {
             }
         }
         self.greatest = greatest;
+        // Ones times weights: the sum stays in registers.
+        add_products(std::slice::from_mut(&mut self.sum), &[R::ONE; LANES], scores);
     }
 
     fn inverse_sums(&self) -> Lanes<R> {

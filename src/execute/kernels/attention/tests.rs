@@ -26,7 +26,7 @@ struct Case {
 
 fn keep(pair: Pair) -> bool {
     let mixed = pair.sequence * 31 + pair.head * 17 + pair.query as usize * 7 + pair.key as usize * 13;
-    mixed % 5 != 0
+    !mixed.is_multiple_of(5)
 }
 
 const DROPOUT: Dropout<'static> = Dropout { keep: &keep, scale: 1.25 };

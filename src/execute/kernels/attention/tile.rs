@@ -101,26 +101,21 @@ pub fn store_rows<T: Element>(
 
 /// sums[i] += Σₖ left[i, k]·right[k], where `left` is packed rows of as many columns as `right` has rows.
 pub fn add_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
-    let (row, step) = (right.len(), 1);
-    Arch::new().dispatch(AddProducts { sums, left, row, step, right });
+    Arch::new().dispatch(AddProducts::<R, false> { sums, left, right });
 }
 
 /// sums[i] += Σₖ left[k, i]·right[k], where `left` is packed rows of as many columns as `sums` has rows.
 pub fn add_transposed_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
-    let (row, step) = (1, sums.len());
-    Arch::new().dispatch(AddProducts { sums, left, row, step, right });
+    Arch::new().dispatch(AddProducts::<R, true> { sums, left, right });
 }
 
-/// sums[i] += Σₖ left[i·row + k·step]·right[k]
-struct AddProducts<'a, R> {
+struct AddProducts<'a, R, const TRANSPOSED: bool> {
     sums: &'a mut [Lanes<R>],
     left: &'a [R],
-    row: usize,
-    step: usize,
     right: &'a [Lanes<R>],
 }
 
-impl<R: Real> WithSimd for AddProducts<'_, R> {
+impl<R: Real, const TRANSPOSED: bool> WithSimd for AddProducts<'_, R, TRANSPOSED> {
     type Output = ();
 
     #[inline(always)]
@@ -140,28 +135,32 @@ impl<R: Real> WithSimd for AddProducts<'_, R> {
     }
 }
 
-impl<R: Real> AddProducts<'_, R> {
+impl<R: Real, const TRANSPOSED: bool> AddProducts<'_, R, TRANSPOSED> {
     /// Rows `first .. first + ROWS` of the sums, two vectors of each at a time. Returns `ROWS`.
     #[inline(always)]
     fn block<S: Simd, const ROWS: usize>(&mut self, simd: S, first: usize) -> usize {
+        let (depth, columns) = (self.right.len(), self.sums.len());
         let right = R::vectors(simd, self.right.as_flattened());
         let sums = R::vectors_mut(simd, self.sums[first..first + ROWS].as_flattened_mut());
         let width = sums.len() / ROWS;
-        let (row, step) = (self.row, self.step);
-        let left = &self.left[first * row..];
-        // One check for all that the loop reads.
-        let left = &left[..(ROWS - 1) * row + self.right.len().saturating_sub(1) * step + 1];
+        let mut rows: [&[R]; ROWS] = [&[]; ROWS];
+        if !TRANSPOSED {
+            for (turn, row) in rows.iter_mut().enumerate() {
+                *row = &self.left[(first + turn) * depth..][..depth];
+            }
+        }
         for vector in (0..width).step_by(2) {
             let mut held = [[R::splat(simd, R::ZERO); 2]; ROWS];
             for (row, held) in held.iter_mut().enumerate() {
                 held.copy_from_slice(&sums[row * width + vector..][..2]);
             }
-            for (k, right) in right.chunks_exact(width).enumerate() {
-                let (one, other) = (right[vector], right[vector + 1]);
+            for k in 0..depth {
+                let pair = &right[k * width + vector..][..2];
+                let column: &[R] = if TRANSPOSED { &self.left[k * columns + first..][..ROWS] } else { &[] };
                 for (turn, held) in held.iter_mut().enumerate() {
-                    let factor = R::splat(simd, left[turn * row + k * step]);
-                    held[0] = R::multiply_add(simd, factor, one, held[0]);
-                    held[1] = R::multiply_add(simd, factor, other, held[1]);
+                    let factor = R::splat(simd, if TRANSPOSED { column[turn] } else { rows[turn][k] });
+                    held[0] = R::multiply_add(simd, factor, pair[0], held[0]);
+                    held[1] = R::multiply_add(simd, factor, pair[1], held[1]);
                 }
             }
             for (row, held) in held.iter().enumerate() {
