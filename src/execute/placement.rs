@@ -88,6 +88,11 @@ impl Placement {
         planner.done
     }
 
+    /// Host bytes held over the whole run.
+    pub fn host_state(&self) -> u64 {
+        self.states.iter().map(|state| state.host.bytes as u64).sum()
+    }
+
     /// The persistent buffer that holds `holds`, of `unit` if it is a unit's.
     pub fn state(&self, holds: Holds, unit: Option<u32>) -> Option<&State> {
         self.states.iter().find(|state| state.holds == holds && state.unit == unit)
