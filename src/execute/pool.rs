@@ -50,6 +50,41 @@ impl Pool<'_> {
     }
 }
 
+impl Pool<'_> {
+    /// `part` of 0 … `count` − 1, combined two by two, halves upon halves: an order that threads do not change.
+    /// None where `count` is 0.
+    pub fn reduce<R: Send>(
+        &self,
+        count: usize,
+        part: &(impl Fn(usize) -> R + Sync),
+        combine: &(impl Fn(R, R) -> R + Sync),
+    ) -> Option<R> {
+        match self {
+            _ if count == 0 => None,
+            Self::Threads(pool) if self.threads() > 1 && count > 1 => {
+                Some(pool.install(|| reduce(0..count, true, part, combine)))
+            }
+            _ => Some(reduce(0..count, false, part, combine)),
+        }
+    }
+}
+
+fn reduce<R: Send>(
+    range: Range<usize>,
+    together: bool,
+    part: &(impl Fn(usize) -> R + Sync),
+    combine: &(impl Fn(R, R) -> R + Sync),
+) -> R {
+    if range.len() == 1 {
+        return part(range.start);
+    }
+    let middle = range.start + range.len() / 2;
+    let left = || reduce(range.start..middle, together, part, combine);
+    let right = || reduce(middle..range.end, together, part, combine);
+    let (left, right) = if together { rayon::join(left, right) } else { (left(), right()) };
+    combine(left, right)
+}
+
 /// Cuts `range` into `shares` runs, halves upon halves, and works on them side by side.
 fn halve<P: Cut>(
     range: Range<usize>,

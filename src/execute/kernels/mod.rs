@@ -1,10 +1,17 @@
 //! The operators on the CPU: pure functions over slices, one file an operator, forward and backward by hand.
 
 pub mod activation;
+pub mod adamw;
+pub mod cast;
+pub mod cross_entropy;
 pub mod dropout;
+pub mod embedding;
 pub mod gemm;
+pub mod gradient_norm;
 pub mod linear;
 pub mod norm;
+pub mod quantise;
 pub mod residual;
+pub mod squared_error;
 #[cfg(test)]
 mod trial;
