@@ -41,7 +41,10 @@ impl SquareSum {
 pub fn square_sum<G: Element>(pool: Pool<'_>, gradient: &[G]) -> SquareSum {
     let chunk = |index: usize| {
         let part = &gradient[index * CHUNK..gradient.len().min((index + 1) * CHUNK)];
-        vectorised(|| chunk_sum(part))
+        vectorised(
+            #[inline(always)]
+            || chunk_sum(part),
+        )
     };
     pool.reduce(gradient.len().div_ceil(CHUNK), &chunk, &SquareSum::plus).unwrap_or_default()
 }
@@ -51,8 +54,8 @@ fn chunk_sum<G: Element>(gradient: &[G]) -> SquareSum {
     let mut bins = [[0.0; LANES]; 4];
     let (blocks, rest) = gradient.as_chunks::<LANES>();
     for block in blocks {
-        for lane in 0..LANES {
-            add(&mut bins, lane, block[lane].wide().to_f64());
+        for (lane, g) in block.iter().enumerate() {
+            add(&mut bins, lane, g.wide().to_f64());
         }
     }
     rest.iter().for_each(|g| add(&mut bins, 0, g.wide().to_f64()));

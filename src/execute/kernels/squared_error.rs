@@ -12,7 +12,10 @@ pub fn forward<T: Element>(pool: Pool<'_>, y: &[T], target: &[T]) -> f64 {
     assert_eq!(y.len(), target.len(), "output and target");
     let chunk = |index: usize| {
         let range = index * CHUNK..y.len().min((index + 1) * CHUNK);
-        vectorised(|| squares(&y[range.clone()], &target[range.clone()]))
+        vectorised(
+            #[inline(always)]
+            || squares(&y[range.clone()], &target[range.clone()]),
+        )
     };
     pool.reduce(y.len().div_ceil(CHUNK), &chunk, &|a, b| a + b).unwrap_or(0.0)
 }
@@ -34,11 +37,14 @@ pub fn backward<T: Element>(pool: Pool<'_>, y: &[T], target: &[T], scale: f64, d
     assert_eq!((y.len(), target.len()), (dy.len(), dy.len()), "output, target and gradient");
     let scale = T::Wide::of(scale);
     pool.each(dy.len(), CHUNK, (Rows(y, 1), Rows(target, 1), Rows(dy, 1)), |_, (y, target, dy)| {
-        vectorised(|| {
-            for ((dy, y), target) in dy.0.iter_mut().zip(y.0).zip(target.0) {
-                *dy = T::narrow(scale * (y.wide() - target.wide()));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((dy, y), target) in dy.0.iter_mut().zip(y.0).zip(target.0) {
+                    *dy = T::narrow(scale * (y.wide() - target.wide()));
+                }
+            },
+        );
     });
 }
 
