@@ -54,23 +54,25 @@ fn chunk_sum<G: Element>(gradient: &[G]) -> SquareSum {
     let mut bins = [[0.0; LANES]; 4];
     let (blocks, rest) = gradient.as_chunks::<LANES>();
     for block in blocks {
-        for (lane, g) in block.iter().enumerate() {
-            add(&mut bins, lane, g.wide().to_f64());
-        }
+        add(&mut bins, block.map(|g| g.wide().to_f64()));
     }
-    rest.iter().for_each(|g| add(&mut bins, 0, g.wide().to_f64()));
+    let mut last = [0.0; LANES];
+    last.iter_mut().zip(rest).for_each(|(last, g)| *last = g.wide().to_f64());
+    add(&mut bins, last);
     SquareSum(bins.map(|lanes| lanes.iter().sum()))
 }
 
 #[inline(always)]
-fn add(bins: &mut [[f64; LANES]; 4], lane: usize, g: f64) {
-    let mut rest = g * g;
-    for (bin, quantum) in bins.iter_mut().zip(QUANTA) {
+fn add(bins: &mut [[f64; LANES]; 4], block: [f64; LANES]) {
+    let mut rest = block.map(|g| g * g);
+    for bin in 0..4 {
         // Neighbours of 1.5 · 2⁵² quanta are one quantum apart, so this rounds to whole quanta.
-        let shift = 1.5 * power(52) * quantum;
-        let whole = (rest + shift) - shift;
-        bin[lane] += whole;
-        rest -= whole;
+        let shift = 1.5 * power(52) * QUANTA[bin];
+        for lane in 0..LANES {
+            let whole = (rest[lane] + shift) - shift;
+            bins[bin][lane] += whole;
+            rest[lane] -= whole;
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::dropout::{Dropout, Place};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::{inlined, vectorised};
+use crate::execute::vector::vectorised;
 
 /// Elements that are handed to a thread at least.
 const GRAIN: usize = 4096;
@@ -28,25 +28,30 @@ pub fn forward<T: Element>(
             || {
                 let lines = out.0.chunks_exact_mut(width).zip(residual.0.chunks_exact(width));
                 for (row, ((out, residual), branch)) in range.zip(lines.zip(branch.0.chunks_exact(width))) {
-                    let biased = inlined(
-                        #[inline(always)]
-                        |at: usize, branch: T| match bias {
-                            Some(bias) => branch.wide() + bias[..width][at].wide(),
-                            None => branch.wide(),
-                        },
-                    );
-                    let terms = out.iter_mut().zip(residual).zip(branch).enumerate();
-                    match dropout {
-                        None => {
-                            for (at, ((out, residual), branch)) in terms {
-                                *out = T::narrow(residual.wide() + biased(at, *branch));
+                    let terms = out.iter_mut().zip(residual).zip(branch);
+                    let first = dropout.map(|(dropout, place)| (dropout, place.first(row)));
+                    match (bias, first) {
+                        (None, None) => {
+                            for ((out, residual), branch) in terms {
+                                *out = T::narrow(residual.wide() + branch.wide());
                             }
                         }
-                        Some((dropout, place)) => {
-                            let first = place.first(row);
-                            for (at, ((out, residual), branch)) in terms {
-                                let factor = dropout.factor(first + at as u64);
-                                *out = T::narrow(biased(at, *branch).mul_add(factor, residual.wide()));
+                        (Some(bias), None) => {
+                            for (((out, residual), branch), bias) in terms.zip(bias) {
+                                *out = T::narrow(residual.wide() + (branch.wide() + bias.wide()));
+                            }
+                        }
+                        (None, Some((dropout, first))) => {
+                            for (((out, residual), branch), element) in terms.zip(first..) {
+                                *out = T::narrow(
+                                    branch.wide().mul_add(dropout.factor(element), residual.wide()),
+                                );
+                            }
+                        }
+                        (Some(bias), Some((dropout, first))) => {
+                            for ((((out, residual), branch), bias), element) in terms.zip(bias).zip(first..) {
+                                let branch = branch.wide() + bias.wide();
+                                *out = T::narrow(branch.mul_add(dropout.factor(element), residual.wide()));
                             }
                         }
                     }
