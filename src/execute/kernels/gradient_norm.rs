@@ -23,7 +23,8 @@ const fn power(n: i64) -> f64 {
 
 /// Elements that are summed on one thread.
 const CHUNK: usize = 1 << 16;
-const LANES: usize = 8;
+/// Elements side by side: enough that the compiler keeps the loops over them and vectorises them.
+const LANES: usize = 64;
 
 impl SquareSum {
     #[must_use]
@@ -54,26 +55,30 @@ fn chunk_sum<G: Element>(gradient: &[G]) -> SquareSum {
     let mut bins = [[0.0; LANES]; 4];
     let (blocks, rest) = gradient.as_chunks::<LANES>();
     for block in blocks {
-        add(&mut bins, block.map(|g| g.wide().to_f64()));
+        bins = add(bins, block);
     }
-    let mut last = [0.0; LANES];
-    last.iter_mut().zip(rest).for_each(|(last, g)| *last = g.wide().to_f64());
-    add(&mut bins, last);
-    SquareSum(bins.map(|lanes| lanes.iter().sum()))
+    let mut last = [G::default(); LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    SquareSum(add(bins, &last).map(|lanes| lanes.iter().sum()))
 }
 
 #[inline(always)]
-fn add(bins: &mut [[f64; LANES]; 4], block: [f64; LANES]) {
-    let mut rest = block.map(|g| g * g);
-    for bin in 0..4 {
+fn add<G: Element>(mut bins: [[f64; LANES]; 4], block: &[G; LANES]) -> [[f64; LANES]; 4] {
+    let mut rest = [0.0; LANES];
+    for (rest, g) in rest.iter_mut().zip(block) {
+        let g = g.wide().to_f64();
+        *rest = g * g;
+    }
+    for (bin, quantum) in bins.iter_mut().zip(QUANTA) {
         // Neighbours of 1.5 · 2⁵² quanta are one quantum apart, so this rounds to whole quanta.
-        let shift = 1.5 * power(52) * QUANTA[bin];
-        for lane in 0..LANES {
-            let whole = (rest[lane] + shift) - shift;
-            bins[bin][lane] += whole;
-            rest[lane] -= whole;
+        let shift = 1.5 * power(52) * quantum;
+        for (sum, rest) in bin.iter_mut().zip(&mut rest) {
+            let whole = (*rest + shift) - shift;
+            *sum += whole;
+            *rest -= whole;
         }
     }
+    bins
 }
 
 #[cfg(test)]
