@@ -2,7 +2,6 @@
 
 pub mod activation;
 pub mod adamw;
-pub mod attention;
 pub mod cast;
 pub mod cross_entropy;
 pub mod dropout;
@@ -13,7 +12,6 @@ pub mod linear;
 pub mod norm;
 pub mod quantise;
 pub mod residual;
-pub mod rotary;
-pub mod routing;
+pub mod squared_error;
 #[cfg(test)]
 mod trial;
