@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod adamw;
+pub mod attention;
 pub mod cast;
 pub mod cross_entropy;
 pub mod dropout;
@@ -12,6 +13,7 @@ pub mod linear;
 pub mod norm;
 pub mod quantise;
 pub mod residual;
-pub mod squared_error;
+pub mod rotary;
+pub mod routing;
 #[cfg(test)]
 mod trial;
