@@ -277,7 +277,9 @@ impl Control<'_> {
     fn guard(&self, rank: usize, work: impl FnOnce() -> Result<(), ExecuteError>) {
         if let Err(error) = self.hub.guard(rank, work) {
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_echo = matches!(&error, ExecuteError::Communication(CommError::Aborted { .. }));
+            // Others only say that this one failed.
+            let failed = |other: &usize| *other == rank;
+            let is_echo = matches!(&error, ExecuteError::Communication(CommError::Aborted { rank, .. }) if !failed(rank));
             if failure.is_none() && !is_echo {
                 *failure = Some(error);
             }

@@ -1,10 +1,14 @@
 //! What all ranks of a run share: model, strategy, rules, and the numbers that kernels need.
 
 use crate::execute::error::ExecuteError;
+use crate::lower::Kernel;
 use crate::lower::unit::{UnitLayers, units};
+use crate::model::constants::RouterScore;
+use crate::model::layer::LayerKind;
 use crate::model::{LossWeight, Model};
 use crate::profile::EngineProfile;
 use crate::profile::choices::ContextKind;
+use crate::program::instruction::Task;
 use crate::program::state::StateRules;
 use crate::program::{Layout, Program, build, verify};
 use crate::strategy::mesh::Mesh;
@@ -76,6 +80,9 @@ impl Run {
         if let Err(reason) = crate::model::tensors::trainable(&model) {
             return unsupported(reason.to_string());
         }
+        if let Some(what) = unsupported_constant(&model) {
+            return unsupported(what.to_owned());
+        }
         let mut loss_weights = Vec::new();
         for term in &model.losses {
             match &term.weight {
@@ -85,6 +92,9 @@ impl Run {
         }
         let layout = Layout::new(&model, &strategy, &workload, engine);
         let program = build::build_on(&layout, &strategy, &workload, engine);
+        if let Some(what) = without_kernel(&program) {
+            return unsupported(what);
+        }
         verify::verify(&program).map_err(|fault| ExecuteError::Program(fault.to_string()))?;
         Ok(Self {
             rules: StateRules::new(&strategy, &workload, engine),
@@ -141,4 +151,37 @@ impl Run {
     pub fn loss_scale(&self, loss: u8) -> f64 {
         self.loss_weights[usize::from(loss)] / self.workload.tokens() as f64
     }
+}
+
+/// What of a model's constants no kernel takes into account.
+fn unsupported_constant(model: &Model) -> Option<&'static str> {
+    let constants = &model.constants;
+    let plain = RouterScore::Softmax;
+    let checks = [
+        (constants.norm_weight_offset != 0.0, "norm weights with an offset"),
+        (constants.embedding_scale != 1.0, "scaled embeddings"),
+        (constants.projection_clip.is_some(), "clamped queries, keys and values"),
+        (constants.router.score != plain || constants.router.scale != 1.0, "scores of this router"),
+        (constants.rotary.window_theta.is_some(), "a rotary base of its own for windows"),
+        (model.layers().any(|layer| has_residual_norm(&layer.kind)), "norms behind the residual sum"),
+    ];
+    checks.into_iter().find(|(is_there, _)| *is_there).map(|(_, what)| what)
+}
+
+const fn has_residual_norm(kind: &LayerKind) -> bool {
+    match kind {
+        LayerKind::Attention(layer) => layer.residual_norm.is_some(),
+        LayerKind::Mlp(layer) => layer.residual_norm.is_some(),
+        _ => false,
+    }
+}
+
+/// The first op of `program` that is planned and has no kernel.
+fn without_kernel(program: &Program) -> Option<String> {
+    let templates = program.ranks.iter().flat_map(|rank| &rank.templates);
+    let mut instructions = templates.flat_map(|template| &template.instructions);
+    let planned = instructions
+        .find(|instruction| matches!(instruction.task, Task::Kernel { kernel: Kernel::Planned, .. }))?;
+    let unit = planned.unit.map_or_else(String::new, |unit| format!(" of unit {unit}"));
+    Some(format!("the {}{unit}", planned.op.name()))
 }

@@ -5,7 +5,10 @@ use std::fmt::Display;
 use super::nearest::{divisors, neighbours};
 use super::rules::{chunk_range, context_pieces, gradient_types, product};
 use super::text_error::list;
-use super::{Facts, GradientSync, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy};
+use super::{
+    AttentionKernel, Facts, GradientSync, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule,
+    Strategy,
+};
 
 /// The account of a broken rule.
 pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBreak {
@@ -44,6 +47,12 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             "tp {} · cp {} does not divide the heads that ulysses spreads",
             s.tensor, s.context
         )),
+        Rule::ContextAttention => case.plain(
+            Key::Attention,
+            s.attention,
+            "a ring of context ranks merges partial softmaxes, which takes fused attention".to_owned(),
+            &[AttentionKernel::Fused],
+        ),
         Rule::TensorSequence => {
             let part = facts.workload.seq_len / s.context.max(1);
             case.tensor(&format!("the {part} tokens of a context rank, as sequence parallelism needs"))

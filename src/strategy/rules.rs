@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{ContextKind, Facts, GradientSync, OffloadCategory, Schedule, Strategy, explain};
+use super::{
+    AttentionKernel, ContextKind, Facts, GradientSync, OffloadCategory, Schedule, Strategy, explain,
+};
 use crate::profile::choices::choice;
 use crate::profile::engine::InterleavedRounds;
 use crate::units::ElementType;
@@ -35,6 +37,8 @@ choice! {
         ContextSequence = "context-sequence",
         /// tp · cp divides the heads that Ulysses spreads, queries' and key-values'.
         ContextHeads = "context-heads",
+        /// A ring merges partial softmaxes, which takes fused attention.
+        ContextAttention = "context-attention",
         /// With sequence parallelism, tp divides a context rank's part of the sequence.
         TensorSequence = "tensor-sequence",
         /// The model has experts to spread.
@@ -169,6 +173,11 @@ impl Rule {
                     || facts.heads.iter().all(|heads| {
                         heads.query.is_multiple_of(parts) && splits(heads.key_value, parts, facts)
                     })
+            }
+            Self::ContextAttention => {
+                s.context == 1
+                    || s.context_kind == ContextKind::Ulysses
+                    || s.attention == AttentionKernel::Fused
             }
             Self::TensorSequence => {
                 let part = facts.workload.seq_len.checked_div(s.context);

@@ -37,8 +37,8 @@ impl Dice {
     }
 }
 
-fn workload(clip: f64) -> Workload {
-    Workload { global_batch: 8, seq_len: 16, precision: ElementType::Fp64, dropout: 0.0, clip }
+pub fn workload(clip: f64, dropout: f64) -> Workload {
+    Workload { global_batch: 8, seq_len: 16, precision: ElementType::Fp64, dropout, clip }
 }
 
 /// Trains `model` under `strategy`.
@@ -50,13 +50,13 @@ fn run(model: &Model, strategy: Strategy, workload: Workload) -> Trained {
     train(job, settings, tokens, &Weights::random(model, 3), STEPS)
 }
 
-fn strategy(model: &Model, text: &str, devices: u64, workload: &Workload) -> Option<Strategy> {
+pub fn strategy(model: &Model, text: &str, devices: u64, workload: &Workload) -> Option<Strategy> {
     let draft = Draft::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     resolve(&draft, model, devices, workload, engine("embedded").unwrap()).ok()
 }
 
 /// Largest difference of `found` from `expected`, relative to the largest norm of a layer's tensors.
-fn difference(found: &Tensors, expected: &Tensors) -> (f64, String) {
+pub fn difference(found: &Tensors, expected: &Tensors) -> (f64, String) {
     assert_eq!(found.len(), expected.len(), "tensors");
     let mut norms: HashMap<usize, f64> = HashMap::new();
     for ((layer, _), values) in expected {
@@ -92,7 +92,7 @@ fn compare(found: &Trained, expected: &Trained, tolerance: f64, case: &str) {
 }
 
 /// Whether every rank held what its program says, by category, device and host.
-fn check_memory(trained: &Trained, case: &str) {
+pub fn check_memory(trained: &Trained, case: &str) {
     for rank in &trained.fleet.ranks {
         let predicted = memory::peak(&trained.fleet.run.program.ranks[rank.stage as usize]);
         let counted = &rank.placement.device;
@@ -164,16 +164,14 @@ fn random_text(dice: &mut Dice, devices: u64, is_moe: bool) -> String {
     );
     maybe(4, dice, &["overlap=off"]);
     maybe(3, dice, &["loss=chunked"]);
-    if cp == 1 {
-        maybe(3, dice, &["attention=materialised"]);
-    }
+    maybe(3, dice, &["attention=materialised"]);
     maybe(6, dice, &["order=dp-tp-cp-pp", "order=pp-tp-cp-dp"]);
     keys.join(",")
 }
 
 /// Random legal strategies of `model` on up to eight ranks, against one rank.
-fn check_random(model: &Model, is_moe: bool, seed: u64, count: usize) {
-    let workload = workload(1.0);
+fn check_random(model: &Model, is_moe: bool, dropout: f64, seed: u64, count: usize) {
+    let workload = workload(1.0, dropout);
     let single = if is_moe { "tp=1,micro=8,capacity=full" } else { "tp=1,micro=8" };
     let reference = run(model, strategy(model, single, 1, &workload).unwrap(), workload);
     let mut dice = Dice(seed);
@@ -197,20 +195,99 @@ fn check_random(model: &Model, is_moe: bool, seed: u64, count: usize) {
 
 #[test]
 fn gpt2_under_random_strategies() {
-    check_random(&models::gpt2(), false, 1, 60);
+    check_random(&models::gpt2(), false, 0.0, 1, 60);
 }
 
 #[test]
 fn llama_under_random_strategies() {
-    check_random(&models::llama(), false, 2, 60);
+    check_random(&models::llama(), false, 0.0, 2, 60);
 }
 
 #[test]
 fn mixtral_under_random_strategies() {
-    check_random(&models::mixtral(), true, 3, 60);
+    check_random(&models::mixtral(), true, 0.0, 3, 60);
 }
 
 #[test]
 fn two_losses_under_random_strategies() {
-    check_random(&models::two_losses(), false, 4, 40);
+    check_random(&models::two_losses(), false, 0.0, 4, 40);
+}
+
+/// Masks are drawn for global elements: every strategy drops the same.
+#[test]
+fn dropout_is_the_same_under_random_strategies() {
+    check_random(&models::gpt2(), false, 0.2, 5, 20);
+    check_random(&models::mixtral(), true, 0.2, 6, 10);
+}
+
+/// The same sums in the same order: not a bit differs.
+#[test]
+fn what_only_moves_data_is_bitwise() {
+    let cases = [
+        ("micro=2", 1, ["micro=2", "micro=2,ckpt=full", "micro=2,ckpt=selective", "micro=2,ckpt=full:2"]),
+        (
+            "micro=2",
+            1,
+            [
+                "micro=2,offload=optimizer:1",
+                "micro=2,offload=optimizer:0.5,overlap=off",
+                "micro=2,offload=activations:1",
+                "micro=2,offload=params:1+optimizer:0.3",
+            ],
+        ),
+        (
+            "dp=2,micro=2,zero=0,sync=deferred",
+            2,
+            [
+                "dp=2,micro=2,zero=1,sync=deferred",
+                "dp=2,micro=2,zero=2,sync=deferred",
+                "dp=2,micro=2,zero=3,sync=deferred",
+                "dp=2,micro=2,zero=3,reshard=off,sync=deferred",
+            ],
+        ),
+        (
+            "micro=2",
+            1,
+            [
+                "pp=2,dp=1,micro=2",
+                "pp=4,dp=1,micro=2,sched=gpipe",
+                "pp=2,dp=1,micro=2,sched=zb-h1",
+                "micro=2",
+            ],
+        ),
+    ];
+    let model = models::llama();
+    for clip in [0.0, 1.0] {
+        let workload = workload(clip, 0.1);
+        for (reference, devices, texts) in &cases {
+            let expected = run(&model, strategy(&model, reference, *devices, &workload).unwrap(), workload);
+            for text in texts {
+                let devices = if text.contains("pp=4") {
+                    4
+                } else if text.contains("pp=2") {
+                    2
+                } else {
+                    *devices
+                };
+                let found = run(&model, strategy(&model, text, devices, &workload).unwrap(), workload);
+                compare(&found, &expected, 0.0, &format!("{text}, clip {clip}"));
+                assert_eq!(found.norms, expected.norms, "{text}, clip {clip}");
+            }
+        }
+    }
+}
+
+/// Saved activations as integers: what is kept shrinks, the gradient changes a little, memory is as planned.
+#[test]
+fn compressed_activations_train_too() {
+    let workload = workload(1.0, 0.0);
+    let model = models::llama();
+    let exact = run(&model, strategy(&model, "micro=2", 1, &workload).unwrap(), workload);
+    for (text, least, most) in [("micro=2,compress=8bit", 1e-6, 0.05), ("micro=2,compress=4bit", 1e-4, 0.8)] {
+        let found = run(&model, strategy(&model, text, 1, &workload).unwrap(), workload);
+        check_memory(&found, text);
+        let (error, place) = difference(&found.gradients, &exact.gradients);
+        assert!((least..most).contains(&error), "{text}: {place} ({error:e})");
+        assert_eq!(found.losses[0], exact.losses[0], "the first forward has nothing compressed before it");
+    }
 }

@@ -1,6 +1,8 @@
 //! The embedded backend trains: against an independent oracle, and every strategy against one rank.
 
 mod equivalence;
+mod faults;
 mod models;
 mod oracle;
+mod precision;
 mod training;

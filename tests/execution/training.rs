@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use meshwright::execute::contents::{Kept, Tensors};
 use meshwright::execute::data::{Batches, Tokens};
+use meshwright::execute::element::Element;
 use meshwright::execute::error::ExecuteError;
 use meshwright::execute::fleet::{Fleet, StepResult, Watcher};
 use meshwright::execute::run::{Job, Run, Settings};
@@ -20,7 +21,8 @@ pub struct Trained {
     pub fleet: Fleet,
 }
 
-struct Recorder<'a> {
+struct Recorder<'a, T, G> {
+    types: std::marker::PhantomData<(T, G)>,
     batches: &'a Batches,
     losses: Vec<f64>,
     parts: Vec<Vec<f64>>,
@@ -28,7 +30,7 @@ struct Recorder<'a> {
     gradients: Tensors,
 }
 
-impl Watcher for Recorder<'_> {
+impl<T: Element, G: Element<Wide = T::Wide>> Watcher for Recorder<'_, T, G> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
         fleet.load(self.batches, step);
         Ok(())
@@ -39,7 +41,7 @@ impl Watcher for Recorder<'_> {
     }
 
     fn gradients(&mut self, fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
-        self.gradients = fleet.read::<f64, f64>(Kept::Gradients);
+        self.gradients = fleet.read::<T, G>(Kept::Gradients);
         Ok(())
     }
 
@@ -53,23 +55,31 @@ impl Watcher for Recorder<'_> {
 
 /// Trains `job` in f64 for `steps` steps on `tokens`.
 pub fn train(job: Job, settings: Settings, tokens: Tokens, weights: &Weights, steps: u64) -> Trained {
-    let (workload, data) = (job.workload, job.strategy.data);
-    let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None).expect("data");
-    let text = job.strategy.devices();
     let run = Run::new(job, settings).expect("a trainable job");
-    let fleet = Fleet::new(run).expect("memory");
-    fleet.set_parameters::<f64>(weights);
-    let mut recorder = Recorder {
+    train_run::<f64, f64>(run, tokens, weights, steps).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Trains `run` in `T` with gradients in `G`.
+pub fn train_run<T: Element, G: Element<Wide = T::Wide>>(
+    run: Run,
+    tokens: Tokens,
+    weights: &Weights,
+    steps: u64,
+) -> Result<Trained, ExecuteError> {
+    let (workload, data) = (run.workload, run.strategy.data);
+    let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None).expect("data");
+    let fleet = Fleet::new(run)?;
+    fleet.set_parameters::<T>(weights);
+    let mut recorder = Recorder::<T, G> {
+        types: std::marker::PhantomData,
         batches: &batches,
         losses: Vec::new(),
         parts: Vec::new(),
         norms: Vec::new(),
         gradients: Tensors::new(),
     };
-    fleet
-        .train::<f64, f64>((0, steps), &mut recorder)
-        .unwrap_or_else(|error| panic!("{error} on {text} ranks"));
-    let parameters = fleet.read::<f64, f64>(Kept::Parameters);
+    fleet.train::<T, G>((0, steps), &mut recorder)?;
+    let parameters = fleet.read::<T, G>(Kept::Parameters);
     let Recorder { losses, parts, norms, gradients, .. } = recorder;
-    Trained { losses, parts, norms, gradients, parameters, fleet }
+    Ok(Trained { losses, parts, norms, gradients, parameters, fleet })
 }

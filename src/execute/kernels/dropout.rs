@@ -57,7 +57,7 @@ impl Place<'_> {
     /// The place of the first element of local row `row`.
     #[inline(always)]
     pub fn first(&self, row: usize) -> u64 {
-        let row = self.rows.map_or(self.start + row as u64, |rows| u64::from(rows[row]));
+        let row = self.start + self.rows.map_or(row as u64, |rows| u64::from(rows[row]));
         row * self.width + self.column
     }
 }

@@ -84,6 +84,14 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "cp 3 does not divide 4096 tokens; cp 2 and 4 do",
         ),
         (
+            "cp=2,attention=materialised",
+            64,
+            "embedded",
+            Rule::ContextAttention,
+            "attention",
+            "a ring of context ranks merges partial softmaxes, which takes fused attention; fused is legal",
+        ),
+        (
             "tp=8,cp=8,cp_kind=ulysses",
             64,
             "embedded",
