@@ -129,6 +129,7 @@ impl Fleet {
             }
         }
         let control = Control {
+            ranks: &self.ranks,
             hub: &hub,
             gate: Barrier::new(workers.len() + 1),
             stop: AtomicBool::new(false),
@@ -239,6 +240,7 @@ impl Fleet {
 
 /// What the threads of a run and its main thread tell each other.
 struct Control<'a> {
+    ranks: &'a [Rank],
     hub: &'a Hub,
     gate: Barrier,
     stop: AtomicBool,
@@ -276,6 +278,7 @@ impl Control<'_> {
     /// Does `work` of `rank`; the first failure is kept, and all ranks are told.
     fn guard(&self, rank: usize, work: impl FnOnce() -> Result<(), ExecuteError>) {
         if let Err(error) = self.hub.guard(rank, work) {
+            self.ranks[rank].progress.fail();
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
             // Others only say that this one failed.
             let failed = |other: &usize| *other == rank;

@@ -66,7 +66,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Performs the stream's instructions number `part` of step `step`, which began at `began`.
     ///
     /// # Errors
-    /// What an instruction could not do; the rank's other streams are told.
+    /// What an instruction could not do.
     pub fn perform(&mut self, step: u64, part: std::ops::Range<usize>, began: Instant) -> Done {
         self.step = step;
         if part.start == 0 {
@@ -81,10 +81,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 return Ok(());
             }
             let start = began.elapsed().as_secs_f64();
-            if let Err(error) = self.one(issue) {
-                rank.progress.fail();
-                return Err(error);
-            }
+            self.one(issue)?;
             spans[position] = Span { start, end: began.elapsed().as_secs_f64() };
             rank.progress.advance(self.stream);
         }
