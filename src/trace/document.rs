@@ -37,6 +37,14 @@ pub struct Trace {
     pub ranks: Vec<RankTrace>,
 }
 
+impl Trace {
+    /// Tokens a second of all ranks together, in the median step.
+    pub fn tokens_per_s(&self) -> Option<f64> {
+        let seconds = self.step_time_s.measured?;
+        Some(self.plan.workload.tokens() as f64 / seconds.0)
+    }
+}
+
 /// Where and when a run was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
