@@ -142,7 +142,8 @@ struct ChangeArgs {
 impl OptimizerArgs {
     fn settings(&self) -> Result<Settings, CliError> {
         let at_least_0 = |field, text: &str| real(field, text, |value| value >= 0.0, "of at least 0", 0);
-        let beta = |text: &str| real("betas", text, |beta| (0.0..1.0).contains(&beta), "from 0 to below 1", 0.9);
+        let beta =
+            |text: &str| real("betas", text, |beta| (0.0..1.0).contains(&beta), "from 0 to below 1", 0.9);
         let Some((first, second)) = self.betas.split_once(',') else {
             return Err(CliError::usage("betas", &self.betas, "two numbers are needed").or(["0.9,0.95"]));
         };
@@ -180,7 +181,8 @@ impl ChangeArgs {
 /// Runs the command; the exit code is 0, or 130 after an interrupt.
 pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     let default_steps = if args.plan.is_some() { STEPS } else { QUICK_STEPS };
-    let steps = args.steps.as_deref().map_or(Ok(default_steps), |text| whole("steps", text, 0..=MOST_STEPS))?;
+    let steps =
+        args.steps.as_deref().map_or(Ok(default_steps), |text| whole("steps", text, 0..=MOST_STEPS))?;
     let (settings, changes) = (args.optimizer.settings()?, args.changes.changes()?);
     let data = DataRequest {
         file: args.data,
@@ -196,7 +198,8 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         probe(folder)?;
     }
     if args.device == "cuda" {
-        let message = "this build has no CUDA backend; --device cpu runs on threads of this machine".to_owned();
+        let message =
+            "this build has no CUDA backend; --device cpu runs on threads of this machine".to_owned();
         let error = CliError { kind: Kind::Run, message, ..CliError::usage("device", "cuda", "") };
         return Err(error.or(["cpu"]));
     }
@@ -276,7 +279,9 @@ fn wanted(text: &str) -> Wanted {
     if text == "all" {
         return Wanted::All;
     }
-    Wanted::Named(text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect())
+    Wanted::Named(
+        text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect(),
+    )
 }
 
 /// That files could be made in `folder`, or in a folder made there; leaves nothing behind.

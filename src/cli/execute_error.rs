@@ -46,9 +46,7 @@ impl From<DataError> for CliError {
             DataError::TooShort { tokens, needed, .. } => {
                 ("data", tokens.to_string(), vec![needed.to_string()])
             }
-            DataError::Share { global_batch, .. } => {
-                ("global-batch", global_batch.to_string(), Vec::new())
-            }
+            DataError::Share { global_batch, .. } => ("global-batch", global_batch.to_string(), Vec::new()),
             DataError::SequenceLength { value } => ("seq-len", value.to_string(), Vec::new()),
             DataError::Vocabulary { vocabulary } => ("model", vocabulary.to_string(), Vec::new()),
         };

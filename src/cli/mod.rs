@@ -96,7 +96,9 @@ pub fn run() -> ExitCode {
     let json = cli.command.prints_json();
     let done = match cli.command {
         Command::Plan(args) => plan::run(args).map(|()| 0),
-        Command::Simulate(args) => simulate::run(args).map(|fits| if fits { 0 } else { Kind::Infeasible.code() }),
+        Command::Simulate(args) => {
+            simulate::run(args).map(|fits| if fits { 0 } else { Kind::Infeasible.code() })
+        }
         Command::Execute(args) => execute::run(args),
         Command::Report(args) => report::run(args).map(|()| 0),
         Command::Models(args) => models::run(&args).map(|()| 0),

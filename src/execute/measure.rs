@@ -131,7 +131,8 @@ pub(super) fn performed<'a>(
     spans: &'a RankSpans,
 ) -> impl Iterator<Item = (&'a Issue, Span)> {
     Stream::ALL.into_iter().flat_map(move |stream| {
-        let issues = placement.streams[stream as usize].iter().map(|&issue| &placement.issues[issue as usize]);
+        let issues =
+            placement.streams[stream as usize].iter().map(|&issue| &placement.issues[issue as usize]);
         issues.zip(spans[stream as usize].iter().copied())
     })
 }

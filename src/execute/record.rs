@@ -84,7 +84,7 @@ pub(super) fn lowered(name: &str) -> String {
         words.extend(letter.to_lowercase());
         before = letter;
     }
-    words
+    words.replace(" { ", " (").replace(" }", ")")
 }
 
 /// When each rank ran its instructions.
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn names_become_words() {
         assert_eq!(lowered("NormGradient(Input, Set)"), "norm gradient (input, set)");
-        assert_eq!(lowered("Attention { ring: 0 }"), "attention { ring: 0 }");
+        assert_eq!(lowered("Attention { ring: 0 }"), "attention (ring: 0)");
         assert_eq!(lowered("GradientSquares"), "gradient squares");
     }
 }

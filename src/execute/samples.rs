@@ -25,9 +25,8 @@ impl Samples {
             // Only kept for runs of a single step.
             self.kept.clear();
         }
-        let spans = (0..fleet.ranks.len())
-            .map(|rank| Stream::ALL.map(|stream| fleet.spans(rank, stream)))
-            .collect();
+        let spans =
+            (0..fleet.ranks.len()).map(|rank| Stream::ALL.map(|stream| fleet.spans(rank, stream))).collect();
         self.kept.push((seconds, spans));
         if self.kept.len() > KEPT {
             let median = self.median().unwrap_or_default();
@@ -45,7 +44,8 @@ impl Samples {
 
     /// The median of all but the first step; of two in the middle, the shorter.
     pub fn median(&self) -> Option<f64> {
-        let mut rest = self.seconds.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&self.seconds).to_vec();
+        let mut rest =
+            self.seconds.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&self.seconds).to_vec();
         rest.sort_by(f64::total_cmp);
         rest.get(rest.len().saturating_sub(1) / 2).copied()
     }

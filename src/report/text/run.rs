@@ -115,9 +115,8 @@ fn signed(value: i64) -> String {
 
 /// Peaks of all ranks, runs of equal ones in a row.
 fn ranks(sheet: &mut Sheet, trace: &Trace) {
-    let totals = |space: Space| {
-        trace.memory.iter().filter(move |row| row.space == space && row.category == TOTAL)
-    };
+    let totals =
+        |space: Space| trace.memory.iter().filter(move |row| row.space == space && row.category == TOTAL);
     let mut runs: Vec<(u64, u64, &MemoryRow, &MemoryRow)> = Vec::new();
     for (device, host) in totals(Space::Device).zip(totals(Space::Host)) {
         let same = |one: &MemoryRow, other: &MemoryRow| {
@@ -128,7 +127,10 @@ fn ranks(sheet: &mut Sheet, trace: &Trace) {
             _ => runs.push((device.rank, device.rank, device, host)),
         }
     }
-    if runs.iter().all(|(first, last, ..)| first == last) && runs.len() < 2 {
+    if let [(first, last, ..)] = runs.as_slice() {
+        if first < last {
+            sheet.paragraph("", &format!("All {} ranks hold the same.", grouped(last - first + 1)));
+        }
         return;
     }
     let header = ["ranks", "predicted", "measured", "difference", "on the host"];
