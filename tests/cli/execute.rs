@@ -151,7 +151,8 @@ fn initial_weights_and_gradients_are_written() {
     assert_eq!((from_drawn.shape(), from_drawn.data()), (&[16, 16][..], from_read.data()));
     assert!(from_drawn.data().iter().any(|&byte| byte != 0));
     let weights = fs::read(place.path().join("start/model.safetensors")).unwrap();
-    let mut names = SafeTensors::deserialize(&weights).unwrap().names();
+    let weights = SafeTensors::deserialize(&weights).unwrap();
+    let mut names = weights.names();
     let mut found = all.names();
     names.sort_unstable();
     found.sort_unstable();
@@ -193,7 +194,7 @@ fn plans_that_cannot_be_executed_say_why() {
         ("plan.json --data-format csv", (2, "usage", "data-format"), "u16"),
         ("plan.json --device cuda", (6, "run", "device"), "no CUDA backend"),
         ("plan.json --precision fp16", (4, "illegal", "plan"), "bf16, fp32 and fp64"),
-        ("plan.json --global-batch 3", (4, "illegal", "micro"), "3"),
+        ("plan.json --global-batch 3", (4, "illegal", "dp"), "global batch of 3"),
         ("plan.json --strategy tp=4", (4, "illegal", "tp"), "2 devices"),
         ("plan.json --save plan.json/folder", (5, "output", "save"), "no folder"),
         ("plan.json --trace nowhere/trace.json", (5, "output", "trace"), "does not exist"),
