@@ -1,7 +1,7 @@
 //! `meshwright execute`: trains under a plan on this machine, and measures what was predicted.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -231,7 +231,12 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         gradients: outcome.wrote_gradients.then(|| shown(&args.grads_out)),
     };
     print(&if args.json { pretty(&report(&outcome, written)) } else { text(&outcome, &written) })?;
-    Ok(if outcome.was_broken_off { interrupt::CODE } else { 0 })
+    if !outcome.was_broken_off {
+        return Ok(0);
+    }
+    // Nobody may be there to read it.
+    let _ = writeln!(io::stderr(), "interrupted after step {}", outcome.trace.losses.len());
+    Ok(interrupt::CODE)
 }
 
 /// Paths of what a run has written.

@@ -7,7 +7,10 @@ use crate::execute::weights::WeightsError;
 
 impl From<ExecuteError> for CliError {
     fn from(error: ExecuteError) -> Self {
-        let message = error.to_string();
+        let mut message = error.to_string();
+        if matches!(error, ExecuteError::Memory { .. }) {
+            message += "; --dry-run counts it without taking it";
+        }
         let (kind, field, value, nearest) = match error {
             ExecuteError::Communication(_) | ExecuteError::Program(_) => {
                 (Kind::Run, "run", String::new(), Vec::new())

@@ -140,21 +140,32 @@ pub(super) fn performed<'a>(
 /// Where the step of `rank` went: an instant belongs to the first that runs of optimizer, recompute, compute,
 /// communication and copy; otherwise, and while the other end of a message has not begun, it is bubble.
 fn causes(run: &Run, (rank, placement): (u64, &Placement), spans: &RankSpans, begun: &Begun) -> CauseSeconds {
-    // Time, cause, and whether something of that cause begins or ends.
-    let mut events: Vec<(f64, Cause, i32)> = Vec::new();
+    let mut works = Vec::new();
     let mut end = 0.0_f64;
     for (issue, span) in performed(placement, spans) {
         end = end.max(span.end);
         let start = begun.both(run, rank, issue, span.start).min(span.end);
-        if start < span.end && issue.task != Task::Nothing {
-            events.extend([(start, issue.cause, 1), (span.end, issue.cause, -1)]);
+        if issue.task != Task::Nothing {
+            works.push((issue.cause, Span { start, end: span.end }));
         }
     }
+    swept(&works, end)
+}
+
+/// The causes of a step that ended at `end` and did `works`.
+fn swept(works: &[(Cause, Span)], end: f64) -> CauseSeconds {
+    // Time, cause, and whether something of that cause begins or ends.
+    let mut events: Vec<(f64, Cause, i32)> = works
+        .iter()
+        .filter(|(_, span)| span.start < span.end)
+        .flat_map(|&(cause, span)| [(span.start, cause, 1), (span.end, cause, -1)])
+        .collect();
     events.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut running = [0_i32; 5];
     let mut seconds = [0.0_f64; 5];
     let mut now = 0.0;
     for (at, cause, change) in events {
+        // Causes are declared in the order in which they come first.
         if let Some(first) = running.iter().position(|&count| count > 0) {
             seconds[first] += at - now;
         }
@@ -169,5 +180,37 @@ fn causes(run: &Run, (rank, placement): (u64, &Placement), spans: &RankSpans, be
         copy_exposed: of(Cause::Copy),
         bubble: Seconds((end - seconds.iter().sum::<f64>()).max(0.0)),
         optimizer: of(Cause::Optimizer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_belongs_to_the_first_cause_that_runs() {
+        let work = |cause, start, end| (cause, Span { start, end });
+        let causes = swept(
+            &[
+                work(Cause::Compute, 1.0, 3.0),
+                work(Cause::Communication, 2.0, 6.0),
+                work(Cause::Copy, 5.0, 7.0),
+                work(Cause::Recompute, 2.5, 3.5),
+                work(Cause::Optimizer, 8.0, 9.0),
+                work(Cause::Optimizer, 8.5, 9.5),
+                work(Cause::Compute, 8.0, 9.75),
+                work(Cause::Compute, 4.0, 4.0),
+            ],
+            10.0,
+        );
+        let expected = CauseSeconds {
+            compute: Seconds(1.75),
+            recompute: Seconds(1.0),
+            communication_exposed: Seconds(2.5),
+            copy_exposed: Seconds(1.0),
+            bubble: Seconds(2.25),
+            optimizer: Seconds(1.5),
+        };
+        assert_eq!(causes, expected);
     }
 }

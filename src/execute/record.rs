@@ -87,22 +87,24 @@ pub(super) fn lowered(name: &str) -> String {
     words.replace(" { ", " (").replace(" }", ")")
 }
 
-/// When each rank ran its instructions.
-pub fn ranks(run: &Run, placements: &[&Placement], spans: &[RankSpans]) -> Vec<RankTrace> {
-    let rank = |(rank, spans): (u64, &RankSpans)| {
+/// When each rank ran its instructions; no times where no step was made.
+pub fn ranks(run: &Run, placements: &[&Placement], spans: Option<&[RankSpans]>) -> Vec<RankTrace> {
+    let rank = |rank: u64| {
         let stage = run.mesh.coordinate(rank, Axis::Pipeline);
+        let mut trace = RankTrace { rank, stage: stage as u32, start_us: Vec::new(), end_us: Vec::new() };
+        let Some(spans) = spans.and_then(|spans| spans.get(rank as usize)) else { return trace };
         let placement = placements[stage as usize];
-        let mut start_us = vec![0.0; placement.issues.len()];
-        let mut end_us = start_us.clone();
+        trace.start_us.resize(placement.issues.len(), 0.0);
+        trace.end_us.resize(placement.issues.len(), 0.0);
         for (stream, spans) in placement.streams.iter().zip(spans) {
             for (&issue, span) in stream.iter().zip(spans) {
-                start_us[issue as usize] = microseconds(span.start);
-                end_us[issue as usize] = microseconds(span.end);
+                trace.start_us[issue as usize] = microseconds(span.start);
+                trace.end_us[issue as usize] = microseconds(span.end);
             }
         }
-        RankTrace { rank, stage: stage as u32, start_us, end_us }
+        trace
     };
-    (0..).zip(spans).map(rank).collect()
+    (0..run.mesh.ranks()).map(rank).collect()
 }
 
 /// To a tenth of a microsecond, which is finer than threads start.

@@ -14,17 +14,23 @@ pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
 #[derive(Debug, Default)]
 pub struct Samples {
     seconds: Vec<f64>,
+    /// All but the first, ascending.
+    sorted: Vec<f64>,
     kept: Vec<(f64, Vec<RankSpans>)>,
 }
 
 impl Samples {
     /// Takes in the step that `fleet` has just made.
     pub fn add(&mut self, fleet: &Fleet, seconds: f64) {
-        self.seconds.push(seconds);
-        if self.seconds.len() == 2 {
-            // Only kept for runs of a single step.
+        if self.seconds.len() == 1 {
+            // The first step was kept for runs of a single one.
             self.kept.clear();
         }
+        if !self.seconds.is_empty() {
+            let place = self.sorted.partition_point(|&shorter| shorter < seconds);
+            self.sorted.insert(place, seconds);
+        }
+        self.seconds.push(seconds);
         let spans =
             (0..fleet.ranks.len()).map(|rank| Stream::ALL.map(|stream| fleet.spans(rank, stream))).collect();
         self.kept.push((seconds, spans));
@@ -44,10 +50,8 @@ impl Samples {
 
     /// The median of all but the first step; of two in the middle, the shorter.
     pub fn median(&self) -> Option<f64> {
-        let mut rest =
-            self.seconds.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&self.seconds).to_vec();
-        rest.sort_by(f64::total_cmp);
-        rest.get(rest.len().saturating_sub(1) / 2).copied()
+        let middle = self.sorted.get(self.sorted.len().saturating_sub(1) / 2);
+        middle.or(self.seconds.first()).copied()
     }
 
     /// The spans of the step that came nearest to the median.

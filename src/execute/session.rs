@@ -24,6 +24,9 @@ use crate::plan::Plan;
 use crate::trace::{Machine, StepTime, Trace, VERSION, today};
 use crate::units::{ElementType, Seconds};
 
+/// Ranks that run in one process at most: each is several threads.
+const MOST_RANKS: u64 = 1024;
+
 /// What is to be run.
 pub struct Request {
     /// Of `job`, with its prediction.
@@ -73,6 +76,12 @@ pub struct Outcome {
 /// # Errors
 /// What cannot be used (found before memory is taken), what this machine lacks, or why a rank failed.
 pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, ExecuteError> {
+    let ranks = request.job.strategy.devices();
+    if ranks > MOST_RANKS {
+        let what =
+            format!("{ranks} ranks in one process; {MOST_RANKS} at most (--dry-run counts any number)");
+        return Err(ExecuteError::Unsupported(what));
+    }
     let run = Run::new(request.job.clone(), request.settings)?;
     match (run.rules.compute, run.rules.gradient) {
         (ElementType::Fp64, ElementType::Fp64) => perform::<f64, f64>(run, request, observer),
@@ -227,7 +236,7 @@ fn trace(plan: Plan, (run, placements): (&Run, &[&Placement]), samples: &Samples
         memory: measure::memory(run, placements),
         time: measure::time(run, placements, &plan.prediction, spans),
         stages: record::stages(run, placements),
-        ranks: spans.map_or_else(Vec::new, |spans| record::ranks(run, placements, spans)),
+        ranks: record::ranks(run, placements, spans),
         plan,
     }
 }

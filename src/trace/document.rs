@@ -33,7 +33,7 @@ pub struct Trace {
     pub time: Vec<TimeRow>,
     /// What the ranks of each pipeline stage do.
     pub stages: Vec<StageTrace>,
-    /// When they did it, in the median step.
+    /// When they did it, in the step nearest to the median.
     pub ranks: Vec<RankTrace>,
 }
 
@@ -103,7 +103,7 @@ pub struct Moment {
 pub struct RankTrace {
     pub rank: u64,
     pub stage: u32,
-    /// One for each instruction, in issue order.
+    /// One for each instruction, in issue order; empty where nothing was computed.
     pub start_us: Vec<f64>,
     pub end_us: Vec<f64>,
 }

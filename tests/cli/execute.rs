@@ -232,6 +232,24 @@ fn data_and_weights_that_cannot_be_used_say_why() {
     let says = "transformer.wte.weight";
     fails(&place, "execute wide-plan.json --init weights", (3, "input", "init"), says);
     fails(&place, "execute wide-plan.json --init weights", (3, "input", "init"), "[32, 16]");
+    place.write("deep.json", TINY.replace("\"n_layer\":2", "\"n_layer\":3"));
+    let line = line.replace("wide", "deep");
+    assert_eq!(place.line(&line).code, 0);
+    fails(
+        &place,
+        "execute deep-plan.json --init weights",
+        (3, "input", "init"),
+        "no tensor `transformer.h.2.",
+    );
+}
+
+#[test]
+fn more_memory_than_there_is_is_said_before_anything_runs() {
+    let place = Place::new();
+    let line =
+        "simulate gpt3-175b --cluster 8x8xh100-sxm --global-batch 64 --strategy tp=8,zero=1 --out plan.json";
+    assert_eq!(place.line(line).code, 4);
+    fails(&place, "execute plan.json", (4, "infeasible", "memory"), "this machine has");
 }
 
 #[test]

@@ -169,7 +169,8 @@ fn slowest(trace: &Trace) -> Option<RankTime> {
     let sum = |rows: &[TimeRow]| -> f64 {
         rows.iter().map(|row| row.measured_s.unwrap_or(row.predicted_s).0).sum()
     };
-    let rows = trace.time.chunks_exact(causes).max_by(|one, other| sum(one).total_cmp(&sum(other)))?;
+    // The first of equals.
+    let rows = trace.time.chunks_exact(causes).rev().max_by(|one, other| sum(one).total_cmp(&sum(other)))?;
     let of = |cause: &str, seconds: &dyn Fn(&TimeRow) -> Seconds| {
         rows.iter().find(|row| row.cause == cause).map_or(Seconds::ZERO, seconds)
     };
@@ -227,6 +228,10 @@ fn verdict(trace: &Trace) -> String {
         return format!("{memory}; nothing was computed, so there is no time to compare.");
     };
     let step: f64 = causes.parts().iter().map(|(_, seconds)| seconds.0).sum();
+    let bubble = match trace.plan.strategy.pipeline_parallel {
+        1 => ("waiting", causes.bubble, "fewer ranks than cores would shrink it"),
+        _ => ("the pipeline bubble", causes.bubble, "more micro-batches or chunks a rank would shrink it"),
+    };
     let advice = [
         ("compute", causes.compute, "more ranks on more cores are what would help"),
         ("recomputation", causes.recompute, "memory for more activations would save it"),
@@ -236,7 +241,7 @@ fn verdict(trace: &Trace) -> String {
             "fewer or smaller collectives (zero, tp, sync, micro) would shorten it",
         ),
         ("exposed copies", causes.copy_exposed, "less offload would shorten them"),
-        ("the pipeline bubble", causes.bubble, "more micro-batches or chunks a rank would shrink it"),
+        bubble,
         ("the optimizer step", causes.optimizer, "more ranks to share its state (zero=1) would shorten it"),
     ];
     let (name, seconds, next) = advice
