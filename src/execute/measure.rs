@@ -87,11 +87,8 @@ pub fn time(
     rows
 }
 
-/// One end of a message: the rank at this end, what names the message, and whether it sends.
-type End = (u64, Message, u32, bool);
-
-/// When each end of every message began.
-struct Begun(HashMap<End, f64>);
+/// When each message was sent: by sending rank, what names it, and its micro-batch.
+struct Begun(HashMap<(u64, Message, u32), f64>);
 
 impl Begun {
     fn new(run: &Run, placements: &[&Placement], spans: &[RankSpans]) -> Self {
@@ -99,29 +96,19 @@ impl Begun {
         for rank in 0..run.mesh.ranks() {
             let placement = placements[run.mesh.coordinate(rank, Axis::Pipeline) as usize];
             for (issue, span) in performed(placement, &spans[rank as usize]) {
-                if let Some((message, sends)) = message(issue) {
-                    begun.insert((rank, message, issue.micro, sends), span.start);
+                if let (Task::Send, Some(message)) = (issue.task, issue.message) {
+                    begun.insert((rank, message, issue.micro), span.start);
                 }
             }
         }
         Self(begun)
     }
 
-    /// When both ends of the message of `issue` on `rank` had begun: nothing moves before.
-    fn both(&self, run: &Run, rank: u64, issue: &Issue, start: f64) -> f64 {
-        let Some((message, sends)) = message(issue) else { return start };
-        let other = if sends { message.to } else { message.from };
-        let peer = run.rank_at_stage(rank as usize, run.stage_of_chunk(other)) as u64;
-        self.0.get(&(peer, message, issue.micro, !sends)).map_or(start, |&other| other.max(start))
-    }
-}
-
-/// The message of a send or receive, and whether it is sent.
-const fn message(issue: &Issue) -> Option<(Message, bool)> {
-    match (issue.task, issue.message) {
-        (Task::Send, Some(message)) => Some((message, true)),
-        (Task::Receive, Some(message)) => Some((message, false)),
-        _ => None,
+    /// When what `issue` on `rank` awaits was under way, not before `start`; `start` where it awaits nothing.
+    fn under_way(&self, run: &Run, rank: u64, issue: &Issue, start: f64) -> f64 {
+        let (Task::Receive, Some(message)) = (issue.task, issue.message) else { return start };
+        let sender = run.rank_at_stage(rank as usize, run.stage_of_chunk(message.from)) as u64;
+        self.0.get(&(sender, message, issue.micro)).map_or(start, |&sent| sent.max(start))
     }
 }
 
@@ -138,13 +125,13 @@ pub(super) fn performed<'a>(
 }
 
 /// Where the step of `rank` went: an instant belongs to the first that runs of optimizer, recompute, compute,
-/// communication and copy; otherwise, and while the other end of a message has not begun, it is bubble.
+/// communication and copy; otherwise, and while a receive's sender has not begun, it is bubble.
 fn causes(run: &Run, (rank, placement): (u64, &Placement), spans: &RankSpans, begun: &Begun) -> CauseSeconds {
     let mut works = Vec::new();
     let mut end = 0.0_f64;
     for (issue, span) in performed(placement, spans) {
         end = end.max(span.end);
-        let start = begun.both(run, rank, issue, span.start).min(span.end);
+        let start = begun.under_way(run, rank, issue, span.start).min(span.end);
         if issue.task != Task::Nothing {
             works.push((issue.cause, Span { start, end: span.end }));
         }
