@@ -74,9 +74,9 @@ impl Observer for RunBar {
     }
 
     fn step(&mut self, result: &StepResult) -> ControlFlow<()> {
-        self.bar.inc(1);
         let rate = grouped((self.tokens / result.seconds) as u64);
         self.bar.set_message(format!("loss {:.4}  {rate} tokens/s  {} a rank", result.loss, self.memory));
+        self.bar.inc(1);
         if interrupt::came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
