@@ -16,9 +16,10 @@
 //! 10. [`simulate`]: plays a program: timeline, memory curve, causes
 //! 11. [`search`]: bounds every strategy, prices what may win, plays the best
 //! 12. [`plan`]: the plan document
-//! 13. [`execute`]: performs a step program on ranks of this machine
-//! 14. [`report`]: a plan as text, as a page, as a trace
-//! 15. [`cli`]: the command line; only here is anything printed, and only here does a process end
+//! 13. [`trace`]: the trace document: what a run was predicted to take, and took
+//! 14. [`execute`]: performs a step program on ranks of this machine
+//! 15. [`report`]: a plan as text, as a page, as a trace
+//! 16. [`cli`]: the command line; only here is anything printed, and only here does a process end
 #![deny(unsafe_code)]
 
 pub mod units;
@@ -44,6 +45,8 @@ pub mod simulate;
 pub mod search;
 
 pub mod plan;
+
+pub mod trace;
 
 pub mod execute;
 
