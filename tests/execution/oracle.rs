@@ -113,9 +113,7 @@ fn check(name: &str, strategy: &str, devices: u64) {
         );
     }
     for (loss, name_of_loss) in [(0, "tokens"), (1, "auxiliary")] {
-        let Some(expected) = golden.get("loss_parts").map(|parts| numbers(&parts[name_of_loss])) else {
-            break;
-        };
+        let Some(expected) = golden["loss_parts"].get(name_of_loss).map(numbers) else { break };
         for (found, expected) in trained.parts.iter().zip(expected) {
             assert!((found[loss] - expected).abs() < TOLERANCE, "loss {name_of_loss} of {name}");
         }
