@@ -17,8 +17,9 @@
 //! 11. [`search`]: bounds every strategy, prices what may win, plays the best
 //! 12. [`plan`]: the plan document
 //! 13. [`execute`]: performs a step program on ranks of this machine
-//! 14. [`report`]: a plan as text, as a page, as a trace
-//! 15. [`cli`]: the command line; only here is anything printed, and only here does a process end
+//! 14. [`calibrate`]: measures this machine and fits a cost model to it
+//! 15. [`report`]: a plan as text, as a page, as a trace
+//! 16. [`cli`]: the command line; only here is anything printed, and only here does a process end
 #![deny(unsafe_code)]
 
 pub mod units;
@@ -46,6 +47,8 @@ pub mod search;
 pub mod plan;
 
 pub mod execute;
+
+pub mod calibrate;
 
 pub mod report;
 

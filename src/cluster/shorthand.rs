@@ -37,7 +37,8 @@ fn build(nodes: u32, devices: u32, (model, hash): (DeviceModel, String)) -> Clus
 }
 
 fn counts(text: &str) -> Result<(u32, u32), ClusterError> {
-    let (nodes, devices, _) = parts(text).ok_or_else(|| ClusterError::NotACluster { text: text.to_owned() })?;
+    let (nodes, devices, _) =
+        parts(text).ok_or_else(|| ClusterError::NotACluster { text: text.to_owned() })?;
     let nodes = count(text, "nodes", nodes, MOST_DEVICES)?;
     let devices = count(text, "devices per node", devices, MOST_DEVICES / u64::from(nodes))?;
     Ok((nodes, devices))

@@ -27,7 +27,7 @@ pub struct CorePricing<'a> {
 }
 
 /// Meetings of a collective's members: at the start, between its parts and at the end.
-const fn meetings(kind: CollectiveKind) -> f64 {
+pub const fn meetings(kind: CollectiveKind) -> f64 {
     match kind {
         CollectiveKind::AllReduce => 3.0,
         _ => 2.0,
@@ -36,7 +36,7 @@ const fn meetings(kind: CollectiveKind) -> f64 {
 
 /// Bytes that one of `members` copies or adds up, as it reads them where the others have them: its shard of every
 /// member's slice and the result, then the others' shards.
-fn copied(collective: &Collective, members: f64) -> f64 {
+pub fn copied(collective: &Collective, members: f64) -> f64 {
     let bytes = collective.bytes.0 as f64;
     let sum = bytes * (1.0 + 1.0 / members) / 2.0;
     match collective.kind {
@@ -68,7 +68,8 @@ impl<'a> CorePricing<'a> {
             Op::Linear(product) => self.kernel(self.product(product), op.bytes_moved()),
             Op::Attention(core) if core.fused => self.kernel(self.attention(core), op.bytes_moved()),
             Op::Attention(core) => {
-                let products = op.flops().at(self.device.peak(self.compute) * self.device.gemm.efficiency.value);
+                let products =
+                    op.flops().at(self.device.peak(self.compute) * self.device.gemm.efficiency.value);
                 self.kernel(products + self.streamed(op, Bytes(core.score_bytes())), op.bytes_moved())
             }
             Op::CopyOut(bytes) => self.copy(*bytes, Resource::CopyOut),
@@ -107,7 +108,8 @@ impl<'a> CorePricing<'a> {
 
     /// Arithmetic, and laying out both factors.
     fn product(&self, product: &Linear) -> Seconds {
-        let factors = product.batch * product.depth * (product.rows + product.columns) * product.element.size();
+        let factors =
+            product.batch * product.depth * (product.rows + product.columns) * product.element.size();
         gemm::arithmetic(product, self.device) + Bytes(factors).at(self.model.packing.value)
     }
 
@@ -146,7 +148,8 @@ impl<'a> CorePricing<'a> {
         let cores = self.alike * threads / self.cores;
         let seconds = seconds * cores.max(1.0);
         let loads = if bytes.0 > self.model.cache.value.0 { bytes } else { Bytes::ZERO };
-        let moved = loads.at(self.device.memory_bandwidth.value) * (self.alike / f64::from(self.cluster.nodes.max(1)));
+        let moved = loads.at(self.device.memory_bandwidth.value)
+            * (self.alike / f64::from(self.cluster.nodes.max(1)));
         let seconds = seconds.max(moved);
         if seconds.0 <= 0.0 {
             return Price::default();

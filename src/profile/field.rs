@@ -75,7 +75,8 @@ impl DeviceModel {
         fields.push(share("attention.backward_efficiency", &self.attention.backward_efficiency));
         fields.push(share("memory_bound.efficiency", &self.memory_bound.efficiency));
         for (kind, rates) in &self.kernels {
-            let types = [("fp32", Some(&rates.fp32)), ("fp64", rates.fp64.as_ref()), ("bf16", rates.bf16.as_ref())];
+            let types =
+                [("fp32", Some(&rates.fp32)), ("fp64", rates.fp64.as_ref()), ("bf16", rates.bf16.as_ref())];
             for (element, rate) in types {
                 let path = format!("kernels.{}.{element}", kind.name());
                 fields.extend(rate.map(|rate| field(&path, rate, |rate| rate.0, Positive)));

@@ -324,10 +324,8 @@ impl<'a> Player<'a> {
     /// Shares resources among what runs on `ranks`.
     fn share(&mut self, ranks: Range<usize>) {
         let ranks = &mut self.ranks[ranks];
-        let mut running = ranks
-            .iter_mut()
-            .flat_map(|rank| &mut rank.streams)
-            .filter_map(|stream| stream.running.as_mut());
+        let mut running =
+            ranks.iter_mut().flat_map(|rank| &mut rank.streams).filter_map(|stream| stream.running.as_mut());
         if let (Some(alone), None) = (running.next(), running.next()) {
             alone.rate = 1.0;
             return;
