@@ -6,6 +6,7 @@ use std::{env, fs};
 use meshwright::cluster::ClusterDocument;
 use meshwright::plan::Plan;
 use meshwright::profile::DeviceModel;
+use meshwright::trace::{RunReport, Trace};
 use schemars::{Schema, schema_for};
 
 /// Compares a schema with its file, or writes it.
@@ -46,4 +47,14 @@ fn built_in_cost_models_are_as_their_schema_says() {
 #[test]
 fn plan() {
     check("plan.schema.json", &schema_for!(Plan));
+}
+
+#[test]
+fn trace() {
+    check("trace.schema.json", &schema_for!(Trace));
+}
+
+#[test]
+fn execute() {
+    check("execute.schema.json", &schema_for!(RunReport));
 }

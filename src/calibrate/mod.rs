@@ -1,6 +1,5 @@
-//! Floor 14: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
+//! Floor 15: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
 
-pub mod date;
 pub mod error;
 pub mod fit;
 pub mod machine;

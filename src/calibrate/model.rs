@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::calibrate::date::today;
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::machine;
 use crate::calibrate::measure::{Measured, measure};
@@ -14,6 +13,7 @@ use crate::execute::kernels::gemm;
 use crate::ops::{CorePass, KernelKind, Op};
 use crate::profile::device::{CoresModel, KernelRates};
 use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model};
+use crate::trace::today;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
 
 /// A cost model of this machine and how it came about.

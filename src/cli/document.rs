@@ -38,7 +38,7 @@ pub fn pretty(document: &impl serde::Serialize) -> String {
 }
 
 /// Colour only on a terminal, and not where `NO_COLOR` is set to anything (no-color.org).
-fn style() -> Style {
+pub fn style() -> Style {
     let is_terminal = io::stdout().is_terminal();
     let colour = is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let columns = if is_terminal { terminal_size() } else { None };

@@ -25,6 +25,8 @@ pub enum Kind {
     Infeasible,
     /// An output that cannot be written.
     Output,
+    /// A run that failed: a rank, a device, numbers.
+    Run,
 }
 
 impl Kind {
@@ -35,6 +37,7 @@ impl Kind {
             Self::Input => 3,
             Self::Illegal | Self::Infeasible => 4,
             Self::Output => 5,
+            Self::Run => 6,
         }
     }
 }
@@ -82,7 +85,7 @@ impl fmt::Display for CliError {
 }
 
 /// At most 200 characters of what was typed: enough to know it again.
-fn shown(value: &str) -> String {
+pub(super) fn shown(value: &str) -> String {
     const LONGEST: usize = 200;
     match value.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", &value[..end]),

@@ -1,13 +1,18 @@
-//! An interrupted run ends with exit code 130 and leaves no half-written file.
+//! An interrupted command ends with exit code 130 and leaves no half-written file; a run ends after its step.
 
 use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The documented exit code.
-const CODE: i32 = 130;
+pub const CODE: u8 = 130;
 
 /// Held while a file is on its way to its place.
 static WRITING: Mutex<()> = Mutex::new(());
+
+/// Somebody looks at [`INTERRUPTED`] and will end the process in good order.
+static HEEDED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Puts off an interrupt for as long as the guard lives.
 pub fn hold() -> MutexGuard<'static, ()> {
@@ -18,7 +23,27 @@ pub fn hold() -> MutexGuard<'static, ()> {
 pub fn install() {
     // Where no handler can be installed, the system's default ends the process as well.
     let _ = ctrlc::set_handler(|| {
+        // Who interrupts twice does not want to wait.
+        let is_second = INTERRUPTED.swap(true, Ordering::SeqCst);
+        if HEEDED.load(Ordering::SeqCst) && !is_second {
+            return;
+        }
         let _guard = hold();
-        process::exit(CODE);
+        process::exit(i32::from(CODE));
     });
+}
+
+/// From here on, until [`ignore`], the first interrupt is only noted.
+pub fn heed() {
+    HEEDED.store(true, Ordering::SeqCst);
+}
+
+/// From here on an interrupt ends the process again.
+pub fn ignore() {
+    HEEDED.store(false, Ordering::SeqCst);
+}
+
+/// Whether there was an interrupt.
+pub fn came() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
 }

@@ -6,6 +6,9 @@ mod clusters;
 mod completions;
 mod document;
 mod error;
+mod execute;
+mod execute_error;
+mod execute_plan;
 mod freeze;
 mod interrupt;
 mod models;
@@ -13,6 +16,7 @@ mod number;
 mod output;
 mod plan;
 mod progress;
+mod quick;
 mod report;
 mod simulate;
 mod table;
@@ -40,8 +44,10 @@ const EXAMPLES: &str = "\
 Examples:
   meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 --report plan.html
   meshwright simulate gpt2 --cluster 1x2xh100-sxm --strategy tp=2
+  meshwright execute
 
-Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal, 5 output could not be written, 130 interrupted.";
+Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal, 5 output could not be written, 6 a run failed,
+130 interrupted.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -51,6 +57,9 @@ enum Command {
     /// Predict memory and time of one strategy
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(simulate::SimulateArgs),
+    /// Train under a plan on CPU ranks of this machine, and measure what was predicted
+    #[command(after_help = execute::EXAMPLES)]
+    Execute(execute::ExecuteArgs),
     /// Write the page of a plan document
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
@@ -73,7 +82,7 @@ pub fn run() -> ExitCode {
         Ok(cli) => cli,
         // Help and version are not errors.
         Err(shown) if !shown.use_stderr() => {
-            return end(output::print(&shown.render().to_string()).map(|()| true), false);
+            return end(output::print(&shown.render().to_string()).map(|()| 0), false);
         }
         Err(error) => {
             if !asks_for_json(&typed) {
@@ -86,12 +95,15 @@ pub fn run() -> ExitCode {
     };
     let json = cli.command.prints_json();
     let done = match cli.command {
-        Command::Plan(args) => plan::run(args).map(|()| true),
-        Command::Simulate(args) => simulate::run(args),
-        Command::Report(args) => report::run(args).map(|()| true),
-        Command::Models(args) => models::run(&args).map(|()| true),
-        Command::Clusters(args) => clusters::run(&args).map(|()| true),
-        Command::Completions(args) => completions::run(&args).map(|()| true),
+        Command::Plan(args) => plan::run(args).map(|()| 0),
+        Command::Simulate(args) => {
+            simulate::run(args).map(|fits| if fits { 0 } else { Kind::Infeasible.code() })
+        }
+        Command::Execute(args) => execute::run(args),
+        Command::Report(args) => report::run(args).map(|()| 0),
+        Command::Models(args) => models::run(&args).map(|()| 0),
+        Command::Clusters(args) => clusters::run(&args).map(|()| 0),
+        Command::Completions(args) => completions::run(&args).map(|()| 0),
     };
     end(done, json)
 }
@@ -101,6 +113,7 @@ impl Command {
         match self {
             Self::Plan(args) => args.json,
             Self::Simulate(args) => args.json,
+            Self::Execute(args) => args.json,
             Self::Report(args) => args.json,
             Self::Models(args) => args.json,
             Self::Clusters(args) => args.json,
@@ -114,11 +127,10 @@ fn asks_for_json(typed: &[OsString]) -> bool {
     typed.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
-/// The exit code of what was done; false says that it was done and does not fit.
-fn end(done: Result<bool, CliError>, json: bool) -> ExitCode {
+/// The exit code of what was done, which has one of its own, or of its error.
+fn end(done: Result<u8, CliError>, json: bool) -> ExitCode {
     let error = match done {
-        Ok(true) => return ExitCode::SUCCESS,
-        Ok(false) => return ExitCode::from(Kind::Infeasible.code()),
+        Ok(code) => return ExitCode::from(code),
         Err(error) => error,
     };
     // Nothing more can be said where stderr is closed too.

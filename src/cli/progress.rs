@@ -1,11 +1,15 @@
-//! How far a search is, on stderr, where a person looks at it.
+//! How far a search or a run is, on stderr, where a person looks at it.
 
 use std::io::{self, IsTerminal};
+use std::ops::ControlFlow;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::interrupt;
+use crate::execute::fleet::StepResult;
+use crate::execute::session::Observer;
 use crate::search::Progress;
-use crate::units::grouped;
+use crate::units::{Bytes, grouped};
 
 /// A bar that is drawn only on a terminal.
 pub struct Bar(ProgressBar);
@@ -34,5 +38,45 @@ impl Bar {
     /// Takes the bar away.
     pub fn clear(&self) {
         self.0.finish_and_clear();
+    }
+}
+
+/// How far a run is: steps, loss, tokens a second, memory.
+pub struct RunBar {
+    bar: ProgressBar,
+    /// Tokens a step.
+    tokens: f64,
+    /// The fullest rank's peak.
+    memory: Bytes,
+}
+
+impl RunBar {
+    /// A bar of `steps` steps of `tokens` tokens; `is_wanted` is false where a program reads the output.
+    pub fn new(is_wanted: bool, steps: u64, tokens: u64) -> Self {
+        let is_shown = is_wanted && io::stderr().is_terminal();
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(steps), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} steps  {msg}  {eta} left") {
+            bar.set_style(style);
+        }
+        Self { bar, tokens: tokens as f64, memory: Bytes::ZERO }
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Observer for RunBar {
+    fn ready(&mut self, peak: u64) {
+        self.memory = Bytes(peak);
+    }
+
+    fn step(&mut self, result: &StepResult) -> ControlFlow<()> {
+        self.bar.inc(1);
+        let rate = grouped((self.tokens / result.seconds) as u64);
+        self.bar.set_message(format!("loss {:.4}  {rate} tokens/s  {} a rank", result.loss, self.memory));
+        if interrupt::came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -81,14 +81,12 @@ pub struct Subject {
 impl WorkloadArgs {
     /// Checks what can be checked without reading anything.
     pub fn request(self) -> Result<WorkloadRequest, CliError> {
-        let global_batch = whole("global-batch", &self.global_batch, 1..=MOST_SEQUENCES)?;
-        let seq_len = self.seq_len.map_or(Ok(0), |text| whole("seq-len", &text, 1..=MOST_SEQ_LEN))?;
+        let global_batch = global_batch(&self.global_batch)?;
+        let seq_len = self.seq_len.map_or(Ok(0), |text| seq_len(&text))?;
         tokens(global_batch, seq_len)?;
-        let precision = self.precision.parse::<ElementType>();
-        let precision = precision.map_err(|rule| CliError::usage("precision", &self.precision, rule))?;
-        let is_probability = |p| (0.0..1.0).contains(&p);
-        let dropout = real("dropout", &self.dropout, is_probability, "from 0 to below 1", 0)?;
-        let clip = real("clip", &self.clip, |norm| norm >= 0.0, "of at least 0", 0)?;
+        let precision = precision(&self.precision)?;
+        let dropout = dropout(&self.dropout)?;
+        let clip = clip(&self.clip)?;
         let engine = engine(&self.engine).ok_or_else(|| {
             let names = || engines().iter().map(|engine| engine.name.as_str());
             let rule =
@@ -117,10 +115,41 @@ impl WorkloadRequest {
                 model.max_sequence.map_or(DEFAULT_SEQ_LEN, |longest| longest.min(DEFAULT_SEQ_LEN));
             tokens(workload.global_batch, workload.seq_len)?;
         }
-        check_length(&mut model, workload.seq_len)?;
-        check_countable(&model, &workload)?;
+        check(&mut model, &workload)?;
         Ok(Subject { model, cluster, workload, engine: self.engine })
     }
+}
+
+/// `--global-batch`.
+pub fn global_batch(text: &str) -> Result<u64, CliError> {
+    whole("global-batch", text, 1..=MOST_SEQUENCES)
+}
+
+/// `--seq-len`.
+pub fn seq_len(text: &str) -> Result<u64, CliError> {
+    whole("seq-len", text, 1..=MOST_SEQ_LEN)
+}
+
+/// `--precision`.
+pub fn precision(text: &str) -> Result<ElementType, CliError> {
+    text.parse::<ElementType>().map_err(|rule| CliError::usage("precision", text, rule))
+}
+
+/// `--dropout`.
+pub fn dropout(text: &str) -> Result<f64, CliError> {
+    real("dropout", text, |p| (0.0..1.0).contains(&p), "from 0 to below 1", 0)
+}
+
+/// `--clip`.
+pub fn clip(text: &str) -> Result<f64, CliError> {
+    real("clip", text, |norm| norm >= 0.0, "of at least 0", 0)
+}
+
+/// That `model` can be trained on `workload`.
+pub fn check(model: &mut Model, workload: &Workload) -> Result<(), CliError> {
+    tokens(workload.global_batch, workload.seq_len)?;
+    check_length(model, workload.seq_len)?;
+    check_countable(model, workload)
 }
 
 /// That a step's tokens are not absurdly many.

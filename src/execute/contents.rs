@@ -106,6 +106,26 @@ impl Fleet {
         }
     }
 
+    /// The moments of the optimizer become these, which have those of all trained parameters.
+    pub fn set_moments<T: Element>(&self, first: &Weights, second: &Weights) {
+        for rank in &self.ranks {
+            for (index, weights) in [first, second].into_iter().enumerate() {
+                for piece in &rank.pieces {
+                    let unit = &rank.units[piece.unit];
+                    let tensor = &unit.tensors.tensors[piece.tensor];
+                    let values = self.local_values(rank, unit, tensor, weights);
+                    let values = &values[piece.range.start - tensor.start..][..piece.range.len()];
+                    for (owned, value) in (piece.owned..).zip(values) {
+                        let (arena, planes) = self.planes::<T>(rank, owned < rank.owned_on_host);
+                        // SAFETY: no step is under way.
+                        let moment = unsafe { arena.write::<T::Wide>(planes.plane(index, owned, 1)) };
+                        moment.fill(T::Wide::of(*value));
+                    }
+                }
+            }
+        }
+    }
+
     /// The values of a local tensor; padding is 0.
     fn local_values(&self, rank: &Rank, unit: &Unit, tensor: &LocalTensor, weights: &Weights) -> Vec<f64> {
         let mut values = vec![0.0; tensor.elements()];

@@ -23,6 +23,8 @@ pub enum ExecuteError {
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },
     #[error("{0}")]
+    Data(#[from] crate::execute::data::DataError),
+    #[error("{0}")]
     Weights(#[from] crate::execute::weights::WeightsError),
     /// A program that does not verify: a bug of ours.
     #[error("the program does not verify: {0}")]

@@ -311,7 +311,7 @@ fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
 }
 
 /// Units whose head uses the table of an embedding of the same rank, and that embedding's unit.
-fn lenders(run: &Run) -> Vec<(u32, u32)> {
+pub(super) fn lenders(run: &Run) -> Vec<(u32, u32)> {
     let placed = || run.layout.chunks.iter().flat_map(|chunk| &chunk.units);
     let Some(lender) = placed().find(|unit| unit.parameters.table > 0 && unit.reads_tokens) else {
         return Vec::new();

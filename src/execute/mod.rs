@@ -1,4 +1,4 @@
-//! Floor 13: the embedded backend: performs step programs on ranks of this machine.
+//! Floor 10: the embedded backend: performs step programs on ranks of this machine.
 
 pub mod arena;
 pub mod comm;
@@ -8,16 +8,23 @@ pub mod data;
 pub mod element;
 pub mod error;
 pub mod fleet;
+pub mod gradients;
+mod inspect;
+mod keep;
 pub mod kernels;
 pub mod layout;
 pub mod mapping;
 pub mod matrix;
+pub mod measure;
 mod perform;
 pub mod placement;
 pub mod pool;
 pub mod progress;
 pub mod rank;
+pub mod record;
 pub mod run;
+pub mod samples;
+pub mod session;
 pub mod state;
 pub mod vector;
 pub mod weights;

@@ -24,9 +24,10 @@ impl Progress {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new step: nothing is done.
+    /// A new step: nothing is done, nothing has failed.
     pub fn restart(&self) {
-        self.lock().done = Waits::default();
+        let mut state = self.lock();
+        (state.done, state.failed) = (Waits::default(), false);
     }
 
     /// Blocks until every stream has done what `waits` asks for. False if a stream of the rank has failed.

@@ -31,6 +31,8 @@ pub struct Settings {
     pub seed: u64,
     /// Fills memory with values that are not numbers when it is handed out and when it is given back.
     pub poison: bool,
+    /// Looks at every output of the forward pass for values that are not finite.
+    pub inspect: bool,
     /// Cores that the ranks share.
     pub cores: usize,
 }
@@ -44,6 +46,7 @@ impl Default for Settings {
             weight_decay: 0.1,
             seed: 0,
             poison: false,
+            inspect: false,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

@@ -104,6 +104,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             self.write::<G>(gradient).fill(G::default());
         }
         self.task(issue)?;
+        self.look_at(issue)?;
         if self.run.settings.poison {
             for &region in &issue.frees {
                 // SAFETY: freed here, behind its last user.

@@ -14,5 +14,5 @@ mod unit;
 mod words;
 
 pub use html::page;
-pub use text::{Style, plan_text};
+pub use text::{Style, plan_text, run_text};
 pub use trace::trace_events;

@@ -1,11 +1,13 @@
 //! A plan as a terminal shows it: what it is, what it costs, what it was chosen over; the last line says what binds.
 
+mod run;
 mod sheet;
 mod tables;
 
 use crate::plan::Plan;
 use crate::units::Bytes;
 
+pub use self::run::run_text;
 use self::sheet::{Hue, Sheet};
 use super::{bar, parts, words};
 

@@ -1,5 +1,6 @@
 //! Floor 7: plays a step program: when each instruction runs, what memory is alive, where the time goes.
 
+mod account;
 mod causes;
 mod filling;
 pub mod memory;
@@ -7,6 +8,7 @@ pub mod player;
 mod quiet;
 mod rank;
 
+pub use account::{Account, Holdings, account};
 pub use causes::CauseTimes;
 pub use memory::{MemoryPeak, peak};
 pub use player::{Playback, RankPlayback, Span, play, play_every_instruction};

@@ -2,6 +2,7 @@
 
 mod documents;
 mod errors;
+mod execute;
 #[cfg(unix)]
 mod interrupt;
 mod lists;

@@ -103,7 +103,7 @@ fn folded(text: &str, width: usize) -> String {
     wrapped(&pieces, "", width).join("\n")
 }
 
-fn table(sheet: &Sheet, header: &[&str], numbers: &[usize]) -> Table {
+pub(super) fn table(sheet: &Sheet, header: &[&str], numbers: &[usize]) -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -121,7 +121,7 @@ fn table(sheet: &Sheet, header: &[&str], numbers: &[usize]) -> Table {
     table
 }
 
-fn write(sheet: &mut Sheet, label: &str, table: &Table) {
+pub(super) fn write(sheet: &mut Sheet, label: &str, table: &Table) {
     let lines: Vec<_> = table.trim_fmt().lines().map(str::to_owned).collect();
     sheet.gap();
     sheet.lines(label, "1", &lines);

@@ -1,0 +1,301 @@
+//! `meshwright execute`: trains under a plan on this machine, and measures what was predicted.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::document::{pretty, style};
+use super::error::{CliError, Kind};
+use super::execute_plan::{self, Changes, Planned};
+use super::number::{real, whole};
+use super::output::{Outputs, print};
+use super::progress::RunBar;
+use super::{interrupt, workload};
+use crate::execute::data::DataFormat;
+use crate::execute::gradients::Wanted;
+use crate::execute::run::Settings;
+use crate::execute::session::{self, DataRequest, Outcome, Request};
+use crate::report::run_text;
+use crate::strategy::Draft;
+use crate::trace::{RunReport, Trace};
+
+/// Steps that may be asked for.
+const MOST_STEPS: u64 = 1 << 40;
+/// Steps of the small GPT, and of a plan.
+const QUICK_STEPS: u64 = 60;
+const STEPS: u64 = 10;
+const GRADIENTS: &str = "grads.safetensors";
+
+pub const EXAMPLES: &str = "\
+Examples:
+  meshwright execute                                      plan and train a small GPT on all cores
+  meshwright execute --data book.txt --steps 300 --save small-gpt
+  meshwright plan ./my-model --cluster 1x4xcpu --precision fp32 --global-batch 16 --seq-len 256 --out plan.json
+  meshwright execute plan.json --init ./my-model --data tokens.bin --steps 100 --save out --trace trace.json
+  meshwright execute plan.json --grads all --steps 1      what every gradient is before clipping
+  meshwright execute big-plan.json --dry-run              memory of every rank, nothing computed
+
+Each rank is a thread of this process. A plan for other devices is executed on CPU ranks, with its time predicted
+anew. Ctrl-C ends a run after its step; what was asked for is still written.
+Exit code 6 says that the run failed: a rank, a device, or a loss that is not finite.";
+
+/// What was typed.
+#[derive(Args, Clone, Debug)]
+pub struct ExecuteArgs {
+    /// A plan document, as `plan --out` and `simulate --out` write it [default: a small GPT is planned]
+    #[arg(value_name = "PLAN.json")]
+    plan: Option<PathBuf>,
+    /// Optimizer steps; 0 with --save writes the initial weights [default: 10, of the small GPT 60]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    steps: Option<String>,
+    /// Text (bytes are tokens), 16-bit token ids (.bin), or llm.c's files [default: a synthetic stream]
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// How token ids lie in --data: text, u16 or llmc [default: by its name and first bytes]
+    #[arg(long, value_name = "FORMAT")]
+    data_format: Option<String>,
+    /// Permute the windows of the data by this seed
+    #[arg(long, value_name = "SEED", allow_negative_numbers = true)]
+    shuffle: Option<String>,
+    /// Start from the weights in this folder, and go on where it holds a run's state
+    #[arg(long, value_name = "DIR")]
+    init: Option<PathBuf>,
+    /// Write weights, config and state to this folder at the end
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+    /// Write the trace here: plan, times of all instructions, memory curve, losses
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Write these weights' gradients of the last step, before clipping: names separated by commas, or all
+    #[arg(long, value_name = "NAMES")]
+    grads: Option<String>,
+    /// Where --grads go
+    #[arg(long, value_name = "FILE", default_value = GRADIENTS)]
+    grads_out: PathBuf,
+    /// Compute nothing: count the memory of every rank
+    #[arg(long)]
+    dry_run: bool,
+    /// What ranks run on
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    #[arg(value_parser = PossibleValuesParser::new(["cpu", "cuda"]))]
+    device: String,
+    /// Print losses, memory and time as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    optimizer: OptimizerArgs,
+    #[command(flatten)]
+    changes: ChangeArgs,
+}
+
+/// AdamW and its seed, as typed.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Optimizer")]
+struct OptimizerArgs {
+    /// Learning rate, constant
+    #[arg(long, value_name = "RATE", default_value = "3e-4", allow_negative_numbers = true)]
+    lr: String,
+    /// Decay of the first and second moments
+    #[arg(long, value_name = "B1,B2", default_value = "0.9,0.95", allow_negative_numbers = true)]
+    betas: String,
+    /// Added to the root of the second moment
+    #[arg(long, value_name = "EPS", default_value = "1e-8", allow_negative_numbers = true)]
+    eps: String,
+    /// Of tensors of two or more dimensions
+    #[arg(long, value_name = "DECAY", default_value = "0.1", allow_negative_numbers = true)]
+    weight_decay: String,
+    /// Of fresh weights and of dropout
+    #[arg(long, value_name = "SEED", default_value = "0", allow_negative_numbers = true)]
+    seed: String,
+}
+
+/// What is to be other than the plan says, as typed.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Other than the plan says")]
+struct ChangeArgs {
+    /// The strategy, such as tp=2,zero=1
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: Option<String>,
+    /// Sequences a step
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    global_batch: Option<String>,
+    /// Tokens a sequence
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    seq_len: Option<String>,
+    /// Type of the arithmetic: bf16, fp32 or fp64
+    #[arg(long, value_name = "TYPE")]
+    precision: Option<String>,
+    /// Probability of dropout
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    dropout: Option<String>,
+    /// Norm that gradients are clipped to; 0 is off
+    #[arg(long, value_name = "C", allow_negative_numbers = true)]
+    clip: Option<String>,
+    /// Layers that are not trained, by name; may be given again
+    #[arg(long, value_name = "GLOB")]
+    freeze: Vec<String>,
+}
+
+impl OptimizerArgs {
+    fn settings(&self) -> Result<Settings, CliError> {
+        let at_least_0 = |field, text: &str| real(field, text, |value| value >= 0.0, "of at least 0", 0);
+        let beta =
+            |text: &str| real("betas", text, |beta| (0.0..1.0).contains(&beta), "from 0 to below 1", 0.9);
+        let Some((first, second)) = self.betas.split_once(',') else {
+            return Err(CliError::usage("betas", &self.betas, "two numbers are needed").or(["0.9,0.95"]));
+        };
+        Ok(Settings {
+            learning_rate: at_least_0("lr", &self.lr)?,
+            betas: (beta(first.trim())?, beta(second.trim())?),
+            epsilon: at_least_0("eps", &self.eps)?,
+            weight_decay: at_least_0("weight-decay", &self.weight_decay)?,
+            seed: seed("seed", &self.seed)?,
+            ..Settings::default()
+        })
+    }
+}
+
+impl ChangeArgs {
+    fn changes(&self) -> Result<Changes, CliError> {
+        fn given<T>(
+            text: Option<&String>,
+            read: impl Fn(&str) -> Result<T, CliError>,
+        ) -> Result<Option<T>, CliError> {
+            text.map(|text| read(text)).transpose()
+        }
+        Ok(Changes {
+            global_batch: given(self.global_batch.as_ref(), workload::global_batch)?,
+            seq_len: given(self.seq_len.as_ref(), workload::seq_len)?,
+            precision: given(self.precision.as_ref(), workload::precision)?,
+            dropout: given(self.dropout.as_ref(), workload::dropout)?,
+            clip: given(self.clip.as_ref(), workload::clip)?,
+            freeze: self.freeze.clone(),
+            strategy: given(self.strategy.as_ref(), |text| Ok(Draft::parse(text)?))?,
+        })
+    }
+}
+
+/// Runs the command; the exit code is 0, or 130 after an interrupt.
+pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
+    let default_steps = if args.plan.is_some() { STEPS } else { QUICK_STEPS };
+    let steps =
+        args.steps.as_deref().map_or(Ok(default_steps), |text| whole("steps", text, 0..=MOST_STEPS))?;
+    let (settings, changes) = (args.optimizer.settings()?, args.changes.changes()?);
+    let data = DataRequest {
+        file: args.data,
+        format: args.data_format.as_deref().map(str::parse::<DataFormat>).transpose()?,
+        shuffle: args.shuffle.as_deref().map(|text| seed("shuffle", text)).transpose()?,
+    };
+    let gradients = args.grads.as_deref().map(wanted).filter(|_| steps > 0 && !args.dry_run);
+    let outputs = Outputs::new([
+        ("trace", args.trace.clone()),
+        ("grads-out", gradients.is_some().then(|| args.grads_out.clone())),
+    ])?;
+    if let Some(folder) = &args.save {
+        probe(folder)?;
+    }
+    if args.device == "cuda" {
+        let message =
+            "this build has no CUDA backend; --device cpu runs on threads of this machine".to_owned();
+        let error = CliError { kind: Kind::Run, message, ..CliError::usage("device", "cuda", "") };
+        return Err(error.or(["cpu"]));
+    }
+    let Planned { plan, job } = match &args.plan {
+        Some(path) => execute_plan::read(path, &changes, args.dry_run)?,
+        None => execute_plan::quick(&changes)?,
+    };
+    let outcome = if args.dry_run {
+        let trace = session::dry_run(plan, job, settings)?;
+        Outcome { trace, was_broken_off: false, wrote_gradients: false }
+    } else {
+        let mut bar = RunBar::new(!args.json, steps, job.workload.tokens());
+        let gradients = gradients.map(|wanted| (wanted, args.grads_out.clone()));
+        let (init, save) = (args.init, args.save.clone());
+        let request = Request { plan, job, settings, steps, data, init, save, gradients };
+        interrupt::heed();
+        let outcome = session::run(&request, &mut bar);
+        bar.clear();
+        interrupt::ignore();
+        outcome?
+    };
+    if outputs.wants("trace") {
+        outputs.write(&[("trace", compact(&outcome.trace))])?;
+    }
+    let shown = |path: &Path| path.display().to_string();
+    let written = Written {
+        trace: args.trace.as_deref().map(shown),
+        saved: args.save.as_deref().filter(|_| !args.dry_run).map(shown),
+        gradients: outcome.wrote_gradients.then(|| shown(&args.grads_out)),
+    };
+    print(&if args.json { pretty(&report(&outcome, written)) } else { text(&outcome, &written) })?;
+    Ok(if outcome.was_broken_off { interrupt::CODE } else { 0 })
+}
+
+/// Paths of what a run has written.
+struct Written {
+    trace: Option<String>,
+    saved: Option<String>,
+    gradients: Option<String>,
+}
+
+fn text(outcome: &Outcome, written: &Written) -> String {
+    let files = [("trace", &written.trace), ("weights", &written.saved), ("gradients", &written.gradients)];
+    let files: Vec<_> = files.into_iter().filter_map(|(what, path)| Some((what, path.as_deref()?))).collect();
+    run_text(&outcome.trace, &files, style())
+}
+
+fn report(outcome: &Outcome, written: Written) -> RunReport {
+    let trace = &outcome.trace;
+    RunReport {
+        version: trace.version,
+        strategy: trace.plan.strategy.text.clone(),
+        first_step: trace.first_step,
+        losses: trace.losses.clone(),
+        loss_parts: trace.loss_parts.clone(),
+        memory: trace.memory.clone(),
+        time: trace.time.clone(),
+        step_time_s: trace.step_time_s,
+        tokens_per_s: trace.tokens_per_s(),
+        trace: written.trace,
+        saved: written.saved,
+        gradients: written.gradients,
+        interrupted: outcome.was_broken_off,
+    }
+}
+
+/// On one line: a trace has a number for every instruction of every rank.
+fn compact(trace: &Trace) -> String {
+    serde_json::to_string(trace).unwrap_or_default() + "\n"
+}
+
+fn seed(field: &str, text: &str) -> Result<u64, CliError> {
+    whole(field, text, 0..=u64::MAX)
+}
+
+fn wanted(text: &str) -> Wanted {
+    if text == "all" {
+        return Wanted::All;
+    }
+    Wanted::Named(
+        text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect(),
+    )
+}
+
+/// That files could be made in `folder`, or in a folder made there; leaves nothing behind.
+fn probe(folder: &Path) -> Result<(), CliError> {
+    let existing = folder.ancestors().find(|ancestor| ancestor.as_os_str().is_empty() || ancestor.exists());
+    let existing = existing.filter(|found| !found.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = match fs::metadata(existing) {
+        Ok(found) if !found.is_dir() => Err(io::Error::other("it is no folder")),
+        Ok(_) => tempfile::tempfile_in(existing).map(drop),
+        Err(error) => Err(error),
+    };
+    made.map_err(|error| {
+        let path = folder.display().to_string();
+        let message = format!("cannot write to folder `{path}`: {error}");
+        CliError { kind: Kind::Output, message, ..CliError::usage("save", &path, "") }
+    })
+}

@@ -1,0 +1,56 @@
+//! What a run's failures are to the command line.
+
+use super::error::{CliError, Kind, shown};
+use crate::execute::data::DataError;
+use crate::execute::error::ExecuteError;
+use crate::execute::weights::WeightsError;
+
+impl From<ExecuteError> for CliError {
+    fn from(error: ExecuteError) -> Self {
+        let message = error.to_string();
+        let (kind, field, value, nearest) = match error {
+            ExecuteError::Communication(_) | ExecuteError::Program(_) => {
+                (Kind::Run, "run", String::new(), Vec::new())
+            }
+            ExecuteError::Rank { rank, .. } => (Kind::Run, "rank", rank.to_string(), Vec::new()),
+            ExecuteError::NotFinite { layer, .. } => (Kind::Run, "loss", layer, Vec::new()),
+            ExecuteError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
+            ExecuteError::Memory { total, available, .. } => {
+                (Kind::Infeasible, "memory", total.to_string(), vec![available.to_string()])
+            }
+            ExecuteError::Data(error) => return error.into(),
+            ExecuteError::Weights(WeightsError::Unwritable { path, .. }) => {
+                (Kind::Output, "save", path, Vec::new())
+            }
+            ExecuteError::Weights(error) => (Kind::Input, "init", error.value().to_owned(), Vec::new()),
+            ExecuteError::UnknownParameter { name, nearest } => (Kind::Input, "grads", name, vec![nearest]),
+        };
+        Self { kind, field: field.to_owned(), value: shown(&value), message, nearest }
+    }
+}
+
+impl From<DataError> for CliError {
+    fn from(error: DataError) -> Self {
+        let (field, value, nearest) = match &error {
+            DataError::Format { value } => {
+                let formats = ["text", "u16", "llmc"].map(str::to_owned);
+                ("data-format", value.clone(), formats.to_vec())
+            }
+            DataError::Unreadable { path, .. }
+            | DataError::OddLength { path, .. }
+            | DataError::NoHeader { path, .. }
+            | DataError::Header { path, .. } => ("data", path.display().to_string(), Vec::new()),
+            DataError::Token { token, vocabulary, .. } => {
+                ("data", token.to_string(), vec![vocabulary.saturating_sub(1).to_string()])
+            }
+            DataError::TooShort { tokens, needed, .. } => {
+                ("data", tokens.to_string(), vec![needed.to_string()])
+            }
+            DataError::Share { global_batch, .. } => ("global-batch", global_batch.to_string(), Vec::new()),
+            DataError::SequenceLength { value } => ("seq-len", value.to_string(), Vec::new()),
+            DataError::Vocabulary { vocabulary } => ("model", vocabulary.to_string(), Vec::new()),
+        };
+        let kind = if matches!(error, DataError::Format { .. }) { Kind::Usage } else { Kind::Input };
+        Self { kind, field: field.to_owned(), value: shown(&value), message: error.to_string(), nearest }
+    }
+}

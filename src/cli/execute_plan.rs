@@ -1,0 +1,131 @@
+//! The plan that is to be executed: read, or made for the small GPT; made anew where flags say otherwise.
+
+use std::path::Path;
+
+use super::error::{CliError, Kind};
+use super::freeze::freeze;
+use super::{quick, workload};
+use crate::cluster::{self, Cluster, ClusterDocument};
+use crate::execute::run::Job;
+use crate::model::{Model, ModelError, layer_graph};
+use crate::plan::{self, Plan, PlanFileError};
+use crate::profile::EngineProfile;
+use crate::profile::engine::engine;
+use crate::search::{Problem, Request};
+use crate::strategy::{Draft, Workload};
+use crate::units::ElementType;
+
+/// The engine whose plans are executed.
+const ENGINE: &str = "embedded";
+
+/// What is to be other than the plan says.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    pub global_batch: Option<u64>,
+    pub seq_len: Option<u64>,
+    pub precision: Option<ElementType>,
+    pub dropout: Option<f64>,
+    pub clip: Option<f64>,
+    pub freeze: Vec<String>,
+    pub strategy: Option<Draft>,
+}
+
+/// A plan and the job that it describes.
+pub struct Planned {
+    pub plan: Plan,
+    pub job: Job,
+}
+
+impl Changes {
+    /// `workload` with what is changed in it.
+    fn over(&self, workload: Workload) -> Workload {
+        Workload {
+            global_batch: self.global_batch.unwrap_or(workload.global_batch),
+            seq_len: self.seq_len.unwrap_or(workload.seq_len),
+            precision: self.precision.unwrap_or(workload.precision),
+            dropout: self.dropout.unwrap_or(workload.dropout),
+            clip: self.clip.unwrap_or(workload.clip),
+        }
+    }
+}
+
+/// The plan of the small GPT: the best, or that of the strategy that is given.
+pub fn quick(changes: &Changes) -> Result<Planned, CliError> {
+    let (mut model, cluster) = (quick::model()?, quick::cluster()?);
+    let workload = changes.over(quick::workload(cluster.devices()));
+    workload::check(&mut model, &workload)?;
+    freeze(&mut model, &changes.freeze)?;
+    let engine = embedded(ENGINE)?;
+    let problem = Problem::new(&model, &cluster, workload, engine, None);
+    let plan = match &changes.strategy {
+        Some(draft) => plan::simulate(&problem, draft.resolve(&problem.facts)?),
+        None => plan::search(&problem, &Request::default(), &|_| {})?,
+    };
+    let strategy = Draft::parse(&plan.strategy.text)?.resolve(&problem.facts)?;
+    drop(problem);
+    Ok(Planned { plan, job: Job { model, strategy, workload, engine } })
+}
+
+/// The plan in the file at `path`. One for other devices is predicted anew for CPU ranks, unless it is only to be
+/// counted.
+pub fn read(path: &Path, changes: &Changes, dry: bool) -> Result<Planned, CliError> {
+    let mut plan = plan::read(path)?;
+    let engine = embedded(&plan.engine)?;
+    let refused = |reason: String| PlanFileError::NotAPlan { path: path.display().to_string(), reason };
+    let mut model = graph(&plan).map_err(|error| refused(error.to_string()))?;
+    let mut cluster = devices(&plan).map_err(refused)?;
+    let workload = changes.over(plan.workload);
+    let is_elsewhere = cluster.device.name != "cpu" && !dry;
+    if is_elsewhere {
+        cluster = cluster::load(&format!("1x{}xcpu", cluster.devices()))?;
+    }
+    workload::check(&mut model, &workload)?;
+    freeze(&mut model, &changes.freeze)?;
+    let problem = Problem::new(&model, &cluster, workload, engine, None);
+    let strategy = match &changes.strategy {
+        Some(draft) => draft.resolve(&problem.facts)?,
+        None => {
+            let mut draft = Draft::parse(&plan.strategy.text)?;
+            if workload.global_batch != plan.workload.global_batch {
+                draft.accumulation = None;
+            }
+            draft.resolve(&problem.facts)?
+        }
+    };
+    let is_other = is_elsewhere
+        || workload != plan.workload
+        || changes.strategy.is_some()
+        || !changes.freeze.is_empty()
+        || plan.prediction.ranks.len() as u64 != strategy.pipeline;
+    if is_other {
+        plan = plan::simulate(&problem, strategy.clone());
+    }
+    drop(problem);
+    Ok(Planned { plan, job: Job { model, strategy, workload, engine } })
+}
+
+fn embedded(name: &str) -> Result<&'static EngineProfile, CliError> {
+    match engine(name) {
+        Some(engine) if name == ENGINE => Ok(engine),
+        _ => Err(CliError {
+            kind: Kind::Illegal,
+            field: "engine".to_owned(),
+            value: name.to_owned(),
+            message: format!("the plan is for the engine {name}, and plans for {ENGINE} are executed here"),
+            nearest: vec![ENGINE.to_owned()],
+        }),
+    }
+}
+
+fn graph(plan: &Plan) -> Result<Model, ModelError> {
+    let path = "model.graph".to_owned();
+    let document = serde_json::from_value(plan.model.graph.clone())
+        .map_err(|error| ModelError::NotALayerGraph { path, reason: error.to_string() })?;
+    layer_graph::model(document)
+}
+
+fn devices(plan: &Plan) -> Result<Cluster, String> {
+    let document: ClusterDocument =
+        serde_json::from_value(plan.cluster.document.clone()).map_err(|error| error.to_string())?;
+    document.cluster().map_err(|error| error.to_string())
+}

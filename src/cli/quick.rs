@@ -1,0 +1,38 @@
+//! What `execute` trains where no plan is given: a small GPT on as many CPU ranks as there are cores.
+
+use std::thread;
+
+use super::error::CliError;
+use crate::cluster::{self, Cluster};
+use crate::model::{self, Model};
+use crate::strategy::Workload;
+use crate::units::ElementType;
+
+/// Small enough to learn something in seconds; its vocabulary holds every byte, so any text file is data for it.
+const MODEL: &str = r#"{"model_type": "gpt2", "n_embd": 128, "n_layer": 4, "n_head": 4, "vocab_size": 256,
+    "n_positions": 256}"#;
+
+/// Sequences a step for each rank.
+const SEQUENCES: u64 = 8;
+
+/// The small GPT.
+pub fn model() -> Result<Model, CliError> {
+    Ok(model::from_text(MODEL, "the built-in model", "small-gpt")?)
+}
+
+/// A rank for each core, at least two.
+pub fn cluster() -> Result<Cluster, CliError> {
+    let cores = thread::available_parallelism().map_or(1, usize::from).max(2);
+    Ok(cluster::load(&format!("1x{cores}xcpu"))?)
+}
+
+/// What it is trained on by `ranks` ranks.
+pub const fn workload(ranks: u64) -> Workload {
+    Workload {
+        global_batch: SEQUENCES * ranks,
+        seq_len: 64,
+        precision: ElementType::Fp32,
+        dropout: 0.0,
+        clip: 1.0,
+    }
+}

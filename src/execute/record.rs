@@ -1,0 +1,123 @@
+//! What a trace says of a run's instructions: their names, when each ran, and the memory curve.
+
+use crate::execute::counters::Counters;
+use crate::execute::placement::{Issue, Placement};
+use crate::execute::run::Run;
+use crate::execute::samples::RankSpans;
+use crate::program::Pass;
+use crate::program::instruction::Task;
+use crate::strategy::Axis;
+use crate::trace::{InstructionRecord, Moment, RankTrace, StageTrace};
+use crate::units::Bytes;
+
+/// The instructions and memory curves of each stage; `placements` are one a stage.
+pub fn stages(run: &Run, placements: &[&Placement]) -> Vec<StageTrace> {
+    placements
+        .iter()
+        .enumerate()
+        .map(|(stage, placement)| StageTrace {
+            stage: stage as u32,
+            instructions: placement.issues.iter().map(|issue| instruction(run, issue)).collect(),
+            device_curve: curve(&placement.device),
+            host_curve: curve(&placement.host),
+            device_peak: peak_instruction(run, (stage, placement), &placement.device),
+            host_peak: peak_instruction(run, (stage, placement), &placement.host),
+        })
+        .collect()
+}
+
+fn instruction(run: &Run, issue: &Issue) -> InstructionRecord {
+    InstructionRecord {
+        micro: issue.micro,
+        stream: lowered(&format!("{:?}", issue.stream)),
+        cause: lowered(&format!("{:?}", issue.cause)),
+        work: work(run, issue),
+    }
+}
+
+fn curve(counters: &Counters) -> Vec<Moment> {
+    let moment = |&(instruction, bytes): &(u32, u64)| Moment { instruction, bytes: Bytes(bytes) };
+    counters.curve().iter().map(moment).collect()
+}
+
+/// The instruction at which `counters` stand highest: `backward of micro-batch 0, block 3 mlp: linear (up)`.
+pub fn peak_instruction(run: &Run, (stage, placement): (usize, &Placement), counters: &Counters) -> String {
+    let Some(issue) = counters.peak_issue().and_then(|issue| placement.issues.get(issue)) else {
+        return "the state that is always held".to_owned();
+    };
+    let program = &run.program.ranks[stage];
+    let call = program.calls[issue.call as usize];
+    let pass = match program.templates[call.template as usize].pass {
+        Some(Pass::Forward) => "forward",
+        Some(Pass::Backward) => "backward",
+        Some(Pass::Weight) => "weight gradients",
+        None => return format!("optimizer step, {}", work(run, issue)),
+    };
+    format!("{pass} of micro-batch {}, {}", issue.micro, work(run, issue))
+}
+
+/// What an instruction does, in words: its layer and kernel, or its task.
+pub fn work(run: &Run, issue: &Issue) -> String {
+    let layers = issue.unit.map(|unit| run.units[unit as usize].layers.clone());
+    match (issue.task, layers) {
+        (Task::Kernel { kernel, layer, .. }, Some(layers)) => {
+            let layer = &run.model.layer(layers.start + usize::from(layer)).name;
+            format!("{layer}: {}", lowered(&format!("{kernel:?}")))
+        }
+        (Task::Kernel { kernel, .. }, None) => lowered(&format!("{kernel:?}")),
+        (task, Some(layers)) => {
+            format!("{}: {}", run.model.layer(layers.start).name, lowered(&format!("{task:?}")))
+        }
+        (task, None) => lowered(&format!("{task:?}")),
+    }
+}
+
+/// `NormGradient(Input, Set)` is `norm gradient (input, set)`.
+pub(super) fn lowered(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 8);
+    let mut before = ' ';
+    for letter in name.chars() {
+        let begins = letter.is_uppercase() && before.is_lowercase();
+        if begins || (letter == '(' && before != ' ') {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+        before = letter;
+    }
+    words.replace(" { ", " (").replace(" }", ")")
+}
+
+/// When each rank ran its instructions.
+pub fn ranks(run: &Run, placements: &[&Placement], spans: &[RankSpans]) -> Vec<RankTrace> {
+    let rank = |(rank, spans): (u64, &RankSpans)| {
+        let stage = run.mesh.coordinate(rank, Axis::Pipeline);
+        let placement = placements[stage as usize];
+        let mut start_us = vec![0.0; placement.issues.len()];
+        let mut end_us = start_us.clone();
+        for (stream, spans) in placement.streams.iter().zip(spans) {
+            for (&issue, span) in stream.iter().zip(spans) {
+                start_us[issue as usize] = microseconds(span.start);
+                end_us[issue as usize] = microseconds(span.end);
+            }
+        }
+        RankTrace { rank, stage: stage as u32, start_us, end_us }
+    };
+    (0..).zip(spans).map(rank).collect()
+}
+
+/// To a tenth of a microsecond, which is finer than threads start.
+fn microseconds(seconds: f64) -> f64 {
+    (seconds * 1e7).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lowered;
+
+    #[test]
+    fn names_become_words() {
+        assert_eq!(lowered("NormGradient(Input, Set)"), "norm gradient (input, set)");
+        assert_eq!(lowered("Attention { ring: 0 }"), "attention (ring: 0)");
+        assert_eq!(lowered("GradientSquares"), "gradient squares");
+    }
+}

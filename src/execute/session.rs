@@ -1,0 +1,307 @@
+//! A whole run, from what was asked for to the trace: weights and data opened, steps made, results kept.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use half::bf16;
+
+use crate::execute::contents::Kept;
+use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::fleet::{Fleet, StepResult, Watcher, lenders};
+use crate::execute::gradients::{Gradients, Wanted};
+use crate::execute::keep::save;
+use crate::execute::placement::Placement;
+use crate::execute::run::{Job, Run, Settings};
+use crate::execute::samples::Samples;
+use crate::execute::weights::{State, Weights};
+use crate::execute::{measure, record};
+use crate::model::Model;
+use crate::model::layer::LayerKind;
+use crate::plan::Plan;
+use crate::trace::{Machine, StepTime, Trace, VERSION, today};
+use crate::units::{ElementType, Seconds};
+
+/// What is to be run.
+pub struct Request {
+    /// Of `job`, with its prediction.
+    pub plan: Plan,
+    pub job: Job,
+    /// Its seed is that of freshly drawn weights too.
+    pub settings: Settings,
+    pub steps: u64,
+    pub data: DataRequest,
+    /// A folder of weights to start from, and of a run's state to go on from if it has one.
+    pub init: Option<PathBuf>,
+    /// Where weights and state go at the end.
+    pub save: Option<PathBuf>,
+    /// Which gradients of the last step are kept, and where.
+    pub gradients: Option<(Wanted, PathBuf)>,
+}
+
+/// What is trained on.
+#[derive(Clone, Debug, Default)]
+pub struct DataRequest {
+    /// None is a synthetic stream.
+    pub file: Option<PathBuf>,
+    pub format: Option<DataFormat>,
+    /// The seed of a permutation of the windows.
+    pub shuffle: Option<u64>,
+}
+
+/// Who is told how a run goes.
+pub trait Observer {
+    /// All ranks are laid out and filled; the highest rank's peak is in bytes.
+    fn ready(&mut self, peak: u64);
+
+    /// A step is done. Breaking off ends the run in good order.
+    fn step(&mut self, result: &StepResult) -> ControlFlow<()>;
+}
+
+/// What a run left.
+pub struct Outcome {
+    pub trace: Trace,
+    /// The observer broke it off before its last step.
+    pub was_broken_off: bool,
+    pub wrote_gradients: bool,
+}
+
+/// Performs `request`.
+///
+/// # Errors
+/// What cannot be used (found before memory is taken), what this machine lacks, or why a rank failed.
+pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, ExecuteError> {
+    let run = Run::new(request.job.clone(), request.settings)?;
+    match (run.rules.compute, run.rules.gradient) {
+        (ElementType::Fp64, ElementType::Fp64) => perform::<f64, f64>(run, request, observer),
+        (ElementType::Fp32, ElementType::Fp32) => perform::<f32, f32>(run, request, observer),
+        (ElementType::Bf16, ElementType::Fp32) => perform::<bf16, f32>(run, request, observer),
+        (ElementType::Bf16, ElementType::Bf16) => perform::<bf16, bf16>(run, request, observer),
+        (compute, gradient) => {
+            let what = format!("{compute} with gradients in {gradient}; bf16, fp32 and fp64 can be trained");
+            Err(ExecuteError::Unsupported(what))
+        }
+    }
+}
+
+/// Lays out every rank of `job` without its memory: what would be handed out, counted.
+///
+/// # Errors
+/// What the embedded backend has no kernel for.
+pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, ExecuteError> {
+    let run = Run::new(job, settings)?;
+    let lenders = lenders(&run);
+    let placements: Vec<_> =
+        run.program.ranks.iter().map(|program| Placement::new(program, &lenders)).collect();
+    let placements: Vec<_> = placements.iter().collect();
+    Ok(trace(plan, (&run, &placements), &Samples::default()))
+}
+
+fn perform<T: Element, G: Element<Wide = T::Wide>>(
+    run: Run,
+    request: &Request,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, ExecuteError> {
+    let model = &request.job.model;
+    let weights = match &request.init {
+        Some(folder) => Weights::open(model, folder)?,
+        None => Weights::random(model, request.settings.seed),
+    };
+    let state = request.init.as_ref().map(|folder| State::open(model, folder)).transpose()?.flatten();
+    let gradients = match &request.gradients {
+        Some((wanted, path)) => Some(Gradients::new(model, wanted, path)?),
+        None => None,
+    };
+    let batches = batches(&request.data, &run)?;
+    let fleet = Fleet::new(run)?;
+    fleet.set_parameters::<T>(&weights);
+    let (mut first, mut position) = (0, 0);
+    if let Some(state) = &state {
+        fleet.set_moments::<T>(&state.first, &state.second);
+        (first, position) = (state.step, state.data_position);
+    }
+    drop((weights, state));
+    let placements: Vec<_> = (0..fleet.run.strategy.pipeline as u32)
+        .filter_map(|stage| fleet.ranks.iter().find(|rank| rank.stage == stage))
+        .map(|rank| std::sync::Arc::clone(&rank.placement))
+        .collect();
+    observer.ready(placements.iter().map(|placement| placement.device.peak()).max().unwrap_or_default());
+    let end = first + request.steps;
+    let mut recorder = Recorder {
+        observer,
+        batches: &batches,
+        // Another batch size reads on from the next whole batch.
+        skipped: position.div_ceil(fleet.run.workload.global_batch) as i64 - first as i64,
+        gradients: gradients.as_ref(),
+        wrote_gradients: false,
+        last: end.saturating_sub(1),
+        read: |fleet| fleet.read::<T, G>(Kept::Gradients),
+        losses: Vec::new(),
+        parts: Vec::new(),
+        samples: Samples::default(),
+        broken_off: false,
+    };
+    let trained =
+        if request.steps > 0 { fleet.train::<T, G>((first, request.steps), &mut recorder) } else { Ok(()) };
+    let Recorder { losses, parts, samples, broken_off, wrote_gradients, skipped, .. } = recorder;
+    if let Err(error) = trained {
+        return Err(explained::<T, G>(fleet, error, &batches, skipped));
+    }
+    let done = losses.len() as u64;
+    if let Some(folder) = &request.save {
+        let read = (first as i64 + skipped) as u64 + done;
+        save::<T, G>(&fleet, folder, (first + done, read * fleet.run.workload.global_batch))?;
+    }
+    let placements: Vec<&Placement> = placements.iter().map(AsRef::as_ref).collect();
+    let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &samples);
+    trace.first_step = first;
+    trace.losses = losses;
+    if model.losses.len() > 1 {
+        let part = |(index, term): (usize, &crate::model::LossTerm)| {
+            (term.name.clone(), parts.iter().map(|parts| parts[index]).collect())
+        };
+        trace.loss_parts = model.losses.iter().enumerate().map(part).collect();
+    }
+    Ok(Outcome { trace, was_broken_off: broken_off && done < request.steps, wrote_gradients })
+}
+
+/// The batches that `request` asks for, checked against the model's vocabulary.
+fn batches(request: &DataRequest, run: &Run) -> Result<Batches, ExecuteError> {
+    let vocabulary = vocabulary(&run.model);
+    let tokens = match &request.file {
+        Some(path) => Tokens::File(TokenFile::open(path, request.format, vocabulary)?),
+        None => Tokens::Synthetic(Synthetic::new(0, vocabulary)?),
+    };
+    let Run { workload, strategy, .. } = run;
+    Ok(Batches::new(tokens, workload.seq_len, workload.global_batch, strategy.data, request.shuffle)?)
+}
+
+/// Ids below this may be looked up and predicted.
+fn vocabulary(model: &Model) -> u32 {
+    let sizes = model.layers().filter_map(|layer| match &layer.kind {
+        LayerKind::Embedding(embedding) => Some(embedding.vocabulary),
+        LayerKind::Head(head) => Some(head.vocabulary),
+        _ => None,
+    });
+    sizes.min().map_or(u32::MAX, |least| u32::try_from(least).unwrap_or(u32::MAX))
+}
+
+/// `error`, with the place where numbers first stopped being finite if that is what it is: the step's forward pass is
+/// made once more and looked at. Parameters are still those of its start, as no loss came through.
+fn explained<T: Element, G: Element<Wide = T::Wide>>(
+    mut fleet: Fleet,
+    error: ExecuteError,
+    batches: &Batches,
+    skipped: i64,
+) -> ExecuteError {
+    let ExecuteError::NotFinite { step, value, .. } = error else { return error };
+    fleet.run.settings.inspect = true;
+    match fleet.train::<T, G>((step, 1), &mut Loader { batches, skipped }) {
+        Err(ExecuteError::NotFinite { rank, layer, what, .. }) => {
+            ExecuteError::NotFinite { step, value, rank, layer, what }
+        }
+        _ => error,
+    }
+}
+
+/// A trace with everything but the losses.
+fn trace(plan: Plan, (run, placements): (&Run, &[&Placement]), samples: &Samples) -> Trace {
+    let spans = samples.spans();
+    Trace {
+        version: VERSION,
+        machine: Machine {
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+            date: today(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        first_step: 0,
+        losses: Vec::new(),
+        loss_parts: BTreeMap::new(),
+        step_times_s: samples.seconds().iter().copied().map(Seconds).collect(),
+        step_time_s: StepTime {
+            predicted: plan.prediction.step_time_s,
+            measured: samples.median().map(Seconds),
+        },
+        memory: measure::memory(run, placements),
+        time: measure::time(run, placements, &plan.prediction, spans),
+        stages: record::stages(run, placements),
+        ranks: spans.map_or_else(Vec::new, |spans| record::ranks(run, placements, spans)),
+        plan,
+    }
+}
+
+/// The batch of step `step` into the memory of all ranks.
+fn load(fleet: &Fleet, batches: &Batches, step: u64, skipped: i64) {
+    fleet.load(batches, step.saturating_add_signed(skipped));
+}
+
+/// Feeds a step and listens to nothing.
+struct Loader<'a> {
+    batches: &'a Batches,
+    skipped: i64,
+}
+
+impl Watcher for Loader<'_> {
+    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
+        load(fleet, self.batches, step, self.skipped);
+        Ok(())
+    }
+
+    fn wants_gradients(&self, _step: u64) -> bool {
+        false
+    }
+
+    fn gradients(&mut self, _fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    fn step(&mut self, _fleet: &Fleet, _result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+/// Keeps what the steps of a run give.
+struct Recorder<'a> {
+    observer: &'a mut dyn Observer,
+    batches: &'a Batches,
+    /// Batches read before, less steps made before.
+    skipped: i64,
+    gradients: Option<&'a Gradients>,
+    wrote_gradients: bool,
+    last: u64,
+    read: fn(&Fleet) -> crate::execute::contents::Tensors,
+    losses: Vec<f64>,
+    parts: Vec<Vec<f64>>,
+    samples: Samples,
+    broken_off: bool,
+}
+
+impl Watcher for Recorder<'_> {
+    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
+        load(fleet, self.batches, step, self.skipped);
+        Ok(())
+    }
+
+    fn wants_gradients(&self, step: u64) -> bool {
+        self.gradients.is_some() && step == self.last
+    }
+
+    fn gradients(&mut self, fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
+        if let Some(gradients) = self.gradients {
+            gradients.write(&(self.read)(fleet), fleet.run.workload.state_type())?;
+            self.wrote_gradients = true;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
+        self.losses.push(result.loss);
+        self.parts.push(result.parts.clone());
+        self.samples.add(fleet, result.seconds);
+        let flow = self.observer.step(result);
+        self.broken_off = flow.is_break();
+        Ok(flow)
+    }
+}

@@ -1,0 +1,255 @@
+//! A run as a terminal shows it: losses, memory and time predicted beside measured; the last line says what binds.
+
+use comfy_table::Table;
+
+use crate::plan::CauseSeconds;
+use crate::trace::{MemoryRow, Space, TOTAL, TimeRow, Trace};
+use crate::units::{Seconds, grouped};
+
+use super::super::{parts, words};
+use super::sheet::Sheet;
+use super::{Style, tables};
+
+/// Losses shown of a run.
+const LOSSES: usize = 10;
+/// Rows of ranks shown; of more, the first and last.
+const MOST_ROWS: usize = 40;
+
+/// The report of a run; `files` are what was written, and where. Its last line is the verdict.
+pub fn run_text(trace: &Trace, files: &[(&str, &str)], style: Style) -> String {
+    let plan = &trace.plan;
+    let mut sheet = Sheet::new(style);
+    sheet.paragraph("model", &words::subject(plan));
+    sheet.paragraph("", &words::work(plan));
+    sheet.gap();
+    sheet.paragraph("plan", &plan.strategy.text);
+    sheet.paragraph("", &plan.strategy.description);
+    losses(&mut sheet, trace);
+    memory(&mut sheet, trace);
+    ranks(&mut sheet, trace);
+    time(&mut sheet, trace);
+    if !files.is_empty() {
+        sheet.gap();
+        let files: Vec<_> = files.iter().map(|(what, path)| format!("{what} in {path}")).collect();
+        sheet.flow("written", &files);
+    }
+    sheet.gap();
+    sheet.verdict(&verdict(trace));
+    sheet.finish()
+}
+
+fn losses(sheet: &mut Sheet, trace: &Trace) {
+    let count = trace.losses.len();
+    if count == 0 {
+        return;
+    }
+    let mut shown: Vec<usize> =
+        (0..LOSSES).map(|place| place * (count - 1) / (LOSSES - 1)).take(count.max(1)).collect();
+    if count < LOSSES {
+        shown = (0..count).collect();
+    }
+    let items: Vec<_> = shown
+        .into_iter()
+        .map(|place| format!("{:.4} (step {})", trace.losses[place], trace.first_step + place as u64 + 1))
+        .collect();
+    sheet.gap();
+    sheet.flow("loss", &items);
+    if let Some(rate) = trace.tokens_per_s() {
+        let steps = words::several("step", count as u64);
+        sheet.flow("", &[steps, format!("{} tokens/s on {}", words::rate(rate), machine(trace))]);
+    }
+}
+
+fn machine(trace: &Trace) -> String {
+    words::several("core", trace.machine.cores)
+}
+
+/// The rank with the highest measured peak on the device, the first of several.
+fn fullest(trace: &Trace) -> u64 {
+    let totals = trace.memory.iter().filter(|row| row.space == Space::Device && row.category == TOTAL);
+    totals.rev().max_by_key(|row| row.measured_bytes).map_or(0, |row| row.rank)
+}
+
+fn memory(sheet: &mut Sheet, trace: &Trace) {
+    let rank = fullest(trace);
+    let label = format!("rank {rank}");
+    let mut table = tables::table(sheet, &[&label, "predicted", "measured", "difference"], &[1, 2, 3]);
+    for space in [Space::Device, Space::Host] {
+        let rows = trace.memory.iter().filter(|row| row.rank == rank && row.space == space);
+        let rows: Vec<_> = rows.filter(|row| row.measured_bytes.0 > 0 || row.predicted_bytes.0 > 0).collect();
+        for row in rows {
+            let name = match space {
+                Space::Device => row.category.clone(),
+                Space::Host => format!("host {}", row.category),
+            };
+            table.add_row(memory_row(name, row));
+        }
+    }
+    tables::write(sheet, "memory", &table);
+    let stage = trace.stages.iter().find(|stage| {
+        let rank = trace.ranks.iter().find(|of| of.rank == rank);
+        rank.is_some_and(|rank| rank.stage == stage.stage)
+    });
+    if let Some(stage) = stage {
+        sheet.paragraph("", &format!("Peak reached in: {}.", stage.device_peak));
+    }
+}
+
+fn memory_row(name: String, row: &MemoryRow) -> [String; 4] {
+    [
+        name,
+        format!("{} B", grouped(row.predicted_bytes.0)),
+        format!("{} B", grouped(row.measured_bytes.0)),
+        format!("{} B", signed(row.measured_bytes.0 as i64 - row.predicted_bytes.0 as i64)),
+    ]
+}
+
+fn signed(value: i64) -> String {
+    let sign = match value {
+        ..0 => "-",
+        0 => "",
+        _ => "+",
+    };
+    format!("{sign}{}", grouped(value.unsigned_abs()))
+}
+
+/// Peaks of all ranks, runs of equal ones in a row.
+fn ranks(sheet: &mut Sheet, trace: &Trace) {
+    let totals =
+        |space: Space| trace.memory.iter().filter(move |row| row.space == space && row.category == TOTAL);
+    let mut runs: Vec<(u64, u64, &MemoryRow, &MemoryRow)> = Vec::new();
+    for (device, host) in totals(Space::Device).zip(totals(Space::Host)) {
+        let same = |one: &MemoryRow, other: &MemoryRow| {
+            (one.predicted_bytes, one.measured_bytes) == (other.predicted_bytes, other.measured_bytes)
+        };
+        match runs.last_mut() {
+            Some((_, last, of, on_host)) if same(of, device) && same(on_host, host) => *last = device.rank,
+            _ => runs.push((device.rank, device.rank, device, host)),
+        }
+    }
+    if let [(first, last, ..)] = runs.as_slice() {
+        if first < last {
+            sheet.paragraph("", &format!("All {} ranks hold the same.", grouped(last - first + 1)));
+        }
+        return;
+    }
+    let header = ["ranks", "predicted", "measured", "difference", "on the host"];
+    let mut table = tables::table(sheet, &header, &[1, 2, 3, 4]);
+    let count = runs.len();
+    for (place, (first, last, device, host)) in runs.into_iter().enumerate() {
+        if count > MOST_ROWS && place >= MOST_ROWS / 2 && place < count - MOST_ROWS / 2 {
+            if place == MOST_ROWS / 2 {
+                table.add_row(["..."]);
+            }
+            continue;
+        }
+        let ranks = if first == last { first.to_string() } else { format!("{first} to {last}") };
+        let difference = device.difference() + host.difference();
+        table.add_row([
+            ranks,
+            device.predicted_bytes.to_string(),
+            device.measured_bytes.to_string(),
+            format!("{} B", signed(difference)),
+            host.measured_bytes.to_string(),
+        ]);
+    }
+    tables::write(sheet, "peaks", &table);
+}
+
+/// Seconds of one rank by cause.
+struct RankTime {
+    rank: u64,
+    predicted: CauseSeconds,
+    measured: Option<CauseSeconds>,
+}
+
+/// The rank that ended last, by measurement where there is one.
+fn slowest(trace: &Trace) -> Option<RankTime> {
+    let causes = CauseSeconds::default().parts().len();
+    let sum = |rows: &[TimeRow]| -> f64 {
+        rows.iter().map(|row| row.measured_s.unwrap_or(row.predicted_s).0).sum()
+    };
+    let rows = trace.time.chunks_exact(causes).max_by(|one, other| sum(one).total_cmp(&sum(other)))?;
+    let of = |cause: &str, seconds: &dyn Fn(&TimeRow) -> Seconds| {
+        rows.iter().find(|row| row.cause == cause).map_or(Seconds::ZERO, seconds)
+    };
+    let all = |seconds: &dyn Fn(&TimeRow) -> Seconds| CauseSeconds {
+        compute: of("compute", seconds),
+        recompute: of("recompute", seconds),
+        communication_exposed: of("communication_exposed", seconds),
+        copy_exposed: of("copy_exposed", seconds),
+        bubble: of("bubble", seconds),
+        optimizer: of("optimizer", seconds),
+    };
+    Some(RankTime {
+        rank: rows[0].rank,
+        predicted: all(&|row| row.predicted_s),
+        measured: rows[0].measured_s.map(|_| all(&|row| row.measured_s.unwrap_or_default())),
+    })
+}
+
+fn time(sheet: &mut Sheet, trace: &Trace) {
+    let Some(RankTime { rank, predicted, measured }) = slowest(trace) else { return };
+    let label = format!("rank {rank}");
+    let mut table = tables::table(sheet, &[&label, "predicted", "measured", "difference"], &[1, 2, 3]);
+    let whole = |causes: &CauseSeconds| Seconds(causes.parts().iter().map(|(_, seconds)| seconds.0).sum());
+    let measured_parts = measured.as_ref().map(parts::time);
+    for (place, part) in parts::time(&predicted).iter().enumerate() {
+        let measured = measured_parts.as_ref().map(|parts| Seconds(parts[place].amount));
+        if part.amount > 0.0 || measured.is_some_and(|seconds| seconds.0 > 0.0) {
+            time_row(&mut table, part.name, Seconds(part.amount), measured);
+        }
+    }
+    time_row(&mut table, TOTAL, whole(&predicted), measured.as_ref().map(whole));
+    tables::write(sheet, "time", &table);
+}
+
+fn time_row(table: &mut Table, name: &str, predicted: Seconds, measured: Option<Seconds>) {
+    let (shown, difference) = match measured {
+        Some(measured) => {
+            let difference = measured - predicted;
+            let sign = if difference.0 > 0.0 { "+" } else { "" };
+            (measured.to_string(), format!("{sign}{difference}"))
+        }
+        None => ("-".to_owned(), "-".to_owned()),
+    };
+    table.add_row([name.to_owned(), predicted.to_string(), shown, difference]);
+}
+
+/// One sentence or two: whether memory is as predicted, what binds, what to do next.
+fn verdict(trace: &Trace) -> String {
+    let wrong = trace.memory.iter().filter(|row| row.difference() != 0).count();
+    let memory = match wrong {
+        0 => "Memory is as predicted to the byte".to_owned(),
+        count => format!("Memory differs in {}: please report this", words::several("row", count as u64)),
+    };
+    let Some(RankTime { measured: Some(causes), .. }) = slowest(trace) else {
+        return format!("{memory}; nothing was computed, so there is no time to compare.");
+    };
+    let step: f64 = causes.parts().iter().map(|(_, seconds)| seconds.0).sum();
+    let advice = [
+        ("compute", causes.compute, "more ranks on more cores are what would help"),
+        ("recomputation", causes.recompute, "memory for more activations would save it"),
+        (
+            "exposed communication",
+            causes.communication_exposed,
+            "fewer or smaller collectives (zero, tp, sync, micro) would shorten it",
+        ),
+        ("exposed copies", causes.copy_exposed, "less offload would shorten them"),
+        ("the pipeline bubble", causes.bubble, "more micro-batches or chunks a rank would shrink it"),
+        ("the optimizer step", causes.optimizer, "more ranks to share its state (zero=1) would shorten it"),
+    ];
+    let (name, seconds, next) = advice
+        .into_iter()
+        .reduce(|most, next| if next.1.0 > most.1.0 { next } else { most })
+        .unwrap_or(advice[0]);
+    let ratio = step / trace.step_time_s.predicted.0;
+    let pace = match ratio {
+        0.75..=1.25 => String::new(),
+        _ => format!(
+            ", and the step took {ratio:.1} times what cost model {} predicts for it",
+            trace.plan.cost_model.name
+        ),
+    };
+    format!("{memory}{pace}; {name} binds ({:.0} % of the step): {next}.", 100.0 * seconds.0 / step)
+}

@@ -1,0 +1,133 @@
+//! The documents of a run as they are written: the trace, and what `execute --json` prints.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::trace::rows::{MemoryRow, TimeRow};
+use crate::units::{Bytes, Seconds};
+
+/// The version of both documents that this program writes.
+pub const VERSION: u32 = 1;
+
+/// A run: its plan, its machine, and what was predicted and measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    pub version: u32,
+    pub machine: Machine,
+    pub plan: Plan,
+    /// The number of the first step; more than 0 where a run was resumed.
+    pub first_step: u64,
+    /// In nats, one a step.
+    pub losses: Vec<f64>,
+    /// Each loss by itself, unweighted; empty where there is but one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub loss_parts: BTreeMap<String, Vec<f64>>,
+    /// Every step's time, the first (which warms up) too.
+    pub step_times_s: Vec<Seconds>,
+    pub step_time_s: StepTime,
+    pub memory: Vec<MemoryRow>,
+    pub time: Vec<TimeRow>,
+    /// What the ranks of each pipeline stage do.
+    pub stages: Vec<StageTrace>,
+    /// When they did it, in the median step.
+    pub ranks: Vec<RankTrace>,
+}
+
+impl Trace {
+    /// Tokens a second of all ranks together, in the median step.
+    pub fn tokens_per_s(&self) -> Option<f64> {
+        let seconds = self.step_time_s.measured?;
+        Some(self.plan.workload.tokens() as f64 / seconds.0)
+    }
+}
+
+/// Where and when a run was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub cores: u64,
+    /// UTC, as `2026-11-21`.
+    pub date: String,
+    /// The version of this program.
+    pub program: String,
+}
+
+/// The time of a step; the measured one is the median of all but the first.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepTime {
+    pub predicted: Seconds,
+    pub measured: Option<Seconds>,
+}
+
+/// The instructions of a pipeline stage's ranks and the memory that they hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageTrace {
+    pub stage: u32,
+    /// In issue order.
+    pub instructions: Vec<InstructionRecord>,
+    /// Device memory, wherever it changes.
+    pub device_curve: Vec<Moment>,
+    pub host_curve: Vec<Moment>,
+    /// The instruction at which most device memory is held, in words.
+    pub device_peak: String,
+    pub host_peak: String,
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InstructionRecord {
+    pub micro: u32,
+    pub stream: String,
+    pub cause: String,
+    pub work: String,
+}
+
+/// Bytes held from the instruction with this number (in issue order) on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Moment {
+    pub instruction: u32,
+    pub bytes: Bytes,
+}
+
+/// When one rank ran each instruction of its stage, in microseconds since the step began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RankTrace {
+    pub rank: u64,
+    pub stage: u32,
+    /// One for each instruction, in issue order.
+    pub start_us: Vec<f64>,
+    pub end_us: Vec<f64>,
+}
+
+/// What `execute --json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunReport {
+    pub version: u32,
+    /// Of the plan that was executed.
+    pub strategy: String,
+    pub first_step: u64,
+    pub losses: Vec<f64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub loss_parts: BTreeMap<String, Vec<f64>>,
+    pub memory: Vec<MemoryRow>,
+    pub time: Vec<TimeRow>,
+    pub step_time_s: StepTime,
+    /// Of all ranks together, in the median step.
+    pub tokens_per_s: Option<f64>,
+    /// Paths of what was written.
+    pub trace: Option<String>,
+    pub saved: Option<String>,
+    pub gradients: Option<String>,
+    /// Fewer steps were made than asked for.
+    pub interrupted: bool,
+}

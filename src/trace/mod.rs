@@ -1,0 +1,11 @@
+//! Floor 9: the trace document: a measured run beside its prediction, and the shorter document that `execute` prints.
+
+mod date;
+mod document;
+mod rows;
+
+pub use date::today;
+pub use document::{
+    InstructionRecord, Machine, Moment, RankTrace, RunReport, StageTrace, StepTime, Trace, VERSION,
+};
+pub use rows::{MemoryRow, Space, TOTAL, TimeRow};

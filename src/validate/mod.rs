@@ -1,0 +1,1 @@
+//! Floor 16: predicts measured runs anew and sums up the errors.
