@@ -22,6 +22,7 @@ use crate::execute::state::{Holder, pieces};
 use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
+use crate::program::build;
 use crate::program::state::offloaded_elements;
 use crate::strategy::Axis;
 use crate::strategy::mesh::Group as MeshGroup;
@@ -298,7 +299,7 @@ fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
         Group::ExpertGradient => MeshGroup::ExpertData,
         Group::World => return (0..run.mesh.ranks()).collect(),
         Group::Tied => {
-            let last = run.stage_of_chunk(run.strategy.chunks() as u32 - 1);
+            let last = build::tied_head(&run.layout).map_or(0, |(stage, _)| u64::from(stage));
             let mut pair = vec![
                 run.rank_at_stage(rank as usize, 0) as u64,
                 run.rank_at_stage(rank as usize, last) as u64,

@@ -34,6 +34,8 @@ pub struct Issue {
     /// Allocated here: filled before use where the run asks for it.
     pub allocates: Box<[Region]>,
     pub frees: Box<[Region]>,
+    /// Messages that were sent out of the memory that it takes, with their micro-batches.
+    pub retires: Box<[(Message, u32)]>,
     /// Whole parameters of its unit.
     pub parameters: Option<Region>,
     /// The gradient of its unit that it adds to or sums.
@@ -88,6 +90,11 @@ impl Placement {
         planner.done
     }
 
+    /// Host bytes held over the whole run.
+    pub fn host_state(&self) -> u64 {
+        self.states.iter().map(|state| state.host.bytes as u64).sum()
+    }
+
     /// The persistent buffer that holds `holds`, of `unit` if it is a unit's.
     pub fn state(&self, holds: Holds, unit: Option<u32>) -> Option<&State> {
         self.states.iter().find(|state| state.holds == holds && state.unit == unit)
@@ -126,7 +133,7 @@ struct Planner<'a> {
     live: HashMap<Instance, Live>,
     stashed: HashMap<(u32, u32, u32), Live>,
     state_users: Vec<Users>,
-    sent: Vec<Instance>,
+    sent: Vec<(Instance, Message)>,
     device: Space,
     host: Space,
     /// Units that use the table of another, and whose.
@@ -196,11 +203,15 @@ impl<'a> Planner<'a> {
             self.done.streams[stream as usize].push(self.done.issues.len() as u32);
             self.done.issues.push(issue);
         }
-        let sent = template.sent.iter().map(|&buffer| (template.frame, micro, buffer)).collect();
-        for instance in std::mem::replace(&mut self.sent, sent) {
+        let sends = template.instructions.iter().filter(|instruction| instruction.task == Task::Send);
+        let sent = sends
+            .filter_map(|send| Some(((template.frame, micro, *send.reads.first()?), send.message?)))
+            .collect();
+        for (instance, message) in std::mem::replace(&mut self.sent, sent) {
             if let Some(live) = self.live.remove(&instance) {
                 self.done.device.give(live.category, live.region.bytes as u64);
-                self.device.give(live.region, live.users.all);
+                let messages = vec![(message, instance.1)];
+                self.device.give(live.region, Used { waits: live.users.all, messages });
             }
         }
     }
@@ -216,10 +227,12 @@ impl<'a> Planner<'a> {
         let stream = instruction.stream;
         let buffers = &self.program.frames[frame as usize].buffers;
         let mut allocates = Vec::with_capacity(instruction.allocates.len());
+        let mut retires = Vec::new();
         for &id in &instruction.allocates {
             let buffer = &buffers[id as usize];
             let (region, used) = self.device.take(buffer.bytes.0 as usize);
-            join(waits, &used);
+            join(waits, &used.waits);
+            retires.extend(used.messages);
             self.done.device.take(buffer.category, buffer.bytes.0);
             let live = Live { region, category: buffer.category, users: Users::default() };
             self.live.insert((frame, micro, id), live);
@@ -250,7 +263,7 @@ impl<'a> Planner<'a> {
             self.done.device.give(live.category, live.region.bytes as u64);
             let mut users = live.users.all;
             users[stream as usize] = position + 1;
-            self.device.give(live.region, users);
+            self.device.give(live.region, Used { waits: users, messages: Vec::new() });
             frees.push(live.region);
         }
 
@@ -269,6 +282,7 @@ impl<'a> Planner<'a> {
             writes,
             allocates: allocates.into(),
             frees: frees.into(),
+            retires: retires.into(),
             parameters: None,
             gradient: None,
             starts_gradient: false,
@@ -366,7 +380,7 @@ impl<'a> Planner<'a> {
             Task::StashActivations => {
                 let bytes = instruction.host.unsigned_abs();
                 let (region, used) = self.host.take(bytes as usize);
-                join(waits, &used);
+                join(waits, &used.waits);
                 self.done.host.take(Category::Activations, bytes);
                 let mut users = Users::default();
                 users.add(instruction.stream, position, true);
@@ -381,7 +395,7 @@ impl<'a> Planner<'a> {
                 self.done.host.give(live.category, live.region.bytes as u64);
                 let mut users = live.users.all;
                 users[instruction.stream as usize] = position + 1;
-                self.host.give(live.region, users);
+                self.host.give(live.region, Used { waits: users, messages: Vec::new() });
                 live.region
             }
             _ => Region::default(),
@@ -402,17 +416,24 @@ struct Space {
     holes: std::collections::BTreeMap<usize, usize>,
     end: usize,
     /// Memory that was used before, and by whom.
-    used: Vec<(Region, Waits)>,
+    used: Vec<(Region, Used)>,
+}
+
+/// Who used memory before: instructions, and messages that may not have been taken out of it yet.
+#[derive(Clone, Debug, Default)]
+struct Used {
+    waits: Waits,
+    messages: Vec<(Message, u32)>,
 }
 
 impl Space {
     /// A region of `bytes` bytes and who must be done with it.
-    fn take(&mut self, bytes: usize) -> (Region, Waits) {
+    fn take(&mut self, bytes: usize) -> (Region, Used) {
         let need = bytes.next_multiple_of(ALIGNMENT);
         let hole =
             self.holes.iter().filter(|(_, length)| **length >= need).min_by_key(|(_, length)| **length);
         let offset = match hole.map(|(&start, &length)| (start, length)) {
-            _ if need == 0 => return (Region::default(), Waits::default()),
+            _ if need == 0 => return (Region::default(), Used::default()),
             Some((start, length)) => {
                 self.holes.remove(&start);
                 if length > need {
@@ -435,23 +456,24 @@ impl Space {
             }
         };
         let padded = Region { offset, bytes: need };
-        let mut waits = Waits::default();
-        self.used.retain(|(region, users)| {
+        let mut before = Used::default();
+        self.used.retain_mut(|(region, used)| {
             if region.overlaps(padded) {
-                join(&mut waits, users);
+                join(&mut before.waits, &used.waits);
+                before.messages.append(&mut used.messages);
             }
             let is_inside = region.offset >= offset && region.offset + region.bytes <= offset + need;
             !is_inside
         });
-        (Region { offset, bytes }, waits)
+        (Region { offset, bytes }, before)
     }
 
-    fn give(&mut self, region: Region, users: Waits) {
+    fn give(&mut self, region: Region, used: Used) {
         let need = region.bytes.next_multiple_of(ALIGNMENT);
         if need == 0 {
             return;
         }
-        self.used.push((Region { offset: region.offset, bytes: need }, users));
+        self.used.push((Region { offset: region.offset, bytes: need }, used));
         let (mut start, mut length) = (region.offset, need);
         if let Some((&before, &size)) = self.holes.range(..start).next_back()
             && before + size == start

@@ -11,6 +11,13 @@ pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(work)
 }
 
+/// `closure` itself, so that one bound to a name can bear `#[inline(always)]`: what is not inlined into [`vectorised`]
+/// does not use its vectors.
+#[inline(always)]
+pub const fn inlined<F>(closure: F) -> F {
+    closure
+}
+
 /// Partial sums that a sum over a slice is kept in: element `i` goes to partial sum `i mod LANES`.
 pub const LANES: usize = 16;
 
@@ -123,9 +130,9 @@ pub fn erf(x: f32) -> f32 {
         -8.484_08e-4,
         0.005_221_031_6,
         -0.026_865_43,
-        0.112_837_825,
+        0.112_837_83,
         -0.376_126_4,
-        1.128_379_2,
+        std::f32::consts::FRAC_2_SQRT_PI,
     ];
     let near = x * polynomial(x * x, near);
     let far = [

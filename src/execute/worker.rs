@@ -15,7 +15,7 @@ use crate::execute::rank::{GROUPS, Rank, Unit};
 use crate::execute::run::Run;
 use crate::ops::{CollectiveKind, Group, Op};
 use crate::program::Payload;
-use crate::program::instruction::{Holds, Part, Task};
+use crate::program::instruction::{Holds, Message, Part, Task};
 
 type Done = Result<(), ExecuteError>;
 
@@ -92,6 +92,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     fn one(&mut self, issue: &Issue) -> Done {
+        for &(message, micro) in &issue.retires {
+            let (to, tag) = self.address(message, micro, true);
+            self.mailbox.retire(to, tag)?;
+        }
         if self.run.settings.poison {
             for &region in &issue.allocates {
                 // SAFETY: just handed out; who used the memory before is done.
@@ -165,7 +169,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let Op::Collective(op) = issue.op else { return Ok(()) };
         let (from, to) = (issue.reads[0], issue.writes[0]);
         match kernel {
-            Kernel::ToHeads | Kernel::ToTokens => return self.exchange_heads(issue, kernel),
+            Kernel::ToHeads { packed } => return self.exchange_heads(issue, (true, packed)),
+            Kernel::ToTokens { packed } => return self.exchange_heads(issue, (false, packed)),
             Kernel::GatherStatistics => {
                 let (from, to) = (self.read::<T::Wide>(from), self.write::<T::Wide>(to));
                 return Ok(self.endpoint(op.group).all_gather_from(from, to)?);
@@ -200,7 +205,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn send(&mut self, issue: &Issue) -> Done {
         let Some((to, tag)) = self.peer(issue, true) else { return Ok(()) };
         let data = self.read::<T>(issue.reads[0]);
-        Ok(self.mailbox.send(to, tag, data)?)
+        // SAFETY: the buffer stays as it is until an instruction that takes its memory retires the message.
+        Ok(unsafe { self.mailbox.post(to, tag, data) }?)
     }
 
     fn receive(&mut self, issue: &Issue) -> Done {
@@ -209,18 +215,20 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(self.mailbox.receive(from, tag, data)?)
     }
 
-    /// The rank at the other end of a message, and what names it.
+    /// The rank at the other end of the instruction's message, and what names it.
     fn peer(&self, issue: &Issue, sends: bool) -> Option<(usize, Tag)> {
-        let message = issue.message?;
+        issue.message.map(|message| self.address(message, issue.micro, sends))
+    }
+
+    fn address(&self, message: Message, micro_batch: u32, sends: bool) -> (usize, Tag) {
         let other = if sends { message.to } else { message.from };
-        let stage = self.run.stage_of_chunk(other);
-        let peer = self.run.rank_at_stage(self.rank.index, stage);
+        let peer = self.run.rank_at_stage(self.rank.index, self.run.stage_of_chunk(other));
         let payload = match message.payload {
             Payload::Activation => 0,
             Payload::Gradient(loss) => 1 + u32::from(loss),
         };
-        let message = (message.from * 64 + payload) * 2 + u32::from(message.to < message.from);
-        Some((peer, Tag { message, micro_batch: issue.micro, step: self.step as u32 }))
+        let number = (message.from * 64 + payload) * 2 + u32::from(message.to < message.from);
+        (peer, Tag { message: number, micro_batch, step: self.step as u32 })
     }
 
     pub(super) fn endpoint(&mut self, group: Group) -> &mut Endpoint {

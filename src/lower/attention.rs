@@ -35,15 +35,20 @@ struct Widths {
     query: u64,
     key_value: u64,
     output: u64,
+    /// All elements behind the exchange of Ulysses: key-value heads that are fewer than its ranks go to several.
+    exchanged: u64,
 }
 
 fn widths(b: &Builder<'_>, layer: &Attention) -> Widths {
     let heads = b.shape.local_heads(layer.heads);
     let kv_heads = b.shape.local_kv_heads(layer.kv_heads());
+    let (key_value_dim, context) = (layer.query_dim() + layer.value_dim(), b.shape.context);
+    let spread = heads * layer.query_dim() + (kv_heads / context).max(1) * context * key_value_dim;
     Widths {
         query: heads * layer.query_dim(),
-        key_value: kv_heads * (layer.query_dim() + layer.value_dim()),
+        key_value: kv_heads * key_value_dim,
         output: heads * layer.value_dim(),
+        exchanged: b.shape.tokens() * spread,
     }
 }
 
@@ -74,7 +79,8 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
     }
 
     let saved = Some(SavedTensor::QueryKeyValue);
-    let core_input = exchange(b, "exchanged heads", Kernel::ToHeads, heads, saved);
+    let core_input =
+        exchange(b, "exchanged heads", Kernel::ToHeads { packed: true }, heads, w.exchanged, saved);
     let core_output = b.activation("attention output", tokens * w.output, Some(SavedTensor::AttentionOutput));
     let local_heads = shape.local_heads(layer.heads);
     let log_sum_exp = shape
@@ -90,7 +96,14 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
     writes.extend(&probabilities);
     core_forward(b, layer, core_input, &writes);
     let saved = Some(SavedTensor::AttentionOutput);
-    let context = exchange(b, "gathered output", Kernel::ToTokens, core_output, saved);
+    let context = exchange(
+        b,
+        "gathered output",
+        Kernel::ToTokens { packed: false },
+        core_output,
+        tokens * w.output,
+        saved,
+    );
 
     let partial = b.activation("attention projection", tokens * hidden, None);
     let output = Kernel::Linear(Matrix::AttentionOutput);
@@ -172,14 +185,14 @@ fn exchange(
     name: &'static str,
     kernel: Kernel,
     value: ValueId,
+    elements: u64,
     saved: Option<SavedTensor>,
 ) -> ValueId {
     if b.shape.context == 1 || b.shape.context_kind != ContextKind::Ulysses {
         return value;
     }
-    let elements = b.elements(value);
     let exchanged = b.activation(name, elements, saved);
-    let bytes = Bytes(elements * b.shape.compute.size());
+    let bytes = Bytes(elements.max(b.elements(value)) * b.shape.compute.size());
     b.collective(kernel, (CollectiveKind::AllToAll, Group::Context), bytes, &[value], &[exchanged]);
     exchanged
 }
@@ -323,7 +336,14 @@ pub fn backward(
         b.weight_gradient(Matrix::AttentionOutput, (tokens, w.output, hidden), &reads);
     }
 
-    let core_output = exchange(b, "exchanged output gradient", Kernel::ToHeads, context, None);
+    let core_output = exchange(
+        b,
+        "exchanged output gradient",
+        Kernel::ToHeads { packed: false },
+        context,
+        tokens * w.output,
+        None,
+    );
     let core_input = b.activation("query, key, value gradients", b.elements(saved.core_input), None);
     let mut reads = vec![saved.core_output, core_output];
     reads.extend(saved.log_sum_exp);
@@ -334,7 +354,14 @@ pub fn backward(
         writes.push(b.activation("score gradients", pairs, None));
     }
     core_backward(b, layer, saved.core_input, &reads, &writes);
-    let heads = exchange(b, "exchanged head gradients", Kernel::ToTokens, core_input, None);
+    let heads = exchange(
+        b,
+        "exchanged head gradients",
+        Kernel::ToTokens { packed: true },
+        core_input,
+        tokens * (w.query + w.key_value),
+        None,
+    );
     if rotates(layer) {
         let mut reads = vec![heads];
         if layer.query_key_norm.is_some() {

@@ -9,10 +9,15 @@ pub enum Kernel {
     Collective,
     /// The all-gather of row statistics, which are wider than activations may be.
     GatherStatistics,
-    /// Ulysses: reads this rank's tokens of all heads, writes all tokens of its heads.
-    ToHeads,
+    /// Ulysses: reads this rank's tokens of all heads, writes all tokens of its heads. Packed, these are queries,
+    /// keys and values; otherwise the output's.
+    ToHeads {
+        packed: bool,
+    },
     /// The way back.
-    ToTokens,
+    ToTokens {
+        packed: bool,
+    },
     /// Writes rows of the token table; rows of other vocabulary shards are zero.
     Embed,
     /// Adds learned positions, in place.

@@ -66,11 +66,20 @@ pub fn step_template(
 
 /// Elements of a tied table that this stage holds a copy of, where another stage holds the other.
 pub fn tied_elements(layout: &Layout, stage: u32) -> u64 {
-    let head = layout.chunks.iter().flat_map(|chunk| {
-        chunk.units.iter().filter(|unit| unit.parameters.tied > 0).map(move |unit| (chunk.stage, unit))
-    });
-    let Some((head_stage, unit)) = head.last() else { return 0 };
-    if head_stage != 0 && (stage == 0 || stage == head_stage) { unit.parameters.tied } else { 0 }
+    match tied_head(layout) {
+        Some((head_stage, elements)) if stage == 0 || stage == head_stage => elements,
+        _ => 0,
+    }
+}
+
+/// The stage of a tied head that holds its own copy of the table, and the table's elements.
+pub fn tied_head(layout: &Layout) -> Option<(u32, u64)> {
+    let units =
+        layout.chunks.iter().flat_map(|chunk| chunk.units.iter().map(move |unit| (chunk.stage, unit)));
+    units
+        .filter(|(stage, unit)| unit.parameters.tied > 0 && *stage != 0)
+        .map(|(stage, unit)| (stage, unit.parameters.tied))
+        .last()
 }
 
 fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) -> RankProgram {

@@ -135,7 +135,6 @@ impl Layout {
             let stage = strategy.stage_of(chunk as u64) as usize;
             blocks[stage] += members.iter().filter(|&&unit| is_block(unit)).count() as u32;
         }
-        let head_is_apart = strategy.pipeline > 1 && strategy.stage_of(strategy.chunks() - 1) != 0;
         let mut seen = vec![0_u32; strategy.pipeline as usize];
         let mut chunks = Vec::with_capacity(assigned.len());
         for (index, members) in assigned.iter().enumerate() {
@@ -150,7 +149,8 @@ impl Layout {
                 let layers = &units[unit];
                 let mut mode = CheckpointMode::None;
                 let mut parameters = shaped.parameters[layers.class];
-                if head_is_apart {
+                // The embedding is on the first stage.
+                if stage != 0 {
                     parameters.dense += parameters.tied;
                     parameters.dense_trained += parameters.tied;
                     parameters.table += parameters.tied;

@@ -1,4 +1,5 @@
-//! Messages between threads: the sender puts up where its slice lies and waits until the receiver has copied it.
+//! Messages between threads: the sender puts up where its slice lies and waits until the receiver has copied it, or
+//! goes on and makes sure of that later.
 //!
 //! A message lies on the shelf of the rank that it goes to. All changes happen under the shelf's lock, and whoever
 //! makes one wakes those who sleep there.
@@ -29,6 +30,10 @@ struct Letter {
     call: Call,
     /// An atomic only because a plain pointer must not go from thread to thread.
     slice: AtomicPtr<()>,
+    /// A copy, where the sender needed its memory before the receiver came.
+    copy: Option<Box<[u8]>>,
+    /// Nobody waits for the receiver to be done.
+    posted: bool,
     progress: Progress,
 }
 
@@ -82,6 +87,68 @@ impl Mailbox {
     }
 }
 
+impl Mailbox {
+    /// Puts up a letter on the shelf of rank `to`.
+    fn put_up<T: Element>(
+        &self,
+        to: usize,
+        tag: Tag,
+        data: &[T],
+        posted: bool,
+    ) -> Result<MutexGuard<'_, State>, CommError> {
+        let (from, shelf) = (self.rank, self.shelf(to)?);
+        let mut state = shelf.lock();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        if state.find(from, tag).is_some() {
+            return Err(CommError::Duplicate { place: Place::Message { from, to, tag } });
+        }
+        let slice = AtomicPtr::new(data.as_ptr().cast_mut().cast());
+        let (call, progress) = (call::<T>(data.len()), Progress::Waiting);
+        state.letters.push(Letter { from, tag, call, slice, copy: None, posted, progress });
+        shelf.wake.notify_all();
+        Ok(state)
+    }
+
+    /// Hands `data` to rank `to` and returns at once, so that the order in which a rank sends need not be that in
+    /// which others receive.
+    ///
+    /// # Safety
+    /// The slice stays as it is until [`Self::retire`] returned or the receiver has the message.
+    pub unsafe fn post<T: Element>(&self, to: usize, tag: Tag, data: &[T]) -> Result<(), CommError> {
+        self.put_up(to, tag, data, true).map(drop)
+    }
+
+    /// Makes the memory of a posted message free: if nobody has come for it yet, it is copied.
+    pub fn retire(&self, to: usize, tag: Tag) -> Result<(), CommError> {
+        let shelf = self.shelf(to)?;
+        let mut state = shelf.lock();
+        while let Some(place) = state.find(self.rank, tag) {
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            let letter = &mut state.letters[place];
+            if !matches!(letter.progress, Progress::Waiting) {
+                state = shelf.wait(state);
+                continue;
+            }
+            let bytes = letter.call.elements * letter.call.element.size() as usize;
+            // SAFETY: the sender's slice is still as it was posted, and nobody copies it: the shelf is locked.
+            let held =
+                unsafe { slice::from_raw_parts(letter.slice.load(Ordering::Relaxed).cast::<u8>(), bytes) };
+            // Room for alignment: every element type divides 8.
+            let mut copy = vec![0_u8; bytes + 8].into_boxed_slice();
+            let skipped = copy.as_ptr().align_offset(8);
+            copy[skipped..skipped + bytes].copy_from_slice(held);
+            letter.slice = AtomicPtr::new(copy[skipped..].as_mut_ptr().cast());
+            letter.copy = Some(copy);
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
 fn call<T: Element>(elements: usize) -> Call {
     Call { sequence: 0, operation: Operation::Message, elements, element: T::TYPE }
 }
@@ -93,22 +160,7 @@ impl PointToPoint for Mailbox {
 
     fn send<T: Element>(&self, to: usize, tag: Tag, data: &[T]) -> Result<(), CommError> {
         let (from, shelf) = (self.rank, self.shelf(to)?);
-        let mut state = shelf.lock();
-        if let Some(failure) = &state.failure {
-            return Err(failure.clone());
-        }
-        if state.find(from, tag).is_some() {
-            return Err(CommError::Duplicate { place: Place::Message { from, to, tag } });
-        }
-        let slice = AtomicPtr::new(data.as_ptr().cast_mut().cast());
-        state.letters.push(Letter {
-            from,
-            tag,
-            call: call::<T>(data.len()),
-            slice,
-            progress: Progress::Waiting,
-        });
-        shelf.wake.notify_all();
+        let mut state = self.put_up(to, tag, data, false)?;
         // Only this call takes the letter off the shelf again.
         while let Some(place) = state.find(from, tag) {
             match (&state.letters[place].progress, &state.failure) {
@@ -160,7 +212,11 @@ impl PointToPoint for Mailbox {
         data.copy_from_slice(unsafe { slice::from_raw_parts(base, data.len()) });
         let mut state = shelf.lock();
         if let Some(place) = state.find(from, tag) {
-            state.letters[place].progress = Progress::Done(Ok(()));
+            if state.letters[place].posted {
+                state.letters.swap_remove(place);
+            } else {
+                state.letters[place].progress = Progress::Done(Ok(()));
+            }
         }
         shelf.wake.notify_all();
         Ok(())

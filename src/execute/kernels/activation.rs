@@ -163,27 +163,40 @@ pub fn gated_backward<T: Element>(
 
 fn plain<T: Element, F: Function>(pool: Pool<'_>, x: &[T], y: &mut [T]) {
     pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(y, 1)), |_, (x, y)| {
-        vectorised(|| y.0.iter_mut().zip(x.0).for_each(|(y, x)| *y = T::narrow(F::value(x.wide()))));
+        vectorised(
+            #[inline(always)]
+            || {
+                for (y, x) in y.0.iter_mut().zip(x.0) {
+                    *y = T::narrow(F::value(x.wide()));
+                }
+            },
+        );
     });
 }
 
 fn plain_backward<T: Element, F: Function>(pool: Pool<'_>, x: &[T], gradient: &mut [T]) {
     pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(gradient, 1)), |_, (x, gradient)| {
-        vectorised(|| {
-            for (gradient, x) in gradient.0.iter_mut().zip(x.0) {
-                *gradient = T::narrow(gradient.wide() * F::derivative(x.wide()));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (gradient, x) in gradient.0.iter_mut().zip(x.0) {
+                    *gradient = T::narrow(gradient.wide() * F::derivative(x.wide()));
+                }
+            },
+        );
     });
 }
 
 fn gated<T: Element, F: Function>(pool: Pool<'_>, gate: &[T], up: &[T], y: &mut [T]) {
     pool.each(y.len(), GRAIN, (Rows(gate, 1), Rows(up, 1), Rows(y, 1)), |_, (gate, up, y)| {
-        vectorised(|| {
-            for ((y, gate), up) in y.0.iter_mut().zip(gate.0).zip(up.0) {
-                *y = T::narrow(F::value(gate.wide()) * up.wide());
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((y, gate), up) in y.0.iter_mut().zip(gate.0).zip(up.0) {
+                    *y = T::narrow(F::value(gate.wide()) * up.wide());
+                }
+            },
+        );
     });
 }
 
@@ -196,13 +209,16 @@ fn gated_gradients<T: Element, F: Function>(
 ) {
     let parts = (Rows(gate, 1), Rows(up, 1), Rows(dgate, 1), Rows(dup, 1));
     pool.each(up.len(), GRAIN, parts, |_, (gate, up, dgate, dup)| {
-        vectorised(|| {
-            for (((dgate, dup), gate), up) in dgate.0.iter_mut().zip(dup.0).zip(gate.0).zip(up.0) {
-                let (gate, dy) = (gate.wide(), dup.wide());
-                *dgate = T::narrow(dy * up.wide() * F::derivative(gate));
-                *dup = T::narrow(dy * F::value(gate));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (((dgate, dup), gate), up) in dgate.0.iter_mut().zip(dup.0).zip(gate.0).zip(up.0) {
+                    let (gate, dy) = (gate.wide(), dup.wide());
+                    *dgate = T::narrow(dy * up.wide() * F::derivative(gate));
+                    *dup = T::narrow(dy * F::value(gate));
+                }
+            },
+        );
     });
 }
 

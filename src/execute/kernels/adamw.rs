@@ -2,7 +2,7 @@
 
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::vectorised;
+use crate::execute::vector::{inlined, vectorised};
 
 /// What one step does to each element.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,30 +49,38 @@ pub fn step<G, P, S, T>(
     let moments = (Rows(m, 1), Rows(v, 1));
     let parts = (Rows(gradient, 1), Rows(parameter, 1), moments, working.map(|working| Rows(working, 1)));
     pool.each(count, GRAIN, parts, |_, (gradient, parameter, (m, v), working)| {
-        vectorised(|| {
-            let state = parameter.0.iter_mut().zip(m.0.iter_mut().zip(v.0.iter_mut()));
-            let update = |(((parameter, (m, v)), gradient), working): (
-                ((&mut P, (&mut S, &mut S)), &G),
-                Option<&mut T>,
-            )| {
-                let g = gradient.wide() * clip;
-                let first = beta1.mul_add(m.wide(), rest1 * g);
-                let second = beta2.mul_add(v.wide(), rest2 * g * g);
-                let denominator = second.sqrt().mul_add(root, epsilon);
-                let updated = kept.mul_add(parameter.wide(), -(rate * first / denominator));
-                *m = S::narrow(first);
-                *v = S::narrow(second);
-                *parameter = P::narrow(updated);
-                if let Some(working) = working {
-                    *working = T::narrow(updated);
+        vectorised(
+            #[inline(always)]
+            || {
+                let update = inlined(
+                    #[inline(always)]
+                    |parameter: &mut P, m: &mut S, v: &mut S, gradient: &G| {
+                        let g = gradient.wide() * clip;
+                        let first = beta1.mul_add(m.wide(), rest1 * g);
+                        let second = beta2.mul_add(v.wide(), rest2 * g * g);
+                        let denominator = second.sqrt().mul_add(root, epsilon);
+                        let updated = kept.mul_add(parameter.wide(), -(rate * first / denominator));
+                        *m = S::narrow(first);
+                        *v = S::narrow(second);
+                        *parameter = P::narrow(updated);
+                        T::narrow(updated)
+                    },
+                );
+                let state = parameter.0.iter_mut().zip(m.0).zip(v.0).zip(gradient.0);
+                match working {
+                    Some(working) => {
+                        for ((((parameter, m), v), gradient), working) in state.zip(working.0) {
+                            *working = update(parameter, m, v, gradient);
+                        }
+                    }
+                    None => {
+                        for (((parameter, m), v), gradient) in state {
+                            update(parameter, m, v, gradient);
+                        }
+                    }
                 }
-            };
-            let terms = state.zip(gradient.0);
-            match working {
-                Some(working) => terms.zip(working.0.iter_mut().map(Some)).for_each(update),
-                None => terms.map(|term| (term, None)).for_each(update),
-            }
-        });
+            },
+        );
     });
 }
 

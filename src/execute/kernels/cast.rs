@@ -11,11 +11,14 @@ const GRAIN: usize = 4096;
 pub fn cast<A: Element, B: Element>(pool: Pool<'_>, from: &[A], to: &mut [B]) {
     assert_eq!(from.len(), to.len(), "source and target");
     pool.each(to.len(), GRAIN, (Rows(from, 1), Rows(to, 1)), |_, (from, to)| {
-        vectorised(|| {
-            for (to, from) in to.0.iter_mut().zip(from.0) {
-                *to = B::narrow(B::Wide::of(from.wide().to_f64()));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (to, from) in to.0.iter_mut().zip(from.0) {
+                    *to = B::narrow(B::Wide::of(from.wide().to_f64()));
+                }
+            },
+        );
     });
 }
 

@@ -18,19 +18,22 @@ pub fn forward<T: Element>(
     assert_eq!(y.len(), indices.len() * width, "a row for each index");
     let shard = table.len() / width;
     pool.rows(y, width, |start, rows| {
-        vectorised(|| {
-            for (y, &index) in rows.chunks_exact_mut(width).zip(&indices[start..]) {
-                let row = (index as usize).checked_sub(first).filter(|&row| row < shard);
-                match (row.map(|row| &table[row * width..][..width]), write) {
-                    (Some(row), Write::Replace) => y.copy_from_slice(row),
-                    (Some(row), Write::Add) => {
-                        y.iter_mut().zip(row).for_each(|(y, x)| *y = T::narrow(y.wide() + x.wide()));
+        vectorised(
+            #[inline(always)]
+            || {
+                for (y, &index) in rows.chunks_exact_mut(width).zip(&indices[start..]) {
+                    let row = (index as usize).checked_sub(first).filter(|&row| row < shard);
+                    match (row.map(|row| &table[row * width..][..width]), write) {
+                        (Some(row), Write::Replace) => y.copy_from_slice(row),
+                        (Some(row), Write::Add) => {
+                            y.iter_mut().zip(row).for_each(|(y, x)| *y = T::narrow(y.wide() + x.wide()));
+                        }
+                        (None, Write::Replace) => y.fill(T::default()),
+                        (None, Write::Add) => {}
                     }
-                    (None, Write::Replace) => y.fill(T::default()),
-                    (None, Write::Add) => {}
                 }
-            }
-        });
+            },
+        );
     });
 }
 
@@ -47,15 +50,19 @@ pub fn backward<T: Element, G: Element<Wide = T::Wide>>(
     assert_eq!(dy.len(), indices.len() * width, "a row for each index");
     let shard = dtable.len() / width;
     pool.each(shard, 1, Rows(dtable, width), |range, part| {
-        vectorised(|| {
-            for (dy, &index) in dy.chunks_exact(width).zip(indices) {
-                let row = (index as usize).checked_sub(first + range.start).filter(|&row| row < range.len());
-                if let Some(row) = row {
-                    let out = &mut part.0[row * width..][..width];
-                    out.iter_mut().zip(dy).for_each(|(out, dy)| *out = G::narrow(out.wide() + dy.wide()));
+        vectorised(
+            #[inline(always)]
+            || {
+                for (dy, &index) in dy.chunks_exact(width).zip(indices) {
+                    let row =
+                        (index as usize).checked_sub(first + range.start).filter(|&row| row < range.len());
+                    if let Some(row) = row {
+                        let out = &mut part.0[row * width..][..width];
+                        out.iter_mut().zip(dy).for_each(|(out, dy)| *out = G::narrow(out.wide() + dy.wide()));
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 

@@ -88,7 +88,10 @@ pub fn product<A, B, C>(
                 let right = &mut right[..panels * tile_columns * layer.len()];
                 pool.each(panels, 1, Rows(&mut *right, tile_columns * layer.len()), |range, part| {
                     let columns = columns.start + range.start * tile_columns..columns.end;
-                    Arch::new().dispatch(|| pack(part.0, tile_columns, b, columns, &layer));
+                    Arch::new().dispatch(
+                        #[inline(always)]
+                        || pack(part.0, tile_columns, b, columns, &layer),
+                    );
                 });
                 let strips = Strips {
                     a,

@@ -23,7 +23,8 @@ const fn power(n: i64) -> f64 {
 
 /// Elements that are summed on one thread.
 const CHUNK: usize = 1 << 16;
-const LANES: usize = 8;
+/// Elements side by side: enough that the compiler keeps the loops over them and vectorises them.
+const LANES: usize = 64;
 
 impl SquareSum {
     #[must_use]
@@ -41,7 +42,10 @@ impl SquareSum {
 pub fn square_sum<G: Element>(pool: Pool<'_>, gradient: &[G]) -> SquareSum {
     let chunk = |index: usize| {
         let part = &gradient[index * CHUNK..gradient.len().min((index + 1) * CHUNK)];
-        vectorised(|| chunk_sum(part))
+        vectorised(
+            #[inline(always)]
+            || chunk_sum(part),
+        )
     };
     pool.reduce(gradient.len().div_ceil(CHUNK), &chunk, &SquareSum::plus).unwrap_or_default()
 }
@@ -51,24 +55,30 @@ fn chunk_sum<G: Element>(gradient: &[G]) -> SquareSum {
     let mut bins = [[0.0; LANES]; 4];
     let (blocks, rest) = gradient.as_chunks::<LANES>();
     for block in blocks {
-        for lane in 0..LANES {
-            add(&mut bins, lane, block[lane].wide().to_f64());
-        }
+        bins = add(bins, block);
     }
-    rest.iter().for_each(|g| add(&mut bins, 0, g.wide().to_f64()));
-    SquareSum(bins.map(|lanes| lanes.iter().sum()))
+    let mut last = [G::default(); LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    SquareSum(add(bins, &last).map(|lanes| lanes.iter().sum()))
 }
 
 #[inline(always)]
-fn add(bins: &mut [[f64; LANES]; 4], lane: usize, g: f64) {
-    let mut rest = g * g;
+fn add<G: Element>(mut bins: [[f64; LANES]; 4], block: &[G; LANES]) -> [[f64; LANES]; 4] {
+    let mut rest = [0.0; LANES];
+    for (rest, g) in rest.iter_mut().zip(block) {
+        let g = g.wide().to_f64();
+        *rest = g * g;
+    }
     for (bin, quantum) in bins.iter_mut().zip(QUANTA) {
         // Neighbours of 1.5 · 2⁵² quanta are one quantum apart, so this rounds to whole quanta.
         let shift = 1.5 * power(52) * quantum;
-        let whole = (rest + shift) - shift;
-        bin[lane] += whole;
-        rest -= whole;
+        for (sum, rest) in bin.iter_mut().zip(&mut rest) {
+            let whole = (*rest + shift) - shift;
+            *sum += whole;
+            *rest -= whole;
+        }
     }
+    bins
 }
 
 #[cfg(test)]

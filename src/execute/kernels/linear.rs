@@ -58,20 +58,23 @@ pub fn bias_gradient<T: Element, G: Element<Wide = T::Wide>>(
 ) {
     assert_eq!(dbias.len(), dy.columns, "the bias's gradient");
     pool.each(dbias.len(), COLUMNS, Rows(dbias, 1), |columns, out| {
-        vectorised(|| {
-            for (start, out) in columns.step_by(COLUMNS).zip(out.0.chunks_mut(COLUMNS)) {
-                let mut sums = [T::Wide::ZERO; COLUMNS];
-                for first in (0..dy.rows).step_by(GROUP) {
-                    let mut group = [T::Wide::ZERO; COLUMNS];
-                    for row in first..dy.rows.min(first + GROUP) {
-                        let values = &dy.row(row)[start..][..out.len()];
-                        group.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.wide());
+        vectorised(
+            #[inline(always)]
+            || {
+                for (start, out) in columns.step_by(COLUMNS).zip(out.0.chunks_mut(COLUMNS)) {
+                    let mut sums = [T::Wide::ZERO; COLUMNS];
+                    for first in (0..dy.rows).step_by(GROUP) {
+                        let mut group = [T::Wide::ZERO; COLUMNS];
+                        for row in first..dy.rows.min(first + GROUP) {
+                            let values = &dy.row(row)[start..][..out.len()];
+                            group.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.wide());
+                        }
+                        sums.iter_mut().zip(&group).for_each(|(sum, &group)| *sum += group);
                     }
-                    sums.iter_mut().zip(&group).for_each(|(sum, &group)| *sum += group);
+                    add(out, &sums, write);
                 }
-                add(out, &sums, write);
-            }
-        });
+            },
+        );
     });
 }
 

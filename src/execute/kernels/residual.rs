@@ -23,28 +23,41 @@ pub fn forward<T: Element>(
     assert!(bias.is_none_or(|bias| bias.len() == width), "the bias");
     let parts = (Rows(residual, width), Rows(branch, width), Rows(out, width));
     pool.each(rows, 1, parts, |range, (residual, branch, out)| {
-        vectorised(|| {
-            let lines = out.0.chunks_exact_mut(width).zip(residual.0.chunks_exact(width));
-            for (row, ((out, residual), branch)) in range.zip(lines.zip(branch.0.chunks_exact(width))) {
-                let biased = |at: usize, branch: T| match bias {
-                    Some(bias) => branch.wide() + bias[..width][at].wide(),
-                    None => branch.wide(),
-                };
-                let terms = out.iter_mut().zip(residual).zip(branch).enumerate();
-                match dropout {
-                    None => terms.for_each(|(at, ((out, residual), branch))| {
-                        *out = T::narrow(residual.wide() + biased(at, *branch));
-                    }),
-                    Some((dropout, place)) => {
-                        let first = place.first(row);
-                        terms.for_each(|(at, ((out, residual), branch))| {
-                            let factor = dropout.factor(first + at as u64);
-                            *out = T::narrow(biased(at, *branch).mul_add(factor, residual.wide()));
-                        });
+        vectorised(
+            #[inline(always)]
+            || {
+                let lines = out.0.chunks_exact_mut(width).zip(residual.0.chunks_exact(width));
+                for (row, ((out, residual), branch)) in range.zip(lines.zip(branch.0.chunks_exact(width))) {
+                    let terms = out.iter_mut().zip(residual).zip(branch);
+                    let first = dropout.map(|(dropout, place)| (dropout, place.first(row)));
+                    match (bias, first) {
+                        (None, None) => {
+                            for ((out, residual), branch) in terms {
+                                *out = T::narrow(residual.wide() + branch.wide());
+                            }
+                        }
+                        (Some(bias), None) => {
+                            for (((out, residual), branch), bias) in terms.zip(bias) {
+                                *out = T::narrow(residual.wide() + (branch.wide() + bias.wide()));
+                            }
+                        }
+                        (None, Some((dropout, first))) => {
+                            for (((out, residual), branch), element) in terms.zip(first..) {
+                                *out = T::narrow(
+                                    branch.wide().mul_add(dropout.factor(element), residual.wide()),
+                                );
+                            }
+                        }
+                        (Some(bias), Some((dropout, first))) => {
+                            for ((((out, residual), branch), bias), element) in terms.zip(bias).zip(first..) {
+                                let branch = branch.wide() + bias.wide();
+                                *out = T::narrow(branch.mul_add(dropout.factor(element), residual.wide()));
+                            }
+                        }
                     }
                 }
-            }
-        });
+            },
+        );
     });
 }
 
@@ -52,14 +65,17 @@ pub fn forward<T: Element>(
 pub fn drop<T: Element>(pool: Pool<'_>, width: usize, (dropout, place): (Dropout, Place<'_>), x: &mut [T]) {
     assert_eq!(x.len() % width, 0, "whole rows");
     pool.rows(x, width, |first, rows| {
-        vectorised(|| {
-            for (row, line) in rows.chunks_exact_mut(width).enumerate() {
-                let first = place.first(first + row);
-                for (at, x) in line.iter_mut().enumerate() {
-                    *x = T::narrow(x.wide() * dropout.factor(first + at as u64));
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, line) in rows.chunks_exact_mut(width).enumerate() {
+                    let first = place.first(first + row);
+                    for (at, x) in line.iter_mut().enumerate() {
+                        *x = T::narrow(x.wide() * dropout.factor(first + at as u64));
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 
@@ -81,7 +97,10 @@ pub fn branch_gradient<T: Element>(
 pub fn add<T: Element, G: Element<Wide = T::Wide>>(pool: Pool<'_>, x: &[T], out: &mut [G]) {
     assert_eq!(x.len(), out.len(), "addend and sum");
     pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(out, 1)), |_, (x, out)| {
-        vectorised(|| out.0.iter_mut().zip(x.0).for_each(|(out, x)| *out = G::narrow(out.wide() + x.wide())));
+        vectorised(
+            #[inline(always)]
+            || out.0.iter_mut().zip(x.0).for_each(|(out, x)| *out = G::narrow(out.wide() + x.wide())),
+        );
     });
 }
 
@@ -89,11 +108,14 @@ pub fn add<T: Element, G: Element<Wide = T::Wide>>(pool: Pool<'_>, x: &[T], out:
 pub fn sum<T: Element>(pool: Pool<'_>, (a, b): (&[T], &[T]), out: &mut [T]) {
     assert_eq!((a.len(), b.len()), (out.len(), out.len()), "addends and sum");
     pool.each(out.len(), GRAIN, (Rows(a, 1), Rows(b, 1), Rows(out, 1)), |_, (a, b, out)| {
-        vectorised(|| {
-            for ((out, a), b) in out.0.iter_mut().zip(a.0).zip(b.0) {
-                *out = T::narrow(a.wide() + b.wide());
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((out, a), b) in out.0.iter_mut().zip(a.0).zip(b.0) {
+                    *out = T::narrow(a.wide() + b.wide());
+                }
+            },
+        );
     });
 }
 
@@ -101,7 +123,10 @@ pub fn sum<T: Element>(pool: Pool<'_>, (a, b): (&[T], &[T]), out: &mut [T]) {
 pub fn scale<T: Element>(pool: Pool<'_>, factor: f64, x: &mut [T]) {
     let factor = T::Wide::of(factor);
     pool.each(x.len(), GRAIN, Rows(x, 1), |_, x| {
-        vectorised(|| x.0.iter_mut().for_each(|x| *x = T::narrow(x.wide() * factor)));
+        vectorised(
+            #[inline(always)]
+            || x.0.iter_mut().for_each(|x| *x = T::narrow(x.wide() * factor)),
+        );
     });
 }
 

@@ -11,7 +11,6 @@ use crate::execute::kernels::dropout;
 use crate::execute::kernels::rotary::{HeadColumns, Rotary, Scaling, Turn, rotate};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
-use crate::lower::Kernel;
 use crate::model::constants::RotaryScaling;
 use crate::model::layer::{Attention, LayerKind, Position};
 use crate::ops::Op;
@@ -328,7 +327,11 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     /// Ulysses: from this rank's tokens of all heads to all tokens of its heads, and back. Packed heads keep their
     /// order: queries, keys, values. Key-value heads that are fewer than the ranks go to several, whose gradients
     /// are summed.
-    pub(in crate::execute) fn exchange_heads(&mut self, issue: &Issue, kernel: Kernel) -> Done {
+    pub(in crate::execute) fn exchange_heads(
+        &mut self,
+        issue: &Issue,
+        (to_heads, is_packed): (bool, bool),
+    ) -> Done {
         let number = match issue.task {
             crate::program::instruction::Task::Kernel { layer, .. } => layer,
             _ => return Ok(()),
@@ -339,10 +342,6 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let (batch, local) = (self.run.strategy.micro_batch as usize, self.run.local_tokens());
         let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
         let (whole, core) = (self.columns(&layer), self.core_columns(&layer));
-        // Output has the queries' columns alone.
-        let rows = batch * local;
-        let is_packed = from.len() == rows * whole.all() || to.len() == rows * whole.all();
-        let is_packed = is_packed && whole.all() * rows == from.len().max(to.len());
         let value = layer.value_dim() as usize;
         let heads = self.heads(&layer);
         let parts: Vec<(usize, usize, usize, usize)> = if is_packed {
@@ -363,7 +362,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         };
         let me = self.rank.context as usize;
         let endpoint = self.endpoint(op.group);
-        if kernel == Kernel::ToHeads {
+        if to_heads {
             endpoint.exchange(from, |member, theirs| {
                 for sequence in 0..batch {
                     for token in 0..local {

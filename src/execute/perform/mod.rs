@@ -105,8 +105,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Kernel::Planned
             | Kernel::Collective
             | Kernel::GatherStatistics
-            | Kernel::ToHeads
-            | Kernel::ToTokens => {
+            | Kernel::ToHeads { .. }
+            | Kernel::ToTokens { .. } => {
                 return Err(ExecuteError::Unsupported(format!("{kernel:?}")));
             }
         }

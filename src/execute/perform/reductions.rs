@@ -201,7 +201,20 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         if copies == endpoint.members().len() {
             return Ok(endpoint.all_reduce(data, Reduction::sum(G::TYPE))?);
         }
-        Err(ExecuteError::Unsupported("fewer key-value heads than tensor ranks".to_owned()))
+        let first = endpoint.member() / copies * copies;
+        let scratch = self.workspace();
+        let count = scratch.len();
+        for piece in data.chunks_mut(count.max(1)) {
+            let sums = &mut scratch[..piece.len()];
+            sums.fill(T::Wide::ZERO);
+            self.endpoint(crate::ops::Group::Tensor).exchange(piece, |member, theirs| {
+                if (first..first + copies).contains(&member) {
+                    sums.iter_mut().zip(theirs).for_each(|(sum, value)| *sum += value.wide());
+                }
+            })?;
+            piece.iter_mut().zip(&*sums).for_each(|(value, sum)| *value = G::narrow(*sum));
+        }
+        Ok(())
     }
 }
 

@@ -1,12 +1,14 @@
 //! Fused forward: scores of a tile of queries with a tile of keys, softmax on the way, nothing kept but log-sum-exps.
 //! Dao 2023 (FlashAttention-2), algorithm 1.
 
+use pulp::{Arch, Simd, WithSimd};
+
 pub use super::fused_backward::{Saved, backward_keys_values, backward_queries};
 use super::layout::{KeyValues, RowTile, Window, Write, row_tiles_of_two};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, exp,
+    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products,
     load_lanes, load_rows, store_lanes,
 };
 use super::{Core, Dropout, Heads, Pair};
@@ -80,13 +82,8 @@ fn forward_tile<T: Element>(
             scores.fill([zero; LANES]);
             load_rows(&mut rows, keys_values.keys().right(kv_head * query_dim), query_dim, first, keys.len());
             add_products(scores, &rows, query);
-            pulp::Arch::new().dispatch(
-                #[inline(always)]
-                || {
-                    score.apply(scores, keys, positions, visible);
-                    softmax.take(scores, sums);
-                },
-            );
+            let softmax = &mut softmax;
+            Arch::new().dispatch(Step { score: &score, softmax, scores, sums, keys, positions, visible });
             if let Some(dropout) = &core.dropout {
                 let pair = |key, query| Pair { sequence: tile.sequence, head, query, key };
                 drop_out(dropout, scores, |row, lane| pair(keys[row], positions[lane]), count);
@@ -124,6 +121,28 @@ pub fn drop_out<R: Real>(
     }
 }
 
+/// Products of a tile of keys become weights, and join the softmax.
+struct Step<'a, R> {
+    score: &'a HeadScore<'a, R>,
+    softmax: &'a mut Softmax<R>,
+    scores: &'a mut [Lanes<R>],
+    sums: &'a mut [Lanes<R>],
+    /// Positions.
+    keys: &'a [u32],
+    positions: &'a [u32],
+    visible: Visible,
+}
+
+impl<R: Real> WithSimd for Step<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.score.apply(self.scores, self.keys, self.positions, self.visible);
+        self.softmax.take(self.scores, self.sums);
+    }
+}
+
 /// The softmax so far, of a query in each lane: the greatest score, and Σ exp(score − greatest).
 struct Softmax<R> {
     greatest: Lanes<R>,
@@ -157,21 +176,24 @@ impl<R: Real> Softmax<R> {
         for lane in 0..LANES {
             // Nothing seen yet: −∞ − −∞ would not be a number.
             shifts[lane] = if greatest[lane] == R::NEG_INFINITY { R::ZERO } else { greatest[lane] };
-            factors[lane] = exp(self.greatest[lane] - shifts[lane]);
+            factors[lane] = (self.greatest[lane] - shifts[lane]).exp();
             self.sum[lane] *= factors[lane];
         }
         for scores in scores.iter_mut() {
             for lane in 0..LANES {
-                scores[lane] = exp(scores[lane] - shifts[lane]);
-                self.sum[lane] += scores[lane];
+                scores[lane] = (scores[lane] - shifts[lane]).exp();
             }
         }
         if factors != [R::ONE; LANES] {
             for weighted in weighted.iter_mut() {
-                weighted.iter_mut().zip(&factors).for_each(|(sum, &factor)| *sum *= factor);
+                for lane in 0..LANES {
+                    weighted[lane] *= factors[lane];
+                }
             }
         }
         self.greatest = greatest;
+        // Ones times weights: the sum stays in registers.
+        add_products(std::slice::from_mut(&mut self.sum), &[R::ONE; LANES], scores);
     }
 
     fn inverse_sums(&self) -> Lanes<R> {

@@ -1,13 +1,15 @@
 //! Fused backward: scores are made again from log-sum-exps, once for the queries' gradients and once for those of keys
 //! and values, so that each sum stays with one thread. Dao 2023 (FlashAttention-2), algorithm 2.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use super::fused::drop_out;
 use super::layout::{KeyValues, KeyValuesMut, RowTile, Window, WindowMut, Write, row_tiles};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
     LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, dot,
-    exp, load_lanes, load_rows, store_lanes,
+    load_lanes, load_rows, store_lanes,
 };
 use super::{Core, Heads, Pair};
 use crate::execute::element::{Element, Real};
@@ -126,7 +128,7 @@ fn queries_tile<T: Element>(
             load_rows(&mut keys, key_window, query_dim, first, key_positions.len());
             load_rows(&mut values, value_window, value_dim, first, key_positions.len());
             squares.fill(key_positions.len(), (&keys, query), (&values, output_gradient));
-            squares.probabilities(&score, key_positions, positions, visible, |_| statistics.log_sum_exp);
+            squares.probabilities(&score, key_positions, positions, visible, &statistics.log_sum_exp);
             if let Some(dropout) = &core.dropout {
                 let pair = |row: usize, lane: usize| Pair {
                     sequence: tile.sequence,
@@ -136,7 +138,7 @@ fn queries_tile<T: Element>(
                 };
                 drop_out(dropout, &mut squares.gradients[..key_positions.len()], pair, count);
             }
-            squares.score_gradients(&score, key_positions.len(), |_| statistics.delta);
+            squares.score_gradients(&score, key_positions.len(), &statistics.delta);
             add_transposed_products(sums, &keys, &squares.gradients[..key_positions.len()]);
         }
         store_lanes(sums, gradients, (stride, column + head * query_dim), write);
@@ -204,9 +206,7 @@ fn keys_values_tile<T: Element>(
                 load_rows(&mut queries, saved.queries.right(head * query_dim), query_dim, first, rows);
                 load_rows(&mut output_gradients, saved.output_gradient(core, head), value_dim, first, rows);
                 squares.fill(rows, (&queries, key), (&output_gradients, value));
-                squares.probabilities(&score, query_positions, positions, visible, |row| {
-                    [statistics.log_sum_exp[row]; LANES]
-                });
+                squares.probabilities(&score, query_positions, positions, visible, &statistics.log_sum_exp);
                 let mut kept = squares.scores;
                 if let Some(dropout) = &core.dropout {
                     let pair = |row: usize, lane: usize| Pair {
@@ -219,7 +219,7 @@ fn keys_values_tile<T: Element>(
                     drop_out(dropout, &mut squares.gradients[..rows], pair, count);
                 }
                 add_transposed_products(value_sums, &output_gradients, &kept[..rows]);
-                squares.score_gradients(&score, rows, |row| [statistics.delta[row]; LANES]);
+                squares.score_gradients(&score, rows, &statistics.delta);
                 add_transposed_products(key_sums, &queries, &squares.gradients[..rows]);
             }
         }
@@ -253,44 +253,86 @@ impl<R: Real> Squares<R> {
         add_products(&mut self.gradients[..rows], gradients.0, gradients.1);
     }
 
-    /// exp(score − log-sum-exp); `log_sum_exp` is that of a row.
     fn probabilities(
         &mut self,
         score: &HeadScore<'_, R>,
         rows: &[u32],
         lanes: &[u32],
         visible: Visible,
-        log_sum_exp: impl Fn(usize) -> Lanes<R>,
+        log_sum_exp: &Lanes<R>,
     ) {
-        pulp::Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                let scores = &mut self.scores[..rows.len()];
-                scores.copy_from_slice(&self.products[..rows.len()]);
-                score.apply(scores, rows, lanes, visible);
-                for (row, scores) in scores.iter_mut().enumerate() {
-                    let log_sum_exp = log_sum_exp(row);
-                    for lane in 0..LANES {
-                        scores[lane] = exp(scores[lane] - log_sum_exp[lane]);
-                    }
-                }
-            },
-        );
+        let scores = &mut self.scores[..rows.len()];
+        scores.copy_from_slice(&self.products[..rows.len()]);
+        let side = score.side();
+        Arch::new().dispatch(Probabilities { score, scores, rows, lanes, visible, log_sum_exp, side });
     }
 
-    /// probability·(gradient − Σ probability·gradient), through the score to the product; `delta` is that of a row.
-    fn score_gradients(&mut self, score: &HeadScore<'_, R>, rows: usize, delta: impl Fn(usize) -> Lanes<R>) {
-        pulp::Arch::new().dispatch(
-            #[inline(always)]
-            || {
-                for row in 0..rows {
-                    let (delta, probabilities) = (delta(row), &self.scores[row]);
-                    for (lane, gradient) in self.gradients[row].iter_mut().enumerate() {
-                        *gradient = probabilities[lane] * (*gradient - delta[lane]);
-                    }
-                }
-                score.apply_backward(&mut self.gradients[..rows], &self.products[..rows]);
-            },
-        );
+    fn score_gradients(&mut self, score: &HeadScore<'_, R>, rows: usize, delta: &Lanes<R>) {
+        let (gradients, side) = (&mut self.gradients[..rows], score.side());
+        let (probabilities, products) = (&self.scores[..rows], &self.products[..rows]);
+        Arch::new().dispatch(ScoreGradients { score, gradients, probabilities, products, delta, side });
+    }
+}
+
+/// exp(score − log-sum-exp): products become scores, then probabilities.
+struct Probabilities<'a, R> {
+    score: &'a HeadScore<'a, R>,
+    scores: &'a mut [Lanes<R>],
+    /// Positions.
+    rows: &'a [u32],
+    lanes: &'a [u32],
+    visible: Visible,
+    log_sum_exp: &'a Lanes<R>,
+    side: LaneSide,
+}
+
+impl<R: Real> WithSimd for Probabilities<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.score.apply(self.scores, self.rows, self.lanes, self.visible);
+        for (row, scores) in self.scores.iter_mut().enumerate() {
+            let log_sum_exp = by_query(self.log_sum_exp, self.side, row);
+            for lane in 0..LANES {
+                scores[lane] = (scores[lane] - log_sum_exp[lane]).exp();
+            }
+        }
+    }
+}
+
+/// probability·(gradient − Σ probability·gradient), through the score to the product.
+struct ScoreGradients<'a, R> {
+    score: &'a HeadScore<'a, R>,
+    gradients: &'a mut [Lanes<R>],
+    probabilities: &'a [Lanes<R>],
+    products: &'a [Lanes<R>],
+    /// Σ probability·gradient of each query.
+    delta: &'a Lanes<R>,
+    side: LaneSide,
+}
+
+impl<R: Real> WithSimd for ScoreGradients<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (row, (gradients, probabilities)) in self.gradients.iter_mut().zip(self.probabilities).enumerate()
+        {
+            let delta = by_query(self.delta, self.side, row);
+            for lane in 0..LANES {
+                gradients[lane] = probabilities[lane] * (gradients[lane] - delta[lane]);
+            }
+        }
+        self.score.apply_backward(self.gradients, self.products);
+    }
+}
+
+/// What belongs to queries, for a row of a tile.
+#[inline(always)]
+fn by_query<R: Real>(values: &Lanes<R>, side: LaneSide, row: usize) -> Lanes<R> {
+    match side {
+        LaneSide::Queries => *values,
+        LaneSide::Keys => [values[row]; LANES],
     }
 }

@@ -1,13 +1,15 @@
 //! Materialised forward: scores and probabilities are tensors [batch, heads, queries, keys].
 
+use pulp::{Arch, Simd, WithSimd};
+
 use super::fused::drop_out;
 use super::layout::{KeyValues, RowTile, Window, Write, row_tiles};
 use super::mask::Visible;
 pub use super::materialised_backward::{Saved, backward_keys_values, backward_queries, backward_scores};
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, exp,
-    load_columns, load_lanes, load_rows, store_rows,
+    COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, load_columns,
+    load_lanes, load_rows, store_rows,
 };
 use super::{Core, Heads, Pair};
 use crate::execute::element::{Element, Real};
@@ -53,7 +55,7 @@ pub fn forward<T: Element>(
         for (turn, map) in maps.chunks_exact_mut(tokens * keys).enumerate() {
             let (sequence, head) = ((first + turn) / heads, (first + turn) % heads);
             scores(core, sequence, head, queries, keys_values.keys(), map);
-            map.chunks_exact_mut(keys).for_each(softmax);
+            map.chunks_exact_mut(keys).for_each(|row| Arch::new().dispatch(Softmax(row)));
         }
     });
     if let Some(dropout) = &core.dropout {
@@ -95,10 +97,7 @@ fn scores<T: Element>(
         if visible == Visible::Nothing {
             products.fill([T::Wide::NEG_INFINITY; LANES]);
         } else {
-            pulp::Arch::new().dispatch(
-                #[inline(always)]
-                || score.apply(products, rows, lanes, visible),
-            );
+            Arch::new().dispatch(Apply { score: &score, products, rows, lanes, visible });
         }
         let layout = (core.mask.key_positions.len(), first_lane, lanes.len());
         store_rows(products, &mut map[first_row * layout.0..], layout, Write::Set);
@@ -147,33 +146,54 @@ pub(super) fn each_square<T: Element>(
     }
 }
 
+struct Apply<'a, R> {
+    score: &'a HeadScore<'a, R>,
+    products: &'a mut [Lanes<R>],
+    rows: &'a [u32],
+    lanes: &'a [u32],
+    visible: Visible,
+}
+
+impl<R: Real> WithSimd for Apply<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.score.apply(self.products, self.rows, self.lanes, self.visible);
+    }
+}
+
 /// A row of scores becomes probabilities; all zero where nothing is visible.
-fn softmax<T: Element>(row: &mut [T]) {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let mut greatest = [T::Wide::NEG_INFINITY; LANES];
-            for part in row.chunks(LANES) {
-                for (greatest, score) in greatest.iter_mut().zip(part) {
-                    *greatest = greatest.max(score.wide());
-                }
+struct Softmax<'a, T>(&'a mut [T]);
+
+impl<T: Element> WithSimd for Softmax<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut lanes = [T::Wide::NEG_INFINITY; LANES];
+        for part in self.0.chunks(LANES) {
+            for (greatest, score) in lanes.iter_mut().zip(part) {
+                *greatest = if score.wide() > *greatest { score.wide() } else { *greatest };
             }
-            let greatest = greatest.into_iter().fold(T::Wide::NEG_INFINITY, T::Wide::max);
-            if greatest == T::Wide::NEG_INFINITY {
-                return row.fill(T::default());
+        }
+        let greatest = lanes.into_iter().fold(T::Wide::NEG_INFINITY, T::Wide::max);
+        if greatest == T::Wide::NEG_INFINITY {
+            return self.0.fill(T::default());
+        }
+        let mut sums = [T::Wide::ZERO; LANES];
+        for part in self.0.chunks_mut(LANES) {
+            for (sum, score) in sums.iter_mut().zip(part) {
+                let weight = (score.wide() - greatest).exp();
+                *sum += weight;
+                *score = T::narrow(weight);
             }
-            let mut sums = [T::Wide::ZERO; LANES];
-            for part in row.chunks_mut(LANES) {
-                for (sum, score) in sums.iter_mut().zip(part) {
-                    let weight = exp(score.wide() - greatest);
-                    *sum += weight;
-                    *score = T::narrow(weight);
-                }
-            }
-            let inverse = T::Wide::ONE / sums.into_iter().sum();
-            row.iter_mut().for_each(|weight| *weight = T::narrow(weight.wide() * inverse));
-        },
-    );
+        }
+        let inverse = T::Wide::ONE / sums.into_iter().sum();
+        for weight in self.0 {
+            *weight = T::narrow(weight.wide() * inverse);
+        }
+    }
 }
 
 /// Σ over keys of weight·row, for each query head of a tile of queries: `weights` are [batch, heads, queries, keys],

@@ -1,5 +1,7 @@
 //! Materialised backward: gradients of the scores are a tensor, from which those of queries, keys and values come.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use super::layout::{KeyValues, KeyValuesMut, RowTile, Window, WindowMut, Write, row_tiles};
 use super::mask::Visible;
 use super::materialised::{Probabilities, drop_gradients, each_square, weighted_sums};
@@ -86,7 +88,7 @@ fn map_gradients<T: Element>(
     let scale = T::Wide::of(core.score.scale);
     for (row, probabilities) in map.chunks_exact_mut(keys).zip(probabilities.chunks_exact(keys)) {
         let scale = if core.score.soft_cap.is_some() { T::Wide::ONE } else { scale };
-        softmax_backward(row, probabilities, scale);
+        Arch::new().dispatch(SoftmaxBackward { row, probabilities, scale });
     }
     if core.score.soft_cap.is_none() {
         return;
@@ -116,22 +118,28 @@ fn map_gradients<T: Element>(
 }
 
 /// row ← probability·(row − Σ probability·row)·scale
-fn softmax_backward<T: Element>(row: &mut [T], probabilities: &[T], scale: T::Wide) {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let mut sums = [T::Wide::ZERO; LANES];
-            for (row, probabilities) in row.chunks(LANES).zip(probabilities.chunks(LANES)) {
-                for ((sum, gradient), probability) in sums.iter_mut().zip(row).zip(probabilities) {
-                    *sum += gradient.wide() * probability.wide();
-                }
+struct SoftmaxBackward<'a, T: Element> {
+    row: &'a mut [T],
+    probabilities: &'a [T],
+    scale: T::Wide,
+}
+
+impl<T: Element> WithSimd for SoftmaxBackward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let mut sums = [T::Wide::ZERO; LANES];
+        for (row, probabilities) in self.row.chunks(LANES).zip(self.probabilities.chunks(LANES)) {
+            for ((sum, gradient), probability) in sums.iter_mut().zip(row).zip(probabilities) {
+                *sum += gradient.wide() * probability.wide();
             }
-            let delta: T::Wide = sums.into_iter().sum();
-            for (gradient, probability) in row.iter_mut().zip(probabilities) {
-                *gradient = T::narrow(probability.wide() * (gradient.wide() - delta) * scale);
-            }
-        },
-    );
+        }
+        let delta: T::Wide = sums.into_iter().sum();
+        for (gradient, probability) in self.row.iter_mut().zip(self.probabilities) {
+            *gradient = T::narrow(probability.wide() * (gradient.wide() - delta) * self.scale);
+        }
+    }
 }
 
 /// Gradients of the queries from those of the scores.

@@ -65,33 +65,36 @@ impl<'a, R: Real> HeadScore<'a, R> {
         }
     }
 
+    pub fn side(&self) -> LaneSide {
+        self.side
+    }
+
     /// Products become scores; what is not visible becomes −∞. `rows` and `lanes` are positions.
     #[inline(always)]
     pub fn apply(&self, tile: &mut [Lanes<R>], rows: &[u32], lanes: &[u32], visible: Visible) {
         let mut lane_positions = [0; LANES];
-        lane_positions.iter_mut().zip(lanes).for_each(|(signed, &position)| *signed = position as i32);
+        for (signed, &position) in lane_positions.iter_mut().zip(lanes) {
+            *signed = position as i32;
+        }
         for (values, &row) in tile.iter_mut().zip(rows) {
-            values.iter_mut().for_each(|value| *value *= self.scale);
+            for value in values.iter_mut() {
+                *value *= self.scale;
+            }
             if let Some(cap) = self.soft_cap {
-                values.iter_mut().for_each(|value| *value = cap * (*value / cap).tanh());
+                for value in values.iter_mut() {
+                    *value = cap * (*value / cap).tanh();
+                }
             }
             if self.slope.is_none() && visible == Visible::All {
                 continue;
             }
-            let mut distances = [0; LANES];
-            for (distance, &lane) in distances.iter_mut().zip(&lane_positions) {
-                *distance = match self.side {
-                    LaneSide::Queries => lane - row as i32,
-                    LaneSide::Keys => row as i32 - lane,
-                };
-            }
-            if let Some(slope) = self.slope {
-                for (value, &distance) in values.iter_mut().zip(&distances) {
+            let sign = if self.side == LaneSide::Queries { 1 } else { -1 };
+            for (value, &lane) in values.iter_mut().zip(&lane_positions) {
+                let distance = sign * (lane - row as i32);
+                if let Some(slope) = self.slope {
                     *value -= slope * R::of(f64::from(distance));
                 }
-            }
-            if visible == Visible::Some {
-                for (value, &distance) in values.iter_mut().zip(&distances) {
+                if visible == Visible::Some {
                     *value = if self.mask.sees(distance) { *value } else { R::NEG_INFINITY };
                 }
             }
@@ -103,7 +106,9 @@ impl<'a, R: Real> HeadScore<'a, R> {
     #[inline(always)]
     pub fn apply_backward(&self, gradients: &mut [Lanes<R>], products: &[Lanes<R>]) {
         for (gradients, products) in gradients.iter_mut().zip(products) {
-            gradients.iter_mut().for_each(|gradient| *gradient *= self.scale);
+            for gradient in gradients.iter_mut() {
+                *gradient *= self.scale;
+            }
             if let Some(cap) = self.soft_cap {
                 for (gradient, &product) in gradients.iter_mut().zip(products) {
                     let capped = (self.scale * product / cap).tanh();

@@ -26,7 +26,7 @@ struct Case {
 
 fn keep(pair: Pair) -> bool {
     let mixed = pair.sequence * 31 + pair.head * 17 + pair.query as usize * 7 + pair.key as usize * 13;
-    mixed % 5 != 0
+    !mixed.is_multiple_of(5)
 }
 
 const DROPOUT: Dropout<'static> = Dropout { keep: &keep, scale: 1.25 };
@@ -417,23 +417,4 @@ fn parts_of_the_keys_merge_to_the_whole() {
         assert_near(case.name, &query_gradients, &whole.query_gradients, 1e-12);
         assert_near(case.name, &key_value_gradients, &whole.key_value_gradients, 1e-12);
     }
-}
-
-#[test]
-fn exp_in_single_precision_is_within_two_units_in_the_last_place() {
-    for turn in 0..2_000_000 {
-        let x = -104.0 + turn as f32 * 1e-4;
-        let (own, exact) = (super::tile::exp(x), f64::from(x).exp());
-        if exact < 2e-38 {
-            assert!(f64::from(own) <= exact * 1.000_001, "{x}");
-        } else if exact > f64::from(f32::MAX) * 0.996 {
-            assert!(own > 3.3e38, "{x}");
-        } else {
-            let error = (f64::from(own) - exact).abs() / exact / f64::from(f32::EPSILON);
-            assert!(error < 2.0, "{x}: {error}");
-        }
-    }
-    assert_eq!(super::tile::exp(f32::NEG_INFINITY), 0.0);
-    assert_eq!(super::tile::exp(0.0_f32), 1.0);
-    assert!(super::tile::exp(f32::NAN).is_nan());
 }

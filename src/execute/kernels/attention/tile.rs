@@ -1,8 +1,12 @@
 //! Tiles of numbers on the stack: one side of a tile lies in the lanes of vector registers, the other in rows.
+//!
+//! Loops that must run in the widest vectors of the machine are structs that `pulp` dispatches: the compiler does not
+//! reliably inline closures into the code that it compiles for those vectors.
+
+use pulp::{Arch, Simd, WithSimd};
 
 use super::layout::{Window, Write};
 use crate::execute::element::{Element, Real};
-use crate::units::ElementType;
 
 /// Rows of a tile and numbers in each.
 pub const LANES: usize = 32;
@@ -10,8 +14,6 @@ pub const LANES: usize = 32;
 pub const MAX_HEAD_DIM: usize = 256;
 /// Runs of lanes that the widest head is cut into.
 pub const COLUMN_BLOCKS: usize = MAX_HEAD_DIM / LANES;
-/// Rows whose sums are held in registers at once.
-const BLOCK: usize = 6;
 
 /// One row of a tile.
 pub type Lanes<R> = [R; LANES];
@@ -99,74 +101,73 @@ pub fn store_rows<T: Element>(
 
 /// sums[i] += Σₖ left[i, k]·right[k], where `left` is packed rows of as many columns as `right` has rows.
 pub fn add_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let depth = right.len();
-            let whole = sums.len() / BLOCK * BLOCK;
-            let (blocks, rest) = sums.split_at_mut(whole);
-            for (turn, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
-                add_block::<R, BLOCK>(block, &left[turn * BLOCK * depth..], right);
-            }
-            for (turn, row) in rest.chunks_exact_mut(1).enumerate() {
-                add_block::<R, 1>(row, &left[(whole + turn) * depth..], right);
-            }
-        },
-    );
-}
-
-#[inline(always)]
-fn add_block<R: Real, const ROWS: usize>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
-    let depth = right.len();
-    let rows: [&[R]; ROWS] = std::array::from_fn(|row| &left[row * depth..][..depth]);
-    let mut held: [Lanes<R>; ROWS] = std::array::from_fn(|row| sums[row]);
-    for k in 0..depth {
-        for row in 0..ROWS {
-            multiply_add(&mut held[row], rows[row][k], &right[k]);
-        }
-    }
-    sums[..ROWS].copy_from_slice(&held);
+    Arch::new().dispatch(AddProducts::<R, false> { sums, left, right });
 }
 
 /// sums[i] += Σₖ left[k, i]·right[k], where `left` is packed rows of as many columns as `sums` has rows.
 pub fn add_transposed_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
-    pulp::Arch::new().dispatch(
-        #[inline(always)]
-        || {
-            let width = sums.len();
-            let whole = width / BLOCK * BLOCK;
-            let (blocks, rest) = sums.split_at_mut(whole);
-            for (turn, block) in blocks.chunks_exact_mut(BLOCK).enumerate() {
-                add_transposed_block::<R, BLOCK>(block, left, (width, turn * BLOCK), right);
-            }
-            for (turn, row) in rest.chunks_exact_mut(1).enumerate() {
-                add_transposed_block::<R, 1>(row, left, (width, whole + turn), right);
-            }
-        },
-    );
+    Arch::new().dispatch(AddProducts::<R, true> { sums, left, right });
 }
 
-#[inline(always)]
-fn add_transposed_block<R: Real, const ROWS: usize>(
-    sums: &mut [Lanes<R>],
-    left: &[R],
-    (width, column): (usize, usize),
-    right: &[Lanes<R>],
-) {
-    let mut held: [Lanes<R>; ROWS] = std::array::from_fn(|row| sums[row]);
-    for (values, lanes) in left.chunks_exact(width).zip(right) {
-        let values = &values[column..column + ROWS];
-        for row in 0..ROWS {
-            multiply_add(&mut held[row], values[row], lanes);
+struct AddProducts<'a, R, const TRANSPOSED: bool> {
+    sums: &'a mut [Lanes<R>],
+    left: &'a [R],
+    right: &'a [Lanes<R>],
+}
+
+impl<R: Real, const TRANSPOSED: bool> WithSimd for AddProducts<'_, R, TRANSPOSED> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        // Twice as many sums as rows must leave registers for two vectors and a factor.
+        let most = if S::REGISTER_COUNT < 32 { 4 } else { 8 };
+        let mut first = 0;
+        while first < self.sums.len() {
+            let rest = self.sums.len() - first;
+            first += match rest.min(most) {
+                8.. => self.block::<S, 8>(simd, first),
+                4.. => self.block::<S, 4>(simd, first),
+                2.. => self.block::<S, 2>(simd, first),
+                _ => self.block::<S, 1>(simd, first),
+            };
         }
     }
-    sums[..ROWS].copy_from_slice(&held);
 }
 
-#[inline(always)]
-fn multiply_add<R: Real>(sums: &mut Lanes<R>, factor: R, lanes: &Lanes<R>) {
-    for lane in 0..LANES {
-        sums[lane] = factor.mul_add(lanes[lane], sums[lane]);
+impl<R: Real, const TRANSPOSED: bool> AddProducts<'_, R, TRANSPOSED> {
+    /// Rows `first .. first + ROWS` of the sums, two vectors of each at a time. Returns `ROWS`.
+    #[inline(always)]
+    fn block<S: Simd, const ROWS: usize>(&mut self, simd: S, first: usize) -> usize {
+        let (depth, columns) = (self.right.len(), self.sums.len());
+        let right = R::vectors(simd, self.right.as_flattened());
+        let sums = R::vectors_mut(simd, self.sums[first..first + ROWS].as_flattened_mut());
+        let width = sums.len() / ROWS;
+        let mut rows: [&[R]; ROWS] = [&[]; ROWS];
+        if !TRANSPOSED {
+            for (turn, row) in rows.iter_mut().enumerate() {
+                *row = &self.left[(first + turn) * depth..][..depth];
+            }
+        }
+        for vector in (0..width).step_by(2) {
+            let mut held = [[R::splat(simd, R::ZERO); 2]; ROWS];
+            for (row, held) in held.iter_mut().enumerate() {
+                held.copy_from_slice(&sums[row * width + vector..][..2]);
+            }
+            for k in 0..depth {
+                let pair = &right[k * width + vector..][..2];
+                let column: &[R] = if TRANSPOSED { &self.left[k * columns + first..][..ROWS] } else { &[] };
+                for (turn, held) in held.iter_mut().enumerate() {
+                    let factor = R::splat(simd, if TRANSPOSED { column[turn] } else { rows[turn][k] });
+                    held[0] = R::multiply_add(simd, factor, pair[0], held[0]);
+                    held[1] = R::multiply_add(simd, factor, pair[1], held[1]);
+                }
+            }
+            for (row, held) in held.iter().enumerate() {
+                sums[row * width + vector..][..2].copy_from_slice(held);
+            }
+        }
+        ROWS
     }
 }
 
@@ -183,41 +184,4 @@ pub fn dot<T: Element>(a: &[T], b: &[T]) -> T::Wide {
     }
     let rest: T::Wide = a_rest.iter().zip(b_rest).map(|(a, b)| a.wide() * b.wide()).sum();
     sums.into_iter().sum::<T::Wide>() + rest
-}
-
-/// eˣ; in f32 a polynomial that vectorises, with an error below 2 units in the last place.
-#[inline(always)]
-pub fn exp<R: Real>(x: R) -> R {
-    // The casts to and from f64 are exact where R is f32, and the compiler drops them.
-    if R::TYPE == ElementType::Fp32 { R::of(f64::from(exp_f32(x.to_f64() as f32))) } else { x.exp() }
-}
-
-/// eˣ = 2ⁿ·eʳ with n = round(x / ln 2); r is exact in two parts (Cody and Waite 1980), eʳ a Taylor polynomial.
-#[inline(always)]
-fn exp_f32(x: f32) -> f32 {
-    /// Below it the result is taken for zero: half of it would not be a normal number.
-    const LEAST: f32 = -86.9;
-    const MOST: f32 = 88.72;
-    /// Adding it rounds to an integer, which then stands in the low bits.
-    const ROUND: f32 = 12_582_912.0;
-    const LN_2_HIGH: f32 = 0.693_359_4;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let bounded = if x < LEAST { LEAST } else { x };
-    let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
-    let n = shifted - ROUND;
-    let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, bounded));
-    let mut sum = 1.0 / 5040.0;
-    for coefficient in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
-        sum = r.mul_add(sum, coefficient);
-    }
-    // Half of 2ⁿ: n may be 128.
-    let half = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f00_0000));
-    let power = sum * half * 2.0;
-    if x < LEAST {
-        0.0
-    } else if x > MOST {
-        f32::INFINITY
-    } else {
-        power
-    }
 }

@@ -1,0 +1,216 @@
+//! Every strategy trains as one rank does, and holds what was predicted, to the byte.
+
+use std::collections::HashMap;
+
+use meshwright::execute::contents::Tensors;
+use meshwright::execute::data::{Synthetic, Tokens};
+use meshwright::execute::run::{Job, Settings};
+use meshwright::execute::weights::Weights;
+use meshwright::lower::Category;
+use meshwright::model::Model;
+use meshwright::profile::engine::engine;
+use meshwright::simulate::memory;
+use meshwright::strategy::{Draft, Strategy, Workload, resolve};
+use meshwright::units::ElementType;
+
+use crate::models;
+use crate::training::{Trained, train};
+
+/// What sums in another order may differ by, relative to the layer's largest norm.
+const TOLERANCE: f64 = 1e-11;
+const STEPS: u64 = 2;
+
+/// A small deterministic generator (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.next() % from.len() as u64) as usize]
+    }
+}
+
+fn workload(clip: f64) -> Workload {
+    Workload { global_batch: 8, seq_len: 16, precision: ElementType::Fp64, dropout: 0.0, clip }
+}
+
+/// Trains `model` under `strategy`.
+fn run(model: &Model, strategy: Strategy, workload: Workload) -> Trained {
+    let settings = Settings { learning_rate: 1e-2, poison: true, cores: 1, ..Settings::default() };
+    let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
+    let vocabulary = if model.name == "golden" { 97 } else { 61 };
+    let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
+    train(job, settings, tokens, &Weights::random(model, 3), STEPS)
+}
+
+fn strategy(model: &Model, text: &str, devices: u64, workload: &Workload) -> Option<Strategy> {
+    let draft = Draft::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    resolve(&draft, model, devices, workload, engine("embedded").unwrap()).ok()
+}
+
+/// Largest difference of `found` from `expected`, relative to the largest norm of a layer's tensors.
+fn difference(found: &Tensors, expected: &Tensors) -> (f64, String) {
+    assert_eq!(found.len(), expected.len(), "tensors");
+    let mut norms: HashMap<usize, f64> = HashMap::new();
+    for ((layer, _), values) in expected {
+        let norm = values.iter().map(|value| value * value).sum::<f64>().sqrt();
+        let largest = norms.entry(*layer).or_default();
+        *largest = largest.max(norm);
+    }
+    let mut worst = (0.0, String::new());
+    for (parameter, values) in expected {
+        let other = &found[parameter];
+        for (index, (a, b)) in values.iter().zip(other).enumerate() {
+            let error = (a - b).abs() / norms[&parameter.0].max(1e-300);
+            // What is not a number is no better.
+            if !(error <= worst.0) {
+                worst = (error, format!("{parameter:?}[{index}]: {b} in place of {a}"));
+            }
+        }
+    }
+    worst
+}
+
+fn compare(found: &Trained, expected: &Trained, tolerance: f64, case: &str) {
+    for (found, expected, what) in [
+        (&found.gradients, &expected.gradients, "gradient"),
+        (&found.parameters, &expected.parameters, "parameter"),
+    ] {
+        let (error, place) = difference(found, expected);
+        assert!(error <= tolerance, "{case}: {what} {place} ({error:e})");
+    }
+    for (step, (found, expected)) in found.losses.iter().zip(&expected.losses).enumerate() {
+        assert!((found - expected).abs() <= tolerance, "{case}: loss {step}: {found} in place of {expected}");
+    }
+}
+
+/// Whether every rank held what its program says, by category, device and host.
+fn check_memory(trained: &Trained, case: &str) {
+    for rank in &trained.fleet.ranks {
+        let predicted = memory::peak(&trained.fleet.run.program.ranks[rank.stage as usize]);
+        let counted = &rank.placement.device;
+        assert_eq!(counted.peak(), predicted.total.0, "{case}: rank {}", rank.index);
+        for (category, bytes) in Category::ALL.into_iter().zip(predicted.categories) {
+            assert_eq!(counted.at_peak(category), bytes.0, "{case}: rank {}, {category:?}", rank.index);
+        }
+        assert_eq!(rank.placement.host.peak(), predicted.host.0, "{case}: rank {}, host", rank.index);
+        assert_eq!(rank.placement.host.live(), rank.placement.host_state(), "{case}: host memory leaks");
+    }
+}
+
+/// A random strategy text for `devices` ranks; many are illegal.
+fn random_text(dice: &mut Dice, devices: u64, is_moe: bool) -> String {
+    let mut left = devices;
+    let mut part = |dice: &mut Dice, sizes: &[u64]| {
+        let size = dice.pick(sizes);
+        if left.is_multiple_of(size) {
+            left /= size;
+            size
+        } else {
+            1
+        }
+    };
+    let (tp, pp, cp) = (part(dice, &[1, 1, 2, 4]), part(dice, &[1, 1, 2, 4]), part(dice, &[1, 1, 1, 2]));
+    let mut keys = vec![format!("tp={tp},pp={pp},cp={cp},micro={}", dice.pick(&[1, 1, 2, 4]))];
+    let mut maybe = |odds: u64, dice: &mut Dice, choices: &[&str]| {
+        if dice.next().is_multiple_of(odds) {
+            keys.push(dice.pick(choices).to_owned());
+        }
+    };
+    if tp > 1 {
+        maybe(2, dice, &["sp=off"]);
+    }
+    if cp > 1 {
+        maybe(2, dice, &["cp_kind=ulysses"]);
+    }
+    if pp > 1 {
+        maybe(
+            2,
+            dice,
+            &[
+                "sched=gpipe",
+                "sched=zb-h1",
+                "sched=zb-h2",
+                "sched=zb-v,virtual=2",
+                "sched=interleaved,virtual=2",
+            ],
+        );
+    }
+    if is_moe {
+        maybe(2, dice, &["ep=2", "ep=4", "ep=2,etp=1", "ep=1,etp=1"]);
+        maybe(1, dice, &["capacity=full"]);
+    }
+    maybe(1, dice, &["zero=0", "zero=1", "zero=2", "zero=3", "zero=3,reshard=off"]);
+    maybe(3, dice, &["shard=2", "shard=1", "shard=4"]);
+    maybe(2, dice, &["sync=immediate", "sync=scatter", "sync=deferred"]);
+    maybe(2, dice, &["ckpt=full", "ckpt=selective", "ckpt=full:1"]);
+    maybe(
+        3,
+        dice,
+        &[
+            "offload=optimizer:1",
+            "offload=optimizer:0.5",
+            "offload=params:1",
+            "offload=activations:1",
+            "offload=optimizer:0.3+params:0.5+activations:0.5",
+        ],
+    );
+    maybe(4, dice, &["overlap=off"]);
+    maybe(3, dice, &["loss=chunked"]);
+    if cp == 1 {
+        maybe(3, dice, &["attention=materialised"]);
+    }
+    maybe(6, dice, &["order=dp-tp-cp-pp", "order=pp-tp-cp-dp"]);
+    keys.join(",")
+}
+
+/// Random legal strategies of `model` on up to eight ranks, against one rank.
+fn check_random(model: &Model, is_moe: bool, seed: u64, count: usize) {
+    let workload = workload(1.0);
+    let single = if is_moe { "tp=1,micro=8,capacity=full" } else { "tp=1,micro=8" };
+    let reference = run(model, strategy(model, single, 1, &workload).unwrap(), workload);
+    let mut dice = Dice(seed);
+    let (mut checked, mut tried) = (0, 0);
+    while checked < count {
+        tried += 1;
+        assert!(tried < 100 * count, "only {checked} legal strategies in {tried}");
+        let devices = dice.pick(&[1, 2, 2, 4, 4, 8]);
+        let text = random_text(&mut dice, devices, is_moe);
+        let Some(strategy) = strategy(model, &text, devices, &workload) else { continue };
+        let case = format!("{text} on {devices}");
+        if std::env::var_os("MESHWRIGHT_SHOW").is_some() {
+            eprintln!("{case}");
+        }
+        let trained = run(model, strategy, workload);
+        compare(&trained, &reference, TOLERANCE, &case);
+        check_memory(&trained, &case);
+        checked += 1;
+    }
+}
+
+#[test]
+fn gpt2_under_random_strategies() {
+    check_random(&models::gpt2(), false, 1, 60);
+}
+
+#[test]
+fn llama_under_random_strategies() {
+    check_random(&models::llama(), false, 2, 60);
+}
+
+#[test]
+fn mixtral_under_random_strategies() {
+    check_random(&models::mixtral(), true, 3, 60);
+}
+
+#[test]
+fn two_losses_under_random_strategies() {
+    check_random(&models::two_losses(), false, 4, 40);
+}

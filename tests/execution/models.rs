@@ -1,0 +1,42 @@
+//! Small models of each kind that the embedded backend trains.
+
+use meshwright::model::{self, Model};
+use serde_json::{Value, json};
+
+/// GPT-2: learned positions, biases, layer norms, a tied head; an odd vocabulary.
+pub fn gpt2() -> Model {
+    hugging_face(json!({
+        "model_type": "gpt2", "vocab_size": 61, "n_positions": 32, "n_embd": 16, "n_layer": 4, "n_head": 4,
+        "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true
+    }))
+}
+
+/// Llama: rotary positions, two key-value heads for eight heads, gated, an untied head.
+pub fn llama() -> Model {
+    hugging_face(json!({
+        "model_type": "llama", "vocab_size": 61, "hidden_size": 16, "intermediate_size": 24,
+        "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "hidden_act": "silu",
+        "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "max_position_embeddings": 32,
+        "initializer_range": 0.1
+    }))
+}
+
+/// Mixtral: two of four experts a token.
+pub fn mixtral() -> Model {
+    hugging_face(json!({
+        "model_type": "mixtral", "vocab_size": 61, "hidden_size": 16, "intermediate_size": 8,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu",
+        "num_local_experts": 4, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": false, "max_position_embeddings": 32, "initializer_range": 0.1
+    }))
+}
+
+/// Two losses over one trunk, of the oracle.
+pub fn two_losses() -> Model {
+    let golden: Value = serde_json::from_str(include_str!("../oracle/golden/two_losses.json")).unwrap();
+    model::from_text(&golden["layer_graph"].to_string(), "golden", "golden").unwrap()
+}
+
+fn hugging_face(config: Value) -> Model {
+    model::from_text(&config.to_string(), "config.json", "small").unwrap()
+}
