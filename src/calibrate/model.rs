@@ -6,9 +6,9 @@ use std::time::Instant;
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::machine;
 use crate::calibrate::measure::{Measured, measure};
-use crate::calibrate::observe::median;
 use crate::calibrate::products::{self, Products};
 use crate::calibrate::samples::Sample;
+use crate::execute::kernels::attention::LANES;
 use crate::execute::kernels::gemm;
 use crate::ops::{CorePass, KernelKind, Op};
 use crate::profile::device::{CoresModel, KernelRates};
@@ -102,6 +102,7 @@ fn set_arithmetic(model: &mut DeviceModel, measured: &Measured, origin: &Origin)
     model.kernels = kernels(measured, &fitted, origin);
     model.cores = Some(CoresModel {
         packing: origin.measured(BytesPerSecond(fitted.packing), "factors of products"),
+        attention_tile: origin.measured(LANES as u32, "tile of the kernel"),
         score_time: origin.measured(Seconds(forward.score), "fused attention"),
         score_time_backward: origin.measured(Seconds(backward.score), "fused attention"),
         serial_share: origin.measured(measured.serial_share, "one rank on all cores against one core"),
@@ -127,10 +128,10 @@ fn set_memory(model: &mut DeviceModel, measured: &Measured, origin: &Origin) {
     model.host.optimizer_efficiency = model.memory_bound.efficiency.clone();
 }
 
-/// The median bytes/s of each kind of kernel, by element type.
+/// Bytes/s of each kind of kernel, by element type.
 fn kernels(measured: &Measured, fitted: &Products, origin: &Origin) -> BTreeMap<KernelKind, KernelRates> {
     let by_kind = |samples: &[Sample]| {
-        let mut rates: BTreeMap<KernelKind, Vec<f64>> = BTreeMap::new();
+        let mut sums: BTreeMap<KernelKind, (f64, f64)> = BTreeMap::new();
         for (op, seconds) in samples {
             let Some(kind) = op.kernel_kind() else { continue };
             let (bytes, seconds) = match op {
@@ -138,10 +139,13 @@ fn kernels(measured: &Measured, fitted: &Products, origin: &Origin) -> BTreeMap<
                 _ => (op.bytes_moved().0 as f64, *seconds),
             };
             if seconds > 0.0 && bytes > 0.0 {
-                rates.entry(kind).or_default().push(bytes / seconds);
+                // Large ones count most: they are what steps are made of.
+                let (all_bytes, all_seconds) = sums.entry(kind).or_default();
+                *all_bytes += bytes;
+                *all_seconds += seconds;
             }
         }
-        rates.into_iter().map(|(kind, rates)| (kind, median(rates))).collect::<BTreeMap<_, _>>()
+        sums.into_iter().map(|(kind, (bytes, seconds))| (kind, bytes / seconds)).collect::<BTreeMap<_, _>>()
     };
     let (fp64, bf16) = (by_kind(&measured.fp64), by_kind(&measured.bf16));
     let rate = |value: f64| origin.measured(BytesPerSecond(value), "operands of such kernels, one core");

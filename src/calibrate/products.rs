@@ -3,7 +3,9 @@
 use crate::calibrate::fit::non_negative;
 use crate::calibrate::observe::median;
 use crate::calibrate::samples::Sample;
-use crate::ops::{AttentionCore, CorePass, Linear, Op};
+use crate::cost::cores::tiled;
+use crate::execute::kernels::attention::LANES;
+use crate::ops::{CorePass, Linear, Op};
 
 /// What one core does in matrix products.
 #[derive(Clone, Copy, Debug)]
@@ -74,16 +76,13 @@ pub fn attention(samples: &[Sample], pass: CorePass) -> Attention {
     let rows: Vec<_> = samples
         .iter()
         .filter_map(of_pass)
-        .map(|(core, seconds)| ([core.flops().0, seen_pairs(&core)], seconds, seconds))
+        .map(|(core, seconds)| {
+            let (flops, pairs) = tiled(&core, LANES as u32);
+            ([flops.0, pairs], seconds, seconds)
+        })
         .collect();
     let [flop, score] = non_negative(&rows);
     Attention { rate: 1.0 / if flop > 0.0 { flop } else { 1e-13 }, score }
-}
-
-/// Pairs of query and key that are not masked.
-pub fn seen_pairs(core: &AttentionCore) -> f64 {
-    let pairs = core.batch as f64 * core.heads as f64 * core.queries as f64 * core.keys as f64;
-    if core.causal { pairs / 2.0 } else { pairs }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::error::{CliError, Kind};
 use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
-use crate::calibrate::{Calibration, CalibrateError, calibrate};
+use crate::calibrate::{CalibrateError, Calibration, calibrate};
 use crate::units::{FlopsPerSecond, grouped};
 
 pub const EXAMPLES: &str = "\

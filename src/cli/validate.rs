@@ -37,7 +37,9 @@ pub struct ValidateArgs {
 /// Runs the command.
 pub fn run(args: &ValidateArgs) -> Result<(), CliError> {
     if args.engine != "auto" && crate::profile::engine::engine(&args.engine).is_none() {
-        return Err(CliError::usage("engine", &args.engine, "no such engine; auto takes each run's own").or(["auto"]));
+        return Err(
+            CliError::usage("engine", &args.engine, "no such engine; auto takes each run's own").or(["auto"])
+        );
     }
     let mut traces = Vec::new();
     for path in &args.traces {
@@ -52,7 +54,8 @@ pub fn run(args: &ValidateArgs) -> Result<(), CliError> {
 }
 
 fn text(validation: &Validation) -> String {
-    let percent = |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{:+.1} %", 100.0 * error));
+    let percent =
+        |error: Option<f64>| error.map_or("-".to_owned(), |error| format!("{:+.1} %", 100.0 * error));
     let seconds = |value: Option<Seconds>| value.map_or("-".to_owned(), |value| value.to_string());
     let bytes = |value: Option<Bytes>| value.map_or("-".to_owned(), |value| value.to_string());
     let runs = validation.runs.iter().map(|run| {

@@ -8,7 +8,7 @@ use crate::ops::{AttentionCore, Collective, CollectiveKind, CorePass, Linear, Op
 use crate::profile::DeviceModel;
 use crate::profile::device::CoresModel;
 use crate::strategy::Strategy;
-use crate::units::{Bytes, ElementType, Seconds};
+use crate::units::{Bytes, ElementType, Flops, Seconds};
 
 /// Prices of the ranks of one strategy on the cores of a machine.
 ///
@@ -44,6 +44,17 @@ pub fn copied(collective: &Collective, members: f64) -> f64 {
         CollectiveKind::ReduceScatter => sum,
         CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::RingShift => bytes,
     }
+}
+
+/// FLOPs and pairs of a fused core in whole tiles of `tile` × `tile` tokens: a causal mask saves those above the
+/// diagonal.
+pub fn tiled(core: &AttentionCore, tile: u32) -> (Flops, f64) {
+    let all = core.batch as f64 * core.heads as f64 * core.queries as f64 * core.keys as f64;
+    if !core.causal {
+        return (core.flops(), all);
+    }
+    let share = (0.5 + 0.5 * f64::from(tile) / core.keys.max(1) as f64).min(1.0);
+    (core.flops() * (2.0 * share), all * share)
 }
 
 impl<'a> CorePricing<'a> {
@@ -114,14 +125,13 @@ impl<'a> CorePricing<'a> {
     }
 
     fn attention(&self, core: &AttentionCore) -> Seconds {
-        let pairs = core.batch as f64 * core.heads as f64 * core.queries as f64 * core.keys as f64;
-        let pairs = if core.causal { pairs / 2.0 } else { pairs };
+        let (flops, pairs) = tiled(core, self.model.attention_tile.value);
         let attention = &self.device.attention;
         let (efficiency, score) = match core.pass {
             CorePass::Forward => (attention.forward_efficiency.value, self.model.score_time.value),
             CorePass::Backward => (attention.backward_efficiency.value, self.model.score_time_backward.value),
         };
-        core.flops().at(self.device.peak(self.compute) * efficiency) + score * pairs
+        flops.at(self.device.peak(self.compute) * efficiency) + score * pairs
     }
 
     /// Time of one core over `bytes` of operands of `op`.

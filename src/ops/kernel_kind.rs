@@ -14,6 +14,9 @@ pub enum KernelKind {
     Rotary,
     Activation,
     ActivationBackward,
+    /// Of gate and up together.
+    GatedActivation,
+    GatedActivationBackward,
     Residual,
     DropoutBackward,
     Add,
@@ -42,6 +45,8 @@ impl KernelKind {
             Self::Rotary => "rotary",
             Self::Activation => "activation",
             Self::ActivationBackward => "activation_backward",
+            Self::GatedActivation => "gated_activation",
+            Self::GatedActivationBackward => "gated_activation_backward",
             Self::Residual => "residual",
             Self::DropoutBackward => "dropout_backward",
             Self::Add => "add",
@@ -69,7 +74,7 @@ impl Op {
         Some(match self {
             Self::Norm(RowNorm { backward: false, .. }) => KernelKind::Norm,
             Self::Norm(_) => KernelKind::NormBackward,
-            Self::Elementwise(op) => elementwise(op.kind),
+            Self::Elementwise(op) => elementwise(op.kind, op.operands),
             Self::Embedding(EmbeddingLookup { backward: false, .. }) => KernelKind::Embedding,
             Self::Embedding(_) => KernelKind::EmbeddingBackward,
             Self::CrossEntropy(CrossEntropy { backward: false, .. }) => KernelKind::CrossEntropy,
@@ -85,10 +90,12 @@ impl Op {
     }
 }
 
-const fn elementwise(kind: ElementwiseKind) -> KernelKind {
+const fn elementwise(kind: ElementwiseKind, operands: u64) -> KernelKind {
     match kind {
         ElementwiseKind::Rotary => KernelKind::Rotary,
+        ElementwiseKind::Activation if operands > 2 => KernelKind::GatedActivation,
         ElementwiseKind::Activation => KernelKind::Activation,
+        ElementwiseKind::ActivationBackward if operands > 3 => KernelKind::GatedActivationBackward,
         ElementwiseKind::ActivationBackward => KernelKind::ActivationBackward,
         ElementwiseKind::Residual => KernelKind::Residual,
         ElementwiseKind::DropoutBackward => KernelKind::DropoutBackward,

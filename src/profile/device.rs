@@ -120,6 +120,8 @@ pub struct KernelRates {
 pub struct CoresModel {
     /// Bytes/s of factors that one core lays out for the inner loop of a product.
     pub packing: Sourced<BytesPerSecond>,
+    /// Tokens of a side of fused attention's tiles: those that a causal mask cuts are computed whole.
+    pub attention_tile: Sourced<u32>,
     /// Time of one score of fused attention beside its products: mask and exponential.
     pub score_time: Sourced<Seconds>,
     /// The same in the backward pass.

@@ -84,6 +84,8 @@ impl DeviceModel {
         }
         if let Some(cores) = &self.cores {
             fields.push(field("cores.packing", &cores.packing, |rate| rate.0, Positive));
+            let tile = &cores.attention_tile;
+            fields.push(field("cores.attention_tile", tile, |tokens| f64::from(*tokens), AtLeastOne));
             fields.push(field("cores.score_time", &cores.score_time, |time| time.0, NotNegative));
             let backward = &cores.score_time_backward;
             fields.push(field("cores.score_time_backward", backward, |time| time.0, NotNegative));

@@ -42,7 +42,10 @@ pub(super) fn predict(id: &str, trace: &Trace) -> Result<(Run, String), String> 
 
 fn errors(predicted: &Quantities, measured: &Quantities) -> Errors {
     let error = |predicted: Option<f64>, measured: Option<f64>| {
-        measured.filter(|value| *value > 0.0).zip(predicted).map(|(measured, predicted)| predicted / measured - 1.0)
+        measured
+            .filter(|value| *value > 0.0)
+            .zip(predicted)
+            .map(|(measured, predicted)| predicted / measured - 1.0)
     };
     let seconds = |quantities: &Quantities| quantities.step_time_s.map(|seconds| seconds.0);
     let bytes = |quantities: &Quantities| quantities.peak_memory_bytes.map(|bytes| bytes.0 as f64);
@@ -53,7 +56,8 @@ fn errors(predicted: &Quantities, measured: &Quantities) -> Errors {
 }
 
 fn model(trace: &Trace) -> Result<Model, String> {
-    let document = serde_json::from_value(trace.plan.model.graph.clone()).map_err(|error| error.to_string())?;
+    let document =
+        serde_json::from_value(trace.plan.model.graph.clone()).map_err(|error| error.to_string())?;
     layer_graph::model(document).map_err(|error| error.to_string())
 }
 

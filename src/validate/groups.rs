@@ -81,9 +81,8 @@ fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     let first = ranks(pairs.iter().map(|pair| pair.0).collect());
     let second = ranks(pairs.iter().map(|pair| pair.1).collect());
     let middle = (pairs.len() as f64 - 1.0) / 2.0;
-    let product = |a: &[f64], b: &[f64]| -> f64 {
-        a.iter().zip(b).map(|(a, b)| (a - middle) * (b - middle)).sum()
-    };
+    let product =
+        |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| (a - middle) * (b - middle)).sum() };
     let size = (product(&first, &first) * product(&second, &second)).sqrt();
     (size > 0.0).then(|| product(&first, &second) / size)
 }

@@ -51,8 +51,7 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
         return Err(failed("is no regular file".to_owned()));
     }
     let text = fs::read_to_string(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let value: Value =
-        serde_json::from_str(&text).map_err(|error| failed(format!("is no JSON: {error}")))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| failed(format!("is no JSON: {error}")))?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     match value {
         Value::Array(list) => Ok(list.iter().enumerate().map(|(place, run)| published(place, run)).collect()),
