@@ -2,6 +2,7 @@
 //!
 //! Two stages: `Args` is what was typed; from it comes a validated request. Nothing below sees a flag.
 
+mod calibrate;
 mod clusters;
 mod completions;
 mod document;
@@ -20,6 +21,7 @@ mod quick;
 mod report;
 mod simulate;
 mod table;
+mod validate;
 mod workload;
 
 use std::env;
@@ -60,6 +62,12 @@ enum Command {
     /// Train under a plan on CPU ranks of this machine, and measure what was predicted
     #[command(after_help = execute::EXAMPLES)]
     Execute(execute::ExecuteArgs),
+    /// Measure this machine and write its cost model
+    #[command(after_help = calibrate::EXAMPLES)]
+    Calibrate(calibrate::CalibrateArgs),
+    /// Compare predictions with measured runs
+    #[command(after_help = validate::EXAMPLES)]
+    Validate(validate::ValidateArgs),
     /// Write the page of a plan document
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
@@ -100,6 +108,8 @@ pub fn run() -> ExitCode {
             simulate::run(args).map(|fits| if fits { 0 } else { Kind::Infeasible.code() })
         }
         Command::Execute(args) => execute::run(args),
+        Command::Calibrate(args) => calibrate::run(args).map(|()| 0),
+        Command::Validate(args) => validate::run(&args).map(|()| 0),
         Command::Report(args) => report::run(args).map(|()| 0),
         Command::Models(args) => models::run(&args).map(|()| 0),
         Command::Clusters(args) => clusters::run(&args).map(|()| 0),
@@ -114,6 +124,8 @@ impl Command {
             Self::Plan(args) => args.json,
             Self::Simulate(args) => args.json,
             Self::Execute(args) => args.json,
+            Self::Calibrate(args) => args.json,
+            Self::Validate(args) => args.json,
             Self::Report(args) => args.json,
             Self::Models(args) => args.json,
             Self::Clusters(args) => args.json,

@@ -35,6 +35,13 @@ impl Bar {
         }
     }
 
+    /// Shows that `share` is done and what comes next.
+    pub fn part(&self, what: &'static str, share: f64) {
+        self.0.set_length(100);
+        self.0.set_position((100.0 * share) as u64);
+        self.0.set_message(what);
+    }
+
     /// Takes the bar away.
     pub fn clear(&self) {
         self.0.finish_and_clear();

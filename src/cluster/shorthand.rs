@@ -3,7 +3,7 @@
 use super::Cluster;
 use super::error::ClusterError;
 use super::uniform::MOST_DEVICES;
-use crate::profile::device_model;
+use crate::profile::{DeviceModel, device_model};
 
 /// Whether `text` has the shape of a shorthand: two numbers, right or wrong, before the device's name.
 pub fn is_shorthand(text: &str) -> bool {
@@ -14,14 +14,34 @@ pub fn is_shorthand(text: &str) -> bool {
     parts(text).is_some_and(|(nodes, devices, _)| number(nodes) && number(devices))
 }
 
+/// The device of a shorthand.
+pub fn device(text: &str) -> Option<&str> {
+    parts(text).map(|(_, _, device)| device)
+}
+
 /// Reads a shorthand; the device is one of the built-in cost models.
 pub fn parse(text: &str) -> Result<Cluster, ClusterError> {
-    let (nodes, devices, device) =
+    let (nodes, devices) = counts(text)?;
+    let model = device_model(device(text).unwrap_or_default())?;
+    Ok(build(nodes, devices, model))
+}
+
+/// Reads the counts of a shorthand, for devices of `model`, which has the hash beside it.
+pub fn parse_with(text: &str, model: (DeviceModel, String)) -> Result<Cluster, ClusterError> {
+    let (nodes, devices) = counts(text)?;
+    Ok(build(nodes, devices, model))
+}
+
+fn build(nodes: u32, devices: u32, (model, hash): (DeviceModel, String)) -> Cluster {
+    Cluster::uniform(format!("{nodes}x{devices}x{}", model.name), nodes, devices, model, hash)
+}
+
+fn counts(text: &str) -> Result<(u32, u32), ClusterError> {
+    let (nodes, devices, _) =
         parts(text).ok_or_else(|| ClusterError::NotACluster { text: text.to_owned() })?;
     let nodes = count(text, "nodes", nodes, MOST_DEVICES)?;
     let devices = count(text, "devices per node", devices, MOST_DEVICES / u64::from(nodes))?;
-    let (model, hash) = device_model(device)?;
-    Ok(Cluster::uniform(format!("{nodes}x{devices}x{device}"), nodes, devices, model, hash))
+    Ok((nodes, devices))
 }
 
 /// The three parts; the device's name may itself hold an `x`.

@@ -5,14 +5,22 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::{Cluster, ClusterDocument, ClusterError, shorthand};
+use crate::profile::parse_device_model;
 
 /// The largest cluster file that is read.
 const LARGEST_FILE: u64 = 16 << 20;
 
-/// The cluster that `text` names: `8x8xh100-sxm`, or a JSON file.
+/// The cluster that `text` names: `8x8xh100-sxm`, the same with a cost-model file as device (`1x4x./cpu.json`), or a
+/// JSON file.
 pub fn load(text: &str) -> Result<Cluster, ClusterError> {
     if shorthand::is_shorthand(text) {
-        return shorthand::parse(text);
+        return match shorthand::device(text).filter(|device| device.ends_with(".json")) {
+            Some(path) => {
+                let file = |reason| ClusterError::File { path: path.to_owned(), reason };
+                shorthand::parse_with(text, parse_device_model(&read(Path::new(path)).map_err(file)?)?)
+            }
+            None => shorthand::parse(text),
+        };
     }
     let path = Path::new(text);
     let meant_as_path = text.contains(['/', '\\']) || path.extension().is_some() || path.exists();
@@ -63,6 +71,21 @@ mod tests {
         let cluster = load("2x8xa100-sxm-80gb").unwrap();
         fs::write(&path, serde_json::to_string(&ClusterDocument::of(&cluster)).unwrap()).unwrap();
         assert_eq!(load(path.to_str().unwrap()).unwrap(), cluster);
+    }
+
+    #[test]
+    fn a_device_may_be_a_cost_model_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("box.json");
+        let text = include_str!("../../cost_models/cpu.json");
+        fs::write(&path, text).unwrap();
+        let cluster = load(&format!("1x2x{}", path.display())).unwrap();
+        assert_eq!((cluster.name.as_str(), cluster.devices()), ("1x2xcpu", 2));
+        assert_eq!(cluster.cost_model_hash, load("1x2xcpu").unwrap().cost_model_hash);
+        fs::write(&path, &text[..200]).unwrap();
+        let broken = load(&format!("1x2x{}", path.display())).unwrap_err();
+        assert!(matches!(broken, ClusterError::Device(_)), "{broken}");
+        assert!(reason("1x2xmissing.json").contains("No such file"));
     }
 
     #[test]

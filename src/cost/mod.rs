@@ -6,6 +6,7 @@
 pub mod bound;
 pub mod calls;
 pub mod collective;
+pub mod cores;
 pub mod digest;
 pub mod gemm;
 pub mod instants;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::cluster::Cluster;
 use crate::cost::collective::{GroupShape, Transfer};
+use crate::cost::cores::CorePricing;
 use crate::cost::gemm;
 use crate::ops::{AttentionCore, CorePass, Group, Op};
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
@@ -49,7 +50,7 @@ impl Price {
         self.seconds * self.demand[Resource::Multiprocessors as usize]
     }
 
-    fn demanding(mut self, resource: Resource, share: f64) -> Self {
+    pub(super) fn demanding(mut self, resource: Resource, share: f64) -> Self {
         self.demand[resource as usize] = share.clamp(0.0, 1.0);
         self
     }
@@ -62,6 +63,11 @@ pub trait Pricing {
 
     /// The price of sending `bytes` from stage `from` to stage `to`.
     fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price;
+
+    /// Whether the ranks of all stages compete for one set of resources, and not each for its own.
+    fn shares_machine(&self) -> bool {
+        false
+    }
 }
 
 /// Prices by a cluster's cost model, with the groups of a strategy's mesh.
@@ -71,6 +77,8 @@ pub struct DevicePricing<'a> {
     groups: HashMap<Group, GroupShape>,
     /// The hop between neighbouring stages, by the lower stage; the last is from the last stage to the first.
     hops: Vec<GroupShape>,
+    /// Where ranks share the cores of a machine.
+    cores: Option<CorePricing<'a>>,
 }
 
 impl<'a> DevicePricing<'a> {
@@ -104,7 +112,8 @@ impl<'a> DevicePricing<'a> {
                 GroupShape::new(cluster, &pair)
             })
             .collect();
-        Self { cluster, compute, groups, hops }
+        let cores = CorePricing::new(cluster, strategy, compute);
+        Self { cluster, compute, groups, hops, cores }
     }
 
     fn kernel(&self, seconds: Seconds, multiprocessors: f64, bytes: Bytes) -> Price {
@@ -179,6 +188,15 @@ fn worst(cluster: &Cluster, mesh: &Mesh, strategy: &Strategy, kind: MeshGroup) -
 impl Pricing for DevicePricing<'_> {
     fn price(&self, op: &Op, _stage: u32) -> Price {
         let device = &self.cluster.device;
+        if let Some(cores) = &self.cores {
+            return match op {
+                Op::Collective(collective) => self
+                    .groups
+                    .get(&collective.group)
+                    .map_or_else(Price::default, |group| cores.collective(collective, group)),
+                _ => cores.price(op),
+            };
+        }
         match op {
             Op::Linear(product) => {
                 let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
@@ -210,7 +228,14 @@ impl Pricing for DevicePricing<'_> {
         }
     }
 
+    fn shares_machine(&self) -> bool {
+        self.cores.is_some()
+    }
+
     fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price {
+        if let Some(cores) = &self.cores {
+            return cores.message(bytes);
+        }
         if from == to {
             return self.memory_bound(bytes * 2);
         }

@@ -281,8 +281,10 @@ impl Control<'_> {
             self.ranks[rank].progress.fail();
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
             // Others only say that this one failed.
-            let failed = |other: &usize| *other == rank;
-            let is_echo = matches!(&error, ExecuteError::Communication(CommError::Aborted { rank, .. }) if !failed(rank));
+            let is_echo = matches!(
+                &error,
+                ExecuteError::Communication(CommError::Aborted { rank: other, .. }) if *other != rank
+            );
             if failure.is_none() && !is_echo {
                 *failure = Some(error);
             }

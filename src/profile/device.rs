@@ -1,9 +1,12 @@
 //! The cost model of one kind of device and its links: a file under `cost_models/`, each number with its source.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::Sourced;
+use crate::ops::KernelKind;
 use crate::units::{Bytes, BytesPerSecond, ElementType, FlopsPerSecond, Seconds};
 
 /// Calibrated numbers for one device. All values are in bytes, bytes/s, FLOP/s and seconds.
@@ -26,6 +29,13 @@ pub struct DeviceModel {
     pub gemm: GemmModel,
     pub attention: AttentionModel,
     pub memory_bound: MemoryBoundModel,
+    /// Kernels whose rate is known by itself; the others reach `memory_bound`'s share of the memory bandwidth.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernels: BTreeMap<KernelKind, KernelRates>,
+    /// Where ranks are threads that share the cores of a machine. Rates above are then one core's, `host.cores` are
+    /// what ranks share, and `memory_bandwidth` is the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<CoresModel>,
     /// Time that one kernel takes at least, launch included, when the queue is full.
     pub kernel_time: Sourced<Seconds>,
     /// Devices that share a host, unless the cluster says otherwise.
@@ -93,6 +103,37 @@ pub struct MemoryBoundModel {
     pub efficiency: Sourced<f64>,
 }
 
+/// Bytes/s of operands that a kernel gets through on one core, by compute type; fp32's where there is no other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KernelRates {
+    pub fp32: Sourced<BytesPerSecond>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fp64: Option<Sourced<BytesPerSecond>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16: Option<Sourced<BytesPerSecond>>,
+}
+
+/// Cores that all ranks of a machine share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CoresModel {
+    /// Bytes/s of factors that one core lays out for the inner loop of a product.
+    pub packing: Sourced<BytesPerSecond>,
+    /// Tokens of a side of fused attention's tiles: those that a causal mask cuts are computed whole.
+    pub attention_tile: Sourced<u32>,
+    /// Time of one score of fused attention beside its products: mask and exponential.
+    pub score_time: Sourced<Seconds>,
+    /// The same in the backward pass.
+    pub score_time_backward: Sourced<Seconds>,
+    /// Share of a kernel's work that the threads of its rank do not share (Amdahl 1967).
+    pub serial_share: Sourced<f64>,
+    /// Time to hand a kernel out to the threads of its rank and to gather them again.
+    pub dispatch: Sourced<Seconds>,
+    /// Bytes that a kernel finds in the caches: one that touches more loads the memory.
+    pub cache: Sourced<Bytes>,
+}
+
 /// One kind of link, as one device sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,6 +186,20 @@ pub struct ReserveModel {
 pub struct Uncertainty {
     pub time: Sourced<f64>,
     pub memory: Sourced<f64>,
+}
+
+impl KernelRates {
+    /// The rate where activations are `compute`. What no entry names does as many elements a second as fp32, but
+    /// for wider ones, which do as many bytes.
+    pub fn rate(&self, compute: ElementType) -> BytesPerSecond {
+        let known = match compute {
+            ElementType::Fp64 => self.fp64.as_ref(),
+            ElementType::Bf16 => self.bf16.as_ref(),
+            _ => None,
+        };
+        let narrower = compute.size().min(ElementType::Fp32.size()) as f64 / ElementType::Fp32.size() as f64;
+        known.map_or(self.fp32.value * narrower, |rate| rate.value)
+    }
 }
 
 impl DeviceModel {

@@ -74,6 +74,25 @@ impl DeviceModel {
         fields.push(share("attention.forward_efficiency", &self.attention.forward_efficiency));
         fields.push(share("attention.backward_efficiency", &self.attention.backward_efficiency));
         fields.push(share("memory_bound.efficiency", &self.memory_bound.efficiency));
+        for (kind, rates) in &self.kernels {
+            let types =
+                [("fp32", Some(&rates.fp32)), ("fp64", rates.fp64.as_ref()), ("bf16", rates.bf16.as_ref())];
+            for (element, rate) in types {
+                let path = format!("kernels.{}.{element}", kind.name());
+                fields.extend(rate.map(|rate| field(&path, rate, |rate| rate.0, Positive)));
+            }
+        }
+        if let Some(cores) = &self.cores {
+            fields.push(field("cores.packing", &cores.packing, |rate| rate.0, Positive));
+            let tile = &cores.attention_tile;
+            fields.push(field("cores.attention_tile", tile, |tokens| f64::from(*tokens), AtLeastOne));
+            fields.push(field("cores.score_time", &cores.score_time, |time| time.0, NotNegative));
+            let backward = &cores.score_time_backward;
+            fields.push(field("cores.score_time_backward", backward, |time| time.0, NotNegative));
+            fields.push(field("cores.serial_share", &cores.serial_share, |share| *share, NotNegative));
+            fields.push(field("cores.dispatch", &cores.dispatch, |time| time.0, NotNegative));
+            fields.push(field("cores.cache", &cores.cache, |bytes| bytes.0 as f64, NotNegative));
+        }
         fields.push(field("kernel_time", &self.kernel_time, |time| time.0, NotNegative));
         fields.push(field("devices_per_node", &self.devices_per_node, |count| f64::from(*count), AtLeastOne));
         link("scale_up.link", &self.scale_up.link, &mut fields);

@@ -3,6 +3,7 @@
 use crate::simulate::rank::{END, Messages, Position, Rank, Running};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use crate::cost::{Pricing, Resource};
 use crate::lower::Stream;
@@ -69,6 +70,8 @@ pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playb
 }
 
 fn play_with(program: &Program, pricing: &dyn Pricing, counts_quiet_whole: bool) -> Playback {
+    // On a shared machine no pass is alone.
+    let counts_quiet_whole = counts_quiet_whole && !pricing.shares_machine();
     let mut player = Player::new(program, pricing, counts_quiet_whole);
     player.run();
     let ranks: Vec<_> = player
@@ -96,6 +99,10 @@ struct Player<'a> {
     events: BinaryHeap<Reverse<(u64, usize)>>,
     /// Ranks that must look again at the present instant.
     woken: Vec<usize>,
+    /// All ranks compete for one machine.
+    shares_machine: bool,
+    /// Something began or ended since the machine was last shared out.
+    changed: bool,
     scratch: (Vec<[f64; Resource::COUNT]>, Vec<f64>),
 }
 
@@ -137,6 +144,8 @@ impl<'a> Player<'a> {
             stage_of_chunk,
             events: BinaryHeap::new(),
             woken: Vec::new(),
+            shares_machine: pricing.shares_machine(),
+            changed: false,
             scratch: (Vec::new(), Vec::new()),
         }
     }
@@ -164,6 +173,7 @@ impl<'a> Player<'a> {
                 self.settle(rank, time);
             }
         }
+        self.share_machine(time);
     }
 
     /// Lets `rank` run on to `time`, with the rates it has.
@@ -220,11 +230,32 @@ impl<'a> Player<'a> {
         }
         let rank = &mut self.ranks[index];
         rank.done = rank.streams.iter().all(|stream| stream.next == END);
-        self.share(index);
+        self.changed = true;
+        if !self.shares_machine {
+            self.share(index..index + 1);
+            self.plan_next(index);
+        }
+    }
+
+    fn plan_next(&mut self, index: usize) {
         let next = self.ranks[index].next_event();
         self.ranks[index].next_at = next;
         if let Some(next) = next {
             self.events.push(Reverse((next.to_bits(), index)));
+        }
+    }
+
+    /// Shares a machine anew among all ranks, which run on to `time` as they did.
+    fn share_machine(&mut self, time: f64) {
+        if !self.shares_machine || !std::mem::take(&mut self.changed) {
+            return;
+        }
+        for index in 0..self.ranks.len() {
+            self.advance(index, time);
+        }
+        self.share(0..self.ranks.len());
+        for index in 0..self.ranks.len() {
+            self.plan_next(index);
         }
     }
 
@@ -290,22 +321,22 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Shares the rank's resources among what runs.
-    fn share(&mut self, index: usize) {
-        let rank = &mut self.ranks[index];
-        let mut running = rank.streams.iter_mut().filter_map(|stream| stream.running.as_mut());
+    /// Shares resources among what runs on `ranks`.
+    fn share(&mut self, ranks: Range<usize>) {
+        let ranks = &mut self.ranks[ranks];
+        let mut running =
+            ranks.iter_mut().flat_map(|rank| &mut rank.streams).filter_map(|stream| stream.running.as_mut());
         if let (Some(alone), None) = (running.next(), running.next()) {
             alone.rate = 1.0;
             return;
         }
         let (demands, rates) = &mut self.scratch;
         demands.clear();
-        demands.extend(
-            rank.streams.iter().filter_map(|stream| stream.running.map(|running| running.price.demand)),
-        );
+        let streams = ranks.iter().flat_map(|rank| &rank.streams);
+        demands.extend(streams.filter_map(|stream| stream.running.map(|running| running.price.demand)));
         filling::rates(demands, rates);
-        let running = rank.streams.iter_mut().filter_map(|stream| stream.running.as_mut());
-        for (running, &rate) in running.zip(rates.iter()) {
+        let streams = ranks.iter_mut().flat_map(|rank| &mut rank.streams);
+        for (running, &rate) in streams.filter_map(|stream| stream.running.as_mut()).zip(rates.iter()) {
             running.rate = rate;
         }
     }

@@ -75,7 +75,7 @@ pub fn product<A, B, C>(
     assert!(scratch.len() >= needed, "{} elements of scratch; {needed} are needed", scratch.len());
     let (left, rest) = scratch.split_at_mut(block_rows * block_depth);
     let (right, sums) = rest.split_at_mut(block_columns * block_depth);
-    let (tile_rows, tile_columns) = Arch::new().dispatch(TileSize(std::marker::PhantomData::<A::Wide>));
+    let (tile_rows, tile_columns) = tile::<A::Wide>();
     let b = b.transposed();
 
     for first_row in (0..c.rows).step_by(ROWS) {
@@ -130,6 +130,11 @@ pub fn product<A, B, C>(
 /// Rows and vectors across of a tile: as many sums as leave registers for one row of the right factor.
 const fn tile_shape<S: Simd>() -> (usize, usize) {
     if S::REGISTER_COUNT >= 32 { (8, 3) } else { (4, 3) }
+}
+
+/// Rows and columns of the tiles that fill this machine's registers, for elements that are summed as `W`.
+pub fn tile<W: Lane>() -> (usize, usize) {
+    Arch::new().dispatch(TileSize(std::marker::PhantomData::<W>))
 }
 
 /// Elements of a vector.

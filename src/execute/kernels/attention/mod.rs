@@ -20,7 +20,7 @@ mod tile;
 pub use layout::{KeyValues, KeyValuesMut, Window, WindowMut, Write};
 pub use mask::Mask;
 pub use score::{Alibi, Score};
-pub use tile::MAX_HEAD_DIM;
+pub use tile::{LANES, MAX_HEAD_DIM};
 
 /// Sizes of the heads of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,200 @@
+//! The measurements that a cost model is fitted to.
+
+use std::time::Instant;
+
+use crate::calibrate::error::CalibrateError;
+use crate::calibrate::fit::non_negative;
+use crate::calibrate::machine;
+use crate::calibrate::observe::{Observation, median, observe};
+use crate::calibrate::programs::{self, Small};
+use crate::calibrate::samples::{self, Sample};
+use crate::cost::cores::{copied, meetings};
+use crate::execute::comm::{Channel, Communicator, Hub, Reduction};
+use crate::execute::kernels::adamw::{self, AdamW};
+use crate::execute::pool::Pool;
+use crate::execute::run::Settings;
+use crate::lower::Stream;
+use crate::ops::{Collective, CollectiveKind, Group, Op};
+use crate::units::{Bytes, ElementType};
+
+/// What was measured. Seconds and bytes/s.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub cores: usize,
+    /// Ops of one rank on one core.
+    pub fp32: Vec<Sample>,
+    pub fp64: Vec<Sample>,
+    pub bf16: Vec<Sample>,
+    /// From one instruction to the next.
+    pub gap: f64,
+    /// To hand a kernel to all cores, and the share of its work that they do not share.
+    pub dispatch: f64,
+    pub serial_share: f64,
+    /// Of one meeting of two ranks, and of what each of them copies or adds up there.
+    pub meeting: f64,
+    pub collective_rate: f64,
+    /// Of copies between arenas.
+    pub copy_rate: f64,
+    /// Of AdamW over more than caches hold, on one core and on all.
+    pub memory_one: f64,
+    pub memory_all: f64,
+}
+
+/// Steps of each program that count.
+const STEPS: u64 = 9;
+
+/// Elements of each array of the memory test, and of the largest collective.
+const LARGE: usize = 1 << 23;
+
+/// Measures this machine; `say` is told what comes next and the share that is done.
+///
+/// # Errors
+/// If a program cannot be run here.
+pub fn measure(say: &dyn Fn(&'static str, f64)) -> Result<Measured, CalibrateError> {
+    let cores = machine::cores();
+    say("kernels", 0.0);
+    let seen = run_all(&programs::serial(), 1)?;
+    let ops = |seen: &Observation| samples::ops(seen, Stream::Compute);
+    let fp32: Vec<Sample> = seen.iter().flat_map(ops).collect();
+    say("element types", 0.4);
+    let fp64 = ops(&run(&programs::in_precision(ElementType::Fp64), 1)?);
+    let bf16 = ops(&run(&programs::in_precision(ElementType::Bf16), 1)?);
+    say("threads", 0.6);
+    let (dispatch, serial_share) = threads(&ops(&seen[0]), cores)?;
+    say("collectives", 0.7);
+    let (meeting, collective_rate) = collectives(cores)?;
+    say("memory", 0.9);
+    Ok(Measured {
+        cores,
+        fp32,
+        fp64,
+        bf16,
+        gap: median(seen.iter().map(samples::gap).collect()),
+        dispatch,
+        serial_share,
+        meeting,
+        collective_rate,
+        copy_rate: copies(&seen).unwrap_or(collective_rate),
+        memory_one: memory(1),
+        memory_all: memory(cores),
+    })
+}
+
+fn run(small: &Small, cores: usize) -> Result<Observation, CalibrateError> {
+    observe(small.job()?, Settings { cores, ..Settings::default() }, STEPS)
+}
+
+fn run_all(list: &[Small], cores: usize) -> Result<Vec<Observation>, CalibrateError> {
+    list.iter().map(|small| run(small, cores)).collect()
+}
+
+/// Seconds to hand a kernel out, and Amdahl's serial share: one rank on all cores against `alone`, the same rank on one.
+fn threads(alone: &[Sample], cores: usize) -> Result<(f64, f64), CalibrateError> {
+    if cores < 2 {
+        return Ok((0.0, 0.0));
+    }
+    let together = samples::ops(&run(&programs::serial()[0], cores)?, Stream::Compute);
+    let rows: Vec<_> = alone
+        .iter()
+        .zip(&together)
+        .map(|((op, alone), (other, together))| {
+            debug_assert_eq!(op, other);
+            let shared = alone / cores as f64;
+            ([1.0, alone - shared], together - shared, *together)
+        })
+        .collect();
+    let [dispatch, serial] = non_negative(&rows);
+    Ok((dispatch, serial.min(1.0)))
+}
+
+/// Seconds of a meeting and bytes/s, from collectives inside layers and from large ones by themselves.
+fn collectives(cores: usize) -> Result<(f64, f64), CalibrateError> {
+    let mut rows = Vec::new();
+    for seen in run_all(&programs::collectives(), cores)? {
+        rows.extend(samples::collectives(&seen));
+    }
+    for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather] {
+        let bytes = Bytes((LARGE / 8 * size_of::<f32>()) as u64);
+        rows.push((Collective { kind, group: Group::World, bytes }, alone(kind, LARGE / 8)));
+    }
+    let rows: Vec<_> =
+        rows.iter().map(|(op, seconds)| ([meetings(op.kind), copied(op, 2.0)], *seconds, *seconds)).collect();
+    let [meeting, byte] = non_negative(&rows);
+    Ok((meeting, 1.0 / if byte > 0.0 { byte } else { 1e-12 }))
+}
+
+/// The median time of a collective of `elements` elements between two threads.
+fn alone(kind: CollectiveKind, elements: usize) -> f64 {
+    const TURNS: usize = 7;
+    let hub = Hub::new(2);
+    let channel = Channel { group: Group::World, stream: Stream::Data };
+    let member = |rank: usize| {
+        let mut data = vec![1.0_f32; elements];
+        let mut times = Vec::with_capacity(TURNS);
+        let Ok(mut endpoint) = hub.endpoint(rank, channel, &[0, 1]) else { return times };
+        for _ in 0..TURNS {
+            if endpoint.barrier().is_err() {
+                break;
+            }
+            let began = Instant::now();
+            let done = match kind {
+                CollectiveKind::AllReduce => {
+                    endpoint.all_reduce(&mut data, Reduction::sum(ElementType::Fp32))
+                }
+                _ => endpoint.all_gather(&mut data),
+            };
+            if done.is_err() {
+                break;
+            }
+            times.push(began.elapsed().as_secs_f64());
+        }
+        times
+    };
+    let times = std::thread::scope(|scope| {
+        let other = scope.spawn(|| member(1));
+        let own = member(0);
+        drop(other.join());
+        own
+    });
+    median(times)
+}
+
+/// Bytes/s of copies to and from the host arena.
+fn copies(seen: &[Observation]) -> Option<f64> {
+    let rates = seen.iter().flat_map(|seen| {
+        let mut all = samples::ops(seen, Stream::CopyOut);
+        all.extend(samples::ops(seen, Stream::CopyIn));
+        all.into_iter().filter(|(op, seconds)| *seconds > 0.0 && op.bytes_moved() > LEAST_COPY)
+    });
+    let rates: Vec<f64> = rates.map(|(op, seconds): (Op, f64)| op.bytes_moved().0 as f64 / seconds).collect();
+    (!rates.is_empty()).then(|| median(rates))
+}
+
+/// Shorter copies show the clock more than the memory.
+const LEAST_COPY: Bytes = Bytes(64 << 10);
+
+/// Bytes/s of AdamW over arrays that no cache holds, on `cores` cores.
+fn memory(cores: usize) -> f64 {
+    let pool = (cores > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(cores).build().ok()).flatten();
+    let pool = pool.as_ref().map_or(Pool::Serial, Pool::Threads);
+    let update = AdamW {
+        learning_rate: 1e-4,
+        betas: (0.9, 0.95),
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+        step: 1,
+        clip: 1.0,
+    };
+    let gradient = vec![1e-3_f32; LARGE];
+    let mut state = [vec![0.5_f32; LARGE], vec![0.0; LARGE], vec![0.0; LARGE]];
+    let times = (0..5)
+        .map(|_| {
+            let [parameter, first, second] = &mut state;
+            let began = Instant::now();
+            adamw::step(pool, &update, &gradient, parameter, (first, second), None::<&mut [f32]>);
+            began.elapsed().as_secs_f64()
+        })
+        .collect();
+    // Each of three arrays read and written, one read.
+    (7 * LARGE * size_of::<f32>()) as f64 / median(times)
+}

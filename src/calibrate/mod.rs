@@ -1,0 +1,14 @@
+//! Floor 15: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
+
+pub mod error;
+pub mod fit;
+pub mod machine;
+pub mod measure;
+pub mod model;
+pub mod observe;
+pub mod products;
+pub mod programs;
+pub mod samples;
+
+pub use error::CalibrateError;
+pub use model::{Calibration, calibrate};

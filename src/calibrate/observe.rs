@@ -1,0 +1,114 @@
+//! Runs a job for a few steps and looks at when its instructions ran.
+
+use std::ops::ControlFlow;
+
+use half::bf16;
+
+use crate::calibrate::error::CalibrateError;
+use crate::execute::data::{Batches, Synthetic, Tokens};
+use crate::execute::error::ExecuteError;
+use crate::execute::fleet::{Fleet, StepResult, Watcher};
+use crate::execute::run::{Job, Run, Settings};
+use crate::execute::weights::Weights;
+use crate::execute::worker::Span;
+use crate::lower::Stream;
+use crate::model::layer::LayerKind;
+use crate::units::{ElementType, Seconds};
+
+/// Spans of one rank in one step, by stream.
+pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
+
+/// What a job's steps took.
+pub struct Observation {
+    pub fleet: Fleet,
+    /// By step.
+    pub seconds: Vec<f64>,
+    /// By step, then rank.
+    pub spans: Vec<Vec<RankSpans>>,
+}
+
+impl Observation {
+    /// The median step.
+    pub fn step_time(&self) -> Seconds {
+        Seconds(median(self.seconds.clone()))
+    }
+}
+
+/// The middle of `values`; 0 where there are none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Steps that are not looked at: caches are cold and pages new.
+const WARM_UP: u64 = 2;
+
+struct Looker<'a> {
+    batches: &'a Batches,
+    seconds: Vec<f64>,
+    spans: Vec<Vec<RankSpans>>,
+}
+
+impl Watcher for Looker<'_> {
+    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
+        fleet.load(self.batches, step);
+        Ok(())
+    }
+
+    fn wants_gradients(&self, _step: u64) -> bool {
+        false
+    }
+
+    fn gradients(&mut self, _fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
+        if result.step >= WARM_UP {
+            self.seconds.push(result.seconds);
+            let of = |rank: usize| Stream::ALL.map(|stream| fleet.spans(rank, stream));
+            self.spans.push((0..fleet.ranks.len()).map(of).collect());
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The vocabulary of an embedding.
+const fn words(kind: &LayerKind) -> Option<u64> {
+    match kind {
+        LayerKind::Embedding(embedding) => Some(embedding.vocabulary),
+        _ => None,
+    }
+}
+
+/// Trains `job` on synthetic data for `steps` steps behind those that warm up.
+///
+/// # Errors
+/// If the job cannot be run here.
+pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, CalibrateError> {
+    let (workload, data) = (job.workload, job.strategy.data);
+    let vocabulary =
+        job.model.layers().map(|layer| &layer.kind).filter_map(words).max().unwrap_or(2).max(2) as u32;
+    let tokens = Tokens::Synthetic(Synthetic::new(0, vocabulary)?);
+    let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None)?;
+    let weights = Weights::random(&job.model, 0);
+    let fleet = Fleet::new(Run::new(job, settings)?)?;
+    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new() };
+    let span = (0, WARM_UP + steps);
+    match workload.compute_type() {
+        ElementType::Fp64 => {
+            fleet.set_parameters::<f64>(&weights);
+            fleet.train::<f64, f64>(span, &mut looker)?;
+        }
+        ElementType::Bf16 => {
+            fleet.set_parameters::<bf16>(&weights);
+            fleet.train::<bf16, f32>(span, &mut looker)?;
+        }
+        _ => {
+            fleet.set_parameters::<f32>(&weights);
+            fleet.train::<f32, f32>(span, &mut looker)?;
+        }
+    }
+    let Looker { seconds, spans, .. } = looker;
+    Ok(Observation { fleet, seconds, spans })
+}

@@ -1,0 +1,99 @@
+//! `meshwright calibrate`: measures this machine and writes its cost model.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use comfy_table::CellAlignment::{Left, Right};
+
+use super::document::pretty;
+use super::error::{CliError, Kind};
+use super::output::{Outputs, print};
+use super::progress::Bar;
+use super::table::table;
+use crate::calibrate::{CalibrateError, Calibration, calibrate};
+use crate::units::{FlopsPerSecond, grouped};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  meshwright calibrate --device cpu --out cpu.json
+  meshwright simulate gpt2 --cluster 1x2x./cpu.json --strategy tp=2 --seq-len 256 --global-batch 8 --precision fp32
+
+The machine should do nothing else meanwhile. A cost-model file stands where a cluster names its device.";
+
+/// What was typed.
+#[derive(Args, Clone, Debug)]
+pub struct CalibrateArgs {
+    /// What is measured
+    #[arg(long, value_enum)]
+    device: Device,
+    /// Write the cost model here
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Print the cost model as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What ranks run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Device {
+    Cpu,
+    Cuda,
+}
+
+/// Runs the command.
+pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
+    if args.device == Device::Cuda {
+        let rule = "this build has no CUDA backend; cpu can be measured";
+        let error = CliError::usage("device", "cuda", rule).or(["cpu"]);
+        return Err(CliError { kind: Kind::Input, ..error });
+    }
+    let shown = args.out.display().to_string();
+    let outputs = Outputs::new([("out", Some(args.out))])?;
+    let bar = Bar::new(!args.json);
+    let calibration = calibrate(&|part, share| bar.part(part, share));
+    bar.clear();
+    let calibration = calibration?;
+    let document = pretty(&calibration.model);
+    outputs.write(&[("out", document.clone())])?;
+    print(&if args.json { document } else { text(&calibration, &shown) })
+}
+
+fn text(calibration: &Calibration, path: &str) -> String {
+    let Calibration { model, measured, seconds } = calibration;
+    let micro = |seconds: f64| format!("{:.1} us", seconds * 1e6);
+    let mut rows = vec![
+        ["cores".to_owned(), measured.cores.to_string()],
+        ["products in fp32, one core".to_owned(), model.peak.fp32.value.to_string()],
+        ["products in fp64, one core".to_owned(), model.peak.fp64.value.to_string()],
+    ];
+    let half = |rate: FlopsPerSecond| ["products in bf16, one core".to_owned(), rate.to_string()];
+    rows.extend(model.peak.bf16.as_ref().map(|rate| half(rate.value)));
+    rows.extend([
+        ["memory, all cores".to_owned(), model.memory_bandwidth.value.to_string()],
+        ["copies between arenas".to_owned(), model.host_link.bandwidth.value.to_string()],
+        ["collectives, one member".to_owned(), model.scale_up.link.bandwidth.value.to_string()],
+        ["a meeting of ranks".to_owned(), micro(measured.meeting)],
+        ["from instruction to instruction".to_owned(), micro(measured.gap)],
+        ["handing a kernel to all cores".to_owned(), micro(measured.dispatch)],
+        ["of it not shared by cores".to_owned(), format!("{:.1} %", 100.0 * measured.serial_share)],
+    ]);
+    rows.extend(
+        model.kernels.iter().map(|(kind, rates)| [kind.name().to_owned(), rates.fp32.value.to_string()]),
+    );
+    let samples = measured.fp32.len() + measured.fp64.len() + measured.bf16.len();
+    format!(
+        "{}\n\n{}\n\n{} ops measured in {seconds:.1} s; use it as a device: --cluster 1x{}x{path}\n",
+        model.title,
+        table(["MEASURED", ""], [Left, Right], rows),
+        grouped(samples as u64),
+        measured.cores.max(2),
+    )
+}
+
+impl From<CalibrateError> for CliError {
+    fn from(error: CalibrateError) -> Self {
+        let message = error.to_string();
+        Self { kind: Kind::Run, message, ..Self::usage("device", "cpu", "") }
+    }
+}

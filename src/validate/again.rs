@@ -1,0 +1,68 @@
+//! A run of our own predicted anew, with the code of today and the cost model that its plan was made with.
+
+use crate::cluster::{Cluster, ClusterDocument};
+use crate::model::{Model, layer_graph};
+use crate::profile::engine::engine;
+use crate::search::Problem;
+use crate::strategy::Draft;
+use crate::trace::{Space, TOTAL, Trace};
+use crate::units::Bytes;
+use crate::validate::document::{Errors, Quantities, Run};
+
+/// The run called `id`, and its task as text: runs of one task differ in their strategies only.
+pub(super) fn predict(id: &str, trace: &Trace) -> Result<(Run, String), String> {
+    let plan = &trace.plan;
+    let (model, cluster) = (model(trace)?, cluster(trace)?);
+    let engine = engine(&plan.engine).ok_or_else(|| format!("there is no engine {}", plan.engine))?;
+    let problem = Problem::new(&model, &cluster, plan.workload, engine, None);
+    let draft = Draft::parse(&plan.strategy.text).map_err(|error| error.to_string())?;
+    let strategy = draft.resolve(&problem.facts).map_err(|error| error.to_string())?;
+    let candidate = problem.play(strategy);
+    let predicted = Quantities {
+        step_time_s: Some(candidate.playback.step_time),
+        peak_memory_bytes: Some(candidate.memory.allocated),
+    };
+    let totals = trace.memory.iter().filter(|row| row.space == Space::Device && row.category == TOTAL);
+    let measured = Quantities {
+        step_time_s: trace.step_time_s.measured,
+        peak_memory_bytes: totals.map(|row| row.measured_bytes).max().filter(|bytes| *bytes > Bytes::ZERO),
+    };
+    let task = format!("{} {} {:?}", plan.model.name, plan.cluster.name, plan.workload);
+    let run = Run {
+        id: id.to_owned(),
+        family: plan.engine.clone(),
+        quality: "A".to_owned(),
+        memory_kind: "allocated".to_owned(),
+        error: errors(&predicted, &measured),
+        predicted,
+        measured,
+    };
+    Ok((run, task))
+}
+
+fn errors(predicted: &Quantities, measured: &Quantities) -> Errors {
+    let error = |predicted: Option<f64>, measured: Option<f64>| {
+        measured
+            .filter(|value| *value > 0.0)
+            .zip(predicted)
+            .map(|(measured, predicted)| predicted / measured - 1.0)
+    };
+    let seconds = |quantities: &Quantities| quantities.step_time_s.map(|seconds| seconds.0);
+    let bytes = |quantities: &Quantities| quantities.peak_memory_bytes.map(|bytes| bytes.0 as f64);
+    Errors {
+        step_time: error(seconds(predicted), seconds(measured)),
+        memory: error(bytes(predicted), bytes(measured)),
+    }
+}
+
+fn model(trace: &Trace) -> Result<Model, String> {
+    let document =
+        serde_json::from_value(trace.plan.model.graph.clone()).map_err(|error| error.to_string())?;
+    layer_graph::model(document).map_err(|error| error.to_string())
+}
+
+fn cluster(trace: &Trace) -> Result<Cluster, String> {
+    let document: ClusterDocument =
+        serde_json::from_value(trace.plan.cluster.document.clone()).map_err(|error| error.to_string())?;
+    document.cluster().map_err(|error| error.to_string())
+}

@@ -1,0 +1,96 @@
+//! The document that `validate --json` prints.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Seconds};
+
+/// Runs with their errors, those left out with the reason, and sums over groups.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Validation {
+    pub version: u32,
+    pub runs: Vec<Run>,
+    pub skipped: Vec<Skipped>,
+    pub groups: Vec<Group>,
+}
+
+/// One measured run beside its prediction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    pub id: String,
+    /// Who ran it: an engine.
+    pub family: String,
+    /// How far its numbers can be trusted: A (best) to C.
+    pub quality: String,
+    /// What its memory counts: allocated, reserved or process.
+    pub memory_kind: String,
+    pub predicted: Quantities,
+    pub measured: Quantities,
+    pub error: Errors,
+}
+
+/// What is predicted and measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quantities {
+    pub step_time_s: Option<Seconds>,
+    pub peak_memory_bytes: Option<Bytes>,
+}
+
+/// predicted / measured − 1, or null where something was not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Errors {
+    pub step_time: Option<f64>,
+    pub memory: Option<f64>,
+}
+
+/// A run that was not judged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Skipped {
+    pub id: String,
+    pub reason: String,
+}
+
+/// Errors of all runs of a family, or of all; every figure is a fraction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    pub name: String,
+    /// Runs given, and those of them that were simulated.
+    pub runs: u64,
+    pub simulated: u64,
+    pub time: Figures,
+    pub memory: Figures,
+    pub ranking: Ranking,
+}
+
+/// Sums over errors; none where there is no error to sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Figures {
+    /// Mean of the errors' sizes.
+    pub mape: Option<f64>,
+    /// Median of the errors' sizes.
+    pub median: Option<f64>,
+    /// Mean of the signed errors.
+    pub bias: Option<f64>,
+    /// Share of errors of at most a tenth.
+    pub within_10: Option<f64>,
+}
+
+/// Whether predictions order the strategies of one task (model, workload, devices) as measurements do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ranking {
+    /// Tasks with at least two runs.
+    pub groups: u64,
+    /// Mean over tasks of Spearman's rank correlation.
+    pub spearman: Option<f64>,
+    /// How much slower the run that is predicted to be the best is than the best one.
+    pub median_regret: Option<f64>,
+    pub mean_regret: Option<f64>,
+}

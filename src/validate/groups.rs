@@ -1,0 +1,130 @@
+//! Sums over runs: how large errors are, and whether predictions rank strategies as measurements do.
+
+use std::collections::BTreeMap;
+
+use crate::validate::document::{Figures, Group, Ranking, Run, Validation};
+
+/// The name of the group of all families.
+const ALL: &str = "all";
+/// The quality that is kept apart.
+const WEAK: &str = "C";
+
+/// Each family and all of them, over quality A and B, then each family's C; `tasks` has one entry a run.
+pub(super) fn of(validation: &Validation, tasks: &[String]) -> Vec<Group> {
+    let mut groups: BTreeMap<(bool, String), Vec<(&Run, &str)>> = BTreeMap::new();
+    for (run, task) in validation.runs.iter().zip(tasks) {
+        let (is_weak, entry) = (run.quality == WEAK, (run, task.as_str()));
+        let name = if is_weak { format!("{}/{WEAK}", run.family) } else { run.family.clone() };
+        groups.entry((is_weak, name)).or_default().push(entry);
+        if !is_weak {
+            groups.entry((false, ALL.to_owned())).or_default().push(entry);
+        }
+    }
+    groups.into_iter().map(|((_, name), runs)| group(name, &runs)).collect()
+}
+
+fn group(name: String, runs: &[(&Run, &str)]) -> Group {
+    let count = runs.len() as u64;
+    Group {
+        name,
+        runs: count,
+        simulated: count,
+        time: figures(runs.iter().filter_map(|(run, _)| run.error.step_time).collect()),
+        memory: figures(runs.iter().filter_map(|(run, _)| run.error.memory).collect()),
+        ranking: ranking(runs),
+    }
+}
+
+fn figures(errors: Vec<f64>) -> Figures {
+    let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+    let close = sizes.iter().filter(|size| **size <= 0.1).count();
+    Figures {
+        mape: mean(&sizes),
+        bias: mean(&errors),
+        within_10: mean(&sizes).map(|_| close as f64 / sizes.len() as f64),
+        median: median(sizes),
+    }
+}
+
+fn ranking(runs: &[(&Run, &str)]) -> Ranking {
+    let mut tasks: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for (run, task) in runs {
+        if let (Some(predicted), Some(measured)) = (run.predicted.step_time_s, run.measured.step_time_s) {
+            tasks.entry(task).or_default().push((predicted.0, measured.0));
+        }
+    }
+    tasks.retain(|_, pairs| pairs.len() > 1);
+    let correlations: Vec<f64> = tasks.values().filter_map(|pairs| spearman(pairs)).collect();
+    let regrets: Vec<f64> = tasks.values().map(|pairs| regret(pairs)).collect();
+    Ranking {
+        groups: tasks.len() as u64,
+        spearman: mean(&correlations),
+        mean_regret: mean(&regrets),
+        median_regret: median(regrets),
+    }
+}
+
+/// How much slower the pair with the least first is than the least second.
+fn regret(pairs: &[(f64, f64)]) -> f64 {
+    let chosen = pairs.iter().copied().reduce(|best, pair| if pair.0 < best.0 { pair } else { best });
+    let best = pairs.iter().map(|pair| pair.1).fold(f64::INFINITY, f64::min);
+    chosen.map_or(0.0, |chosen| chosen.1 / best - 1.0)
+}
+
+/// Pearson's correlation of ranks (Spearman 1904); none where all of one side are equal.
+fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
+    let ranks = |side: Vec<f64>| -> Vec<f64> {
+        let below = |value: f64| side.iter().filter(|other| **other < value).count() as f64;
+        let equal = |value: f64| side.iter().filter(|other| **other == value).count() as f64;
+        side.iter().map(|&value| below(value) + (equal(value) - 1.0) / 2.0).collect()
+    };
+    let first = ranks(pairs.iter().map(|pair| pair.0).collect());
+    let second = ranks(pairs.iter().map(|pair| pair.1).collect());
+    let middle = (pairs.len() as f64 - 1.0) / 2.0;
+    let product =
+        |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| (a - middle) * (b - middle)).sum() };
+    let size = (product(&first, &first) * product(&second, &second)).sqrt();
+    (size > 0.0).then(|| product(&first, &second) / size)
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The middle value, or the mean of both middle ones.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = values.get(values.len() / 2)?;
+    let lower = values.get((values.len() - 1) / 2)?;
+    Some(f64::midpoint(*lower, *upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_four_errors() {
+        let figures = figures(vec![0.05, -0.1, 0.3, -0.05]);
+        let close = |found: Option<f64>, expected: f64| assert!((found.unwrap() - expected).abs() < 1e-12);
+        close(figures.mape, 0.125);
+        close(figures.median, 0.075);
+        close(figures.bias, 0.05);
+        close(figures.within_10, 0.75);
+        assert_eq!(super::figures(Vec::new()), Figures::default());
+    }
+
+    #[test]
+    fn ranks_correlate_from_minus_one_to_one() {
+        assert_eq!(spearman(&[(1.0, 10.0), (2.0, 20.0), (3.0, 90.0)]), Some(1.0));
+        assert_eq!(spearman(&[(1.0, 30.0), (2.0, 20.0), (3.0, 10.0)]), Some(-1.0));
+        assert_eq!(spearman(&[(1.0, 1.0), (1.0, 2.0)]), None);
+        assert_eq!(spearman(&[(1.0, 1.0), (2.0, 1.0), (3.0, 2.0)]).map(|r| (r * 1e3).round()), Some(866.0));
+    }
+
+    #[test]
+    fn regret_is_of_the_run_that_was_chosen() {
+        assert!((regret(&[(1.0, 12.0), (2.0, 10.0)]) - 0.2).abs() < 1e-12);
+        assert_eq!(regret(&[(1.0, 10.0), (2.0, 12.0)]), 0.0);
+    }
+}
