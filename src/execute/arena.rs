@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "streams of a rank work on disjoint ranges of one block at the same time")]
 
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::cell::UnsafeCell;
 
 use crate::execute::element::Element;
@@ -49,8 +50,18 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// A block of at least `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
-        // SAFETY: zero is a value of every byte of a line.
-        Self { lines: unsafe { Box::new_zeroed_slice(bytes.div_ceil(ALIGNMENT)).assume_init() } }
+        let count = bytes.div_ceil(ALIGNMENT);
+        let Ok(layout) = Layout::array::<Line>(count) else { handle_alloc_error(Layout::new::<Line>()) };
+        if count == 0 {
+            return Self { lines: Box::default() };
+        }
+        // SAFETY: the layout is not empty. Pages that nobody touches are never made.
+        let start = unsafe { alloc_zeroed(layout) }.cast::<Line>();
+        if start.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: allocated just so, and zero is a value of every byte of a line.
+        Self { lines: unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, count)) } }
     }
 
     /// Bytes of the block.

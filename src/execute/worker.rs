@@ -292,6 +292,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         unsafe { arena.read(region) }
     }
 
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "regions are kept apart by the program, not by the borrow checker"
+    )]
     pub(super) fn write_in<E: Element>(
         &self,
         (arena, region): (&'r crate::execute::arena::Arena, Region),

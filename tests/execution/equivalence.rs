@@ -70,7 +70,7 @@ pub fn difference(found: &Tensors, expected: &Tensors) -> (f64, String) {
         for (index, (a, b)) in values.iter().zip(other).enumerate() {
             let error = (a - b).abs() / norms[&parameter.0].max(1e-300);
             // What is not a number is no better.
-            if !(error <= worst.0) {
+            if error.is_nan() || error > worst.0 {
                 worst = (error, format!("{parameter:?}[{index}]: {b} in place of {a}"));
             }
         }

@@ -376,7 +376,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let Some(table) = self.parameter(issue, layer, "positions") else { return };
         let rows = &self.rank.stream_positions;
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, width, (self.from_offset(table, width), 0), rows, (to, Write::Add));
+        embedding::forward(self.pool, width, (self.position_rows(table, width), 0), rows, (to, Write::Add));
     }
 
     fn embed_gradient(&mut self, issue: &Issue, layer: u16) {
@@ -403,7 +403,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// The rows of a position table that positions name.
-    fn from_offset<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
+    fn position_rows<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
         &table[self.run.model.constants.position_offset as usize * width..]
     }
 }
