@@ -107,20 +107,20 @@ fn threads(alone: &[Sample], cores: usize) -> Result<(f64, f64), CalibrateError>
     Ok((dispatch, serial.min(1.0)))
 }
 
-/// Seconds of a meeting and bytes/s, from collectives inside layers and from large ones by themselves.
+/// Seconds of a meeting and bytes/s: large collectives by themselves show the rate; what those inside layers take beyond
+/// it is meetings.
 fn collectives(cores: usize) -> Result<(f64, f64), CalibrateError> {
-    let mut rows = Vec::new();
-    for seen in run_all(&programs::collectives(), cores)? {
-        rows.extend(samples::collectives(&seen));
-    }
-    for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather] {
+    let large = |kind| {
         let bytes = Bytes((LARGE / 8 * size_of::<f32>()) as u64);
-        rows.push((Collective { kind, group: Group::World, bytes }, alone(kind, LARGE / 8)));
+        copied(&Collective { kind, group: Group::World, bytes }, 2.0) / alone(kind, LARGE / 8)
+    };
+    let rate = median(vec![large(CollectiveKind::AllReduce), large(CollectiveKind::AllGather)]);
+    let mut meeting = Vec::new();
+    for seen in run_all(&programs::collectives(), cores)? {
+        let inside = samples::collectives(&seen).into_iter();
+        meeting.extend(inside.map(|(op, seconds)| (seconds - copied(&op, 2.0) / rate) / meetings(op.kind)));
     }
-    let rows: Vec<_> =
-        rows.iter().map(|(op, seconds)| ([meetings(op.kind), copied(op, 2.0)], *seconds, *seconds)).collect();
-    let [meeting, byte] = non_negative(&rows);
-    Ok((meeting, 1.0 / if byte > 0.0 { byte } else { 1e-12 }))
+    Ok((median(meeting).max(0.0), rate))
 }
 
 /// The median time of a collective of `elements` elements between two threads.
