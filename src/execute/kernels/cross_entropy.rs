@@ -78,7 +78,7 @@ pub fn merge<W: Real>(statistics: &mut [W], other: &[W]) {
     }
 }
 
-/// The losses of all rows, −ln softmax(logits)[target], added up in order; `statistics` are those of all shards.
+/// The losses of all rows, `−ln softmax(logits)[target]`, added up in order; `statistics` are those of all shards.
 pub fn loss<W: Real>(statistics: &[W]) -> f64 {
     let rows = statistics.as_chunks::<STATISTICS>().0;
     rows.iter().map(|[greatest, sum, target]| sum.to_f64().ln() + (*greatest - *target).to_f64()).sum()

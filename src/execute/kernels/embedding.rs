@@ -5,7 +5,7 @@ use crate::execute::element::Element;
 use crate::execute::pool::{Pool, Rows};
 use crate::execute::vector::vectorised;
 
-/// y[r] (=|+=) table[indices[r] − first], with `table` (shard rows, width) and y (rows, width). Indices outside the
+/// `y[r]` (=|+=) `table[indices[r] − first]`, with `table` (shard rows, width) and y (rows, width). Indices outside the
 /// shard give rows of 0.
 pub fn forward<T: Element>(
     pool: Pool<'_>,
@@ -37,7 +37,7 @@ pub fn forward<T: Element>(
     });
 }
 
-/// dtable[indices[r] − first] += dy[r], rows in order, with dy (rows, width) and `dtable` (shard rows, width). Each
+/// `dtable[indices[r] − first] += dy[r]`, rows in order, with dy (rows, width) and `dtable` (shard rows, width). Each
 /// addition is rounded to `G`. Threads share the rows of the table, and each looks through all indices.
 pub fn backward<T: Element, G: Element<Wide = T::Wide>>(
     pool: Pool<'_>,
