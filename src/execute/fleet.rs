@@ -238,17 +238,6 @@ impl Fleet {
     }
 }
 
-/// Performs on a thread of the worker's own pool: its kernels share their work without a detour.
-fn enter<T: Element, G: Element<Wide = T::Wide>>(
-    worker: &mut Worker<'_, T, G>,
-    step: u64,
-    part: std::ops::Range<usize>,
-    began: Instant,
-) -> Result<(), ExecuteError> {
-    let pool = worker.pool;
-    pool.enter(|| worker.perform(step, part, began))
-}
-
 /// What the threads of a run and its main thread tell each other.
 struct Control<'a> {
     ranks: &'a [Rank],
@@ -275,12 +264,12 @@ impl Control<'_> {
             let (step, began) = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
             let (halt, end) = worker.parts();
             if self.pauses.load(Ordering::Acquire) {
-                self.guard(rank, || enter(&mut worker, step, 0..halt, began));
+                self.guard(rank, || worker.perform(step, 0..halt, began));
                 self.gate.wait();
                 self.gate.wait();
-                self.guard(rank, || enter(&mut worker, step, halt..end, began));
+                self.guard(rank, || worker.perform(step, halt..end, began));
             } else {
-                self.guard(rank, || enter(&mut worker, step, 0..end, began));
+                self.guard(rank, || worker.perform(step, 0..end, began));
             }
             self.gate.wait();
         }

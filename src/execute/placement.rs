@@ -457,10 +457,10 @@ impl Space {
         };
         let padded = Region { offset, bytes: need };
         let mut before = Used::default();
-        self.used.retain_mut(|(region, used)| {
+        self.used.retain(|(region, used)| {
             if region.overlaps(padded) {
                 join(&mut before.waits, &used.waits);
-                before.messages.append(&mut used.messages);
+                before.messages.extend(used.messages.iter().copied());
             }
             let is_inside = region.offset >= offset && region.offset + region.bytes <= offset + need;
             !is_inside

@@ -41,9 +41,13 @@ pub fn workload(clip: f64, dropout: f64) -> Workload {
     Workload { global_batch: 8, seq_len: 16, precision: ElementType::Fp64, dropout, clip }
 }
 
-/// Trains `model` under `strategy`.
+/// Trains `model` under `strategy`, each rank on a thread for its kernels.
 fn run(model: &Model, strategy: Strategy, workload: Workload) -> Trained {
-    let settings = Settings { learning_rate: 1e-2, poison: true, cores: 1, ..Settings::default() };
+    run_on(model, strategy, workload, 1)
+}
+
+fn run_on(model: &Model, strategy: Strategy, workload: Workload, cores: usize) -> Trained {
+    let settings = Settings { learning_rate: 1e-2, poison: true, cores, ..Settings::default() };
     let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
     let vocabulary = if model.name == "golden" { 97 } else { 61 };
     let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
@@ -274,6 +278,25 @@ fn what_only_moves_data_is_bitwise() {
                 assert_eq!(found.norms, expected.norms, "{text}, clip {clip}");
             }
         }
+    }
+}
+
+/// Kernels that share their work over several threads give the same bits, and streams that wait for one another do
+/// not hold up those threads.
+#[test]
+fn threads_change_no_bit() {
+    let (model, workload) = (models::llama(), workload(1.0, 0.1));
+    for (text, devices) in [
+        ("micro=2", 1),
+        ("micro=2,offload=optimizer:1,overlap=off", 1),
+        ("micro=2,offload=optimizer:0.5+activations:1+params:0.5", 1),
+        ("dp=2,micro=1,zero=3,offload=optimizer:1", 2),
+        ("tp=2,micro=2,zero=1", 2),
+    ] {
+        let strategy = strategy(&model, text, devices, &workload).unwrap();
+        let expected = run(&model, strategy.clone(), workload);
+        let found = run_on(&model, strategy, workload, 3 * devices as usize);
+        compare(&found, &expected, 0.0, text);
     }
 }
 

@@ -132,7 +132,6 @@ fn gpt2_on_one_rank() {
     check("gpt2", "tp=1,micro=4", 1);
 }
 
-/// What an all-reduce, a scale, a mask or an accumulation that is wrong breaks (tried once, by hand).
 #[test]
 fn gpt2_on_eight_ranks() {
     check("gpt2", "tp=2,pp=2,dp=2,micro=1,zero=1", 8);
