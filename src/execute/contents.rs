@@ -154,22 +154,13 @@ impl Fleet {
     }
 
     fn planes<'a, T: Element>(&self, rank: &'a Rank, on_host: bool) -> (&'a Arena, Planes) {
-        let size = size_of::<T::Wide>();
-        let state = rank.state(Holds::OptimizerState, None);
-        let (device, host) = state.map_or_else(Default::default, |state| (state.device, state.host));
-        let split = rank.owned_on_host;
-        if on_host {
-            (&rank.host, Planes { region: host, first: 0, count: split, size })
-        } else {
-            (&rank.device, Planes { region: device, first: split, count: rank.owned() - split, size })
-        }
+        let planes = rank.planes(on_host, (self.run.rules.optimizer_planes(), size_of::<T::Wide>()));
+        (if on_host { &rank.host } else { &rank.device }, planes)
     }
 
     fn staged_parameter<T: Element>(&self, rank: &Rank, owned: usize) -> Region {
-        let planes = self.planes::<T>(rank, true).1;
-        let count = if self.run.rules.has_separate_master { 3 } else { 2 };
-        let skipped = planes.count * self.run.rules.gradient.size() as usize;
-        planes.behind(count, skipped, (owned, 1), size_of::<T>())
+        let gradient = self.run.rules.gradient.size() as usize;
+        self.planes::<T>(rank, true).1.staged((owned, 1), (gradient, size_of::<T>())).1
     }
 
     /// All tensors of what is kept, gathered from the ranks that own them. Frozen parameters have no gradients and

@@ -16,7 +16,7 @@ use crate::execute::mapping::Slot;
 use crate::execute::placement::Placement;
 use crate::execute::pool::Pool;
 use crate::execute::progress::Progress;
-use crate::execute::rank::{GROUPS, Rank, Scalars, Unit};
+use crate::execute::rank::{Rank, Scalars, Unit};
 use crate::execute::run::Run;
 use crate::execute::state::{Holder, pieces};
 use crate::execute::worker::{Span, Worker};
@@ -99,18 +99,13 @@ impl Fleet {
     ) -> Result<(), ExecuteError> {
         let hub = Hub::new(self.ranks.len());
         let threads = self.run.settings.cores / self.ranks.len();
-        let pool = (threads > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
-            .transpose()
-            .map_err(|error| ExecuteError::Rank { rank: 0, message: error.to_string() })?;
-        let pools: Vec<Option<rayon::ThreadPool>> = match pool {
-            None => self.ranks.iter().map(|_| None).collect(),
-            Some(first) => {
-                let more = (1..self.ranks.len())
-                    .filter_map(|_| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
-                [first].into_iter().chain(more).map(Some).collect()
-            }
-        };
+        let pools: Vec<Option<rayon::ThreadPool>> = (0..self.ranks.len())
+            .map(|rank| {
+                let pool =
+                    (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
+                pool.transpose().map_err(|error| ExecuteError::Rank { rank, message: error.to_string() })
+            })
+            .collect::<Result<_, _>>()?;
         let mut workers: Vec<(usize, Worker<'_, T, G>)> = Vec::new();
         for (index, rank) in self.ranks.iter().enumerate() {
             for stream in Stream::ALL {
@@ -194,12 +189,7 @@ impl Fleet {
         for rank in &self.ranks {
             let scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
             squares = scalars.squares.total();
-            // Tensor ranks all know the whole loss of their tokens.
-            if rank.slot.tensor == 0 {
-                for (sum, part) in parts.iter_mut().zip(&scalars.losses) {
-                    *sum += part;
-                }
-            }
+            parts.iter_mut().zip(&scalars.losses).for_each(|(sum, part)| *sum += part);
         }
         let tokens = self.run.workload.tokens() as f64;
         parts.iter_mut().for_each(|part| *part /= tokens);
@@ -213,8 +203,8 @@ impl Fleet {
         hub: &Hub,
         rank: &Rank,
         stream: Stream,
-    ) -> Result<[Option<Endpoint>; GROUPS.len()], ExecuteError> {
-        let mut endpoints: [Option<Endpoint>; GROUPS.len()] = Default::default();
+    ) -> Result<[Option<Endpoint>; Group::COUNT], ExecuteError> {
+        let mut endpoints: [Option<Endpoint>; Group::COUNT] = Default::default();
         for &issue in &rank.placement.streams[stream as usize] {
             let issue = &rank.placement.issues[issue as usize];
             let Op::Collective(op) = issue.op else { continue };
@@ -293,29 +283,16 @@ impl Control<'_> {
 }
 
 fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
-    let kind = match group {
-        Group::Tensor => MeshGroup::Tensor,
-        Group::Context => MeshGroup::Context,
-        Group::Expert => MeshGroup::Expert,
-        Group::ExpertTensor => MeshGroup::ExpertTensor,
-        Group::State => MeshGroup::Shard,
-        Group::Replica => MeshGroup::Replica,
-        Group::Gradient => MeshGroup::Gradient,
-        Group::ExpertState => MeshGroup::ExpertShard,
-        Group::ExpertReplica => MeshGroup::ExpertReplica,
-        Group::ExpertGradient => MeshGroup::ExpertData,
-        Group::World => return (0..run.mesh.ranks()).collect(),
-        Group::Tied => {
-            let last = build::tied_head(&run.layout).map_or(0, |(stage, _)| u64::from(stage));
-            let mut pair = vec![
-                run.rank_at_stage(rank as usize, 0) as u64,
-                run.rank_at_stage(rank as usize, last) as u64,
-            ];
-            pair.dedup();
-            return pair;
-        }
-    };
-    run.mesh.group(kind, rank)
+    if let Some(kind) = MeshGroup::of(group) {
+        return run.mesh.group(kind, rank);
+    }
+    if group == Group::World {
+        return (0..run.mesh.ranks()).collect();
+    }
+    let last = build::tied_head(&run.layout).map_or(0, |(stage, _)| u64::from(stage));
+    let mut pair = [0, last].map(|stage| run.rank_at_stage(rank as usize, stage) as u64).to_vec();
+    pair.dedup();
+    pair
 }
 
 /// Units whose head uses the table of an embedding of the same rank, and that embedding's unit.

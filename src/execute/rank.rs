@@ -12,8 +12,7 @@ use crate::execute::state::Piece;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::Layer;
-use crate::ops::Group;
-use crate::program::instruction::Holds;
+use crate::program::instruction::{Holds, Part};
 
 /// A unit of a rank.
 pub struct Unit {
@@ -91,8 +90,8 @@ impl Rank {
     /// The index of this rank's shard of `section`.
     pub const fn shard_index(&self, section: Section) -> usize {
         match section.part() {
-            crate::program::instruction::Part::Dense => self.shard,
-            crate::program::instruction::Part::Expert => self.expert_shard,
+            Part::Dense => self.shard,
+            Part::Expert => self.expert_shard,
         }
     }
 
@@ -106,19 +105,3 @@ impl Rank {
         self.state(holds, None).map_or(Region::default(), |state| state.device)
     }
 }
-
-/// The groups that collectives name.
-pub const GROUPS: [Group; 12] = [
-    Group::Tensor,
-    Group::Context,
-    Group::Expert,
-    Group::ExpertTensor,
-    Group::State,
-    Group::Replica,
-    Group::Gradient,
-    Group::ExpertState,
-    Group::ExpertReplica,
-    Group::ExpertGradient,
-    Group::Tied,
-    Group::World,
-];

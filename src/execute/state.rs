@@ -140,6 +140,18 @@ impl Rank {
     }
 }
 
+impl Rank {
+    /// Optimizer state of `planes` planes of elements of `size` bytes, in host or device memory.
+    pub fn planes(&self, on_host: bool, (planes, size): (usize, usize)) -> Planes {
+        let (owned, split) = (self.owned(), self.owned_on_host);
+        let (first, count) = if on_host { (0, split) } else { (split, owned - split) };
+        let region = self
+            .state(Holds::OptimizerState, None)
+            .map_or(Region::default(), |state| if on_host { state.host } else { state.device });
+        Planes { region, first, count, planes, size }
+    }
+}
+
 /// The planes of optimizer state in one arena: moments and master weights, one behind the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Planes {
@@ -147,6 +159,8 @@ pub struct Planes {
     /// The first owned element in them, and how many there are.
     pub first: usize,
     pub count: usize,
+    /// How many planes there are.
+    pub planes: usize,
     /// Bytes of an element.
     pub size: usize,
 }
@@ -157,15 +171,17 @@ impl Planes {
         self.region.elements(plane * self.count + start - self.first, count, self.size)
     }
 
-    /// What lies behind `planes` planes: staging, of elements of `size` bytes, `skipped` bytes further on.
-    pub fn behind(
+    /// Host staging behind the planes: gradients of `gradient` bytes an element, and behind these parameters of
+    /// `parameter` bytes, of owned elements `start .. start + count`.
+    pub fn staged(
         &self,
-        planes: usize,
-        skipped: usize,
         (start, count): (usize, usize),
-        size: usize,
-    ) -> Region {
-        let offset = planes * self.count * self.size + skipped + (start - self.first) * size;
-        Region { offset: self.region.offset + offset, bytes: count * size }
+        (gradient, parameter): (usize, usize),
+    ) -> (Region, Region) {
+        let behind = self.region.offset + self.planes * self.count * self.size;
+        let skipped = start - self.first;
+        let gradients = Region { offset: behind + skipped * gradient, bytes: count * gradient };
+        let offset = behind + self.count * gradient + skipped * parameter;
+        (gradients, Region { offset, bytes: count * parameter })
     }
 }

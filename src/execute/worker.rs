@@ -11,7 +11,7 @@ use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
-use crate::execute::rank::{GROUPS, Rank, Unit};
+use crate::execute::rank::{Rank, Unit};
 use crate::execute::run::Run;
 use crate::ops::{CollectiveKind, Group, Op};
 use crate::program::Payload;
@@ -32,7 +32,7 @@ pub struct Worker<'r, T, G> {
     pub(super) rank: &'r Rank,
     pub(super) pool: Pool<'r>,
     pub(super) step: u64,
-    endpoints: [Option<Endpoint>; GROUPS.len()],
+    endpoints: [Option<Endpoint>; Group::COUNT],
     mailbox: Mailbox,
     stream: crate::lower::Stream,
     /// By unit and tensor (or section), whether this step has written a gradient yet.
@@ -47,7 +47,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         rank: &'r Rank,
         stream: crate::lower::Stream,
         pool: Pool<'r>,
-        endpoints: [Option<Endpoint>; GROUPS.len()],
+        endpoints: [Option<Endpoint>; Group::COUNT],
         mailbox: Mailbox,
     ) -> Self {
         Self {

@@ -51,6 +51,11 @@ pub enum Group {
     World,
 }
 
+impl Group {
+    /// How many kinds of groups there are.
+    pub const COUNT: usize = Self::World as usize + 1;
+}
+
 /// One collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Collective {

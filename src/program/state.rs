@@ -91,6 +91,11 @@ impl StateRules {
         }
     }
 
+    /// Tensors of optimizer state: two moments and, where they are apart, master weights.
+    pub const fn optimizer_planes(&self) -> usize {
+        if self.has_separate_master { 3 } else { 2 }
+    }
+
     /// Elements of one shard of `dense` and `expert` elements, if `sharded`; all of them otherwise. At most what
     /// units hold that are sharded one by one.
     pub const fn at_least(&self, sharded: bool, dense: u64, expert: u64) -> u64 {

@@ -1,6 +1,7 @@
 //! The mesh: the ranks as a grid of the parallel axes, and the process groups read off it.
 
 use super::{Axis, MeshOrder, Strategy};
+use crate::ops;
 
 /// Every axis, in the default order.
 const AXES: [Axis; 5] = [Axis::Tensor, Axis::Context, Axis::Shard, Axis::Replica, Axis::Pipeline];
@@ -46,6 +47,26 @@ pub enum Group {
     ExpertShard,
     /// Those of `ExpertData` that hold the same shard.
     ExpertReplica,
+}
+
+impl Group {
+    /// The group that a collective's `group` is on a mesh; none for those that are no grid of axes: the two ranks of
+    /// a tied table, and all ranks.
+    pub const fn of(group: ops::Group) -> Option<Self> {
+        Some(match group {
+            ops::Group::Tensor => Self::Tensor,
+            ops::Group::Context => Self::Context,
+            ops::Group::Expert => Self::Expert,
+            ops::Group::ExpertTensor => Self::ExpertTensor,
+            ops::Group::State => Self::Shard,
+            ops::Group::Replica => Self::Replica,
+            ops::Group::Gradient => Self::Gradient,
+            ops::Group::ExpertState => Self::ExpertShard,
+            ops::Group::ExpertReplica => Self::ExpertReplica,
+            ops::Group::ExpertGradient => Self::ExpertData,
+            ops::Group::Tied | ops::Group::World => return None,
+        })
+    }
 }
 
 impl MeshOrder {

@@ -69,23 +69,32 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
     }
 
+    /// The global number of the first head that the core of this rank sees.
+    fn first_head(&self, layer: &Attention) -> u64 {
+        let strategy = &self.run.strategy;
+        let per_tensor = layer.heads / strategy.tensor;
+        let first = self.rank.slot.tensor * per_tensor;
+        if strategy.context > 1 && !self.run.is_ring() {
+            first + self.rank.context * (per_tensor / strategy.context)
+        } else {
+            first
+        }
+    }
+
     fn score(&self, issue: &Issue, layer: &Attention) -> Score {
         let constants = &self.run.model.constants;
-        let strategy = &self.run.strategy;
         let mut scale = constants.score_scale.unwrap_or_else(|| 1.0 / (layer.query_dim() as f64).sqrt());
         if constants.score_scale_by_block {
             let block = self.unit(issue).and_then(|unit| unit.layers[0].block).unwrap_or(0);
             scale /= f64::from(block + 1);
         }
-        let per_tensor = layer.heads / strategy.tensor;
-        let spread = if strategy.context > 1 && !self.run.is_ring() { strategy.context } else { 1 };
-        let first = self.rank.slot.tensor * per_tensor
-            + if spread > 1 { self.rank.context * (per_tensor / spread) } else { 0 };
         Score {
             scale,
             soft_cap: layer.soft_cap.then_some(constants.score_cap),
-            alibi: (layer.position == Position::Alibi)
-                .then_some(Alibi { first_head: first as usize, total_heads: layer.heads as usize }),
+            alibi: (layer.position == Position::Alibi).then_some(Alibi {
+                first_head: self.first_head(layer) as usize,
+                total_heads: layer.heads as usize,
+            }),
         }
     }
 
@@ -107,7 +116,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             (&self.rank.all_positions, &self.rank.all_positions)
         };
         let score = self.score(issue, layer);
-        let first_head = score_first_head(self, layer);
+        let first_head = self.first_head(layer);
         let rate = run.workload.dropout;
         let dropout = dropout::Dropout::new(rate, run.settings.seed, self.step, self.site(issue, number, 1));
         let first_sequence = self.first_sequence(issue);
@@ -397,20 +406,5 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             })?;
         }
         Ok(())
-    }
-}
-
-/// The global number of the first head that the core of this rank sees.
-fn score_first_head<T: Element, G: Element<Wide = T::Wide>>(
-    worker: &Worker<'_, T, G>,
-    layer: &Attention,
-) -> u64 {
-    let strategy = &worker.run.strategy;
-    let per_tensor = layer.heads / strategy.tensor;
-    let first = worker.rank.slot.tensor * per_tensor;
-    if strategy.context > 1 && !worker.run.is_ring() {
-        first + worker.rank.context * (per_tensor / strategy.context)
-    } else {
-        first
     }
 }

@@ -77,65 +77,30 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let pool = self.pool;
         let rows = sizes.first_token * sizes.hidden..(sizes.first_token + sizes.tokens) * sizes.hidden;
         match kernel {
-            Kernel::Permute => {
+            Kernel::Permute | Kernel::CombineGradient => {
+                let carried = if kernel == Kernel::Permute { Carried::Weights } else { Carried::Nothing };
                 let tokens = &self.read::<T>(issue.reads[0])[rows];
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let slots = self.write::<T>(issue.writes[0]);
-                routing::to_slots(
-                    &router,
-                    assigned,
-                    tokens,
-                    slots,
-                    (Weighting::None, Carried::Weights),
-                    pool,
-                );
+                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, carried), pool);
             }
-            Kernel::Combine => {
+            Kernel::Combine | Kernel::PermuteGradient => {
+                let carried = if kernel == Kernel::Combine { Carried::Nothing } else { Carried::Weights };
                 let slots = self.read::<T>(issue.reads[0]);
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let all = self.write::<T>(issue.writes[0]);
                 all.fill(T::default());
-                routing::from_slots(
-                    &router,
-                    assigned,
-                    slots,
-                    &mut all[rows],
-                    (Weighting::None, Carried::Nothing),
-                    pool,
-                );
-            }
-            Kernel::CombineGradient => {
-                let tokens = &self.read::<T>(issue.reads[0])[rows];
-                let assigned = self.read::<T::Wide>(issue.reads[1]);
-                let slots = self.write::<T>(issue.writes[0]);
-                routing::to_slots(
-                    &router,
-                    assigned,
-                    tokens,
-                    slots,
-                    (Weighting::None, Carried::Nothing),
-                    pool,
-                );
-            }
-            Kernel::PermuteGradient => {
-                let slots = self.read::<T>(issue.reads[0]);
-                let assigned = self.read::<T::Wide>(issue.reads[1]);
-                let all = self.write::<T>(issue.writes[0]);
-                all.fill(T::default());
-                routing::from_slots(
-                    &router,
-                    assigned,
-                    slots,
-                    &mut all[rows],
-                    (Weighting::None, Carried::Weights),
-                    pool,
-                );
-                let gradient = self.write::<T::Wide>(issue.writes[1]);
-                let products = SlotProducts::Carried { slots: sizes.slots, width: sizes.hidden, data: slots };
-                routing::router_gradient(&router, assigned, products, Weighting::None, gradient, pool);
+                let tokens = &mut all[rows];
+                routing::from_slots(&router, assigned, slots, tokens, (Weighting::None, carried), pool);
+                if kernel == Kernel::PermuteGradient {
+                    let gradient = self.write::<T::Wide>(issue.writes[1]);
+                    let (slots, width) = ((sizes.slots, slots), sizes.hidden);
+                    let products = SlotProducts::Carried { slots: slots.0, width, data: slots.1 };
+                    routing::router_gradient(&router, assigned, products, Weighting::None, gradient, pool);
+                }
             }
             Kernel::ExpertActivation => {
-                let (gate, rest) = split_gate(&issue.reads, sizes.gated, 0);
+                let (gate, rest) = split_gate(&issue.reads, sizes.gated);
                 let (up, input) = (self.read::<T>(rest[0]), self.read::<T>(rest[1]));
                 let output = self.write::<T>(issue.writes[0]);
                 let gate = gate.map(|gate| self.read::<T>(gate));
@@ -299,8 +264,8 @@ fn activate<T: Element>(pool: Pool<'_>, layer: &Moe, gate: Option<&[T]>, up: &[T
     }
 }
 
-fn split_gate(reads: &[Region], gated: bool, from: usize) -> (Option<Region>, &[Region]) {
-    if gated { (Some(reads[from]), &reads[from + 1..]) } else { (None, &reads[from..]) }
+fn split_gate(reads: &[Region], gated: bool) -> (Option<Region>, &[Region]) {
+    if gated { (Some(reads[0]), &reads[1..]) } else { (None, reads) }
 }
 
 const fn block_of(block: usize, length: usize) -> Range<usize> {

@@ -52,7 +52,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
             shards.for_each(|shard| cross_entropy::merge(statistics, shard));
         }
-        self.add_loss(issue, cross_entropy::loss(statistics));
+        // Tensor ranks all know the whole loss of their tokens: the first counts it.
+        if self.rank.slot.tensor == 0 {
+            self.add_loss(issue, cross_entropy::loss(statistics));
+        }
     }
 
     pub(in crate::execute) fn cross_entropy_gradient(&mut self, issue: &Issue, layer: u16, part: (u16, u16)) {
@@ -68,8 +71,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     pub(in crate::execute) fn squared_error(&mut self, issue: &Issue) {
         let values = self.read::<T>(issue.reads[0]);
         let width = self.output_width(issue);
-        let sum = square_sum(self.pool, values).total() / width as f64;
-        self.add_loss(issue, sum);
+        // Under sequence parallelism each tensor rank has tokens of its own.
+        if self.run.strategy.sequence_parallel || self.rank.slot.tensor == 0 {
+            self.add_loss(issue, square_sum(self.pool, values).total() / width as f64);
+        }
     }
 
     pub(in crate::execute) fn squared_error_gradient(&mut self, issue: &Issue) {

@@ -14,9 +14,8 @@ use crate::execute::kernels::dropout::{Dropout, Place as RowPlace};
 use crate::execute::kernels::gemm::Write;
 use crate::execute::kernels::rotary::Turn;
 use crate::execute::kernels::{embedding, norm, quantise, residual};
-use crate::execute::layout::LocalTensor;
 use crate::execute::placement::Issue;
-use crate::execute::rank::Unit;
+use crate::execute::pool::Pool;
 use crate::execute::worker::Worker;
 use crate::lower::kernel::{Branch, Into, Kernel, Matrix, Place};
 use crate::model::layer::{self, LayerKind, NormKind};
@@ -151,16 +150,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let unit = self.unit(issue)?;
         let place = unit.tensors.tensors.iter().position(|t| t.layer == layer && t.tensor.role == role)?;
         let tensor = &unit.tensors.tensors[place];
-        self.gradient_of_tensor(issue, unit, (place, tensor))
-    }
-
-    /// The gradient of a tensor in the instruction's gradient of `unit`, the unit's own.
-    fn gradient_of_tensor(
-        &mut self,
-        issue: &Issue,
-        unit: &Unit,
-        (place, tensor): (usize, &LocalTensor),
-    ) -> Option<(&'r mut [G], Write)> {
         let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
         let region = issue.gradient?.elements(start, tensor.elements(), size_of::<G>());
         // A buffer of the pass starts at zero; what is kept over the step starts anew with its first gradient.
@@ -241,7 +230,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let to = self.write::<T>(issue.writes[0]);
         match (gated, issue.reads.len()) {
             (false, _) => activation::forward(self.pool, kind, self.read::<T>(issue.reads[0]), to),
-            (true, 1) => self.side_by_side(issue, number, to, kind),
+            (true, 1) => self.side_by_side(issue, to, kind),
             (true, _) => {
                 let parts = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
                 activation::gated_forward(self.pool, kind, parts, to);
@@ -250,11 +239,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// Gate and up of shared experts are columns of one matrix.
-    fn side_by_side(&mut self, issue: &Issue, _number: u16, to: &mut [T], kind: activation::Activation) {
+    fn side_by_side(&mut self, issue: &Issue, to: &mut [T], kind: activation::Activation) {
         let both = self.read::<T>(issue.reads[0]);
         let width = self.shared_width(issue);
         for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
-            activation::gated_forward(crate::execute::pool::Pool::Serial, kind, both.split_at(width), to);
+            activation::gated_forward(Pool::Serial, kind, both.split_at(width), to);
         }
     }
 
@@ -271,7 +260,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             for (to, (dy, both)) in to.chunks_exact_mut(2 * width).zip(rows) {
                 let (gate, up) = to.split_at_mut(width);
                 up.copy_from_slice(dy);
-                let serial = crate::execute::pool::Pool::Serial;
+                let serial = Pool::Serial;
                 activation::gated_backward(serial, kind, both.split_at(width), (gate, up));
             }
             return;

@@ -12,8 +12,8 @@ use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::state::{Piece, Planes};
 use crate::execute::worker::Worker;
-use crate::ops::{Group, Op};
-use crate::program::instruction::{Holds, Owned, Part, Task};
+use crate::ops::Op;
+use crate::program::instruction::{Owned, Part, Task};
 use crate::units::ElementType;
 
 type Done = Result<(), ExecuteError>;
@@ -74,28 +74,12 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     fn planes(&self, on_host: bool) -> Planes {
-        let state = self.rank.state(Holds::OptimizerState, None);
-        let owned = self.rank.owned();
-        let split = self.rank.owned_on_host;
-        let size = size_of::<T::Wide>();
-        match (on_host, state) {
-            (_, None) => Planes { region: Region::default(), first: 0, count: 0, size },
-            (false, Some(state)) => Planes { region: state.device, first: split, count: owned - split, size },
-            (true, Some(state)) => Planes { region: state.host, first: 0, count: split, size },
-        }
-    }
-
-    /// Moments and master weights an element.
-    fn plane_count(&self) -> usize {
-        if self.run.rules.has_separate_master { 3 } else { 2 }
+        self.rank.planes(on_host, (self.run.rules.optimizer_planes(), size_of::<T::Wide>()))
     }
 
     /// Host staging of gradients, and of parameters behind them.
     fn staged(&self, start: usize, count: usize) -> (Region, Region) {
-        let planes = self.planes(true);
-        let gradients = planes.behind(self.plane_count(), 0, (start, count), size_of::<G>());
-        let skipped = planes.count * size_of::<G>();
-        (gradients, planes.behind(self.plane_count(), skipped, (start, count), size_of::<T>()))
+        self.planes(true).staged((start, count), (size_of::<G>(), size_of::<T>()))
     }
 
     fn pieces_within(&self, owned: Owned) -> impl Iterator<Item = Piece> + use<'_, T, G> {
@@ -184,10 +168,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 }
                 let whole = rank.stored(unit, (section, 0..length), (false, size_of::<T>()));
                 let data = self.write_in::<T>(whole);
-                let group = match part {
-                    Part::Dense => Group::State,
-                    Part::Expert => Group::ExpertState,
-                };
+                let group = self.state_group(part);
                 self.endpoint(group).all_gather(data)?;
             }
         }

@@ -4,11 +4,12 @@ use crate::execute::arena::Region;
 use crate::execute::comm::{Communicator, Reduction};
 use crate::execute::element::{Element, Real};
 use crate::execute::error::ExecuteError;
+use crate::execute::kernels::residual;
 use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::rank::Unit;
 use crate::execute::worker::Worker;
-use crate::ops::{CollectiveKind, Op};
+use crate::ops::{CollectiveKind, Group, Op};
 use crate::program::instruction::{Holds, Part, Task};
 
 type Done = Result<(), ExecuteError>;
@@ -140,10 +141,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let from = region.elements(own.start, own.len(), size_of::<G>());
                 let to = self.rank.owned_gradient(owner, (section, own), (false, size_of::<G>()));
                 let (from, to) = (self.read::<G>(from), self.write::<G>(to));
-                if self.is_first(owner, section as usize) {
+                if self.is_first(owner, owner.tensors.tensors.len() + section as usize) {
                     to.copy_from_slice(from);
                 } else {
-                    add(to, from);
+                    residual::add(self.pool, from, to);
                 }
             }
         }
@@ -172,7 +173,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                     Task::SumTied if section == Section::Table => {
                         let region = rank.owned_gradient(unit, (section, own), place);
                         let data = self.write::<G>(region);
-                        self.endpoint(crate::ops::Group::Tied).all_reduce(data, Reduction::sum(G::TYPE))?;
+                        self.endpoint(Group::Tied).all_reduce(data, Reduction::sum(G::TYPE))?;
                     }
                     Task::SumPartial if section == Section::Dense => {
                         for tensor in unit.tensors.tensors.iter().filter(|tensor| tensor.partial) {
@@ -197,7 +198,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// The sum over runs of `copies` neighbours of the tensor group.
     fn sum_copies(&mut self, region: Region, copies: usize) -> Done {
         let data = self.write::<G>(region);
-        let endpoint = self.endpoint(crate::ops::Group::Tensor);
+        let endpoint = self.endpoint(Group::Tensor);
         if copies == endpoint.members().len() {
             return Ok(endpoint.all_reduce(data, Reduction::sum(G::TYPE))?);
         }
@@ -207,7 +208,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         for piece in data.chunks_mut(count.max(1)) {
             let sums = &mut scratch[..piece.len()];
             sums.fill(T::Wide::ZERO);
-            self.endpoint(crate::ops::Group::Tensor).exchange(piece, |member, theirs| {
+            self.endpoint(Group::Tensor).exchange(piece, |member, theirs| {
                 if (first..first + copies).contains(&member) {
                     sums.iter_mut().zip(theirs).for_each(|(sum, value)| *sum += value.wide());
                 }
@@ -221,14 +222,4 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 /// The sections of `part`, in their order.
 fn sections(part: Part) -> impl Iterator<Item = Section> {
     Section::ALL.into_iter().filter(move |section| section.part() == part)
-}
-
-/// `to` += `from`.
-fn add<G: Element>(to: &mut [G], from: &[G]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        let mut sum = to.wide();
-        sum += from.wide();
-        *to = G::narrow(sum);
-    }
-    let _ = G::Wide::ZERO;
 }
