@@ -41,6 +41,8 @@ struct Walk<'a> {
     reducing: Vec<i64>,
     /// Saved activations that are being copied out.
     leaving: Vec<i64>,
+    /// Unit gradients that wait for the weight of their loss.
+    held: Vec<i64>,
 }
 
 impl Ledger<'_> {
@@ -218,8 +220,26 @@ impl Ledger<'_> {
         }
     }
 
+    /// Kept whole over the step, a gradient that is held by itself has a buffer of its own for a while.
+    fn backward_gradient(&self, unit: &PlacedUnit, is_held: bool) -> i64 {
+        if is_held && self.rules.keeps_whole_gradients {
+            let parameters = &unit.parameters;
+            ((parameters.trained() + parameters.borrowed) * self.rules.gradient.size()) as i64
+        } else {
+            self.unit_gradient(unit)
+        }
+    }
+
     fn walk(&self) -> Walk<'_> {
-        Walk { ledger: self, live: 0, peak: 0, sent: 0, reducing: Vec::new(), leaving: Vec::new() }
+        Walk {
+            ledger: self,
+            live: 0,
+            peak: 0,
+            sent: 0,
+            reducing: Vec::new(),
+            leaving: Vec::new(),
+            held: Vec::new(),
+        }
     }
 
     fn forward(&self, chunk: &Chunk) -> PassPeak {
@@ -236,7 +256,7 @@ impl Ledger<'_> {
             |walk, place| {
                 let unit = units[place];
                 let digest = self.digest(unit);
-                walk.pass(&digest.forward, self.unit_gradient(unit));
+                walk.pass(&digest.forward, self.unit_gradient(unit), false);
                 if unit.offloads_activations && digest.kept > 0 {
                     walk.leaving.push(digest.kept);
                     walk.copied_out(usize::from(self.strategy.overlap));
@@ -260,12 +280,13 @@ impl Ledger<'_> {
             }
             return walk.done();
         }
-        let runs: Vec<Vec<&PlacedUnit>> =
-            (0..self.layout.losses).map(|loss| units_of_loss(chunk, loss)).collect();
-        for (turn, units) in runs.iter().enumerate() {
+        let shaped = self.layout.shaped();
+        let losses = shaped.backward_order();
+        let runs: Vec<Vec<&PlacedUnit>> = losses.iter().map(|&loss| units_of_loss(chunk, loss)).collect();
+        for (turn, (units, &loss)) in runs.iter().zip(losses).enumerate() {
             let Some(first) = units.first() else { continue };
             walk.live -= walk.reducing.drain(..).sum::<i64>();
-            if chunk.receives.contains(&(turn as u8)) {
+            if chunk.receives.contains(&loss) {
                 walk.take(self.digest(first).output_gradient);
             }
             let overlap = self.strategy.overlap;
@@ -278,6 +299,8 @@ impl Ledger<'_> {
                 if comes { self.digest(unit).kept } else { 0 }
             };
             let stays = |unit: &PlacedUnit| uses(&runs[turn + 1..], unit);
+            let holds = |unit: &PlacedUnit| shaped.holds_gradient(loss, unit.unit);
+            let last_held = units.iter().rposition(|unit| holds(unit));
             if overlap {
                 walk.take(saved(first));
             }
@@ -290,13 +313,19 @@ impl Ledger<'_> {
                 }
                 let digest = self.digest(unit);
                 let pass = if stays(unit) { &digest.backward_again } else { &digest.backward };
-                walk.pass(pass, self.unit_gradient(unit));
+                walk.pass(pass, self.backward_gradient(unit, holds(unit)), holds(unit));
+                // Copies of gradients whose norms are taken over several ranks.
+                for (_, watch) in shaped.watches_at(loss, unit.unit) {
+                    let summed = watch.is_summed(self.rules);
+                    let copy =
+                        if summed { watch.parameters.trained() * self.rules.gradient.size() } else { 0 };
+                    walk.take(copy as i64);
+                    walk.live -= copy as i64;
+                }
+                if last_held == Some(place) || !shaped.is_weighed_late(loss) {
+                    walk.weighed(self.rules.keeps_whole_gradients);
+                }
             });
-            let watched = self.layout.shaped().watched()[turn] * self.rules.gradient.size();
-            if self.rules.gradient_ranks > 1 {
-                walk.take(watched as i64);
-                walk.live -= watched as i64;
-            }
             if chunk.sends_gradient {
                 walk.sent += self.digest(&chunk.units[0]).input_gradient;
             }
@@ -307,7 +336,7 @@ impl Ledger<'_> {
     fn weight(&self, chunk: &Chunk) -> PassPeak {
         let mut walk = self.walk();
         for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
-            walk.pass(&self.digest(unit).weight, self.unit_gradient(unit));
+            walk.pass(&self.digest(unit).weight, self.unit_gradient(unit), false);
         }
         walk.done()
     }
@@ -335,7 +364,7 @@ impl Walk<'_> {
     }
 
     /// A unit's pass; `gradient` is its own gradient buffer, at most one older one stays beside it.
-    fn pass(&mut self, digest: &PassDigest, gradient: i64) {
+    fn pass(&mut self, digest: &PassDigest, gradient: i64, is_held: bool) {
         self.peak = self.peak.max(self.live + digest.before);
         if let Some(after) = digest.after {
             if gradient > 0 {
@@ -343,11 +372,20 @@ impl Walk<'_> {
                     self.live -= self.reducing.remove(0);
                 }
                 self.live += gradient;
-                self.reducing.push(gradient);
+                if is_held { self.held.push(gradient) } else { self.reducing.push(gradient) }
             }
             self.peak = self.peak.max(self.live + after);
         }
         self.live += digest.net;
+    }
+
+    /// Held gradients are weighed: added to what is kept, or reduced.
+    fn weighed(&mut self, is_kept: bool) {
+        if is_kept {
+            self.live -= self.held.drain(..).sum::<i64>();
+        } else {
+            self.reducing.append(&mut self.held);
+        }
     }
 
     fn copied_out(&mut self, most: usize) {

@@ -11,14 +11,16 @@ use crate::execute::arena::Arena;
 use crate::execute::comm::{Channel, CommError, Endpoint, Hub};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
+use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::layout::UnitTensors;
 use crate::execute::mapping::Slot;
 use crate::execute::placement::Placement;
 use crate::execute::pool::Pool;
 use crate::execute::progress::Progress;
 use crate::execute::rank::{Rank, Scalars, Unit};
-use crate::execute::run::Run;
+use crate::execute::run::{Run, Weighing};
 use crate::execute::state::{Holder, pieces};
+use crate::execute::watched::{Standing, Watched};
 use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
@@ -156,6 +158,7 @@ impl Fleet {
                 rank.progress.restart();
                 let mut scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
                 scalars.losses.fill(0.0);
+                scalars.by_micro.fill(0.0);
             }
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
@@ -184,16 +187,21 @@ impl Fleet {
     }
 
     fn result(&self, step: u64, seconds: f64) -> StepResult {
-        let mut parts = vec![0.0; self.run.loss_weights.len()];
-        let mut squares = 0.0;
+        let mut parts = vec![0.0; self.run.weighings.len()];
+        let (mut squares, mut adaptive) = (0.0, 0.0);
         for rank in &self.ranks {
             let scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
             squares = scalars.squares.total();
             parts.iter_mut().zip(&scalars.losses).for_each(|(sum, part)| *sum += part);
+            adaptive += scalars.by_micro.iter().zip(&scalars.weights).map(|(part, w)| part * w).sum::<f64>();
         }
         let tokens = self.run.workload.tokens() as f64;
         parts.iter_mut().for_each(|part| *part /= tokens);
-        let loss = parts.iter().zip(&self.run.loss_weights).map(|(part, weight)| part * weight).sum();
+        let fixed = self.run.weighings.iter().zip(&parts).map(|(weighing, part)| match weighing {
+            Weighing::Fixed(weight) => weight * part,
+            Weighing::Adaptive { .. } => 0.0,
+        });
+        let loss = fixed.sum::<f64>() + adaptive / tokens;
         StepResult { step, loss, parts, gradient_norm: squares.sqrt(), seconds }
     }
 
@@ -357,6 +365,7 @@ fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64
         spans: std::array::from_fn(|_| Mutex::default()),
         placement,
         units,
+        watched: Vec::new(),
         pieces: Vec::new(),
         owned_on_host: offloaded_elements(strategy, stage as usize, owned_start as u64) as usize,
         positions: (0..strategy.context).map(|context| run.positions(context)).collect(),
@@ -364,7 +373,13 @@ fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64
         stream_positions: Vec::new(),
         stream_rows: Vec::new(),
         progress: Progress::default(),
-        scalars: Mutex::new(Scalars { losses: vec![0.0; run.loss_weights.len()], ..Scalars::default() }),
+        scalars: Mutex::new(Scalars {
+            losses: vec![0.0; run.weighings.len()],
+            by_micro: vec![0.0; run.weighings.len() * strategy.accumulation as usize],
+            weights: vec![0.0; run.weighings.len() * strategy.accumulation as usize],
+            watched: vec![SquareSum::default(); run.layout.shaped().watches().len()],
+            squares: SquareSum::default(),
+        }),
     };
     let local = rank.positions[rank.context as usize].clone();
     let tokens = run.workload.seq_len as u32;
@@ -376,6 +391,18 @@ fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64
     for (spans, stream) in rank.spans.iter_mut().zip(&rank.placement.streams) {
         *spans = Mutex::new(vec![Span::default(); stream.len()]);
     }
+    let standing = Standing {
+        slot,
+        is_first: place(MeshGroup::Gradient) == 0,
+        is_first_expert: place(MeshGroup::ExpertData) == 0,
+    };
+    let watches = run.layout.shaped().watches().iter();
+    rank.watched = watches
+        .map(|watch| match rank.units.iter().find(|unit| unit.index == watch.unit) {
+            Some(unit) => Watched::new(&unit.tensors, &unit.layers, watch.layer, standing),
+            None => Watched::default(),
+        })
+        .collect();
     let holder = Holder { tensor: slot.tensor, expert_tensor: slot.expert_tensor, copies_table };
     rank.pieces = pieces(&rank, holder);
     rank

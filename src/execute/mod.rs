@@ -27,5 +27,6 @@ pub mod samples;
 pub mod session;
 pub mod state;
 pub mod vector;
+pub mod watched;
 pub mod weights;
 pub mod worker;

@@ -344,6 +344,11 @@ impl<'a> Planner<'a> {
                     }
                 }
             }
+            Task::AddGradient { .. } => {
+                issue.gradient = region(whole);
+                touched.extend(whole.map(|place| (place, true)));
+                touched.extend(lent(Holds::Gradients).map(|place| (place, true)));
+            }
             Task::GatherParameters(_) => {
                 issue.parameters = in_frame(buffers.gathered).or_else(|| region(gathered));
                 touched.extend(gathered.map(|place| (place, true)));

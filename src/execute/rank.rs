@@ -9,6 +9,7 @@ use crate::execute::mapping::Slot;
 use crate::execute::placement::{Placement, State};
 use crate::execute::progress::Progress;
 use crate::execute::state::Piece;
+use crate::execute::watched::Watched;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::Layer;
@@ -36,6 +37,11 @@ pub struct Unit {
 pub struct Scalars {
     /// Sum of the losses of this rank's tokens in this step, by loss, unweighted.
     pub losses: Vec<f64>,
+    /// Likewise of each micro-batch (loss by loss), and the adaptive weights that it was given.
+    pub by_micro: Vec<f64>,
+    pub weights: Vec<f64>,
+    /// By watch, squares of the last gradient that was looked at.
+    pub watched: Vec<SquareSum>,
     /// Squares of the owned gradients, then of all ranks'.
     pub squares: SquareSum,
 }
@@ -59,6 +65,8 @@ pub struct Rank {
     pub device: Arena,
     pub host: Arena,
     pub units: Vec<Unit>,
+    /// By watch, the tensors whose gradients are looked at.
+    pub watched: Vec<Watched>,
     /// The tensors whose state it owns, in the order of owned elements.
     pub pieces: Vec<Piece>,
     /// Owned elements whose state is on the host: the first.

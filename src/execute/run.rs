@@ -5,7 +5,7 @@ use crate::lower::Kernel;
 use crate::lower::unit::{UnitLayers, units};
 use crate::model::constants::RouterScore;
 use crate::model::layer::LayerKind;
-use crate::model::{LossWeight, Model};
+use crate::model::{LossWeight, Model, Watch};
 use crate::profile::EngineProfile;
 use crate::profile::choices::ContextKind;
 use crate::program::instruction::Task;
@@ -56,6 +56,17 @@ impl Default for Settings {
     }
 }
 
+/// How a loss is weighed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Weighing {
+    Fixed(f64),
+    /// By the norms of two gradients: numbers of the layout's watches.
+    Adaptive {
+        of: u8,
+        own: u8,
+    },
+}
+
 /// A job made ready: its program, verified, and what its ranks read.
 pub struct Run {
     pub model: Model,
@@ -68,8 +79,9 @@ pub struct Run {
     pub units: Vec<UnitLayers>,
     pub layout: Layout,
     pub program: Program,
-    /// By loss.
+    /// By loss, what its backward starts with.
     pub loss_weights: Vec<f64>,
+    pub weighings: Vec<Weighing>,
 }
 
 impl Run {
@@ -86,14 +98,16 @@ impl Run {
         if let Some(what) = unsupported_constant(&model) {
             return unsupported(what.to_owned());
         }
-        let mut loss_weights = Vec::new();
-        for term in &model.losses {
-            match &term.weight {
-                LossWeight::Fixed(weight) => loss_weights.push(*weight),
-                LossWeight::Adaptive { .. } => return unsupported("adaptive loss weights".to_owned()),
-            }
-        }
         let layout = Layout::new(&model, &strategy, &workload, engine);
+        if let Some(what) = unsupported_watch(&model, &layout) {
+            return unsupported(what);
+        }
+        let weighings = weighings(&model);
+        let starts = |(loss, weighing): (usize, &Weighing)| match weighing {
+            Weighing::Fixed(weight) if !model.is_weighed_late(loss) => *weight,
+            _ => 1.0,
+        };
+        let loss_weights = weighings.iter().enumerate().map(starts).collect();
         let program = build::build_on(&layout, &strategy, &workload, engine);
         if let Some(what) = without_kernel(&program) {
             return unsupported(what);
@@ -106,6 +120,7 @@ impl Run {
             layout,
             program,
             loss_weights,
+            weighings,
             model,
             strategy,
             workload,
@@ -150,10 +165,48 @@ impl Run {
         run(context).chain(run(late)).map(|position| position as u32).collect()
     }
 
-    /// What a token's loss counts, by loss: its weight over the tokens of a step.
+    /// The place of loss `loss` of micro-batch `micro` among those of all.
+    pub const fn loss_place(&self, loss: u8, micro: u32) -> usize {
+        loss as usize * self.strategy.accumulation as usize + micro as usize
+    }
+
+    /// What a token's loss counts when its backward starts, by loss: a weight over the tokens of a step.
     pub fn loss_scale(&self, loss: u8) -> f64 {
         self.loss_weights[usize::from(loss)] / self.workload.tokens() as f64
     }
+}
+
+fn weighings(model: &Model) -> Vec<Weighing> {
+    let watches = model.watches();
+    let number = |watch: Watch| watches.iter().position(|other| *other == watch).unwrap_or_default() as u8;
+    (0..model.losses.len())
+        .map(|loss| match (&model.losses[loss].weight, model.looks(loss)) {
+            (LossWeight::Fixed(weight), _) => Weighing::Fixed(*weight),
+            (LossWeight::Adaptive { .. }, Some([of, own])) => {
+                Weighing::Adaptive { of: number(of), own: number(own) }
+            }
+            // A model that was checked names what is there.
+            (LossWeight::Adaptive { .. }, None) => Weighing::Fixed(1.0),
+        })
+        .collect()
+}
+
+/// An adaptive weight that cannot be taken.
+fn unsupported_watch(model: &Model, layout: &Layout) -> Option<String> {
+    if !model.backward_order().1 {
+        return Some("adaptive weights that look at one another's losses in a circle".to_owned());
+    }
+    let units = || layout.chunks.iter().flat_map(|chunk| &chunk.units);
+    layout.shaped().watches().iter().zip(model.watches()).find_map(|(watch, at)| {
+        let (loss, layer) = (&model.losses[at.loss].name, &model.layer(at.layer).name);
+        let from = units().find(|unit| unit.loss == Some(watch.loss))?.unit;
+        let unit = units().find(|unit| unit.unit == watch.unit)?;
+        if unit.unit > from || unit.loss.is_some_and(|own| own != watch.loss) {
+            return Some(format!("an adaptive weight at `{layer}`, which the loss `{loss}` does not read"));
+        }
+        let is_shared = watch.parameters.table > 0;
+        is_shared.then(|| format!("an adaptive weight at `{layer}`, whose table a head shares"))
+    })
 }
 
 /// What of a model's constants no kernel takes into account.

@@ -153,9 +153,14 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 Ok(())
             }
             Task::SumReplicas(_) | Task::SumPartial | Task::SumTied => self.finish_gradients(issue.task),
-            Task::SumWatched { .. } | Task::WatchedNorm { .. } => {
-                Err(ExecuteError::Unsupported("adaptive loss weights".to_owned()))
-            }
+            Task::CopyWatched { .. }
+            | Task::SumWatched { .. }
+            | Task::SumWatchedPartial { .. }
+            | Task::WatchedSquares { .. }
+            | Task::SumWatchedSquares { .. }
+            | Task::WeighGradient { .. }
+            | Task::WeighFlow { .. }
+            | Task::AddGradient { .. } => self.weigh(issue),
             _ => self.optimizer(issue),
         }
     }

@@ -7,8 +7,8 @@ use petgraph::graph::NodeIndex;
 use super::graph::{Builder, Stream, UnitGraph, Value, ValueId};
 use super::kernel::Kernel;
 use super::{Shape, attention, embedding, head, liveness, mlp, moe};
-use crate::model::Model;
 use crate::model::layer::{LayerKind, LossFunction};
+use crate::model::{Model, Watch};
 use crate::ops::{ElementwiseKind, Op};
 use crate::profile::choices::CheckpointMode;
 use crate::units::Bytes;
@@ -37,6 +37,9 @@ pub struct UnitLayers {
     pub loss: Option<usize>,
     /// Elements a token of all edges that leave it or pass it by.
     pub boundary: u64,
+    /// Its head cannot make its gradient chunk by chunk in the forward: the weight of its loss is not known yet, or
+    /// the gradient is looked at.
+    pub is_never_chunked: bool,
     /// It looks up the step's token ids.
     pub reads_tokens: bool,
     /// Its loss compares with the step's target ids.
@@ -80,15 +83,21 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
                 needs_input_gradient: crosses(model, &flows, index),
                 loss,
                 boundary: 0,
+                is_never_chunked: false,
                 reads_tokens,
                 reads_targets,
                 class: 0,
             });
         }
     }
+    let watches = model.watches();
     let mut known: Vec<UnitLayers> = Vec::new();
     for unit in &mut units {
         unit.boundary = boundary(model, unit.layers.end);
+        unit.is_never_chunked = unit.loss.is_some_and(|loss| {
+            let looks_here = |watch: &Watch| watch.loss == loss && unit.layers.contains(&watch.layer);
+            model.is_weighed_late(loss) || watches.iter().any(looks_here)
+        });
         unit.class = known.iter().position(|other| alike(model, other, unit)).unwrap_or_else(|| {
             known.push(unit.clone());
             known.len() - 1
@@ -118,7 +127,11 @@ fn crosses(model: &Model, flows: &[bool], start: usize) -> bool {
 /// Whether two units have the same layers, wired alike, and the same duties.
 fn alike(model: &Model, one: &UnitLayers, other: &UnitLayers) -> bool {
     let duties = |unit: &UnitLayers| {
-        (unit.has_backward, unit.needs_input_gradient, unit.loss.is_some(), unit.boundary, unit.layers.len())
+        (
+            (unit.has_backward, unit.needs_input_gradient),
+            (unit.loss.is_some(), unit.is_never_chunked),
+            (unit.boundary, unit.layers.len()),
+        )
     };
     let wiring = |unit: &UnitLayers, index: usize| -> Vec<Option<usize>> {
         model.inputs(index).into_iter().map(|source| source.checked_sub(unit.layers.start)).collect()
@@ -140,7 +153,7 @@ fn boundary(model: &Model, end: usize) -> u64 {
 }
 
 /// The graph of ops of `unit`.
-pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
+pub fn graph(model: &Model, unit: &UnitLayers, mut shape: Shape<'_>) -> UnitGraph {
     enum Saved {
         Embedding(embedding::Saved),
         Attention(attention::Saved),
@@ -151,6 +164,7 @@ pub fn graph(model: &Model, unit: &UnitLayers, shape: Shape<'_>) -> UnitGraph {
         Nothing,
     }
 
+    shape.chunked_loss &= !unit.is_never_chunked;
     let mut b = Builder::new(shape);
     let stream = shape.stream_tokens();
     let first = unit.layers.start;

@@ -42,7 +42,8 @@ pub struct LossTerm {
 pub struct Model {
     pub name: String,
     pub graph: DiGraph<Layer, Flow>,
-    /// Never empty; each micro-batch runs one backward for each, in this order.
+    /// Never empty; each micro-batch runs one backward for each, in this order
+    /// unless an adaptive weight needs another first.
     pub losses: Vec<LossTerm>,
     /// The longest sequence the configuration allows, in tokens.
     pub max_sequence: Option<u64>,

@@ -15,6 +15,7 @@ mod repeat;
 mod sizes;
 mod source;
 pub mod tensors;
+mod weighing;
 
 pub use constants::Constants;
 pub use error::ModelError;
@@ -24,3 +25,4 @@ pub use loss_weight::{Adaptive, Weight};
 pub use presets::{Preset, preset, presets};
 pub use repeat::Repeat;
 pub use source::{from_text, load};
+pub use weighing::Watch;

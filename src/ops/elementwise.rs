@@ -16,6 +16,8 @@ pub enum ElementwiseKind {
     DropoutBackward,
     /// One tensor added into another.
     Add,
+    /// A tensor times a number.
+    Scale,
     /// Saved activations to integers.
     Quantise,
     Dequantise,
@@ -36,6 +38,7 @@ impl ElementwiseKind {
             Self::Residual => "residual",
             Self::DropoutBackward => "dropout backward",
             Self::Add => "add",
+            Self::Scale => "scale",
             Self::Quantise => "quantise",
             Self::Dequantise => "dequantise",
             Self::Cast => "cast",

@@ -19,7 +19,9 @@ pub struct ChunkFrame {
     pub(super) passed: BufferId,
     /// By loss, the gradient that leaves the chunk: each is still being sent while the next is computed.
     pub(super) leaving: Vec<BufferId>,
-    /// By loss, the gradient at a watched weight on its way to its norm.
+    /// Where gradients are kept whole over the step, that of a unit under one loss, until its weight is known.
+    pub(super) held: Vec<Option<BufferId>>,
+    /// By watch, a copy of the gradient on its way to its norm.
     pub(super) watched: Vec<Option<BufferId>>,
 }
 
@@ -34,7 +36,9 @@ impl ChunkFrame {
             (frame.buffers.len() - 1) as BufferId
         };
         let mut values: Vec<Vec<BufferId>> = Vec::new();
-        let (mut gathered, mut fetched, mut gradient) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut gathered, mut fetched) = (Vec::new(), Vec::new());
+        let (mut gradient, mut held) = (Vec::new(), Vec::new());
+        let shaped = plan.layout.shaped();
         let mut output: Option<BufferId> = None;
         for unit in &chunk.units {
             let lowered = plan.layout.lowered(unit);
@@ -59,6 +63,10 @@ impl ChunkFrame {
             );
             let trained = Bytes(rules.unit_gradient_elements(parameters) * rules.gradient.size());
             gradient.push((trained.0 > 0).then(|| add("unit gradient", trained, Category::Gradients)));
+            let whole = Bytes((parameters.trained() + parameters.borrowed) * rules.gradient.size());
+            let holds = (0..plan.layout.losses).any(|loss| shaped.holds_gradient(loss, unit.unit));
+            let is_held = holds && rules.keeps_whole_gradients && whole.0 > 0;
+            held.push(is_held.then(|| add("held gradient", whole, Category::Gradients)));
         }
         for index in (1..chunk.units.len()).rev() {
             let later = plan.layout.lowered(&chunk.units[index]);
@@ -89,15 +97,12 @@ impl ChunkFrame {
                 leaving.push(add("input gradient", passing, Category::Activations));
             }
         }
-        let watched = plan
-            .layout
-            .shaped()
-            .watched()
+        let watched = shaped
+            .watches()
             .iter()
-            .map(|&elements| {
-                let bytes = Bytes(elements * rules.gradient.size());
-                let is_summed = elements > 0 && rules.gradient_ranks > 1;
-                is_summed.then(|| add("watched gradient", bytes, Category::Gradients))
+            .map(|watch| {
+                let bytes = Bytes(watch.parameters.trained() * rules.gradient.size());
+                watch.is_summed(rules).then(|| add("watched gradient", bytes, Category::Gradients))
             })
             .collect();
         frame.units = chunk
@@ -108,9 +113,9 @@ impl ChunkFrame {
                 unit: unit.unit,
                 gathered: gathered[place],
                 fetched: fetched[place],
-                gradient: gradient[place],
+                gradient: gradient[place].or(held[place]),
             })
             .collect();
-        Self { frame, watched, values, gathered, fetched, gradient, passed, leaving }
+        Self { frame, held, watched, values, gathered, fetched, gradient, passed, leaving }
     }
 }

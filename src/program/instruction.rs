@@ -73,11 +73,34 @@ pub enum Task {
     /// What the unit keeps for its backward, to the host; and back.
     StashActivations,
     UnstashActivations,
-    /// The watched gradient of a loss: summed over its ranks; its norm.
+    /// The gradient of a loss at a layer that an adaptive weight looks at (number `watch` of the layout's), copied
+    /// out of its unit's; summed over the ranks of a part, over the tensor ranks that hold parts of it.
+    CopyWatched {
+        watch: u8,
+    },
     SumWatched {
+        watch: u8,
+        part: Part,
+    },
+    SumWatchedPartial {
+        watch: u8,
+    },
+    /// Its squares on this rank; their sum over the ranks that share the layer.
+    WatchedSquares {
+        watch: u8,
+    },
+    SumWatchedSquares {
+        watch: u8,
+    },
+    /// A unit's gradient, and the gradient that flows on, times the weight of a loss.
+    WeighGradient {
         loss: u8,
     },
-    WatchedNorm {
+    WeighFlow {
+        loss: u8,
+    },
+    /// Adds a unit's gradient of one loss, times its weight if that came late, to what is kept over the step.
+    AddGradient {
         loss: u8,
     },
     /// Gradient shards over the replicas, once a step.

@@ -1,13 +1,13 @@
 //! Which units stand in which chunk, how each is lowered, and where its state lives.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
 use crate::lower::{LoweredUnit, Shape, UnitParameters};
-use crate::model::{LossWeight, Model};
+use crate::model::{Model, Watch};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
+use crate::program::state::StateRules;
 use crate::strategy::{Strategy, Workload};
 
 /// A unit in its place.
@@ -49,8 +49,11 @@ pub struct ShapedUnits {
     parameters: Vec<UnitParameters>,
     /// By class and checkpoint mode; outside blocks all modes are one.
     lowered: Vec<LoweredUnit>,
-    losses: u8,
-    watched: Vec<u64>,
+    /// Losses in the order of their backwards.
+    backward_order: Vec<u8>,
+    watches: Vec<PlacedWatch>,
+    /// By loss.
+    is_weighed_late: Vec<bool>,
 }
 
 const MODES: [CheckpointMode; 3] = [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
@@ -74,14 +77,44 @@ impl ShapedUnits {
             units: Arc::clone(units),
             parameters,
             lowered,
-            losses: model.losses.len() as u8,
-            watched: watched(model, &shape),
+            backward_order: model.backward_order().0.into_iter().map(|loss| loss as u8).collect(),
+            watches: watches(model, units, &shape),
+            is_weighed_late: (0..model.losses.len()).map(|loss| model.is_weighed_late(loss)).collect(),
         }
     }
 
-    /// For each loss, the elements on one rank of the weights at which its gradient's norm is taken.
-    pub fn watched(&self) -> &[u64] {
-        &self.watched
+    /// Losses in the order of their backwards.
+    pub fn backward_order(&self) -> &[u8] {
+        &self.backward_order
+    }
+
+    /// All layers at which norms of losses' gradients are taken.
+    pub fn watches(&self) -> &[PlacedWatch] {
+        &self.watches
+    }
+
+    /// Those, with their numbers, at which the gradient of `loss` is looked at in unit `unit`.
+    pub fn watches_at(&self, loss: u8, unit: u32) -> impl Iterator<Item = (u8, &PlacedWatch)> {
+        let numbered = (0..).zip(&self.watches);
+        numbered.filter(move |(_, watch)| watch.loss == loss && watch.unit == unit)
+    }
+
+    /// Whether the backward of `loss` starts with a weight of 1 and is weighed behind the last layer at which it is
+    /// looked at.
+    pub fn is_weighed_late(&self, loss: u8) -> bool {
+        self.is_weighed_late[usize::from(loss)]
+    }
+
+    /// The first unit of the model that the backward of `loss` is looked at in: where its weight is known.
+    pub fn weighed_at(&self, loss: u8) -> Option<u32> {
+        let looked_at = self.watches.iter().filter(|watch| watch.loss == loss);
+        looked_at.map(|watch| watch.unit).min().filter(|_| self.is_weighed_late(loss))
+    }
+
+    /// Whether the gradient of `loss` in unit `unit` stands by itself before it is added to what is kept: it is
+    /// looked at there, or its weight is not known yet.
+    pub fn holds_gradient(&self, loss: u8, unit: u32) -> bool {
+        self.weighed_at(loss).is_some_and(|last| unit >= last) || self.watches_at(loss, unit).next().is_some()
     }
 
     /// All lowered units; a placed unit names its own by index.
@@ -90,17 +123,40 @@ impl ShapedUnits {
     }
 }
 
-/// An adaptive weight takes two norms at one layer: of its own loss's gradient and of the other's.
-fn watched(model: &Model, shape: &Shape<'_>) -> Vec<u64> {
-    let layers_of = |name: &str| -> BTreeSet<usize> {
-        let terms = model.losses.iter().filter_map(|term| match &term.weight {
-            LossWeight::Adaptive { of, at } if of == name || term.name == name => Some(at),
-            _ => None,
-        });
-        terms.filter_map(|at| model.layers().position(|layer| layer.name == *at)).collect()
+/// A layer at which the norm of a loss's gradient is taken, in its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedWatch {
+    pub loss: u8,
+    /// Index among the model's units.
+    pub unit: u32,
+    /// Counted from the unit's first layer.
+    pub layer: u16,
+    /// The layer's parameters on one rank.
+    pub parameters: UnitParameters,
+}
+
+impl PlacedWatch {
+    /// Whether ranks hold parts of the gradient that must be summed before its norm is taken: it is copied first, so
+    /// that what accumulates is left alone.
+    pub const fn is_summed(&self, rules: &StateRules) -> bool {
+        let parameters = &self.parameters;
+        parameters.partial > 0
+            || (rules.gradient_ranks > 1 && parameters.dense_trained > 0)
+            || (rules.expert_ranks > 1 && parameters.expert_trained > 0)
+    }
+}
+
+fn watches(model: &Model, units: &[UnitLayers], shape: &Shape<'_>) -> Vec<PlacedWatch> {
+    let place = |watch: Watch| {
+        let unit = units.iter().position(|unit| unit.layers.contains(&watch.layer))?;
+        Some(PlacedWatch {
+            loss: watch.loss as u8,
+            unit: unit as u32,
+            layer: (watch.layer - units[unit].layers.start) as u16,
+            parameters: UnitParameters::of(model, watch.layer..watch.layer + 1, shape),
+        })
     };
-    let elements = |index: usize| UnitParameters::of(model, index..index + 1, shape).trained();
-    model.losses.iter().map(|term| layers_of(&term.name).into_iter().map(elements).sum()).collect()
+    model.watches().into_iter().filter_map(place).collect()
 }
 
 /// A model laid out over pipeline ranks under a strategy.
@@ -192,7 +248,7 @@ impl Layout {
                 receives,
             });
         }
-        Self { chunks, losses: shaped.losses, shaped: Arc::clone(shaped) }
+        Self { chunks, losses: shaped.backward_order.len() as u8, shaped: Arc::clone(shaped) }
     }
 
     /// The lowered form of `unit`.

@@ -13,6 +13,7 @@ pub mod schedule;
 pub mod state;
 mod step;
 pub mod verify;
+mod weighing;
 mod writer;
 
 pub use build::build;

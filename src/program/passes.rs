@@ -1,11 +1,12 @@
 //! The templates of a chunk: its forward, backward and weight pass.
 
 use crate::program::frame::ChunkFrame;
+use crate::program::weighing::Holding;
 use crate::program::writer::Writer;
 use std::collections::HashMap;
 
 use crate::lower::Stream;
-use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::ops::Op;
 use crate::profile::EngineProfile;
 use crate::program::instruction::{Cause, Instruction, Payload, Task, Template};
 use crate::program::layout::{Chunk, Layout};
@@ -56,6 +57,7 @@ pub fn template(
         sent: Vec::new(),
         reducing: Vec::new(),
         leaving: Vec::new(),
+        holding: Holding::default(),
     };
     match variant.pass {
         Pass::Forward => writer.forward(variant),
@@ -148,9 +150,9 @@ impl Writer<'_> {
     }
 
     fn backward(&mut self, variant: Variant) {
-        let losses: Vec<u8> = (0..self.plan.layout.losses).collect();
+        let losses = self.plan.layout.shaped().backward_order();
         let runs: Vec<(u8, Vec<usize>)> =
-            losses.into_iter().map(|loss| (loss, self.units_of_loss(loss))).collect();
+            losses.iter().map(|&loss| (loss, self.units_of_loss(loss))).collect();
         for (turn, (loss, places)) in runs.iter().enumerate() {
             let payload = Payload::Gradient(*loss);
             self.loss = *loss;
@@ -166,53 +168,21 @@ impl Writer<'_> {
                 continue;
             }
             let Some(&first) = places.first() else { continue };
+            let shaped = self.plan.layout.shaped();
+            let holds = |place: &usize| shaped.holds_gradient(*loss, self.chunk.units[*place].unit);
+            self.holding.places = places.iter().copied().filter(holds).collect();
             if self.chunk.receives.contains(loss)
                 && let Some(id) = self.lowered(first).output_gradient
             {
                 self.receive(self.buffer(first, id), self.arriving(false, payload));
             }
             self.backward_run(&runs, turn, variant);
-            self.watch(*loss);
             if self.chunk.sends_gradient
                 && let Some(id) = self.lowered(0).input_gradient
             {
                 self.send(self.buffer(0, id), self.message(false, payload));
             }
         }
-    }
-
-    /// The norm of a loss's gradient at the weights that adaptive losses look at, summed over the data and context
-    /// ranks first.
-    fn watch(&mut self, loss: u8) {
-        let elements = self.plan.layout.shaped().watched()[usize::from(loss)];
-        if elements == 0 {
-            return;
-        }
-        let element = self.plan.rules.gradient;
-        let buffer: Vec<_> = self.frame.watched[usize::from(loss)].into_iter().collect();
-        if !buffer.is_empty() {
-            let (kind, group) = (CollectiveKind::AllReduce, Group::Gradient);
-            let op = Op::Collective(Collective { kind, group, bytes: Bytes(elements * element.size()) });
-            let compute = |instruction: &Instruction| instruction.stream == Stream::Compute;
-            let after = self.instructions.iter().rposition(compute).map(|index| index as u32);
-            self.push(Instruction {
-                waits: after.into_iter().collect(),
-                writes: buffer.clone(),
-                allocates: buffer.clone(),
-                ..Instruction::plain(op, Task::SumWatched { loss }, Stream::Data, Cause::Communication)
-            });
-        }
-        let op = Elementwise { kind: ElementwiseKind::GradientNorm, elements, operands: 1, element };
-        self.push(Instruction {
-            reads: buffer.clone(),
-            frees: buffer,
-            ..Instruction::plain(
-                Op::Elementwise(op),
-                Task::WatchedNorm { loss },
-                Stream::Compute,
-                Cause::Compute,
-            )
-        });
     }
 
     /// Units whose backward the loss `loss` runs through, last first.
@@ -257,7 +227,9 @@ impl Writer<'_> {
             let steps = writer.lowered(place).backward.clone();
             writer.steps(place, &steps, again, true);
             done.push(writer.instructions.len().checked_sub(1).map(|last| last as u32));
-            if !again || writer.frame.gradient[place].is_some() {
+            if writer.holding.places.contains(&place) {
+                writer.hold(place, again, variant);
+            } else if !again || writer.frame.gradient[place].is_some() {
                 writer.reduce(place, &steps, variant);
             }
         });

@@ -14,7 +14,7 @@ use crate::units::{Bytes, ElementType};
 pub const HOST_SLICES: u64 = 8;
 
 /// Bytes of a sum of squares that does not depend on the order in which it is taken: four numbers of 64 bits.
-const SQUARES_SIZE: u64 = 32;
+pub(super) const SQUARES_SIZE: u64 = 32;
 
 /// Sizes of the step on one rank, in elements.
 #[derive(Clone, Debug, Default)]

@@ -11,6 +11,7 @@ use crate::program::instruction::{BufferId, Cause, Instruction, Message, Part, P
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::schedule::Pass;
 use crate::program::state::Gathering;
+use crate::program::weighing::Holding;
 use crate::units::Bytes;
 
 /// Writes one template.
@@ -28,6 +29,7 @@ pub(super) struct Writer<'a> {
     pub(super) reducing: Vec<BufferId>,
     /// Saved activations on their way out.
     pub(super) leaving: Vec<Vec<BufferId>>,
+    pub(super) holding: Holding,
 }
 
 impl Writer<'_> {
@@ -163,7 +165,7 @@ impl Writer<'_> {
                 ..Instruction::plain(step.op, task, step.stream, cause)
             });
         }
-        let gradient = self.frame.gradient[place];
+        let gradient = self.own_gradient(place);
         let mut allocated = false;
         for (mut instruction, step) in pending.into_iter().zip(steps) {
             if instruction.stream == Stream::Compute {

@@ -130,6 +130,23 @@ pub fn scale<T: Element>(pool: Pool<'_>, factor: f64, x: &mut [T]) {
     });
 }
 
+/// out += factor · x.
+pub fn add_scaled<T: Element>(pool: Pool<'_>, factor: f64, x: &[T], out: &mut [T]) {
+    assert_eq!(x.len(), out.len(), "addend and sum");
+    let factor = T::Wide::of(factor);
+    pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(out, 1)), |_, (x, out)| {
+        vectorised(
+            #[inline(always)]
+            || {
+                out.0
+                    .iter_mut()
+                    .zip(x.0)
+                    .for_each(|(out, x)| *out = T::narrow(out.wide() + factor * x.wide()))
+            },
+        );
+    });
+}
+
 /// out = x.
 pub fn copy<T: Element>(pool: Pool<'_>, x: &[T], out: &mut [T]) {
     assert_eq!(x.len(), out.len(), "source and copy");

@@ -280,7 +280,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let lender = &self.rank.units[unit.borrows_from?];
         let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table)?;
         let length = lender.tensors.length(Section::Table);
-        if let Some(state) = self.rank.state(Holds::Gradients, Some(lender.index)) {
+        // A buffer of the pass has room for it behind the unit's own.
+        let own = unit.tensors.trained() * size_of::<G>();
+        let is_kept = issue.gradient.is_none_or(|gradient| gradient.bytes <= own);
+        if let Some(state) = self.rank.state(Holds::Gradients, Some(lender.index)).filter(|_| is_kept) {
             let start = lender.tensors.gradient_start(Section::Table);
             let region = state.device.elements(start, length, size_of::<G>());
             let write = if self.is_first(lender, table) { Write::Replace } else { Write::Add };

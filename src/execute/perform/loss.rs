@@ -87,7 +87,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     fn add_loss(&self, issue: &Issue, sum: f64) {
         let Some(loss) = self.unit(issue).and_then(|unit| unit.loss) else { return };
-        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).losses[usize::from(loss)] += sum;
+        let mut scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
+        scalars.losses[usize::from(loss)] += sum;
+        let place = self.run.loss_place(loss, issue.micro);
+        scalars.by_micro[place] += sum;
     }
 
     fn loss_scale(&self, issue: &Issue) -> f64 {

@@ -6,6 +6,7 @@ mod linear;
 mod loss;
 mod optimizer;
 mod reductions;
+mod weighing;
 
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -153,7 +154,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
         let region = issue.gradient?.elements(start, tensor.elements(), size_of::<G>());
         // A buffer of the pass starts at zero; what is kept over the step starts anew with its first gradient.
-        let is_kept = self.rank.state(Holds::Gradients, Some(unit.index)).is_some();
+        let kept = self.rank.state(Holds::Gradients, Some(unit.index)).map(|state| state.device);
+        let is_kept = kept.is_some() && kept == issue.gradient;
         let replaces = is_kept && self.is_first(unit, place);
         Some((self.write::<G>(region), if replaces { Write::Replace } else { Write::Add }))
     }

@@ -196,7 +196,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// The sum over runs of `copies` neighbours of the tensor group.
-    fn sum_copies(&mut self, region: Region, copies: usize) -> Done {
+    pub(super) fn sum_copies(&mut self, region: Region, copies: usize) -> Done {
         let data = self.write::<G>(region);
         let endpoint = self.endpoint(Group::Tensor);
         if copies == endpoint.members().len() {

@@ -1,0 +1,165 @@
+//! Adaptive loss weights: norms of a loss's gradient at a layer, the weight that they make, and gradients times it.
+
+use std::sync::PoisonError;
+
+use crate::execute::arena::Region;
+use crate::execute::comm::{Communicator, Reduction};
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
+use crate::execute::kernels::residual;
+use crate::execute::layout::Section;
+use crate::execute::placement::Issue;
+use crate::execute::run::Weighing;
+use crate::execute::worker::Worker;
+use crate::ops::{Group, Op};
+use crate::program::instruction::{Holds, Task};
+use crate::units::ElementType;
+
+type Done = Result<(), ExecuteError>;
+
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
+    /// One task of a weight that is taken between backward passes.
+    pub(in crate::execute) fn weigh(&mut self, issue: &Issue) -> Done {
+        match issue.task {
+            Task::CopyWatched { watch } => {
+                for tensor in &self.rank.watched[usize::from(watch)].tensors {
+                    let from = issue.reads[0].elements(tensor.from, tensor.elements, size_of::<G>());
+                    let to = issue.writes[0].elements(tensor.to, tensor.elements, size_of::<G>());
+                    residual::copy(self.pool, self.read::<G>(from), self.write::<G>(to));
+                }
+            }
+            Task::SumWatched { watch, part } => {
+                let range = self.rank.watched[usize::from(watch)].part(part);
+                let region = issue.writes[0].elements(range.start, range.len(), size_of::<G>());
+                let Op::Collective(op) = issue.op else { return Ok(()) };
+                let data = self.write::<G>(region);
+                self.endpoint(op.group).all_reduce(data, Reduction::sum(G::TYPE))?;
+            }
+            Task::SumWatchedPartial { watch } => {
+                let tensors = &self.rank.watched[usize::from(watch)].tensors;
+                for tensor in tensors.iter().filter(|tensor| tensor.parts > 1) {
+                    let region = issue.writes[0].elements(tensor.to, tensor.elements, size_of::<G>());
+                    self.sum_copies(region, tensor.parts)?;
+                }
+            }
+            Task::WatchedSquares { watch } => self.watched_squares(issue, watch),
+            Task::SumWatchedSquares { watch } => {
+                let mut squares = self.squares_of(watch);
+                self.endpoint(Self::group_of(issue))
+                    .all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
+                self.set_squares(watch, squares);
+            }
+            Task::WeighGradient { loss } => {
+                let weight = self.late_weight(issue, loss)?;
+                residual::scale(self.pool, weight, self.write::<G>(issue.writes[0]));
+            }
+            Task::WeighFlow { loss } => {
+                let weight = self.late_weight(issue, loss)?;
+                residual::scale(self.pool, weight, self.write::<T>(issue.writes[0]));
+            }
+            Task::AddGradient { loss } => {
+                let weight = self.late_weight(issue, loss)?;
+                self.add_gradient(issue, weight);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    const fn group_of(issue: &Issue) -> Group {
+        match issue.op {
+            Op::Collective(op) => op.group,
+            _ => Group::World,
+        }
+    }
+
+    fn squares_of(&self, watch: u8) -> SquareSum {
+        let scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
+        scalars.watched[usize::from(watch)]
+    }
+
+    fn set_squares(&self, watch: u8, squares: SquareSum) {
+        let mut scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
+        scalars.watched[usize::from(watch)] = squares;
+    }
+
+    /// Squares of what this rank counts, of a copy that was summed or of the unit's gradient itself.
+    fn watched_squares(&self, issue: &Issue, watch: u8) {
+        let is_copy = !issue.frees.is_empty();
+        let mut squares = SquareSum::default();
+        for tensor in self.rank.watched[usize::from(watch)].tensors.iter().filter(|tensor| tensor.counts) {
+            let start = if is_copy { tensor.to } else { tensor.from };
+            let region = issue.reads[0].elements(start, tensor.elements, size_of::<G>());
+            squares = squares.plus(square_sum(self.pool, self.read::<G>(region)));
+        }
+        self.set_squares(watch, squares);
+    }
+
+    /// What the gradient of `loss` is still to be multiplied by: 1 where it started with its weight.
+    fn late_weight(&self, issue: &Issue, loss: u8) -> Result<f64, ExecuteError> {
+        if !self.run.layout.shaped().is_weighed_late(loss) {
+            return Ok(1.0);
+        }
+        let (of, own) = match self.run.weighings[usize::from(loss)] {
+            Weighing::Fixed(weight) => return Ok(weight),
+            Weighing::Adaptive { of, own } => (of, own),
+        };
+        // Gradients started with the loss's own weight, which norms leave out.
+        let norm = |watch: u8| {
+            let started = self.run.layout.shaped().watches()[usize::from(watch)].loss;
+            self.squares_of(watch).total().sqrt() / self.run.loss_weights[usize::from(started)].abs()
+        };
+        let weight = (norm(of) / (norm(own) + 1e-4)).clamp(0.0, 1e4);
+        if !weight.is_finite() {
+            let what = "adaptive weight".to_owned();
+            let layer = self.run.model.losses[usize::from(loss)].name.clone();
+            return Err(ExecuteError::NotFinite {
+                step: self.step,
+                value: weight,
+                rank: self.rank.index,
+                layer,
+                what,
+            });
+        }
+        let mut scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.run.loss_place(loss, issue.micro);
+        scalars.weights[place] = weight;
+        Ok(weight)
+    }
+
+    /// A unit's own gradient, times `weight`, added to what is kept over the step.
+    fn add_gradient(&mut self, issue: &Issue, weight: f64) {
+        let Some(unit) = self.unit(issue) else { return };
+        let held = issue.reads[0];
+        for (place, tensor) in unit.tensors.tensors.iter().enumerate() {
+            if let Some(whole) = issue.gradient
+                && tensor.section.is_trained()
+            {
+                let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
+                let piece = |region: Region| region.elements(start, tensor.elements(), size_of::<G>());
+                let is_first = self.is_first(unit, place);
+                self.add_weighed(weight, piece(held), piece(whole), is_first);
+            }
+        }
+        let Some(lender) = unit.borrows_from.filter(|_| unit.tensors.borrowed > 0) else { return };
+        let lender = &self.rank.units[lender];
+        let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table);
+        let state = self.rank.state(Holds::Gradients, Some(lender.index));
+        if let (Some(table), Some(state)) = (table, state) {
+            let (length, size) = (unit.tensors.borrowed, size_of::<G>());
+            let from = held.elements(unit.tensors.trained(), length, size);
+            let to = state.device.elements(lender.tensors.gradient_start(Section::Table), length, size);
+            let is_first = self.is_first(lender, table);
+            self.add_weighed(weight, from, to, is_first);
+        }
+    }
+
+    fn add_weighed(&self, weight: f64, from: Region, to: Region, is_first: bool) {
+        let (from, to) = (self.read::<G>(from), self.write::<G>(to));
+        if is_first {
+            residual::zero(self.pool, to);
+        }
+        residual::add_scaled(self.pool, weight, from, to);
+    }
+}
