@@ -74,13 +74,15 @@ mod tests {
             layers.push(format!(
                 r#"{{"name":"{name}","kind":{{"loss":"mean_squared_error"}},"inputs":["mlp"]}}"#
             ));
-            let weight =
-                of.map_or("0".to_owned(), |of| format!(r#"{{"adaptive":{{"of":"{of}","at":"mlp"}}}}"#));
+            let weight = of
+                .map_or("0".to_owned(), |of| format!(r#"{{"adaptive":{{"of":"{of}","at":"block 0 mlp"}}}}"#));
             losses.push(format!(r#"{{"name":"{name}","layer":"{name}","weight":{weight}}}"#));
         }
         let (layers, losses) = (layers.join(","), losses.join(","));
-        let text =
-            format!(r#"{{"version":1,"name":"m","max_sequence":8,"layers":[{layers}],"losses":[{losses}]}}"#);
+        let text = format!(
+            r#"{{"version":1,"name":"m","max_sequence":8,"layers":[{layers}],"losses":[{losses}],
+                "repeat":[{{"first":"mlp","last":"mlp","count":1}}]}}"#
+        );
         from_text(&text, "graph.json", "m").expect("the graph is legal")
     }
 

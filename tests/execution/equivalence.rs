@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use meshwright::execute::contents::Tensors;
 use meshwright::execute::data::{Synthetic, Tokens};
+use meshwright::execute::pool::Pool;
 use meshwright::execute::run::{Job, Settings};
 use meshwright::execute::weights::Weights;
 use meshwright::lower::Category;
 use meshwright::model::Model;
+use meshwright::model::layer::LayerKind;
+use meshwright::model::parameters::parameters;
 use meshwright::profile::engine::engine;
 use meshwright::simulate::memory;
 use meshwright::strategy::{Draft, Strategy, Workload, resolve};
@@ -17,14 +20,14 @@ use crate::models;
 use crate::training::{Trained, train};
 
 /// What sums in another order may differ by, relative to the layer's largest norm.
-const TOLERANCE: f64 = 1e-11;
-const STEPS: u64 = 2;
+pub const TOLERANCE: f64 = 1e-11;
+pub const STEPS: u64 = 2;
 
 /// A small deterministic generator (splitmix64).
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -32,7 +35,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[(self.next() % from.len() as u64) as usize]
     }
 }
@@ -47,10 +50,21 @@ fn run(model: &Model, strategy: Strategy, workload: Workload) -> Trained {
 }
 
 fn run_on(model: &Model, strategy: Strategy, workload: Workload, cores: usize) -> Trained {
-    let settings = Settings { learning_rate: 1e-2, poison: true, cores, ..Settings::default() };
-    let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
     let vocabulary = if model.name == "golden" { 97 } else { 61 };
     let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
+    run_with(model, strategy, workload, cores, tokens)
+}
+
+/// Trains `model` under `strategy` on `tokens`.
+pub fn run_with(
+    model: &Model,
+    strategy: Strategy,
+    workload: Workload,
+    cores: usize,
+    tokens: Tokens,
+) -> Trained {
+    let settings = Settings { learning_rate: 1e-2, poison: true, cores, ..Settings::default() };
+    let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
     train(job, settings, tokens, &Weights::random(model, 3), STEPS)
 }
 
@@ -82,7 +96,7 @@ pub fn difference(found: &Tensors, expected: &Tensors) -> (f64, String) {
     worst
 }
 
-fn compare(found: &Trained, expected: &Trained, tolerance: f64, case: &str) {
+pub fn compare(found: &Trained, expected: &Trained, tolerance: f64, case: &str) {
     for (found, expected, what) in [
         (&found.gradients, &expected.gradients, "gradient"),
         (&found.parameters, &expected.parameters, "parameter"),
@@ -109,8 +123,24 @@ pub fn check_memory(trained: &Trained, case: &str) {
     }
 }
 
+/// What a random strategy is drawn for.
+#[derive(Clone, Copy)]
+pub struct Draw {
+    pub is_moe: bool,
+    pub blocks: u64,
+    pub most_stages: u64,
+}
+
+impl Draw {
+    pub fn of(model: &Model) -> Self {
+        let blocks = model.layers().filter_map(|layer| layer.block).max().map_or(0, |last| last + 1);
+        let is_moe = model.layers().any(|layer| matches!(layer.kind, LayerKind::Moe(_)));
+        Self { is_moe, blocks: u64::from(blocks), most_stages: 4 }
+    }
+}
+
 /// A random strategy text for `devices` ranks; many are illegal.
-fn random_text(dice: &mut Dice, devices: u64, is_moe: bool) -> String {
+pub fn random_text(dice: &mut Dice, devices: u64, draw: Draw) -> String {
     let mut left = devices;
     let mut part = |dice: &mut Dice, sizes: &[u64]| {
         let size = dice.pick(sizes);
@@ -121,7 +151,11 @@ fn random_text(dice: &mut Dice, devices: u64, is_moe: bool) -> String {
             1
         }
     };
-    let (tp, pp, cp) = (part(dice, &[1, 1, 2, 4]), part(dice, &[1, 1, 2, 4]), part(dice, &[1, 1, 1, 2]));
+    let (tp, pp, cp) = (
+        part(dice, &[1, 1, 2, 4]),
+        part(dice, &[1, 1, 2, 4].map(|stages: u64| stages.min(draw.most_stages))),
+        part(dice, &[1, 1, 1, 2]),
+    );
     let mut keys = vec![format!("tp={tp},pp={pp},cp={cp},micro={}", dice.pick(&[1, 1, 2, 4]))];
     let mut maybe = |odds: u64, dice: &mut Dice, choices: &[&str]| {
         if dice.next().is_multiple_of(odds) {
@@ -147,7 +181,7 @@ fn random_text(dice: &mut Dice, devices: u64, is_moe: bool) -> String {
             ],
         );
     }
-    if is_moe {
+    if draw.is_moe {
         maybe(2, dice, &["ep=2", "ep=4", "ep=2,etp=1", "ep=1,etp=1"]);
         maybe(1, dice, &["capacity=full"]);
     }
@@ -170,13 +204,27 @@ fn random_text(dice: &mut Dice, devices: u64, is_moe: bool) -> String {
     maybe(3, dice, &["loss=chunked"]);
     maybe(3, dice, &["attention=materialised"]);
     maybe(6, dice, &["order=dp-tp-cp-pp", "order=pp-tp-cp-dp"]);
+    if pp > 1 && dice.next().is_multiple_of(2) {
+        let chunks = if keys.iter().any(|key| key.ends_with("virtual=2")) { 2 * pp } else { pp };
+        keys.push(format!("cuts={}", random_cuts(dice, draw.blocks, chunks)));
+    }
     keys.join(",")
 }
 
+/// `blocks` blocks over `chunks` chunks, some of which may have none.
+fn random_cuts(dice: &mut Dice, blocks: u64, chunks: u64) -> String {
+    let mut cuts = vec![0; chunks as usize];
+    for _ in 0..blocks {
+        cuts[(dice.next() % chunks) as usize] += 1;
+    }
+    cuts.iter().map(u64::to_string).collect::<Vec<_>>().join("/")
+}
+
 /// Random legal strategies of `model` on up to eight ranks, against one rank.
-fn check_random(model: &Model, is_moe: bool, dropout: f64, seed: u64, count: usize) {
+fn check_random(model: &Model, dropout: f64, seed: u64, count: usize) {
     let workload = workload(1.0, dropout);
-    let single = if is_moe { "tp=1,micro=8,capacity=full" } else { "tp=1,micro=8" };
+    let draw = Draw::of(model);
+    let single = if draw.is_moe { "tp=1,micro=8,capacity=full" } else { "tp=1,micro=8" };
     let reference = run(model, strategy(model, single, 1, &workload).unwrap(), workload);
     let mut dice = Dice(seed);
     let (mut checked, mut tried) = (0, 0);
@@ -184,7 +232,7 @@ fn check_random(model: &Model, is_moe: bool, dropout: f64, seed: u64, count: usi
         tried += 1;
         assert!(tried < 100 * count, "only {checked} legal strategies in {tried}");
         let devices = dice.pick(&[1, 2, 2, 4, 4, 8]);
-        let text = random_text(&mut dice, devices, is_moe);
+        let text = random_text(&mut dice, devices, draw);
         let Some(strategy) = strategy(model, &text, devices, &workload) else { continue };
         let case = format!("{text} on {devices}");
         if std::env::var_os("MESHWRIGHT_SHOW").is_some() {
@@ -199,29 +247,74 @@ fn check_random(model: &Model, is_moe: bool, dropout: f64, seed: u64, count: usi
 
 #[test]
 fn gpt2_under_random_strategies() {
-    check_random(&models::gpt2(), false, 0.0, 1, 60);
+    check_random(&models::gpt2(), 0.0, 1, 60);
 }
 
 #[test]
 fn llama_under_random_strategies() {
-    check_random(&models::llama(), false, 0.0, 2, 60);
+    check_random(&models::llama(), 0.0, 2, 60);
 }
 
 #[test]
 fn mixtral_under_random_strategies() {
-    check_random(&models::mixtral(), true, 0.0, 3, 60);
+    check_random(&models::mixtral(), 0.0, 3, 60);
 }
 
 #[test]
 fn two_losses_under_random_strategies() {
-    check_random(&models::two_losses(), false, 0.0, 4, 40);
+    check_random(&models::two_losses(), 0.0, 4, 40);
 }
 
 /// Masks are drawn for global elements: every strategy drops the same.
 #[test]
 fn dropout_is_the_same_under_random_strategies() {
-    check_random(&models::gpt2(), false, 0.2, 5, 20);
-    check_random(&models::mixtral(), true, 0.2, 6, 10);
+    check_random(&models::gpt2(), 0.2, 5, 20);
+    check_random(&models::mixtral(), 0.2, 6, 10);
+}
+
+/// Frozen layers keep their weights, trained ones have the gradients that they have when all are trained, and every
+/// strategy agrees.
+#[test]
+fn frozen_layers_under_random_strategies() {
+    let mut dice = Dice(8);
+    for model in [models::gpt2(), models::llama(), models::mixtral(), models::two_losses()] {
+        let workload = workload(1.0, 0.0);
+        let text = if Draw::of(&model).is_moe { "tp=1,micro=8,capacity=full" } else { "tp=1,micro=8" };
+        let train = |model: &Model| run(model, strategy(model, text, 1, &workload).unwrap(), workload);
+        let whole = train(&model);
+        let last = model.graph.node_count() - 1;
+        for turn in 0..4 {
+            let mut model = model.clone();
+            for (index, layer) in model.graph.node_weights_mut().enumerate() {
+                layer.frozen = match turn {
+                    0 => index < 4,
+                    1 => (2..last).contains(&index),
+                    _ => dice.next().is_multiple_of(2),
+                };
+            }
+            let frozen = train(&model);
+            let layers: Vec<_> = model.layers().collect();
+            for ((layer, role), gradient) in &frozen.gradients {
+                assert!(!layers[*layer].frozen, "{layer} {role} is frozen");
+                // A tied table lacks what a frozen head would add.
+                if *layer > 0 {
+                    let (one, other) = (gradient, &whole.gradients[&(*layer, *role)]);
+                    let worst = one.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                    assert!(worst < TOLERANCE, "turn {turn}: {layer} {role} ({worst:e})");
+                }
+            }
+            let start = Weights::random(&model, 3);
+            for (layer, kind) in layers.iter().enumerate().filter(|(_, layer)| layer.frozen) {
+                for tensor in parameters(&kind.kind) {
+                    let mut first = vec![0.0; tensor.elements() as usize];
+                    let (rows, columns) = (0..tensor.rows, 0..tensor.columns);
+                    start.read(layer, tensor.role, rows, columns, &mut first, Pool::Serial);
+                    assert_eq!(frozen.parameters[&(layer, tensor.role)], first, "{} {}", layer, tensor.role);
+                }
+            }
+            check_random(&model, 0.0, 9 + turn, 10);
+        }
+    }
 }
 
 /// The same sums in the same order: not a bit differs.

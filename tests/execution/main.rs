@@ -1,5 +1,6 @@
 //! The embedded backend trains: against an independent oracle, and every strategy against one rank.
 
+mod adaptive;
 mod equivalence;
 mod faults;
 mod models;

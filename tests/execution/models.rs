@@ -37,6 +37,27 @@ pub fn two_losses() -> Model {
     model::from_text(&golden["layer_graph"].to_string(), "golden", "golden").unwrap()
 }
 
+/// The oracle's two losses and one of features behind the trunk, with these weights, in this order.
+pub fn adaptive(losses: &[(&str, Value)], is_moe: bool) -> Model {
+    let golden: Value = serde_json::from_str(include_str!("../oracle/golden/two_losses.json")).unwrap();
+    let mut graph = golden["layer_graph"].clone();
+    let layers = graph["layers"].as_array_mut().unwrap();
+    let features = json!({"name": "features", "kind": {"loss": "mean_squared_error"}, "inputs": ["mlp"]});
+    if losses.iter().any(|(name, _)| *name == "features") {
+        layers.push(features);
+    }
+    if is_moe {
+        let mlp = layers.iter_mut().find(|layer| layer["name"] == "mlp").unwrap();
+        mlp["kind"] = json!({"moe": {
+            "hidden": 32, "experts": 4, "top_k": 2, "intermediate": 16, "gated": true, "activation": "silu",
+            "norm": {"kind": "rms", "width": 32}
+        }});
+    }
+    let terms = losses.iter().map(|(name, weight)| json!({"name": name, "layer": name, "weight": weight}));
+    graph["losses"] = terms.collect();
+    model::from_text(&graph.to_string(), "golden", "golden").unwrap()
+}
+
 fn hugging_face(config: Value) -> Model {
     model::from_text(&config.to_string(), "config.json", "small").unwrap()
 }
