@@ -106,7 +106,8 @@ impl Ledger<'_> {
                 }
             };
             let frozen = if rules.shards_parameters {
-                (p.dense - p.dense_trained).div_ceil(rules.shards)
+                (p.dense - p.dense_trained - p.frozen_table).div_ceil(rules.shards)
+                    + p.frozen_table.div_ceil(rules.shards)
                     + (p.expert - p.expert_trained).div_ceil(rules.expert_shards)
             } else {
                 p.dense + p.expert - p.dense_trained - p.expert_trained
@@ -216,7 +217,7 @@ impl Ledger<'_> {
             0
         } else {
             let parameters = &unit.parameters;
-            ((parameters.trained() + parameters.borrowed) * self.rules.gradient.size()) as i64
+            ((parameters.trained() + parameters.borrowed_trained()) * self.rules.gradient.size()) as i64
         }
     }
 
@@ -224,7 +225,7 @@ impl Ledger<'_> {
     fn backward_gradient(&self, unit: &PlacedUnit, is_held: bool) -> i64 {
         if is_held && self.rules.keeps_whole_gradients {
             let parameters = &unit.parameters;
-            ((parameters.trained() + parameters.borrowed) * self.rules.gradient.size()) as i64
+            ((parameters.trained() + parameters.borrowed_trained()) * self.rules.gradient.size()) as i64
         } else {
             self.unit_gradient(unit)
         }

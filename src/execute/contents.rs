@@ -145,7 +145,9 @@ impl Fleet {
         let kind = &unit.layers[usize::from(tensor.layer)].kind;
         let mapping = Mapping::new(kind, tensor, &rank.slot);
         let layer = unit.tensors.first_layer + usize::from(tensor.layer);
-        if tensor.section == Section::Table && matches!(kind, LayerKind::Head(_)) {
+        if matches!(tensor.section, Section::Table | Section::FrozenTable)
+            && matches!(kind, LayerKind::Head(_))
+        {
             let is_embedding = |layer: &crate::model::Layer| matches!(layer.kind, LayerKind::Embedding(_));
             let table = self.run.model.layers().position(is_embedding).unwrap_or(layer);
             return ((table, "tokens"), mapping);

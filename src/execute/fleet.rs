@@ -25,6 +25,7 @@ use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
 use crate::program::build;
+use crate::program::layout::PlacedUnit;
 use crate::program::state::offloaded_elements;
 use crate::strategy::Axis;
 use crate::strategy::mesh::Group as MeshGroup;
@@ -305,8 +306,9 @@ fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
 
 /// Units whose head uses the table of an embedding of the same rank, and that embedding's unit.
 pub(super) fn lenders(run: &Run) -> Vec<(u32, u32)> {
+    let has_table = |unit: &PlacedUnit| unit.parameters.table + unit.parameters.frozen_table > 0;
     let placed = || run.layout.chunks.iter().flat_map(|chunk| &chunk.units);
-    let Some(lender) = placed().find(|unit| unit.parameters.table > 0 && unit.reads_tokens) else {
+    let Some(lender) = placed().find(|unit| has_table(unit) && unit.reads_tokens) else {
         return Vec::new();
     };
     placed().filter(|unit| unit.parameters.borrowed > 0).map(|unit| (unit.unit, lender.unit)).collect()

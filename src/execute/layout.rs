@@ -1,7 +1,7 @@
 //! Where each parameter tensor of a unit lies on a rank: whole, and sharded.
 //!
 //! A unit's parameters are one flat run of **sections**, each of which ZeRO shards by itself: dense trained ones,
-//! a table that is tied, dense frozen ones, trained and frozen experts. A section of n elements over s ranks has
+//! a table that is tied, dense frozen ones, such a table that is frozen, trained and frozen experts. A section of n elements over s ranks has
 //! shards of ⌈n/s⌉; the last ones may be short.
 
 use std::ops::Range;
@@ -22,13 +22,16 @@ pub enum Section {
     Dense,
     Table,
     Frozen,
+    /// A table that is tied, where it is frozen.
+    FrozenTable,
     Expert,
     FrozenExpert,
 }
 
 impl Section {
     /// All sections, in the order in which they lie.
-    pub const ALL: [Self; 5] = [Self::Dense, Self::Table, Self::Frozen, Self::Expert, Self::FrozenExpert];
+    pub const ALL: [Self; 6] =
+        [Self::Dense, Self::Table, Self::Frozen, Self::FrozenTable, Self::Expert, Self::FrozenExpert];
 
     /// Whether it has gradients and optimizer state.
     pub const fn is_trained(self) -> bool {
@@ -38,7 +41,7 @@ impl Section {
     /// Which groups gather and sum it.
     pub const fn part(self) -> Part {
         match self {
-            Self::Dense | Self::Table | Self::Frozen => Part::Dense,
+            Self::Dense | Self::Table | Self::Frozen | Self::FrozenTable => Part::Dense,
             Self::Expert | Self::FrozenExpert => Part::Expert,
         }
     }
@@ -92,7 +95,7 @@ pub struct UnitTensors {
     /// Those whose gradients are partial first, so that they are one run of their section.
     pub tensors: Vec<LocalTensor>,
     /// Elements of each section.
-    lengths: [usize; 5],
+    lengths: [usize; 6],
     /// Ranks that share dense and expert state.
     shards: [usize; 2],
     /// A tied head's table beside its embedding: elements that its passes find behind its own parameters.
@@ -112,7 +115,7 @@ impl UnitTensors {
         for (place, index) in layers.clone().enumerate() {
             let layer = model.layer(index);
             let mut list = parameters(&layer.kind);
-            if placed.parameters.table > 0
+            if placed.parameters.table + placed.parameters.frozen_table > 0
                 && let LayerKind::Head(head) = &layer.kind
                 && head.tied
             {
@@ -142,7 +145,7 @@ impl UnitTensors {
             }
         }
         tensors.sort_by_key(|tensor| (tensor.section as usize, !tensor.partial));
-        let mut lengths = [0; 5];
+        let mut lengths = [0; 6];
         for tensor in &mut tensors {
             let length = &mut lengths[tensor.section as usize];
             tensor.start = *length;
@@ -154,6 +157,11 @@ impl UnitTensors {
         let this = Self { unit: placed.unit, first_layer: layers.start, tensors, lengths, shards, borrowed };
         debug_assert_eq!(this.total() as u64, placed.parameters.total());
         this
+    }
+
+    /// The section of a table that is tied, if there is one.
+    pub fn table(&self) -> Section {
+        if self.length(Section::FrozenTable) > 0 { Section::FrozenTable } else { Section::Table }
     }
 
     /// Elements of `section`.
@@ -235,7 +243,7 @@ pub const fn tied_table(vocabulary: u64, width: u64) -> ParameterTensor {
 }
 
 fn section(kind: &LayerKind, tensor: &ParameterTensor, frozen: bool, parameters: &UnitParameters) -> Section {
-    let is_table = parameters.table > 0
+    let is_table = parameters.table + parameters.frozen_table > 0
         && tensor.split == Split::Vocabulary
         && tensor.columns > 1
         && match kind {
@@ -244,7 +252,8 @@ fn section(kind: &LayerKind, tensor: &ParameterTensor, frozen: bool, parameters:
             _ => false,
         };
     match tensor.split {
-        _ if is_table => Section::Table,
+        _ if is_table && parameters.table > 0 => Section::Table,
+        _ if is_table => Section::FrozenTable,
         Split::Expert | Split::ExpertReplicated if frozen => Section::FrozenExpert,
         Split::Expert | Split::ExpertReplicated => Section::Expert,
         _ if frozen => Section::Frozen,

@@ -9,6 +9,7 @@ use crate::execute::arena::Region;
 use crate::execute::comm::{Communicator, Endpoint, Mailbox, PointToPoint, Reduction, Tag};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
+use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::rank::{Rank, Unit};
@@ -58,7 +59,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             endpoints,
             mailbox,
             stream,
-            written: rank.units.iter().map(|unit| vec![false; unit.tensors.tensors.len() + 5]).collect(),
+            written: rank
+                .units
+                .iter()
+                .map(|unit| vec![false; unit.tensors.tensors.len() + Section::ALL.len()])
+                .collect(),
             types: std::marker::PhantomData,
         }
     }

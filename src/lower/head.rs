@@ -43,7 +43,7 @@ impl Logits {
 }
 
 /// Appends the forward of head and cross-entropy.
-pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trainable: bool) -> Saved {
+pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trains_matrix: bool) -> Saved {
     let shape = b.shape;
     let (tokens, stream, hidden) = (shape.tokens(), shape.stream_tokens(), layer.hidden);
     let mut normed = source;
@@ -70,7 +70,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trainable: bo
         logits_gradient(b, layer, &logits);
         let product = Kernel::InputGradient(matrix, Into::Set);
         b.linear(product, (rows, columns, width), &[logits.logits], &[gradient]);
-        if trainable {
+        if trains_matrix {
             b.weight_gradient(matrix, (rows, width, columns), &[whole, logits.logits]);
         }
     }
@@ -163,7 +163,13 @@ fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) {
 }
 
 /// Appends the backward of the loss; the gradient of the residual stream goes to a new value.
-pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: bool) -> ValueId {
+/// `trains_matrix`: the matrix's; `trains_norm`: the norm's weights have gradients.
+pub fn backward(
+    b: &mut Builder<'_>,
+    layer: &Head,
+    saved: &Saved,
+    (trains_matrix, trains_norm): (bool, bool),
+) -> ValueId {
     let shape = b.shape;
     let (tokens, stream, hidden) = (shape.tokens(), shape.stream_tokens(), layer.hidden);
     let width = layer.table_width.unwrap_or(hidden);
@@ -172,7 +178,7 @@ pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: boo
         LossSaved::Logits(of) => {
             let matrix = Matrix::Vocabulary { chunk: 0, chunks: 1 };
             logits_gradient(b, layer, of);
-            let again = trainable.then(|| b.gather_sequence_again("head input again", saved.normed));
+            let again = trains_matrix.then(|| b.gather_sequence_again("head input again", saved.normed));
             let input = b.activation("head input gradient", tokens * hidden, None);
             let product = Kernel::InputGradient(matrix, Into::Set);
             b.linear(product, (tokens, of.columns, width), &[of.logits], &[input]);
@@ -194,7 +200,7 @@ pub fn backward(b: &mut Builder<'_>, layer: &Head, saved: &Saved, trainable: boo
         return target;
     }
     let input = (saved.source, saved.statistics);
-    b.norm_gradient((Place::Input, Into::Set), (hidden, trainable), shard, input, target);
+    b.norm_gradient((Place::Input, Into::Set), (hidden, trains_norm), shard, input, target);
     target
 }
 

@@ -1,7 +1,7 @@
 //! How many parameters of a unit one rank of the tensor and expert groups holds.
 
 use crate::lower::shape::Shape;
-use crate::model::layer::LayerKind;
+use crate::model::layer::{Head, LayerKind};
 use crate::model::parameters::{ParameterTensor, Split, parameters};
 use crate::model::{Layer, Model};
 use crate::units::ceil_div;
@@ -21,8 +21,12 @@ pub struct UnitParameters {
     /// A table among the dense trained ones that a tied head shares: sharded by itself, so that all who hold it
     /// shard it alike.
     pub table: u64,
+    /// Such a table where it is frozen, among the dense ones.
+    pub frozen_table: u64,
     /// The embedding's table, which a tied head uses; a head on another pipeline rank holds its own copy.
     pub tied: u64,
+    /// That table is trained. It is the embedding's: whether the head is frozen is of no account.
+    pub trains_tied: bool,
     /// Of a tied head beside its embedding: the table, which is gathered for the head too.
     pub borrowed: u64,
 }
@@ -47,20 +51,21 @@ impl UnitParameters {
                 if !expert && is_partial(&layer.kind, &tensor, shape) {
                     self.partial += elements;
                 }
-                if tensor.split == Split::Vocabulary
-                    && matches!(layer.kind, LayerKind::Embedding(_))
-                    && ties(model)
-                {
-                    self.table += elements;
-                }
+            }
+            if tensor.split == Split::Vocabulary
+                && matches!(layer.kind, LayerKind::Embedding(_))
+                && ties(model)
+            {
+                *(if layer.frozen { &mut self.frozen_table } else { &mut self.table }) += elements;
             }
         }
         if let LayerKind::Head(head) = &layer.kind
             && head.tied
         {
             let width = head.table_width.unwrap_or(head.hidden);
-            let has_table = model.layers().any(|layer| matches!(layer.kind, LayerKind::Embedding(_)));
-            self.tied += if has_table { shape.local_vocabulary(head.vocabulary) * width } else { 0 };
+            let owner = model.layers().find(|layer| matches!(layer.kind, LayerKind::Embedding(_)));
+            self.tied += if owner.is_some() { shape.local_vocabulary(head.vocabulary) * width } else { 0 };
+            self.trains_tied = owner.is_some_and(|owner| !owner.frozen);
         }
     }
 
@@ -74,8 +79,14 @@ impl UnitParameters {
     /// Elements of one shard of all parameters: frozen ones are sharded by themselves.
     pub const fn shard(&self, shards: u64, expert_shards: u64) -> u64 {
         self.trained_shard(shards, expert_shards)
-            + (self.dense - self.dense_trained).div_ceil(shards)
+            + (self.dense - self.dense_trained - self.frozen_table).div_ceil(shards)
+            + self.frozen_table.div_ceil(shards)
             + (self.expert - self.expert_trained).div_ceil(expert_shards)
+    }
+
+    /// Of what is borrowed, the elements that the unit has a gradient of.
+    pub const fn borrowed_trained(&self) -> u64 {
+        if self.trains_tied { self.borrowed } else { 0 }
     }
 
     /// All parameters.
@@ -92,6 +103,15 @@ impl UnitParameters {
 /// Whether a head uses the embedding's table.
 fn ties(model: &Model) -> bool {
     model.layers().any(|layer| matches!(&layer.kind, LayerKind::Head(head) if head.tied))
+}
+
+/// Whether the backward of `head`, a layer that is `frozen` or not, makes gradients of its matrix or bias.
+pub fn trains_matrix(model: &Model, head: &Head, frozen: bool) -> bool {
+    let owner = model.layers().find(|layer| matches!(layer.kind, LayerKind::Embedding(_)));
+    match owner {
+        Some(owner) if head.tied => !owner.frozen || (head.bias && !frozen),
+        _ => !frozen,
+    }
 }
 
 /// Whether tensor ranks compute parts of `tensor`'s gradient that must be summed: of what all hold, where each sees

@@ -6,6 +6,7 @@ use petgraph::graph::NodeIndex;
 
 use super::graph::{Builder, Stream, UnitGraph, Value, ValueId};
 use super::kernel::Kernel;
+use super::parameters::trains_matrix;
 use super::{Shape, attention, embedding, head, liveness, mlp, moe};
 use crate::model::layer::{LayerKind, LossFunction};
 use crate::model::{Model, Watch};
@@ -200,7 +201,8 @@ pub fn graph(model: &Model, unit: &UnitLayers, mut shape: Shape<'_>) -> UnitGrap
                 (Some(output), Saved::Moe(kept))
             }
             (LayerKind::Head(head), Some(source)) => {
-                (None, Saved::Head(head::forward(&mut b, head, source, !layer.frozen)))
+                let trains = trains_matrix(model, head, layer.frozen);
+                (None, Saved::Head(head::forward(&mut b, head, source, trains)))
             }
             (LayerKind::Loss(LossFunction::MeanSquaredError), Some(source)) => {
                 let elements = b.elements(source);
@@ -235,8 +237,9 @@ pub fn graph(model: &Model, unit: &UnitLayers, mut shape: Shape<'_>) -> UnitGrap
             let source = sources.first().and_then(|&source| local(source));
             let residual = sources.last().and_then(|&source| local(source));
             match (&layer.kind, kept) {
-                (LayerKind::Head(layer), Saved::Head(kept)) => {
-                    let gradient = head::backward(&mut b, layer, kept, trainable);
+                (LayerKind::Head(head), Saved::Head(kept)) => {
+                    let trains = (trains_matrix(model, head, layer.frozen), trainable);
+                    let gradient = head::backward(&mut b, head, kept, trains);
                     gradients.insert(source, gradient);
                     continue;
                 }

@@ -76,7 +76,7 @@ pub fn tied_elements(layout: &Layout, stage: u32) -> u64 {
 pub fn tied_head(layout: &Layout) -> Option<(u32, u64)> {
     let units =
         layout.chunks.iter().flat_map(|chunk| chunk.units.iter().map(move |unit| (chunk.stage, unit)));
-    let mut apart = units.filter(|(stage, unit)| unit.parameters.tied > 0 && *stage != 0);
+    let mut apart = units.filter(|(stage, unit)| unit.parameters.trains_tied && *stage != 0);
     apart.next_back().map(|(stage, unit)| (stage, unit.parameters.tied))
 }
 

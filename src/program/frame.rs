@@ -63,7 +63,7 @@ impl ChunkFrame {
             );
             let trained = Bytes(rules.unit_gradient_elements(parameters) * rules.gradient.size());
             gradient.push((trained.0 > 0).then(|| add("unit gradient", trained, Category::Gradients)));
-            let whole = Bytes((parameters.trained() + parameters.borrowed) * rules.gradient.size());
+            let whole = Bytes((parameters.trained() + parameters.borrowed_trained()) * rules.gradient.size());
             let holds = (0..plan.layout.losses).any(|loss| shaped.holds_gradient(loss, unit.unit));
             let is_held = holds && rules.keeps_whole_gradients && whole.0 > 0;
             held.push(is_held.then(|| add("held gradient", whole, Category::Gradients)));

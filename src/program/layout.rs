@@ -208,8 +208,12 @@ impl Layout {
                 // The embedding is on the first stage.
                 if stage != 0 {
                     parameters.dense += parameters.tied;
-                    parameters.dense_trained += parameters.tied;
-                    parameters.table += parameters.tied;
+                    if parameters.trains_tied {
+                        parameters.dense_trained += parameters.tied;
+                        parameters.table += parameters.tied;
+                    } else {
+                        parameters.frozen_table += parameters.tied;
+                    }
                 } else {
                     parameters.borrowed = parameters.tied;
                 }

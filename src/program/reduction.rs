@@ -19,7 +19,7 @@ pub fn reductions(
     use crate::profile::engine::StageOneCollective;
     let size = rules.reduce.size();
     // Kept whole, the gradient of a borrowed table is the embedding's.
-    let borrowed = if rules.keeps_whole_gradients { 0 } else { unit.parameters.borrowed };
+    let borrowed = if rules.keeps_whole_gradients { 0 } else { unit.parameters.borrowed_trained() };
     let parts = [
         (
             Part::Dense,

@@ -134,7 +134,7 @@ impl StateRules {
 
     /// Elements of a unit's own gradient in its frame, where none is kept whole.
     pub const fn unit_gradient_elements(&self, parameters: &UnitParameters) -> u64 {
-        if self.keeps_whole_gradients { 0 } else { parameters.trained() + parameters.borrowed }
+        if self.keeps_whole_gradients { 0 } else { parameters.trained() + parameters.borrowed_trained() }
     }
 }
 

@@ -258,14 +258,15 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let Some(unit) = self.unit(issue) else { return &[] };
         let Some(lender) = unit.borrows_from else { return &[] };
         let lender = &self.rank.units[lender];
-        let length = lender.tensors.length(Section::Table);
+        let table = lender.tensors.table();
+        let length = lender.tensors.length(table);
         let own = unit.tensors.total();
         if let Some(region) = issue.parameters
             && region.bytes > own * size_of::<T>()
         {
             return self.read::<T>(region.elements(own, length, size_of::<T>()));
         }
-        let start = lender.tensors.whole_start(Section::Table);
+        let start = lender.tensors.whole_start(table);
         let place = [Holds::GatheredParameters, Holds::Parameters];
         let state = place.into_iter().find_map(|holds| self.rank.state(holds, Some(lender.index)));
         state.map_or(&[], |state| self.read::<T>(state.device.elements(start, length, size_of::<T>())))

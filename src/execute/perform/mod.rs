@@ -150,7 +150,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn gradient(&mut self, issue: &Issue, layer: u16, role: &str) -> Option<(&'r mut [G], Write)> {
         let unit = self.unit(issue)?;
         let place = unit.tensors.tensors.iter().position(|t| t.layer == layer && t.tensor.role == role)?;
-        let tensor = &unit.tensors.tensors[place];
+        let tensor = Some(&unit.tensors.tensors[place]).filter(|tensor| tensor.section.is_trained())?;
         let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
         let region = issue.gradient?.elements(start, tensor.elements(), size_of::<G>());
         // A buffer of the pass starts at zero; what is kept over the step starts anew with its first gradient.

@@ -46,7 +46,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let from = rank
                 .state(Holds::Parameters, Some(lender.index))
                 .map_or(Region::default(), |state| state.device);
-            self.gather_section(lender, Section::Table, from, to)?;
+            self.gather_section(lender, lender.tensors.table(), from, to)?;
         }
         Ok(())
     }

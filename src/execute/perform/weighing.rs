@@ -142,7 +142,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 self.add_weighed(weight, piece(held), piece(whole), is_first);
             }
         }
-        let Some(lender) = unit.borrows_from.filter(|_| unit.tensors.borrowed > 0) else { return };
+        let is_behind = held.bytes > unit.tensors.trained() * size_of::<G>();
+        let Some(lender) = unit.borrows_from.filter(|_| is_behind) else { return };
         let lender = &self.rank.units[lender];
         let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table);
         let state = self.rank.state(Holds::Gradients, Some(lender.index));
