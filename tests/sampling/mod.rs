@@ -75,11 +75,11 @@ fn several_losses(dice: &mut Dice) -> Model {
     let blocks = dice.pick(&[1, 2, 3, 4, 6]);
     let hidden = dice.pick(&[64, 128]);
     let vocabulary = dice.pick(&[101, 128]);
-    let weight = |dice: &mut Dice, of: &str| match dice.next() % 3 {
+    let weight = |dice: &mut Dice, of: &str| match dice.next() % 4 {
         0 => "1".to_owned(),
-        1 => "0.25".to_owned(),
+        1 => dice.pick(&["0.25", "0"]).to_owned(),
         _ => {
-            let at = format!("block {} mlp", dice.next() % blocks);
+            let at = format!("block {} {}", dice.next() % blocks, dice.pick(&["attention", "mlp"]));
             format!(r#"{{"adaptive":{{"of":"{of}","at":"{at}"}}}}"#)
         }
     };
@@ -98,12 +98,17 @@ fn several_losses(dice: &mut Dice) -> Model {
         hidden / 4,
         2 * hidden
     );
-    let mut losses = r#"{"name":"tokens","layer":"next token"}"#.to_owned();
     let (has_features, has_labels) = match dice.next() % 3 {
         0 => (true, false),
         1 => (false, true),
         _ => (true, true),
     };
+    // Weights may look at losses that stand behind, and in a circle: such are planned too.
+    let first = match dice.next() % 4 {
+        0 => weight(dice, if has_features { "features" } else { "labels" }),
+        _ => "1".to_owned(),
+    };
+    let mut losses = format!(r#"{{"name":"tokens","layer":"next token","weight":{first}}}"#);
     if has_features {
         layers += r#",{"name":"features","inputs":["mlp"],"kind":{"loss":"mean_squared_error"}}"#;
         losses += &format!(r#",{{"name":"features","layer":"features","weight":{second}}}"#);

@@ -229,6 +229,8 @@ mod tests {
         assert_eq!(out, a.iter().zip(&b).map(|(a, b)| a + b).collect::<Vec<_>>());
         scale(pool, 0.5, &mut out);
         assert_eq!(out[7], (a[7] + b[7]) * 0.5);
+        add_scaled(pool, 2.0, &b, &mut out);
+        assert_eq!(out[8], (a[8] + b[8]) * 0.5 + 2.0 * b[8]);
         zero(pool, &mut out);
         assert!(out.iter().all(|&x| x == 0.0));
     }
