@@ -9,7 +9,7 @@ use crate::calibrate::measure::{Measured, measure};
 use crate::calibrate::products::{self, Products};
 use crate::calibrate::samples::Sample;
 use crate::execute::kernels::attention::LANES;
-use crate::execute::kernels::gemm;
+use crate::execute::kernels::tile;
 use crate::ops::{CorePass, KernelKind, Op};
 use crate::profile::device::{CoresModel, KernelRates};
 use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model};
@@ -85,11 +85,11 @@ pub fn model(measured: &Measured) -> Result<DeviceModel, ProfileError> {
 }
 
 fn set_arithmetic(model: &mut DeviceModel, measured: &Measured, origin: &Origin) {
-    let tile = gemm::tile::<f32>();
+    let tile = tile::tile::<f32>();
     let fitted = products::products(&measured.fp32, tile);
     let rate = |samples: &[Sample], tile| FlopsPerSecond(products::rate(samples, tile, &fitted));
     model.peak.fp32 = origin.measured(FlopsPerSecond(fitted.rate), "products, one core");
-    model.peak.fp64 = origin.measured(rate(&measured.fp64, gemm::tile::<f64>()), "products, one core");
+    model.peak.fp64 = origin.measured(rate(&measured.fp64, tile::tile::<f64>()), "products, one core");
     model.peak.bf16 = Some(origin.measured(rate(&measured.bf16, tile), "products summed in fp32, one core"));
     model.gemm.efficiency = origin.measured(1.0, "the peak is what the inner loop sustains");
     model.gemm.tiles = origin.measured(vec![(tile.0 as u32, tile.1 as u32)], "tile that fills the registers");

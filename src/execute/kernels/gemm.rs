@@ -1,9 +1,13 @@
 //! Products of matrices. Blocks of both factors are packed into scratch, and tiles that fill the vector registers are
 //! summed over the depth.
 //!
-//! Every element of a product is one chain of fused multiply-adds over the depth, begun anew at each multiple of a
-//! fixed depth and rounded to the output's type once. So it does not depend on the number of threads, on the
-//! machine's vectors, nor on which other rows and columns are computed with it.
+//! Three sizes of blocks, as Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), have
+//! them: what is packed at once is cut into what a second-level cache holds (a strip of the left factor, a group of
+//! panels of the right), and that into tiles.
+//!
+//! Every element of a product is one chain of fused multiply-adds over the depth, rounded to the output's type once.
+//! So it does not depend on the number of threads, on the machine's vectors, on the sizes of blocks, nor on which
+//! other rows and columns are computed with it.
 //!
 //! (faer's product was not taken: it keeps twice the size of the last-level cache for each thread, allocates in each
 //! call, and cuts the depth of small products otherwise.)
@@ -12,10 +16,11 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::packing::pack;
+use super::tile::{lanes, sum_tile, tile};
 use crate::execute::element::{Element, Real};
 use crate::execute::matrix::{Matrix, MatrixMut};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::Lane;
 
 /// What becomes of what stands in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +30,16 @@ pub enum Write {
 }
 
 /// Rows, columns and depth of the blocks that are packed; rows and columns are multiples of every tile's.
-const ROWS: usize = 512;
-const COLUMNS: usize = 1536;
-const DEPTH: usize = 384;
-/// Rows of the left block that one pass over the right block uses, so that they stay in the second-level cache.
+const ROWS: usize = 1024;
+const COLUMNS: usize = 768;
+const DEPTH: usize = 1024;
+/// Rows of the left block, columns of the right one, and their depth, that are worked on while the caches hold them:
+/// a panel of the right block in the first level, the rest in the second.
 const STRIP: usize = 128;
-/// A multiple of the rows, and of the columns, of every tile.
-const TILE: (usize, usize) = (8, 48);
-/// Depth of what is transposed at a time when packing.
-const TURN: usize = 16;
+const GROUP: usize = 384;
+const LAYER: usize = 192;
+/// Multiples of the rows, and of the columns, of every tile, that keep what follows a block in scratch on cache lines.
+const TILE: (usize, usize) = (16, 48);
 
 /// Wide elements of scratch that [`product`] needs at least for an output of `rows` × `columns`.
 pub fn scratch(rows: usize, columns: usize, depth: usize) -> usize {
@@ -84,22 +90,22 @@ pub fn product<A, B, C>(
             let columns = first_column..c.columns.min(first_column + COLUMNS);
             let panels = columns.len().div_ceil(tile_columns);
             for first_depth in (0..depth.max(1)).step_by(DEPTH) {
-                let layer = first_depth..depth.min(first_depth + DEPTH);
-                let right = &mut right[..panels * tile_columns * layer.len()];
-                pool.each(panels, 1, Rows(&mut *right, tile_columns * layer.len()), |range, part| {
+                let depth = first_depth..depth.min(first_depth + DEPTH);
+                let right = &mut right[..panels * tile_columns * depth.len()];
+                pool.each(panels, 1, Rows(&mut *right, tile_columns * depth.len()), |range, part| {
                     let columns = columns.start + range.start * tile_columns..columns.end;
                     Arch::new().dispatch(
                         #[inline(always)]
-                        || pack(part.0, tile_columns, b, columns, &layer),
+                        || pack(part.0, tile_columns, b, columns, &depth),
                     );
                 });
-                let strips = Strips {
+                let block = Block {
                     a,
                     right,
                     columns: columns.clone(),
-                    depth: layer.clone(),
-                    repack: first_column == 0 || depth > DEPTH,
-                    last: layer.end == depth,
+                    repack: first_column == 0 || a.columns > DEPTH,
+                    last: depth.end == a.columns,
+                    depth: depth.clone(),
                     write,
                     bias,
                     stride: c.stride,
@@ -107,93 +113,22 @@ pub fn product<A, B, C>(
                 let tiles = rows.len().div_ceil(tile_rows);
                 let out = &mut c.data[rows.start * c.stride..];
                 let parts = (
-                    Rows(&mut *left, tile_rows * layer.len()),
+                    Rows(&mut *left, tile_rows * depth.len()),
                     Rows(&mut *sums, tile_rows * panels * tile_columns),
                     Rows(out, tile_rows * c.stride),
                 );
                 pool.each(tiles, 1, parts, |range, (left, sums, out)| {
                     let end = rows.end.min(rows.start + range.end * tile_rows);
                     let rows = rows.start + range.start * tile_rows..end;
-                    Arch::new().dispatch(Run {
-                        strips: &strips,
-                        rows,
-                        left: left.0,
-                        sums: sums.0,
-                        out: out.0,
-                    });
+                    Arch::new().dispatch(Run { block: &block, rows, left: left.0, sums: sums.0, out: out.0 });
                 });
             }
         }
     }
 }
 
-/// Rows and vectors across of a tile: as many sums as leave registers for one row of the right factor.
-const fn tile_shape<S: Simd>() -> (usize, usize) {
-    if S::REGISTER_COUNT >= 32 { (8, 3) } else { (4, 3) }
-}
-
-/// Rows and columns of the tiles that fill this machine's registers, for elements that are summed as `W`.
-pub fn tile<W: Lane>() -> (usize, usize) {
-    Arch::new().dispatch(TileSize(std::marker::PhantomData::<W>))
-}
-
-/// Elements of a vector.
-fn lanes<S: Simd, W: Lane>() -> usize {
-    size_of::<W::Vector<S>>() / size_of::<W>()
-}
-
-/// Asks for the rows and columns of a tile on this machine.
-struct TileSize<W>(std::marker::PhantomData<W>);
-
-impl<W: Lane> WithSimd for TileSize<W> {
-    type Output = (usize, usize);
-
-    fn with_simd<S: Simd>(self, _: S) -> (usize, usize) {
-        let (rows, vectors) = tile_shape::<S>();
-        (rows, vectors * lanes::<S, W>())
-    }
-}
-
-/// Copies rows `rows` of `from`, as deep as `depth`, into panels of `width` rows that stand depth by depth; rows that
-/// are missing in the last panel become 0.
-#[inline(always)]
-fn pack<T: Element>(
-    to: &mut [T::Wide],
-    width: usize,
-    from: Matrix<'_, T>,
-    rows: Range<usize>,
-    depth: &Range<usize>,
-) {
-    let panels = to.chunks_exact_mut((width * depth.len()).max(1));
-    for (panel, first) in panels.zip((rows.start..rows.end).step_by(width)) {
-        let count = width.min(rows.end - first);
-        if count < width {
-            panel.fill(Real::ZERO);
-        }
-        if from.column_stride == 1 {
-            for (turn, piece) in panel.chunks_mut(width * TURN).enumerate() {
-                let start = depth.start + turn * TURN;
-                for row in 0..count {
-                    let values = &from.data[(first + row) * from.row_stride + start..][..piece.len() / width];
-                    for (value, line) in values.iter().zip(piece.chunks_exact_mut(width)) {
-                        line[row] = value.wide();
-                    }
-                }
-            }
-        } else {
-            assert_eq!(from.row_stride, 1, "one stride is 1");
-            for (line, k) in panel.chunks_exact_mut(width).zip(depth.clone()) {
-                let values = &from.data[k * from.column_stride + first..][..count];
-                for (to, value) in line.iter_mut().zip(values) {
-                    *to = value.wide();
-                }
-            }
-        }
-    }
-}
-
 /// One packed block of the right factor, and what all threads do with it.
-struct Strips<'a, A: Element> {
+struct Block<'a, A: Element> {
     a: Matrix<'a, A>,
     right: &'a [A::Wide],
     columns: Range<usize>,
@@ -209,7 +144,7 @@ struct Strips<'a, A: Element> {
 
 /// The rows that one thread computes.
 struct Run<'a, A: Element, C> {
-    strips: &'a Strips<'a, A>,
+    block: &'a Block<'a, A>,
     rows: Range<usize>,
     left: &'a mut [A::Wide],
     sums: &'a mut [A::Wide],
@@ -228,27 +163,35 @@ impl<A: Element, C: Element<Wide = A::Wide>> WithSimd for Run<'_, A, C> {
 impl<A: Element, C: Element<Wide = A::Wide>> Run<'_, A, C> {
     #[inline(always)]
     fn tiles<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
-        let Strips { a, right, columns, depth, .. } = self.strips;
+        let Block { a, right, columns, depth, .. } = self.block;
         let width = VECTORS * lanes::<S, A::Wide>();
         let panels = columns.len().div_ceil(width);
-        let height = STRIP / ROWS;
-        let strips = self.left.chunks_mut((height * ROWS * depth.len()).max(1));
-        let strips = strips.zip(self.sums.chunks_mut(height * ROWS * width * panels));
-        let starts = self.rows.clone().step_by(STRIP);
-        for (start, (left, sums)) in starts.zip(strips) {
-            let rows = start..self.rows.end.min(start + STRIP);
-            if self.strips.repack {
-                pack(left, ROWS, *a, rows.clone(), depth);
-            }
-            for panel in 0..panels {
-                let right = &right[panel * width * depth.len()..][..width * depth.len()];
-                for (turn, row) in rows.clone().step_by(ROWS).enumerate() {
-                    let left = &left[turn * ROWS * depth.len()..][..ROWS * depth.len()];
-                    let tile = &mut sums[(turn * panels + panel) * ROWS * width..][..ROWS * width];
-                    sum_tile::<S, A::Wide, ROWS, VECTORS>(simd, left, right, tile, depth.start > 0);
-                    if self.strips.last {
-                        let rows = row - self.rows.start..(row + ROWS).min(rows.end) - self.rows.start;
-                        self.strips.finish(tile, width, rows, panel * width, self.out);
+        if self.block.repack {
+            pack(self.left, ROWS, *a, self.rows.clone(), depth);
+        }
+        for group in (0..panels).step_by(GROUP / width) {
+            let group = group..panels.min(group + GROUP / width);
+            for strip in self.rows.clone().step_by(STRIP) {
+                let strip = strip..self.rows.end.min(strip + STRIP);
+                for layer in (0..depth.len().max(1)).step_by(LAYER) {
+                    let layer = layer..depth.len().min(layer + LAYER);
+                    let is_first = depth.start + layer.start == 0;
+                    let is_last = self.block.last && layer.end == depth.len();
+                    for panel in group.clone() {
+                        let start = panel * depth.len() + layer.start;
+                        let right = &right[start * width..][..layer.len() * width];
+                        for row in strip.clone().step_by(ROWS) {
+                            let first = row - self.rows.start;
+                            let start = first * depth.len() + layer.start * ROWS;
+                            let left = &self.left[start..][..layer.len() * ROWS];
+                            let tile =
+                                &mut self.sums[(first * panels + panel * ROWS) * width..][..ROWS * width];
+                            sum_tile::<S, A::Wide, ROWS, VECTORS>(simd, left, right, tile, !is_first);
+                            if is_last {
+                                let rows = first..first + ROWS.min(strip.end - row);
+                                self.block.finish(tile, width, rows, panel * width, self.out);
+                            }
+                        }
                     }
                 }
             }
@@ -256,7 +199,7 @@ impl<A: Element, C: Element<Wide = A::Wide>> Run<'_, A, C> {
     }
 }
 
-impl<A: Element> Strips<'_, A> {
+impl<A: Element> Block<'_, A> {
     /// Writes a tile, whose first column is `column` of this block, to rows `rows` of `out`.
     #[inline(always)]
     fn finish<C: Element<Wide = A::Wide>>(
@@ -287,30 +230,4 @@ impl<A: Element> Strips<'_, A> {
             }
         }
     }
-}
-
-/// Sums one tile over the depth: from 0, or from what it holds.
-#[inline(always)]
-fn sum_tile<S: Simd, W: Real, const ROWS: usize, const VECTORS: usize>(
-    simd: S,
-    left: &[W],
-    right: &[W],
-    tile: &mut [W],
-    continued: bool,
-) {
-    let mut sums = [[W::splat(simd, W::ZERO); VECTORS]; ROWS];
-    let tile = W::vectors_mut(simd, tile).as_chunks_mut::<VECTORS>().0;
-    if continued {
-        sums.iter_mut().zip(tile.iter()).for_each(|(sums, kept)| *sums = *kept);
-    }
-    let right = W::vectors(simd, right).as_chunks::<VECTORS>().0;
-    for (left, right) in left.as_chunks::<ROWS>().0.iter().zip(right) {
-        for row in 0..ROWS {
-            let factor = W::splat(simd, left[row]);
-            for vector in 0..VECTORS {
-                sums[row][vector] = W::multiply_add(simd, factor, right[vector], sums[row][vector]);
-            }
-        }
-    }
-    tile.iter_mut().zip(&sums).for_each(|(kept, sums)| *kept = *sums);
 }

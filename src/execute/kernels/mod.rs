@@ -11,9 +11,11 @@ pub mod gemm;
 pub mod gradient_norm;
 pub mod linear;
 pub mod norm;
+mod packing;
 pub mod quantise;
 pub mod residual;
 pub mod rotary;
 pub mod routing;
+pub mod tile;
 #[cfg(test)]
 mod trial;
