@@ -2,12 +2,17 @@
 
 mod sampling;
 
+use std::collections::HashSet;
+
 use meshwright::cost::{DevicePricing, Price, Pricing};
-use meshwright::lower::Stream;
+use meshwright::lower::{Category, Stream};
 use meshwright::model;
 use meshwright::ops::{CollectiveKind, CorePass, Op};
 use meshwright::profile::engine::engine;
-use meshwright::program::{build, verify::verify};
+use meshwright::program::GradientBuffer::{InParameters, Shard, Unit, Whole};
+use meshwright::program::gradients::{GradientLife, lives};
+use meshwright::program::instruction::{Instruction, Task};
+use meshwright::program::{Layout, build, verify::verify};
 use meshwright::simulate::{play, play_every_instruction};
 use meshwright::strategy::{Draft, Workload, resolve};
 use meshwright::units::{Bytes, ElementType, Seconds};
@@ -33,6 +38,61 @@ fn no_gradient_is_reduced_before_it_is_computed() {
             let reduces = matches!(one.op, Op::Collective(collective)
                 if one.stream == Stream::Data && collective.kind != CollectiveKind::AllGather);
             assert!(!reduces || one.joins || !one.waits.is_empty(), "seed {seed}, {}: {one:?}", case.text);
+        }
+    }
+}
+
+/// What is said of gradients is what memory is taken for, and what every unit's kernels write to.
+#[test]
+fn gradients_live_where_memory_is_taken_for_them() {
+    for (seed, case) in cases(20_000, 300) {
+        let layout = Layout::new(&case.model, &case.strategy, &case.workload, case.engine);
+        let program = build(&case.model, &case.strategy, &case.workload, case.engine);
+        for rank in &program.ranks {
+            let name = format!("seed {seed}, {}, {}, stage {}", case.text, case.engine.name, rank.stage);
+            let lives = lives(rank, &layout.lenders());
+            let kept = lives.iter().filter(|life| matches!(life.buffer, Whole | Shard));
+            let told: Bytes = kept.map(|life| life.bytes).sum();
+            // Memory is taken for a frozen head's copy of a trained table, and nothing writes there.
+            let adds = |one: &&Instruction| matches!(one.task, Task::Kernel { adds_gradient: true, .. });
+            let instructions = || rank.templates.iter().flat_map(|template| &template.instructions);
+            let written: HashSet<u32> = instructions()
+                .filter(adds)
+                .filter_map(|one| one.unit)
+                .flat_map(|unit| {
+                    let lent = layout.lenders().into_iter().find(|(borrower, _)| *borrower == unit);
+                    [Some(unit), lent.map(|(_, lender)| lender)]
+                })
+                .flatten()
+                .collect();
+            let silent = rank.persistent.iter().filter(|state| {
+                let gradients = state.holds.category() == Category::Gradients;
+                gradients && state.unit.is_some_and(|unit| !written.contains(&unit))
+            });
+            let silent: Bytes = silent.map(|state| state.device).sum();
+            assert_eq!(told + silent, rank.persistent_bytes(Category::Gradients), "{name}");
+            let step = rank.calls.len() as u32 - 1;
+            for life in &lives {
+                let during = life.during;
+                assert!(during.first <= during.last && during.last <= step, "{name}: {life:?}");
+                match life.buffer {
+                    // From the first backward to the optimizer, and but once.
+                    Whole | Shard | InParameters => {
+                        assert_eq!((during.last, during.times), (step, 1), "{name}")
+                    }
+                    // One pass allocates it and frees it.
+                    Unit => assert!(during.last < step && during.times > 0, "{name}: {life:?}"),
+                    _ => {}
+                }
+            }
+            for unit in instructions().filter(adds).filter_map(|one| one.unit) {
+                let is_kept = |life: &&GradientLife| matches!(life.buffer, Whole | Shard | InParameters);
+                let lends = layout.lenders().into_iter().find(|(borrower, _)| *borrower == unit);
+                let owns = |life: &GradientLife| {
+                    life.unit == Some(unit) || lends.is_some_and(|(_, lender)| life.unit == Some(lender))
+                };
+                assert!(lives.iter().filter(is_kept).any(owns), "{name}: unit {unit}");
+            }
         }
     }
 }

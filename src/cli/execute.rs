@@ -17,7 +17,7 @@ use super::{interrupt, workload};
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
 use crate::execute::run::Settings;
-use crate::execute::session::{self, DataRequest, Outcome, Request};
+use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
 use crate::report::run_text;
 use crate::strategy::Draft;
 use crate::trace::{RunReport, Trace};
@@ -210,7 +210,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     };
     let outcome = if args.dry_run {
         let trace = session::dry_run(plan, job, settings)?;
-        Outcome { trace, was_broken_off: false, wrote_gradients: false }
+        Outcome { trace, was_broken_off: false }
     } else {
         let mut bar = RunBar::new(!args.json, steps, job.workload.tokens());
         let gradients = gradients.map(|wanted| (wanted, args.grads_out.clone()));
@@ -220,7 +220,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         let outcome = session::run(&request, &mut bar);
         bar.clear();
         interrupt::ignore();
-        outcome?
+        outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref()))?
     };
     if outputs.wants("trace") {
         outputs.write(&[("trace", compact(&outcome.trace))])?;
@@ -229,7 +229,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     let written = Written {
         trace: args.trace.as_deref().map(shown),
         saved: args.save.as_deref().filter(|_| !args.dry_run).map(shown),
-        gradients: outcome.wrote_gradients.then(|| shown(&args.grads_out)),
+        gradients: (!outcome.trace.named_gradients.is_empty()).then(|| shown(&args.grads_out)),
     };
     print(&if args.json { pretty(&report(&outcome, written)) } else { text(&outcome, &written) })?;
     if !outcome.was_broken_off {
@@ -238,6 +238,26 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     // Nobody may be there to read it.
     let _ = writeln!(io::stderr(), "interrupted after step {}", outcome.trace.losses.len());
     Ok(interrupt::CODE)
+}
+
+/// The error of a run that failed; the trace of its complete steps is written, where one was asked for.
+fn failed(failure: Failure, outputs: &Outputs, path: Option<&Path>) -> CliError {
+    let mut error = CliError::from(failure.error);
+    let Some(trace) = failure.trace else { return error };
+    if let Some(path) = path {
+        error.message += &match outputs.write(&[("trace", compact(&trace))]) {
+            Ok(()) => {
+                let steps = trace.losses.len();
+                let plural = if steps == 1 { "" } else { "s" };
+                format!("; the trace of {steps} step{plural} before that is in `{}`", path.display())
+            }
+            Err(other) => format!("; {}", other.message),
+        };
+    }
+    if outputs.wants("grads-out") && trace.named_gradients.is_empty() {
+        error.message += "; no gradients were written";
+    }
+    error
 }
 
 /// Paths of what a run has written.
@@ -268,6 +288,7 @@ fn report(outcome: &Outcome, written: Written) -> RunReport {
         trace: written.trace,
         saved: written.saved,
         gradients: written.gradients,
+        named_gradients: trace.named_gradients.clone(),
         interrupted: outcome.was_broken_off,
     }
 }

@@ -12,10 +12,12 @@ impl From<ExecuteError> for CliError {
             message += "; --dry-run counts it without taking it";
         }
         let (kind, field, value, nearest) = match error {
-            ExecuteError::Communication(_) | ExecuteError::Program(_) => {
+            ExecuteError::Communication(_) | ExecuteError::Program(_) | ExecuteError::NoGradients => {
                 (Kind::Run, "run", String::new(), Vec::new())
             }
-            ExecuteError::Rank { rank, .. } => (Kind::Run, "rank", rank.to_string(), Vec::new()),
+            ExecuteError::Rank { rank, .. } | ExecuteError::Missing { rank, .. } => {
+                (Kind::Run, "rank", rank.to_string(), Vec::new())
+            }
             ExecuteError::NotFinite { layer, .. } => (Kind::Run, "loss", layer, Vec::new()),
             ExecuteError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
             ExecuteError::Memory { total, available, .. } => {
@@ -26,6 +28,7 @@ impl From<ExecuteError> for CliError {
                 (Kind::Output, "save", path, Vec::new())
             }
             ExecuteError::Weights(error) => (Kind::Input, "init", error.value().to_owned(), Vec::new()),
+            ExecuteError::FrozenParameter { name } => (Kind::Input, "grads", name, Vec::new()),
             ExecuteError::UnknownParameter { name, nearest } => (Kind::Input, "grads", name, vec![nearest]),
         };
         Self { kind, field: field.to_owned(), value: shown(&value), message, nearest }

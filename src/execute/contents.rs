@@ -141,7 +141,7 @@ impl Fleet {
     }
 
     /// The parameter that a local tensor is part of, and which part. A copy of a tied table is the embedding's.
-    fn mapping(&self, rank: &Rank, unit: &Unit, tensor: &LocalTensor) -> (Parameter, Mapping) {
+    pub(super) fn mapping(&self, rank: &Rank, unit: &Unit, tensor: &LocalTensor) -> (Parameter, Mapping) {
         let kind = &unit.layers[usize::from(tensor.layer)].kind;
         let mapping = Mapping::new(kind, tensor, &rank.slot);
         let layer = unit.tensors.first_layer + usize::from(tensor.layer);
@@ -261,10 +261,8 @@ impl Fleet {
         let target = tensors.entry(parameter).or_insert_with(|| vec![0.0; elements]);
         for (offset, &value) in values.iter().enumerate() {
             let (row, column) = ((start + offset) / tensor.columns, (start + offset) % tensor.columns);
-            let held =
-                |s: &&crate::execute::mapping::Segment| (s.local_row..s.local_row + s.rows).contains(&row);
-            let Some(segment) = mapping.segments.iter().find(held) else { continue };
-            let row = segment.row as usize + row - segment.local_row;
+            let Some(row) = mapping.row(row) else { continue };
+            let row = row as usize;
             target[row * whole.columns as usize + mapping.first_column as usize + column] = value;
         }
     }

@@ -26,9 +26,22 @@ pub enum ExecuteError {
     Data(#[from] crate::execute::data::DataError),
     #[error("{0}")]
     Weights(#[from] crate::execute::weights::WeightsError),
+    /// An instruction without something that it works on: a bug of ours.
+    #[error("rank {rank} cannot do its instruction ({task}{}): {what} is missing; this is a bug of meshwright", of_unit(*unit))]
+    Missing { rank: usize, task: String, unit: Option<u32>, what: String },
     /// A program that does not verify: a bug of ours.
     #[error("the program does not verify: {0}")]
     Program(String),
+    #[error(
+        "no gradients are there: they are from a step's last backward pass on, until the next step begins"
+    )]
+    NoGradients,
+    #[error("{name} is frozen: it has no gradient")]
+    FrozenParameter { name: String },
     #[error("no parameter is named {name}; {nearest} is")]
     UnknownParameter { name: String, nearest: String },
+}
+
+fn of_unit(unit: Option<u32>) -> String {
+    unit.map_or_else(String::new, |unit| format!(" of unit {unit}"))
 }

@@ -25,7 +25,6 @@ use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
 use crate::program::build;
-use crate::program::layout::PlacedUnit;
 use crate::program::state::offloaded_elements;
 use crate::strategy::Axis;
 use crate::strategy::mesh::Group as MeshGroup;
@@ -34,6 +33,8 @@ use crate::strategy::mesh::Group as MeshGroup;
 pub struct Fleet {
     pub run: Run,
     pub ranks: Vec<Rank>,
+    /// The ranks hold the gradients of a step, and nothing writes to them.
+    has_gradients: AtomicBool,
 }
 
 /// What a step gave.
@@ -71,7 +72,7 @@ impl Fleet {
     pub fn new(run: Run) -> Result<Self, ExecuteError> {
         let shape = Shape::new(&run.strategy, &run.workload, run.engine);
         let mut placements: HashMap<u64, Arc<Placement>> = HashMap::new();
-        let lenders = lenders(&run);
+        let lenders = run.layout.lenders();
         for stage in 0..run.strategy.pipeline {
             let placement = Placement::new(&run.program.ranks[stage as usize], &lenders);
             placements.insert(stage, Arc::new(placement));
@@ -88,7 +89,7 @@ impl Fleet {
             return Err(ExecuteError::Memory { rank: rank as usize, needed, total, available });
         }
         let ranks = (0..run.mesh.ranks()).map(|rank| build_rank(&run, rank, &shape, &placements)).collect();
-        Ok(Self { run, ranks })
+        Ok(Self { run, ranks, has_gradients: AtomicBool::new(false) })
     }
 
     /// Makes steps `first` to `first + count − 1`, or until the watcher breaks off.
@@ -154,6 +155,7 @@ impl Fleet {
         watcher: &mut dyn Watcher,
     ) -> Result<(), ExecuteError> {
         for step in first..first + count {
+            self.has_gradients.store(false, Ordering::Release);
             watcher.load(self, step)?;
             for rank in &self.ranks {
                 rank.progress.restart();
@@ -170,7 +172,9 @@ impl Fleet {
             if pauses {
                 control.gate.wait();
                 if !control.failed() {
+                    self.has_gradients.store(true, Ordering::Release);
                     watched = watcher.gradients(self, step);
+                    self.has_gradients.store(false, Ordering::Release);
                 }
                 control.gate.wait();
             }
@@ -180,11 +184,17 @@ impl Fleet {
                 return Err(failure);
             }
             watched?;
+            // The optimizer only read them.
+            self.has_gradients.store(true, Ordering::Release);
             if watcher.step(self, &self.result(step, seconds))?.is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    pub(super) fn has_gradients(&self) -> bool {
+        self.has_gradients.load(Ordering::Acquire)
     }
 
     fn result(&self, step: u64, seconds: f64) -> StepResult {
@@ -304,16 +314,6 @@ fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
     pair
 }
 
-/// Units whose head uses the table of an embedding of the same rank, and that embedding's unit.
-pub(super) fn lenders(run: &Run) -> Vec<(u32, u32)> {
-    let has_table = |unit: &PlacedUnit| unit.parameters.table + unit.parameters.frozen_table > 0;
-    let placed = || run.layout.chunks.iter().flat_map(|chunk| &chunk.units);
-    let Some(lender) = placed().find(|unit| has_table(unit) && unit.reads_tokens) else {
-        return Vec::new();
-    };
-    placed().filter(|unit| unit.parameters.borrowed > 0).map(|unit| (unit.unit, lender.unit)).collect()
-}
-
 fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64, Arc<Placement>>) -> Rank {
     let (mesh, strategy) = (&run.mesh, &run.strategy);
     let stage = mesh.coordinate(index, Axis::Pipeline);
@@ -330,7 +330,7 @@ fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64
     };
     let placement = Arc::clone(&placements[&stage]);
     let shards = run.rules.shards_optimizer;
-    let lenders = lenders(run);
+    let lenders = run.layout.lenders();
     let mut units: Vec<Unit> = Vec::new();
     let mut owned_start = 0;
     for placed in run.layout.chunks_of(stage as u32).flat_map(|chunk| &chunk.units) {

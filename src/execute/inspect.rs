@@ -30,12 +30,12 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             _ => None,
         };
         let Some(value) = bad else { return Ok(()) };
-        let layer = self.unit(issue).map(|unit| unit.layers[usize::from(layer)].name.clone());
+        let layer = self.unit(issue)?.layers[usize::from(layer)].name.clone();
         Err(ExecuteError::NotFinite {
             step: self.step,
             value,
             rank: self.rank.index,
-            layer: layer.unwrap_or_default(),
+            layer,
             what: lowered(&format!("{kernel:?}")),
         })
     }

@@ -75,6 +75,13 @@ impl Mapping {
         };
         Self { segments, first_column }
     }
+
+    /// The row of the whole parameter that local row `row` holds; none where it is padding.
+    pub fn row(&self, row: usize) -> Option<u64> {
+        let holds = |segment: &&Segment| (segment.local_row..segment.local_row + segment.rows).contains(&row);
+        let segment = self.segments.iter().find(holds)?;
+        Some(segment.row + (row - segment.local_row) as u64)
+    }
 }
 
 /// Place `place` of `places` of each of `parts` equal runs of `rows` rows from `first` on.

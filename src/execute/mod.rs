@@ -22,6 +22,7 @@ pub mod pool;
 pub mod progress;
 pub mod rank;
 pub mod record;
+mod recorder;
 pub mod run;
 pub mod samples;
 pub mod session;

@@ -4,6 +4,8 @@ use crate::execute::counters::Counters;
 use crate::execute::placement::{Issue, Placement};
 use crate::execute::run::Run;
 use crate::execute::samples::RankSpans;
+use crate::plan::GradientRecord;
+use crate::plan::gradients::{self, Lived};
 use crate::program::Pass;
 use crate::program::instruction::Task;
 use crate::strategy::Axis;
@@ -24,6 +26,12 @@ pub fn stages(run: &Run, placements: &[&Placement]) -> Vec<StageTrace> {
             host_peak: peak_instruction(run, (stage, placement), &placement.host),
         })
         .collect()
+}
+
+/// Where gradients live in the program that is performed.
+pub fn gradients(run: &Run) -> Vec<GradientRecord> {
+    let lived = Lived { model: &run.model, units: &run.units, layout: &run.layout, rules: &run.rules };
+    gradients::gradients(&lived, &run.program)
 }
 
 fn instruction(run: &Run, issue: &Issue) -> InstructionRecord {

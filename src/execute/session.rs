@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use half::bf16;
+use thiserror::Error;
 
 use crate::execute::contents::Kept;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::fleet::{Fleet, StepResult, Watcher, lenders};
-use crate::execute::gradients::{Gradients, Wanted};
+use crate::execute::fleet::{Fleet, StepResult};
+use crate::execute::gradients::{GradientFile, Wanted};
 use crate::execute::keep::save;
 use crate::execute::placement::Placement;
+use crate::execute::recorder::{Loader, Recorder, Steps};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::samples::Samples;
 use crate::execute::weights::{State, Weights};
 use crate::execute::{measure, record};
-use crate::model::Model;
 use crate::model::layer::LayerKind;
+use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
 use crate::trace::{Machine, StepTime, Trace, VERSION, today};
 use crate::units::{ElementType, Seconds};
@@ -68,19 +71,34 @@ pub struct Outcome {
     pub trace: Trace,
     /// The observer broke it off before its last step.
     pub was_broken_off: bool,
-    pub wrote_gradients: bool,
+}
+
+/// A run that could not start, or that failed on its way.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct Failure {
+    pub error: ExecuteError,
+    /// Of the steps that were complete; none of a run that did not start.
+    pub trace: Option<Box<Trace>>,
+}
+
+impl From<ExecuteError> for Failure {
+    fn from(error: ExecuteError) -> Self {
+        Self { error, trace: None }
+    }
 }
 
 /// Performs `request`.
 ///
 /// # Errors
-/// What cannot be used (found before memory is taken), what this machine lacks, or why a rank failed.
-pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, ExecuteError> {
+/// What cannot be used (found before memory is taken), what this machine lacks, or why a rank failed: then with the
+/// trace of the steps before.
+pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Failure> {
     let ranks = request.job.strategy.devices();
     if ranks > MOST_RANKS {
         let what =
             format!("{ranks} ranks in one process; {MOST_RANKS} at most (--dry-run counts any number)");
-        return Err(ExecuteError::Unsupported(what));
+        return Err(ExecuteError::Unsupported(what).into());
     }
     let run = Run::new(request.job.clone(), request.settings)?;
     match (run.rules.compute, run.rules.gradient) {
@@ -90,7 +108,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Ex
         (ElementType::Bf16, ElementType::Bf16) => perform::<bf16, bf16>(run, request, observer),
         (compute, gradient) => {
             let what = format!("{compute} with gradients in {gradient}; bf16, fp32 and fp64 can be trained");
-            Err(ExecuteError::Unsupported(what))
+            Err(ExecuteError::Unsupported(what).into())
         }
     }
 }
@@ -101,26 +119,32 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Ex
 /// What the embedded backend has no kernel for.
 pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, ExecuteError> {
     let run = Run::new(job, settings)?;
-    let lenders = lenders(&run);
+    let lenders = run.layout.lenders();
     let placements: Vec<_> =
         run.program.ranks.iter().map(|program| Placement::new(program, &lenders)).collect();
     let placements: Vec<_> = placements.iter().collect();
     Ok(trace(plan, (&run, &placements), &Samples::default()))
 }
 
-fn perform<T: Element, G: Element<Wide = T::Wide>>(
-    run: Run,
-    request: &Request,
-    observer: &mut dyn Observer,
-) -> Result<Outcome, ExecuteError> {
+/// A fleet that is filled and what its steps read.
+struct Ready {
+    fleet: Fleet,
+    batches: Batches,
+    file: Option<GradientFile>,
+    /// Steps made before, and sequences read in them.
+    first: u64,
+    position: u64,
+}
+
+fn ready<T: Element>(run: Run, request: &Request) -> Result<Ready, ExecuteError> {
     let model = &request.job.model;
     let weights = match &request.init {
         Some(folder) => Weights::open(model, folder)?,
         None => Weights::random(model, request.settings.seed),
     };
     let state = request.init.as_ref().map(|folder| State::open(model, folder)).transpose()?.flatten();
-    let gradients = match &request.gradients {
-        Some((wanted, path)) => Some(Gradients::new(model, wanted, path)?),
+    let file = match &request.gradients {
+        Some((wanted, path)) => Some(GradientFile::new(model, wanted, path)?),
         None => None,
     };
     let batches = batches(&request.data, &run)?;
@@ -131,49 +155,61 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
         fleet.set_moments::<T>(&state.first, &state.second);
         (first, position) = (state.step, state.data_position);
     }
-    drop((weights, state));
+    Ok(Ready { fleet, batches, file, first, position })
+}
+
+fn perform<T: Element, G: Element<Wide = T::Wide>>(
+    run: Run,
+    request: &Request,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, Failure> {
+    let Ready { fleet, batches, file, first, position } = ready::<T>(run, request)?;
     let placements: Vec<_> = (0..fleet.run.strategy.pipeline as u32)
         .filter_map(|stage| fleet.ranks.iter().find(|rank| rank.stage == stage))
-        .map(|rank| std::sync::Arc::clone(&rank.placement))
+        .map(|rank| Arc::clone(&rank.placement))
         .collect();
     observer.ready(placements.iter().map(|placement| placement.device.peak()).max().unwrap_or_default());
-    let end = first + request.steps;
+    // Another batch size reads on from the next whole batch.
+    let skipped = position.div_ceil(fleet.run.workload.global_batch) as i64 - first as i64;
     let mut recorder = Recorder {
         observer,
         batches: &batches,
-        // Another batch size reads on from the next whole batch.
-        skipped: position.div_ceil(fleet.run.workload.global_batch) as i64 - first as i64,
-        gradients: gradients.as_ref(),
-        wrote_gradients: false,
-        last: end.saturating_sub(1),
+        skipped,
+        file: file.as_ref(),
         read: |fleet| fleet.read::<T, G>(Kept::Gradients),
-        losses: Vec::new(),
-        parts: Vec::new(),
-        samples: Samples::default(),
-        broken_off: false,
+        last: (first + request.steps).saturating_sub(1),
+        steps: Steps::default(),
     };
     let trained =
         if request.steps > 0 { fleet.train::<T, G>((first, request.steps), &mut recorder) } else { Ok(()) };
-    let Recorder { losses, parts, samples, broken_off, wrote_gradients, skipped, .. } = recorder;
-    if let Err(error) = trained {
-        return Err(explained::<T, G>(fleet, error, &batches, skipped));
-    }
-    let done = losses.len() as u64;
-    if let Some(folder) = &request.save {
-        let read = (first as i64 + skipped) as u64 + done;
-        save::<T, G>(&fleet, folder, (first + done, read * fleet.run.workload.global_batch))?;
-    }
+    let steps = recorder.steps;
+    let done = steps.losses.len() as u64;
     let placements: Vec<&Placement> = placements.iter().map(AsRef::as_ref).collect();
-    let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &samples);
+    let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &steps.samples);
     trace.first_step = first;
-    trace.losses = losses;
-    if model.losses.len() > 1 {
-        let part = |(index, term): (usize, &crate::model::LossTerm)| {
-            (term.name.clone(), parts.iter().map(|parts| parts[index]).collect())
+    trace.losses = steps.losses;
+    trace.named_gradients = steps.gradients;
+    let losses = &fleet.run.model.losses;
+    if losses.len() > 1 {
+        let part = |(index, term): (usize, &LossTerm)| {
+            (term.name.clone(), steps.parts.iter().map(|parts| parts[index]).collect())
         };
-        trace.loss_parts = model.losses.iter().enumerate().map(part).collect();
+        trace.loss_parts = losses.iter().enumerate().map(part).collect();
     }
-    Ok(Outcome { trace, was_broken_off: broken_off && done < request.steps, wrote_gradients })
+    let ended = trained.map_err(|error| (error, true)).and_then(|()| match &request.save {
+        Some(folder) => {
+            let read = (first as i64 + skipped) as u64 + done;
+            let sequences = read * fleet.run.workload.global_batch;
+            save::<T, G>(&fleet, folder, (first + done, sequences)).map_err(|error| (error, false))
+        }
+        None => Ok(()),
+    });
+    if let Err((error, in_training)) = ended {
+        let error = if in_training { explained::<T, G>(fleet, error, &batches, skipped) } else { error };
+        trace.failure = Some(error.to_string());
+        return Err(Failure { error, trace: Some(Box::new(trace)) });
+    }
+    Ok(Outcome { trace, was_broken_off: steps.broken_off && done < request.steps })
 }
 
 /// The batches that `request` asks for, checked against the model's vocabulary.
@@ -235,82 +271,11 @@ fn trace(plan: Plan, (run, placements): (&Run, &[&Placement]), samples: &Samples
         },
         memory: measure::memory(run, placements),
         time: measure::time(run, placements, &plan.prediction, spans),
+        gradients: record::gradients(run),
+        named_gradients: Vec::new(),
+        failure: None,
         stages: record::stages(run, placements),
         ranks: record::ranks(run, placements, spans),
         plan,
-    }
-}
-
-/// The batch of step `step` into the memory of all ranks.
-fn load(fleet: &Fleet, batches: &Batches, step: u64, skipped: i64) {
-    fleet.load(batches, step.saturating_add_signed(skipped));
-}
-
-/// Feeds a step and listens to nothing.
-struct Loader<'a> {
-    batches: &'a Batches,
-    skipped: i64,
-}
-
-impl Watcher for Loader<'_> {
-    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        load(fleet, self.batches, step, self.skipped);
-        Ok(())
-    }
-
-    fn wants_gradients(&self, _step: u64) -> bool {
-        false
-    }
-
-    fn gradients(&mut self, _fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
-        Ok(())
-    }
-
-    fn step(&mut self, _fleet: &Fleet, _result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
-        Ok(ControlFlow::Break(()))
-    }
-}
-
-/// Keeps what the steps of a run give.
-struct Recorder<'a> {
-    observer: &'a mut dyn Observer,
-    batches: &'a Batches,
-    /// Batches read before, less steps made before.
-    skipped: i64,
-    gradients: Option<&'a Gradients>,
-    wrote_gradients: bool,
-    last: u64,
-    read: fn(&Fleet) -> crate::execute::contents::Tensors,
-    losses: Vec<f64>,
-    parts: Vec<Vec<f64>>,
-    samples: Samples,
-    broken_off: bool,
-}
-
-impl Watcher for Recorder<'_> {
-    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        load(fleet, self.batches, step, self.skipped);
-        Ok(())
-    }
-
-    fn wants_gradients(&self, step: u64) -> bool {
-        self.gradients.is_some() && step == self.last
-    }
-
-    fn gradients(&mut self, fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
-        if let Some(gradients) = self.gradients {
-            gradients.write(&(self.read)(fleet), fleet.run.workload.state_type())?;
-            self.wrote_gradients = true;
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
-        self.losses.push(result.loss);
-        self.parts.push(result.parts.clone());
-        self.samples.add(fleet, result.seconds);
-        let flow = self.observer.step(result);
-        self.broken_off = flow.is_break();
-        Ok(flow)
     }
 }

@@ -128,15 +128,25 @@ impl Rank {
         (section, range): (Section, Range<usize>),
         (keeps_whole, size): (bool, usize),
     ) -> Region {
-        let tensors = &unit.tensors;
-        let (holds, start) = if keeps_whole {
-            (Holds::Gradients, tensors.gradient_start(section) + range.start)
-        } else {
-            let shard = tensors.shard(section, self.shard_index(section));
-            (Holds::GradientShards, tensors.trained_shard_start(section) + range.start - shard.start)
-        };
+        let (holds, start) = self.owned_gradient_start(unit, (section, range.start), keeps_whole);
         self.state(holds, Some(unit.index))
             .map_or(Region::default(), |state| state.device.elements(start, range.len(), size))
+    }
+
+    /// The buffer that holds element `element` of `section` of a unit's gradient on the rank that owns it, and the
+    /// element's place in it.
+    pub fn owned_gradient_start(
+        &self,
+        unit: &Unit,
+        (section, element): (Section, usize),
+        keeps_whole: bool,
+    ) -> (Holds, usize) {
+        let tensors = &unit.tensors;
+        if keeps_whole {
+            return (Holds::Gradients, tensors.gradient_start(section) + element);
+        }
+        let shard = tensors.shard(section, self.shard_index(section));
+        (Holds::GradientShards, tensors.trained_shard_start(section) + element - shard.start)
     }
 }
 

@@ -13,8 +13,9 @@ use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::rank::{Rank, Unit};
+use crate::execute::record::lowered;
 use crate::execute::run::Run;
-use crate::ops::{CollectiveKind, Group, Op};
+use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::program::Payload;
 use crate::program::instruction::{Holds, Message, Part, Task};
 
@@ -130,10 +131,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Task::Send => self.send(issue),
             Task::Receive => self.receive(issue),
             Task::FetchParameters => {
-                let unit = self.unit(issue).map(|unit| unit.index);
-                let from =
-                    self.rank.state(Holds::Parameters, unit).map_or(Region::default(), |state| state.host);
-                self.copy_bytes((&self.rank.host, from), (&self.rank.device, issue.writes[0]));
+                let stored = self.rank.state(Holds::Parameters, Some(self.unit(issue)?.index));
+                let from = self.need(issue, "the stored parameters", stored)?;
+                self.copy_bytes((&self.rank.host, from.host), (&self.rank.device, issue.writes[0]));
                 Ok(())
             }
             Task::GatherParameters(part) => self.gather_parameters(issue, part),
@@ -173,7 +173,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// A collective between the ranks that share a layer.
     fn collective(&mut self, issue: &Issue, kernel: crate::lower::Kernel) -> Done {
         use crate::lower::Kernel;
-        let Op::Collective(op) = issue.op else { return Ok(()) };
+        let op = self.collective_of(issue)?;
         let (from, to) = (issue.reads[0], issue.writes[0]);
         match kernel {
             Kernel::ToHeads { packed } => return self.exchange_heads(issue, (true, packed)),
@@ -210,21 +210,21 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     fn send(&mut self, issue: &Issue) -> Done {
-        let Some((to, tag)) = self.peer(issue, true) else { return Ok(()) };
+        let (to, tag) = self.peer(issue, true)?;
         let data = self.read::<T>(issue.reads[0]);
         // SAFETY: the buffer stays as it is until an instruction that takes its memory retires the message.
         Ok(unsafe { self.mailbox.post(to, tag, data) }?)
     }
 
     fn receive(&mut self, issue: &Issue) -> Done {
-        let Some((from, tag)) = self.peer(issue, false) else { return Ok(()) };
+        let (from, tag) = self.peer(issue, false)?;
         let data = self.write::<T>(issue.writes[0]);
         Ok(self.mailbox.receive(from, tag, data)?)
     }
 
     /// The rank at the other end of the instruction's message, and what names it.
-    fn peer(&self, issue: &Issue, sends: bool) -> Option<(usize, Tag)> {
-        issue.message.map(|message| self.address(message, issue.micro, sends))
+    fn peer(&self, issue: &Issue, sends: bool) -> Result<(usize, Tag), ExecuteError> {
+        Ok(self.address(self.need(issue, "its message", issue.message)?, issue.micro, sends))
     }
 
     fn address(&self, message: Message, micro_batch: u32, sends: bool) -> (usize, Tag) {
@@ -264,9 +264,27 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// The unit that an instruction works for.
-    pub(super) fn unit(&self, issue: &Issue) -> Option<&'r Unit> {
-        let place = self.rank.place_of(issue.unit?)?;
-        Some(&self.rank.units[place])
+    pub(super) fn unit(&self, issue: &Issue) -> Result<&'r Unit, ExecuteError> {
+        let place = issue.unit.and_then(|unit| self.rank.place_of(unit));
+        Ok(&self.rank.units[self.need(issue, "its unit on this rank", place)?])
+    }
+
+    /// The collective that an instruction is.
+    pub(super) fn collective_of(&self, issue: &Issue) -> Result<Collective, ExecuteError> {
+        match issue.op {
+            Op::Collective(op) => Ok(op),
+            _ => Err(self.missing(issue, "its collective")),
+        }
+    }
+
+    /// What was `found`: an instruction of a verified program never lacks it.
+    pub(super) fn need<V>(&self, issue: &Issue, what: &str, found: Option<V>) -> Result<V, ExecuteError> {
+        found.ok_or_else(|| self.missing(issue, what))
+    }
+
+    pub(super) fn missing(&self, issue: &Issue, what: &str) -> ExecuteError {
+        let (rank, what) = (self.rank.index, what.to_owned());
+        ExecuteError::Missing { rank, task: lowered(&format!("{:?}", issue.task)), unit: issue.unit, what }
     }
 
     /// Whether `issue` belongs to the last micro-batch of the step.
@@ -277,7 +295,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Whether nothing was written yet in this step to slot `slot` (a tensor; or a section, behind the tensors) of
     /// `unit`; from now on it was.
     pub(super) fn is_first(&mut self, unit: &Unit, slot: usize) -> bool {
-        let Some(place) = self.rank.place_of(unit.index) else { return true };
+        let place = self.rank.units.iter().position(|other| other.index == unit.index);
+        let Some(place) = place else { unreachable!("a unit of another rank is not written to here") };
         !std::mem::replace(&mut self.written[place][slot], true)
     }
 

@@ -2,14 +2,18 @@
 
 use crate::cluster::ClusterDocument;
 use crate::lower::Category;
+use crate::lower::unit::units;
 use crate::model::layer_graph;
 use crate::plan::document::{
     CategoryBytes, CauseSeconds, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction,
     RankPrediction, SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
 };
+use crate::plan::gradients::{GradientRecord, Lived, gradients};
 use crate::plan::verdict::verdict;
 use crate::profile::catalog::sha256;
 use crate::program::Pass;
+use crate::program::build::build_on;
+use crate::program::state::StateRules;
 use crate::search::{Candidate, Problem};
 use crate::simulate::{CauseTimes, MemoryPeak, RankPlayback, Span};
 use crate::strategy::Strategy;
@@ -61,9 +65,18 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
         pareto: Vec::new(),
         verdict: String::new(),
         timeline: timeline(candidate),
+        gradients: gradients_of(problem, &candidate.strategy),
         warnings,
         digest: String::new(),
     }
+}
+
+fn gradients_of(problem: &Problem<'_>, strategy: &Strategy) -> Vec<GradientRecord> {
+    let layout = problem.layout(strategy);
+    let program = build_on(&layout, strategy, &problem.workload, problem.engine);
+    let rules = StateRules::new(strategy, &problem.workload, problem.engine);
+    let units = units(problem.model);
+    gradients(&Lived { model: problem.model, units: &units, layout: &layout, rules: &rules }, &program)
 }
 
 /// SHA-256 of the document with an empty digest, in hexadecimal.

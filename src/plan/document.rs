@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::gradients::GradientRecord;
 use crate::strategy::Workload;
 use crate::units::{Bytes, Seconds};
 
@@ -36,6 +37,9 @@ pub struct Plan {
     /// Passes of every pipeline rank in one step, for the picture.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<TimelineSpan>,
+    /// Where gradients live, in which type, and from when until when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gradients: Vec<GradientRecord>,
     /// What a reader should know: unknown fields of a configuration, numerics that differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -3,6 +3,7 @@
 mod assemble;
 pub mod document;
 mod file;
+pub mod gradients;
 pub mod mfu;
 mod searched;
 mod verdict;
@@ -13,4 +14,5 @@ pub use document::{
     SearchAccount, StrategyRecord, TimelineSpan,
 };
 pub use file::{PlanFileError, read};
+pub use gradients::{GradientRecord, GradientSumRecord};
 pub use searched::search;

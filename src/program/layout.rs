@@ -265,6 +265,16 @@ impl Layout {
         &self.shaped
     }
 
+    /// Units whose head uses the table of an embedding of the same rank, each with that embedding's unit.
+    pub fn lenders(&self) -> Vec<(u32, u32)> {
+        let has_table = |unit: &PlacedUnit| unit.parameters.table + unit.parameters.frozen_table > 0;
+        let placed = || self.chunks.iter().flat_map(|chunk| &chunk.units);
+        let Some(lender) = placed().find(|unit| has_table(unit) && unit.reads_tokens) else {
+            return Vec::new();
+        };
+        placed().filter(|unit| unit.parameters.borrowed > 0).map(|unit| (unit.unit, lender.unit)).collect()
+    }
+
     /// The chunks of pipeline rank `stage`, in model order.
     pub fn chunks_of(&self, stage: u32) -> impl Iterator<Item = &Chunk> {
         self.chunks.iter().filter(move |chunk| chunk.stage == stage)

@@ -5,6 +5,7 @@
 
 pub mod build;
 pub mod frame;
+pub mod gradients;
 pub mod instruction;
 pub mod layout;
 pub mod passes;
@@ -17,6 +18,7 @@ mod weighing;
 mod writer;
 
 pub use build::build;
+pub use gradients::GradientBuffer;
 pub use instruction::{
     Buffer, BufferId, Call, Cause, Frame, Instruction, Message, Payload, Persistent, Program, RankProgram,
     Template,

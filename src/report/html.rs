@@ -1,6 +1,7 @@
 //! A plan as a page for a browser: self-contained, light and dark, readable without its pictures.
 
 mod figures;
+mod gradients;
 mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -36,6 +37,7 @@ pub fn page(plan: &Plan) -> String {
                     (headline(plan))
                     (strategy(plan))
                     (figures::memory(plan))
+                    (gradients::gradients(plan))
                     (figures::time(plan))
                     (figures::timeline(plan))
                     (figures::ladder(plan))
@@ -160,9 +162,17 @@ mod tests {
     #[test]
     fn the_page_is_whole_and_needs_no_network() {
         let page = check(&sample_plan());
-        for heading in
-            ["memory", "time", "timeline", "ladder", "alternatives", "pareto", "search", "provenance"]
-        {
+        for heading in [
+            "memory",
+            "gradients",
+            "time",
+            "timeline",
+            "ladder",
+            "alternatives",
+            "pareto",
+            "search",
+            "provenance",
+        ] {
             assert!(page.contains(&format!("<section id=\"{heading}\"")), "{heading}");
         }
         assert!(page.contains("<title>stage 0: activations 31.60 GiB (52.3 %)</title>"));
@@ -184,7 +194,7 @@ mod tests {
     fn whatever_a_plan_says_is_escaped() {
         let mut plan = sample_plan();
         let evil = "<script>alert('&\"')</script>".to_owned();
-        let other = &mut plan.alternatives[0];
+        let (other, gradients) = (&mut plan.alternatives[0], &mut plan.gradients[0]);
         for place in [
             &mut plan.model.name,
             &mut plan.cluster.name,
@@ -204,6 +214,9 @@ mod tests {
             &mut other.trades,
             &mut other.strategy.text,
             &mut plan.prediction.ranks[0].peak_instant,
+            &mut gradients.layers,
+            &mut gradients.from,
+            &mut gradients.sums[0].over,
         ] {
             place.clone_from(&evil);
         }
@@ -220,9 +233,10 @@ mod tests {
         plan.ladder.clear();
         plan.pareto.clear();
         plan.timeline.clear();
+        plan.gradients.clear();
         plan.warnings.clear();
         let page = check(&plan);
-        for absent in ["timeline", "ladder", "alternatives", "pareto", "search"] {
+        for absent in ["gradients", "timeline", "ladder", "alternatives", "pareto", "search"] {
             assert!(!page.contains(&format!("<section id=\"{absent}\"")), "{absent}");
         }
     }

@@ -6,9 +6,10 @@ use crate::plan::document::{
     ClusterRecord, CostModelRecord, ModelRecord, ParetoPoint, SafeMemory, TimelinePass,
 };
 use crate::plan::{
-    Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
-    SearchAccount, StrategyRecord, TimelineSpan,
+    Alternative, CategoryBytes, CauseSeconds, GradientRecord, GradientSumRecord, Interval, LadderStep, Plan,
+    Prediction, RankPrediction, SearchAccount, StrategyRecord, TimelineSpan,
 };
+use crate::program::GradientBuffer;
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType, Seconds};
 
@@ -119,8 +120,35 @@ pub fn sample_plan() -> Plan {
                   tensor-parallel communication."
             .to_owned(),
         timeline: one_forward_one_backward(4, 256),
+        gradients: (0..4).map(gradients).collect(),
         warnings: vec!["config.json: field `pretraining_tp` is not known and was not used".to_owned()],
         digest: "5e1d0c7a".repeat(8),
+    }
+}
+
+/// The gradients of the blocks of `stage`, summed behind the last of 256 micro-batches.
+fn gradients(stage: u32) -> GradientRecord {
+    let last = "backward of micro-batch 255, chunk 0".to_owned();
+    GradientRecord {
+        stage,
+        layers: format!("block {} to block {}", 20 * stage, 20 * stage + 19),
+        units: Some([1 + 20 * stage, 20 + 20 * stage]),
+        buffer: GradientBuffer::Whole,
+        element_type: ElementType::Bf16,
+        bytes: Bytes::mib(204),
+        shards: 2,
+        expert_shards: None,
+        from: "backward of micro-batch 0, chunk 0".to_owned(),
+        until: "optimizer step".to_owned(),
+        times: 1,
+        sums: vec![GradientSumRecord {
+            collective: "reduce-scatter".to_owned(),
+            over: "the shard group".to_owned(),
+            bytes: Bytes::mib(204),
+            from: last.clone(),
+            until: last,
+            times: 1,
+        }],
     }
 }
 

@@ -1,5 +1,6 @@
 //! A plan as a terminal shows it: what it is, what it costs, what it was chosen over; the last line says what binds.
 
+mod gradients;
 mod run;
 mod sheet;
 mod tables;
@@ -43,6 +44,9 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
     );
     sheet.gap();
     memory(&mut sheet, plan);
+    if let Some(gradients) = words::gradients(plan) {
+        sheet.paragraph("gradients", &gradients);
+    }
     sheet.gap();
     time(&mut sheet, plan);
     tables::stages(&mut sheet, plan);

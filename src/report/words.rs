@@ -1,6 +1,7 @@
 //! Phrases that text and page share, each made from one part of a plan.
 
-use crate::plan::{Plan, Prediction, RankPrediction, SearchAccount};
+use crate::plan::{GradientRecord, GradientSumRecord, Plan, Prediction, RankPrediction, SearchAccount};
+use crate::program::GradientBuffer;
 use crate::units::{Bytes, Seconds, grouped};
 
 /// `value` as bars and axes can show it: from 0 to 10^30, where what is less than 10^-18 is 0.
@@ -39,6 +40,66 @@ pub fn rate(value: f64) -> String {
 /// `several("node", 2)` is `2 nodes`.
 pub fn several(noun: &str, number: u64) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Where a buffer of gradients is.
+pub fn gradient_place(record: &GradientRecord) -> String {
+    let shares = match (record.shards, record.expert_shards) {
+        (1, None | Some(1)) => None,
+        (1, Some(experts)) => Some(format!("1/{experts} of experts on each rank of their shard group")),
+        (dense, Some(experts)) if experts != dense => Some(format!(
+            "1/{dense} on each rank of the shard group, of experts 1/{experts} on each rank of theirs"
+        )),
+        (dense, _) => Some(format!("1/{dense} on each rank of the shard group")),
+    };
+    let share = shares.clone().unwrap_or_else(|| "whole on every rank".to_owned());
+    match record.buffer {
+        GradientBuffer::Whole => match shares {
+            Some(shares) => format!("whole on every rank; once summed, {shares}"),
+            None => share,
+        },
+        GradientBuffer::Shard => share,
+        GradientBuffer::InParameters => format!("{share}, in the memory of the parameters"),
+        GradientBuffer::Unit => "whole on every rank, while one backward needs it".to_owned(),
+        GradientBuffer::Bucket => "staging of reductions".to_owned(),
+        GradientBuffer::Watched => "at the weight where loss weights are taken".to_owned(),
+        GradientBuffer::HostCopy => "copy on the host, for the optimizer there".to_owned(),
+        GradientBuffer::WideCopy => "copy in 32 bits, for the optimizer".to_owned(),
+    }
+}
+
+/// The collectives that sum what a buffer of gradients holds.
+pub fn gradient_sums(sums: &[GradientSumRecord]) -> String {
+    let words: Vec<_> = sums
+        .iter()
+        .map(|sum| {
+            let times = if sum.times == 1 { "once".to_owned() } else { several("time", sum.times.into()) };
+            format!("{} over {}, {times}", sum.collective, sum.over)
+        })
+        .collect();
+    if words.is_empty() { "-".to_owned() } else { words.join("; ") }
+}
+
+/// Where the gradients of the first stage are kept from pass to pass, from when until when, and what sums them.
+pub fn gradients(plan: &Plan) -> Option<String> {
+    let kept = plan.gradients.iter().find(|record| {
+        matches!(record.buffer, GradientBuffer::Whole | GradientBuffer::Shard | GradientBuffer::InParameters)
+    })?;
+    let (first, last) = (kept.units.map(|[unit, _]| unit), kept.stage);
+    let passing = plan.gradients.iter().find(|record| {
+        let holds = |[start, end]: [u32; 2]| first.is_some_and(|unit| (start..=end).contains(&unit));
+        record.buffer == GradientBuffer::Unit && record.stage == last && record.units.is_some_and(holds)
+    });
+    let sums: Vec<_> =
+        passing.into_iter().chain([kept]).flat_map(|record| record.sums.iter().cloned()).collect();
+    let summed = if sums.is_empty() { "not summed over ranks".to_owned() } else { gradient_sums(&sums) };
+    Some(format!(
+        "{}, {}; {summed}; from {} to {}",
+        kept.element_type,
+        gradient_place(kept),
+        kept.from,
+        kept.until
+    ))
 }
 
 /// Model and cluster.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Plan;
+use crate::plan::{GradientRecord, Plan};
+use crate::trace::gradients::NamedGradient;
 use crate::trace::rows::{MemoryRow, TimeRow};
 use crate::units::{Bytes, Seconds};
 
@@ -31,6 +32,15 @@ pub struct Trace {
     pub step_time_s: StepTime,
     pub memory: Vec<MemoryRow>,
     pub time: Vec<TimeRow>,
+    /// Where gradients lived, in which type, and from when until when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gradients: Vec<GradientRecord>,
+    /// Those that were asked for, of the last step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named_gradients: Vec<NamedGradient>,
+    /// Why the run failed, behind the steps that are here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// What the ranks of each pipeline stage do.
     pub stages: Vec<StageTrace>,
     /// When they did it, in the step nearest to the median.
@@ -128,6 +138,9 @@ pub struct RunReport {
     pub trace: Option<String>,
     pub saved: Option<String>,
     pub gradients: Option<String>,
+    /// Where each gradient that was asked for lies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named_gradients: Vec<NamedGradient>,
     /// Fewer steps were made than asked for.
     pub interrupted: bool,
 }

@@ -2,10 +2,12 @@
 
 mod date;
 mod document;
+mod gradients;
 mod rows;
 
 pub use date::today;
 pub use document::{
     InstructionRecord, Machine, Moment, RankTrace, RunReport, StageTrace, StepTime, Trace, VERSION,
 };
+pub use gradients::{NamedGradient, ShardRecord};
 pub use rows::{MemoryRow, Space, TOTAL, TimeRow};

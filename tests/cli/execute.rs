@@ -273,3 +273,102 @@ fn a_loss_that_is_no_number_names_its_layer() {
     );
     fails(&place, line, (6, "run", "loss"), "linear (up)");
 }
+
+#[test]
+fn gradients_say_where_they_live() {
+    let place = Place::new();
+    planned(&place, "tp=2,micro=1", "fp32");
+    let names = "transformer.wpe.weight,transformer.h.1.mlp.c_fc.weight,transformer.wte.weight";
+    let line = format!("execute plan.json --steps 2 --grads {names} --trace trace.json");
+    let document = done(&place, &line);
+    let trace: Value = serde_json::from_str(&place.read("trace.json")).unwrap();
+    assert_eq!(document["named_gradients"], trace["named_gradients"]);
+    assert_eq!(trace["gradients"], trace["plan"]["gradients"], "the plan says what is done");
+    let file = fs::read(place.path().join("grads.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&file).unwrap();
+    let gradients = document["named_gradients"].as_array().unwrap();
+    assert_eq!(gradients.len(), 3);
+    for gradient in gradients {
+        let name = gradient["name"].as_str().unwrap();
+        let written = file.tensor(name).unwrap();
+        assert_eq!(json!(written.shape()), gradient["shape"], "{name}");
+        let values =
+            written.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
+        let squares: f64 = values.map(|value| f64::from(value).powi(2)).sum();
+        let norm = gradient["norm"].as_f64().unwrap();
+        assert!((norm - squares.sqrt()).abs() < 1e-9 * norm, "{name}: {norm}");
+        let shards = gradient["shards"].as_array().unwrap();
+        let of_copies = |copy: bool| {
+            let kept = shards.iter().filter(move |shard| shard["is_copy"] == copy);
+            kept.map(|shard| shard["elements"][1].as_u64().unwrap() - shard["elements"][0].as_u64().unwrap())
+        };
+        assert_eq!(of_copies(false).sum::<u64>() as usize * 4, written.data().len(), "{name}");
+        // Positions are on both tensor ranks, the others are cut.
+        let copied = of_copies(true).sum::<u64>();
+        assert_eq!(copied > 0, name.contains("wpe"), "{name}: {copied}");
+    }
+    let run = place.line(&line);
+    assert!(
+        run.stdout.contains("gradients gradient") && run.stdout.contains("0, 1: 0..256"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn plans_say_where_gradients_live() {
+    let place = Place::new();
+    for (strategy, place_of, sums) in [
+        (
+            "dp=2,zero=0,micro=1",
+            "fp32, whole on every rank; all-reduce over all data and context ranks, once",
+            1,
+        ),
+        (
+            "dp=2,zero=2,micro=1",
+            "fp32, 1/2 on each rank of the shard group; reduce-scatter over the shard group, 2 times",
+            0,
+        ),
+        ("dp=2,zero=2,micro=1,sync=deferred", "once summed, 1/2 on each rank of the shard group", 1),
+    ] {
+        planned(&place, strategy, "fp32");
+        let plan: Value = serde_json::from_str(&place.read("plan.json")).unwrap();
+        let kept = &plan["gradients"][1];
+        assert_eq!(kept["sums"].as_array().map_or(0, Vec::len), sums, "{strategy}: {kept}");
+        assert_eq!(
+            (&kept["layers"], &kept["from"], &kept["until"]),
+            (
+                &json!("block 0 to block 1"),
+                &json!("backward of micro-batch 0, chunk 0"),
+                &json!("optimizer step")
+            ),
+            "{strategy}"
+        );
+        let line = format!(
+            "simulate tiny.json --cluster 1x2xcpu --global-batch 4 --seq-len 8 --precision fp32 --strategy {strategy}"
+        );
+        let shown = place.line(&line).stdout;
+        let shown: Vec<_> = shown.split_whitespace().collect();
+        assert!(shown.join(" ").contains(place_of), "{strategy}: {}", shown.join(" "));
+    }
+}
+
+#[test]
+fn a_failed_run_leaves_the_trace_of_its_steps() {
+    let place = Place::new();
+    planned(&place, "zero=1,micro=1", "fp32");
+    // The first update throws the weights far out.
+    let line = "execute plan.json --steps 5 --lr 1e30 --grads all --trace trace.json";
+    fails(&place, line, (6, "run", "loss"), "the trace of 1 step before that is in `trace.json`");
+    fails(&place, line, (6, "run", "loss"), "no gradients were written");
+    assert_eq!(place.names(), ["plan.json", "tiny.json", "trace.json"]);
+    let trace: Value = serde_json::from_str(&place.read("trace.json")).unwrap();
+    assert_eq!(numbers(&trace["losses"]).len(), 1);
+    assert!(trace["failure"].as_str().unwrap().contains("at step 1"), "{}", trace["failure"]);
+    check_memory(&trace, 2);
+    let schema = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/schemas/trace.schema.json"));
+    let schema: Value = serde_json::from_str(&schema.unwrap()).unwrap();
+    jsonschema::validate(&schema, &trace).unwrap();
+    let run = place.line("validate trace.json --json");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+}

@@ -32,14 +32,16 @@ fn an_interrupted_run_ends_after_its_step_with_its_trace() {
     let line =
         "simulate tiny.json --cluster 1x2xcpu --global-batch 2 --seq-len 8 --strategy dp=2 --out plan.json";
     assert_eq!(place.line(line).code, 0);
-    let line = "execute plan.json --steps 1000000000 --trace trace.json --save weights";
+    let line = "execute plan.json --steps 1000000000 --trace trace.json --save weights --grads all";
     command.args(line.split_whitespace()).current_dir(place.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     sleep(Duration::from_millis(2500));
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(place.names(), ["plan.json", "tiny.json", "trace.json", "weights"]);
+    let expected = ["grads.safetensors", "plan.json", "tiny.json", "trace.json", "weights"];
+    assert_eq!(place.names(), expected);
     let trace: serde_json::Value = serde_json::from_str(&place.read("trace.json")).unwrap();
     assert!(!trace["losses"].as_array().unwrap().is_empty());
+    assert!(!trace["named_gradients"].as_array().unwrap().is_empty(), "those of the last step that was made");
 }

@@ -3,6 +3,7 @@
 mod adaptive;
 mod equivalence;
 mod faults;
+mod gradients;
 mod models;
 mod oracle;
 mod precision;

@@ -13,7 +13,6 @@ use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
 use crate::model::constants::RotaryScaling;
 use crate::model::layer::{Attention, LayerKind, Position};
-use crate::ops::Op;
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
 
@@ -33,15 +32,15 @@ impl Columns {
     }
 }
 
-impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn is_fused(&self) -> bool {
         self.run.strategy.attention == AttentionKernel::Fused
     }
 
-    fn attention_layer(&self, issue: &Issue, layer: u16) -> Option<&Attention> {
-        match &self.unit(issue)?.layers[usize::from(layer)].kind {
-            LayerKind::Attention(attention) => Some(attention),
-            _ => None,
+    fn attention_layer(&self, issue: &Issue, layer: u16) -> Result<&'r Attention, ExecuteError> {
+        match self.layer(issue, layer)? {
+            LayerKind::Attention(attention) => Ok(attention),
+            _ => Err(self.missing(issue, "its attention layer")),
         }
     }
 
@@ -81,21 +80,21 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
     }
 
-    fn score(&self, issue: &Issue, layer: &Attention) -> Score {
+    fn score(&self, issue: &Issue, layer: &Attention) -> Result<Score, ExecuteError> {
         let constants = &self.run.model.constants;
         let mut scale = constants.score_scale.unwrap_or_else(|| 1.0 / (layer.query_dim() as f64).sqrt());
         if constants.score_scale_by_block {
-            let block = self.unit(issue).and_then(|unit| unit.layers[0].block).unwrap_or(0);
-            scale /= f64::from(block + 1);
+            let block = self.unit(issue)?.layers[0].block;
+            scale /= f64::from(self.need(issue, "the number of its block", block)? + 1);
         }
-        Score {
+        Ok(Score {
             scale,
             soft_cap: layer.soft_cap.then_some(constants.score_cap),
             alibi: (layer.position == Position::Alibi).then_some(Alibi {
                 first_head: self.first_head(layer) as usize,
                 total_heads: layer.heads as usize,
             }),
-        }
+        })
     }
 
     /// Runs `work` with the core of `layer` whose keys are those of the context rank `ring` steps before this one.
@@ -106,7 +105,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         number: u16,
         ring: u16,
         work: impl FnOnce(&Core<'_>),
-    ) {
+    ) -> Done {
         let run = self.run;
         let contexts = run.strategy.context;
         let source = (self.rank.context + contexts - u64::from(ring) % contexts) % contexts;
@@ -115,10 +114,10 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         } else {
             (&self.rank.all_positions, &self.rank.all_positions)
         };
-        let score = self.score(issue, layer);
+        let score = self.score(issue, layer)?;
         let first_head = self.first_head(layer);
         let rate = run.workload.dropout;
-        let dropout = dropout::Dropout::new(rate, run.settings.seed, self.step, self.site(issue, number, 1));
+        let dropout = dropout::Dropout::new(rate, run.settings.seed, self.step, self.site(issue, number, 1)?);
         let first_sequence = self.first_sequence(issue);
         let (heads, tokens) = (layer.heads, run.workload.seq_len);
         let keep = |pair: Pair| {
@@ -139,6 +138,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             score,
             dropout: (rate > 0.0).then_some(Dropout { keep: &keep, scale: 1.0 / (1.0 - rate) }),
         });
+        Ok(())
     }
 
     /// Columns of the heads that the core sees.
@@ -152,8 +152,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     pub(in crate::execute) fn attention(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
-        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
-        let columns = self.core_columns(&layer);
+        let layer = self.attention_layer(issue, number)?;
+        let columns = self.core_columns(layer);
         let packed = self.read::<T>(issue.reads[0]);
         let queries = Window { data: packed, stride: columns.all(), column: 0 };
         let keys_values =
@@ -163,15 +163,15 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         let pool = self.pool;
         if self.is_fused() {
             let log_sum_exp = self.write::<T::Wide>(issue.writes[1]);
-            self.with_core(issue, &layer, number, ring, |core| {
+            self.with_core(issue, layer, number, ring, |core| {
                 fused::forward(core, queries, keys_values, output, log_sum_exp, write, pool);
-            });
+            })?;
         } else {
             let probabilities = self.write::<T>(issue.writes[1]);
             let kept = issue.writes.get(2).map_or(&mut [][..], |region| self.write::<T>(*region));
-            self.with_core(issue, &layer, number, ring, |core| {
+            self.with_core(issue, layer, number, ring, |core| {
                 materialised::forward(core, queries, keys_values, probabilities, kept, output, pool);
-            });
+            })?;
         }
         Ok(())
     }
@@ -203,8 +203,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     pub(in crate::execute) fn attention_gradient(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
-        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
-        let columns = self.core_columns(&layer);
+        let layer = self.attention_layer(issue, number)?;
+        let columns = self.core_columns(layer);
         let is_ring = self.run.is_ring();
         let packed = self.read::<T>(issue.reads[0]);
         let queries = Window { data: packed, stride: columns.all(), column: 0 };
@@ -227,12 +227,12 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 output_gradient,
                 log_sum_exp: self.read::<T::Wide>(issue.reads[3]),
             };
-            self.with_core(issue, &layer, number, ring, |core| {
+            self.with_core(issue, layer, number, ring, |core| {
                 let data = self.write::<T>(issue.writes[0]);
                 fused::backward_queries(core, &saved, WindowMut { data, stride, column: 0 }, write, pool);
                 let gradients = self.key_gradients(issue.writes[0], travelling, columns);
                 fused::backward_keys_values(core, &saved, gradients, key_write, pool);
-            });
+            })?;
         } else {
             let all = self.read::<T>(issue.reads[3]);
             let kept = if drops { self.read::<T>(issue.reads[4]) } else { all };
@@ -242,7 +242,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 probabilities: materialised::Probabilities { all, kept },
                 output_gradient,
             };
-            self.with_core(issue, &layer, number, ring, |core| {
+            self.with_core(issue, layer, number, ring, |core| {
                 let scores = self.write::<T>(issue.writes[1]);
                 materialised::backward_scores(core, &saved, scores, pool);
                 let data = self.write::<T>(issue.writes[0]);
@@ -250,7 +250,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 materialised::backward_queries(core, &saved, scores, target, write, pool);
                 let gradients = self.key_gradients(issue.writes[0], travelling, columns);
                 materialised::backward_keys_values(core, &saved, scores, gradients, key_write, pool);
-            });
+            })?;
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
 
     /// Keys and values between packed heads and a matrix of their own.
     pub(in crate::execute) fn pack_keys_values(&mut self, issue: &Issue, number: u16, packs: bool) -> Done {
-        let Some(layer) = self.attention_layer(issue, number) else { return Ok(()) };
+        let layer = self.attention_layer(issue, number)?;
         let columns = self.columns(layer);
         let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
         let (whole, part) = (columns.all(), columns.key + columns.value);
@@ -299,7 +299,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     pub(in crate::execute) fn rotary(&mut self, issue: &Issue, number: u16, turn: Turn) -> Done {
-        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
+        let layer = self.attention_layer(issue, number)?;
         let constants = &self.run.model.constants.rotary;
         let head_dim = layer.query_dim() as usize;
         let rotary = Rotary {
@@ -321,7 +321,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 },
             },
         };
-        let columns = self.columns(&layer);
+        let columns = self.columns(layer);
         let data = self.write::<T>(issue.writes[0]);
         let heads = HeadColumns {
             stride: columns.all(),
@@ -343,16 +343,16 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     ) -> Done {
         let number = match issue.task {
             crate::program::instruction::Task::Kernel { layer, .. } => layer,
-            _ => return Ok(()),
+            _ => return Err(self.missing(issue, "its layer")),
         };
-        let Some(layer) = self.attention_layer(issue, number).cloned() else { return Ok(()) };
-        let Op::Collective(op) = issue.op else { return Ok(()) };
+        let layer = self.attention_layer(issue, number)?;
+        let op = self.collective_of(issue)?;
         let contexts = self.run.strategy.context as usize;
         let (batch, local) = (self.run.strategy.micro_batch as usize, self.run.local_tokens());
         let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
-        let (whole, core) = (self.columns(&layer), self.core_columns(&layer));
+        let (whole, core) = (self.columns(layer), self.core_columns(layer));
         let value = layer.value_dim() as usize;
-        let heads = self.heads(&layer);
+        let heads = self.heads(layer);
         let parts: Vec<(usize, usize, usize, usize)> = if is_packed {
             // Start among all heads and among own ones, width of own ones, and how many ranks share each part.
             let copies = |own: usize, all: usize| (own * contexts / all.max(1)).max(1);

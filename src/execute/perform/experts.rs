@@ -36,11 +36,11 @@ pub struct Sizes {
     gated: bool,
 }
 
-impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
-    fn moe_layer(&self, issue: &Issue, layer: u16) -> Option<&Moe> {
-        match &self.unit(issue)?.layers[usize::from(layer)].kind {
-            LayerKind::Moe(moe) => Some(moe),
-            _ => None,
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
+    fn moe_layer(&self, issue: &Issue, layer: u16) -> Result<&'r Moe, ExecuteError> {
+        match self.layer(issue, layer)? {
+            LayerKind::Moe(moe) => Ok(moe),
+            _ => Err(self.missing(issue, "its layer of experts")),
         }
     }
 
@@ -71,9 +71,9 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
 
     /// Kernels of experts and of what stands around them.
     pub(in crate::execute) fn expert_kernel(&mut self, issue: &Issue, kernel: Kernel, number: u16) -> Done {
-        let Some(layer) = self.moe_layer(issue, number).cloned() else { return Ok(()) };
-        let sizes = self.moe_sizes(&layer);
-        let router = self.router(&layer);
+        let layer = self.moe_layer(issue, number)?;
+        let sizes = self.moe_sizes(layer);
+        let router = self.router(layer);
         let pool = self.pool;
         let rows = sizes.first_token * sizes.hidden..(sizes.first_token + sizes.tokens) * sizes.hidden;
         match kernel {
@@ -108,7 +108,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 {
                     let rows = block_of(block, sizes.slots * sizes.width);
                     let gate = gate.map(|gate| &gate[rows.clone()]);
-                    activate(pool, &layer, gate, &up[rows], output);
+                    activate(pool, layer, gate, &up[rows], output);
                     let weights = weights_of(input, block, &sizes);
                     for (row, weight) in output.chunks_exact_mut(sizes.width).zip(weights) {
                         let weight = weight.wide();
@@ -116,8 +116,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                     }
                 }
             }
-            Kernel::ExpertActivationGradient => self.expert_activation_gradient(issue, &layer, &sizes),
-            _ => {}
+            Kernel::ExpertActivationGradient => self.expert_activation_gradient(issue, layer, &sizes),
+            _ => return Err(self.missing(issue, "its kernel for experts")),
         }
         Ok(())
     }
@@ -164,13 +164,13 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
 
     /// A product with one matrix of each expert, block by block.
     pub(in crate::execute) fn expert_product(&mut self, issue: &Issue, kernel: Kernel, number: u16) -> Done {
-        let Some(layer) = self.moe_layer(issue, number).cloned() else { return Ok(()) };
-        let sizes = self.moe_sizes(&layer);
+        let layer = self.moe_layer(issue, number)?;
+        let sizes = self.moe_sizes(layer);
         let matrix = match kernel {
             Kernel::Linear(matrix) | Kernel::InputGradient(matrix, _) | Kernel::WeightGradient(matrix) => {
                 matrix
             }
-            _ => return Ok(()),
+            _ => return Err(self.missing(issue, "its matrix")),
         };
         let (role, depth, outputs) = match matrix {
             Matrix::ExpertDown => ("expert down", sizes.width, sizes.hidden),
@@ -187,7 +187,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         };
         match kernel {
             Kernel::Linear(_) => {
-                let Some(weights) = self.parameter(issue, number, role) else { return Ok(()) };
+                let weights = self.weight(issue, number, role)?;
                 let (x, y) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
                 for block in 0..blocks(x.len(), depth) {
                     let weight = &weights[sizes.matrix(matrix, block)];
@@ -197,7 +197,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 }
             }
             Kernel::InputGradient(_, into) => {
-                let Some(weights) = self.parameter(issue, number, role) else { return Ok(()) };
+                let weights = self.weight(issue, number, role)?;
                 let (dy, dx) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
                 let write = if into == Into::Add { Write::Add } else { Write::Replace };
                 for block in 0..blocks(dy.len(), outputs) {
@@ -209,7 +209,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             }
             _ => {
                 let (x, dy) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
-                let Some((gradient, write)) = self.gradient(issue, number, role) else { return Ok(()) };
+                let (gradient, write) = self.needed_gradient(issue, number, role)?;
                 if write == Write::Replace {
                     gradient.fill(G::default());
                 }
@@ -225,18 +225,17 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     /// Tokens of the residual stream that this rank routes.
-    pub(in crate::execute) fn routed_rows(&self, issue: &Issue, number: u16) -> Range<usize> {
-        self.moe_layer(issue, number).map_or(0..0, |layer| {
-            let sizes = self.moe_sizes(layer);
-            sizes.first_token..sizes.first_token + sizes.tokens
-        })
+    pub(in crate::execute) fn routed_rows(
+        &self,
+        issue: &Issue,
+        number: u16,
+    ) -> Result<Range<usize>, ExecuteError> {
+        let sizes = self.moe_sizes(self.moe_layer(issue, number)?);
+        Ok(sizes.first_token..sizes.first_token + sizes.tokens)
     }
 
-    pub(in crate::execute) fn router_of(&self, issue: &Issue, number: u16) -> Router {
-        match self.moe_layer(issue, number) {
-            Some(layer) => self.router(layer),
-            None => Router { experts: 1, top_k: 1, renormalise: true, slots: 1 },
-        }
+    pub(in crate::execute) fn router_of(&self, issue: &Issue, number: u16) -> Result<Router, ExecuteError> {
+        Ok(self.router(self.moe_layer(issue, number)?))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::roles;
+use super::{Target, roles};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gemm::{Write, product};
@@ -34,8 +34,13 @@ const fn write(into: Into) -> Write {
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// The factors of `matrix`, whose outputs lie side by side in rows of the returned width.
-    fn factors(&self, issue: &Issue, layer: u16, matrix: Matrix) -> (Vec<Factor>, usize) {
-        let Some(unit) = self.unit(issue) else { return (Vec::new(), 0) };
+    fn factors(
+        &self,
+        issue: &Issue,
+        layer: u16,
+        matrix: Matrix,
+    ) -> Result<(Vec<Factor>, usize), ExecuteError> {
+        let unit = self.unit(issue)?;
         let is_gated = match &unit.layers[usize::from(layer)].kind {
             LayerKind::Mlp(mlp) => mlp.gated,
             _ => false,
@@ -43,7 +48,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let mut factors = Vec::new();
         let mut width = 0;
         for &role in roles(matrix) {
-            let rows = unit.tensors.tensor(layer, role).map_or(0, |tensor| tensor.rows);
+            let rows = self.need(issue, role, unit.tensors.tensor(layer, role))?.rows;
             let rows = match matrix {
                 Matrix::Gate => 0..rows / 2,
                 Matrix::Up if is_gated => rows / 2..rows,
@@ -61,7 +66,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             width = columns.end;
             factors.push(Factor { role, bias, rows, columns });
         }
-        (factors, width)
+        Ok((factors, width))
     }
 
     pub(in crate::execute) fn linear(&mut self, issue: &Issue, layer: u16, matrix: Matrix) -> Done {
@@ -72,9 +77,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let scratch = self.workspace();
         let x = self.read::<T>(issue.reads[0]);
         if matrix == Matrix::Router {
-            let Some(weight) = self.parameter(issue, layer, "router") else { return Ok(()) };
-            let rows = self.routed_rows(issue, layer);
-            let depth = self.width(issue, layer);
+            let weight = self.weight(issue, layer, "router")?;
+            let rows = self.routed_rows(issue, layer)?;
+            let depth = self.width(issue, layer)?;
             let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
             let logits = self.write::<T::Wide>(issue.writes[0]);
             let experts = weight.len() / depth;
@@ -82,24 +87,27 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let y = MatrixMut::new(logits, experts);
             product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
             let logits = self.write::<T::Wide>(issue.writes[0]);
-            routing::assign(&self.router_of(issue, layer), logits, pool);
+            routing::assign(&self.router_of(issue, layer)?, logits, pool);
             return Ok(());
         }
         if let Matrix::Vocabulary { chunk, chunks } = matrix {
-            let weight = self.vocabulary(issue, layer);
-            let depth = self.width(issue, layer);
-            let bias = self.parameter(issue, layer, "vocabulary bias");
+            let weight = self.vocabulary(issue, layer)?;
+            let depth = self.width(issue, layer)?;
+            let bias = self.parameter(issue, layer, "vocabulary bias")?;
             let rows = chunk_rows(x.len() / depth, chunk, chunks);
             let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
             let y = MatrixMut::new(self.write::<T>(issue.writes[0]), weight.len() / depth);
             linear::forward(pool, x, weight, bias, (y, Write::Replace), scratch);
             return Ok(());
         }
-        let (factors, width) = self.factors(issue, layer, matrix);
+        let (factors, width) = self.factors(issue, layer, matrix)?;
         for factor in factors {
-            let Some(weight) = self.parameter(issue, layer, factor.role) else { continue };
-            let depth = self.depth(issue, layer, factor.role);
-            let bias = factor.bias.and_then(|bias| self.parameter(issue, layer, bias));
+            let weight = self.weight(issue, layer, factor.role)?;
+            let depth = self.depth(issue, layer, factor.role)?;
+            let bias = match factor.bias {
+                Some(bias) => self.parameter(issue, layer, bias)?,
+                None => None,
+            };
             let bias = bias.map(|bias| &bias[factor.rows.clone()]);
             let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
             let y = self.write::<T>(issue.writes[0]);
@@ -122,9 +130,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let pool = self.pool;
         let scratch = self.workspace();
         if matrix == Matrix::Router {
-            let Some(weight) = self.parameter(issue, layer, "router") else { return Ok(()) };
-            let rows = self.routed_rows(issue, layer);
-            let depth = self.width(issue, layer);
+            let weight = self.weight(issue, layer, "router")?;
+            let rows = self.routed_rows(issue, layer)?;
+            let depth = self.width(issue, layer)?;
             let dy = View::new(self.read::<T::Wide>(issue.reads[0]), weight.len() / depth);
             let dx = self.write::<T>(issue.writes[0]);
             let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
@@ -133,8 +141,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         }
         let dy = self.read::<T>(issue.reads[0]);
         if let Matrix::Vocabulary { chunk, chunks } = matrix {
-            let weight = self.vocabulary(issue, layer);
-            let depth = self.width(issue, layer);
+            let weight = self.vocabulary(issue, layer)?;
+            let depth = self.width(issue, layer)?;
             let dx = self.write::<T>(issue.writes[0]);
             let rows = chunk_rows(dx.len() / depth, chunk, chunks);
             let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
@@ -142,10 +150,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             linear::input_gradient(pool, dy, weight, (dx, write(into)), scratch);
             return Ok(());
         }
-        let (factors, width) = self.factors(issue, layer, matrix);
+        let (factors, width) = self.factors(issue, layer, matrix)?;
         for (turn, factor) in factors.into_iter().enumerate() {
-            let Some(weight) = self.parameter(issue, layer, factor.role) else { continue };
-            let depth = self.depth(issue, layer, factor.role);
+            let weight = self.weight(issue, layer, factor.role)?;
+            let depth = self.depth(issue, layer, factor.role)?;
             let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
             let dx = MatrixMut::new(self.write::<T>(issue.writes[0]), depth);
             let write = if turn == 0 { write(into) } else { Write::Add };
@@ -168,11 +176,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let scratch = self.workspace();
         let x = self.read::<T>(issue.reads[0]);
         if matrix == Matrix::Router {
-            let rows = self.routed_rows(issue, layer);
-            let depth = self.width(issue, layer);
+            let rows = self.routed_rows(issue, layer)?;
+            let depth = self.width(issue, layer)?;
             let dy = self.read::<T::Wide>(issue.reads[1]);
             let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
-            let Some((gradient, write)) = self.gradient(issue, layer, "router") else { return Ok(()) };
+            let (gradient, write) = self.needed_gradient(issue, layer, "router")?;
             let experts = gradient.len() / depth;
             let dy = View::new(dy, experts).transposed();
             product(pool, (dy, x), MatrixMut::new(gradient, depth), write, None, scratch);
@@ -180,30 +188,28 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         }
         let dy = self.read::<T>(issue.reads[1]);
         if let Matrix::Vocabulary { chunk, chunks } = matrix {
-            let depth = self.width(issue, layer);
+            let depth = self.width(issue, layer)?;
             let rows = chunk_rows(x.len() / depth, chunk, chunks);
             let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
-            if let Some((gradient, write)) = self.vocabulary_gradient(issue, layer) {
+            if let Some((gradient, write)) = self.vocabulary_gradient(issue, layer)? {
                 let dy = View::new(dy, gradient.len() / depth);
                 linear::weight_gradient(pool, dy, x, (gradient, write), scratch);
             }
-            if let Some((gradient, write)) = self.gradient(issue, layer, "vocabulary bias") {
+            if let Some((gradient, write)) = self.gradient(issue, layer, "vocabulary bias")? {
                 let dy = View::new(dy, gradient.len());
                 linear::bias_gradient(pool, dy, (gradient, write));
             }
             return Ok(());
         }
-        let (factors, width) = self.factors(issue, layer, matrix);
+        let (factors, width) = self.factors(issue, layer, matrix)?;
         for factor in factors {
-            let depth = self.depth(issue, layer, factor.role);
+            let depth = self.depth(issue, layer, factor.role)?;
             let dy = View::window(dy, width, factor.columns.start, factor.columns.len());
-            if let Some((gradient, write)) =
-                self.gradient_part(issue, layer, factor.role, &factor.rows, depth)
-            {
-                linear::weight_gradient(pool, dy, View::new(x, depth), (gradient, write), scratch);
-            }
+            let target = self.gradient_part(issue, layer, factor.role, &factor.rows, depth)?;
+            let target = self.need(issue, factor.role, target)?;
+            linear::weight_gradient(pool, dy, View::new(x, depth), target, scratch);
             if let Some(bias) = factor.bias
-                && let Some((gradient, write)) = self.gradient_part(issue, layer, bias, &factor.rows, 1)
+                && let Some((gradient, write)) = self.gradient_part(issue, layer, bias, &factor.rows, 1)?
             {
                 linear::bias_gradient(pool, dy, (gradient, write));
             }
@@ -215,7 +221,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             _ => None,
         };
         if let Some(bias) = summed
-            && let Some((gradient, write)) = self.gradient(issue, layer, bias)
+            && let Some((gradient, write)) = self.gradient(issue, layer, bias)?
         {
             let branch = self.read::<T>(issue.reads.get(2).copied().unwrap_or(issue.reads[1]));
             linear::bias_gradient(pool, View::new(branch, gradient.len()), (gradient, write));
@@ -232,54 +238,61 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         role: &str,
         rows: &Range<usize>,
         depth: usize,
-    ) -> Option<(&'r mut [G], Write)> {
-        let unit = self.unit(issue)?;
-        let tensor = unit.tensors.tensor(layer, role)?;
-        let (gradient, write) = self.gradient(issue, layer, role)?;
+    ) -> Result<Option<Target<'r, G>>, ExecuteError> {
+        let Some(tensor) = self.unit(issue)?.tensors.tensor(layer, role) else { return Ok(None) };
+        let (gradient, write) = self.needed_gradient(issue, layer, role)?;
         let is_half = rows.len() * depth < tensor.elements();
         if is_half && write == Write::Replace {
             // The other half comes later, and adds.
             gradient.fill(G::default());
         }
         let part = &mut gradient[rows.start * depth..rows.end * depth];
-        Some((part, if is_half { Write::Add } else { write }))
+        Ok(Some((part, if is_half { Write::Add } else { write })))
     }
 
     /// Columns of the tensor of `role` on this rank.
-    fn depth(&self, issue: &Issue, layer: u16, role: &str) -> usize {
-        self.unit(issue).and_then(|unit| unit.tensors.tensor(layer, role)).map_or(1, |tensor| tensor.columns)
+    fn depth(&self, issue: &Issue, layer: u16, role: &str) -> Result<usize, ExecuteError> {
+        Ok(self.need(issue, role, self.unit(issue)?.tensors.tensor(layer, role))?.columns)
     }
 
     /// The head's matrix: its own, or the table of the embedding.
-    fn vocabulary(&self, issue: &Issue, layer: u16) -> &'r [T] {
-        if let Some(own) = self.parameter(issue, layer, "vocabulary") {
-            return own;
+    fn vocabulary(&self, issue: &Issue, layer: u16) -> Result<&'r [T], ExecuteError> {
+        if let Some(own) = self.parameter(issue, layer, "vocabulary")? {
+            return Ok(own);
         }
-        let Some(unit) = self.unit(issue) else { return &[] };
-        let Some(lender) = unit.borrows_from else { return &[] };
-        let lender = &self.rank.units[lender];
+        let unit = self.unit(issue)?;
+        let lender = &self.rank.units[self.need(issue, "the embedding of a tied head", unit.borrows_from)?];
         let table = lender.tensors.table();
         let length = lender.tensors.length(table);
         let own = unit.tensors.total();
         if let Some(region) = issue.parameters
             && region.bytes > own * size_of::<T>()
         {
-            return self.read::<T>(region.elements(own, length, size_of::<T>()));
+            return Ok(self.read::<T>(region.elements(own, length, size_of::<T>())));
         }
         let start = lender.tensors.whole_start(table);
         let place = [Holds::GatheredParameters, Holds::Parameters];
         let state = place.into_iter().find_map(|holds| self.rank.state(holds, Some(lender.index)));
-        state.map_or(&[], |state| self.read::<T>(state.device.elements(start, length, size_of::<T>())))
+        let state = self.need(issue, "the table of a tied head", state)?;
+        Ok(self.read::<T>(state.device.elements(start, length, size_of::<T>())))
     }
 
-    /// The gradient of the head's matrix.
-    fn vocabulary_gradient(&mut self, issue: &Issue, layer: u16) -> Option<(&'r mut [G], Write)> {
-        if let Some(own) = self.gradient(issue, layer, "vocabulary") {
-            return Some(own);
-        }
+    /// The gradient of the head's matrix; none where that is frozen.
+    fn vocabulary_gradient(
+        &mut self,
+        issue: &Issue,
+        layer: u16,
+    ) -> Result<Option<Target<'r, G>>, ExecuteError> {
         let unit = self.unit(issue)?;
-        let lender = &self.rank.units[unit.borrows_from?];
-        let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table)?;
+        if unit.tensors.tensor(layer, "vocabulary").is_some() {
+            return self.gradient(issue, layer, "vocabulary");
+        }
+        let lender = &self.rank.units[self.need(issue, "the embedding of a tied head", unit.borrows_from)?];
+        if !lender.tensors.table().is_trained() {
+            return Ok(None);
+        }
+        let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table);
+        let table = self.need(issue, "the table of a tied head", table)?;
         let length = lender.tensors.length(Section::Table);
         // A buffer of the pass has room for it behind the unit's own.
         let own = unit.tensors.trained() * size_of::<G>();
@@ -288,10 +301,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let start = lender.tensors.gradient_start(Section::Table);
             let region = state.device.elements(start, length, size_of::<G>());
             let write = if self.is_first(lender, table) { Write::Replace } else { Write::Add };
-            return Some((self.write::<G>(region), write));
+            return Ok(Some((self.write::<G>(region), write)));
         }
-        let region = issue.gradient?.elements(unit.tensors.trained(), length, size_of::<G>());
-        Some((self.write::<G>(region), Write::Add))
+        let region = self.need(issue, "the buffer of its gradient", issue.gradient)?;
+        let region = region.elements(unit.tensors.trained(), length, size_of::<G>());
+        Ok(Some((self.write::<G>(region), Write::Add)))
     }
 
     /// Scratch of the compute stream's kernels.

@@ -15,6 +15,7 @@ use crate::execute::kernels::dropout::{Dropout, Place as RowPlace};
 use crate::execute::kernels::gemm::Write;
 use crate::execute::kernels::rotary::Turn;
 use crate::execute::kernels::{embedding, norm, quantise, residual};
+use crate::execute::layout::LocalTensor;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::worker::Worker;
@@ -24,6 +25,10 @@ use crate::profile::choices::Compression;
 use crate::program::instruction::Holds;
 
 type Done = Result<(), ExecuteError>;
+/// Where a kernel adds to a gradient, or what it replaces.
+type Target<'r, G> = (&'r mut [G], Write);
+/// Of a norm, where it has them.
+type WeightAndBias<'r, T> = (Option<&'r [T]>, Option<&'r [T]>);
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// A kernel of a layer.
@@ -36,17 +41,17 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     ) -> Done {
         let pool = self.pool;
         match kernel {
-            Kernel::Embed => self.embed(issue, layer),
-            Kernel::AddPositions => self.add_positions(issue, layer),
-            Kernel::EmbedGradient => self.embed_gradient(issue, layer),
-            Kernel::Norm(place) => self.norm(issue, layer, place),
+            Kernel::Embed => return self.embed(issue, layer),
+            Kernel::AddPositions => return self.add_positions(issue, layer),
+            Kernel::EmbedGradient => return self.embed_gradient(issue, layer),
+            Kernel::Norm(place) => return self.norm(issue, layer, place),
             Kernel::NormGradient(place, into) => {
                 if adds_gradient {
-                    self.norm_weight(issue, layer, place);
+                    self.norm_weight(issue, layer, place)?;
                 }
-                self.norm_gradient(issue, layer, place, into);
+                return self.norm_gradient(issue, layer, place, into);
             }
-            Kernel::NormWeight(place) => self.norm_weight(issue, layer, place),
+            Kernel::NormWeight(place) => return self.norm_weight(issue, layer, place),
             Kernel::Linear(matrix) => return self.linear(issue, layer, matrix),
             Kernel::InputGradient(matrix, into) => return self.input_gradient(issue, layer, matrix, into),
             Kernel::WeightGradient(matrix) => return self.weight_gradient(issue, layer, matrix),
@@ -56,18 +61,18 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Kernel::UnpackKeysValues => return self.pack_keys_values(issue, layer, false),
             Kernel::Attention { ring } => return self.attention(issue, layer, ring),
             Kernel::AttentionGradient { ring } => return self.attention_gradient(issue, layer, ring),
-            Kernel::Activation => self.activation(issue, layer),
-            Kernel::ActivationGradient => self.activation_gradient(issue, layer),
-            Kernel::Residual(branch) => self.residual(issue, layer, branch),
+            Kernel::Activation => return self.activation(issue, layer),
+            Kernel::ActivationGradient => return self.activation_gradient(issue, layer),
+            Kernel::Residual(branch) => return self.residual(issue, layer, branch),
             Kernel::BranchGradient(_) => {
                 let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
-                let (dropout, width) = (self.dropout(issue, layer, 0), self.width(issue, layer));
+                let (dropout, width) = (self.dropout(issue, layer, 0)?, self.width(issue, layer)?);
                 let place = self.stream_place(issue, width);
                 residual::branch_gradient(pool, width, dropout.map(|dropout| (dropout, place)), from, to);
             }
             Kernel::Dropout | Kernel::DropoutGradient => {
-                let width = self.width(issue, layer);
-                if let Some(dropout) = self.dropout(issue, layer, 0) {
+                let width = self.width(issue, layer)?;
+                if let Some(dropout) = self.dropout(issue, layer, 0)? {
                     let place = self.stream_place(issue, width);
                     residual::drop(pool, width, (dropout, place), self.write::<T>(issue.writes[0]));
                 }
@@ -78,13 +83,15 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             | Kernel::PermuteGradient
             | Kernel::ExpertActivation
             | Kernel::ExpertActivationGradient => return self.expert_kernel(issue, kernel, layer),
-            Kernel::CrossEntropy { chunk, chunks } => self.cross_entropy(issue, layer, (chunk, chunks)),
-            Kernel::Loss => self.loss(issue, layer),
-            Kernel::CrossEntropyGradient { chunk, chunks } => {
-                self.cross_entropy_gradient(issue, layer, (chunk, chunks));
+            Kernel::CrossEntropy { chunk, chunks } => {
+                return self.cross_entropy(issue, layer, (chunk, chunks));
             }
-            Kernel::SquaredError => self.squared_error(issue),
-            Kernel::SquaredErrorGradient => self.squared_error_gradient(issue),
+            Kernel::Loss => return self.loss(issue),
+            Kernel::CrossEntropyGradient { chunk, chunks } => {
+                return self.cross_entropy_gradient(issue, layer, (chunk, chunks));
+            }
+            Kernel::SquaredError => return self.squared_error(issue),
+            Kernel::SquaredErrorGradient => return self.squared_error_gradient(issue),
             Kernel::Add => {
                 residual::add(pool, self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
             }
@@ -120,47 +127,80 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         }
     }
 
-    fn layer(&self, issue: &Issue, layer: u16) -> Option<&'r LayerKind> {
-        self.unit(issue).map(|unit| &unit.layers[usize::from(layer)].kind)
+    fn layer(&self, issue: &Issue, layer: u16) -> Result<&'r LayerKind, ExecuteError> {
+        Ok(&self.unit(issue)?.layers[usize::from(layer)].kind)
     }
 
     /// Elements of a row of the residual stream.
-    fn width(&self, issue: &Issue, number: u16) -> usize {
-        let width = match self.layer(issue, number) {
-            Some(LayerKind::Embedding(layer)) => layer.hidden,
-            Some(LayerKind::Attention(layer)) => layer.hidden,
-            Some(LayerKind::Mlp(layer)) => layer.hidden,
-            Some(LayerKind::Moe(layer)) => layer.hidden,
-            Some(LayerKind::Head(layer)) => layer.hidden,
-            Some(LayerKind::Loss(_)) | None => 1,
+    fn width(&self, issue: &Issue, number: u16) -> Result<usize, ExecuteError> {
+        let width = match self.layer(issue, number)? {
+            LayerKind::Embedding(layer) => layer.hidden,
+            LayerKind::Attention(layer) => layer.hidden,
+            LayerKind::Mlp(layer) => layer.hidden,
+            LayerKind::Moe(layer) => layer.hidden,
+            LayerKind::Head(layer) => layer.hidden,
+            LayerKind::Loss(_) => return Err(self.missing(issue, "a layer of the residual stream")),
         };
-        width as usize
+        Ok(width as usize)
     }
 
-    /// The elements of `role` of layer `layer` among the whole parameters of the instruction's unit.
-    fn parameter(&self, issue: &Issue, layer: u16, role: &str) -> Option<&'r [T]> {
+    /// The elements of `role` of layer `layer` among the whole parameters of the instruction's unit; none where the
+    /// layer has no such weight.
+    fn parameter(&self, issue: &Issue, layer: u16, role: &str) -> Result<Option<&'r [T]>, ExecuteError> {
         let unit = self.unit(issue)?;
-        let tensor = unit.tensors.tensor(layer, role)?;
+        let Some(tensor) = unit.tensors.tensor(layer, role) else { return Ok(None) };
         let start = unit.tensors.whole_start(tensor.section) + tensor.start;
-        let region = issue.parameters?.elements(start, tensor.elements(), size_of::<T>());
-        Some(self.read::<T>(region))
+        let whole = self.need(issue, "the buffer of whole parameters", issue.parameters)?;
+        Ok(Some(self.read::<T>(whole.elements(start, tensor.elements(), size_of::<T>()))))
     }
 
-    /// The gradient of `role` of layer `layer`, and whether it replaces what is there.
-    fn gradient(&mut self, issue: &Issue, layer: u16, role: &str) -> Option<(&'r mut [G], Write)> {
+    /// As [`Self::parameter`], of a weight that the kernel cannot do without.
+    fn weight(&self, issue: &Issue, layer: u16, role: &str) -> Result<&'r [T], ExecuteError> {
+        self.need(issue, role, self.parameter(issue, layer, role)?)
+    }
+
+    /// As [`Self::gradient`], of a weight that the kernel cannot do without.
+    fn needed_gradient(
+        &mut self,
+        issue: &Issue,
+        layer: u16,
+        role: &str,
+    ) -> Result<Target<'r, G>, ExecuteError> {
+        let gradient = self.gradient(issue, layer, role)?;
+        self.need(issue, role, gradient)
+    }
+
+    /// The gradient of `role` of layer `layer`, and whether it replaces what is there; none where the layer has no
+    /// such weight, or a frozen one.
+    fn gradient(
+        &mut self,
+        issue: &Issue,
+        layer: u16,
+        role: &str,
+    ) -> Result<Option<Target<'r, G>>, ExecuteError> {
         let unit = self.unit(issue)?;
-        let place = unit.tensors.tensors.iter().position(|t| t.layer == layer && t.tensor.role == role)?;
-        let tensor = Some(&unit.tensors.tensors[place]).filter(|tensor| tensor.section.is_trained())?;
+        let is_it = |tensor: &LocalTensor| tensor.layer == layer && tensor.tensor.role == role;
+        let Some(place) = unit.tensors.tensors.iter().position(is_it) else { return Ok(None) };
+        let tensor = &unit.tensors.tensors[place];
+        if !tensor.section.is_trained() {
+            return Ok(None);
+        }
         let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
-        let region = issue.gradient?.elements(start, tensor.elements(), size_of::<G>());
+        let whole = self.need(issue, "the buffer of its gradient", issue.gradient)?;
+        let region = whole.elements(start, tensor.elements(), size_of::<G>());
         // A buffer of the pass starts at zero; what is kept over the step starts anew with its first gradient.
         let kept = self.rank.state(Holds::Gradients, Some(unit.index)).map(|state| state.device);
         let is_kept = kept.is_some() && kept == issue.gradient;
         let replaces = is_kept && self.is_first(unit, place);
-        Some((self.write::<G>(region), if replaces { Write::Replace } else { Write::Add }))
+        Ok(Some((self.write::<G>(region), if replaces { Write::Replace } else { Write::Add })))
     }
 
-    fn norm_of(&self, issue: &Issue, number: u16, place: Place) -> Option<(&'r layer::Norm, &'static str)> {
+    fn norm_of(
+        &self,
+        issue: &Issue,
+        number: u16,
+        place: Place,
+    ) -> Result<(&'r layer::Norm, &'static str), ExecuteError> {
         let (norm, role) = match (self.layer(issue, number)?, place) {
             (LayerKind::Embedding(layer), _) => (layer.norm.as_ref(), "norm"),
             (LayerKind::Head(layer), _) => (layer.norm.as_ref(), "norm"),
@@ -173,7 +213,24 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             (LayerKind::Mlp(layer), Place::Residual) => (layer.residual_norm.as_ref(), "residual norm"),
             (LayerKind::Loss(_), _) => (None, "norm"),
         };
-        norm.map(|norm| (norm, role))
+        Ok((self.need(issue, role, norm)?, role))
+    }
+
+    /// Weight and bias of a norm, where it has them.
+    fn norm_parameters(
+        &self,
+        issue: &Issue,
+        layer: u16,
+        (norm, role): (&layer::Norm, &str),
+    ) -> Result<WeightAndBias<'r, T>, ExecuteError> {
+        Ok(match norm.kind {
+            NormKind::Plain => (None, None),
+            NormKind::LayerWithoutBias | NormKind::Rms => (Some(self.weight(issue, layer, role)?), None),
+            NormKind::Layer => {
+                let (weight, bias) = self.weight(issue, layer, role)?.split_at(norm.width as usize);
+                (Some(weight), Some(bias))
+            }
+        })
     }
 
     fn norm_kernel(&self, norm: &layer::Norm) -> norm::Norm {
@@ -184,17 +241,18 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         }
     }
 
-    fn norm(&mut self, issue: &Issue, layer: u16, place: Place) {
-        let Some((norm, role)) = self.norm_of(issue, layer, place) else { return };
-        let weights = halves(self.parameter(issue, layer, role), norm);
+    fn norm(&mut self, issue: &Issue, layer: u16, place: Place) -> Done {
+        let (norm, role) = self.norm_of(issue, layer, place)?;
+        let weights = self.norm_parameters(issue, layer, (norm, role))?;
         let statistics = issue.writes.get(1).map(|region| self.write::<T::Wide>(*region));
         let (x, y) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
         norm::forward(self.pool, self.norm_kernel(norm), x, weights, y, statistics);
+        Ok(())
     }
 
-    fn norm_gradient(&mut self, issue: &Issue, layer: u16, place: Place, into: Into) {
-        let Some((norm, role)) = self.norm_of(issue, layer, place) else { return };
-        let (weight, _) = halves(self.parameter(issue, layer, role), norm);
+    fn norm_gradient(&mut self, issue: &Issue, layer: u16, place: Place, into: Into) -> Done {
+        let (norm, role) = self.norm_of(issue, layer, place)?;
+        let (weight, _) = self.norm_parameters(issue, layer, (norm, role))?;
         let statistics = self.statistics(issue, place);
         let x = self.read::<T>(issue.reads[1]);
         let dx = self.write::<T>(issue.writes[0]);
@@ -205,20 +263,25 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             norm::InputGradient::Apart { dy: self.read::<T>(issue.reads[0]), dx, write }
         };
         norm::backward(self.pool, self.norm_kernel(norm), x, weight, statistics, gradient);
+        Ok(())
     }
 
-    fn norm_weight(&mut self, issue: &Issue, layer: u16, place: Place) {
-        let Some((norm, role)) = self.norm_of(issue, layer, place) else { return };
+    fn norm_weight(&mut self, issue: &Issue, layer: u16, place: Place) -> Done {
+        let (norm, role) = self.norm_of(issue, layer, place)?;
+        if norm.kind == NormKind::Plain {
+            return Ok(());
+        }
         let statistics = self.statistics(issue, place);
         let (dy, x) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
         let kernel = self.norm_kernel(norm);
-        let Some((gradient, write)) = self.gradient(issue, layer, role) else { return };
+        let (gradient, write) = self.needed_gradient(issue, layer, role)?;
         if write == Write::Replace {
             gradient.fill(G::default());
         }
         let (weight, bias) = gradient.split_at_mut(kernel.width);
         let bias = (norm.kind == NormKind::Layer).then_some(bias);
         norm::weight_gradient(self.pool, kernel, x, statistics, dy, (weight, bias));
+        Ok(())
     }
 
     /// Norms on the way out keep no statistics.
@@ -227,37 +290,39 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Some(self.read::<T::Wide>(*region))
     }
 
-    fn activation(&mut self, issue: &Issue, number: u16) {
-        let Some((kind, gated)) = self.activation_of(issue, number) else { return };
+    fn activation(&mut self, issue: &Issue, number: u16) -> Done {
+        let (kind, gated) = self.activation_of(issue, number)?;
         let to = self.write::<T>(issue.writes[0]);
         match (gated, issue.reads.len()) {
             (false, _) => activation::forward(self.pool, kind, self.read::<T>(issue.reads[0]), to),
-            (true, 1) => self.side_by_side(issue, to, kind),
+            (true, 1) => return self.side_by_side(issue, to, kind),
             (true, _) => {
                 let parts = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
                 activation::gated_forward(self.pool, kind, parts, to);
             }
         }
+        Ok(())
     }
 
     /// Gate and up of shared experts are columns of one matrix.
-    fn side_by_side(&mut self, issue: &Issue, to: &mut [T], kind: activation::Activation) {
+    fn side_by_side(&mut self, issue: &Issue, to: &mut [T], kind: activation::Activation) -> Done {
         let both = self.read::<T>(issue.reads[0]);
-        let width = self.shared_width(issue);
+        let width = self.shared_width(issue)?;
         for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
             activation::gated_forward(Pool::Serial, kind, both.split_at(width), to);
         }
+        Ok(())
     }
 
-    fn activation_gradient(&mut self, issue: &Issue, number: u16) {
-        let Some((kind, gated)) = self.activation_of(issue, number) else { return };
+    fn activation_gradient(&mut self, issue: &Issue, number: u16) -> Done {
+        let (kind, gated) = self.activation_of(issue, number)?;
         let dy = self.read::<T>(issue.reads[0]);
         let pool = self.pool;
-        let is_shared = matches!(self.layer(issue, number), Some(LayerKind::Moe(_)));
+        let is_shared = matches!(self.layer(issue, number)?, LayerKind::Moe(_));
         let up = self.read::<T>(issue.reads[1]);
         let to = self.write::<T>(issue.writes[0]);
         if is_shared && gated {
-            let width = self.shared_width(issue);
+            let width = self.shared_width(issue)?;
             let rows = dy.chunks_exact(width).zip(up.chunks_exact(2 * width));
             for (to, (dy, both)) in to.chunks_exact_mut(2 * width).zip(rows) {
                 let (gate, up) = to.split_at_mut(width);
@@ -265,7 +330,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let serial = Pool::Serial;
                 activation::gated_backward(serial, kind, both.split_at(width), (gate, up));
             }
-            return;
+            return Ok(());
         }
         residual::copy(pool, dy, to);
         if gated {
@@ -275,51 +340,61 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         } else {
             activation::backward(pool, kind, up, to);
         }
+        Ok(())
     }
 
-    fn shared_width(&self, issue: &Issue) -> usize {
-        let unit = self.unit(issue);
-        let shared = unit.and_then(|unit| {
-            unit.layers.iter().find_map(|layer| match &layer.kind {
-                LayerKind::Moe(moe) => Some(moe.shared_intermediate / self.run.strategy.tensor),
-                _ => None,
-            })
-        });
-        shared.unwrap_or(1) as usize
-    }
-
-    fn activation_of(&self, issue: &Issue, number: u16) -> Option<(activation::Activation, bool)> {
-        match self.layer(issue, number)? {
-            LayerKind::Mlp(layer) => Some((function(layer.activation), layer.gated)),
-            LayerKind::Moe(layer) => Some((function(layer.activation), layer.gated)),
+    fn shared_width(&self, issue: &Issue) -> Result<usize, ExecuteError> {
+        let shared = self.unit(issue)?.layers.iter().find_map(|layer| match &layer.kind {
+            LayerKind::Moe(moe) => Some(moe.shared_intermediate / self.run.strategy.tensor),
             _ => None,
+        });
+        Ok(self.need(issue, "its shared experts", shared)? as usize)
+    }
+
+    fn activation_of(
+        &self,
+        issue: &Issue,
+        number: u16,
+    ) -> Result<(activation::Activation, bool), ExecuteError> {
+        match self.layer(issue, number)? {
+            LayerKind::Mlp(layer) => Ok((function(layer.activation), layer.gated)),
+            LayerKind::Moe(layer) => Ok((function(layer.activation), layer.gated)),
+            _ => Err(self.missing(issue, "its activation function")),
         }
     }
 
-    fn residual(&mut self, issue: &Issue, layer: u16, branch: Branch) {
+    fn residual(&mut self, issue: &Issue, layer: u16, branch: Branch) -> Done {
         let role = match branch {
             Branch::Attention => Some("output bias"),
             Branch::Mlp => Some("down bias"),
             Branch::Moe => None,
         };
-        let width = self.width(issue, layer);
-        let bias = role.and_then(|role| self.parameter(issue, layer, role));
+        let width = self.width(issue, layer)?;
+        let bias = match role {
+            Some(role) => self.parameter(issue, layer, role)?,
+            None => None,
+        };
         let (from, stream) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
-        let dropout = self.dropout(issue, layer, 0).map(|dropout| (dropout, self.stream_place(issue, width)));
+        let dropout =
+            self.dropout(issue, layer, 0)?.map(|dropout| (dropout, self.stream_place(issue, width)));
         residual::forward(self.pool, width, stream, (from, bias), dropout, self.write::<T>(issue.writes[0]));
+        Ok(())
     }
 
     /// The dropout of a layer's own site `kind`, if anything is dropped.
-    fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Option<Dropout> {
+    fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Result<Option<Dropout>, ExecuteError> {
         let rate = self.run.workload.dropout;
-        (rate > 0.0)
-            .then(|| Dropout::new(rate, self.run.settings.seed, self.step, self.site(issue, layer, kind)))
+        if rate <= 0.0 {
+            return Ok(None);
+        }
+        let site = self.site(issue, layer, kind)?;
+        Ok(Some(Dropout::new(rate, self.run.settings.seed, self.step, site)))
     }
 
     /// What tells the dropouts of a step apart: the layer, and which of its dropouts.
-    fn site(&self, issue: &Issue, layer: u16, kind: u64) -> u64 {
-        let first = self.unit(issue).map_or(0, |unit| unit.tensors.first_layer);
-        (first as u64 + u64::from(layer)) * 2 + kind
+    fn site(&self, issue: &Issue, layer: u16, kind: u64) -> Result<u64, ExecuteError> {
+        let first = self.unit(issue)?.tensors.first_layer;
+        Ok((first as u64 + u64::from(layer)) * 2 + kind)
     }
 
     /// The first sequence of the instruction's micro-batch, in the whole batch.
@@ -339,22 +414,26 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// Ids of the instruction's micro-batch.
-    fn ids(&self, issue: &Issue, holds: Holds) -> &'r [u32] {
+    fn ids(&self, issue: &Issue, holds: Holds) -> Result<&'r [u32], ExecuteError> {
         let count = self.run.strategy.micro_batch as usize * self.run.local_tokens();
-        self.read_ids(self.rank.region(holds).elements(issue.micro as usize * count, count, 4))
+        let ids = self.need(issue, "the buffer of token ids", self.rank.state(holds, None))?;
+        Ok(self.read_ids(ids.device.elements(issue.micro as usize * count, count, 4)))
     }
 
-    fn embed(&mut self, issue: &Issue, layer: u16) {
-        let Some(LayerKind::Embedding(kind)) = self.layer(issue, layer) else { return };
-        let Some(table) = self.parameter(issue, layer, "tokens") else { return };
+    fn embed(&mut self, issue: &Issue, layer: u16) -> Done {
+        let LayerKind::Embedding(kind) = self.layer(issue, layer)? else {
+            return Err(self.missing(issue, "its embedding"));
+        };
+        let table = self.weight(issue, layer, "tokens")?;
         let first = self.first_word(table.len() / kind.hidden as usize);
-        let ids = self.ids(issue, Holds::Tokens);
+        let ids = self.ids(issue, Holds::Tokens)?;
         let to = self.write::<T>(issue.writes[0]);
         embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (&mut *to, Write::Replace));
         let scale = self.run.model.constants.embedding_scale;
         if scale != 1.0 {
             residual::scale(self.pool, scale, to);
         }
+        Ok(())
     }
 
     /// The first word of this rank's shard of the vocabulary, of `rows` rows.
@@ -362,28 +441,28 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         self.rank.slot.tensor as usize * rows
     }
 
-    fn add_positions(&mut self, issue: &Issue, layer: u16) {
-        let width = self.width(issue, layer);
-        let Some(table) = self.parameter(issue, layer, "positions") else { return };
+    fn add_positions(&mut self, issue: &Issue, layer: u16) -> Done {
+        let width = self.width(issue, layer)?;
+        let table = self.weight(issue, layer, "positions")?;
         let rows = &self.rank.stream_positions;
         let to = self.write::<T>(issue.writes[0]);
         embedding::forward(self.pool, width, (self.position_rows(table, width), 0), rows, (to, Write::Add));
+        Ok(())
     }
 
-    fn embed_gradient(&mut self, issue: &Issue, layer: u16) {
-        let width = self.width(issue, layer);
+    fn embed_gradient(&mut self, issue: &Issue, layer: u16) -> Done {
+        let width = self.width(issue, layer)?;
         let pool = self.pool;
-        let ids = self.ids(issue, Holds::Tokens);
+        let ids = self.ids(issue, Holds::Tokens)?;
         let whole = self.read::<T>(issue.reads[0]);
         let stream = self.read::<T>(issue.reads.get(1).copied().unwrap_or(issue.reads[0]));
-        if let Some((gradient, write)) = self.gradient(issue, layer, "tokens") {
-            if write == Write::Replace {
-                residual::zero(pool, gradient);
-            }
-            let first = self.first_word(gradient.len() / width);
-            embedding::backward(pool, width, ids, whole, (gradient, first));
+        let (gradient, write) = self.needed_gradient(issue, layer, "tokens")?;
+        if write == Write::Replace {
+            residual::zero(pool, gradient);
         }
-        if let Some((gradient, write)) = self.gradient(issue, layer, "positions") {
+        let first = self.first_word(gradient.len() / width);
+        embedding::backward(pool, width, ids, whole, (gradient, first));
+        if let Some((gradient, write)) = self.gradient(issue, layer, "positions")? {
             if write == Write::Replace {
                 gradient.fill(G::default());
             }
@@ -391,21 +470,12 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let gradient = &mut gradient[skipped..];
             embedding::backward(pool, width, &self.rank.stream_positions, stream, (gradient, 0));
         }
+        Ok(())
     }
 
     /// The rows of a position table that positions name.
     fn position_rows<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
         &table[self.run.model.constants.position_offset as usize * width..]
-    }
-}
-
-/// Weight and bias of a norm.
-fn halves<'a, T>(both: Option<&'a [T]>, norm: &layer::Norm) -> (Option<&'a [T]>, Option<&'a [T]>) {
-    let width = norm.width as usize;
-    match (both, norm.kind) {
-        (None, _) | (_, NormKind::Plain) => (None, None),
-        (Some(both), NormKind::Layer) => (Some(&both[..width]), Some(&both[width..])),
-        (Some(both), NormKind::LayerWithoutBias | NormKind::Rms) => (Some(both), None),
     }
 }
 

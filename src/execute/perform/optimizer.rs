@@ -12,7 +12,6 @@ use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::state::{Piece, Planes};
 use crate::execute::worker::Worker;
-use crate::ops::Op;
 use crate::program::instruction::{Owned, Part, Task};
 use crate::units::ElementType;
 
@@ -30,7 +29,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             Task::DeviceStep(owned) => self.device_step(owned),
             Task::GatherUpdated(part) => self.gather_updated(part)?,
             // The device step wrote to the host's own copy.
-            _ => {}
+            Task::StoreParameters(_) => {}
+            _ => return Err(self.missing(issue, "its part of the optimizer step")),
         }
         Ok(())
     }
@@ -45,7 +45,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
     }
 
     fn sum_squares(&mut self, issue: &Issue) -> Done {
-        let Op::Collective(op) = issue.op else { return Ok(()) };
+        let op = self.collective_of(issue)?;
         let mut squares = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares;
         self.endpoint(op.group).all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
         self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares;

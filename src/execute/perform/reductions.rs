@@ -9,7 +9,7 @@ use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::rank::Unit;
 use crate::execute::worker::Worker;
-use crate::ops::{CollectiveKind, Group, Op};
+use crate::ops::{CollectiveKind, Group};
 use crate::program::instruction::{Holds, Part, Task};
 
 type Done = Result<(), ExecuteError>;
@@ -18,8 +18,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Whole sections of the unit's parameters from all ranks' shards.
     pub(in crate::execute) fn gather_parameters(&mut self, issue: &Issue, part: Part) -> Done {
         let rank = self.rank;
-        let Some(unit) = self.unit(issue) else { return Ok(()) };
-        let Some(whole) = issue.parameters else { return Ok(()) };
+        let unit = self.unit(issue)?;
+        let whole = self.need(issue, "the buffer of whole parameters", issue.parameters)?;
         let is_offloaded = issue.reads.first().copied();
         for section in sections(part) {
             let tensors = &unit.tensors;
@@ -30,9 +30,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let to = whole.elements(tensors.whole_start(section), length, size_of::<T>());
             let from = match is_offloaded {
                 Some(fetched) => fetched,
-                None => {
-                    rank.state(Holds::Parameters, Some(unit.index)).map_or(Region::default(), |s| s.device)
-                }
+                None => self.stored_on_device(issue, unit)?,
             };
             self.gather_section(unit, section, from, to)?;
         }
@@ -43,12 +41,16 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         {
             let lender = &rank.units[lender];
             let to = whole.elements(unit.tensors.total(), unit.tensors.borrowed, size_of::<T>());
-            let from = rank
-                .state(Holds::Parameters, Some(lender.index))
-                .map_or(Region::default(), |state| state.device);
+            let from = self.stored_on_device(issue, lender)?;
             self.gather_section(lender, lender.tensors.table(), from, to)?;
         }
         Ok(())
+    }
+
+    /// This rank's shards of the parameters of `unit`.
+    fn stored_on_device(&self, issue: &Issue, unit: &Unit) -> Result<Region, ExecuteError> {
+        let stored = self.rank.state(Holds::Parameters, Some(unit.index));
+        Ok(self.need(issue, "the stored parameters", stored)?.device)
     }
 
     /// `to` becomes all shards of `section` of `unit`, whose own shards lie in `from`.
@@ -69,9 +71,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// One collective of a unit's gradient, in place. Where micro-batches go on adding to what was summed, what
     /// other ranks will add again is taken away: all but the own shard, or all but this rank's share.
     pub(in crate::execute) fn reduce_gradient(&mut self, issue: &Issue, part: Part) -> Done {
-        let Some(unit) = self.unit(issue) else { return Ok(()) };
-        let Some(gradient) = issue.gradient else { return Ok(()) };
-        let Op::Collective(op) = issue.op else { return Ok(()) };
+        let unit = self.unit(issue)?;
+        let gradient = self.need(issue, "the buffer of its gradient", issue.gradient)?;
+        let op = self.collective_of(issue)?;
         let adds_up = self.run.rules.keeps_whole_gradients && !self.is_last_micro(issue);
         let wire = self.run.rules.reduce;
         let members = self.endpoint(op.group).members().len();
@@ -133,8 +135,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// The unit's reduced gradient, from its own buffer into this rank's shard.
     pub(in crate::execute) fn keep_gradient(&mut self, issue: &Issue) -> Done {
-        let Some(unit) = self.unit(issue) else { return Ok(()) };
-        let Some(gradient) = issue.gradient else { return Ok(()) };
+        let unit = self.unit(issue)?;
+        let gradient = self.need(issue, "the buffer of its gradient", issue.gradient)?;
         for part in [Part::Dense, Part::Expert] {
             for (owner, section, region) in self.gradient_sections(unit, gradient, part) {
                 let own = owner.tensors.shard(section, self.rank.shard_index(section));

@@ -12,7 +12,6 @@ use crate::execute::layout::Section;
 use crate::execute::placement::Issue;
 use crate::execute::run::Weighing;
 use crate::execute::worker::Worker;
-use crate::ops::{Group, Op};
 use crate::program::instruction::{Holds, Task};
 use crate::units::ElementType;
 
@@ -32,7 +31,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Task::SumWatched { watch, part } => {
                 let range = self.rank.watched[usize::from(watch)].part(part);
                 let region = issue.writes[0].elements(range.start, range.len(), size_of::<G>());
-                let Op::Collective(op) = issue.op else { return Ok(()) };
+                let op = self.collective_of(issue)?;
                 let data = self.write::<G>(region);
                 self.endpoint(op.group).all_reduce(data, Reduction::sum(G::TYPE))?;
             }
@@ -46,8 +45,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Task::WatchedSquares { watch } => self.watched_squares(issue, watch),
             Task::SumWatchedSquares { watch } => {
                 let mut squares = self.squares_of(watch);
-                self.endpoint(Self::group_of(issue))
-                    .all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
+                let group = self.collective_of(issue)?.group;
+                self.endpoint(group).all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
                 self.set_squares(watch, squares);
             }
             Task::WeighGradient { loss } => {
@@ -60,18 +59,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
             Task::AddGradient { loss } => {
                 let weight = self.late_weight(issue, loss)?;
-                self.add_gradient(issue, weight);
+                self.add_gradient(issue, weight)?;
             }
-            _ => {}
+            _ => return Err(self.missing(issue, "its part of weighing losses")),
         }
         Ok(())
-    }
-
-    const fn group_of(issue: &Issue) -> Group {
-        match issue.op {
-            Op::Collective(op) => op.group,
-            _ => Group::World,
-        }
     }
 
     fn squares_of(&self, watch: u8) -> SquareSum {
@@ -129,13 +121,12 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// A unit's own gradient, times `weight`, added to what is kept over the step.
-    fn add_gradient(&mut self, issue: &Issue, weight: f64) {
-        let Some(unit) = self.unit(issue) else { return };
+    fn add_gradient(&mut self, issue: &Issue, weight: f64) -> Result<(), ExecuteError> {
+        let unit = self.unit(issue)?;
         let held = issue.reads[0];
         for (place, tensor) in unit.tensors.tensors.iter().enumerate() {
-            if let Some(whole) = issue.gradient
-                && tensor.section.is_trained()
-            {
+            if tensor.section.is_trained() {
+                let whole = self.need(issue, "the buffer of its gradient", issue.gradient)?;
                 let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
                 let piece = |region: Region| region.elements(start, tensor.elements(), size_of::<G>());
                 let is_first = self.is_first(unit, place);
@@ -143,17 +134,18 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
         }
         let is_behind = held.bytes > unit.tensors.trained() * size_of::<G>();
-        let Some(lender) = unit.borrows_from.filter(|_| is_behind) else { return };
+        let Some(lender) = unit.borrows_from.filter(|_| is_behind) else { return Ok(()) };
         let lender = &self.rank.units[lender];
         let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table);
         let state = self.rank.state(Holds::Gradients, Some(lender.index));
-        if let (Some(table), Some(state)) = (table, state) {
-            let (length, size) = (unit.tensors.borrowed, size_of::<G>());
-            let from = held.elements(unit.tensors.trained(), length, size);
-            let to = state.device.elements(lender.tensors.gradient_start(Section::Table), length, size);
-            let is_first = self.is_first(lender, table);
-            self.add_weighed(weight, from, to, is_first);
-        }
+        let table = self.need(issue, "the table of a tied head", table)?;
+        let state = self.need(issue, "the gradient of the table", state)?;
+        let (length, size) = (unit.tensors.borrowed, size_of::<G>());
+        let from = held.elements(unit.tensors.trained(), length, size);
+        let to = state.device.elements(lender.tensors.gradient_start(Section::Table), length, size);
+        let is_first = self.is_first(lender, table);
+        self.add_weighed(weight, from, to, is_first);
+        Ok(())
     }
 
     fn add_weighed(&self, weight: f64, from: Region, to: Region, is_first: bool) {

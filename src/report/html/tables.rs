@@ -9,7 +9,7 @@ use super::super::words;
 use super::section;
 
 /// A table of these columns, of which the marked hold numbers, under a caption that may be empty.
-fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item = Vec<Markup>>) -> Markup {
+pub fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item = Vec<Markup>>) -> Markup {
     html! {
         div.scroll tabindex="0" role="group" aria-label=(caption) {
             table {
@@ -35,7 +35,7 @@ fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item = Vec
     }
 }
 
-fn plain(text: impl ToString) -> Markup {
+pub fn plain(text: impl ToString) -> Markup {
     html! { (text.to_string()) }
 }
 

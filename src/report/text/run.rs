@@ -8,7 +8,7 @@ use crate::units::{Seconds, grouped};
 
 use super::super::{parts, words};
 use super::sheet::Sheet;
-use super::{Style, tables};
+use super::{Style, gradients, tables};
 
 /// Losses shown of a run.
 const LOSSES: usize = 10;
@@ -28,6 +28,7 @@ pub fn run_text(trace: &Trace, files: &[(&str, &str)], style: Style) -> String {
     memory(&mut sheet, trace);
     ranks(&mut sheet, trace);
     time(&mut sheet, trace);
+    gradients::table(&mut sheet, &trace.named_gradients);
     if !files.is_empty() {
         sheet.gap();
         let files: Vec<_> = files.iter().map(|(what, path)| format!("{what} in {path}")).collect();

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::execute::contents::Tensors;
 use crate::execute::error::ExecuteError;
+use crate::execute::gradients::{names, parts, trained};
 use crate::execute::keep::copy_rows;
 use crate::execute::weights::save_tensors;
 use crate::model::Model;
-use crate::model::tensors::{NamedTensor, tensors};
-use crate::profile::spelling::nearest;
+use crate::model::tensors::NamedTensor;
 use crate::units::ElementType;
 
 /// Gradients asked for.
@@ -19,30 +19,30 @@ pub enum Wanted {
 }
 
 /// Gradients to be written, and where.
-pub struct Gradients {
+pub struct GradientFile {
     tensors: Vec<NamedTensor>,
     path: PathBuf,
 }
 
-impl Gradients {
+impl GradientFile {
     /// The gradients of `model` that are `wanted`, for the file at `path`.
     ///
     /// # Errors
-    /// A name that no trained weight has.
+    /// A name that no weight has, or a frozen one.
     pub fn new(model: &Model, wanted: &Wanted, path: &Path) -> Result<Self, ExecuteError> {
-        let mut tensors = tensors(model);
-        tensors.retain(|tensor| !model.layer(tensor.layer).frozen);
+        let mut tensors = trained(model);
         if let Wanted::Named(names) = wanted {
             for name in names {
-                if !tensors.iter().any(|tensor| tensor.name == *name) {
-                    let near = nearest(name, tensors.iter().map(|tensor| tensor.name.as_str()));
-                    let nearest = near.first().map_or_else(|| tensors[0].name.clone(), ToString::to_string);
-                    return Err(ExecuteError::UnknownParameter { name: name.clone(), nearest });
-                }
+                parts(model, &tensors, name)?;
             }
             tensors.retain(|tensor| names.contains(&tensor.name));
         }
         Ok(Self { tensors, path: path.to_owned() })
+    }
+
+    /// The names of what is wanted, in model order.
+    pub fn names(&self) -> Vec<&str> {
+        names(&self.tensors)
     }
 
     /// Writes those of `gradients` that are wanted.

@@ -1,0 +1,107 @@
+//! What listens to a run's steps: feeds them, and keeps what they give.
+
+use std::ops::ControlFlow;
+
+use crate::execute::contents::Tensors;
+use crate::execute::data::Batches;
+use crate::execute::error::ExecuteError;
+use crate::execute::fleet::{Fleet, StepResult, Watcher};
+use crate::execute::gradients::GradientFile;
+use crate::execute::samples::Samples;
+use crate::execute::session::Observer;
+use crate::trace::NamedGradient;
+
+/// The batch of step `step` into the memory of all ranks.
+fn load(fleet: &Fleet, batches: &Batches, step: u64, skipped: i64) {
+    fleet.load(batches, step.saturating_add_signed(skipped));
+}
+
+/// Feeds a step and listens to nothing.
+pub(super) struct Loader<'a> {
+    pub batches: &'a Batches,
+    pub skipped: i64,
+}
+
+impl Watcher for Loader<'_> {
+    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
+        load(fleet, self.batches, step, self.skipped);
+        Ok(())
+    }
+
+    fn wants_gradients(&self, _step: u64) -> bool {
+        false
+    }
+
+    fn gradients(&mut self, _fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    fn step(&mut self, _fleet: &Fleet, _result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
+        Ok(ControlFlow::Break(()))
+    }
+}
+
+/// Keeps what the steps of a run give.
+pub(super) struct Recorder<'a> {
+    pub observer: &'a mut dyn Observer,
+    pub batches: &'a Batches,
+    /// Batches read before, less steps made before.
+    pub skipped: i64,
+    /// The gradients to be written in the last step, and how they are read.
+    pub file: Option<&'a GradientFile>,
+    pub read: fn(&Fleet) -> Tensors,
+    pub last: u64,
+    pub steps: Steps,
+}
+
+/// What the steps of a run gave.
+#[derive(Default)]
+pub(super) struct Steps {
+    pub losses: Vec<f64>,
+    /// By step and loss.
+    pub parts: Vec<Vec<f64>>,
+    pub samples: Samples,
+    /// Where the gradients are that were written; empty where none were.
+    pub gradients: Vec<NamedGradient>,
+    pub broken_off: bool,
+}
+
+impl Recorder<'_> {
+    /// Writes the gradients that were asked for, if not done yet.
+    fn write_gradients(&mut self, fleet: &Fleet) -> Result<(), ExecuteError> {
+        let Some(file) = self.file.filter(|_| self.steps.gradients.is_empty()) else { return Ok(()) };
+        file.write(&(self.read)(fleet), fleet.run.workload.state_type())?;
+        let gradients = fleet.gradients()?;
+        self.steps.gradients =
+            file.names().into_iter().map(|name| gradients.record(name)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+}
+
+impl Watcher for Recorder<'_> {
+    fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
+        load(fleet, self.batches, step, self.skipped);
+        Ok(())
+    }
+
+    fn wants_gradients(&self, step: u64) -> bool {
+        self.file.is_some() && step == self.last
+    }
+
+    fn gradients(&mut self, fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
+        self.write_gradients(fleet)
+    }
+
+    fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
+        self.steps.losses.push(result.loss);
+        self.steps.parts.push(result.parts.clone());
+        self.steps.samples.add(fleet, result.seconds);
+        let flow = self.observer.step(result);
+        self.steps.broken_off = flow.is_break();
+        if flow.is_break() {
+            // This was the last step after all.
+            self.write_gradients(fleet)?;
+        }
+        Ok(flow)
+    }
+}
