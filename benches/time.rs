@@ -15,7 +15,10 @@ use meshwright::program::build;
 use meshwright::simulate::play;
 use meshwright::units::ElementType;
 
-const STEPS: u64 = 11;
+const STEPS: u64 = 9;
+
+/// Times that the machine is calibrated and every case run, in turns: its speed wanders from minute to minute.
+const ROUNDS: usize = 5;
 
 fn main() {
     // `cargo test --benches` only wants to see that it builds.
@@ -23,16 +26,62 @@ fn main() {
         return;
     }
     let cores = machine::cores() as u64;
-    let calibration = calibrate(&|_, _| {}).expect("this machine can be measured");
-    println!("{}: calibrated in {:.1} s", calibration.model.title, calibration.seconds);
-    if env::args().any(|argument| argument == "--kernels") {
-        println!("{}", serde_json::to_string_pretty(&calibration.model).expect("numbers"));
-        print_kernels(&calibration);
+    let mut within = cases(within(cores));
+    let mut beyond = cases(beyond(cores));
+    let mut pairs: Vec<[Case; 2]> = pairs(cores).into_iter().map(|pair| pair.map(Case::new)).collect();
+    for round in 1..=ROUNDS {
+        let calibration = calibrate(&|_, _| {}).expect("this machine can be measured");
+        let effective = calibration.measured.effective;
+        println!(
+            "round {round}: {}, calibrated in {:.1} s, as good as {effective:.2} cores",
+            calibration.model.title, calibration.seconds
+        );
+        if round == 1 && env::args().any(|argument| argument == "--kernels") {
+            println!("{}", serde_json::to_string_pretty(&calibration.model).expect("numbers"));
+            print_kernels(&calibration);
+        }
+        let cases = within.iter_mut().chain(&mut beyond).chain(pairs.iter_mut().flatten());
+        cases.for_each(|case| case.observe(&calibration.model));
     }
-    let model = &calibration.model;
-    compare("at most as many ranks as cores", model, &within(cores));
-    compare("twice as many ranks as cores", model, &beyond(cores));
-    ratios(model, cores);
+    print_cases("at most as many ranks as cores", &within);
+    print_cases("twice as many ranks as cores", &beyond);
+    print_ratios(&pairs);
+}
+
+/// One strategy, what was predicted and what was measured in each round, in seconds.
+struct Case {
+    small: Small,
+    predicted: Vec<f64>,
+    measured: Vec<f64>,
+    failure: Option<String>,
+}
+
+impl Case {
+    const fn new(small: Small) -> Self {
+        Self { small, predicted: Vec::new(), measured: Vec::new(), failure: None }
+    }
+
+    fn observe(&mut self, model: &DeviceModel) {
+        match both(model, &self.small) {
+            Ok((predicted, measured)) => {
+                self.predicted.push(predicted);
+                self.measured.push(measured);
+            }
+            Err(reason) => self.failure = Some(reason),
+        }
+    }
+
+    fn predicted(&self) -> f64 {
+        median(self.predicted.clone())
+    }
+
+    fn measured(&self) -> f64 {
+        median(self.measured.clone())
+    }
+}
+
+fn cases(list: Vec<Small>) -> Vec<Case> {
+    list.into_iter().map(Case::new).collect()
 }
 
 /// A model of some 10 to 100 ms a step.
@@ -116,55 +165,57 @@ fn predicted(model: &DeviceModel, job: &Job, devices: u64) -> f64 {
     play(&build(&job.model, &job.strategy, &job.workload, job.engine), &pricing).step_time.0
 }
 
-fn compare(title: &str, model: &DeviceModel, list: &[Small]) {
+fn print_cases(title: &str, cases: &[Case]) {
     println!("\n{title}\n{:>9} {:>9} {:>6}  strategy", "predicted", "measured", "ratio");
     let mut errors = Vec::new();
-    for small in list {
+    for case in cases {
+        let small = &case.small;
         let shape = format!("{:?} {}x{} seq {}", small.family, small.hidden, small.blocks, small.seq_len);
-        match both(model, small) {
-            Ok((predicted, measured)) => {
-                let ratio = predicted / measured;
-                errors.push((ratio - 1.0).abs());
-                let (predicted, measured) = (predicted * 1e3, measured * 1e3);
-                println!("{predicted:6.2} ms {measured:6.2} ms {ratio:6.3}  {} ({shape})", small.strategy);
-            }
-            Err(error) => println!("{:>26}  {} ({shape}): {error}", "", small.strategy),
+        if let Some(reason) = &case.failure {
+            println!("{:>26}  {} ({shape}): {reason}", "", small.strategy);
+            continue;
         }
+        let (predicted, measured) = (case.predicted() * 1e3, case.measured() * 1e3);
+        let ratio = predicted / measured;
+        errors.push((ratio - 1.0).abs());
+        println!("{predicted:6.2} ms {measured:6.2} ms {ratio:6.3}  {} ({shape})", small.strategy);
     }
     println!("median error {:.1} % over {} strategies", 100.0 * median(errors.clone()), errors.len());
 }
 
 /// Overlapped optimizer offload against serial, and the policies of gradient synchronisation.
-fn ratios(model: &DeviceModel, cores: u64) {
-    println!("\nratios to the first of each pair: played, measured, played over measured");
+fn pairs(cores: u64) -> Vec<[Small; 2]> {
     let ranks = cores.clamp(2, 4);
     let wide = |devices, strategy: &str| Small { vocabulary: 8192, ..small(0, devices, strategy) };
-    let pairs = [
-        (wide(1, "micro=2,offload=optimizer:1,overlap=off"), wide(1, "micro=2,offload=optimizer:1")),
-        (wide(ranks, "zero=1,micro=1,sync=deferred"), wide(ranks, "zero=1,micro=1,sync=immediate")),
-        (
+    vec![
+        [wide(1, "micro=2,offload=optimizer:1,overlap=off"), wide(1, "micro=2,offload=optimizer:1")],
+        [wide(ranks, "zero=1,micro=1,sync=deferred"), wide(ranks, "zero=1,micro=1,sync=immediate")],
+        [
             wide(ranks, "zero=1,shard=1,micro=1,sync=deferred"),
             wide(ranks, "zero=1,shard=1,micro=1,sync=scatter"),
-        ),
-        (
+        ],
+        [
             wide(ranks, "zero=1,shard=1,micro=1,sync=immediate"),
             wide(ranks, "zero=1,shard=1,micro=1,sync=scatter"),
-        ),
-    ];
-    for (first, second) in pairs {
-        match (both(model, &first), both(model, &second)) {
-            (Ok(a), Ok(b)) => {
-                let (played, measured) = (a.0 / b.0, a.1 / b.1);
-                let difference = played / measured;
-                println!(
-                    "{played:6.3} {measured:6.3} {difference:6.3}  {} / {}",
-                    first.strategy, second.strategy
-                );
-            }
-            (Err(error), _) | (_, Err(error)) => {
-                println!("{} / {}: {error}", first.strategy, second.strategy)
-            }
+        ],
+    ]
+}
+
+fn print_ratios(pairs: &[[Case; 2]]) {
+    println!(
+        "\nratios of the first to the second: played, measured (median of rounds), played over measured"
+    );
+    for [first, second] in pairs {
+        let names = format!("{} / {}", first.small.strategy, second.small.strategy);
+        if let Some(reason) = first.failure.as_ref().or(second.failure.as_ref()) {
+            println!("{names}: {reason}");
+            continue;
         }
+        // Rounds are compared with themselves, as both of a pair then had the same machine.
+        let ratio = |a: &[f64], b: &[f64]| median(a.iter().zip(b).map(|(a, b)| a / b).collect());
+        let played = ratio(&first.predicted, &second.predicted);
+        let measured = ratio(&first.measured, &second.measured);
+        println!("{played:6.3} {measured:6.3} {:6.3}  {names}", played / measured);
     }
 }
 

@@ -33,6 +33,7 @@ fn machine(cores: u32) -> DeviceModel {
         attention_tile: sourced(32),
         score_time: sourced(Seconds(1e-9)),
         score_time_backward: sourced(Seconds(2e-9)),
+        effective: sourced(f64::from(cores)),
         serial_share: sourced(0.05),
         dispatch: sourced(Seconds(0.0)),
         cache: sourced(Bytes(1 << 40)),

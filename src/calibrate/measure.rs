@@ -27,6 +27,8 @@ pub struct Measured {
     pub bf16: Vec<Sample>,
     /// From one instruction to the next.
     pub gap: f64,
+    /// Cores, each as fast as one alone, that do as much as all together.
+    pub effective: f64,
     /// To hand a kernel to all cores, and the share of its work that they do not share.
     pub dispatch: f64,
     pub serial_share: f64,
@@ -60,9 +62,9 @@ pub fn measure(say: &dyn Fn(&'static str, f64)) -> Result<Measured, CalibrateErr
     let fp64 = ops(&run(&programs::in_precision(ElementType::Fp64), 1)?);
     let bf16 = ops(&run(&programs::in_precision(ElementType::Bf16), 1)?);
     say("threads", 0.6);
-    let (dispatch, serial_share) = threads(&ops(&seen[0]), cores)?;
+    let Sharing { effective, dispatch, serial_share } = sharing(cores)?;
     say("collectives", 0.7);
-    let (meeting, collective_rate) = collectives(cores)?;
+    let (meeting, collective_rate) = collectives(cores, effective)?;
     say("memory", 0.9);
     Ok(Measured {
         cores,
@@ -70,6 +72,7 @@ pub fn measure(say: &dyn Fn(&'static str, f64)) -> Result<Measured, CalibrateErr
         fp64,
         bf16,
         gap: median(seen.iter().map(samples::gap).collect()),
+        effective,
         dispatch,
         serial_share,
         meeting,
@@ -88,28 +91,47 @@ fn run_all(list: &[Small], cores: usize) -> Result<Vec<Observation>, CalibrateEr
     list.iter().map(|small| run(small, cores)).collect()
 }
 
-/// Seconds to hand a kernel out, and Amdahl's serial share: one rank on all cores against `alone`, the same rank on one.
-fn threads(alone: &[Sample], cores: usize) -> Result<(f64, f64), CalibrateError> {
+/// What it costs that cores work at the same time.
+struct Sharing {
+    effective: f64,
+    dispatch: f64,
+    serial_share: f64,
+}
+
+/// Times that each way of sharing is observed, in turns: a machine's speed wanders.
+const TURNS: usize = 3;
+
+/// The same ops by one rank on one core, by as many such ranks as cores, and by one rank on all cores.
+fn sharing(cores: usize) -> Result<Sharing, CalibrateError> {
     if cores < 2 {
-        return Ok((0.0, 0.0));
+        return Ok(Sharing { effective: 1.0, dispatch: 0.0, serial_share: 0.0 });
     }
-    let together = samples::ops(&run(&programs::serial()[0], cores)?, Stream::Compute);
+    let [one, many] = programs::sharing(cores as u64);
+    let (mut alone, mut beside, mut together) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        alone.push(samples::kernels(&run(&one, 1)?));
+        beside.push(samples::kernels(&run(&many, cores)?));
+        together.push(samples::kernels(&run(&one, cores)?));
+    }
+    let [alone, beside, together] = [alone, beside, together].map(samples::merged);
+    let both = alone.iter().filter_map(|(op, seconds)| Some((seconds, beside.get(op)?)));
+    let (own, slowed) = both.fold((0.0, 0.0), |(own, slowed), (a, b)| (own + a, slowed + b));
+    let slowdown = (slowed / own).clamp(1.0, cores as f64);
     let rows: Vec<_> = alone
         .iter()
-        .zip(&together)
-        .map(|((op, alone), (other, together))| {
-            debug_assert_eq!(op, other);
-            let shared = alone / cores as f64;
-            ([1.0, alone - shared], together - shared, *together)
+        .filter_map(|(op, seconds)| {
+            let (work, measured) = (seconds * slowdown, *together.get(op)?);
+            let shared = work / cores as f64;
+            Some(([1.0, work - shared], measured - shared, measured))
         })
         .collect();
     let [dispatch, serial] = non_negative(&rows);
-    Ok((dispatch, serial.min(1.0)))
+    Ok(Sharing { effective: cores as f64 / slowdown, dispatch, serial_share: serial.min(1.0) })
 }
 
 /// Seconds of a meeting and bytes/s: large collectives by themselves show the rate; what those inside layers take beyond
-/// it is meetings.
-fn collectives(cores: usize) -> Result<(f64, f64), CalibrateError> {
+/// it is meetings. Both as they would be if two busy cores were each as fast as one of `effective` alone.
+fn collectives(cores: usize, effective: f64) -> Result<(f64, f64), CalibrateError> {
     let large = |kind| {
         let bytes = Bytes((LARGE / 8 * size_of::<f32>()) as u64);
         copied(&Collective { kind, group: Group::World, bytes }, 2.0) / alone(kind, LARGE / 8)
@@ -120,7 +142,8 @@ fn collectives(cores: usize) -> Result<(f64, f64), CalibrateError> {
         let inside = samples::collectives(&seen).into_iter();
         meeting.extend(inside.map(|(op, seconds)| (seconds - copied(&op, 2.0) / rate) / meetings(op.kind)));
     }
-    Ok((median(meeting).max(0.0), rate))
+    let slowdown = (2.0 / effective).max(1.0);
+    Ok((median(meeting).max(0.0) / slowdown, rate * slowdown))
 }
 
 /// The median time of a collective of `elements` elements between two threads.

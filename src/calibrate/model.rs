@@ -105,6 +105,7 @@ fn set_arithmetic(model: &mut DeviceModel, measured: &Measured, origin: &Origin)
         attention_tile: origin.measured(LANES as u32, "tile of the kernel"),
         score_time: origin.measured(Seconds(forward.score), "fused attention"),
         score_time_backward: origin.measured(Seconds(backward.score), "fused attention"),
+        effective: origin.measured(measured.effective, "ranks on all cores against one rank alone"),
         serial_share: origin.measured(measured.serial_share, "one rank on all cores against one core"),
         dispatch: origin.measured(Seconds(measured.dispatch), "one rank on all cores against one core"),
         cache: origin

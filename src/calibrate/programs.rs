@@ -110,6 +110,14 @@ pub fn in_precision(precision: ElementType) -> Small {
     Small { precision, ..Small::gpt2((256, 4), 128, "micro=4") }
 }
 
+/// A rank by itself, and as many of the like as there are `cores`: they meet once a step.
+pub fn sharing(cores: u64) -> [Small; 2] {
+    let one = Small::gpt2((256, 4), 128, "micro=4");
+    let strategy = format!("dp={cores},micro=4");
+    let many = Small { devices: cores, global_batch: one.global_batch * cores, strategy, ..one.clone() };
+    [one, many]
+}
+
 /// Two ranks that share layers: their collectives stand between kernels that wait for them.
 pub fn collectives() -> Vec<Small> {
     ["tp=2,sp=off,micro=4", "tp=2,micro=4", "tp=2,sp=off,micro=1", "tp=2,micro=1"]

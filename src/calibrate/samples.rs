@@ -35,6 +35,20 @@ pub fn ops(seen: &Observation, stream: Stream) -> Vec<Sample> {
     order.into_iter().map(|op| (op, times.remove(&op).map_or(0.0, median))).collect()
 }
 
+/// The median times of the kernels of rank 0, by op.
+pub fn kernels(seen: &Observation) -> HashMap<Op, f64> {
+    ops(seen, Stream::Compute).into_iter().collect()
+}
+
+/// The median of each op's times in several observations.
+pub fn merged(turns: Vec<HashMap<Op, f64>>) -> HashMap<Op, f64> {
+    let mut times: HashMap<Op, Vec<f64>> = HashMap::new();
+    for (op, seconds) in turns.into_iter().flatten() {
+        times.entry(op).or_default().push(seconds);
+    }
+    times.into_iter().map(|(op, seconds)| (op, median(seconds))).collect()
+}
+
 /// The median time from the end of an instruction of rank 0's compute stream to the start of the next.
 pub fn gap(seen: &Observation) -> f64 {
     let gaps = seen.spans.iter().flat_map(|step| {

@@ -75,6 +75,7 @@ fn text(calibration: &Calibration, path: &str) -> String {
         ["collectives, one member".to_owned(), model.scale_up.link.bandwidth.value.to_string()],
         ["a meeting of ranks".to_owned(), micro(measured.meeting)],
         ["from instruction to instruction".to_owned(), micro(measured.gap)],
+        ["cores alone that do as much as all".to_owned(), format!("{:.2}", measured.effective)],
         ["handing a kernel to all cores".to_owned(), micro(measured.dispatch)],
         ["of it not shared by cores".to_owned(), format!("{:.1} %", 100.0 * measured.serial_share)],
     ]);

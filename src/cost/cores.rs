@@ -22,7 +22,7 @@ pub struct CorePricing<'a> {
     threads: f64,
     /// Ranks that do the same at the same time.
     alike: f64,
-    /// Cores of all nodes.
+    /// Cores of all nodes, each as fast as one alone.
     cores: f64,
 }
 
@@ -69,7 +69,7 @@ impl<'a> CorePricing<'a> {
             compute,
             threads: f64::from((cores / cluster.devices_per_node.max(1)).max(1)),
             alike: strategy.devices() as f64 / strategy.pipeline as f64,
-            cores: f64::from(cores) * f64::from(cluster.nodes.max(1)),
+            cores: model.effective.value * f64::from(cluster.nodes.max(1)),
         })
     }
 

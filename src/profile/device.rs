@@ -126,6 +126,9 @@ pub struct CoresModel {
     pub score_time: Sourced<Seconds>,
     /// The same in the backward pass.
     pub score_time_backward: Sourced<Seconds>,
+    /// Cores, each as fast as one that works alone, that do as much as all of them together: fewer than there are where
+    /// they share arithmetic units, caches or power.
+    pub effective: Sourced<f64>,
     /// Share of a kernel's work that the threads of its rank do not share (Amdahl 1967).
     pub serial_share: Sourced<f64>,
     /// Time to hand a kernel out to the threads of its rank and to gather them again.

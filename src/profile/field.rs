@@ -89,6 +89,7 @@ impl DeviceModel {
             fields.push(field("cores.score_time", &cores.score_time, |time| time.0, NotNegative));
             let backward = &cores.score_time_backward;
             fields.push(field("cores.score_time_backward", backward, |time| time.0, NotNegative));
+            fields.push(field("cores.effective", &cores.effective, |count| *count, AtLeastOne));
             fields.push(field("cores.serial_share", &cores.serial_share, |share| *share, NotNegative));
             fields.push(field("cores.dispatch", &cores.dispatch, |time| time.0, NotNegative));
             fields.push(field("cores.cache", &cores.cache, |bytes| bytes.0 as f64, NotNegative));

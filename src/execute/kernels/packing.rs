@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::execute::element::{Element, Real};
 use crate::execute::matrix::Matrix;
 
-/// Depth of what is transposed at a time when packing.
-const TURN: usize = 16;
+/// Rows that are packed at a time: a divisor of most panels' widths.
+const TURN: usize = 8;
 
 /// Copies rows `rows` of `from`, as deep as `depth`, into panels of `width` rows that stand depth by depth; rows that
 /// are missing in the last panel become 0.
@@ -25,22 +25,29 @@ pub(super) fn pack<T: Element>(
             panel.fill(Real::ZERO);
         }
         if from.column_stride == 1 {
-            for (turn, piece) in panel.chunks_mut(width * TURN).enumerate() {
-                let start = depth.start + turn * TURN;
-                for row in 0..count {
-                    let values = &from.data[(first + row) * from.row_stride + start..][..piece.len() / width];
-                    for (value, line) in values.iter().zip(piece.chunks_exact_mut(width)) {
-                        line[row] = value.wide();
-                    }
+            let row = |row: usize| &from.data[(first + row) * from.row_stride + depth.start..][..depth.len()];
+            let turned = count - count % TURN;
+            for start in (0..turned).step_by(TURN) {
+                let values: [&[T]; TURN] = std::array::from_fn(|at| row(start + at));
+                for (k, line) in panel.chunks_exact_mut(width).enumerate() {
+                    let values: [T::Wide; TURN] = std::array::from_fn(|at| values[at][k].wide());
+                    line[start..start + TURN].copy_from_slice(&values);
+                }
+            }
+            for at in turned..count {
+                for (line, value) in panel.chunks_exact_mut(width).zip(row(at)) {
+                    line[at] = value.wide();
                 }
             }
         } else {
             assert_eq!(from.row_stride, 1, "one stride is 1");
             for (line, k) in panel.chunks_exact_mut(width).zip(depth.clone()) {
                 let values = &from.data[k * from.column_stride + first..][..count];
-                for (to, value) in line.iter_mut().zip(values) {
-                    *to = value.wide();
-                }
+                let (turns, rest) = values.as_chunks::<TURN>();
+                let (lines, ends) = line.as_chunks_mut::<TURN>();
+                lines.iter_mut().zip(turns).for_each(|(to, turn)| *to = turn.map(Element::wide));
+                let ends = lines[turns.len()..].as_flattened_mut().iter_mut().chain(ends);
+                ends.zip(rest).for_each(|(to, value)| *to = value.wide());
             }
         }
     }
