@@ -52,10 +52,11 @@ fn main() {
         let cases = within.iter_mut().chain(&mut beyond).chain(pairs.iter_mut().flatten());
         let reference = reference(cores);
         cases.for_each(|case| case.observe(&calibration.model, reference, cores));
+        println!("\nmedians of {round} of {ROUNDS} rounds");
+        print_cases("at most as many ranks as cores", &within);
+        print_cases("twice as many ranks as cores", &beyond);
+        print_ratios(&pairs);
     }
-    print_cases("at most as many ranks as cores", &within);
-    print_cases("twice as many ranks as cores", &beyond);
-    print_ratios(&pairs);
 }
 
 /// Seconds of a step of the program that calibration shares cores by: how fast the machine is just now.
