@@ -17,7 +17,7 @@ use crate::execute::record::lowered;
 use crate::execute::run::Run;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::program::Payload;
-use crate::program::instruction::{Holds, Message, Part, Task};
+use crate::program::instruction::{Message, Part, Task};
 
 type Done = Result<(), ExecuteError>;
 
@@ -131,9 +131,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Task::Send => self.send(issue),
             Task::Receive => self.receive(issue),
             Task::FetchParameters => {
-                let stored = self.rank.state(Holds::Parameters, Some(self.unit(issue)?.index));
-                let from = self.need(issue, "the stored parameters", stored)?;
-                self.copy_bytes((&self.rank.host, from.host), (&self.rank.device, issue.writes[0]));
+                let from = self.unit(issue)?.state.parameters;
+                self.copy_bytes((&self.rank.host, from), (&self.rank.device, issue.writes[0]));
                 Ok(())
             }
             Task::GatherParameters(part) => self.gather_parameters(issue, part),

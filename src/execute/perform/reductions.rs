@@ -10,7 +10,7 @@ use crate::execute::placement::Issue;
 use crate::execute::rank::Unit;
 use crate::execute::worker::Worker;
 use crate::ops::{CollectiveKind, Group};
-use crate::program::instruction::{Holds, Part, Task};
+use crate::program::instruction::{Part, Task};
 
 type Done = Result<(), ExecuteError>;
 
@@ -49,8 +49,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// This rank's shards of the parameters of `unit`.
     fn stored_on_device(&self, issue: &Issue, unit: &Unit) -> Result<Region, ExecuteError> {
-        let stored = self.rank.state(Holds::Parameters, Some(unit.index));
-        Ok(self.need(issue, "the stored parameters", stored)?.device)
+        let stored = (!unit.offloads_parameters).then_some(unit.state.parameters);
+        self.need(issue, "the stored parameters", stored)
     }
 
     /// `to` becomes all shards of `section` of `unit`, whose own shards lie in `from`.
