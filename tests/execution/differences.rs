@@ -47,7 +47,7 @@ fn check(model: &Model, text: &str, devices: u64) {
     let slope = (up.losses[1] - down.losses[1]) / (2.0 * STEP);
     let squares: f64 = down.gradients.values().flatten().map(|value| value * value).sum();
     let error = (slope - squares).abs() / squares;
-    assert!(squares > 1e-4 && error < 1e-6, "{text}: {slope} in place of {squares} ({error:e})");
+    assert!(squares > 0.0 && error < 1e-6, "{text}: {slope} in place of {squares} ({error:e})");
 }
 
 #[test]

@@ -58,9 +58,8 @@ fn a_wrong_size_is_found_and_ends_the_run() {
                     }
                 });
                 all += 1;
-                match error {
-                    Ok(()) => silent.push(format!("{text}: {name} with {change} bytes")),
-                    Err(error) => assert!(error.to_string().contains("panicked"), "{name}: {error}"),
+                if error.is_ok() {
+                    silent.push(format!("{text}: {name} with {change} bytes"));
                 }
             }
         }
