@@ -26,12 +26,17 @@ fn train(model: &Model, text: &str, change: impl Fn(&mut Program)) -> Result<(),
     train_run::<f64, f64>(run, tokens, &Weights::random(model, 3), 1).map(|_| ())
 }
 
-/// The names of all buffers of passes.
+/// The names of all buffers that passes allocate.
 fn names(model: &Model, text: &str) -> BTreeSet<&'static str> {
     let names = std::cell::RefCell::new(BTreeSet::new());
     let look = |program: &mut Program| {
-        let frames = program.ranks.iter().flat_map(|rank| &rank.frames);
-        names.borrow_mut().extend(frames.flat_map(|frame| &frame.buffers).map(|buffer| buffer.name));
+        for rank in &program.ranks {
+            for template in &rank.templates {
+                let buffers = &rank.frames[template.frame as usize].buffers;
+                let allocated = template.instructions.iter().flat_map(|instruction| &instruction.allocates);
+                names.borrow_mut().extend(allocated.map(|&id| buffers[id as usize].name));
+            }
+        }
     };
     train(model, text, look).unwrap();
     names.into_inner()

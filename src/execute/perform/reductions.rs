@@ -10,7 +10,7 @@ use crate::execute::placement::Issue;
 use crate::execute::rank::Unit;
 use crate::execute::worker::Worker;
 use crate::ops::{CollectiveKind, Group};
-use crate::program::instruction::{Part, Task};
+use crate::program::instruction::{Holds, Part, Task};
 
 type Done = Result<(), ExecuteError>;
 
@@ -20,6 +20,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let rank = self.rank;
         let unit = self.unit(issue)?;
         let whole = self.need(issue, "the buffer of whole parameters", issue.parameters)?;
+        self.check_size(unit, whole, Holds::GatheredParameters, (unit.tensors.total(), size_of::<T>()))?;
         let is_offloaded = issue.reads.first().copied();
         for section in sections(part) {
             let tensors = &unit.tensors;
