@@ -1,24 +1,27 @@
 //! Predicted step times against measured ones, side by side, after a calibration: `cargo bench --bench time`.
 //!
-//! Wants a quiet machine. `--kernels` also shows each measured op beside its price.
+//! Wants a quiet machine. `--kernels` also shows each measured op beside its price; `--ops STRATEGY` only compares the
+//! ops of that strategy, as they are in its steps, with their prices.
 
 use std::env;
 
 use meshwright::calibrate::observe::{median, observe};
 use meshwright::calibrate::programs::{Family, Small};
-use meshwright::calibrate::{Calibration, calibrate, machine};
+use meshwright::calibrate::{Calibration, calibrate, machine, programs, samples};
 use meshwright::cluster::Cluster;
 use meshwright::cost::{DevicePricing, Pricing};
 use meshwright::execute::run::{Job, Settings};
+use meshwright::lower::Stream;
 use meshwright::profile::DeviceModel;
 use meshwright::program::build;
+use meshwright::program::instruction::Task;
 use meshwright::simulate::play;
 use meshwright::units::ElementType;
 
 const STEPS: u64 = 9;
 
 /// Times that the machine is calibrated and every case run, in turns: its speed wanders from minute to minute.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
 fn main() {
     // `cargo test --benches` only wants to see that it builds.
@@ -40,12 +43,27 @@ fn main() {
             println!("{}", serde_json::to_string_pretty(&calibration.model).expect("numbers"));
             print_kernels(&calibration);
         }
+        if let Some(strategy) = env::args().skip_while(|argument| argument != "--ops").nth(1) {
+            let all = within.iter().chain(&beyond).map(|case| &case.small);
+            all.filter(|small| strategy.split('+').any(|one| small.strategy == one))
+                .for_each(|small| print_ops(&calibration.model, small));
+            return;
+        }
         let cases = within.iter_mut().chain(&mut beyond).chain(pairs.iter_mut().flatten());
-        cases.for_each(|case| case.observe(&calibration.model));
+        let reference = reference(cores);
+        cases.for_each(|case| case.observe(&calibration.model, reference, cores));
+        println!("\nmedians of {round} of {ROUNDS} rounds");
+        print_cases("at most as many ranks as cores", &within);
+        print_cases("twice as many ranks as cores", &beyond);
+        print_ratios(&pairs);
     }
-    print_cases("at most as many ranks as cores", &within);
-    print_cases("twice as many ranks as cores", &beyond);
-    print_ratios(&pairs);
+}
+
+/// Seconds of a step of the program that calibration shares cores by: how fast the machine is just now.
+fn reference(cores: u64) -> f64 {
+    let [_, many] = programs::sharing(cores.max(2));
+    let seen = observe(many.job().expect("legal"), Settings::default(), STEPS).expect("runs");
+    seen.step_time().0
 }
 
 /// One strategy, what was predicted and what was measured in each round, in seconds.
@@ -53,17 +71,21 @@ struct Case {
     small: Small,
     predicted: Vec<f64>,
     measured: Vec<f64>,
+    /// How much slower the machine was than at the calibration: the reference before this case and after it.
+    drift: Vec<f64>,
     failure: Option<String>,
 }
 
 impl Case {
     const fn new(small: Small) -> Self {
-        Self { small, predicted: Vec::new(), measured: Vec::new(), failure: None }
+        Self { small, predicted: Vec::new(), measured: Vec::new(), drift: Vec::new(), failure: None }
     }
 
-    fn observe(&mut self, model: &DeviceModel) {
+    fn observe(&mut self, model: &DeviceModel, calibrated: f64, cores: u64) {
+        let before = reference(cores);
         match both(model, &self.small) {
             Ok((predicted, measured)) => {
+                self.drift.push((before + reference(cores)) / 2.0 / calibrated);
                 self.predicted.push(predicted);
                 self.measured.push(measured);
             }
@@ -78,6 +100,10 @@ impl Case {
     fn measured(&self) -> f64 {
         median(self.measured.clone())
     }
+
+    fn drift(&self) -> f64 {
+        median(self.drift.clone())
+    }
 }
 
 fn cases(list: Vec<Small>) -> Vec<Case> {
@@ -86,7 +112,7 @@ fn cases(list: Vec<Small>) -> Vec<Case> {
 
 /// A model of some 10 to 100 ms a step.
 fn small(index: usize, devices: u64, strategy: &str) -> Small {
-    let shape = [(256, 8), (192, 6), (128, 4), (256, 4)][index % 4];
+    let shape = [(256, 8), (192, 4), (128, 4), (256, 4)][index % 4];
     let mut small = Small { blocks: 4, devices, global_batch: 8, ..Small::gpt2(shape, 128, strategy) };
     if index % 3 == 1 {
         small.family = Family::Llama;
@@ -166,21 +192,34 @@ fn predicted(model: &DeviceModel, job: &Job, devices: u64) -> f64 {
 }
 
 fn print_cases(title: &str, cases: &[Case]) {
-    println!("\n{title}\n{:>9} {:>9} {:>6}  strategy", "predicted", "measured", "ratio");
-    let mut errors = Vec::new();
+    println!("\n{title}\n{:>9} {:>9} {:>6} {:>6}  strategy", "predicted", "measured", "ratio", "drift");
+    let (mut errors, mut steady) = (Vec::new(), Vec::new());
     for case in cases {
         let small = &case.small;
         let shape = format!("{:?} {}x{} seq {}", small.family, small.hidden, small.blocks, small.seq_len);
         if let Some(reason) = &case.failure {
-            println!("{:>26}  {} ({shape}): {reason}", "", small.strategy);
+            println!("{:>33}  {} ({shape}): {reason}", "", small.strategy);
             continue;
         }
         let (predicted, measured) = (case.predicted() * 1e3, case.measured() * 1e3);
         let ratio = predicted / measured;
         errors.push((ratio - 1.0).abs());
-        println!("{predicted:6.2} ms {measured:6.2} ms {ratio:6.3}  {} ({shape})", small.strategy);
+        let drift = case.drift();
+        let quotients = case.predicted.iter().zip(&case.measured).zip(&case.drift);
+        let corrected =
+            median(quotients.map(|((predicted, measured), drift)| predicted * drift / measured).collect());
+        steady.push((corrected - 1.0).abs());
+        println!(
+            "{predicted:6.2} ms {measured:6.2} ms {ratio:6.3} {drift:6.3}  {} ({shape})",
+            small.strategy
+        );
     }
-    println!("median error {:.1} % over {} strategies", 100.0 * median(errors.clone()), errors.len());
+    println!(
+        "median error {:.1} % over {} strategies; {:.1} % where predictions are multiplied by the drift since calibration",
+        100.0 * median(errors.clone()),
+        errors.len(),
+        100.0 * median(steady)
+    );
 }
 
 /// Overlapped optimizer offload against serial, and the policies of gradient synchronisation.
@@ -216,6 +255,39 @@ fn print_ratios(pairs: &[[Case; 2]]) {
         let played = ratio(&first.predicted, &second.predicted);
         let measured = ratio(&first.measured, &second.measured);
         println!("{played:6.3} {measured:6.3} {:6.3}  {names}", played / measured);
+    }
+}
+
+/// Every op of rank 0 in a step of `small`: how often, its price, its median time.
+fn print_ops(model: &DeviceModel, small: &Small) {
+    let job = small.job().expect("legal");
+    let cluster = Cluster::uniform("here".to_owned(), 1, small.devices as u32, model.clone(), String::new());
+    let pricing = DevicePricing::new(&cluster, &job.strategy, job.workload.compute_type());
+    println!(
+        "{} {:?}: predicted {:.2} ms",
+        small.strategy,
+        small.family,
+        predicted(model, &job, small.devices) * 1e3
+    );
+    let seen = observe(job, Settings::default(), STEPS).expect("runs");
+    println!("measured {:.2} ms, gap {:.1} us", seen.step_time().0 * 1e3, samples::gap(&seen) * 1e6);
+    for stream in Stream::ALL {
+        let issues = &seen.fleet.ranks[0].placement;
+        let mut total = (0.0, 0.0);
+        for (op, seconds) in samples::ops(&seen, stream) {
+            let issued = issues.streams[stream as usize].iter().map(|&at| &issues.issues[at as usize]);
+            let count = issued.filter(|issue| issue.op == op && issue.task != Task::Nothing).count() as f64;
+            let price = pricing.price(&op, 0).seconds.0;
+            total = (total.0 + count * price, total.1 + count * seconds);
+            println!(
+                "{count:4} x {:8.1} us {:8.1} us {:6.2} {:8.2} ms  {op:?}",
+                price * 1e6,
+                seconds * 1e6,
+                price / seconds,
+                count * (seconds - price) * 1e3
+            );
+        }
+        println!("{stream:?}: priced {:.2} ms, measured {:.2} ms", total.0 * 1e3, total.1 * 1e3);
     }
 }
 

@@ -207,6 +207,34 @@ fn plans_that_cannot_be_executed_say_why() {
     fails(&place, "execute megatron.json", (4, "illegal", "engine"), "embedded");
 }
 
+/// The same ids in every form of file that is read: one stream of tokens, so the same losses to the bit.
+#[test]
+fn every_form_of_data_is_the_same_tokens() {
+    let place = Place::new();
+    planned(&place, "dp=2,micro=1", "fp32");
+    let ids: Vec<u8> = (0..400_u32).map(|at| (at * at % 29) as u8).collect();
+    let wide =
+        |width: usize| ids.iter().flat_map(move |&id| (0..width).map(move |at| if at == 0 { id } else { 0 }));
+    let header = |magic: i32, version: i32| {
+        let mut numbers = [0; 256];
+        numbers[..3].copy_from_slice(&[magic, version, ids.len() as i32]);
+        numbers.into_iter().flat_map(i32::to_le_bytes)
+    };
+    place.write("bytes.txt", &ids);
+    place.write("nanogpt.bin", wide(2).collect::<Vec<u8>>());
+    place.write("gpt2.bin", header(20_240_520, 1).chain(wide(2)).collect::<Vec<u8>>());
+    place.write("llama3.bin", header(20_240_801, 7).chain(wide(4)).collect::<Vec<u8>>());
+    let losses =
+        |file: &str| numbers(&done(&place, &format!("execute plan.json --steps 4 --data {file}"))["losses"]);
+    let of_bytes = losses("bytes.txt");
+    assert_eq!(of_bytes.len(), 4);
+    for file in ["nanogpt.bin", "gpt2.bin", "llama3.bin"] {
+        assert_eq!(losses(file), of_bytes, "{file}");
+    }
+    let drawn = numbers(&done(&place, "execute plan.json --steps 4")["losses"]);
+    assert_ne!(drawn, of_bytes, "the file is not read");
+}
+
 #[test]
 fn data_and_weights_that_cannot_be_used_say_why() {
     let place = Place::new();
