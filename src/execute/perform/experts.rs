@@ -175,31 +175,28 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
             _ => return Err(self.missing(issue, "its matrix")),
         };
-        let (role, depth, outputs) = match matrix {
-            Matrix::ExpertDown => ("expert down", sizes.width, sizes.hidden),
-            _ => ("expert up", sizes.hidden, sizes.width),
-        };
-        // Rows of slots carry their weights behind them.
-        let carried =
-            |width: usize| if width == sizes.hidden && role == "expert up" { sizes.slots } else { 0 };
         let (slots, pool, scratch) = (sizes.slots, self.pool, self.workspace());
-        let blocks = |x: usize, dy: usize| {
-            let blocks = whole_blocks(x, slots * depth + carried(depth));
-            assert_eq!(whole_blocks(dy, slots * outputs + carried(outputs)), blocks, "blocks of slots");
+        // Rows of slots on their way into experts carry their weights behind them.
+        let (role, depth, outputs, carried) = match matrix {
+            Matrix::ExpertDown => ("expert down", sizes.width, sizes.hidden, 0),
+            _ => ("expert up", sizes.hidden, sizes.width, slots),
+        };
+        let lengths = (slots * depth + carried, slots * outputs);
+        let blocks = |x: usize, y: usize| {
+            let blocks = whole_blocks(x, lengths.0);
+            assert_eq!(whole_blocks(y, lengths.1), blocks, "blocks of slots");
             blocks
         };
-        let rows = |block: usize, width: usize| {
-            let length = slots * width + carried(width);
-            block * length..block * length + slots * width
-        };
+        let inputs = |block: usize| block * lengths.0..block * lengths.0 + slots * depth;
+        let results = |block: usize| block_of(block, lengths.1);
         match kernel {
             Kernel::Linear(_) => {
                 let weights = self.weight(issue, number, role)?;
                 let (x, y) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
                 for block in 0..blocks(x.len(), y.len()) {
                     let weight = &weights[sizes.matrix(matrix, block)];
-                    let x = View::new(&x[rows(block, depth)], depth);
-                    let y = MatrixMut::new(&mut y[rows(block, outputs)], outputs);
+                    let x = View::new(&x[inputs(block)], depth);
+                    let y = MatrixMut::new(&mut y[results(block)], outputs);
                     linear::forward(pool, x, weight, None, (y, Write::Replace), scratch);
                 }
             }
@@ -209,8 +206,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let write = if into == Into::Add { Write::Add } else { Write::Replace };
                 for block in 0..blocks(dx.len(), dy.len()) {
                     let weight = &weights[sizes.matrix(matrix, block)];
-                    let dy = View::new(&dy[rows(block, outputs)], outputs);
-                    let dx = MatrixMut::new(&mut dx[rows(block, depth)], depth);
+                    let dy = View::new(&dy[results(block)], outputs);
+                    let dx = MatrixMut::new(&mut dx[inputs(block)], depth);
                     linear::input_gradient(pool, dy, weight, (dx, write), scratch);
                 }
             }
@@ -221,8 +218,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                     gradient.fill(G::default());
                 }
                 for block in 0..blocks(x.len(), dy.len()) {
-                    let x = View::new(&x[rows(block, depth)], depth);
-                    let dy = View::new(&dy[rows(block, outputs)], outputs);
+                    let x = View::new(&x[inputs(block)], depth);
+                    let dy = View::new(&dy[results(block)], outputs);
                     let gradient = &mut gradient[sizes.matrix(matrix, block)];
                     linear::weight_gradient(pool, dy, x, (gradient, Write::Add), scratch);
                 }
