@@ -15,9 +15,9 @@ impl From<ExecuteError> for CliError {
             ExecuteError::Communication(_) | ExecuteError::Program(_) | ExecuteError::NoGradients => {
                 (Kind::Run, "run", String::new(), Vec::new())
             }
-            ExecuteError::Rank { rank, .. } | ExecuteError::Missing { rank, .. } => {
-                (Kind::Run, "rank", rank.to_string(), Vec::new())
-            }
+            ExecuteError::Rank { rank, .. }
+            | ExecuteError::Missing { rank, .. }
+            | ExecuteError::State { rank, .. } => (Kind::Run, "rank", rank.to_string(), Vec::new()),
             ExecuteError::NotFinite { layer, .. } => (Kind::Run, "loss", layer, Vec::new()),
             ExecuteError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
             ExecuteError::Memory { total, available, .. } => {

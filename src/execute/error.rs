@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::execute::comm::CommError;
+use crate::program::instruction::Holds;
 
 /// A run that failed or cannot be.
 #[derive(Debug, Error)]
@@ -29,6 +30,11 @@ pub enum ExecuteError {
     /// An instruction without something that it works on: a bug of ours.
     #[error("rank {rank} cannot do its instruction ({task}{}): {what} is missing; this is a bug of meshwright", of_unit(*unit))]
     Missing { rank: usize, task: String, unit: Option<u32>, what: String },
+    /// A program that keeps another amount of a unit's state than its tensors have: a bug of ours.
+    #[error(
+        "rank {rank} keeps {found} B ({holds:?}) of unit {unit}, which has {needed} B; this is a bug of meshwright"
+    )]
+    State { rank: usize, unit: u32, holds: Holds, found: usize, needed: usize },
     /// A program that does not verify: a bug of ours.
     #[error("the program does not verify: {0}")]
     Program(String),

@@ -19,7 +19,7 @@ use crate::execute::pool::Pool;
 use crate::execute::progress::Progress;
 use crate::execute::rank::{Rank, Scalars, Unit};
 use crate::execute::run::{Run, Weighing};
-use crate::execute::state::{Holder, pieces};
+use crate::execute::state::{Holder, UnitState, pieces};
 use crate::execute::watched::{Standing, Watched};
 use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
@@ -68,7 +68,7 @@ impl Fleet {
     /// Lays out all ranks of `run` and takes their memory.
     ///
     /// # Errors
-    /// If this machine has less than they need.
+    /// If this machine has less than they need, or the program keeps other state than the model has.
     pub fn new(run: Run) -> Result<Self, ExecuteError> {
         let shape = Shape::new(&run.strategy, &run.workload, run.engine);
         let mut placements: HashMap<u64, Arc<Placement>> = HashMap::new();
@@ -88,7 +88,8 @@ impl Fleet {
                 (0..run.mesh.ranks()).map(|rank| (needs(rank), rank)).max().unwrap_or_default();
             return Err(ExecuteError::Memory { rank: rank as usize, needed, total, available });
         }
-        let ranks = (0..run.mesh.ranks()).map(|rank| build_rank(&run, rank, &shape, &placements)).collect();
+        let ranks = (0..run.mesh.ranks()).map(|rank| build_rank(&run, rank, &shape, &placements));
+        let ranks = ranks.collect::<Result<_, _>>()?;
         Ok(Self { run, ranks, has_gradients: AtomicBool::new(false) })
     }
 
@@ -314,7 +315,12 @@ fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
     pair
 }
 
-fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64, Arc<Placement>>) -> Rank {
+fn build_rank(
+    run: &Run,
+    index: u64,
+    shape: &Shape<'_>,
+    placements: &HashMap<u64, Arc<Placement>>,
+) -> Result<Rank, ExecuteError> {
     let (mesh, strategy) = (&run.mesh, &run.strategy);
     let stage = mesh.coordinate(index, Axis::Pipeline);
     let place = |kind: MeshGroup| {
@@ -343,6 +349,11 @@ fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64
             loss: placed.loss,
             layers: layers.map(|layer| run.model.layer(layer).clone()).collect(),
             borrows_from: lender.and_then(|lender| units.iter().position(|unit| unit.index == lender)),
+            state: UnitState::find(
+                &placement,
+                &run.rules,
+                (index as usize, &tensors, placed.offloads_parameters),
+            )?,
             tensors,
             offloads_parameters: placed.offloads_parameters,
             owned_start,
@@ -407,7 +418,7 @@ fn build_rank(run: &Run, index: u64, shape: &Shape<'_>, placements: &HashMap<u64
         .collect();
     let holder = Holder { tensor: slot.tensor, expert_tensor: slot.expert_tensor, copies_table };
     rank.pieces = pieces(&rank, holder);
-    rank
+    Ok(rank)
 }
 
 /// Bytes that this machine can still hand out.

@@ -8,7 +8,7 @@ use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::mapping::Slot;
 use crate::execute::placement::{Placement, State};
 use crate::execute::progress::Progress;
-use crate::execute::state::Piece;
+use crate::execute::state::{Piece, UnitState};
 use crate::execute::watched::Watched;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
@@ -23,6 +23,7 @@ pub struct Unit {
     pub loss: Option<u8>,
     pub layers: Vec<Layer>,
     pub tensors: UnitTensors,
+    pub state: UnitState,
     pub offloads_parameters: bool,
     /// The first element of its share among the owned elements of the rank.
     pub owned_start: usize,

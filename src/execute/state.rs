@@ -3,9 +3,12 @@
 use std::ops::Range;
 
 use crate::execute::arena::{Arena, Region};
-use crate::execute::layout::Section;
+use crate::execute::error::ExecuteError;
+use crate::execute::layout::{Section, UnitTensors};
+use crate::execute::placement::{Placement, State};
 use crate::execute::rank::{Rank, Unit};
 use crate::program::instruction::{Holds, Owned};
+use crate::program::state::StateRules;
 
 /// A run of elements of one tensor whose optimizer state a rank owns.
 #[derive(Clone, Debug)]
@@ -95,6 +98,54 @@ fn counts(rank: &Rank, unit: &Unit, tensor: usize, holder: Holder) -> bool {
     }
 }
 
+/// Where the state of a unit lies over the step.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitState {
+    /// Its parameters, whole or this rank's shards; on the host where they are offloaded.
+    pub parameters: Region,
+    /// Its gradient, whole or this rank's shard; empty where nothing is trained.
+    pub gradient: Region,
+}
+
+impl UnitState {
+    /// The state of a unit with these `tensors` on rank `rank`, in the memory that its program keeps.
+    ///
+    /// # Errors
+    /// [`ExecuteError::State`] if the program keeps more or less than the tensors have.
+    pub fn find(
+        placement: &Placement,
+        rules: &StateRules,
+        (rank, tensors, on_host): (usize, &UnitTensors, bool),
+    ) -> Result<Self, ExecuteError> {
+        let find = |holds, elements: usize, size: u64, on_host: bool| {
+            let state = placement.state(holds, Some(tensors.unit));
+            let region = |state: &State| if on_host { state.host } else { state.device };
+            let region = state.map_or(Region::default(), region);
+            let needed = elements * size as usize;
+            if region.bytes == needed {
+                return Ok(region);
+            }
+            Err(ExecuteError::State { rank, unit: tensors.unit, holds, found: region.bytes, needed })
+        };
+        let sections = Section::ALL.into_iter();
+        let stored: usize = if rules.shards_parameters {
+            sections.clone().map(|section| tensors.shard_length(section)).sum()
+        } else {
+            tensors.total()
+        };
+        let (kept, trained) = if rules.keeps_whole_gradients {
+            (Holds::Gradients, tensors.trained())
+        } else {
+            let trained = sections.filter(|section| section.is_trained());
+            (Holds::GradientShards, trained.map(|section| tensors.shard_length(section)).sum())
+        };
+        Ok(Self {
+            parameters: find(Holds::Parameters, stored, rules.parameter.size(), on_host)?,
+            gradient: find(kept, trained, rules.gradient.size(), false)?,
+        })
+    }
+}
+
 impl Rank {
     /// Where elements `range` of `section` of the parameters that `unit` stores lie, and in which arena.
     pub fn stored(
@@ -110,14 +161,8 @@ impl Rank {
         } else {
             tensors.whole_start(section) + range.start
         };
-        let Some(state) = self.state(Holds::Parameters, Some(unit.index)) else {
-            return (&self.device, Region::default());
-        };
-        if unit.offloads_parameters {
-            (&self.host, state.host.elements(start, range.len(), size))
-        } else {
-            (&self.device, state.device.elements(start, range.len(), size))
-        }
+        let arena = if unit.offloads_parameters { &self.host } else { &self.device };
+        (arena, unit.state.parameters.elements(start, range.len(), size))
     }
 
     /// Where this rank's shard of `section` of a unit's gradient lies between passes and the step, from element
@@ -128,25 +173,23 @@ impl Rank {
         (section, range): (Section, Range<usize>),
         (keeps_whole, size): (bool, usize),
     ) -> Region {
-        let (holds, start) = self.owned_gradient_start(unit, (section, range.start), keeps_whole);
-        self.state(holds, Some(unit.index))
-            .map_or(Region::default(), |state| state.device.elements(start, range.len(), size))
+        let start = self.owned_gradient_start(unit, (section, range.start), keeps_whole);
+        unit.state.gradient.elements(start, range.len(), size)
     }
 
-    /// The buffer that holds element `element` of `section` of a unit's gradient on the rank that owns it, and the
-    /// element's place in it.
+    /// The place of element `element` of `section` of a unit's gradient in the buffer of the rank that owns it.
     pub fn owned_gradient_start(
         &self,
         unit: &Unit,
         (section, element): (Section, usize),
         keeps_whole: bool,
-    ) -> (Holds, usize) {
+    ) -> usize {
         let tensors = &unit.tensors;
         if keeps_whole {
-            return (Holds::Gradients, tensors.gradient_start(section) + element);
+            return tensors.gradient_start(section) + element;
         }
         let shard = tensors.shard(section, self.shard_index(section));
-        (Holds::GradientShards, tensors.trained_shard_start(section) + element - shard.start)
+        tensors.trained_shard_start(section) + element - shard.start
     }
 }
 

@@ -108,6 +108,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         if issue.starts_gradient
             && let Some(gradient) = issue.gradient
         {
+            let unit = self.unit(issue)?;
+            self.check_size(unit, gradient, Holds::Gradients, (unit.tensors.trained(), size_of::<G>()))?;
             self.write::<G>(gradient).fill(G::default());
         }
         self.task(issue)?;
@@ -131,9 +133,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Task::Send => self.send(issue),
             Task::Receive => self.receive(issue),
             Task::FetchParameters => {
-                let stored = self.rank.state(Holds::Parameters, Some(self.unit(issue)?.index));
-                let from = self.need(issue, "the stored parameters", stored)?;
-                self.copy_bytes((&self.rank.host, from.host), (&self.rank.device, issue.writes[0]));
+                let from = self.unit(issue)?.state.parameters;
+                self.copy_bytes((&self.rank.host, from), (&self.rank.device, issue.writes[0]));
                 Ok(())
             }
             Task::GatherParameters(part) => self.gather_parameters(issue, part),
@@ -267,6 +268,22 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     pub(super) fn unit(&self, issue: &Issue) -> Result<&'r Unit, ExecuteError> {
         let place = issue.unit.and_then(|unit| self.rank.place_of(unit));
         Ok(&self.rank.units[self.need(issue, "its unit on this rank", place)?])
+    }
+
+    /// A buffer of a unit has `own` elements of `size` bytes, and those of a borrowed table behind them or not.
+    pub(super) fn check_size(
+        &self,
+        unit: &Unit,
+        region: Region,
+        holds: Holds,
+        (own, size): (usize, usize),
+    ) -> Result<(), ExecuteError> {
+        let needed = own * size;
+        if region.bytes == needed || region.bytes == needed + unit.tensors.borrowed * size {
+            return Ok(());
+        }
+        let (rank, found) = (self.rank.index, region.bytes);
+        Err(ExecuteError::State { rank, unit: unit.index, holds, found, needed })
     }
 
     /// The collective that an instruction is.

@@ -105,11 +105,12 @@ fn ties(model: &Model) -> bool {
     model.layers().any(|layer| matches!(&layer.kind, LayerKind::Head(head) if head.tied))
 }
 
-/// Whether the backward of `head`, a layer that is `frozen` or not, makes gradients of its matrix or bias.
+/// Whether the backward of `head`, a layer that is `frozen` or not, makes gradients of its matrix, its bias or its
+/// projection.
 pub fn trains_matrix(model: &Model, head: &Head, frozen: bool) -> bool {
     let owner = model.layers().find(|layer| matches!(layer.kind, LayerKind::Embedding(_)));
     match owner {
-        Some(owner) if head.tied => !owner.frozen || (head.bias && !frozen),
+        Some(owner) if head.tied => !owner.frozen || ((head.bias || head.table_width.is_some()) && !frozen),
         _ => !frozen,
     }
 }

@@ -1,43 +1,105 @@
-//! What is wrong is found: a buffer of another size than its kernels need, a rank that fails while others wait.
+//! What is wrong is found: memory of another size than its users need, a rank that fails while others wait.
+
+use std::collections::BTreeSet;
 
 use meshwright::execute::data::{Synthetic, Tokens};
+use meshwright::execute::error::ExecuteError;
 use meshwright::execute::run::{Job, Run, Settings};
 use meshwright::execute::weights::Weights;
+use meshwright::model::Model;
 use meshwright::profile::engine::engine;
+use meshwright::program::instruction::{Holds, Program};
 use meshwright::units::Bytes;
 
 use crate::equivalence::{strategy, workload};
 use crate::models;
 use crate::training::train_run;
 
-/// The error of two ranks whose buffer `name` has 8 bytes more or less than it should.
-fn with_wrong_size(name: &str, change: i64) -> String {
-    let model = models::llama();
+/// Two ranks of `model` whose program was `changed`: whether they train.
+fn train(model: &Model, text: &str, change: impl Fn(&mut Program)) -> Result<(), ExecuteError> {
     let workload = workload(1.0, 0.0);
-    let strategy = strategy(&model, "dp=2,micro=1,zero=2", 2, &workload).unwrap();
+    let strategy = strategy(model, text, 2, &workload).unwrap();
     let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
     let mut run = Run::new(job, Settings { cores: 1, ..Settings::default() }).unwrap();
-    let buffers = run.program.ranks.iter_mut().flat_map(|rank| &mut rank.frames).flat_map(|f| &mut f.buffers);
-    let mut found = 0;
-    for buffer in buffers.filter(|buffer| buffer.name == name) {
-        buffer.bytes = Bytes(buffer.bytes.0.saturating_add_signed(change));
-        found += 1;
-    }
-    assert!(found > 0, "no buffer is named {name}");
+    change(&mut run.program);
     let tokens = Tokens::Synthetic(Synthetic::new(7, 61).unwrap());
-    match train_run::<f64, f64>(run, tokens, &Weights::random(&model, 3), 1) {
-        Ok(_) => panic!("{name} with {change} bytes trains as if nothing were wrong"),
-        Err(error) => error.to_string(),
-    }
+    train_run::<f64, f64>(run, tokens, &Weights::random(model, 3), 1).map(|_| ())
+}
+
+/// The names of all buffers that passes allocate.
+fn names(model: &Model, text: &str) -> BTreeSet<&'static str> {
+    let names = std::cell::RefCell::new(BTreeSet::new());
+    let look = |program: &mut Program| {
+        for rank in &program.ranks {
+            for template in &rank.templates {
+                let buffers = &rank.frames[template.frame as usize].buffers;
+                let allocated = template.instructions.iter().flat_map(|instruction| &instruction.allocates);
+                names.borrow_mut().extend(allocated.map(|&id| buffers[id as usize].name));
+            }
+        }
+    };
+    train(model, text, look).unwrap();
+    names.into_inner()
 }
 
 #[test]
 fn a_wrong_size_is_found_and_ends_the_run() {
-    let names = ["attention norm", "queries, keys, values", "log-sum-exp", "up", "residual stream", "logits"];
-    for name in names {
-        for change in [-8, 8] {
-            let message = with_wrong_size(name, change);
-            assert!(message.contains("panicked"), "{name}: {message}");
+    let mut silent = Vec::new();
+    let mut all = 0;
+    for (model, text) in [
+        (models::llama(), "dp=2,micro=1,zero=2"),
+        (models::llama(), "dp=2,micro=1,zero=3"),
+        (models::gpt2(), "tp=2,micro=2"),
+        (models::gpt2(), "pp=2,micro=2"),
+        (models::llama(), "cp=2,micro=2"),
+        (models::mixtral(), "dp=2,micro=1,ep=2,capacity=full"),
+    ] {
+        for name in names(&model, text) {
+            for change in [-8, 8] {
+                let error = train(&model, text, |program| {
+                    let frames = program.ranks.iter_mut().flat_map(|rank| &mut rank.frames);
+                    for buffer in frames.flat_map(|frame| &mut frame.buffers).filter(|one| one.name == name) {
+                        buffer.bytes = Bytes(buffer.bytes.0.saturating_add_signed(change));
+                    }
+                });
+                all += 1;
+                if error.is_ok() {
+                    silent.push(format!("{text}: {name} with {change} bytes"));
+                }
+            }
+        }
+    }
+    assert!(
+        silent.is_empty(),
+        "{} of {all} wrong sizes train as if nothing were wrong: {silent:#?}",
+        silent.len()
+    );
+}
+
+#[test]
+fn state_of_a_wrong_size_is_refused() {
+    let model = models::llama();
+    for (text, kept) in [
+        ("dp=2,micro=1,zero=0", Holds::Gradients),
+        ("dp=2,micro=1,zero=2", Holds::GradientShards),
+        ("dp=2,micro=1,zero=2,offload=params:1", Holds::Parameters),
+        ("dp=2,micro=1,zero=3", Holds::Parameters),
+    ] {
+        for unit in [0, 1, 5] {
+            for change in [None, Some(-8), Some(8)] {
+                let error = train(&model, text, |program| {
+                    for state in &mut program.ranks[0].persistent {
+                        if (state.holds, state.unit) == (kept, Some(unit)) {
+                            for bytes in [&mut state.device.0, &mut state.host.0] {
+                                *bytes = change.map_or(0, |change| bytes.saturating_add_signed(change));
+                            }
+                        }
+                    }
+                });
+                let is_it = matches!(&error, Err(ExecuteError::State { unit: at, holds, .. })
+                    if (*holds, *at) == (kept, unit));
+                assert!(is_it, "{text}: {kept:?} of unit {unit} with {change:?} bytes: {error:?}");
+            }
         }
     }
 }

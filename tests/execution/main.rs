@@ -1,6 +1,7 @@
 //! The embedded backend trains: against an independent oracle, and every strategy against one rank.
 
 mod adaptive;
+mod differences;
 mod equivalence;
 mod faults;
 mod gradients;

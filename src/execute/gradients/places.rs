@@ -103,7 +103,7 @@ fn place(
     let rules = &fleet.run.rules;
     let (tensors, section) = (&unit.tensors, piece.section);
     let (keeps_whole, count) = (rules.keeps_whole_gradients, range.len());
-    let (_, start) = rank.owned_gradient_start(unit, (section, range.start), keeps_whole);
+    let start = rank.owned_gradient_start(unit, (section, range.start), keeps_whole);
     let before = Section::ALL[..section as usize].iter().filter(|before| before.is_trained());
     let padded: usize = before.map(|&before| tensors.shard_length(before) * tensors.shards_of(before)).sum();
     let flat = padded + range.start;

@@ -104,6 +104,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let (up, input) = (self.read::<T>(rest[0]), self.read::<T>(rest[1]));
                 let output = self.write::<T>(issue.writes[0]);
                 let gate = gate.map(|gate| self.read::<T>(gate));
+                sizes.check(input, &[Some(up), Some(&*output), gate]);
                 for (block, output) in output.chunks_exact_mut((sizes.slots * sizes.width).max(1)).enumerate()
                 {
                     let rows = block_of(block, sizes.slots * sizes.width);
@@ -131,6 +132,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let up_gradient = self.write::<T>(issue.writes[0]);
         let gate_gradient = sizes.gated.then(|| self.write::<T>(issue.writes[1]));
         let input_gradient = self.write::<T>(issue.writes[usize::from(sizes.gated) + 1]);
+        sizes.check(input, &[Some(up), Some(gradient), Some(&*up_gradient), gate, gate_gradient.as_deref()]);
+        sizes.check(input_gradient, &[Some(up)]);
         let length = sizes.slots * sizes.width;
         let mut gate_blocks = gate_gradient.map(|gate| gate.chunks_exact_mut(length.max(1)));
         for (block, up_gradient) in up_gradient.chunks_exact_mut(length.max(1)).enumerate() {
@@ -172,27 +175,28 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
             _ => return Err(self.missing(issue, "its matrix")),
         };
-        let (role, depth, outputs) = match matrix {
-            Matrix::ExpertDown => ("expert down", sizes.width, sizes.hidden),
-            _ => ("expert up", sizes.hidden, sizes.width),
-        };
-        // Rows of slots carry their weights behind them.
-        let carried =
-            |width: usize| if width == sizes.hidden && role == "expert up" { sizes.slots } else { 0 };
         let (slots, pool, scratch) = (sizes.slots, self.pool, self.workspace());
-        let blocks = |elements: usize, width: usize| elements / (slots * width + carried(width)).max(1);
-        let rows = |block: usize, width: usize| {
-            let length = slots * width + carried(width);
-            block * length..block * length + slots * width
+        // Rows of slots on their way into experts carry their weights behind them.
+        let (role, depth, outputs, carried) = match matrix {
+            Matrix::ExpertDown => ("expert down", sizes.width, sizes.hidden, 0),
+            _ => ("expert up", sizes.hidden, sizes.width, slots),
         };
+        let lengths = (slots * depth + carried, slots * outputs);
+        let blocks = |x: usize, y: usize| {
+            let blocks = whole_blocks(x, lengths.0);
+            assert_eq!(whole_blocks(y, lengths.1), blocks, "blocks of slots");
+            blocks
+        };
+        let inputs = |block: usize| block * lengths.0..block * lengths.0 + slots * depth;
+        let results = |block: usize| block_of(block, lengths.1);
         match kernel {
             Kernel::Linear(_) => {
                 let weights = self.weight(issue, number, role)?;
                 let (x, y) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
-                for block in 0..blocks(x.len(), depth) {
+                for block in 0..blocks(x.len(), y.len()) {
                     let weight = &weights[sizes.matrix(matrix, block)];
-                    let x = View::new(&x[rows(block, depth)], depth);
-                    let y = MatrixMut::new(&mut y[rows(block, outputs)], outputs);
+                    let x = View::new(&x[inputs(block)], depth);
+                    let y = MatrixMut::new(&mut y[results(block)], outputs);
                     linear::forward(pool, x, weight, None, (y, Write::Replace), scratch);
                 }
             }
@@ -200,10 +204,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let weights = self.weight(issue, number, role)?;
                 let (dy, dx) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
                 let write = if into == Into::Add { Write::Add } else { Write::Replace };
-                for block in 0..blocks(dy.len(), outputs) {
+                for block in 0..blocks(dx.len(), dy.len()) {
                     let weight = &weights[sizes.matrix(matrix, block)];
-                    let dy = View::new(&dy[rows(block, outputs)], outputs);
-                    let dx = MatrixMut::new(&mut dx[rows(block, depth)], depth);
+                    let dy = View::new(&dy[results(block)], outputs);
+                    let dx = MatrixMut::new(&mut dx[inputs(block)], depth);
                     linear::input_gradient(pool, dy, weight, (dx, write), scratch);
                 }
             }
@@ -213,9 +217,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 if write == Write::Replace {
                     gradient.fill(G::default());
                 }
-                for block in 0..blocks(x.len(), depth) {
-                    let x = View::new(&x[rows(block, depth)], depth);
-                    let dy = View::new(&dy[rows(block, outputs)], outputs);
+                for block in 0..blocks(x.len(), dy.len()) {
+                    let x = View::new(&x[inputs(block)], depth);
+                    let dy = View::new(&dy[results(block)], outputs);
                     let gradient = &mut gradient[sizes.matrix(matrix, block)];
                     linear::weight_gradient(pool, dy, x, (gradient, Write::Add), scratch);
                 }
@@ -240,6 +244,18 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 }
 
 impl Sizes {
+    /// Whether what experts have inside is as many blocks as `slots`, which carry their weights.
+    fn check<T>(&self, slots: &[T], inside: &[Option<&[T]>]) {
+        let blocks = whole_blocks(slots.len(), self.slots * (self.hidden + 1));
+        for values in inside.iter().flatten() {
+            assert_eq!(
+                values.len(),
+                blocks * self.slots * self.width,
+                "elements of {blocks} blocks of slots"
+            );
+        }
+    }
+
     /// The elements of `matrix` of the expert of block `block` among those of its role. Blocks repeat the experts
     /// of this rank; gate and up of an expert are rows of one role, the gate first.
     fn matrix(&self, matrix: Matrix, block: usize) -> Range<usize> {
@@ -253,6 +269,13 @@ impl Sizes {
         let start = (expert * parts + part) * length;
         start..start + length
     }
+}
+
+/// How many blocks of `length` elements `elements` are.
+fn whole_blocks(elements: usize, length: usize) -> usize {
+    let length = length.max(1);
+    assert!(elements.is_multiple_of(length), "{elements} elements are no whole blocks of {length}");
+    elements / length
 }
 
 fn activate<T: Element>(pool: Pool<'_>, layer: &Moe, gate: Option<&[T]>, up: &[T], to: &mut [T]) {

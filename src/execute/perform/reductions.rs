@@ -20,6 +20,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let rank = self.rank;
         let unit = self.unit(issue)?;
         let whole = self.need(issue, "the buffer of whole parameters", issue.parameters)?;
+        self.check_size(unit, whole, Holds::GatheredParameters, (unit.tensors.total(), size_of::<T>()))?;
         let is_offloaded = issue.reads.first().copied();
         for section in sections(part) {
             let tensors = &unit.tensors;
@@ -49,8 +50,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// This rank's shards of the parameters of `unit`.
     fn stored_on_device(&self, issue: &Issue, unit: &Unit) -> Result<Region, ExecuteError> {
-        let stored = self.rank.state(Holds::Parameters, Some(unit.index));
-        Ok(self.need(issue, "the stored parameters", stored)?.device)
+        let stored = (!unit.offloads_parameters).then_some(unit.state.parameters);
+        self.need(issue, "the stored parameters", stored)
     }
 
     /// `to` becomes all shards of `section` of `unit`, whose own shards lie in `from`.
