@@ -3,6 +3,7 @@
 mod check;
 pub mod constants;
 mod decoder;
+pub mod dimensions;
 mod error;
 pub mod graph;
 pub mod hugging_face;
@@ -18,6 +19,7 @@ pub mod tensors;
 mod weighing;
 
 pub use constants::Constants;
+pub use dimensions::Dimensions;
 pub use error::ModelError;
 pub use graph::{Flow, LossTerm, LossWeight, Model};
 pub use layer::{Layer, LayerKind};

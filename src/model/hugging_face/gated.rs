@@ -27,7 +27,7 @@ pub(super) fn attention(config: &Config<'_>) -> Result<Attention, ModelError> {
 }
 
 /// Rotary attention behind an RMS norm, without biases, whatever makes its queries, keys and values.
-pub(super) fn rotary_attention(hidden: u64, heads: u64, projection: Projection) -> Attention {
+pub(in crate::model) fn rotary_attention(hidden: u64, heads: u64, projection: Projection) -> Attention {
     Attention {
         hidden,
         heads,

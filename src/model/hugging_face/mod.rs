@@ -17,6 +17,8 @@ use super::graph::Model;
 use config::Config;
 use families::FAMILIES;
 
+pub(super) use gated::rotary_attention;
+
 /// The `model_type`s that can be imported.
 pub fn model_types() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().map(|family| family.model_type)

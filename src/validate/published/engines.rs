@@ -1,0 +1,56 @@
+//! Which engine profile a published run's program is simulated as.
+
+use crate::profile::EngineProfile;
+use crate::profile::engine::engine;
+
+/// Programs as tables call them, by how they begin, and our engine profile; the first that begins alike counts.
+const ENGINES: &[(&str, &str)] = &[
+    ("Megatron-DeepSpeed ZeRO-3", "deepspeed"),
+    ("Megatron-DeepSpeed", "megatron-deepspeed"),
+    ("GPT-NeoX", "megatron-deepspeed"),
+    ("Megatron + DeepSpeed ZeRO-3", "deepspeed"),
+    ("Megatron-LM v1.1.5 + DeepSpeed", "deepspeed"),
+    ("DeepSpeed", "deepspeed"),
+    ("HF Trainer + DeepSpeed", "deepspeed"),
+    ("Megatron", "megatron"),
+    ("NeMo AutoModel", "torchtitan"),
+    ("NeMo", "megatron"),
+    ("AMD Primus", "megatron"),
+    ("torchtitan", "torchtitan"),
+    ("Meta internal", "torchtitan"),
+    ("llm-foundry", "llm-foundry"),
+    ("PyTorch FSDP", "llm-foundry"),
+    ("LitGPT", "llm-foundry"),
+    ("Galvatron", "llm-foundry"),
+    ("metaseq", "llm-foundry"),
+    ("InternEvo", "internevo"),
+    ("nanotron", "nanotron"),
+    ("JAX", "maxtext"),
+    ("Colossal-AI", "colossalai"),
+];
+
+/// The profile of the program that a table calls `framework`.
+///
+/// # Errors
+/// Says that there is none.
+pub fn profile(framework: &str) -> Result<&'static EngineProfile, String> {
+    let known = ENGINES.iter().find(|(prefix, _)| framework.starts_with(prefix));
+    known
+        .and_then(|(_, name)| engine(name))
+        .ok_or_else(|| format!("there is no engine profile of `{framework}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_has_a_profile() {
+        for (prefix, name) in ENGINES {
+            assert!(engine(name).is_some(), "{prefix} -> {name}");
+        }
+        assert_eq!(profile("Megatron-DeepSpeed (3D)").unwrap().name, "megatron-deepspeed");
+        assert_eq!(profile("Megatron-Core r0.8 (GPT)").unwrap().name, "megatron");
+        assert!(profile("Open-Sora 1.1 / ColossalAI").is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! The strategy and workload of a published run, in our words.
+
+use crate::model::Model;
+use crate::profile::EngineProfile;
+use crate::strategy::draft::CheckpointEntry;
+use crate::strategy::{
+    AttentionKernel, Capacity, CheckpointMode, Draft, OffloadCategory, Schedule, Workload,
+};
+use crate::trace::published::{PublishedRun, PublishedStrategy};
+use crate::units::ElementType;
+
+/// What was trained on, as far as it is planned: `dropout` is what the engine has unless told otherwise.
+///
+/// # Errors
+/// Says what is missing.
+pub fn workload(run: &PublishedRun, dropout: f64) -> Result<Workload, String> {
+    let strategy = &run.strategy;
+    let precision = precision(&strategy.dtype)
+        .ok_or_else(|| format!("strategy.dtype `{}` is not planned", strategy.dtype))?;
+    Ok(Workload {
+        global_batch: global_batch(strategy).ok_or("strategy.global_batch is not given")?,
+        seq_len: run.model.seq_len,
+        precision,
+        dropout,
+        clip: 1.0,
+    })
+}
+
+fn global_batch(strategy: &PublishedStrategy) -> Option<u64> {
+    let product = || Some(strategy.dp? * strategy.micro_batch? * strategy.grad_accum?);
+    strategy.global_batch.or_else(product)
+}
+
+fn precision(dtype: &str) -> Option<ElementType> {
+    let names = [
+        ("bf16", ElementType::Bf16),
+        ("fp16", ElementType::Fp16),
+        ("fp32", ElementType::Fp32),
+        ("fp8", ElementType::Fp8),
+        ("mxfp8", ElementType::Fp8),
+        ("nvfp4", ElementType::Fp8),
+    ];
+    names.into_iter().find(|(name, _)| dtype.starts_with(name)).map(|(_, element)| element)
+}
+
+/// The strategy text's keys; what the table leaves out is the engine's default.
+///
+/// # Errors
+/// Says what is missing or not planned.
+pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Result<Draft, String> {
+    let strategy = &run.strategy;
+    let size = |field: &str, value: Option<u64>| {
+        value.filter(|size| *size > 0).ok_or_else(|| format!("strategy.{field} is not given"))
+    };
+    let (data, tensor, pipeline) =
+        (size("dp", strategy.dp)?, size("tp", strategy.tp)?, size("pp", strategy.pp)?);
+    let product = data * tensor * pipeline * strategy.cp;
+    if product != run.hardware.num_gpus {
+        return Err(format!(
+            "strategy.dp·tp·pp·cp = {product} contradicts hardware.num_gpus = {}",
+            run.hardware.num_gpus
+        ));
+    }
+    let (schedule, virtual_stages) = schedule(strategy, pipeline, model)?;
+    let micro_batch = strategy.micro_batch.or_else(|| {
+        let global = strategy.global_batch?;
+        global.checked_div(data * strategy.grad_accum.unwrap_or(global / data)).filter(|micro| *micro > 0)
+    });
+    let shard = strategy.shard_group.filter(|shard| *shard < data && strategy.zero_stage > 0);
+    let chunks = pipeline * virtual_stages.unwrap_or(1);
+    Ok(Draft {
+        tensor: Some(tensor),
+        context: Some(strategy.cp),
+        pipeline: Some(pipeline),
+        data: Some(data),
+        sequence_parallel: strategy.sp.filter(|_| tensor > 1),
+        expert: Some(strategy.ep),
+        capacity: model_has_experts(run).then_some(Capacity::Factor(1.0)),
+        schedule,
+        virtual_stages,
+        zero: Some(strategy.zero_stage),
+        shard,
+        micro_batch,
+        accumulation: strategy.grad_accum,
+        checkpoint: Some(checkpoint(strategy, u64::from(model.blocks()), chunks, engine)?),
+        offload: offload(strategy)?,
+        attention: strategy.flash_attention.map(|flash| {
+            if flash { AttentionKernel::Fused } else { AttentionKernel::Materialised }
+        }),
+        ..Draft::default()
+    })
+}
+
+fn model_has_experts(run: &PublishedRun) -> bool {
+    run.model.experts.is_some()
+}
+
+/// The schedule and the chunks a rank.
+fn schedule(
+    strategy: &PublishedStrategy,
+    pipeline: u64,
+    model: &Model,
+) -> Result<(Option<Schedule>, Option<u64>), String> {
+    if pipeline == 1 {
+        return Ok((None, None));
+    }
+    let text = strategy.schedule.as_deref().unwrap_or("1f1b").to_ascii_lowercase();
+    let chunks = strategy.virtual_pp.filter(|chunks| *chunks > 1);
+    if text.starts_with("interleaved") || chunks.is_some() {
+        // Where a table leaves the number of chunks out, two are the fewest that interleave.
+        let chunks = chunks.unwrap_or(2);
+        return Ok(if pipeline * chunks <= u64::from(model.blocks()) {
+            (Some(Schedule::Interleaved), Some(chunks))
+        } else {
+            (Some(Schedule::OneForwardOneBackward), None)
+        });
+    }
+    let known = [
+        ("1f1b", Schedule::OneForwardOneBackward),
+        ("gpipe", Schedule::GPipe),
+        ("zbv", Schedule::ZeroBubbleV),
+        ("zero-bubble", Schedule::ZeroBubbleH1),
+        ("zbb", Schedule::ZeroBubbleH1),
+    ];
+    let schedule = known.into_iter().find(|(name, _)| text.starts_with(name)).map(|(_, schedule)| schedule);
+    schedule
+        .map(|schedule| (Some(schedule), None))
+        .ok_or_else(|| format!("strategy.schedule `{text}` is not planned"))
+}
+
+/// One entry for all chunks; what a table does not say is the engine's default.
+fn checkpoint(
+    strategy: &PublishedStrategy,
+    blocks: u64,
+    chunks: u64,
+    engine: &EngineProfile,
+) -> Result<Vec<CheckpointEntry>, String> {
+    let Some(text) = strategy.checkpointing.as_deref() else {
+        return Ok(vec![CheckpointEntry::Whole(engine.default_checkpointing)]);
+    };
+    let every_second = CheckpointEntry::First((blocks / chunks).div_ceil(2) as u32);
+    Ok(vec![match text {
+        "none" => CheckpointEntry::Whole(CheckpointMode::None),
+        _ if text.starts_with("full") => CheckpointEntry::Whole(CheckpointMode::Full),
+        _ if text.starts_with("selective-layer") || text.starts_with("selective (some blocks)") => every_second,
+        _ if text.starts_with("selective") => CheckpointEntry::Whole(CheckpointMode::Selective),
+        other => return Err(format!("strategy.checkpointing `{other}` is not planned")),
+    }])
+}
+
+fn offload(strategy: &PublishedStrategy) -> Result<Option<Vec<(OffloadCategory, Vec<f64>)>>, String> {
+    match strategy.offload.as_deref() {
+        None | Some("none") => Ok(None),
+        Some(text) if text.starts_with("optimizer") => {
+            Ok(Some(vec![(OffloadCategory::Optimizer, vec![1.0])]))
+        }
+        Some(other) => Err(format!("strategy.offload `{other}` is not planned")),
+    }
+}
