@@ -187,7 +187,7 @@ fn both(model: &DeviceModel, small: &Small) -> Result<(f64, f64), String> {
 
 fn predicted(model: &DeviceModel, job: &Job, devices: u64) -> f64 {
     let cluster = Cluster::uniform("here".to_owned(), 1, devices as u32, model.clone(), String::new());
-    let pricing = DevicePricing::new(&cluster, &job.strategy, job.workload.compute_type());
+    let pricing = DevicePricing::new(&cluster, job.engine, &job.strategy, job.workload.compute_type());
     play(&build(&job.model, &job.strategy, &job.workload, job.engine), &pricing).step_time.0
 }
 
@@ -262,7 +262,7 @@ fn print_ratios(pairs: &[[Case; 2]]) {
 fn print_ops(model: &DeviceModel, small: &Small) {
     let job = small.job().expect("legal");
     let cluster = Cluster::uniform("here".to_owned(), 1, small.devices as u32, model.clone(), String::new());
-    let pricing = DevicePricing::new(&cluster, &job.strategy, job.workload.compute_type());
+    let pricing = DevicePricing::new(&cluster, job.engine, &job.strategy, job.workload.compute_type());
     println!(
         "{} {:?}: predicted {:.2} ms",
         small.strategy,
@@ -298,7 +298,7 @@ fn print_kernels(calibration: &Calibration) {
     let job =
         Small { precision: ElementType::Fp32, ..Small::gpt2((128, 4), 128, "micro=2") }.job().expect("legal");
     let cluster = Cluster::uniform("one".to_owned(), 1, 1, model, String::new());
-    let pricing = DevicePricing::new(&cluster, &job.strategy, job.workload.compute_type());
+    let pricing = DevicePricing::new(&cluster, job.engine, &job.strategy, job.workload.compute_type());
     for (op, seconds) in &calibration.measured.fp32 {
         let price = pricing.price(op, 0).seconds.0;
         println!("{:8.1} us {:8.1} us {:6.2}  {op:?}", price * 1e6, seconds * 1e6, price / seconds);

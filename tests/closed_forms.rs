@@ -19,7 +19,7 @@ fn closed_form_memory_is_the_played_peak() {
     for (seed, case) in cases(200_000, 4000) {
         let (strategy, engine) = (&case.strategy, case.engine);
         let layout = Layout::new(&case.model, strategy, &case.workload, engine);
-        let pricing = DevicePricing::new(&cluster, strategy, case.workload.compute_type());
+        let pricing = DevicePricing::new(&cluster, case.engine, strategy, case.workload.compute_type());
         let digests: Vec<_> =
             layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
         let rules = StateRules::new(strategy, &case.workload, engine);
@@ -52,7 +52,7 @@ fn the_time_bound_is_never_above_the_played_time() {
     for (seed, case) in cases(300_000, 2000) {
         let (strategy, engine) = (&case.strategy, case.engine);
         let layout = Layout::new(&case.model, strategy, &case.workload, engine);
-        let pricing = DevicePricing::new(&cluster, strategy, case.workload.compute_type());
+        let pricing = DevicePricing::new(&cluster, case.engine, strategy, case.workload.compute_type());
         let digests: Vec<_> =
             layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
         let rules = StateRules::new(strategy, &case.workload, engine);

@@ -29,7 +29,7 @@ fn sound() -> (Program, Vec<Bytes>) {
     let strategy = resolve(&draft, &model, 2, &workload, engine).expect("the strategy is legal");
     let layout = Layout::new(&model, &strategy, &workload, engine);
     let cluster = meshwright::cluster::load("1x2xh100-sxm").expect("built in");
-    let pricing = DevicePricing::new(&cluster, &strategy, workload.compute_type());
+    let pricing = DevicePricing::new(&cluster, engine, &strategy, workload.compute_type());
     let digests: Vec<_> =
         layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
     let rules = StateRules::new(&strategy, &workload, engine);

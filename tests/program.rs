@@ -136,7 +136,7 @@ fn causes_sum_to_the_step_of_every_rank() {
     let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
     for (seed, case) in cases(50_000, 400) {
         let program = build(&case.model, &case.strategy, &case.workload, case.engine);
-        let pricing = DevicePricing::new(&cluster, &case.strategy, case.workload.compute_type());
+        let pricing = DevicePricing::new(&cluster, case.engine, &case.strategy, case.workload.compute_type());
         let playback = play(&program, &pricing);
         for rank in &playback.ranks {
             let (sum, end) = (rank.causes.total().0, rank.end.0);
@@ -157,7 +157,7 @@ fn quiet_passes_counted_whole_give_what_every_instruction_gives() {
     let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
     for (seed, case) in cases(70_000, 600) {
         let program = build(&case.model, &case.strategy, &case.workload, case.engine);
-        let pricing = DevicePricing::new(&cluster, &case.strategy, case.workload.compute_type());
+        let pricing = DevicePricing::new(&cluster, case.engine, &case.strategy, case.workload.compute_type());
         let (whole, single) = (play(&program, &pricing), play_every_instruction(&program, &pricing));
         for (whole, single) in whole.ranks.iter().zip(&single.ranks) {
             let near = |one: Seconds, other: Seconds| (one.0 - other.0).abs() <= 1e-9 * single.end.0;

@@ -46,7 +46,7 @@ fn cluster(case: &Case, cores: u32) -> Cluster {
 }
 
 fn pricing<'a>(case: &Case, cluster: &'a Cluster) -> DevicePricing<'a> {
-    DevicePricing::new(cluster, &case.strategy, case.workload.compute_type())
+    DevicePricing::new(cluster, case.engine, &case.strategy, case.workload.compute_type())
 }
 
 fn played(case: &Case, cores: u32) -> Playback {

@@ -10,7 +10,8 @@ use super::error::{CliError, Kind};
 use super::output::print;
 use super::table::table;
 use crate::units::{Bytes, Seconds};
-use crate::validate::{Measured, UnreadTrace, Validation, read, validate};
+use crate::profile::engine::engine;
+use crate::validate::{UnreadTrace, Validation, read, validate};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +27,7 @@ pub struct ValidateArgs {
     /// Traces that `execute --trace` wrote, arrays of runs, or folders of either
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
-    /// Judge only runs of this engine; auto: each by its own
+    /// Predict all runs as this engine would run them; auto: each as its own
     #[arg(long, value_name = "E", default_value = "auto")]
     engine: String,
     /// Print the document as JSON
@@ -36,20 +37,17 @@ pub struct ValidateArgs {
 
 /// Runs the command.
 pub fn run(args: &ValidateArgs) -> Result<(), CliError> {
-    if args.engine != "auto" && crate::profile::engine::engine(&args.engine).is_none() {
-        return Err(
-            CliError::usage("engine", &args.engine, "no such engine; auto takes each run's own").or(["auto"])
-        );
-    }
+    let engine = match args.engine.as_str() {
+        "auto" => None,
+        name => Some(engine(name).ok_or_else(|| {
+            CliError::usage("engine", name, "no such engine; auto takes each run's own").or(["auto"])
+        })?),
+    };
     let mut traces = Vec::new();
     for path in &args.traces {
         traces.extend(read(path)?);
     }
-    traces.retain(|(_, run)| match run {
-        Measured::Own(trace) => args.engine == "auto" || trace.plan.engine == args.engine,
-        Measured::Published { .. } => true,
-    });
-    let validation = validate(traces);
+    let validation = validate(traces, engine);
     print(&if args.json { pretty(&validation) } else { text(&validation) })
 }
 

@@ -7,6 +7,8 @@ use crate::cost::collective::{GroupShape, Transfer};
 use crate::cost::cores::CorePricing;
 use crate::cost::gemm;
 use crate::ops::{AttentionCore, CorePass, Group, Op};
+use crate::profile::EngineProfile;
+use crate::profile::engine::TimingModel;
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
 use crate::strategy::{Axis, Strategy};
 use crate::units::{Bytes, ElementType, Seconds};
@@ -73,6 +75,7 @@ pub trait Pricing {
 /// Prices by a cluster's cost model, with the groups of a strategy's mesh.
 pub struct DevicePricing<'a> {
     cluster: &'a Cluster,
+    timing: &'a TimingModel,
     compute: ElementType,
     groups: HashMap<Group, GroupShape>,
     /// The hop between neighbouring stages, by the lower stage; the last is from the last stage to the first.
@@ -82,8 +85,13 @@ pub struct DevicePricing<'a> {
 }
 
 impl<'a> DevicePricing<'a> {
-    /// Prices for `strategy` on `cluster`, activations in `compute`.
-    pub fn new(cluster: &'a Cluster, strategy: &Strategy, compute: ElementType) -> Self {
+    /// Prices for `strategy` on `cluster` as `engine` runs it, activations in `compute`.
+    pub fn new(
+        cluster: &'a Cluster,
+        engine: &'a EngineProfile,
+        strategy: &Strategy,
+        compute: ElementType,
+    ) -> Self {
         let mesh = Mesh::new(strategy);
         let kinds = [
             (Group::Tensor, MeshGroup::Tensor),
@@ -113,16 +121,27 @@ impl<'a> DevicePricing<'a> {
             })
             .collect();
         let cores = CorePricing::new(cluster, strategy, compute);
-        Self { cluster, compute, groups, hops, cores }
+        Self { cluster, timing: &engine.timing, compute, groups, hops, cores }
     }
 
+    /// A kernel: `seconds` of work behind its launch, and no faster than the host can issue kernels.
     fn kernel(&self, seconds: Seconds, multiprocessors: f64, bytes: Bytes) -> Price {
         let device = &self.cluster.device;
-        let seconds = seconds + device.kernel_time.value;
+        let seconds = (seconds + device.kernel_time.value).max(self.timing.host_time.value);
         let memory = bytes.at(device.memory_bandwidth.value).0 / seconds.0;
         Price::alone(seconds)
             .demanding(Resource::Multiprocessors, multiprocessors)
             .demanding(Resource::Memory, memory)
+    }
+
+    /// How often the engine's kernels go over what one fused kernel for `op` would move.
+    fn passes(&self, op: &Op) -> f64 {
+        match op {
+            Op::Norm(_) | Op::Elementwise(_) => self.timing.elementwise_passes.value,
+            Op::CrossEntropy(_) => self.timing.loss_passes.value,
+            Op::AdamW(_) => self.timing.optimizer_passes.value,
+            _ => 1.0,
+        }
     }
 
     /// A kernel that only moves data.
@@ -224,7 +243,7 @@ impl Pricing for DevicePricing<'_> {
                 Price::alone(seconds).demanding(resource, 1.0).demanding(Resource::Memory, memory)
             }
             Op::Send(_) | Op::Receive(_) | Op::Release => Price::default(),
-            _ => self.memory_bound(op.bytes_moved()),
+            _ => self.memory_bound(op.bytes_moved().scaled(self.passes(op))),
         }
     }
 

@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::choices::{
-    AttentionKernel, Compression, ContextKind, GradientSync, LossMode, OffloadCategory, Schedule,
+    AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory, Schedule,
 };
-use crate::units::ElementType;
+use super::evidence::Sourced;
+use crate::units::{ElementType, Seconds};
 
 /// One training engine, as data. Its facts and their sources stand in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +29,37 @@ pub struct EngineProfile {
     pub vocabulary: VocabularyPadding,
     /// The kernel that runs where a strategy names none.
     pub attention: AttentionKernel,
+    pub defaults: EngineDefaults,
+    pub timing: TimingModel,
+}
+
+/// What the engine does unless told otherwise, where a published run does not say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EngineDefaults {
+    pub checkpointing: CheckpointMode,
+    /// Probability that an element is dropped.
+    pub dropout: f64,
+}
+
+/// What an engine's steps take beside its kernels, and what it runs at the same time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TimingModel {
+    /// Gradients are reduced while the backward goes on.
+    pub overlaps_gradients: bool,
+    /// Activations and gradients travel between stages while the next pass computes.
+    pub overlaps_sends: bool,
+    /// Time of the host to issue one kernel; a device that is faster waits.
+    pub host_time: Sourced<Seconds>,
+    /// Bytes that norms, activations and residual adds move, as a factor of what one fused kernel each would.
+    pub elementwise_passes: Sourced<f64>,
+    /// The same of the loss over logits.
+    pub loss_passes: Sourced<f64>,
+    /// The same of the optimizer step.
+    pub optimizer_passes: Sourced<f64>,
+    /// Time of a step that grows with nothing: data, logging, waiting for the host.
+    pub step_time: Sourced<Seconds>,
 }
 
 /// What strategies the engine can run.
@@ -222,12 +254,17 @@ impl VocabularyPadding {
     }
 }
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 10] = [
     include_str!("../../cost_models/engines/embedded.json"),
     include_str!("../../cost_models/engines/megatron.json"),
     include_str!("../../cost_models/engines/torchtitan.json"),
     include_str!("../../cost_models/engines/deepspeed.json"),
     include_str!("../../cost_models/engines/colossalai.json"),
+    include_str!("../../cost_models/engines/megatron-deepspeed.json"),
+    include_str!("../../cost_models/engines/llm-foundry.json"),
+    include_str!("../../cost_models/engines/nanotron.json"),
+    include_str!("../../cost_models/engines/internevo.json"),
+    include_str!("../../cost_models/engines/maxtext.json"),
 ];
 
 static PROFILES: LazyLock<Vec<EngineProfile>> = LazyLock::new(|| {
@@ -254,7 +291,8 @@ mod tests {
     #[test]
     fn built_in_profiles_are_valid_and_named_once() {
         let names: Vec<_> = engines().iter().map(|profile| profile.name.as_str()).collect();
-        assert_eq!(names, ["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"]);
+        assert_eq!(names[..5], ["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"]);
+        assert!(names.iter().enumerate().all(|(index, name)| !names[..index].contains(name)));
         for profile in engines() {
             assert_eq!(profile.version, 1);
             assert!(!profile.sources.is_empty(), "{} names no source", profile.name);

@@ -94,10 +94,12 @@ impl Writer<'_> {
 
     pub(super) fn send(&mut self, buffer: BufferId, message: Message) {
         let bytes = self.bytes(buffer);
+        let overlaps = self.plan.engine.timing.overlaps_sends;
+        let stream = if overlaps { Stream::Send } else { Stream::Compute };
         self.push(Instruction {
             reads: vec![buffer],
             message: Some(message),
-            ..Instruction::plain(Op::Send(bytes), Task::Send, Stream::Send, Cause::Communication)
+            ..Instruction::plain(Op::Send(bytes), Task::Send, stream, Cause::Communication)
         });
         self.sent.push(buffer);
     }
@@ -336,6 +338,8 @@ impl Writer<'_> {
             let add = Elementwise { kind, elements, operands: 3, element };
             (Op::Elementwise(add), Task::KeepGradient)
         });
+        // What does not overlap stands in the queue of the kernels.
+        let stream = if engine.timing.overlaps_gradients { Stream::Data } else { Stream::Compute };
         for (op, task) in sums.chain(keeps) {
             self.push(Instruction {
                 unit: Some(unit.unit),
@@ -343,7 +347,7 @@ impl Writer<'_> {
                 // Where this pass has computed nothing yet, the gradient is an earlier pass's.
                 joins: after.is_none(),
                 reads: gradient.into_iter().collect(),
-                ..Instruction::plain(op, task, Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, task, stream, Cause::Communication)
             });
         }
     }

@@ -66,7 +66,7 @@ impl<'a> Problem<'a> {
 
     /// Prices under the mesh of `strategy`.
     pub fn pricing(&self, strategy: &Strategy) -> DevicePricing<'a> {
-        DevicePricing::new(self.cluster, strategy, self.workload.compute_type())
+        DevicePricing::new(self.cluster, self.engine, strategy, self.workload.compute_type())
     }
 
     /// Plays `strategy`, which must be legal.

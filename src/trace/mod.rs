@@ -3,6 +3,7 @@
 mod date;
 mod document;
 mod gradients;
+pub mod published;
 mod rows;
 
 pub use date::today;

@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, ClusterDocument};
 use crate::model::{Model, layer_graph};
+use crate::profile::EngineProfile;
 use crate::profile::engine::engine;
 use crate::search::Problem;
 use crate::strategy::Draft;
@@ -10,10 +11,15 @@ use crate::units::Bytes;
 use crate::validate::document::{Errors, Quantities, Run};
 
 /// The run called `id`, and its task as text: runs of one task differ in their strategies only.
-pub(super) fn predict(id: &str, trace: &Trace) -> Result<(Run, String), String> {
+pub(super) fn predict(
+    id: &str,
+    trace: &Trace,
+    as_engine: Option<&EngineProfile>,
+) -> Result<(Run, String), String> {
     let plan = &trace.plan;
     let (model, cluster) = (model(trace)?, cluster(trace)?);
-    let engine = engine(&plan.engine).ok_or_else(|| format!("there is no engine {}", plan.engine))?;
+    let own = engine(&plan.engine);
+    let engine = as_engine.or(own).ok_or_else(|| format!("there is no engine {}", plan.engine))?;
     let problem = Problem::new(&model, &cluster, plan.workload, engine, None);
     let draft = Draft::parse(&plan.strategy.text).map_err(|error| error.to_string())?;
     let strategy = draft.resolve(&problem.facts).map_err(|error| error.to_string())?;
@@ -33,26 +39,11 @@ pub(super) fn predict(id: &str, trace: &Trace) -> Result<(Run, String), String> 
         family: plan.engine.clone(),
         quality: "A".to_owned(),
         memory_kind: "allocated".to_owned(),
-        error: errors(&predicted, &measured),
+        error: Errors::of(&predicted, &measured),
         predicted,
         measured,
     };
     Ok((run, task))
-}
-
-fn errors(predicted: &Quantities, measured: &Quantities) -> Errors {
-    let error = |predicted: Option<f64>, measured: Option<f64>| {
-        measured
-            .filter(|value| *value > 0.0)
-            .zip(predicted)
-            .map(|(measured, predicted)| predicted / measured - 1.0)
-    };
-    let seconds = |quantities: &Quantities| quantities.step_time_s.map(|seconds| seconds.0);
-    let bytes = |quantities: &Quantities| quantities.peak_memory_bytes.map(|bytes| bytes.0 as f64);
-    Errors {
-        step_time: error(seconds(predicted), seconds(measured)),
-        memory: error(bytes(predicted), bytes(measured)),
-    }
 }
 
 fn model(trace: &Trace) -> Result<Model, String> {

@@ -86,11 +86,29 @@ pub struct Figures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ranking {
-    /// Tasks with at least two runs.
+    /// Tasks with at least three runs.
     pub groups: u64,
     /// Mean over tasks of Spearman's rank correlation.
     pub spearman: Option<f64>,
     /// How much slower the run that is predicted to be the best is than the best one.
     pub median_regret: Option<f64>,
     pub mean_regret: Option<f64>,
+}
+
+impl Errors {
+    /// The errors of what was predicted and measured.
+    pub fn of(predicted: &Quantities, measured: &Quantities) -> Self {
+        let error = |predicted: Option<f64>, measured: Option<f64>| {
+            measured
+                .filter(|value| *value > 0.0)
+                .zip(predicted)
+                .map(|(measured, predicted)| predicted / measured - 1.0)
+        };
+        let seconds = |quantities: &Quantities| quantities.step_time_s.map(|seconds| seconds.0);
+        let bytes = |quantities: &Quantities| quantities.peak_memory_bytes.map(|bytes| bytes.0 as f64);
+        Self {
+            step_time: error(seconds(predicted), seconds(measured)),
+            memory: error(bytes(predicted), bytes(measured)),
+        }
+    }
 }

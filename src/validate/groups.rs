@@ -2,36 +2,40 @@
 
 use std::collections::BTreeMap;
 
-use crate::validate::document::{Figures, Group, Ranking, Run, Validation};
+use crate::trace::published::Quality;
+use crate::validate::Judged;
+use crate::validate::document::{Figures, Group, Ranking, Run};
 
 /// The name of the group of all families.
 const ALL: &str = "all";
-/// The quality that is kept apart.
-const WEAK: &str = "C";
+/// Fewer runs than this rank nothing.
+const FEWEST: usize = 3;
 
-/// Each family and all of them, over quality A and B, then each family's C; `tasks` has one entry a run.
-pub(super) fn of(validation: &Validation, tasks: &[String]) -> Vec<Group> {
-    let mut groups: BTreeMap<(bool, String), Vec<(&Run, &str)>> = BTreeMap::new();
-    for (run, task) in validation.runs.iter().zip(tasks) {
-        let (is_weak, entry) = (run.quality == WEAK, (run, task.as_str()));
-        let name = if is_weak { format!("{}/{WEAK}", run.family) } else { run.family.clone() };
-        groups.entry((is_weak, name)).or_default().push(entry);
+/// Each family and all of them, over quality A and B, then each family's C.
+pub(super) fn of(judged: &[Judged]) -> Vec<Group> {
+    let mut groups: BTreeMap<(bool, String), Vec<&Judged>> = BTreeMap::new();
+    for one in judged {
+        let is_weak = one.quality == Quality::C;
+        let name =
+            if is_weak { format!("{}/{}", one.family, Quality::C.name()) } else { one.family.clone() };
+        groups.entry((is_weak, name)).or_default().push(one);
         if !is_weak {
-            groups.entry((false, ALL.to_owned())).or_default().push(entry);
+            groups.entry((false, ALL.to_owned())).or_default().push(one);
         }
     }
-    groups.into_iter().map(|((_, name), runs)| group(name, &runs)).collect()
+    groups.into_iter().map(|((_, name), judged)| group(name, &judged)).collect()
 }
 
-fn group(name: String, runs: &[(&Run, &str)]) -> Group {
-    let count = runs.len() as u64;
+fn group(name: String, judged: &[&Judged]) -> Group {
+    let predicted = || judged.iter().filter_map(|one| one.result.as_ref().ok());
+    let runs: Vec<(&Run, &str)> = predicted().map(|(run, task)| (run, task.as_str())).collect();
     Group {
         name,
-        runs: count,
-        simulated: count,
+        runs: judged.len() as u64,
+        simulated: runs.len() as u64,
         time: figures(runs.iter().filter_map(|(run, _)| run.error.step_time).collect()),
         memory: figures(runs.iter().filter_map(|(run, _)| run.error.memory).collect()),
-        ranking: ranking(runs),
+        ranking: ranking(&runs),
     }
 }
 
@@ -53,7 +57,7 @@ fn ranking(runs: &[(&Run, &str)]) -> Ranking {
             tasks.entry(task).or_default().push((predicted.0, measured.0));
         }
     }
-    tasks.retain(|_, pairs| pairs.len() > 1);
+    tasks.retain(|_, pairs| pairs.len() >= FEWEST);
     let correlations: Vec<f64> = tasks.values().filter_map(|pairs| spearman(pairs)).collect();
     let regrets: Vec<f64> = tasks.values().map(|pairs| regret(pairs)).collect();
     Ranking {

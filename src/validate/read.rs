@@ -7,6 +7,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::plan;
+use crate::trace::published::{PublishedRun, PublishedTrace};
 use crate::trace::{Trace, VERSION};
 
 /// A measured run.
@@ -14,8 +15,10 @@ use crate::trace::{Trace, VERSION};
 pub enum Measured {
     /// What `execute --trace` wrote.
     Own(Box<Trace>),
-    /// A run of somebody else's, which cannot be predicted yet.
-    Published { reason: String },
+    /// A run of somebody else's.
+    Published(Box<PublishedRun>),
+    /// An entry of an array that is no run: what is wrong with which field.
+    Unread { reason: String },
 }
 
 /// A file that holds no measured run.
@@ -54,11 +57,21 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     let value: Value = serde_json::from_str(&text).map_err(|error| failed(format!("is no JSON: {error}")))?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     match value {
-        Value::Array(list) => Ok(list.iter().enumerate().map(|(place, run)| published(place, run)).collect()),
+        Value::Array(list) => {
+            Ok(list.into_iter().enumerate().map(|(place, run)| published(place, run)).collect())
+        }
         value => {
             let version = value.get("version").cloned().unwrap_or(Value::Null);
             if version != VERSION {
                 return Err(failed(format!("is a document of version {version}; traces have {VERSION}")));
+            }
+            if value.get("kind").is_some() {
+                let trace: PublishedTrace = serde_json::from_value(value)
+                    .map_err(|error| failed(format!("is no trace of published runs: {error}")))?;
+                let runs = trace.runs.into_iter();
+                return Ok(runs
+                    .map(|run| (run.id.clone(), Measured::Published(Box::new(run))))
+                    .collect());
             }
             let trace: Trace =
                 serde_json::from_value(value).map_err(|error| failed(format!("is no trace: {error}")))?;
@@ -74,8 +87,11 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     }
 }
 
-fn published(place: usize, run: &Value) -> (String, Measured) {
+fn published(place: usize, run: Value) -> (String, Measured) {
     let id = run.get("id").and_then(Value::as_str).map_or_else(|| place.to_string(), str::to_owned);
-    let reason = "published runs cannot be predicted yet; traces that `execute --trace` wrote can".to_owned();
-    (id, Measured::Published { reason })
+    let measured = match serde_json::from_value(run) {
+        Ok(run) => Measured::Published(Box::new(run)),
+        Err(error) => Measured::Unread { reason: format!("is no published run: {error}") },
+    };
+    (id, measured)
 }

@@ -12,8 +12,10 @@ use crate::cluster::Cluster;
 use crate::model::Model;
 use crate::profile::{DeviceModel, EngineProfile};
 use crate::strategy::{Facts, Strategy, Workload};
-use crate::trace::published::{PublishedRun, Quality};
-use crate::units::{Bytes, Seconds};
+use crate::search::Problem;
+use crate::trace::published::PublishedRun;
+use crate::validate::document::{Errors, Quantities, Run};
+use crate::units::Bytes;
 
 /// What a published run trained, on what, and how: all that its user knew beforehand.
 #[derive(Clone, Debug)]
@@ -25,25 +27,17 @@ pub struct Scenario {
     pub strategy: Strategy,
 }
 
-/// What it measured.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
-    pub step_time: Option<Seconds>,
-    pub peak_memory: Option<(Bytes, MemoryKind)>,
-    pub quality: Quality,
-}
-
-/// Reads the scenario off `run`; devices are as `models` has them by name, built in where it has none.
+/// Reads the scenario off `run`: devices as `models` has them by name, built in where it has none; the engine named
+/// in it, or `as_engine`.
 ///
 /// # Errors
 /// Says which field is missing, contradicts another, or asks for what is not planned.
 pub fn scenario(
     run: &PublishedRun,
     models: &dyn Fn(&str) -> Option<DeviceModel>,
-    engines: &dyn Fn(&str) -> Option<EngineProfile>,
+    as_engine: Option<&EngineProfile>,
 ) -> Result<Scenario, String> {
-    let built_in = engines::profile(&run.framework)?;
-    let engine = engines(&built_in.name).unwrap_or_else(|| built_in.clone());
+    let engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?.clone();
     let model = model::model(run)?;
     let cluster = cluster::cluster(run, models)?;
     let workload = strategy::workload(run, engine.defaults.dropout)?;
@@ -53,11 +47,54 @@ pub fn scenario(
     Ok(Scenario { model, cluster, engine, workload, strategy })
 }
 
-/// What `run` measured, where it is of use.
-pub fn outcome(run: &PublishedRun) -> Outcome {
-    Outcome {
-        step_time: measured::step_time(run),
-        peak_memory: measured::peak_memory(run),
-        quality: run.quality,
-    }
+/// Predicts `run` with the built-in cost models; with it comes its task: runs of one differ in strategy only.
+///
+/// # Errors
+/// Says why it cannot be predicted.
+pub(super) fn judge(
+    run: &PublishedRun,
+    engine: Option<&EngineProfile>,
+) -> Result<(Run, String), String> {
+    let scenario = scenario(run, &|_| None, engine)?;
+    let Scenario { model, cluster, engine, workload, strategy } = &scenario;
+    let problem = Problem::new(model, cluster, *workload, engine, None);
+    let candidate = problem.play(strategy.clone());
+    let memory = measured::peak_memory(run);
+    let (_, kind) = memory.unwrap_or((Bytes::ZERO, MemoryKind::Allocated));
+    let predicted = Quantities {
+        step_time_s: Some(candidate.playback.step_time),
+        peak_memory_bytes: match kind {
+            MemoryKind::Allocated => Some(candidate.memory.allocated),
+            MemoryKind::Reserved => Some(candidate.memory.reserved),
+            MemoryKind::Process => Some(candidate.memory.process),
+            MemoryKind::Unknown => None,
+        },
+    };
+    let measured = Quantities {
+        step_time_s: measured::step_time(run),
+        peak_memory_bytes: memory.map(|(bytes, _)| bytes),
+    };
+    let (model, hardware, strategy) = (&run.model, &run.hardware, &run.strategy);
+    let task = format!(
+        "{} {:?} {:?} {:?} {} {} {} {:?} {}",
+        model.kind,
+        model.layers,
+        model.hidden,
+        model.ffn_hidden,
+        model.seq_len,
+        hardware.gpu,
+        hardware.num_gpus,
+        strategy.global_batch,
+        strategy.dtype
+    );
+    let run = Run {
+        id: run.id.clone(),
+        family: run.family.clone(),
+        quality: run.quality.name().to_owned(),
+        memory_kind: kind.name().to_owned(),
+        error: Errors::of(&predicted, &measured),
+        predicted,
+        measured,
+    };
+    Ok((run, task))
 }

@@ -136,7 +136,7 @@ fn checkpoint(
     engine: &EngineProfile,
 ) -> Result<Vec<CheckpointEntry>, String> {
     let Some(text) = strategy.checkpointing.as_deref() else {
-        return Ok(vec![CheckpointEntry::Whole(engine.default_checkpointing)]);
+        return Ok(vec![CheckpointEntry::Whole(engine.defaults.checkpointing)]);
     };
     let every_second = CheckpointEntry::First((blocks / chunks).div_ceil(2) as u32);
     Ok(vec![match text {
