@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::cost::collective::{GroupShape, Transfer};
 use crate::cost::cores::CorePricing;
 use crate::cost::gemm;
-use crate::ops::{AttentionCore, CorePass, Group, Op};
+use crate::ops::{AttentionCore, CorePass, Group, Linear, Op};
 use crate::profile::EngineProfile;
 use crate::profile::engine::TimingModel;
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
@@ -66,6 +66,11 @@ pub trait Pricing {
     /// The price of sending `bytes` from stage `from` to stage `to`.
     fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price;
 
+    /// Time that the host takes to issue the kernels of `op`.
+    fn host_time(&self, _op: &Op) -> Seconds {
+        Seconds::ZERO
+    }
+
     /// Whether the ranks of all stages compete for one set of resources, and not each for its own.
     fn shares_machine(&self) -> bool {
         false
@@ -124,10 +129,10 @@ impl<'a> DevicePricing<'a> {
         Self { cluster, timing: &engine.timing, compute, groups, hops, cores }
     }
 
-    /// A kernel: `seconds` of work behind its launch, and no faster than the host can issue kernels.
+    /// A kernel: `seconds` of work behind its launch.
     fn kernel(&self, seconds: Seconds, multiprocessors: f64, bytes: Bytes) -> Price {
         let device = &self.cluster.device;
-        let seconds = (seconds + device.kernel_time.value).max(self.timing.host_time.value);
+        let seconds = seconds + device.kernel_time.value;
         let memory = bytes.at(device.memory_bandwidth.value).0 / seconds.0;
         Price::alone(seconds)
             .demanding(Resource::Multiprocessors, multiprocessors)
@@ -142,6 +147,15 @@ impl<'a> DevicePricing<'a> {
             Op::AdamW(_) => self.timing.optimizer_passes.value,
             _ => 1.0,
         }
+    }
+
+    /// Bytes moved to scale and cast the factors of a product in 8 bits, which are kept in 16.
+    fn casts(&self, product: &Linear) -> Bytes {
+        if product.element != ElementType::Fp8 {
+            return Bytes::ZERO;
+        }
+        let elements = product.batch * product.depth * (product.rows + product.columns);
+        Bytes(elements * ElementType::Bf16.size()).scaled(self.timing.cast_passes.value)
     }
 
     /// A kernel that only moves data.
@@ -168,6 +182,7 @@ impl<'a> DevicePricing<'a> {
         let blocks = (op.batch * op.heads * op.queries.div_ceil(128)).max(1);
         let multiprocessors = u64::from(device.multiprocessors.value.max(1));
         let ragged = (blocks.div_ceil(multiprocessors) * multiprocessors) as f64 / blocks as f64;
+        let efficiency = efficiency * self.timing.attention_share.value;
         let arithmetic = op.flops().at(peak * efficiency) * ragged;
         self.kernel(arithmetic.max(streamed), 1.0, op.bytes_moved())
     }
@@ -220,7 +235,8 @@ impl Pricing for DevicePricing<'_> {
             Op::Linear(product) => {
                 let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
                 let arithmetic = gemm::arithmetic(product, device);
-                self.kernel(arithmetic.max(op.bytes_moved().at(rate)), 1.0, op.bytes_moved())
+                let casts = self.casts(product).at(rate);
+                self.kernel(arithmetic.max(op.bytes_moved().at(rate)) + casts, 1.0, op.bytes_moved())
             }
             Op::Attention(core) => self.attention(core),
             Op::AdamW(step) if step.on_host => {
@@ -230,9 +246,13 @@ impl Pricing for DevicePricing<'_> {
                 Price::alone(op.bytes_moved().at(share)).demanding(Resource::Host, 1.0)
             }
             Op::Collective(collective) => {
-                self.groups.get(&collective.group).map_or_else(Price::default, |group| {
+                let group = self.groups.get(&collective.group);
+                let price = group.map_or_else(Price::default, |group| {
                     self.transfer(&group.time(collective), collective.bytes)
-                })
+                });
+                let hidden = self.timing.tensor_hidden.value;
+                let exposed = if collective.group == Group::Tensor { 1.0 - hidden } else { 1.0 };
+                Price { seconds: price.seconds * exposed, ..price }
             }
             Op::CopyOut(bytes) | Op::CopyIn(bytes) => {
                 let link = &self.cluster.host_link;
@@ -244,6 +264,14 @@ impl Pricing for DevicePricing<'_> {
             }
             Op::Send(_) | Op::Receive(_) | Op::Release => Price::default(),
             _ => self.memory_bound(op.bytes_moved().scaled(self.passes(op))),
+        }
+    }
+
+    fn host_time(&self, op: &Op) -> Seconds {
+        match op {
+            Op::Release => Seconds::ZERO,
+            Op::Collective(_) | Op::Send(_) | Op::Receive(_) => self.timing.collective_host_time.value,
+            _ => self.timing.host_time.value,
         }
     }
 

@@ -42,18 +42,41 @@ pub struct EngineDefaults {
     pub dropout: f64,
 }
 
+/// Communication that an engine may run beside its kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// Gradients are reduced while the backward goes on; otherwise behind the last backward.
+    Gradients,
+    /// Sharded parameters are gathered ahead of their unit.
+    Gathers,
+    /// Updated parameters are gathered while the next step's first forward runs; otherwise behind the update.
+    Updates,
+    /// Activations and gradients travel between stages while the next pass computes.
+    Sends,
+}
+
 /// What an engine's steps take beside its kernels, and what it runs at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingModel {
-    /// Gradients are reduced while the backward goes on.
-    pub overlaps_gradients: bool,
-    /// Activations and gradients travel between stages while the next pass computes.
-    pub overlaps_sends: bool,
-    /// Time of the host to issue one kernel; a device that is faster waits.
+    /// Communication that runs beside computing; what is not named stands in the queue of the kernels.
+    pub overlaps: Vec<Overlap>,
+    /// Time of the host to issue the kernels of one op (interpreter, dispatcher and launch); a device that is faster
+    /// waits.
     pub host_time: Sourced<Seconds>,
+    /// The same of a collective or a message.
+    pub collective_host_time: Sourced<Seconds>,
+    /// Share of the device's rate of fused attention that the engine's kernels reach.
+    pub attention_share: Sourced<f64>,
+    /// Share of collectives inside layers over the tensor group that products cut in pieces hide.
+    pub tensor_hidden: Sourced<f64>,
+    /// Passes over the factors of a product in 8 bits, to scale and cast them.
+    pub cast_passes: Sourced<f64>,
     /// Bytes that norms, activations and residual adds move, as a factor of what one fused kernel each would.
     pub elementwise_passes: Sourced<f64>,
+    /// The same where the model is compiled.
+    pub compiled_passes: Sourced<f64>,
     /// The same of the loss over logits.
     pub loss_passes: Sourced<f64>,
     /// The same of the optimizer step.
@@ -137,8 +160,10 @@ pub enum MasterWeights {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StageOneCollective {
-    /// Whole gradients are all-reduced (ColossalAI).
+    /// Whole gradients are all-reduced in the shard group, then across replicas (ColossalAI).
     AllReduce,
+    /// Whole gradients are all-reduced over all data ranks at once (InternEvo).
+    AllReduceTogether,
     ReduceScatter,
 }
 
@@ -240,6 +265,13 @@ pub struct VocabularyPadding {
     pub times_tensor_parallel: bool,
 }
 
+impl TimingModel {
+    /// Whether `kind` of communication runs beside the kernels.
+    pub fn overlaps(&self, kind: Overlap) -> bool {
+        self.overlaps.contains(&kind)
+    }
+}
+
 impl VocabularyPadding {
     /// Rows that are allocated for `rows` rows on `tensor` tensor-parallel ranks; divisible by `tensor`.
     pub const fn padded(&self, rows: u64, tensor: u64) -> u64 {
@@ -254,12 +286,13 @@ impl VocabularyPadding {
     }
 }
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     include_str!("../../cost_models/engines/embedded.json"),
     include_str!("../../cost_models/engines/megatron.json"),
     include_str!("../../cost_models/engines/torchtitan.json"),
     include_str!("../../cost_models/engines/deepspeed.json"),
     include_str!("../../cost_models/engines/colossalai.json"),
+    include_str!("../../cost_models/engines/nemo.json"),
     include_str!("../../cost_models/engines/megatron-deepspeed.json"),
     include_str!("../../cost_models/engines/llm-foundry.json"),
     include_str!("../../cost_models/engines/nanotron.json"),

@@ -3,8 +3,10 @@
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
+use crate::profile::engine::Overlap;
 use crate::program::instruction::Part;
 use crate::program::layout::PlacedUnit;
+use crate::program::passes::Plan;
 use crate::program::state::StateRules;
 use crate::strategy::Strategy;
 use crate::units::Bytes;
@@ -48,7 +50,12 @@ pub fn reductions(
             push(part, CollectiveKind::AllReduce, gradient, elements);
             continue;
         }
-        let whole = rules.zero == 1 && engine.state.stage_one_collective == StageOneCollective::AllReduce;
+        let stage_one = engine.state.stage_one_collective;
+        if rules.zero == 1 && stage_one == StageOneCollective::AllReduceTogether && across_replicas {
+            push(part, CollectiveKind::AllReduce, gradient, elements);
+            continue;
+        }
+        let whole = rules.zero == 1 && stage_one != StageOneCollective::ReduceScatter;
         if shards > 1 {
             let kind = if whole { CollectiveKind::AllReduce } else { CollectiveKind::ReduceScatter };
             push(part, kind, state, elements);
@@ -59,6 +66,13 @@ pub fn reductions(
         }
     }
     list
+}
+
+/// Whether gradients are reduced behind the last backward, by the step.
+pub fn reduces_behind(plan: &Plan<'_>) -> bool {
+    plan.rules.keeps_whole_gradients
+        && plan.strategy.sync == GradientSync::Deferred
+        && !plan.engine.timing.overlaps(Overlap::Gradients)
 }
 
 /// Whether a pass for micro-batch `micro` of `count` reduces gradients, and across replicas.

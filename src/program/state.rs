@@ -1,10 +1,11 @@
 //! What a rank keeps over the whole step: parameters, gradients, optimizer state and staging buffers.
 
 use crate::lower::UnitParameters;
+use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
-use crate::profile::engine::MasterWeights;
-use crate::program::instruction::{Holds, Persistent};
+use crate::profile::engine::{MasterWeights, Overlap};
+use crate::program::instruction::{Holds, Part, Persistent};
 use crate::program::layout::PlacedUnit;
 use crate::strategy::{Strategy, Workload};
 use crate::units::{Bytes, ElementType, ceil_div};
@@ -136,6 +137,26 @@ impl StateRules {
     pub const fn unit_gradient_elements(&self, parameters: &UnitParameters) -> u64 {
         if self.keeps_whole_gradients { 0 } else { parameters.trained() + parameters.borrowed_trained() }
     }
+}
+
+/// Whether updated parameters are gathered beside the next step's first forward, and not behind the update.
+pub fn gathers_updates_ahead(rules: &StateRules, engine: &EngineProfile) -> bool {
+    rules.shards_optimizer && !rules.shards_parameters && engine.timing.overlaps(Overlap::Updates)
+}
+
+/// The all-gathers that bring the updated parameters of a unit back to all ranks that hold them whole.
+pub fn updates(rules: &StateRules, parameters: &UnitParameters) -> Vec<(Part, Op)> {
+    let parts = [
+        (Part::Dense, Group::State, parameters.dense_trained, rules.shards),
+        (Part::Expert, Group::ExpertState, parameters.expert_trained, rules.expert_shards),
+    ];
+    let gathered = parts.into_iter().filter(|(_, _, elements, shards)| *shards > 1 && *elements > 0);
+    gathered
+        .map(|(part, group, elements, _)| {
+            let bytes = Bytes(elements * rules.parameter.size());
+            (part, Op::Collective(Collective { kind: CollectiveKind::AllGather, group, bytes }))
+        })
+        .collect()
 }
 
 fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: bool) -> Gathering {

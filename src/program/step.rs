@@ -6,7 +6,8 @@ use crate::profile::choices::GradientSync;
 use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Task, Template};
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
-use crate::program::state::offloaded_elements;
+use crate::program::reduction::{reductions, reduces_behind};
+use crate::program::state::{gathers_updates_ahead, offloaded_elements};
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType};
 
@@ -71,6 +72,7 @@ pub fn template(
     let mut first = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Optimizer);
     first.joins = true;
     list.push(first);
+    reduce(plan, units, &mut list);
     finish_gradients(plan, &sizes, &mut list);
     clip(plan, workload, &sizes, &mut list);
     let mut frame = Frame::default();
@@ -88,6 +90,21 @@ fn then(list: &mut Vec<Instruction>, mut next: Instruction) {
 fn collective(kind: CollectiveKind, group: Group, bytes: u64, task: Task) -> Instruction {
     let op = Op::Collective(Collective { kind, group, bytes: Bytes(bytes) });
     Instruction::plain(op, task, Stream::Data, Cause::Communication)
+}
+
+/// Gradients that no backward has reduced, a unit behind the other.
+fn reduce(plan: &Plan<'_>, units: &[&PlacedUnit], list: &mut Vec<Instruction>) {
+    if !reduces_behind(plan) {
+        return;
+    }
+    for unit in units {
+        for (part, op) in reductions(&plan.rules, plan.engine, unit, true) {
+            let task = Task::ReduceGradient(part);
+            let mut next = Instruction::plain(op, task, Stream::Data, Cause::Communication);
+            next.unit = Some(unit.unit);
+            then(list, next);
+        }
+    }
 }
 
 /// Sums that wait for the last micro-batch: across replicas under `scatter`, of a tied table, of gradients that
@@ -201,7 +218,7 @@ fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &m
 /// Updated parameters back to the ranks that hold them whole.
 fn gather(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>) {
     let rules = &plan.rules;
-    if rules.shards_parameters || !rules.shards_optimizer {
+    if rules.shards_parameters || !rules.shards_optimizer || gathers_updates_ahead(rules, plan.engine) {
         return;
     }
     let parts = [

@@ -2,15 +2,16 @@
 
 use crate::program::frame::ChunkFrame;
 use crate::program::passes::{Plan, Variant};
-use crate::program::reduction::reductions;
+use crate::program::reduction::{reductions, reduces_behind};
 use std::collections::HashMap;
 
 use crate::lower::{LoweredUnit, Step, Stream, ValueId};
+use crate::profile::engine::Overlap;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::program::instruction::{BufferId, Cause, Instruction, Message, Part, Payload, Task};
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::schedule::Pass;
-use crate::program::state::Gathering;
+use crate::program::state::{Gathering, updates};
 use crate::program::weighing::Holding;
 use crate::units::Bytes;
 
@@ -94,7 +95,7 @@ impl Writer<'_> {
 
     pub(super) fn send(&mut self, buffer: BufferId, message: Message) {
         let bytes = self.bytes(buffer);
-        let overlaps = self.plan.engine.timing.overlaps_sends;
+        let overlaps = self.plan.engine.timing.overlaps(Overlap::Sends);
         let stream = if overlaps { Stream::Send } else { Stream::Compute };
         self.push(Instruction {
             reads: vec![buffer],
@@ -229,6 +230,8 @@ impl Writer<'_> {
             (Part::Expert, Group::ExpertState, unit.parameters.expert, self.plan.rules.expert_shards),
         ];
         let mut allocates: Vec<_> = buffer.into_iter().collect();
+        let overlaps = self.plan.engine.timing.overlaps(Overlap::Gathers);
+        let stream = if overlaps { Stream::Data } else { Stream::Compute };
         for (part, group, elements, shards) in parts {
             if elements == 0 {
                 continue;
@@ -241,8 +244,21 @@ impl Writer<'_> {
                 reads: self.frame.fetched[place].into_iter().collect(),
                 writes: buffer.into_iter().collect(),
                 allocates: std::mem::take(&mut allocates),
-                ..Instruction::plain(op, Task::GatherParameters(part), Stream::Data, Cause::Communication)
+                ..Instruction::plain(op, Task::GatherParameters(part), stream, Cause::Communication)
             });
+        }
+    }
+
+    /// Parameters that the step before updated, gathered while this forward computes.
+    pub(super) fn gather_updated(&mut self) {
+        let rules = self.plan.rules;
+        for unit in &self.chunk.units {
+            for (part, op) in updates(&rules, &unit.parameters) {
+                self.push(Instruction {
+                    unit: Some(unit.unit),
+                    ..Instruction::plain(op, Task::GatherUpdated(part), Stream::Data, Cause::Communication)
+                });
+            }
         }
     }
 
@@ -315,7 +331,7 @@ impl Writer<'_> {
             }
             self.collectives(&unit, variant.across_replicas, Some(gradient));
             self.reducing.push(gradient);
-        } else if variant.reduces && last_pass {
+        } else if variant.reduces && last_pass && !reduces_behind(self.plan) {
             self.collectives(&unit, variant.across_replicas, None);
         }
     }
@@ -339,7 +355,7 @@ impl Writer<'_> {
             (Op::Elementwise(add), Task::KeepGradient)
         });
         // What does not overlap stands in the queue of the kernels.
-        let stream = if engine.timing.overlaps_gradients { Stream::Data } else { Stream::Compute };
+        let stream = if engine.timing.overlaps(Overlap::Gradients) { Stream::Data } else { Stream::Compute };
         for (op, task) in sums.chain(keeps) {
             self.push(Instruction {
                 unit: Some(unit.unit),

@@ -3,6 +3,7 @@
 mod account;
 mod causes;
 mod filling;
+mod issue;
 pub mod memory;
 pub mod player;
 mod quiet;

@@ -5,6 +5,7 @@ use crate::lower::Stream;
 use crate::ops::Op;
 use crate::program::{Cause, Instruction, Message, Payload, RankProgram};
 use crate::simulate::causes::CauseTimes;
+use crate::simulate::issue;
 use crate::simulate::memory::{self, MemoryPeak};
 use crate::simulate::quiet::Quiet;
 use crate::units::Seconds;
@@ -138,7 +139,7 @@ impl<'a> Rank<'a> {
             .iter()
             .map(|template| {
                 let mut by_stream: [Vec<u32>; STREAMS] = std::array::from_fn(|_| Vec::new());
-                let prices = template
+                let mut prices = template
                     .instructions
                     .iter()
                     .enumerate()
@@ -153,6 +154,7 @@ impl<'a> Rank<'a> {
                         }
                     })
                     .collect::<Vec<Price>>();
+                issue::pace(&template.instructions, &mut prices, pricing);
                 Prepared { by_stream, prices, quiet: None }
             })
             .collect();

@@ -37,7 +37,10 @@ pub fn scenario(
     models: &dyn Fn(&str) -> Option<DeviceModel>,
     as_engine: Option<&EngineProfile>,
 ) -> Result<Scenario, String> {
-    let engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?.clone();
+    let mut engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?.clone();
+    if run.strategy.compile == Some(true) {
+        engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
+    }
     let model = model::model(run)?;
     let cluster = cluster::cluster(run, models)?;
     let workload = strategy::workload(run, engine.defaults.dropout)?;

@@ -4,7 +4,7 @@ use crate::model::Model;
 use crate::profile::EngineProfile;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::{
-    AttentionKernel, Capacity, CheckpointMode, Draft, OffloadCategory, Schedule, Workload,
+    AttentionKernel, Capacity, CheckpointMode, Draft, GradientSync, OffloadCategory, Schedule, Workload,
 };
 use crate::trace::published::{PublishedRun, PublishedStrategy};
 use crate::units::ElementType;
@@ -38,7 +38,6 @@ fn precision(dtype: &str) -> Option<ElementType> {
         ("fp32", ElementType::Fp32),
         ("fp8", ElementType::Fp8),
         ("mxfp8", ElementType::Fp8),
-        ("nvfp4", ElementType::Fp8),
     ];
     names.into_iter().find(|(name, _)| dtype.starts_with(name)).map(|(_, element)| element)
 }
@@ -66,6 +65,10 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         let global = strategy.global_batch?;
         global.checked_div(data * strategy.grad_accum.unwrap_or(global / data)).filter(|micro| *micro > 0)
     });
+    // Tables call a distributed optimizer stage 2 that goes with a pipeline as stage 1 only.
+    let legal = if pipeline > 1 { &engine.supports.zero_with_pipeline } else { &engine.supports.zero };
+    let below = legal.iter().copied().filter(|stage| *stage <= strategy.zero_stage).max();
+    let zero = below.unwrap_or(strategy.zero_stage);
     let shard = strategy.shard_group.filter(|shard| *shard < data && strategy.zero_stage > 0);
     let chunks = pipeline * virtual_stages.unwrap_or(1);
     Ok(Draft {
@@ -78,8 +81,10 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         capacity: model_has_experts(run).then_some(Capacity::Factor(1.0)),
         schedule,
         virtual_stages,
-        zero: Some(strategy.zero_stage),
+        zero: Some(zero),
         shard,
+        sync: (pipeline > 1 && zero >= 2 && engine.supports.deferred_up_to_zero >= zero)
+            .then_some(GradientSync::Deferred),
         micro_batch,
         accumulation: strategy.grad_accum,
         checkpoint: Some(checkpoint(strategy, u64::from(model.blocks()), chunks, engine)?),
