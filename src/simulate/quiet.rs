@@ -20,6 +20,8 @@ pub struct Quiet {
     pub first: [Option<u32>; 2],
     /// The instruction that receives the input.
     pub receive: Option<u32>,
+    /// Instructions that send from the compute stream; they end with the pass.
+    pub sends: Vec<u32>,
 }
 
 /// One of the two streams while a pass is played alone.
@@ -71,8 +73,11 @@ impl Quiet {
         let late = |wait: &u32| ends[*wait as usize] < quiet.seconds * (1.0 - 1e-12);
         let sends_early = list
             .iter()
-            .filter(|entry| matches!(entry.op, Op::Send(_)))
+            .filter(|entry| matches!(entry.op, Op::Send(_)) && entry.stream == Stream::Send)
             .any(|entry| entry.waits.is_empty() || entry.waits.iter().all(late));
+        if quiet.sends.iter().any(|send| late(send)) {
+            return None;
+        }
         (!sends_early && quiet.seconds > 0.0).then_some(quiet)
     }
 }
@@ -125,7 +130,12 @@ fn play_alone(template: &Template, prices: &[Price], receive: Option<u32>) -> Op
         }
     }
     let done = lanes.iter().all(|lane| lane.next == lane.queue.len());
-    done.then_some((Quiet { seconds: now, causes, starts, first, receive }, ends))
+    let sent = |index: &u32| {
+        let entry = &list[*index as usize];
+        matches!(entry.op, Op::Send(_)) && entry.stream == Stream::Compute
+    };
+    let sends = (0..list.len() as u32).filter(sent).collect();
+    done.then_some((Quiet { seconds: now, causes, starts, first, receive, sends }, ends))
 }
 
 /// Starts what is ready at `now`; what takes no time ends at once.

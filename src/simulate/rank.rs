@@ -279,6 +279,12 @@ impl<'a> Rank<'a> {
         self.spans[call as usize].end = Seconds(time);
     }
 
+    /// What the quiet pass of call `call` sends as it ends.
+    pub(super) fn quiet_sends(&self, call: u32) -> Vec<u32> {
+        let template = self.program.calls[call as usize].template as usize;
+        self.prepared[template].quiet.as_ref().map_or_else(Vec::new, |quiet| quiet.sends.clone())
+    }
+
     /// Buffers that the call before the last one sent are reused from here on.
     pub(super) fn sends_done(&self, position: Position, instruction: &Instruction) -> bool {
         position.0 < 2
