@@ -92,6 +92,7 @@ fn set_arithmetic(model: &mut DeviceModel, measured: &Measured, origin: &Origin)
     model.peak.fp64 = origin.measured(rate(&measured.fp64, tile::tile::<f64>()), "products, one core");
     model.peak.bf16 = Some(origin.measured(rate(&measured.bf16, tile), "products summed in fp32, one core"));
     model.gemm.efficiency = origin.measured(1.0, "the peak is what the inner loop sustains");
+    model.gemm.efficiency_fp8 = model.gemm.efficiency.clone();
     model.gemm.tiles = origin.measured(vec![(tile.0 as u32, tile.1 as u32)], "tile that fills the registers");
     model.gemm.half_depth = origin.measured(fitted.half_depth, "reading and writing the sums of a tile");
     let forward = products::attention(&measured.fp32, CorePass::Forward);

@@ -2,11 +2,7 @@
 
 use crate::ops::Linear;
 use crate::profile::DeviceModel;
-use crate::units::Seconds;
-
-/// Intensity (rows · columns / (rows + columns)) at which a tile reaches half of what the largest does; an
-/// estimate from the spread between 64-wide and 256-wide tiles in published library sweeps.
-const HALF_INTENSITY: f64 = 8.0;
+use crate::units::{ElementType, Seconds};
 
 /// Smallest inner dimension that a product split along it leaves to one block (estimate).
 const LEAST_SPLIT: u64 = 512;
@@ -17,15 +13,22 @@ const LEAST_SPLIT: u64 = 512;
 /// behind the other. Where tiles are fewer than multiprocessors, the inner dimension is split.
 pub fn arithmetic(product: &Linear, device: &DeviceModel) -> Seconds {
     let multiprocessors = u64::from(device.multiprocessors.value.max(1));
-    let peak = device.peak(product.element).0 / multiprocessors as f64;
-    let sustained = peak * device.gemm.efficiency.value;
+    // Rows that are no whole 16 bytes keep 16-bit products off the matrix units (NVIDIA, Matrix Multiplication
+    // Background User's Guide).
+    let element = if is_aligned(product) { product.element } else { ElementType::Fp32 };
+    let efficiency = match element {
+        ElementType::Fp8 => &device.gemm.efficiency_fp8,
+        _ => &device.gemm.efficiency,
+    };
+    let sustained = device.peak(element).0 / multiprocessors as f64 * efficiency.value;
     let intensity = |(rows, columns): (u32, u32)| {
         let (rows, columns) = (f64::from(rows), f64::from(columns));
         rows * columns / (rows + columns)
     };
     let tiles = &device.gemm.tiles.value;
     let best = tiles.iter().copied().map(intensity).fold(0.0, f64::max);
-    let share = |intensity: f64| intensity / (intensity + HALF_INTENSITY);
+    let half_intensity = device.gemm.half_intensity.value;
+    let share = |intensity: f64| intensity / (intensity + half_intensity);
     let time = tiles
         .iter()
         .map(|&tile| {
@@ -40,4 +43,10 @@ pub fn arithmetic(product: &Linear, device: &DeviceModel) -> Seconds {
         })
         .fold(f64::INFINITY, f64::min);
     Seconds(if time.is_finite() { time } else { 0.0 })
+}
+
+/// Whether rows of factors and product are whole 16 bytes; types wider than 16 bits do not care.
+fn is_aligned(product: &Linear) -> bool {
+    let size = product.element.size();
+    size > 2 || [product.columns, product.depth].iter().all(|width| (width * size).is_multiple_of(16))
 }

@@ -171,8 +171,8 @@ impl<'a> DevicePricing<'a> {
         let streamed =
             op.bytes_moved().at(device.memory_bandwidth.value * device.memory_bound.efficiency.value);
         if !op.fused {
-            let products = op.flops().at(peak * device.gemm.efficiency.value);
-            return self.kernel(products + streamed, 1.0, op.bytes_moved());
+            let products = op.products().into_iter().map(|product| gemm::arithmetic(&product, device));
+            return self.kernel(products.sum::<Seconds>() + streamed, 1.0, op.bytes_moved());
         }
         let efficiency = match op.pass {
             CorePass::Forward => device.attention.forward_efficiency.value,

@@ -1,5 +1,6 @@
 //! The core of attention: scores, softmax and the weighted sum of values, fused or materialised.
 
+use super::Linear;
 use crate::units::{Bytes, ElementType, Flops};
 
 /// Which pass of the core.
@@ -69,6 +70,23 @@ impl AttentionCore {
         };
         let masks = u64::from(self.dropout);
         pairs * ((plain + dropout * masks) * self.element.size() + masks)
+    }
+
+    /// The products of a core whose scores are tensors: scores and weighted sum of values, and backward for each of
+    /// them the gradients of both factors.
+    pub fn products(&self) -> Vec<Linear> {
+        let Self { queries, keys, query_dim, value_dim, element, .. } = *self;
+        let batch = self.batch * self.heads;
+        let product = |rows, columns, depth| Linear { batch, rows, columns, depth, element };
+        match self.pass {
+            CorePass::Forward => vec![product(queries, keys, query_dim), product(queries, value_dim, keys)],
+            CorePass::Backward => vec![
+                product(queries, keys, value_dim),
+                product(keys, value_dim, queries),
+                product(queries, query_dim, keys),
+                product(keys, query_dim, queries),
+            ],
+        }
     }
 
     fn pairs(&self) -> f64 {

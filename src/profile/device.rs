@@ -81,6 +81,11 @@ pub struct Peaks {
 pub struct GemmModel {
     /// Share of the dense peak that a large, well-shaped product sustains.
     pub efficiency: Sourced<f64>,
+    /// The same of products in 8 bits.
+    pub efficiency_fp8: Sourced<f64>,
+    /// Outputs for each element that a tile of r × c loads, r·c/(r + c), at which a tile reaches half of what an
+    /// endless one would.
+    pub half_intensity: Sourced<f64>,
     /// Output tile sizes (rows, columns) that the library chooses from.
     pub tiles: Sourced<Vec<(u32, u32)>>,
     /// Inner dimension at which half of `efficiency` is reached.

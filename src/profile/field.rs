@@ -66,6 +66,9 @@ impl DeviceModel {
             fields.extend(peak.map(|peak| field(path, peak, |rate| rate.0, Positive)));
         }
         fields.push(share("gemm.efficiency", &self.gemm.efficiency));
+        fields.push(share("gemm.efficiency_fp8", &self.gemm.efficiency_fp8));
+        let half_intensity = &self.gemm.half_intensity;
+        fields.push(field("gemm.half_intensity", half_intensity, |outputs| *outputs, NotNegative));
         let smallest_side = |tiles: &Vec<(u32, u32)>| {
             tiles.iter().map(|&(rows, columns)| f64::from(rows.min(columns))).reduce(f64::min).unwrap_or(0.0)
         };
