@@ -1,5 +1,6 @@
 //! What a published run measured, in seconds and bytes, by the conventions of its source.
 
+use crate::plan::SafeMemory;
 use crate::trace::published::PublishedRun;
 use crate::units::{Bytes, Seconds};
 
@@ -69,6 +70,16 @@ impl MemoryKind {
             Self::Process
         } else {
             Self::Unknown
+        }
+    }
+
+    /// What is predicted of this kind.
+    pub const fn of_safe(self, memory: &SafeMemory) -> Option<Bytes> {
+        match self {
+            Self::Allocated => Some(memory.allocated),
+            Self::Reserved => Some(memory.reserved),
+            Self::Process => Some(memory.process),
+            Self::Unknown => None,
         }
     }
 
