@@ -5,8 +5,8 @@ use crate::validate::document::{Quantity, Run};
 
 /// Less of a step or peak than this explains little.
 const MATTERS: f64 = 0.15;
-/// Launches that take this share of the kernels' time bound them.
-const LAUNCH_BOUND: f64 = 0.3;
+/// Kernels whose time is waiting for the host by this share are bound by it.
+const LAUNCH_BOUND: f64 = 0.2;
 
 /// The likely cause of the error of `quantity`.
 pub(super) fn likely(run: &Run, quantity: Quantity) -> String {
@@ -31,7 +31,10 @@ fn time(run: &Run) -> String {
     let (name, share) = largest(named.map(|(name, seconds)| (name, seconds.0 / total)));
     let kernels = 1.0 - (parts.communication_exposed + parts.bubble + parts.copy_exposed).0 / total;
     if run.launches * kernels >= LAUNCH_BOUND.max(share) {
-        format!("small kernels: {} of their time is launches", percent(run.launches))
+        format!(
+            "kernels are short: {} of their time they wait for the host to issue them",
+            percent(run.launches)
+        )
     } else if share >= MATTERS {
         format!("{name} is {} of the predicted step", percent(share))
     } else {
@@ -55,10 +58,17 @@ fn memory(run: &Run) -> String {
 fn opened(run: &Run, quantity: Quantity) -> Vec<&str> {
     let matters = |field: &&str| match *field {
         "strategy.checkpointing" | "strategy.flash_attention" | "strategy.micro_batch" => true,
-        "strategy.virtual_pp" => run.time_s.bubble.0 > 0.05 * run.predicted.step_time_s.map_or(0.0, |step| step.0),
+        "strategy.virtual_pp" => {
+            run.time_s.bubble.0 > 0.05 * run.predicted.step_time_s.map_or(0.0, |step| step.0)
+        }
         _ => quantity == Quantity::StepTime && run.time_s.communication_exposed.0 > 0.0,
     };
-    run.assumed.iter().map(String::as_str).filter(matters).map(|field| field.rsplit('.').next().unwrap_or(field)).collect()
+    run.assumed
+        .iter()
+        .map(String::as_str)
+        .filter(matters)
+        .map(|field| field.rsplit('.').next().unwrap_or(field))
+        .collect()
 }
 
 fn largest<const N: usize>(parts: [(&'static str, f64); N]) -> (&'static str, f64) {

@@ -34,7 +34,7 @@ pub struct Run {
     pub error: Errors,
     /// Parts of the predicted step of the slowest rank.
     pub time_s: CauseSeconds,
-    /// Share of its kernels' time that goes to kernels too short for the device to be busy: launches.
+    /// Share of its kernels' time in which they wait for the host to issue them.
     pub launches: f64,
     /// The predicted peak of what the allocator hands out on the fullest rank.
     pub memory_bytes: CategoryBytes,

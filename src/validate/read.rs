@@ -52,9 +52,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, UnreadTrace> {
         path: folder.to_owned(),
         reason: format!("cannot be read: {error}"),
     };
-    let mut entries = fs::read_dir(folder)
-        .and_then(Iterator::collect::<Result<Vec<DirEntry>, _>>)
-        .map_err(failed)?;
+    let mut entries =
+        fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<DirEntry>, _>>).map_err(failed)?;
     entries.sort_by_key(DirEntry::path);
     let mut found = Vec::new();
     for entry in entries {
@@ -88,7 +87,8 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
                 return Err(failed(format!("is a document of version {version}; traces have {VERSION}")));
             }
             if value.get("kind").is_some() {
-                return family(value).map_err(|error| failed(format!("is no trace of published runs: {error}")));
+                return family(value)
+                    .map_err(|error| failed(format!("is no trace of published runs: {error}")));
             }
             let trace: Trace =
                 serde_json::from_value(value).map_err(|error| failed(format!("is no trace: {error}")))?;

@@ -77,7 +77,9 @@ fn batch(run: &PublishedRun) -> Result<(), String> {
         return Err(format!("strategy.global_batch = {global} is no multiple of dp times the rest, {pass}"));
     }
     if strategy.grad_accum.is_none() && global / pass > MOST_MICRO_BATCHES {
-        return Err(format!("strategy.global_batch = {global} is more than {MOST_MICRO_BATCHES} micro-batches"));
+        return Err(format!(
+            "strategy.global_batch = {global} is more than {MOST_MICRO_BATCHES} micro-batches"
+        ));
     }
     Ok(())
 }

@@ -17,7 +17,9 @@ pub fn step_time(run: &PublishedRun) -> Option<Seconds> {
     let rate = positive(measured.tflops_per_gpu)? * 1e12;
     let counts_recomputation = match measured.tflops_definition.as_deref() {
         Some("model") => false,
-        Some("hardware") => run.strategy.checkpointing.as_deref().is_some_and(|mode| mode.starts_with("full")),
+        Some("hardware") => {
+            run.strategy.checkpointing.as_deref().is_some_and(|mode| mode.starts_with("full"))
+        }
         _ => return None,
     };
     Some(Seconds(tokens * flops_per_token(run, counts_recomputation)? / rate))

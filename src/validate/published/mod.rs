@@ -13,8 +13,8 @@ pub use measured::MemoryKind;
 use crate::cluster::Cluster;
 use crate::model::Model;
 use crate::profile::{DeviceModel, EngineProfile};
-use crate::strategy::{Facts, Strategy, Workload};
 use crate::search::Problem;
+use crate::strategy::{Facts, Strategy, Workload};
 use crate::trace::published::PublishedRun;
 use crate::units::{Bytes, Seconds};
 use crate::validate::document::{Errors, Flag, Quantities, Run};
@@ -123,8 +123,10 @@ fn task(run: &PublishedRun) -> String {
 /// Fields that change predictions and that the record of `run` leaves open.
 fn assumed(run: &PublishedRun) -> Vec<String> {
     let (hardware, strategy) = (&run.hardware, &run.strategy);
-    let interleaves =
-        strategy.schedule.as_deref().is_some_and(|schedule| schedule.to_ascii_lowercase().contains("interleaved"));
+    let interleaves = strategy
+        .schedule
+        .as_deref()
+        .is_some_and(|schedule| schedule.to_ascii_lowercase().contains("interleaved"));
     let open = [
         ("strategy.checkpointing", strategy.checkpointing.is_none()),
         ("strategy.flash_attention", strategy.flash_attention.is_none()),
