@@ -6,7 +6,9 @@ use std::{env, fs};
 use meshwright::cluster::ClusterDocument;
 use meshwright::plan::Plan;
 use meshwright::profile::DeviceModel;
+use meshwright::trace::published::PublishedTrace;
 use meshwright::trace::{RunReport, Trace};
+use meshwright::validate::Validation;
 use schemars::{Schema, schema_for};
 
 /// Compares a schema with its file, or writes it.
@@ -52,6 +54,16 @@ fn plan() {
 #[test]
 fn trace() {
     check("trace.schema.json", &schema_for!(Trace));
+}
+
+#[test]
+fn published_trace() {
+    check("published-trace.schema.json", &schema_for!(PublishedTrace));
+}
+
+#[test]
+fn validate() {
+    check("validate.schema.json", &schema_for!(Validation));
 }
 
 #[test]

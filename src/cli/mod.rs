@@ -109,7 +109,7 @@ pub fn run() -> ExitCode {
         }
         Command::Execute(args) => execute::run(args),
         Command::Calibrate(args) => calibrate::run(args).map(|()| 0),
-        Command::Validate(args) => validate::run(&args).map(|()| 0),
+        Command::Validate(args) => validate::run(args).map(|()| 0),
         Command::Report(args) => report::run(args).map(|()| 0),
         Command::Models(args) => models::run(&args).map(|()| 0),
         Command::Clusters(args) => clusters::run(&args).map(|()| 0),

@@ -133,7 +133,7 @@ pub(super) fn strategy_record(problem: &Problem<'_>, strategy: &Strategy) -> Str
 }
 
 /// What is predicted of `candidate`.
-pub(super) fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
+pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
     let playback = &candidate.playback;
     let step = playback.step_time;
     let slowest = playback.slowest();

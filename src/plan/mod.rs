@@ -8,10 +8,10 @@ pub mod mfu;
 mod searched;
 mod verdict;
 
-pub use assemble::{digest, simulate};
+pub use assemble::{digest, prediction, simulate};
 pub use document::{
     Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
-    SearchAccount, StrategyRecord, TimelineSpan,
+    SafeMemory, SearchAccount, StrategyRecord, TimelineSpan,
 };
 pub use file::{PlanFileError, read};
 pub use gradients::{GradientRecord, GradientSumRecord};

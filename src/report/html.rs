@@ -9,6 +9,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::plan::Plan;
 
 use super::words;
+pub(super) use figures::{figure, legend};
+pub(super) use tables::{plain, table};
 
 /// Colours, sizes and layout; the colours of both themes are variables.
 const SHEET: &str = include_str!("html/page.css");
@@ -16,6 +18,30 @@ const SHEET: &str = include_str!("html/page.css");
 /// The whole page. It fetches nothing and runs no script; whatever comes from the plan is escaped.
 pub fn page(plan: &Plan) -> String {
     let title = format!("{} on {} x {}", plan.model.name, plan.cluster.devices, plan.cluster.device);
+    let header = html! {
+        p.kicker { "Meshwright plan" }
+        h1 { (words::subject(plan)) }
+        p { (words::work(plan)) }
+    };
+    let main = html! {
+        (headline(plan))
+        (strategy(plan))
+        (figures::memory(plan))
+        (gradients::gradients(plan))
+        (figures::time(plan))
+        (figures::timeline(plan))
+        (figures::ladder(plan))
+        (tables::alternatives(plan))
+        (figures::pareto(plan))
+        (tables::search(plan))
+        (tables::provenance(plan))
+    };
+    let footer = "Every figure is a prediction; intervals are 80 %. GiB are 2³⁰ bytes.";
+    frame(&format!("Meshwright plan: {title}"), header, main, footer)
+}
+
+/// A page of these parts, in the house's style.
+pub(super) fn frame(title: &str, header: Markup, main: Markup, footer: &str) -> String {
     let body = html! {
         (DOCTYPE)
         html lang="en" {
@@ -24,29 +50,13 @@ pub fn page(plan: &Plan) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="generator" content={ "meshwright " (env!("CARGO_PKG_VERSION")) };
-                title { "Meshwright plan: " (title) }
+                title { (title) }
                 style { (PreEscaped(SHEET)) }
             }
             body {
-                header {
-                    p.kicker { "Meshwright plan" }
-                    h1 { (words::subject(plan)) }
-                    p { (words::work(plan)) }
-                }
-                main {
-                    (headline(plan))
-                    (strategy(plan))
-                    (figures::memory(plan))
-                    (gradients::gradients(plan))
-                    (figures::time(plan))
-                    (figures::timeline(plan))
-                    (figures::ladder(plan))
-                    (tables::alternatives(plan))
-                    (figures::pareto(plan))
-                    (tables::search(plan))
-                    (tables::provenance(plan))
-                }
-                footer { p { "Every figure is a prediction; intervals are 80 %. GiB are 2³⁰ bytes." } }
+                header { (header) }
+                main { (main) }
+                footer { p { (footer) } }
             }
         }
     };
@@ -54,7 +64,7 @@ pub fn page(plan: &Plan) -> String {
 }
 
 /// A section under a heading.
-fn section(id: &str, heading: &str, body: Markup) -> Markup {
+pub(super) fn section(id: &str, heading: &str, body: Markup) -> Markup {
     html! {
         section id=(id) aria-labelledby={ (id) "-heading" } {
             h2 id={ (id) "-heading" } { (heading) }
@@ -119,13 +129,13 @@ fn strategy(plan: &Plan) -> Markup {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::sample::{one_forward_one_backward, prediction, rank, sample_plan};
     use super::*;
     use crate::units::{Bytes, Seconds};
 
     /// The names of elements that are open at the end, or that close what is not open.
-    fn unbalanced(page: &str) -> Vec<String> {
+    pub(in crate::report) fn unbalanced(page: &str) -> Vec<String> {
         const VOID: [&str; 4] = ["meta", "!DOCTYPE", "wbr", "br"];
         let mut open = Vec::new();
         for piece in page.split('<').skip(1) {

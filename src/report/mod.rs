@@ -1,4 +1,4 @@
-//! Floor 11: a plan shown to people, as text for a terminal and as a page for a browser.
+//! Floor 11: a plan, and predictions beside measurements, shown to people: text for a terminal, pages for a browser.
 //!
 //! Nothing here prints: every function returns what is to be shown.
 
@@ -11,8 +11,10 @@ mod sample;
 mod text;
 mod trace;
 mod unit;
+mod validation;
 mod words;
 
 pub use html::page;
 pub use text::{Style, plan_text, run_text};
 pub use trace::trace_events;
+pub use validation::{validation_markdown, validation_page, validation_text};

@@ -10,6 +10,7 @@ mod panel;
 mod pareto;
 mod stacked;
 mod timeline;
+pub mod validation;
 
 use std::cell::RefCell;
 use std::error::Error;

@@ -209,10 +209,6 @@ impl<'a> Player<'a> {
                 let position = rank.streams[stream].next;
                 if running.quiet {
                     rank.finish_quiet(position.0, time);
-                    for send in rank.quiet_sends(position.0) {
-                        self.told(index, (position.0, send), true, time);
-                        self.told(index, (position.0, send), false, time);
-                    }
                 } else {
                     rank.finish(stream, position, time);
                     self.told(index, position, false, time);

@@ -1,10 +1,11 @@
 //! Quiet templates: passes that share nothing with what runs beside them. Such a pass takes the same time at every
-//! use, so it is played once and then counted whole.
+//! use, so it is played once and then counted whole. Where an engine sends from the queue of its kernels, the send
+//! and what follows it are played by themselves behind the quiet part.
 
 use crate::cost::{Price, Resource};
 use crate::lower::Stream;
 use crate::ops::Op;
-use crate::program::{Cause, Template};
+use crate::program::{Cause, Instruction, Template};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::units::Seconds;
@@ -20,8 +21,8 @@ pub struct Quiet {
     pub first: [Option<u32>; 2],
     /// The instruction that receives the input.
     pub receive: Option<u32>,
-    /// Instructions that send from the compute stream; they end with the pass.
-    pub sends: Vec<u32>,
+    /// The instruction behind the quiet part.
+    pub until: u32,
 }
 
 /// One of the two streams while a pass is played alone.
@@ -36,9 +37,16 @@ const LANES: [Stream; 2] = [Stream::Compute, Stream::Model];
 
 impl Quiet {
     /// Plays `template` at `prices`; none if it shares streams with other passes, sends before it is done, or could
-    /// compete with `send`, the highest demands of any send of its rank.
+    /// compete with `send`, the highest demands of any send of its rank that runs beside passes.
     pub fn new(template: &Template, prices: &[Price], send: &[f64; Resource::COUNT]) -> Option<Self> {
-        let list = &template.instructions;
+        let is_sent = |instruction: &Instruction| {
+            matches!(instruction.op, Op::Send(_)) && instruction.stream == Stream::Compute
+        };
+        let whole = &template.instructions;
+        let (list, rest) = whole.split_at(whole.iter().position(is_sent).unwrap_or(whole.len()));
+        if rest.iter().any(|instruction| instruction.stream != Stream::Compute) {
+            return None;
+        }
         let mut receive = None;
         for (index, instruction) in list.iter().enumerate() {
             match instruction.stream {
@@ -59,7 +67,7 @@ impl Quiet {
                 return None;
             }
         }
-        let (quiet, ends) = play_alone(template, prices, receive)?;
+        let (quiet, ends) = play_alone(list, prices, receive)?;
         // A collective that outlasts the computing would run into the next pass.
         let computed = list
             .iter()
@@ -73,18 +81,14 @@ impl Quiet {
         let late = |wait: &u32| ends[*wait as usize] < quiet.seconds * (1.0 - 1e-12);
         let sends_early = list
             .iter()
-            .filter(|entry| matches!(entry.op, Op::Send(_)) && entry.stream == Stream::Send)
+            .filter(|entry| matches!(entry.op, Op::Send(_)))
             .any(|entry| entry.waits.is_empty() || entry.waits.iter().all(late));
-        if quiet.sends.iter().any(|send| late(send)) {
-            return None;
-        }
         (!sends_early && quiet.seconds > 0.0).then_some(quiet)
     }
 }
 
 /// Plays compute and model stream alone; also when each instruction ends.
-fn play_alone(template: &Template, prices: &[Price], receive: Option<u32>) -> Option<(Quiet, Vec<f64>)> {
-    let list = &template.instructions;
+fn play_alone(list: &[Instruction], prices: &[Price], receive: Option<u32>) -> Option<(Quiet, Vec<f64>)> {
     let mut lanes: [Lane; 2] = Default::default();
     for (index, instruction) in list.iter().enumerate() {
         if let Some(lane) = LANES.iter().position(|&stream| stream == instruction.stream) {
@@ -92,7 +96,7 @@ fn play_alone(template: &Template, prices: &[Price], receive: Option<u32>) -> Op
         }
     }
     let first = [0, 1].map(|lane: usize| lanes[lane].queue.first().copied());
-    let mut starts = vec![0.0; list.len()];
+    let mut starts = vec![0.0; prices.len()];
     let mut ends = vec![f64::NAN; list.len()];
     if let Some(receive) = receive {
         ends[receive as usize] = 0.0;
@@ -101,7 +105,7 @@ fn play_alone(template: &Template, prices: &[Price], receive: Option<u32>) -> Op
     let mut now = 0.0_f64;
     let mut rates = Vec::new();
     loop {
-        start_ready(template, prices, &mut lanes, &mut starts, &mut ends, now);
+        start_ready(list, prices, &mut lanes, &mut starts, &mut ends, now);
         let running: Vec<(usize, u32)> =
             (0..2).filter_map(|lane| lanes[lane].running.map(|(index, _)| (lane, index))).collect();
         if running.is_empty() {
@@ -130,17 +134,13 @@ fn play_alone(template: &Template, prices: &[Price], receive: Option<u32>) -> Op
         }
     }
     let done = lanes.iter().all(|lane| lane.next == lane.queue.len());
-    let sent = |index: &u32| {
-        let entry = &list[*index as usize];
-        matches!(entry.op, Op::Send(_)) && entry.stream == Stream::Compute
-    };
-    let sends = (0..list.len() as u32).filter(sent).collect();
-    done.then_some((Quiet { seconds: now, causes, starts, first, receive, sends }, ends))
+    let until = list.len() as u32;
+    done.then_some((Quiet { seconds: now, causes, starts, first, receive, until }, ends))
 }
 
 /// Starts what is ready at `now`; what takes no time ends at once.
 fn start_ready(
-    template: &Template,
+    list: &[Instruction],
     prices: &[Price],
     lanes: &mut [Lane; 2],
     starts: &mut [f64],
@@ -154,7 +154,7 @@ fn start_ready(
             let computed = lanes[0].queue.get(lanes[0].next).copied().unwrap_or(u32::MAX);
             let lane = &mut lanes[place];
             let Some(&index) = lane.queue.get(lane.next).filter(|_| lane.running.is_none()) else { continue };
-            let instruction = &template.instructions[index as usize];
+            let instruction = &list[index as usize];
             let waits_done = instruction.waits.iter().all(|&wait| !ends[wait as usize].is_nan());
             if !waits_done || (place == 1 && computed < index) {
                 continue;

@@ -40,6 +40,11 @@ pub(super) struct StreamState {
 pub(super) struct Prepared {
     pub(super) by_stream: [Vec<u32>; STREAMS],
     pub(super) prices: Vec<Price>,
+    /// Of each instruction, the next one on its stream; `u32::MAX` for none.
+    pub(super) following: Vec<u32>,
+    /// Stream and index of what each instruction waits for, and where its waits end.
+    waits: Vec<(u8, u32)>,
+    waits_until: Vec<u32>,
     /// The pass played alone, where it shares nothing with others.
     pub(super) quiet: Option<Quiet>,
 }
@@ -113,7 +118,7 @@ pub(super) fn find_quiet(program: &RankProgram, prepared: &mut [Prepared]) {
     }
     for (template, prepared) in program.templates.iter().zip(&*prepared) {
         for (instruction, price) in template.instructions.iter().zip(&prepared.prices) {
-            if matches!(instruction.op, Op::Send(_)) {
+            if matches!(instruction.op, Op::Send(_)) && instruction.stream == Stream::Send {
                 for (most, demand) in send.iter_mut().zip(price.demand) {
                     *most = most.max(demand);
                 }
@@ -155,7 +160,17 @@ impl<'a> Rank<'a> {
                     })
                     .collect::<Vec<Price>>();
                 issue::pace(&template.instructions, &mut prices, pricing);
-                Prepared { by_stream, prices, quiet: None }
+                let mut following = vec![u32::MAX; prices.len()];
+                for pair in by_stream.iter().flat_map(|list| list.windows(2)) {
+                    following[pair[0] as usize] = pair[1];
+                }
+                let (mut waits, mut waits_until) = (Vec::new(), Vec::with_capacity(prices.len()));
+                for instruction in &template.instructions {
+                    let stream = |wait: u32| template.instructions[wait as usize].stream as u8;
+                    waits.extend(instruction.waits.iter().map(|&wait| (stream(wait), wait)));
+                    waits_until.push(waits.len() as u32);
+                }
+                Prepared { by_stream, prices, following, waits, waits_until, quiet: None }
             })
             .collect();
         if counts_quiet_whole {
@@ -261,7 +276,9 @@ impl<'a> Rank<'a> {
     /// Ends a quiet pass: its streams stand behind it, its causes are booked.
     pub(super) fn finish_quiet(&mut self, call: u32, time: f64) {
         let template = self.program.calls[call as usize].template as usize;
+        let mut until = 0;
         if let Some(quiet) = &self.prepared[template].quiet {
+            until = quiet.until;
             let causes = quiet.causes;
             self.causes.compute += causes.compute;
             self.causes.recompute += causes.recompute;
@@ -273,16 +290,10 @@ impl<'a> Rank<'a> {
         }
         for stream in [Stream::Compute as usize, Stream::Model as usize] {
             if self.streams[stream].next.0 <= call {
-                self.streams[stream].next = self.position_from(stream, call + 1, 0);
+                self.streams[stream].next = self.position_from(stream, call, until);
             }
         }
         self.spans[call as usize].end = Seconds(time);
-    }
-
-    /// What the quiet pass of call `call` sends as it ends.
-    pub(super) fn quiet_sends(&self, call: u32) -> Vec<u32> {
-        let template = self.program.calls[call as usize].template as usize;
-        self.prepared[template].quiet.as_ref().map_or_else(Vec::new, |quiet| quiet.sends.clone())
     }
 
     /// Buffers that the call before the last one sent are reused from here on.
@@ -298,11 +309,12 @@ impl<'a> Rank<'a> {
     }
 
     pub(super) fn is_ready(&self, position: Position, instruction: &Instruction) -> bool {
-        let template = &self.program.templates[self.program.calls[position.0 as usize].template as usize];
-        let waits_done = instruction.waits.iter().all(|&wait| {
-            let stream = template.instructions[wait as usize].stream as usize;
-            self.streams[stream].next > (position.0, wait)
-        });
+        let prepared = &self.prepared[self.program.calls[position.0 as usize].template as usize];
+        let place = position.1 as usize;
+        let first = place.checked_sub(1).map_or(0, |before| prepared.waits_until[before]);
+        let waits = &prepared.waits[first as usize..prepared.waits_until[place] as usize];
+        let waits_done =
+            waits.iter().all(|&(stream, wait)| self.streams[usize::from(stream)].next > (position.0, wait));
         // A communication stream waits for the computing one when a collective is issued.
         let computed =
             instruction.stream != Stream::Model || self.streams[Stream::Compute as usize].next >= position;
@@ -349,7 +361,11 @@ impl<'a> Rank<'a> {
     }
 
     pub(super) fn finish(&mut self, stream: usize, position: Position, time: f64) {
-        self.streams[stream].next = self.position_from(stream, position.0, position.1 + 1);
+        let template = self.program.calls[position.0 as usize].template as usize;
+        self.streams[stream].next = match self.prepared[template].following[position.1 as usize] {
+            u32::MAX => self.position_from(stream, position.0 + 1, 0),
+            next => (position.0, next),
+        };
         if stream == Stream::Compute as usize {
             self.spans[position.0 as usize].end = Seconds(time);
         }

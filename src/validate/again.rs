@@ -9,6 +9,7 @@ use crate::strategy::Draft;
 use crate::trace::{Space, TOTAL, Trace};
 use crate::units::Bytes;
 use crate::validate::document::{Errors, Quantities, Run};
+use crate::validate::launches::simulate;
 
 /// The run called `id`, and its task as text: runs of one task differ in their strategies only.
 pub(super) fn predict(
@@ -23,10 +24,10 @@ pub(super) fn predict(
     let problem = Problem::new(&model, &cluster, plan.workload, engine, None);
     let draft = Draft::parse(&plan.strategy.text).map_err(|error| error.to_string())?;
     let strategy = draft.resolve(&problem.facts).map_err(|error| error.to_string())?;
-    let candidate = problem.play(strategy);
+    let (prediction, launches) = simulate(&problem, &strategy);
     let predicted = Quantities {
-        step_time_s: Some(candidate.playback.step_time),
-        peak_memory_bytes: Some(candidate.memory.allocated),
+        step_time_s: Some(prediction.step_time_s),
+        peak_memory_bytes: Some(prediction.safe_memory_bytes.allocated),
     };
     let totals = trace.memory.iter().filter(|row| row.space == Space::Device && row.category == TOTAL);
     let measured = Quantities {
@@ -42,6 +43,10 @@ pub(super) fn predict(
         error: Errors::of(&predicted, &measured),
         predicted,
         measured,
+        time_s: prediction.time_s,
+        launches,
+        memory_bytes: prediction.memory_bytes,
+        assumed: Vec::new(),
     };
     Ok((run, task))
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::{CategoryBytes, CauseSeconds};
 use crate::units::{Bytes, Seconds};
 
 /// Runs with their errors, those left out with the reason, and sums over groups.
@@ -12,6 +13,8 @@ pub struct Validation {
     pub version: u32,
     pub runs: Vec<Run>,
     pub skipped: Vec<Skipped>,
+    /// Measured values that cannot be; they are not judged.
+    pub flags: Vec<Flag>,
     pub groups: Vec<Group>,
 }
 
@@ -29,6 +32,15 @@ pub struct Run {
     pub predicted: Quantities,
     pub measured: Quantities,
     pub error: Errors,
+    /// Parts of the predicted step of the slowest rank.
+    pub time_s: CauseSeconds,
+    /// Share of its kernels' time in which they wait for the host to issue them.
+    pub launches: f64,
+    /// The predicted peak of what the allocator hands out on the fullest rank.
+    pub memory_bytes: CategoryBytes,
+    /// Fields that matter and that the record leaves open: there the engine's default was taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<String>,
 }
 
 /// What is predicted and measured.
@@ -45,6 +57,16 @@ pub struct Quantities {
 pub struct Errors {
     pub step_time: Option<f64>,
     pub memory: Option<f64>,
+}
+
+/// A measured value that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Flag {
+    pub id: String,
+    pub field: String,
+    /// Reads on after the field.
+    pub reason: String,
 }
 
 /// A run that was not judged.
@@ -66,6 +88,26 @@ pub struct Group {
     pub time: Figures,
     pub memory: Figures,
     pub ranking: Ranking,
+    /// The ten largest errors of step time and of memory, the largest first.
+    pub worst: Vec<Worst>,
+}
+
+/// One of the largest errors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Worst {
+    pub id: String,
+    pub quantity: Quantity,
+    pub error: f64,
+    /// The likely cause, from what the prediction is made of.
+    pub cause: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    StepTime,
+    Memory,
 }
 
 /// Sums over errors; none where there is no error to sum.
@@ -78,8 +120,10 @@ pub struct Figures {
     pub median: Option<f64>,
     /// Mean of the signed errors.
     pub bias: Option<f64>,
-    /// Share of errors of at most a tenth.
+    /// Share of errors of at most a twentieth, a tenth and a fifth.
+    pub within_5: Option<f64>,
     pub within_10: Option<f64>,
+    pub within_20: Option<f64>,
 }
 
 /// Whether predictions order the strategies of one task (model, workload, devices) as measurements do.
@@ -96,12 +140,20 @@ pub struct Ranking {
 }
 
 impl Errors {
+    /// The error of one quantity.
+    pub const fn of_quantity(&self, quantity: Quantity) -> Option<f64> {
+        match quantity {
+            Quantity::StepTime => self.step_time,
+            Quantity::Memory => self.memory,
+        }
+    }
+
     /// The errors of what was predicted and measured.
     pub fn of(predicted: &Quantities, measured: &Quantities) -> Self {
         let error = |predicted: Option<f64>, measured: Option<f64>| {
             measured
                 .filter(|value| *value > 0.0)
-                .zip(predicted)
+                .zip(predicted.filter(|value| value.is_finite()))
                 .map(|(measured, predicted)| predicted / measured - 1.0)
         };
         let seconds = |quantities: &Quantities| quantities.step_time_s.map(|seconds| seconds.0);

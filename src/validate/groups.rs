@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 
 use crate::trace::published::Quality;
 use crate::validate::Judged;
-use crate::validate::document::{Figures, Group, Ranking, Run};
+use crate::validate::cause::likely;
+use crate::validate::document::{Figures, Group, Quantity, Ranking, Run, Worst};
 
 /// The name of the group of all families.
 const ALL: &str = "all";
 /// Fewer runs than this rank nothing.
 const FEWEST: usize = 3;
+/// Worst runs that are named.
+const NAMED: usize = 10;
 
 /// Each family and all of them, over quality A and B, then each family's C.
 pub(super) fn of(judged: &[Judged]) -> Vec<Group> {
     let mut groups: BTreeMap<(bool, String), Vec<&Judged>> = BTreeMap::new();
     for one in judged {
         let is_weak = one.quality == Quality::C;
-        let name =
-            if is_weak { format!("{}/{}", one.family, Quality::C.name()) } else { one.family.clone() };
+        let name = if is_weak { format!("{}/{}", one.family, Quality::C.name()) } else { one.family.clone() };
         groups.entry((is_weak, name)).or_default().push(one);
         if !is_weak {
             groups.entry((false, ALL.to_owned())).or_default().push(one);
@@ -36,16 +38,40 @@ fn group(name: String, judged: &[&Judged]) -> Group {
         time: figures(runs.iter().filter_map(|(run, _)| run.error.step_time).collect()),
         memory: figures(runs.iter().filter_map(|(run, _)| run.error.memory).collect()),
         ranking: ranking(&runs),
+        worst: [Quantity::StepTime, Quantity::Memory]
+            .into_iter()
+            .flat_map(|quantity| worst(&runs, quantity))
+            .collect(),
     }
+}
+
+/// The runs with the largest errors of `quantity`, the largest first, and of equal ones by name.
+fn worst(runs: &[(&Run, &str)], quantity: Quantity) -> Vec<Worst> {
+    let mut errors: Vec<(f64, &Run)> =
+        runs.iter().filter_map(|(run, _)| Some((run.error.of_quantity(quantity)?, *run))).collect();
+    errors.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()).then_with(|| a.1.id.cmp(&b.1.id)));
+    errors.truncate(NAMED);
+    let worst = |(error, run): (f64, &Run)| Worst {
+        id: run.id.clone(),
+        quantity,
+        error,
+        cause: likely(run, quantity),
+    };
+    errors.into_iter().map(worst).collect()
 }
 
 fn figures(errors: Vec<f64>) -> Figures {
     let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
-    let close = sizes.iter().filter(|size| **size <= 0.1).count();
+    let within = |most: f64| {
+        let close = sizes.iter().filter(|size| **size <= most).count();
+        mean(&sizes).map(|_| close as f64 / sizes.len() as f64)
+    };
     Figures {
         mape: mean(&sizes),
         bias: mean(&errors),
-        within_10: mean(&sizes).map(|_| close as f64 / sizes.len() as f64),
+        within_5: within(0.05),
+        within_10: within(0.1),
+        within_20: within(0.2),
         median: median(sizes),
     }
 }
@@ -114,7 +140,9 @@ mod tests {
         close(figures.mape, 0.125);
         close(figures.median, 0.075);
         close(figures.bias, 0.05);
+        close(figures.within_5, 0.5);
         close(figures.within_10, 0.75);
+        close(figures.within_20, 0.75);
         assert_eq!(super::figures(Vec::new()), Figures::default());
     }
 

@@ -1,14 +1,20 @@
 //! Floor 16: predicts measured runs anew and sums up the errors.
 
 mod again;
+mod cause;
 mod document;
 mod groups;
+mod launches;
 pub mod published;
 mod read;
 
+use std::collections::BTreeMap;
+
 use crate::profile::EngineProfile;
 use crate::trace::published::Quality;
-pub use document::{Errors, Figures, Group, Quantities, Ranking, Run, Skipped, Validation};
+pub use document::{
+    Errors, Figures, Flag, Group, Quantities, Quantity, Ranking, Run, Skipped, Validation, Worst,
+};
 pub use read::{Measured, UnreadTrace, read};
 
 use rayon::prelude::*;
@@ -22,6 +28,7 @@ struct Judged {
     family: String,
     quality: Quality,
     result: Result<(Run, String), String>,
+    flags: Vec<Flag>,
 }
 
 /// Predicts every run of `traces` anew and compares it with what was measured; what cannot be predicted is skipped
@@ -30,8 +37,10 @@ pub fn validate(traces: Vec<(String, Measured)>, engine: Option<&EngineProfile>)
     let judged: Vec<Judged> =
         traces.into_par_iter().map(|(id, measured)| judge(id, measured, engine)).collect();
     let groups = groups::of(&judged);
-    let mut validation = Validation { version: 1, runs: Vec::new(), skipped: Vec::new(), groups };
-    for one in judged {
+    let flags = twice(&judged);
+    let mut validation = Validation { version: 1, runs: Vec::new(), skipped: Vec::new(), flags, groups };
+    for mut one in judged {
+        validation.flags.append(&mut one.flags);
         match one.result {
             Ok((run, _)) => validation.runs.push(run),
             Err(reason) => validation.skipped.push(Skipped { id: one.id, reason }),
@@ -40,18 +49,34 @@ pub fn validate(traces: Vec<(String, Measured)>, engine: Option<&EngineProfile>)
     validation
 }
 
+/// A flag for each name that more than one run bears.
+fn twice(judged: &[Judged]) -> Vec<Flag> {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for one in judged {
+        *counts.entry(&one.id).or_default() += 1;
+    }
+    let flag = |(id, count): (&str, u64)| Flag {
+        id: id.to_owned(),
+        field: "id".to_owned(),
+        reason: format!("is that of {count} runs"),
+    };
+    counts.into_iter().filter(|(_, count)| *count > 1).map(flag).collect()
+}
+
 fn judge(id: String, measured: Measured, engine: Option<&EngineProfile>) -> Judged {
     match measured {
         Measured::Own(trace) => {
             let family = trace.plan.engine.clone();
-            Judged { family, quality: Quality::A, result: predict(&id, &trace, engine), id }
+            let result = predict(&id, &trace, engine);
+            Judged { family, quality: Quality::A, result, flags: Vec::new(), id }
         }
         Measured::Published(run) => {
-            let result = published::judge(&run, engine);
-            Judged { id, family: run.family, quality: run.quality, result }
+            let mut flags = published::flags(&run);
+            let result = published::judge(&run, engine, &mut flags);
+            Judged { id, family: run.family, quality: run.quality, result, flags }
         }
-        Measured::Unread { reason } => {
-            Judged { id, family: "unread".to_owned(), quality: Quality::C, result: Err(reason) }
+        Measured::Unread { family, quality, reason } => {
+            Judged { id, family, quality, result: Err(reason), flags: Vec::new() }
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Traces from files: our own, one a file, and arrays of published runs.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
+use std::{io, mem};
 
+use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::plan;
-use crate::trace::published::{PublishedRun, PublishedTrace};
+use crate::trace::published::{PublishedRun, PublishedTrace, Quality};
 use crate::trace::{Trace, VERSION};
 
 /// A measured run.
@@ -17,8 +19,8 @@ pub enum Measured {
     Own(Box<Trace>),
     /// A run of somebody else's.
     Published(Box<PublishedRun>),
-    /// An entry of an array that is no run: what is wrong with which field.
-    Unread { reason: String },
+    /// A record that is no run: what is wrong with which field.
+    Unread { family: String, quality: Quality, reason: String },
 }
 
 /// A file that holds no measured run.
@@ -29,23 +31,40 @@ pub struct UnreadTrace {
     pub reason: String,
 }
 
-/// The runs in the file at `path`, or in all `.json` files of the folder there, with their names.
+/// The runs in the file at `path`, or in all `.json` files of the folder there and of those inside, with their names.
 ///
 /// # Errors
 /// If a file cannot be read, or is neither a trace nor an array of runs.
 pub fn read(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
-    let failed = |reason: String| UnreadTrace { path: path.to_owned(), reason };
     if !path.is_dir() {
         return file(path);
     }
-    let entries = fs::read_dir(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
+    let files = files(path)?;
     if files.is_empty() {
-        return Err(failed("holds no .json file".to_owned()));
+        return Err(UnreadTrace { path: path.to_owned(), reason: "holds no .json file".to_owned() });
     }
     Ok(files.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// All `.json` files under `folder`, by name; links to folders are not followed.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, UnreadTrace> {
+    let failed = |error: io::Error| UnreadTrace {
+        path: folder.to_owned(),
+        reason: format!("cannot be read: {error}"),
+    };
+    let mut entries =
+        fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<DirEntry>, _>>).map_err(failed)?;
+    entries.sort_by_key(DirEntry::path);
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.extend(files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "json") {
+            found.push(path);
+        }
+    }
+    Ok(found)
 }
 
 fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
@@ -54,7 +73,9 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
         return Err(failed("is no regular file".to_owned()));
     }
     let text = fs::read_to_string(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| failed(format!("is no JSON: {error}")))?;
+    let value: Value = serde_json::from_str(&text)
+        .or_else(|error| serde_json::from_str(&quoted(&text)).map_err(|_| error))
+        .map_err(|error| failed(format!("is no JSON: {error}")))?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     match value {
         Value::Array(list) => {
@@ -66,12 +87,8 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
                 return Err(failed(format!("is a document of version {version}; traces have {VERSION}")));
             }
             if value.get("kind").is_some() {
-                let trace: PublishedTrace = serde_json::from_value(value)
-                    .map_err(|error| failed(format!("is no trace of published runs: {error}")))?;
-                let runs = trace.runs.into_iter();
-                return Ok(runs
-                    .map(|run| (run.id.clone(), Measured::Published(Box::new(run))))
-                    .collect());
+                return family(value)
+                    .map_err(|error| failed(format!("is no trace of published runs: {error}")));
             }
             let trace: Trace =
                 serde_json::from_value(value).map_err(|error| failed(format!("is no trace: {error}")))?;
@@ -87,11 +104,81 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     }
 }
 
+/// The runs of a trace of one family; one that does not read is left to be reported, like an entry of an array.
+fn family(mut value: Value) -> Result<Vec<(String, Measured)>, serde_json::Error> {
+    let runs = value.get_mut("runs").map_or(Value::Null, |runs| mem::replace(runs, Value::Array(Vec::new())));
+    let _: PublishedTrace = serde_json::from_value(value)?;
+    let runs: Vec<Value> = serde_json::from_value(runs)?;
+    Ok(runs.into_iter().enumerate().map(|(place, run)| published(place, run)).collect())
+}
+
+/// One run, called by its id or, where it has none, by its place.
 fn published(place: usize, run: Value) -> (String, Measured) {
-    let id = run.get("id").and_then(Value::as_str).map_or_else(|| place.to_string(), str::to_owned);
-    let measured = match serde_json::from_value(run) {
+    let text = |field: &str| run.get(field).and_then(Value::as_str).map(str::to_owned);
+    let id = text("id").unwrap_or_else(|| place.to_string());
+    let family = text("family").unwrap_or_else(|| "unread".to_owned());
+    let quality = run.get("quality").and_then(|quality| Quality::deserialize(quality).ok());
+    let measured = match serde_path_to_error::deserialize::<_, PublishedRun>(run) {
         Ok(run) => Measured::Published(Box::new(run)),
-        Err(error) => Measured::Unread { reason: format!("is no published run: {error}") },
+        Err(error) => {
+            let field = error.path().to_string();
+            let reason = format!("is no published run: {field}: {}", error.into_inner()).replace(" .: ", " ");
+            Measured::Unread { family, quality: quality.unwrap_or(Quality::C), reason }
+        }
     };
     (id, measured)
+}
+
+/// `text` with the names that Python writes for numbers that JSON has not, as text, so that they are found at their
+/// field.
+fn quoted(text: &str) -> String {
+    const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+    let mut result = String::with_capacity(text.len());
+    let (mut rest, mut is_text) = (text, false);
+    while let Some(next) = rest.chars().next() {
+        let named = NAMES.iter().find(|name| !is_text && rest.starts_with(**name));
+        let length = match (named, next) {
+            (Some(name), _) => {
+                result.push('"');
+                result.push_str(name);
+                result.push('"');
+                rest = &rest[name.len()..];
+                continue;
+            }
+            (None, '\\') => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            (None, '"') => {
+                is_text = !is_text;
+                1
+            }
+            (None, other) => other.len_utf8(),
+        };
+        result.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_json_has_not_are_text() {
+        let text = r#"{"a": NaN, "b": [-Infinity, 1], "NaN": "a \" NaN \\", "c": "é"}"#;
+        let expected = r#"{"a": "NaN", "b": ["-Infinity", 1], "NaN": "a \" NaN \\", "c": "é"}"#;
+        assert_eq!(quoted(text), expected);
+    }
+
+    #[test]
+    fn a_wrong_record_names_its_field() {
+        let run = serde_json::json!({ "id": "x", "family": "f", "quality": "A", "framework": "NeMo", "model": {
+            "name": "m", "type": "gpt", "seq_len": "NaN" } });
+        let (id, measured) = published(3, run);
+        let Measured::Unread { family, quality, reason } = measured else { panic!("it reads") };
+        assert_eq!((id.as_str(), family.as_str(), quality), ("x", "f", Quality::A));
+        assert!(reason.contains("model.seq_len: invalid type: string \"NaN\""), "{reason}");
+        let (id, measured) = published(3, Value::Null);
+        assert_eq!(id, "3");
+        assert!(matches!(measured, Measured::Unread { quality: Quality::C, .. }));
+    }
 }

@@ -9,7 +9,7 @@ use super::super::{plot, words};
 use super::{section, tables};
 
 /// A picture that scrolls sideways where the window is narrow.
-fn figure(picture: &str, caption: Markup) -> Markup {
+pub fn figure(picture: &str, caption: Markup) -> Markup {
     html! {
         figure {
             div.picture tabindex="0" role="group" aria-label="Picture, scrolls sideways" { (PreEscaped(picture)) }
@@ -19,7 +19,7 @@ fn figure(picture: &str, caption: Markup) -> Markup {
 }
 
 /// Swatches and names.
-fn legend<'a>(entries: impl Iterator<Item = (u8, &'a str)>) -> Markup {
+pub fn legend<'a>(entries: impl Iterator<Item = (u8, &'a str)>) -> Markup {
     html! {
         ul.legend {
             @for (ink, name) in entries {

@@ -51,6 +51,11 @@ impl Axis {
         !self.logarithmic
     }
 
+    /// The least and the largest value on it.
+    pub const fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
     /// Where `value` stands, from 0 to 1; what is outside stands at the end.
     pub fn position(&self, value: f64) -> f64 {
         let value = drawable(value);

@@ -41,14 +41,19 @@ impl<'a, 'b> Panel<'a, 'b> {
 
     /// Grid lines, tick labels and a title under the panel.
     pub fn bottom_axis(&self, axis: &Axis, title: &str) -> Drawn {
+        self.bottom_ticks(&axis.ticks(), &axis.title(title))
+    }
+
+    /// The same with positions and labels of the ticks.
+    pub fn bottom_ticks(&self, ticks: &[(f64, String)], title: &str) -> Drawn {
         let anchor = (HPos::Center, VPos::Top);
-        for (position, label) in axis.ticks() {
-            self.line([(position, 0.0), (position, self.rows)], Ink::Grid, 1)?;
-            let x = self.pixel((position, 0.0)).0;
-            self.words(&label, (x, self.y.end + 7), anchor, Ink::Muted)?;
+        for (position, label) in ticks {
+            self.line([(*position, 0.0), (*position, self.rows)], Ink::Grid, 1)?;
+            let x = self.pixel((*position, 0.0)).0;
+            self.words(label, (x, self.y.end + 7), anchor, Ink::Muted)?;
         }
         let middle = (self.x.start + self.x.end) / 2;
-        self.words(&axis.title(title), (middle, self.y.end + 27), anchor, Ink::Muted)
+        self.words(title, (middle, self.y.end + 27), anchor, Ink::Muted)
     }
 
     /// Grid lines and tick labels at the left, of a panel of one row, and a title above it.

@@ -1,21 +1,24 @@
 //! Published runs predicted: each as the engine named in it would run it, from what its user knew beforehand.
 
+mod check;
 mod cluster;
 mod engines;
 mod measured;
 mod model;
 mod strategy;
 
+pub use check::flags;
 pub use measured::MemoryKind;
 
 use crate::cluster::Cluster;
 use crate::model::Model;
 use crate::profile::{DeviceModel, EngineProfile};
-use crate::strategy::{Facts, Strategy, Workload};
 use crate::search::Problem;
+use crate::strategy::{Facts, Strategy, Workload};
 use crate::trace::published::PublishedRun;
-use crate::validate::document::{Errors, Quantities, Run};
-use crate::units::Bytes;
+use crate::units::{Bytes, Seconds};
+use crate::validate::document::{Errors, Flag, Quantities, Run};
+use crate::validate::launches::simulate;
 
 /// What a published run trained, on what, and how: all that its user knew beforehand.
 #[derive(Clone, Debug)]
@@ -37,6 +40,7 @@ pub fn scenario(
     models: &dyn Fn(&str) -> Option<DeviceModel>,
     as_engine: Option<&EngineProfile>,
 ) -> Result<Scenario, String> {
+    check::record(run)?;
     let mut engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?.clone();
     if run.strategy.compile == Some(true) {
         engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
@@ -50,36 +54,60 @@ pub fn scenario(
     Ok(Scenario { model, cluster, engine, workload, strategy })
 }
 
-/// Predicts `run` with the built-in cost models; with it comes its task: runs of one differ in strategy only.
+/// Predicts `run` with the built-in cost models; with it comes its task: runs of one differ in strategy only. What is
+/// measured and flagged is not judged; `flags` takes what else cannot be.
 ///
 /// # Errors
 /// Says why it cannot be predicted.
 pub(super) fn judge(
     run: &PublishedRun,
     engine: Option<&EngineProfile>,
+    flags: &mut Vec<Flag>,
 ) -> Result<(Run, String), String> {
     let scenario = scenario(run, &|_| None, engine)?;
     let Scenario { model, cluster, engine, workload, strategy } = &scenario;
     let problem = Problem::new(model, cluster, *workload, engine, None);
-    let candidate = problem.play(strategy.clone());
+    let (prediction, launches) = simulate(&problem, strategy);
     let memory = measured::peak_memory(run);
     let (_, kind) = memory.unwrap_or((Bytes::ZERO, MemoryKind::Allocated));
     let predicted = Quantities {
-        step_time_s: Some(candidate.playback.step_time),
-        peak_memory_bytes: match kind {
-            MemoryKind::Allocated => Some(candidate.memory.allocated),
-            MemoryKind::Reserved => Some(candidate.memory.reserved),
-            MemoryKind::Process => Some(candidate.memory.process),
-            MemoryKind::Unknown => None,
-        },
+        step_time_s: Some(prediction.step_time_s),
+        peak_memory_bytes: kind.of_safe(&prediction.safe_memory_bytes),
     };
     let measured = Quantities {
         step_time_s: measured::step_time(run),
         peak_memory_bytes: memory.map(|(bytes, _)| bytes),
     };
+    let share = |seconds: Seconds| prediction.mfu * prediction.step_time_s.0 / seconds.0;
+    let flag = measured.step_time_s.and_then(|seconds| check::too_fast(&run.id, share(seconds)));
+    flags.extend(flag);
+    let is_flagged = |field: &str| flags.iter().any(|flag| flag.field == field);
+    let judged = Quantities {
+        step_time_s: measured.step_time_s.filter(|_| !is_flagged("measured.step_time_s")),
+        peak_memory_bytes: measured.peak_memory_bytes.filter(|_| !is_flagged("measured.peak_memory_gib")),
+    };
+    let document = Run {
+        id: run.id.clone(),
+        family: run.family.clone(),
+        quality: run.quality.name().to_owned(),
+        memory_kind: kind.name().to_owned(),
+        error: Errors::of(&predicted, &judged),
+        predicted,
+        measured,
+        time_s: prediction.time_s,
+        launches,
+        memory_bytes: prediction.memory_bytes,
+        assumed: assumed(run),
+    };
+    Ok((document, task(run)))
+}
+
+/// What runs of one source that differ in strategy alone have in common: model, devices and work.
+fn task(run: &PublishedRun) -> String {
     let (model, hardware, strategy) = (&run.model, &run.hardware, &run.strategy);
-    let task = format!(
-        "{} {:?} {:?} {:?} {} {} {} {:?} {}",
+    format!(
+        "{} {} {:?} {:?} {:?} {} {} {} {:?} {}",
+        run.family,
         model.kind,
         model.layers,
         model.hidden,
@@ -89,15 +117,25 @@ pub(super) fn judge(
         hardware.num_gpus,
         strategy.global_batch,
         strategy.dtype
-    );
-    let run = Run {
-        id: run.id.clone(),
-        family: run.family.clone(),
-        quality: run.quality.name().to_owned(),
-        memory_kind: kind.name().to_owned(),
-        error: Errors::of(&predicted, &measured),
-        predicted,
-        measured,
-    };
-    Ok((run, task))
+    )
+}
+
+/// Fields that change predictions and that the record of `run` leaves open.
+fn assumed(run: &PublishedRun) -> Vec<String> {
+    let (hardware, strategy) = (&run.hardware, &run.strategy);
+    let interleaves = strategy
+        .schedule
+        .as_deref()
+        .is_some_and(|schedule| schedule.to_ascii_lowercase().contains("interleaved"));
+    let open = [
+        ("strategy.checkpointing", strategy.checkpointing.is_none()),
+        ("strategy.flash_attention", strategy.flash_attention.is_none()),
+        ("strategy.micro_batch", strategy.micro_batch.is_none()),
+        ("strategy.virtual_pp", interleaves && strategy.virtual_pp.is_none()),
+        (
+            "hardware.inter_node",
+            hardware.num_gpus > hardware.gpus_per_node && !hardware.inter_node.contains("Gb/s"),
+        ),
+    ];
+    open.into_iter().filter(|(_, is_open)| *is_open).map(|(field, _)| field.to_owned()).collect()
 }

@@ -1,0 +1,251 @@
+//! What a validation says, as titled tables of words: every dress shows the same.
+
+use std::collections::BTreeMap;
+
+use crate::trace::published::Quality;
+use crate::units::{Bytes, Seconds};
+use crate::validate::{Figures, Group, Quantity, Run, Validation};
+
+/// Runs that are shown one by one unless all are asked for.
+const FEW: usize = 30;
+/// Stands where there is nothing to say.
+const NOTHING: &str = "-";
+
+/// A table under a title; of each column the name and whether it holds numbers.
+pub struct Listing {
+    pub title: String,
+    pub note: &'static str,
+    pub columns: Vec<(&'static str, bool)>,
+    pub rows: Vec<Vec<String>>,
+}
+
+/// All listings that have rows, in reading order: `every_run` shows each run however many there are.
+pub fn listings(validation: &Validation, every_run: bool) -> Vec<Listing> {
+    let mut list = Vec::new();
+    if every_run || validation.runs.len() <= FEW {
+        list.push(runs(validation));
+    }
+    list.extend([
+        figures(validation, Quantity::StepTime, false),
+        figures(validation, Quantity::Memory, false),
+        ranking(validation),
+        worst(validation, Quantity::StepTime),
+        worst(validation, Quantity::Memory),
+        figures(validation, Quantity::StepTime, true),
+        figures(validation, Quantity::Memory, true),
+        skipped(validation),
+        flags(validation),
+    ]);
+    list.retain(|listing| !listing.rows.is_empty());
+    list
+}
+
+/// The name of a quantity in titles.
+pub const fn name(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::StepTime => "Step time",
+        Quantity::Memory => "Peak memory",
+    }
+}
+
+/// Errors by source, of quality A and B or of C.
+pub fn figures(validation: &Validation, quantity: Quantity, of_weak: bool) -> Listing {
+    let mut groups: Vec<&Group> =
+        validation.groups.iter().filter(|group| is_weak(&group.name) == of_weak).collect();
+    groups.sort_by_key(|group| group.name == "all");
+    let rows = groups.into_iter().filter_map(|group| {
+        let figures = of(group, quantity);
+        let compared = compared(validation, group, quantity);
+        // A run without a measured peak says nothing of memory; one that was not simulated says so under time.
+        if compared == 0 && quantity == Quantity::Memory {
+            return None;
+        }
+        Some(vec![
+            group.name.strip_suffix("/C").unwrap_or(&group.name).to_owned(),
+            group.runs.to_string(),
+            group.simulated.to_string(),
+            compared.to_string(),
+            percent(figures.mape),
+            percent(figures.median),
+            signed(figures.bias),
+            share(figures.within_5),
+            share(figures.within_10),
+            share(figures.within_20),
+        ])
+    });
+    let grades = if of_weak { "quality C, not for headlines" } else { "quality A and B" };
+    Listing {
+        title: format!("{}, {grades}", name(quantity)),
+        note: "Errors are predicted over measured, less one; the mean and the median are of their sizes.",
+        columns: vec![
+            ("source", false),
+            ("runs", true),
+            ("simulated", true),
+            ("compared", true),
+            ("mean error", true),
+            ("median", true),
+            ("bias", true),
+            ("within 5 %", true),
+            ("10 %", true),
+            ("20 %", true),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// How well strategies of one task are ordered.
+pub fn ranking(validation: &Validation) -> Listing {
+    let mut groups: Vec<&Group> =
+        validation.groups.iter().filter(|group| group.ranking.groups > 0 && !is_weak(&group.name)).collect();
+    groups.sort_by_key(|group| group.name == "all");
+    let rows = groups.into_iter().map(|group| {
+        let ranking = &group.ranking;
+        vec![
+            group.name.clone(),
+            ranking.groups.to_string(),
+            ranking.spearman.map_or(NOTHING.to_owned(), |value| format!("{value:.2}")),
+            percent(ranking.median_regret),
+            percent(ranking.mean_regret),
+        ]
+    });
+    Listing {
+        title: "Ranking of strategies, quality A and B".to_owned(),
+        note: "Groups of three and more runs that differ in strategy alone. Regret: how much slower than the best \
+               measured run is the one that is predicted to be the best.",
+        columns: vec![
+            ("source", false),
+            ("groups", true),
+            ("rank correlation", true),
+            ("median regret", true),
+            ("mean regret", true),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// The ten largest errors over all.
+pub fn worst(validation: &Validation, quantity: Quantity) -> Listing {
+    let all = validation.groups.iter().find(|group| group.name == "all");
+    let worst = all.into_iter().flat_map(|group| &group.worst).filter(|worst| worst.quantity == quantity);
+    let rows = worst.map(|worst| {
+        let run = validation.runs.iter().find(|run| run.id == worst.id);
+        let [predicted, measured] = run.map_or_else(Default::default, |run| amounts(run, quantity));
+        vec![worst.id.clone(), signed(Some(worst.error)), predicted, measured, worst.cause.clone()]
+    });
+    Listing {
+        title: format!("Worst ten, {}", name(quantity).to_lowercase()),
+        note: "The likely cause is what the prediction is mostly made of, and what the record leaves open: a place to \
+               look, not a proof.",
+        columns: vec![
+            ("run", false),
+            ("error", true),
+            ("predicted", true),
+            ("measured", true),
+            ("likely cause", false),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// Runs that were not simulated, by reason, the most frequent first.
+pub fn skipped(validation: &Validation) -> Listing {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for skipped in &validation.skipped {
+        reasons.entry(&skipped.reason).or_default().push(&skipped.id);
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, ids)| usize::MAX - ids.len());
+    let rows = reasons
+        .into_iter()
+        .map(|(reason, ids)| vec![ids.len().to_string(), reason.to_owned(), ids[0].to_owned()]);
+    Listing {
+        title: format!("Not simulated: {} runs", validation.skipped.len()),
+        note: "",
+        columns: vec![("runs", true), ("reason", false), ("first of them", false)],
+        rows: rows.collect(),
+    }
+}
+
+/// Measured values that cannot be.
+pub fn flags(validation: &Validation) -> Listing {
+    let rows =
+        validation.flags.iter().map(|flag| vec![flag.id.clone(), format!("{} {}", flag.field, flag.reason)]);
+    Listing {
+        title: "Values that cannot be, not compared".to_owned(),
+        note: "",
+        columns: vec![("run", false), ("value", false)],
+        rows: rows.collect(),
+    }
+}
+
+fn runs(validation: &Validation) -> Listing {
+    let rows = validation.runs.iter().map(|run| {
+        let [predicted, measured] = amounts(run, Quantity::StepTime);
+        let [bytes, measured_bytes] = amounts(run, Quantity::Memory);
+        let (time, memory) = (signed(run.error.step_time), signed(run.error.memory));
+        vec![run.id.clone(), predicted, measured, time, bytes, measured_bytes, memory]
+    });
+    Listing {
+        title: "Runs".to_owned(),
+        note: "",
+        columns: vec![
+            ("run", false),
+            ("step predicted", true),
+            ("measured", true),
+            ("error", true),
+            ("memory predicted", true),
+            ("measured", true),
+            ("error", true),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// Predicted and measured amount in words.
+pub fn amounts(run: &Run, quantity: Quantity) -> [String; 2] {
+    let seconds = |value: Option<Seconds>| value.map_or(NOTHING.to_owned(), |value| value.to_string());
+    let bytes = |value: Option<Bytes>| value.map_or(NOTHING.to_owned(), |value| value.to_string());
+    [&run.predicted, &run.measured].map(|quantities| match quantity {
+        Quantity::StepTime => seconds(quantities.step_time_s),
+        Quantity::Memory => bytes(quantities.peak_memory_bytes),
+    })
+}
+
+/// The figures of `quantity`.
+pub const fn of(group: &Group, quantity: Quantity) -> &Figures {
+    match quantity {
+        Quantity::StepTime => &group.time,
+        Quantity::Memory => &group.memory,
+    }
+}
+
+/// Runs of `group` with an error of `quantity`.
+pub fn compared(validation: &Validation, group: &Group, quantity: Quantity) -> usize {
+    let is_in = |run: &&Run| {
+        let weak = run.quality == Quality::C.name();
+        match group.name.strip_suffix("/C") {
+            Some(family) => weak && run.family == family,
+            None => !weak && (group.name == "all" || run.family == group.name),
+        }
+    };
+    validation.runs.iter().filter(is_in).filter(|run| run.error.of_quantity(quantity).is_some()).count()
+}
+
+fn is_weak(name: &str) -> bool {
+    name.ends_with("/C")
+}
+
+/// `4.2 %`.
+pub fn percent(value: Option<f64>) -> String {
+    value.map_or(NOTHING.to_owned(), |value| format!("{:.1} %", 100.0 * value))
+}
+
+/// `-4.2 %`.
+pub fn signed(value: Option<f64>) -> String {
+    value.map_or(NOTHING.to_owned(), |value| format!("{:+.1} %", 100.0 * value))
+}
+
+/// `42 %`.
+pub fn share(value: Option<f64>) -> String {
+    value.map_or(NOTHING.to_owned(), |value| format!("{:.0} %", 100.0 * value))
+}

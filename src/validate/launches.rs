@@ -1,0 +1,45 @@
+//! A strategy simulated, with how much of its kernels' time the device waits for the host to issue them.
+
+use crate::cost::Pricing;
+use crate::lower::Stream;
+use crate::plan::{Prediction, prediction};
+use crate::program::RankProgram;
+use crate::search::{Candidate, Problem};
+use crate::simulate::play;
+use crate::strategy::Strategy;
+
+/// What is predicted of `strategy`, which must be legal, and the share of the slowest rank's kernel time in which its
+/// device waits for the host.
+pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Prediction, f64) {
+    let program = problem.program(strategy);
+    let pricing = problem.pricing(strategy);
+    let playback = play(&program, &pricing);
+    let slowest = playback.slowest().stage as usize;
+    let launches = share(&program.ranks[slowest], &pricing);
+    let peak = playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default();
+    let memory = problem.process_memory(strategy, peak);
+    let candidate = Candidate { strategy: strategy.clone(), playback, memory };
+    (prediction(problem, &candidate), launches)
+}
+
+/// Share of the time of `rank`'s kernels in which they are not issued yet, pass by pass.
+fn share(rank: &RankProgram, pricing: &dyn Pricing) -> f64 {
+    let mut uses = vec![0_u64; rank.templates.len()];
+    for call in &rank.calls {
+        uses[call.template as usize] += 1;
+    }
+    let (mut waiting, mut all) = (0.0, 0.0);
+    for (template, uses) in rank.templates.iter().zip(uses) {
+        let (mut host, mut device) = (0.0, 0.0);
+        for instruction in &template.instructions {
+            host += pricing.host_time(&instruction.op).0;
+            if matches!(instruction.stream, Stream::Compute | Stream::Model) && instruction.message.is_none()
+            {
+                device += pricing.price(&instruction.op, rank.stage).seconds.0;
+            }
+        }
+        waiting += uses as f64 * (host - device).max(0.0);
+        all += uses as f64 * host.max(device);
+    }
+    if all > 0.0 { waiting / all } else { 0.0 }
+}
