@@ -9,8 +9,8 @@ use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::output::print;
 use super::table::table;
-use crate::units::{Bytes, Seconds};
 use crate::profile::engine::engine;
+use crate::units::{Bytes, Seconds};
 use crate::validate::{UnreadTrace, Validation, read, validate};
 
 pub const EXAMPLES: &str = "\

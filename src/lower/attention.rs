@@ -15,8 +15,9 @@ use crate::units::Bytes;
 pub struct Saved {
     source: ValueId,
     statistics: Option<ValueId>,
-    /// Norm output, a shard under sequence parallelism.
+    /// Norm output, a shard under sequence parallelism, and what was gathered of it.
     normed: ValueId,
+    whole: ValueId,
     latent: Option<ValueId>,
     heads: ValueId,
     /// What the core read: `heads`, or their exchange under Ulysses.
@@ -66,7 +67,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         statistics = b.statistics("attention norm statistics", stream);
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
-    let whole = b.gather_sequence("attention input", normed);
+    let whole = b.gather_input("attention input", normed);
 
     let heads = b.activation(
         "queries, keys, values",
@@ -105,6 +106,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         saved,
     );
 
+    let context = projection_input(b, context);
     let partial = b.activation("attention projection", tokens * hidden, None);
     let output = Kernel::Linear(Matrix::AttentionOutput);
     b.linear(output, (tokens, w.output, hidden), &[context], &[partial]);
@@ -121,6 +123,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         source,
         statistics,
         normed,
+        whole,
         latent,
         heads,
         core_input,
@@ -133,6 +136,17 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         residual_norm,
     };
     (output, saved)
+}
+
+/// The attention output as its projection reads it: a copy where the engine makes one.
+fn projection_input(b: &mut Builder<'_>, context: ValueId) -> ValueId {
+    if !b.shape.stores(SavedTensor::ProjectionInput) {
+        return context;
+    }
+    let elements = b.elements(context);
+    let copy = b.activation("projection input", elements, Some(SavedTensor::ProjectionInput));
+    b.elementwise(Kernel::Copy, (ElementwiseKind::Add, elements, 2), &[context], &[copy]);
+    copy
 }
 
 fn rotates(layer: &Attention) -> bool {
@@ -384,7 +398,7 @@ fn project_backward(
 ) {
     let (tokens, stream, hidden) = (b.shape.tokens(), b.shape.stream_tokens(), layer.hidden);
     // Gathered again while the input gradient is computed; that is then reduced while the weight gradient is.
-    let whole = trainable.then(|| b.gather_sequence_again("attention input again", saved.normed));
+    let whole = trainable.then(|| b.gather_input_again("attention input again", saved.normed, saved.whole));
     let input = b.activation("attention input gradient", tokens * hidden, None);
     let mut products = Vec::new();
     match layer.projection {

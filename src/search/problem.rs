@@ -81,7 +81,8 @@ impl<'a> Problem<'a> {
     pub fn process_memory(&self, strategy: &Strategy, peak: Bytes) -> ProcessMemory {
         let reserve = &self.cluster.device.reserve;
         let allocated = peak + reserve.workspace.value;
-        let reserved = allocated.scaled(reserve.allocator_factor.value);
+        let fragmentation = self.engine.buffers.fragmentation.as_ref().map_or(1.0, |factor| factor.value);
+        let reserved = allocated.scaled(reserve.allocator_factor.value * fragmentation);
         let process = reserved + reserve.context.value + reserve.communicator.value * communicators(strategy);
         ProcessMemory { allocated, reserved, process }
     }

@@ -16,8 +16,7 @@ pub(super) fn of(judged: &[Judged]) -> Vec<Group> {
     let mut groups: BTreeMap<(bool, String), Vec<&Judged>> = BTreeMap::new();
     for one in judged {
         let is_weak = one.quality == Quality::C;
-        let name =
-            if is_weak { format!("{}/{}", one.family, Quality::C.name()) } else { one.family.clone() };
+        let name = if is_weak { format!("{}/{}", one.family, Quality::C.name()) } else { one.family.clone() };
         groups.entry((is_weak, name)).or_default().push(one);
         if !is_weak {
             groups.entry((false, ALL.to_owned())).or_default().push(one);

@@ -69,9 +69,7 @@ fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
                 let trace: PublishedTrace = serde_json::from_value(value)
                     .map_err(|error| failed(format!("is no trace of published runs: {error}")))?;
                 let runs = trace.runs.into_iter();
-                return Ok(runs
-                    .map(|run| (run.id.clone(), Measured::Published(Box::new(run))))
-                    .collect());
+                return Ok(runs.map(|run| (run.id.clone(), Measured::Published(Box::new(run)))).collect());
             }
             let trace: Trace =
                 serde_json::from_value(value).map_err(|error| failed(format!("is no trace: {error}")))?;

@@ -16,7 +16,9 @@ pub fn step_time(run: &PublishedRun) -> Option<Seconds> {
     let rate = positive(measured.tflops_per_gpu)? * 1e12;
     let counts_recomputation = match measured.tflops_definition.as_deref() {
         Some("model") => false,
-        Some("hardware") => run.strategy.checkpointing.as_deref().is_some_and(|mode| mode.starts_with("full")),
+        Some("hardware") => {
+            run.strategy.checkpointing.as_deref().is_some_and(|mode| mode.starts_with("full"))
+        }
         _ => return None,
     };
     Some(Seconds(tokens * flops_per_token(run, counts_recomputation)? / rate))
@@ -81,6 +83,34 @@ impl MemoryKind {
             Self::Unknown => "unknown",
         }
     }
+}
+
+/// Of which pipeline rank a peak is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryRank {
+    First,
+    Last,
+    /// The one that needs most.
+    Worst,
+}
+
+impl MemoryRank {
+    /// The rank that the text of a table names.
+    pub fn of(text: &str) -> Self {
+        let text = text.to_ascii_lowercase();
+        if text.contains("last rank") {
+            Self::Last
+        } else if text.contains("rank 0") {
+            Self::First
+        } else {
+            Self::Worst
+        }
+    }
+}
+
+/// Of which pipeline rank the peak is.
+pub fn memory_rank(run: &PublishedRun) -> MemoryRank {
+    run.measured.peak_memory_kind.as_deref().map_or(MemoryRank::Worst, MemoryRank::of)
 }
 
 /// The peak and what it counts.

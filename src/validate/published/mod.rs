@@ -6,16 +6,16 @@ mod measured;
 mod model;
 mod strategy;
 
-pub use measured::MemoryKind;
+pub use measured::{MemoryKind, MemoryRank};
 
 use crate::cluster::Cluster;
 use crate::model::Model;
 use crate::profile::{DeviceModel, EngineProfile};
-use crate::strategy::{Facts, Strategy, Workload};
 use crate::search::Problem;
+use crate::strategy::{Facts, Strategy, Workload};
 use crate::trace::published::PublishedRun;
-use crate::validate::document::{Errors, Quantities, Run};
 use crate::units::Bytes;
+use crate::validate::document::{Errors, Quantities, Run};
 
 /// What a published run trained, on what, and how: all that its user knew beforehand.
 #[derive(Clone, Debug)]
@@ -54,22 +54,26 @@ pub fn scenario(
 ///
 /// # Errors
 /// Says why it cannot be predicted.
-pub(super) fn judge(
-    run: &PublishedRun,
-    engine: Option<&EngineProfile>,
-) -> Result<(Run, String), String> {
+pub(super) fn judge(run: &PublishedRun, engine: Option<&EngineProfile>) -> Result<(Run, String), String> {
     let scenario = scenario(run, &|_| None, engine)?;
     let Scenario { model, cluster, engine, workload, strategy } = &scenario;
     let problem = Problem::new(model, cluster, *workload, engine, None);
     let candidate = problem.play(strategy.clone());
     let memory = measured::peak_memory(run);
+    let peaks = candidate.playback.ranks.iter().map(|rank| rank.memory.total);
+    let peak = match measured::memory_rank(run) {
+        MemoryRank::First => peaks.take(1).next(),
+        MemoryRank::Last => peaks.last(),
+        MemoryRank::Worst => peaks.max(),
+    };
+    let counted = problem.process_memory(strategy, peak.unwrap_or_default());
     let (_, kind) = memory.unwrap_or((Bytes::ZERO, MemoryKind::Allocated));
     let predicted = Quantities {
         step_time_s: Some(candidate.playback.step_time),
         peak_memory_bytes: match kind {
-            MemoryKind::Allocated => Some(candidate.memory.allocated),
-            MemoryKind::Reserved => Some(candidate.memory.reserved),
-            MemoryKind::Process => Some(candidate.memory.process),
+            MemoryKind::Allocated => Some(counted.allocated),
+            MemoryKind::Reserved => Some(counted.reserved),
+            MemoryKind::Process => Some(counted.process),
             MemoryKind::Unknown => None,
         },
     };
