@@ -68,11 +68,11 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trains_matrix
         let matrix = Matrix::Vocabulary { chunk: part.0, chunks: part.1 };
         let rows = (chunk + 1) * tokens / chunks - chunk * tokens / chunks;
         let logits = loss_forward(b, layer, part, (rows, columns), whole);
-        logits_gradient(b, layer, &logits);
+        let of_logits = logits_gradient(b, layer, &logits);
         let product = Kernel::InputGradient(matrix, Into::Set);
-        b.linear(product, (rows, columns, width), &[logits.logits], &[gradient]);
+        b.linear(product, (rows, columns, width), &[of_logits], &[gradient]);
         if trains_matrix {
-            b.weight_gradient(matrix, (rows, width, columns), &[whole, logits.logits]);
+            b.weight_gradient(matrix, (rows, width, columns), &[whole, of_logits]);
         }
     }
     Saved { source, statistics, normed, whole, loss: LossSaved::InputGradient(gradient) }
@@ -150,8 +150,8 @@ fn cross_entropy(
     b.compute(kernel, Op::CrossEntropy(CrossEntropy { rows, columns, backward, element }), reads, writes);
 }
 
-/// The gradient of the logits, which ends in `logits`.
-fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) {
+/// The gradient of the logits: where they were, unless they are gone.
+fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) -> ValueId {
     let sizes = (of.rows, of.columns, true);
     let kernel = Kernel::CrossEntropyGradient { chunk: of.chunk, chunks: of.chunks };
     match of.single {
@@ -169,10 +169,24 @@ fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) {
             let writes: Vec<_> = [target].into_iter().chain(copies).collect();
             cross_entropy(b, kernel, sizes, &[single, of.statistics], &writes);
             let cast = (ElementwiseKind::Cast, of.elements(), 3);
-            b.elementwise(Kernel::Copy, cast, &[target], &[of.logits]);
+            let gradient = if logits_go(b) {
+                let value = b.values[usize::from(of.logits)];
+                b.value(Value { name: "logits gradient", ..value })
+            } else {
+                of.logits
+            };
+            b.elementwise(Kernel::Copy, cast, &[target], &[gradient]);
+            soft_cap(b, layer, of.elements(), gradient);
+            return gradient;
         }
     }
     soft_cap(b, layer, of.elements(), of.logits);
+    of.logits
+}
+
+/// Whether the logits are given back behind their 32-bit copy.
+fn logits_go(b: &Builder<'_>) -> bool {
+    copies(b) && b.shape.engine.logits.freed_behind_copy
 }
 
 /// Appends the backward of the loss; the gradient of the residual stream goes to a new value.
@@ -190,16 +204,16 @@ pub fn backward(
         LossSaved::InputGradient(gradient) => b.reduce_sequence("head input gradient shard", *gradient, None),
         LossSaved::Logits(of) => {
             let matrix = Matrix::Vocabulary { chunk: 0, chunks: 1 };
-            logits_gradient(b, layer, of);
+            let of_logits = logits_gradient(b, layer, of);
             let again =
                 trains_matrix.then(|| b.gather_input_again("head input again", saved.normed, saved.whole));
             let input = b.activation("head input gradient", tokens * hidden, None);
             let product = Kernel::InputGradient(matrix, Into::Set);
-            b.linear(product, (tokens, of.columns, width), &[of.logits], &[input]);
+            b.linear(product, (tokens, of.columns, width), &[of_logits], &[input]);
             let shard = b.reduce_sequence("head input gradient shard", input, None);
             if let Some(again) = again {
                 let stays = shape.engine.buffers.input_gradient_stays.then_some(input);
-                let reads: Vec<_> = [again, of.logits].into_iter().chain(stays).collect();
+                let reads: Vec<_> = [again, of_logits].into_iter().chain(stays).collect();
                 b.weight_gradient(matrix, (tokens, width, of.columns), &reads);
                 placeholder(b, width * of.columns);
             }

@@ -228,6 +228,9 @@ pub struct BufferModel {
     /// gradient is there.
     #[serde(default)]
     pub input_gradient_stays: bool,
+    /// Streams on which products of experts run at the same time, each with scratch of its own.
+    #[serde(default)]
+    pub expert_streams: u64,
     /// What the engine's allocator reserves beyond what other programs on the device do, as a factor; 1 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragmentation: Option<Sourced<f64>>,
@@ -250,6 +253,8 @@ pub enum SavedTensor {
     QueryKeyValue,
     /// Low-rank latents of multi-head latent attention.
     Latent,
+    /// What their norms make of them.
+    NormedLatent,
     /// Probabilities after softmax and after dropout, where scores are materialised.
     AttentionProbabilities,
     AttentionOutput,
@@ -293,6 +298,9 @@ pub struct LogitsModel {
     pub single_precision_copy: bool,
     /// The gradient overwrites the logits it is taken of.
     pub gradient_in_place: bool,
+    /// The logits are given back behind the 32-bit copy of them.
+    #[serde(default)]
+    pub freed_behind_copy: bool,
     /// Further 32-bit tensors of their size while the loss is computed.
     #[serde(default)]
     pub forward_copies: u64,

@@ -4,6 +4,7 @@ use crate::model::Model;
 use crate::model::graph::layer_parameter_count;
 use crate::model::layer::LayerKind;
 use crate::profile::EngineProfile;
+use crate::profile::choices::ContextKind;
 use crate::profile::engine::CutRule;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::{
@@ -85,6 +86,7 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         capacity: model_has_experts(run).then_some(Capacity::Factor(1.0)),
         schedule,
         virtual_stages,
+        context_kind: context_kind(strategy),
         cuts: cuts(model, engine, chunks),
         zero: Some(zero),
         shard,
@@ -99,6 +101,15 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
             .map(|flash| if flash { AttentionKernel::Fused } else { AttentionKernel::Materialised }),
         ..Draft::default()
     })
+}
+
+/// How context ranks exchange keys and values, where the table says.
+fn context_kind(strategy: &PublishedStrategy) -> Option<ContextKind> {
+    match strategy.other.get("cp_comm")?.as_str()? {
+        "a2a" => Some(ContextKind::Ulysses),
+        "p2p" => Some(ContextKind::Ring),
+        _ => None,
+    }
 }
 
 /// Blocks of each chunk, where the engine does not cut evenly.
