@@ -131,6 +131,12 @@ impl Ledger<'_> {
         let reduced = if rules.gradient_ranks > 1 { dense } else { 0 }
             + if rules.expert_ranks > 1 { expert } else { 0 };
         bytes += self.engine.buffers.reduce_buckets * reduced.min(self.strategy.bucket) * rules.reduce.size();
+        if rules.keeps_working_gradients(self.engine) {
+            bytes += (dense + expert) * rules.compute.size();
+        }
+        if self.engine.buffers.placeholder_gradients {
+            bytes += self.layout.matrix_shape_elements(stage) * rules.compute.size();
+        }
         let units = || self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units);
         let ids = u64::from(units().any(|unit| unit.reads_tokens))
             + u64::from(units().any(|unit| unit.reads_targets));

@@ -262,6 +262,10 @@ impl Pricing for DevicePricing<'_> {
                 let memory = bytes.at(device.memory_bandwidth.value).0 / seconds.0;
                 Price::alone(seconds).demanding(resource, 1.0).demanding(Resource::Memory, memory)
             }
+            Op::AdamW(_) => {
+                let price = self.memory_bound(op.bytes_moved().scaled(self.passes(op)));
+                Price { seconds: price.seconds + self.timing.step_time.value, ..price }
+            }
             Op::Send(_) | Op::Receive(_) | Op::Release => Price::default(),
             _ => self.memory_bound(op.bytes_moved().scaled(self.passes(op))),
         }

@@ -15,9 +15,10 @@ use crate::units::Bytes;
 pub struct Saved {
     source: ValueId,
     statistics: Option<ValueId>,
-    /// Norm output, a shard under sequence parallelism.
+    /// Norm output, a shard under sequence parallelism, and what was gathered of it.
     normed: ValueId,
-    latent: Option<ValueId>,
+    whole: ValueId,
+    latent: Option<Latents>,
     heads: ValueId,
     /// What the core read: `heads`, or their exchange under Ulysses.
     core_input: ValueId,
@@ -28,6 +29,13 @@ pub struct Saved {
     mask: Option<ValueId>,
     output_norm_input: Option<ValueId>,
     pub residual_norm: Option<ResidualNorm>,
+}
+
+/// Latents before and behind their norms; one value where these work in place.
+#[derive(Clone, Copy)]
+struct Latents {
+    plain: ValueId,
+    normed: ValueId,
 }
 
 /// Elements a token of queries, keys and values on one tensor rank.
@@ -66,7 +74,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         statistics = b.statistics("attention norm statistics", stream);
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
-    let whole = b.gather_sequence("attention input", normed);
+    let whole = b.gather_input("attention input", normed);
 
     let heads = b.activation(
         "queries, keys, values",
@@ -105,6 +113,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         saved,
     );
 
+    let context = projection_input(b, context);
     let partial = b.activation("attention projection", tokens * hidden, None);
     let output = Kernel::Linear(Matrix::AttentionOutput);
     b.linear(output, (tokens, w.output, hidden), &[context], &[partial]);
@@ -121,6 +130,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         source,
         statistics,
         normed,
+        whole,
         latent,
         heads,
         core_input,
@@ -133,6 +143,17 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
         residual_norm,
     };
     (output, saved)
+}
+
+/// The attention output as its projection reads it: a copy where the engine makes one.
+fn projection_input(b: &mut Builder<'_>, context: ValueId) -> ValueId {
+    if !b.shape.stores(SavedTensor::ProjectionInput) {
+        return context;
+    }
+    let elements = b.elements(context);
+    let copy = b.activation("projection input", elements, Some(SavedTensor::ProjectionInput));
+    b.elementwise(Kernel::Copy, (ElementwiseKind::Add, elements, 2), &[context], &[copy]);
+    copy
 }
 
 fn rotates(layer: &Attention) -> bool {
@@ -155,7 +176,7 @@ fn project(
     w: &Widths,
     input: ValueId,
     heads: ValueId,
-) -> Option<ValueId> {
+) -> Option<Latents> {
     let tokens = b.shape.tokens();
     match layer.projection {
         Projection::Grouped { .. } => {
@@ -167,14 +188,19 @@ fn project(
             let down = query_rank.unwrap_or(0) + key_value_rank + rotary_dim;
             let latent = b.activation("latents", tokens * down, Some(SavedTensor::Latent));
             b.linear(Kernel::Planned, (tokens, layer.hidden, down), &[input], &[latent]);
-            b.compute(Kernel::Planned, b.row_norm(latent, down, false), &[latent], &[latent]);
+            let mut normed = latent;
+            if b.shape.stores(SavedTensor::NormedLatent) {
+                let width = tokens * (query_rank.unwrap_or(0) + key_value_rank);
+                normed = b.activation("normed latents", width, Some(SavedTensor::NormedLatent));
+            }
+            b.compute(Kernel::Planned, b.row_norm(latent, down, false), &[latent], &[normed]);
             match query_rank {
-                Some(rank) => b.linear(Kernel::Planned, (tokens, rank, w.query), &[latent], &[heads]),
+                Some(rank) => b.linear(Kernel::Planned, (tokens, rank, w.query), &[normed], &[heads]),
                 None => b.linear(Kernel::Planned, (tokens, layer.hidden, w.query), &[input], &[heads]),
             }
             let up = b.shape.local_heads(layer.heads) * (plain_dim + value_dim);
-            b.linear(Kernel::Planned, (tokens, key_value_rank, up), &[latent], &[heads]);
-            Some(latent)
+            b.linear(Kernel::Planned, (tokens, key_value_rank, up), &[normed], &[heads]);
+            Some(Latents { plain: latent, normed })
         }
     }
 }
@@ -384,7 +410,7 @@ fn project_backward(
 ) {
     let (tokens, stream, hidden) = (b.shape.tokens(), b.shape.stream_tokens(), layer.hidden);
     // Gathered again while the input gradient is computed; that is then reduced while the weight gradient is.
-    let whole = trainable.then(|| b.gather_sequence_again("attention input again", saved.normed));
+    let whole = trainable.then(|| b.gather_input_again("attention input again", saved.normed, saved.whole));
     let input = b.activation("attention input gradient", tokens * hidden, None);
     let mut products = Vec::new();
     match layer.projection {
@@ -394,20 +420,20 @@ fn project_backward(
             products.push((hidden, w.query + w.key_value, None, heads));
         }
         Projection::Latent { query_rank, key_value_rank, rotary_dim, plain_dim, value_dim } => {
-            let Some(latent_value) = saved.latent else { return };
+            let Some(latents) = saved.latent else { return };
             let down = query_rank.unwrap_or(0) + key_value_rank + rotary_dim;
             let up = b.shape.local_heads(layer.heads) * (plain_dim + value_dim);
             let latent = b.activation("latent gradients", tokens * down, None);
             b.linear(Kernel::Planned, (tokens, up, key_value_rank), &[heads], &[latent]);
             if let Some(rank) = query_rank {
                 b.linear(Kernel::Planned, (tokens, w.query, rank), &[heads], &[latent]);
-                products.push((rank, w.query, Some(latent_value), heads));
+                products.push((rank, w.query, Some(latents.normed), heads));
             } else {
                 b.linear(Kernel::Planned, (tokens, w.query, hidden), &[heads], &[input]);
                 products.push((hidden, w.query, None, heads));
             }
-            products.push((key_value_rank, up, Some(latent_value), heads));
-            b.compute(Kernel::Planned, b.row_norm(latent, down, true), &[latent, latent_value], &[latent]);
+            products.push((key_value_rank, up, Some(latents.normed), heads));
+            b.compute(Kernel::Planned, b.row_norm(latent, down, true), &[latent, latents.plain], &[latent]);
             b.linear(Kernel::Planned, (tokens, down, hidden), &[latent], &[input]);
             products.push((hidden, down, None, latent));
         }

@@ -294,6 +294,24 @@ impl<'a> Builder<'a> {
         whole
     }
 
+    /// The input of a layer's first matrices, gathered; an engine may keep it so.
+    pub fn gather_input(&mut self, name: &'static str, shard: ValueId) -> ValueId {
+        let whole = self.gather_sequence(name, shard);
+        if whole != shard && self.shape.stores(SavedTensor::GatheredInput) {
+            self.values[usize::from(whole)].saved = Some(SavedTensor::GatheredInput);
+        }
+        whole
+    }
+
+    /// What [`Self::gather_input`] made of `shard`, for a weight gradient: kept, or gathered again.
+    pub fn gather_input_again(&mut self, name: &'static str, shard: ValueId, whole: ValueId) -> ValueId {
+        if self.shape.stores(SavedTensor::GatheredInput) {
+            whole
+        } else {
+            self.gather_sequence_again(name, shard)
+        }
+    }
+
     /// [`Self::gather_sequence`] for a weight gradient alone.
     pub fn gather_sequence_again(&mut self, name: &'static str, shard: ValueId) -> ValueId {
         let whole = self.gather_sequence(name, shard);

@@ -13,6 +13,7 @@ pub struct Saved {
     source: ValueId,
     statistics: Option<ValueId>,
     normed: ValueId,
+    whole: ValueId,
     loss: LossSaved,
 }
 
@@ -53,12 +54,12 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trains_matrix
         statistics = b.statistics("final norm statistics", stream);
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
-    let whole = b.gather_sequence("head input", normed);
+    let whole = b.gather_input("head input", normed);
     let width = layer.table_width.unwrap_or(hidden);
     let columns = shape.local_vocabulary(layer.vocabulary);
     if !shape.chunked_loss {
         let logits = loss_forward(b, layer, (0, 1), (tokens, columns), whole);
-        return Saved { source, statistics, normed, loss: LossSaved::Logits(logits) };
+        return Saved { source, statistics, normed, whole, loss: LossSaved::Logits(logits) };
     }
     let gradient = b.activation("head input gradient", tokens * hidden, None);
     let chunks = shape.engine.logits.chunks.clamp(1, tokens.max(1));
@@ -67,14 +68,14 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trains_matrix
         let matrix = Matrix::Vocabulary { chunk: part.0, chunks: part.1 };
         let rows = (chunk + 1) * tokens / chunks - chunk * tokens / chunks;
         let logits = loss_forward(b, layer, part, (rows, columns), whole);
-        logits_gradient(b, layer, &logits);
+        let of_logits = logits_gradient(b, layer, &logits);
         let product = Kernel::InputGradient(matrix, Into::Set);
-        b.linear(product, (rows, columns, width), &[logits.logits], &[gradient]);
+        b.linear(product, (rows, columns, width), &[of_logits], &[gradient]);
         if trains_matrix {
-            b.weight_gradient(matrix, (rows, width, columns), &[whole, logits.logits]);
+            b.weight_gradient(matrix, (rows, width, columns), &[whole, of_logits]);
         }
     }
-    Saved { source, statistics, normed, loss: LossSaved::InputGradient(gradient) }
+    Saved { source, statistics, normed, whole, loss: LossSaved::InputGradient(gradient) }
 }
 
 /// Logits of `rows` tokens out of `input`, their statistics over the whole vocabulary, and their loss.
@@ -105,7 +106,9 @@ fn loss_forward(
     let row_bytes = 3 * rows * b.shape.statistic().size();
     let statistics = b.value(value("row statistics", row_bytes));
     let read = single.unwrap_or(logits);
-    cross_entropy(b, Kernel::CrossEntropy { chunk, chunks }, (rows, columns, false), &[read], &[statistics]);
+    let writes: Vec<_> =
+        [statistics].into_iter().chain(scratch(b, single, b.shape.engine.logits.forward_copies)).collect();
+    cross_entropy(b, Kernel::CrossEntropy { chunk, chunks }, (rows, columns, false), &[read], &writes);
     let mut shards = statistics;
     if b.shape.tensor > 1 {
         let bytes = row_bytes * b.shape.tensor;
@@ -116,6 +119,12 @@ fn loss_forward(
     let merge = (ElementwiseKind::Add, 3 * rows, 2);
     b.elementwise(Kernel::Loss, merge, &[shards], &[statistics]);
     Logits { chunk, chunks, rows, columns, logits, single, statistics }
+}
+
+/// `copies` more tensors as large as the 32-bit logits, where there are such.
+fn scratch(b: &mut Builder<'_>, single: Option<ValueId>, copies: u64) -> Option<ValueId> {
+    let value = b.values[usize::from(single.filter(|_| copies > 0)?)];
+    Some(b.value(Value { name: "loss scratch", bytes: Bytes(value.bytes.0 * copies), ..value }))
 }
 
 /// A soft cap over logits, or over their gradient: a pass in place.
@@ -141,8 +150,8 @@ fn cross_entropy(
     b.compute(kernel, Op::CrossEntropy(CrossEntropy { rows, columns, backward, element }), reads, writes);
 }
 
-/// The gradient of the logits, which ends in `logits`.
-fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) {
+/// The gradient of the logits: where they were, unless they are gone.
+fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) -> ValueId {
     let sizes = (of.rows, of.columns, true);
     let kernel = Kernel::CrossEntropyGradient { chunk: of.chunk, chunks: of.chunks };
     match of.single {
@@ -154,12 +163,30 @@ fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) {
                 let value = b.values[usize::from(single)];
                 b.value(Value { name: "32-bit logits gradient", ..value })
             };
-            cross_entropy(b, kernel, sizes, &[single, of.statistics], &[target]);
+            let logits = &b.shape.engine.logits;
+            let split = if b.shape.tensor > 1 { logits.split_backward_copies } else { 0 };
+            let copies = scratch(b, Some(single), logits.backward_copies + split);
+            let writes: Vec<_> = [target].into_iter().chain(copies).collect();
+            cross_entropy(b, kernel, sizes, &[single, of.statistics], &writes);
             let cast = (ElementwiseKind::Cast, of.elements(), 3);
-            b.elementwise(Kernel::Copy, cast, &[target], &[of.logits]);
+            let gradient = if logits_go(b) {
+                let value = b.values[usize::from(of.logits)];
+                b.value(Value { name: "logits gradient", ..value })
+            } else {
+                of.logits
+            };
+            b.elementwise(Kernel::Copy, cast, &[target], &[gradient]);
+            soft_cap(b, layer, of.elements(), gradient);
+            return gradient;
         }
     }
     soft_cap(b, layer, of.elements(), of.logits);
+    of.logits
+}
+
+/// Whether the logits are given back behind their 32-bit copy.
+fn logits_go(b: &Builder<'_>) -> bool {
+    copies(b) && b.shape.engine.logits.freed_behind_copy
 }
 
 /// Appends the backward of the loss; the gradient of the residual stream goes to a new value.
@@ -177,14 +204,18 @@ pub fn backward(
         LossSaved::InputGradient(gradient) => b.reduce_sequence("head input gradient shard", *gradient, None),
         LossSaved::Logits(of) => {
             let matrix = Matrix::Vocabulary { chunk: 0, chunks: 1 };
-            logits_gradient(b, layer, of);
-            let again = trains_matrix.then(|| b.gather_sequence_again("head input again", saved.normed));
+            let of_logits = logits_gradient(b, layer, of);
+            let again =
+                trains_matrix.then(|| b.gather_input_again("head input again", saved.normed, saved.whole));
             let input = b.activation("head input gradient", tokens * hidden, None);
             let product = Kernel::InputGradient(matrix, Into::Set);
-            b.linear(product, (tokens, of.columns, width), &[of.logits], &[input]);
+            b.linear(product, (tokens, of.columns, width), &[of_logits], &[input]);
             let shard = b.reduce_sequence("head input gradient shard", input, None);
             if let Some(again) = again {
-                b.weight_gradient(matrix, (tokens, width, of.columns), &[again, of.logits]);
+                let stays = shape.engine.buffers.input_gradient_stays.then_some(input);
+                let reads: Vec<_> = [again, of_logits].into_iter().chain(stays).collect();
+                b.weight_gradient(matrix, (tokens, width, of.columns), &reads);
+                placeholder(b, width * of.columns);
             }
             shard
         }
@@ -202,6 +233,19 @@ pub fn backward(
     let input = (saved.source, saved.statistics);
     b.norm_gradient((Place::Input, Into::Set), (hidden, trains_norm), shard, input, target);
     target
+}
+
+/// The weight gradient just written makes a placeholder of `elements` elements too, where the engine makes such.
+fn placeholder(b: &mut Builder<'_>, elements: u64) {
+    if b.shape.engine.buffers.placeholder_gradients {
+        let bytes = Bytes(elements * b.shape.compute.size());
+        let category = Category::Gradients;
+        let value =
+            b.value(Value { name: "placeholder gradient", bytes, category, saved: None, elements: 0 });
+        if let Some(product) = b.backward.last_mut() {
+            product.writes.push(value);
+        }
+    }
 }
 
 /// Appends the forward of a mean squared error; its backward reads the input again.

@@ -11,6 +11,7 @@ pub struct Saved {
     source: ValueId,
     statistics: Option<ValueId>,
     normed: ValueId,
+    whole: ValueId,
     gate: Option<ValueId>,
     gate_activation: Option<ValueId>,
     up: ValueId,
@@ -41,7 +42,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
         statistics = b.statistics("mlp norm statistics", stream);
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
-    let whole = b.gather_sequence("mlp input", normed);
+    let whole = b.gather_input("mlp input", normed);
 
     let gate = layer.gated.then(|| b.activation("gate", tokens * width, Some(SavedTensor::Gate)));
     if let Some(gate) = gate {
@@ -74,6 +75,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
         source,
         statistics,
         normed,
+        whole,
         gate,
         gate_activation,
         up,
@@ -213,7 +215,7 @@ pub fn backward(
     b.elementwise(Kernel::ActivationGradient, backward, &reads, &writes);
 
     // Gathered again while the input gradient is computed; that is then reduced while the weight gradient is.
-    let again = trainable.then(|| b.gather_sequence_again("mlp input again", saved.normed));
+    let again = trainable.then(|| b.gather_input_again("mlp input again", saved.normed, saved.whole));
     let input = b.activation("mlp input gradient", tokens * hidden, None);
     let parts = || [Some((Matrix::Up, up)), gate.map(|gate| (Matrix::Gate, gate))].into_iter().flatten();
     for (matrix, from) in parts() {

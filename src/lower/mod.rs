@@ -14,6 +14,7 @@ mod liveness;
 mod mlp;
 mod moe;
 pub mod parameters;
+pub mod placeholders;
 mod shape;
 pub mod unit;
 

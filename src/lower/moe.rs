@@ -23,6 +23,8 @@ pub struct Saved {
 }
 
 struct SharedSaved {
+    /// Their input, gathered.
+    whole: ValueId,
     up: ValueId,
     activated: ValueId,
     /// One number a token that scales their output.
@@ -164,7 +166,7 @@ fn shared_forward(b: &mut Builder<'_>, layer: &Moe, normed: ValueId, branch: Val
     let (tokens, hidden) = (shape.tokens(), layer.hidden);
     let width = layer.shared_intermediate / shape.tensor;
     let ups = if layer.gated { 2 } else { 1 };
-    let whole = b.gather_sequence("shared expert input", normed);
+    let whole = b.gather_input("shared expert input", normed);
     let up = b.activation("shared up", tokens * width * ups, Some(SavedTensor::Up));
     b.linear(Kernel::Linear(Matrix::SharedUp), (tokens, hidden, width * ups), &[whole], &[up]);
     let activated = b.activation("shared activated", tokens * width, Some(SavedTensor::ActivationOutput));
@@ -181,7 +183,7 @@ fn shared_forward(b: &mut Builder<'_>, layer: &Moe, normed: ValueId, branch: Val
     }
     let reads: Vec<_> = [shard, branch].into_iter().chain(gate).collect();
     b.elementwise(gated(layer, Kernel::Add), (ElementwiseKind::Add, elements, 3), &reads, &[branch]);
-    SharedSaved { up, activated, gate }
+    SharedSaved { whole, up, activated, gate }
 }
 
 /// The gate of shared experts has no kernel.
@@ -300,7 +302,7 @@ fn shared_backward(
     }
     let backward = (ElementwiseKind::ActivationBackward, elements, 2 * ups + 1);
     b.elementwise(Kernel::ActivationGradient, backward, &[activated, saved.up], &[up]);
-    let again = trainable.then(|| b.gather_sequence_again("shared expert input again", normed));
+    let again = trainable.then(|| b.gather_input_again("shared expert input again", normed, saved.whole));
     let input = b.activation("shared input gradient", tokens * hidden, None);
     let kernel = Kernel::InputGradient(Matrix::SharedUp, Into::Set);
     b.linear(kernel, (tokens, width * ups, hidden), &[up], &[input]);

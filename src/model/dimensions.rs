@@ -5,9 +5,7 @@ use super::decoder::{Block, Decoder, FeedForward, Residual};
 use super::error::ModelError;
 use super::graph::Model;
 use super::hugging_face::rotary_attention;
-use super::layer::{
-    Activation, Attention, Embedding, Head, Mlp, Moe, Norm, NormKind, Position, Projection,
-};
+use super::layer::{Activation, Attention, Embedding, Head, Mlp, Moe, Norm, NormKind, Position, Projection};
 use super::sizes::{BLOCK_LIMIT, kv_heads_divide};
 
 /// What a table says of a decoder. Sizes are elements; blocks are alike but for leading dense ones.

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::choices::{
-    AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory, Schedule,
+    AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory,
+    Schedule,
 };
 use super::evidence::Sourced;
 use crate::units::{ElementType, Seconds};
@@ -40,6 +41,19 @@ pub struct EngineDefaults {
     pub checkpointing: CheckpointMode,
     /// Probability that an element is dropped.
     pub dropout: f64,
+    #[serde(default)]
+    pub cuts: CutRule,
+}
+
+/// Where an engine cuts a model for its pipeline unless told otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CutRule {
+    /// Every rank has as many blocks, the ends fewer where they do not divide.
+    #[default]
+    Even,
+    /// Behind the block with which a rank passes its share of the parameters of all blocks' and the head's matrices.
+    ByParameters,
 }
 
 /// Communication that an engine may run beside its kernels.
@@ -132,6 +146,8 @@ pub enum TypeRule {
     Compute,
     /// 32 bits.
     Single,
+    /// 32 bits where parameters are bf16, whose digits are too few to sum in; else the parameters' type.
+    SingleForBf16,
 }
 
 impl TypeRule {
@@ -143,6 +159,10 @@ impl TypeRule {
             Self::Single => match compute {
                 ElementType::Fp64 => ElementType::Fp64,
                 _ => ElementType::Fp32,
+            },
+            Self::SingleForBf16 => match compute {
+                ElementType::Bf16 => ElementType::Fp32,
+                _ => compute,
             },
         }
     }
@@ -179,6 +199,10 @@ pub struct StateModel {
     pub stage_one_collective: StageOneCollective,
     /// At the step, sharded 16-bit gradients are copied to 32 bits.
     pub single_precision_gradient_copy: bool,
+    /// Where whole gradients are kept in a wider type than the parameters', each micro-batch's stay beside them in the
+    /// parameters' type (DeepSpeed's bf16 optimizer).
+    #[serde(default)]
+    pub keeps_working_gradients: bool,
     /// Under ZeRO-3 and one micro-batch, gradients take the place of the parameter shards (Gemini).
     pub gradients_reuse_parameters: bool,
 }
@@ -195,6 +219,21 @@ pub struct BufferModel {
     pub pipeline_keeps_gathered: bool,
     /// Bytes of scratch that kernels share, where the engine counts it among what it hands out.
     pub workspace: u64,
+    /// Weight gradients are added to the kept ones by the product itself, and a tensor of their shape and the
+    /// parameters' type stands in for each: one for all matrices of a shape for good (Transformer Engine), the head's
+    /// while its own is computed.
+    #[serde(default)]
+    pub placeholder_gradients: bool,
+    /// The gradient of the head's input stays, while it is summed over the tensor group, until the head's weight
+    /// gradient is there.
+    #[serde(default)]
+    pub input_gradient_stays: bool,
+    /// Streams on which products of experts run at the same time, each with scratch of its own.
+    #[serde(default)]
+    pub expert_streams: u64,
+    /// What the engine's allocator reserves beyond what other programs on the device do, as a factor; 1 if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragmentation: Option<Sourced<f64>>,
 }
 
 /// Tensors that a block's backward may need, as far as an engine decides about them.
@@ -209,12 +248,18 @@ pub enum SavedTensor {
     NormStatistics,
     /// Norm output: the input of the first matrices.
     LinearInput,
+    /// The same, gathered over the tensor group, in place of the rank's share.
+    GatheredInput,
     QueryKeyValue,
     /// Low-rank latents of multi-head latent attention.
     Latent,
+    /// What their norms make of them.
+    NormedLatent,
     /// Probabilities after softmax and after dropout, where scores are materialised.
     AttentionProbabilities,
     AttentionOutput,
+    /// Attention output, copied in the order in which its projection reads it.
+    ProjectionInput,
     LogSumExp,
     /// Gate projection, before its activation.
     Gate,
@@ -253,6 +298,18 @@ pub struct LogitsModel {
     pub single_precision_copy: bool,
     /// The gradient overwrites the logits it is taken of.
     pub gradient_in_place: bool,
+    /// The logits are given back behind the 32-bit copy of them.
+    #[serde(default)]
+    pub freed_behind_copy: bool,
+    /// Further 32-bit tensors of their size while the loss is computed.
+    #[serde(default)]
+    pub forward_copies: u64,
+    /// The same while its gradient is.
+    #[serde(default)]
+    pub backward_copies: u64,
+    /// The same, beside these, where the vocabulary is split over tensor ranks.
+    #[serde(default)]
+    pub split_backward_copies: u64,
     /// Tokens of a micro-batch are cut in this many chunks under `loss=chunked`.
     pub chunks: u64,
 }
@@ -286,13 +343,14 @@ impl VocabularyPadding {
     }
 }
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     include_str!("../../cost_models/engines/embedded.json"),
     include_str!("../../cost_models/engines/megatron.json"),
     include_str!("../../cost_models/engines/torchtitan.json"),
     include_str!("../../cost_models/engines/deepspeed.json"),
     include_str!("../../cost_models/engines/colossalai.json"),
     include_str!("../../cost_models/engines/nemo.json"),
+    include_str!("../../cost_models/engines/megatron-lm.json"),
     include_str!("../../cost_models/engines/megatron-deepspeed.json"),
     include_str!("../../cost_models/engines/llm-foundry.json"),
     include_str!("../../cost_models/engines/nanotron.json"),

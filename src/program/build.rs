@@ -105,7 +105,13 @@ fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) ->
     let frames: Vec<Frame> = frames.into_iter().map(|frame| frame.frame).chain([step_frame]).collect();
     RankProgram {
         stage: stage as u32,
-        persistent: persistent(&units, stage, &plan.rules, plan.strategy, plan.engine),
+        persistent: persistent(
+            &units,
+            (stage, plan.layout.matrix_shape_elements(stage as u32)),
+            &plan.rules,
+            plan.strategy,
+            plan.engine,
+        ),
         frames,
         templates,
         calls,
@@ -126,7 +132,8 @@ fn variant(plan: &Plan<'_>, action: &Action) -> Variant {
         pass: action.pass,
         first: action.pass == Pass::Forward
             && action.micro == 0
-            && (plan.rules.gathering == Gathering::OnceAStep || gathers_updates_ahead(&plan.rules, plan.engine)),
+            && (plan.rules.gathering == Gathering::OnceAStep
+                || gathers_updates_ahead(&plan.rules, plan.engine)),
         reduces: reduces && concerns,
         across_replicas: across_replicas && concerns,
     }

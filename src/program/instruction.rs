@@ -227,6 +227,10 @@ pub enum Holds {
     OptimizerState,
     /// Staging of gradients on their way through a reduction.
     ReductionBuckets,
+    /// A micro-batch's gradients in the parameters' type, beside wider ones that are kept.
+    WorkingGradients,
+    /// Tensors that stand in for gradients which were added elsewhere.
+    PlaceholderGradients,
     /// The step's token ids.
     Tokens,
     /// The ids that a loss compares with.
@@ -240,11 +244,13 @@ impl Holds {
     pub const fn category(self) -> Category {
         match self {
             Self::Parameters => Category::Parameters,
-            Self::Gradients | Self::GradientShards => Category::Gradients,
+            Self::Gradients | Self::GradientShards | Self::WorkingGradients => Category::Gradients,
             Self::OptimizerState => Category::Optimizer,
-            Self::GatheredParameters | Self::ReductionBuckets | Self::Tokens | Self::Targets => {
-                Category::Buffers
-            }
+            Self::GatheredParameters
+            | Self::ReductionBuckets
+            | Self::PlaceholderGradients
+            | Self::Tokens
+            | Self::Targets => Category::Buffers,
             Self::Workspace => Category::Overhead,
         }
     }

@@ -1,7 +1,9 @@
 //! Which units stand in which chunk, how each is lowered, and where its state lives.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::lower::placeholders::matrices;
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
 use crate::lower::{LoweredUnit, Shape, UnitParameters};
 use crate::model::{Model, Watch};
@@ -47,6 +49,8 @@ pub struct ShapedUnits {
     units: Arc<Vec<UnitLayers>>,
     /// By class.
     parameters: Vec<UnitParameters>,
+    /// By class, rows and columns of trained matrices.
+    matrices: Vec<Vec<(u64, u64)>>,
     /// By class and checkpoint mode; outside blocks all modes are one.
     lowered: Vec<LoweredUnit>,
     /// Losses in the order of their backwards.
@@ -65,10 +69,12 @@ impl ShapedUnits {
         shape.splits_weight &= model.losses.len() == 1;
         let classes = units.iter().map(|unit| unit.class + 1).max().unwrap_or(0);
         let mut parameters = Vec::with_capacity(classes);
+        let mut shapes = Vec::with_capacity(classes);
         let mut lowered = Vec::with_capacity(classes * MODES.len());
         for class in 0..classes {
             let Some(unit) = units.iter().find(|unit| unit.class == class) else { continue };
             parameters.push(UnitParameters::of(model, unit.layers.clone(), &shape));
+            shapes.push(matrices(model, unit.layers.clone(), &shape));
             let graph = graph(model, unit, shape);
             let is_block = matches!(unit.kind, UnitKind::Block(_));
             lowered.extend(MODES.map(|mode| lower(&graph, shape, mode, is_block)));
@@ -76,6 +82,7 @@ impl ShapedUnits {
         Self {
             units: Arc::clone(units),
             parameters,
+            matrices: shapes,
             lowered,
             backward_order: model.backward_order().0.into_iter().map(|loss| loss as u8).collect(),
             watches: watches(model, units, &shape),
@@ -263,6 +270,14 @@ impl Layout {
     /// The units that this layout places.
     pub fn shaped(&self) -> &ShapedUnits {
         &self.shaped
+    }
+
+    /// Elements of one trained matrix of each shape on pipeline rank `stage`.
+    pub fn matrix_shape_elements(&self, stage: u32) -> u64 {
+        let units = self.chunks_of(stage).flat_map(|chunk| &chunk.units);
+        let shapes: BTreeSet<(u64, u64)> =
+            units.flat_map(|unit| &self.shaped.matrices[unit.lowered / MODES.len()]).copied().collect();
+        shapes.into_iter().map(|(rows, columns)| rows * columns).sum()
     }
 
     /// Units whose head uses the table of an embedding of the same rank, each with that embedding's unit.

@@ -125,6 +125,13 @@ impl StateRules {
         }
     }
 
+    /// Whether a micro-batch's gradients stay in the parameters' type beside wider ones that are kept whole.
+    pub const fn keeps_working_gradients(&self, engine: &EngineProfile) -> bool {
+        engine.state.keeps_working_gradients
+            && self.keeps_whole_gradients
+            && self.compute.size() < self.gradient.size()
+    }
+
     /// Elements of parameters that a unit's passes find in its frame: its own and what it borrows.
     pub const fn gathered_elements(&self, parameters: &UnitParameters) -> u64 {
         match self.gathering {
@@ -174,10 +181,11 @@ fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: boo
     }
 }
 
-/// Everything that the rank of `units` holds over the step.
+/// Everything that the rank of `units` holds over the step; its trained matrices, one of each shape, have
+/// `matrix_shapes` elements.
 pub fn persistent(
     units: &[&PlacedUnit],
-    stage: usize,
+    (stage, matrix_shapes): (usize, u64),
     rules: &StateRules,
     strategy: &Strategy,
     engine: &EngineProfile,
@@ -218,6 +226,13 @@ pub fn persistent(
         on_host * rules.optimizer_size + host_staging,
     );
     add(Holds::ReductionBuckets, None, staging_bytes(units, rules, strategy, engine), 0);
+    if rules.keeps_working_gradients(engine) {
+        let trained: u64 = units.iter().map(|unit| unit.parameters.trained()).sum();
+        add(Holds::WorkingGradients, None, trained * rules.compute.size(), 0);
+    }
+    if engine.buffers.placeholder_gradients {
+        add(Holds::PlaceholderGradients, None, matrix_shapes * rules.compute.size(), 0);
+    }
     let ids = rules.step_tokens * TOKEN_ID_SIZE;
     add(Holds::Tokens, None, if units.iter().any(|unit| unit.reads_tokens) { ids } else { 0 }, 0);
     add(Holds::Targets, None, if units.iter().any(|unit| unit.reads_targets) { ids } else { 0 }, 0);

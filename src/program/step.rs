@@ -6,7 +6,7 @@ use crate::profile::choices::GradientSync;
 use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Task, Template};
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
-use crate::program::reduction::{reductions, reduces_behind};
+use crate::program::reduction::{reduces_behind, reductions};
 use crate::program::state::{gathers_updates_ahead, offloaded_elements};
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType};

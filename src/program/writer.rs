@@ -2,12 +2,12 @@
 
 use crate::program::frame::ChunkFrame;
 use crate::program::passes::{Plan, Variant};
-use crate::program::reduction::{reductions, reduces_behind};
+use crate::program::reduction::{reduces_behind, reductions};
 use std::collections::HashMap;
 
 use crate::lower::{LoweredUnit, Step, Stream, ValueId};
-use crate::profile::engine::Overlap;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::profile::engine::Overlap;
 use crate::program::instruction::{BufferId, Cause, Instruction, Message, Part, Payload, Task};
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::schedule::Pass;

@@ -80,8 +80,11 @@ impl<'a> Problem<'a> {
     /// What a process takes whose program peaks at `peak`.
     pub fn process_memory(&self, strategy: &Strategy, peak: Bytes) -> ProcessMemory {
         let reserve = &self.cluster.device.reserve;
-        let allocated = peak + reserve.workspace.value;
-        let reserved = allocated.scaled(reserve.allocator_factor.value);
+        // Half of the workspace is the framework's, half that of the kernels which experts run on several streams.
+        let streams = if self.facts.experts.is_empty() { 0 } else { self.engine.buffers.expert_streams };
+        let allocated = peak + reserve.workspace.value + Bytes(reserve.workspace.value.0 / 2 * streams);
+        let fragmentation = self.engine.buffers.fragmentation.as_ref().map_or(1.0, |factor| factor.value);
+        let reserved = allocated.scaled(reserve.allocator_factor.value * fragmentation);
         let process = reserved + reserve.context.value + reserve.communicator.value * communicators(strategy);
         ProcessMemory { allocated, reserved, process }
     }

@@ -25,7 +25,9 @@ impl Strategy {
         if self.gradient_type != kept {
             let who = match state.gradient_kept {
                 TypeRule::Strategy => "Gradients are kept".to_owned(),
-                TypeRule::Compute | TypeRule::Single => format!("{} keeps gradients", facts.profile.name),
+                TypeRule::Compute | TypeRule::Single | TypeRule::SingleForBf16 => {
+                    format!("{} keeps gradients", facts.profile.name)
+                }
             };
             sentences.push(format!("{who} in {}, not in {kept}.", self.gradient_type));
         }

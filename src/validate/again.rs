@@ -24,7 +24,7 @@ pub(super) fn predict(
     let problem = Problem::new(&model, &cluster, plan.workload, engine, None);
     let draft = Draft::parse(&plan.strategy.text).map_err(|error| error.to_string())?;
     let strategy = draft.resolve(&problem.facts).map_err(|error| error.to_string())?;
-    let (prediction, launches) = simulate(&problem, &strategy);
+    let (prediction, launches, _) = simulate(&problem, &strategy);
     let predicted = Quantities {
         step_time_s: Some(prediction.step_time_s),
         peak_memory_bytes: Some(prediction.safe_memory_bytes.allocated),

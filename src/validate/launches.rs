@@ -7,19 +7,20 @@ use crate::program::RankProgram;
 use crate::search::{Candidate, Problem};
 use crate::simulate::play;
 use crate::strategy::Strategy;
+use crate::units::Bytes;
 
 /// What is predicted of `strategy`, which must be legal, and the share of the slowest rank's kernel time in which its
-/// device waits for the host.
-pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Prediction, f64) {
+/// device waits for the host; with them the memory peak of every pipeline rank's program.
+pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Prediction, f64, Vec<Bytes>) {
     let program = problem.program(strategy);
     let pricing = problem.pricing(strategy);
     let playback = play(&program, &pricing);
     let slowest = playback.slowest().stage as usize;
     let launches = share(&program.ranks[slowest], &pricing);
-    let peak = playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default();
-    let memory = problem.process_memory(strategy, peak);
+    let peaks: Vec<Bytes> = playback.ranks.iter().map(|rank| rank.memory.total).collect();
+    let memory = problem.process_memory(strategy, peaks.iter().copied().max().unwrap_or_default());
     let candidate = Candidate { strategy: strategy.clone(), playback, memory };
-    (prediction(problem, &candidate), launches)
+    (prediction(problem, &candidate), launches, peaks)
 }
 
 /// Share of the time of `rank`'s kernels in which they are not issued yet, pass by pass.

@@ -36,10 +36,7 @@ pub fn device_name(gpu: &str) -> Option<&'static str> {
 ///
 /// # Errors
 /// Says what is not known.
-pub fn cluster(
-    run: &PublishedRun,
-    models: &dyn Fn(&str) -> Option<DeviceModel>,
-) -> Result<Cluster, String> {
+pub fn cluster(run: &PublishedRun, models: &dyn Fn(&str) -> Option<DeviceModel>) -> Result<Cluster, String> {
     let hardware = &run.hardware;
     let name =
         device_name(&hardware.gpu).ok_or_else(|| format!("there is no cost model of `{}`", hardware.gpu))?;
@@ -51,8 +48,7 @@ pub fn cluster(
     let (Ok(nodes @ 1..), Ok(per_node)) = counts else {
         return Err(format!("hardware.num_gpus is {}", hardware.num_gpus));
     };
-    let mut cluster =
-        Cluster::uniform(format!("{nodes}x{per_node}x{name}"), nodes, per_node, device, hash);
+    let mut cluster = Cluster::uniform(format!("{nodes}x{per_node}x{name}"), nodes, per_node, device, hash);
     let network = cluster.device.network.efficiency.value;
     if let (Some(bandwidth), Some(level)) = (node_bandwidth(hardware), cluster.levels.get_mut(1)) {
         level.link.bandwidth = BytesPerSecond(bandwidth / hardware.gpus_per_node.max(1) as f64 * network);

@@ -16,6 +16,9 @@ const ENGINES: &[(&str, &str)] = &[
     // Its tables name the flags that NeMo's recipes set too.
     ("Megatron-Core r0.8", "nemo"),
     ("Megatron-Core (llama example)", "nemo"),
+    ("Megatron-LM core", "megatron"),
+    ("Megatron-LM", "megatron-lm"),
+    ("Megatron-Core CI", "megatron-lm"),
     ("Megatron", "megatron"),
     ("NeMo AutoModel", "torchtitan"),
     ("NeMo", "nemo"),

@@ -1,6 +1,6 @@
 //! What a published run measured, in seconds and bytes, by the conventions of its source.
 
-use crate::plan::SafeMemory;
+use crate::search::ProcessMemory;
 use crate::trace::published::PublishedRun;
 use crate::units::{Bytes, Seconds};
 
@@ -76,7 +76,7 @@ impl MemoryKind {
     }
 
     /// What is predicted of this kind.
-    pub const fn of_safe(self, memory: &SafeMemory) -> Option<Bytes> {
+    pub const fn of_process(self, memory: &ProcessMemory) -> Option<Bytes> {
         match self {
             Self::Allocated => Some(memory.allocated),
             Self::Reserved => Some(memory.reserved),
@@ -94,6 +94,34 @@ impl MemoryKind {
             Self::Unknown => "unknown",
         }
     }
+}
+
+/// Of which pipeline rank a peak is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryRank {
+    First,
+    Last,
+    /// The one that needs most.
+    Worst,
+}
+
+impl MemoryRank {
+    /// The rank that the text of a table names.
+    pub fn of(text: &str) -> Self {
+        let text = text.to_ascii_lowercase();
+        if text.contains("last rank") {
+            Self::Last
+        } else if text.contains("rank 0") {
+            Self::First
+        } else {
+            Self::Worst
+        }
+    }
+}
+
+/// Of which pipeline rank the peak is.
+pub fn memory_rank(run: &PublishedRun) -> MemoryRank {
+    run.measured.peak_memory_kind.as_deref().map_or(MemoryRank::Worst, MemoryRank::of)
 }
 
 /// The peak and what it counts.

@@ -8,13 +8,14 @@ mod model;
 mod strategy;
 
 pub use check::flags;
-pub use measured::MemoryKind;
+pub use measured::{MemoryKind, MemoryRank};
 
 use crate::cluster::Cluster;
 use crate::model::Model;
 use crate::profile::{DeviceModel, EngineProfile};
 use crate::search::Problem;
-use crate::strategy::{Facts, Strategy, Workload};
+use crate::simulate::peak;
+use crate::strategy::{CheckpointEntry, CheckpointMode, Facts, Strategy, Workload};
 use crate::trace::published::PublishedRun;
 use crate::units::{Bytes, Seconds};
 use crate::validate::document::{Errors, Flag, Quantities, Run};
@@ -48,10 +49,28 @@ pub fn scenario(
     let model = model::model(run)?;
     let cluster = cluster::cluster(run, models)?;
     let workload = strategy::workload(run, engine.defaults.dropout)?;
-    let draft = strategy::draft(run, &model, &engine)?;
+    let mut draft = strategy::draft(run, &model, &engine)?;
     let facts = Facts::new(&model, cluster.devices(), &workload, &engine);
-    let strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
+    let mut strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
+    if run.strategy.checkpointing.is_none() {
+        // What a table leaves out is the least that fits: the run did.
+        let problem = Problem::new(&model, &cluster, workload, &engine, None);
+        for mode in [CheckpointMode::Selective, CheckpointMode::Full] {
+            if fits(&problem, &strategy) {
+                break;
+            }
+            draft.checkpoint = Some(vec![CheckpointEntry::Whole(mode)]);
+            strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
+        }
+    }
     Ok(Scenario { model, cluster, engine, workload, strategy })
+}
+
+/// Whether the worst rank's process fits its device.
+fn fits(problem: &Problem<'_>, strategy: &Strategy) -> bool {
+    let program = problem.program(strategy);
+    let peak = program.ranks.iter().map(|rank| peak(rank).total).max().unwrap_or_default();
+    problem.process_memory(strategy, peak).process <= problem.memory_limit
 }
 
 /// Predicts `run` with the built-in cost models; with it comes its task: runs of one differ in strategy only. What is
@@ -67,12 +86,19 @@ pub(super) fn judge(
     let scenario = scenario(run, &|_| None, engine)?;
     let Scenario { model, cluster, engine, workload, strategy } = &scenario;
     let problem = Problem::new(model, cluster, *workload, engine, None);
-    let (prediction, launches) = simulate(&problem, strategy);
+    let (prediction, launches, peaks) = simulate(&problem, strategy);
     let memory = measured::peak_memory(run);
+    let peaks = peaks.into_iter();
+    let peak = match measured::memory_rank(run) {
+        MemoryRank::First => peaks.into_iter().next(),
+        MemoryRank::Last => peaks.last(),
+        MemoryRank::Worst => peaks.max(),
+    };
+    let counted = problem.process_memory(strategy, peak.unwrap_or_default());
     let (_, kind) = memory.unwrap_or((Bytes::ZERO, MemoryKind::Allocated));
     let predicted = Quantities {
         step_time_s: Some(prediction.step_time_s),
-        peak_memory_bytes: kind.of_safe(&prediction.safe_memory_bytes),
+        peak_memory_bytes: kind.of_process(&counted),
     };
     let measured = Quantities {
         step_time_s: measured::step_time(run),

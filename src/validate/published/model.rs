@@ -67,6 +67,21 @@ fn experts(model: &PublishedModel) -> Result<Option<Experts>, String> {
         top_k,
         intermediate,
         shared_intermediate: model.shared_ffn_hidden.unwrap_or(0),
-        dense_layers: model.dense_layers.unwrap_or(0),
+        dense_layers: dense_layers(model),
     }))
+}
+
+/// The first layers that have no experts: as the table says or, in the pattern `([0]*1+[1]*15)` of Megatron, the zeros
+/// that it begins with. A table that gives an MLP width of its own beside shared experts describes DeepSeek's models,
+/// of which the first layer is dense (DeepSeek-V2 report, section 2.2.1).
+fn dense_layers(model: &PublishedModel) -> u64 {
+    let pattern = || {
+        let zeros = model.moe_layer_freq.as_deref()?.trim_start_matches('(').strip_prefix("[0]*")?;
+        zeros.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let width_of_its_own = model.shared_ffn_hidden.is_some_and(|width| width > 0)
+        && model.moe_layer_freq.is_none()
+        && model.ffn_hidden != model.moe_ffn_hidden
+        && model.ffn_hidden != model.shared_ffn_hidden;
+    model.dense_layers.or_else(pattern).unwrap_or(u64::from(width_of_its_own))
 }

@@ -1,7 +1,11 @@
 //! The strategy and workload of a published run, in our words.
 
 use crate::model::Model;
+use crate::model::graph::layer_parameter_count;
+use crate::model::layer::LayerKind;
 use crate::profile::EngineProfile;
+use crate::profile::choices::ContextKind;
+use crate::profile::engine::CutRule;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::{
     AttentionKernel, Capacity, CheckpointMode, Draft, GradientSync, OffloadCategory, Schedule, Workload,
@@ -9,7 +13,8 @@ use crate::strategy::{
 use crate::trace::published::{PublishedRun, PublishedStrategy};
 use crate::units::ElementType;
 
-/// What was trained on, as far as it is planned: `dropout` is what the engine has unless told otherwise.
+/// What was trained on, as far as it is planned: `dropout` is what the engine has unless told otherwise, for models of
+/// GPT's kind; those of Llama's and after are trained without.
 ///
 /// # Errors
 /// Says what is missing.
@@ -21,7 +26,7 @@ pub fn workload(run: &PublishedRun, dropout: f64) -> Result<Workload, String> {
         global_batch: global_batch(strategy).ok_or("strategy.global_batch is not given")?,
         seq_len: run.model.seq_len,
         precision,
-        dropout,
+        dropout: if matches!(run.model.kind.as_str(), "gpt" | "mpt") { dropout } else { 0.0 },
         clip: 1.0,
     })
 }
@@ -74,6 +79,8 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         capacity: model_has_experts(run).then_some(Capacity::Factor(1.0)),
         schedule,
         virtual_stages,
+        context_kind: context_kind(strategy),
+        cuts: cuts(model, engine, chunks),
         zero: Some(zero),
         shard,
         sync: (pipeline > 1 && zero >= 2 && engine.supports.deferred_up_to_zero >= zero)
@@ -82,11 +89,48 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         accumulation: strategy.grad_accum,
         checkpoint: Some(checkpoint(strategy, u64::from(model.blocks()), chunks, engine)?),
         offload: offload(strategy)?,
-        attention: strategy.flash_attention.map(|flash| {
-            if flash { AttentionKernel::Fused } else { AttentionKernel::Materialised }
-        }),
+        attention: strategy
+            .flash_attention
+            .map(|flash| if flash { AttentionKernel::Fused } else { AttentionKernel::Materialised }),
         ..Draft::default()
     })
+}
+
+/// How context ranks exchange keys and values, where the table says.
+fn context_kind(strategy: &PublishedStrategy) -> Option<ContextKind> {
+    match strategy.other.get("cp_comm")?.as_str()? {
+        "a2a" => Some(ContextKind::Ulysses),
+        "p2p" => Some(ContextKind::Ring),
+        _ => None,
+    }
+}
+
+/// Blocks of each chunk, where the engine does not cut evenly.
+fn cuts(model: &Model, engine: &EngineProfile, chunks: u64) -> Option<Vec<u32>> {
+    if engine.defaults.cuts == CutRule::Even || chunks < 2 {
+        return None;
+    }
+    let mut blocks = vec![0.0; model.blocks() as usize];
+    let mut total = 0.0;
+    for layer in model.layers() {
+        let parameters = layer_parameter_count(layer) as f64;
+        match (&layer.kind, layer.block) {
+            (_, Some(block)) => blocks[block as usize] += parameters,
+            (LayerKind::Head(head), _) => total += (head.hidden * head.vocabulary) as f64,
+            _ => {}
+        }
+    }
+    total += blocks.iter().sum::<f64>();
+    let mut cuts = vec![0; chunks as usize];
+    let (mut chunk, mut sum) = (0, 0.0);
+    for block in blocks {
+        sum += block;
+        cuts[chunk] += 1;
+        if sum > total * (chunk + 1) as f64 / chunks as f64 && chunk + 1 < cuts.len() {
+            chunk += 1;
+        }
+    }
+    Some(cuts)
 }
 
 fn model_has_experts(run: &PublishedRun) -> bool {
@@ -140,7 +184,9 @@ fn checkpoint(
     Ok(vec![match text {
         "none" => CheckpointEntry::Whole(CheckpointMode::None),
         _ if text.starts_with("full") => CheckpointEntry::Whole(CheckpointMode::Full),
-        _ if text.starts_with("selective-layer") || text.starts_with("selective (some blocks)") => every_second,
+        _ if text.starts_with("selective-layer") || text.starts_with("selective (some blocks)") => {
+            every_second
+        }
         _ if text.starts_with("selective") => CheckpointEntry::Whole(CheckpointMode::Selective),
         other => return Err(format!("strategy.checkpointing `{other}` is not planned")),
     }])
