@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::choices::{
-    AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory, Schedule,
+    AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory,
+    Schedule,
 };
 use super::evidence::Sourced;
 use crate::units::{ElementType, Seconds};
@@ -310,6 +311,11 @@ static PROFILES: LazyLock<Vec<EngineProfile>> = LazyLock::new(|| {
 /// The built-in engine profiles, the default first.
 pub fn engines() -> &'static [EngineProfile] {
     &PROFILES
+}
+
+/// Name and text of each built-in engine profile.
+pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PROFILES.iter().zip(FILES).map(|(profile, text)| (profile.name.as_str(), text))
 }
 
 /// The built-in profile called `name`.

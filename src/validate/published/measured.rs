@@ -1,5 +1,6 @@
 //! What a published run measured, in seconds and bytes, by the conventions of its source.
 
+use crate::search::ProcessMemory;
 use crate::trace::published::PublishedRun;
 use crate::units::{Bytes, Seconds};
 
@@ -16,7 +17,9 @@ pub fn step_time(run: &PublishedRun) -> Option<Seconds> {
     let rate = positive(measured.tflops_per_gpu)? * 1e12;
     let counts_recomputation = match measured.tflops_definition.as_deref() {
         Some("model") => false,
-        Some("hardware") => run.strategy.checkpointing.as_deref().is_some_and(|mode| mode.starts_with("full")),
+        Some("hardware") => {
+            run.strategy.checkpointing.as_deref().is_some_and(|mode| mode.starts_with("full"))
+        }
         _ => return None,
     };
     Some(Seconds(tokens * flops_per_token(run, counts_recomputation)? / rate))
@@ -69,6 +72,16 @@ impl MemoryKind {
             Self::Process
         } else {
             Self::Unknown
+        }
+    }
+
+    /// What of `memory` it counts.
+    pub const fn of_process(self, memory: &ProcessMemory) -> Option<Bytes> {
+        match self {
+            Self::Allocated => Some(memory.allocated),
+            Self::Reserved => Some(memory.reserved),
+            Self::Process => Some(memory.process),
+            Self::Unknown => None,
         }
     }
 

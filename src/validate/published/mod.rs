@@ -1,8 +1,8 @@
 //! Published runs predicted: each as the engine named in it would run it, from what its user knew beforehand.
 
-mod cluster;
-mod engines;
-mod measured;
+pub mod cluster;
+pub mod engines;
+pub mod measured;
 mod model;
 mod strategy;
 
@@ -11,11 +11,11 @@ pub use measured::MemoryKind;
 use crate::cluster::Cluster;
 use crate::model::Model;
 use crate::profile::{DeviceModel, EngineProfile};
-use crate::strategy::{Facts, Strategy, Workload};
 use crate::search::Problem;
+use crate::strategy::{Facts, Strategy, Workload};
 use crate::trace::published::PublishedRun;
-use crate::validate::document::{Errors, Quantities, Run};
 use crate::units::Bytes;
+use crate::validate::document::{Errors, Quantities, Run};
 
 /// What a published run trained, on what, and how: all that its user knew beforehand.
 #[derive(Clone, Debug)]
@@ -54,10 +54,7 @@ pub fn scenario(
 ///
 /// # Errors
 /// Says why it cannot be predicted.
-pub(super) fn judge(
-    run: &PublishedRun,
-    engine: Option<&EngineProfile>,
-) -> Result<(Run, String), String> {
+pub(super) fn judge(run: &PublishedRun, engine: Option<&EngineProfile>) -> Result<(Run, String), String> {
     let scenario = scenario(run, &|_| None, engine)?;
     let Scenario { model, cluster, engine, workload, strategy } = &scenario;
     let problem = Problem::new(model, cluster, *workload, engine, None);
@@ -66,12 +63,7 @@ pub(super) fn judge(
     let (_, kind) = memory.unwrap_or((Bytes::ZERO, MemoryKind::Allocated));
     let predicted = Quantities {
         step_time_s: Some(candidate.playback.step_time),
-        peak_memory_bytes: match kind {
-            MemoryKind::Allocated => Some(candidate.memory.allocated),
-            MemoryKind::Reserved => Some(candidate.memory.reserved),
-            MemoryKind::Process => Some(candidate.memory.process),
-            MemoryKind::Unknown => None,
-        },
+        peak_memory_bytes: kind.of_process(&candidate.memory),
     };
     let measured = Quantities {
         step_time_s: measured::step_time(run),
