@@ -4,9 +4,9 @@ use rayon::prelude::*;
 
 use super::Request;
 use super::models::Numbers;
-use crate::program::Program;
+use super::programs::Programs;
 use crate::search::Problem;
-use crate::simulate::{peak, play};
+use crate::simulate::peak;
 use crate::trace::published::{PublishedRun, Quality, Use};
 use crate::units::Bytes;
 use crate::validate::Measured;
@@ -25,9 +25,11 @@ pub struct Case {
     pub time: Option<f64>,
     /// Measured bytes and what they count.
     pub memory: Option<(f64, MemoryKind)>,
+    /// Whether the network takes part.
+    pub spans_nodes: bool,
     run: Box<PublishedRun>,
     scenario: Scenario,
-    program: Program,
+    programs: Programs,
     /// The worst rank's peak.
     peak: Bytes,
 }
@@ -37,6 +39,17 @@ pub struct Case {
 pub struct Prediction {
     pub time: f64,
     pub memory: f64,
+}
+
+/// How much of a step is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// All of it.
+    Whole,
+    /// As many micro-batches as bring its pipeline to a steady state; the others take what one more takes.
+    Steady,
+    /// As few as there can be.
+    Few,
 }
 
 /// Runs that are fitted to, and those that are not, with the reason.
@@ -75,7 +88,7 @@ impl Cases {
             .list
             .par_iter()
             .map(|case| {
-                let Prediction { time, memory } = case.predict(numbers, true);
+                let Prediction { time, memory } = case.predict(numbers, Some(Depth::Steady));
                 let good = |value: f64| value.is_finite() && value > 0.0;
                 (case.time.is_none() || good(time)) && (case.memory.is_none() || good(memory))
             })
@@ -117,27 +130,27 @@ impl Case {
         let scenario = scenario(&run, &|name| numbers.devices.get(name).cloned(), profile)?;
         let problem =
             Problem::new(&scenario.model, &scenario.cluster, scenario.workload, &scenario.engine, None);
-        let program = problem.program(&scenario.strategy);
-        let peak = program.ranks.iter().map(|rank| peak(rank).total).max().unwrap_or_default();
+        let programs = Programs::new(&problem, &scenario.strategy);
+        let ranks = programs.whole.ranks.iter();
+        let peak = ranks.map(|rank| peak(rank).total).max().unwrap_or_default();
+        let spans_nodes = scenario.cluster.levels.len() > 1;
         let weight = if run.quality == Quality::A { 1.0 } else { 0.5 };
         let (id, family) = (run.id.clone(), run.family.clone());
-        Ok(Self { id, family, device, engine, weight, time, memory, run, scenario, program, peak })
+        Ok(Self { id, family, device, engine, weight, time, memory, spans_nodes, run, scenario, programs, peak })
     }
 
-    /// Predicts it by `numbers`; the step is played only if its time is asked for.
-    pub fn predict(&self, numbers: &Numbers, asks_time: bool) -> Prediction {
+    /// Predicts it by `numbers`; the step is played to `depth`, or not at all.
+    pub fn predict(&self, numbers: &Numbers, depth: Option<Depth>) -> Prediction {
         let nothing = Prediction { time: f64::NAN, memory: f64::NAN };
         let Scenario { model, workload, strategy, .. } = &self.scenario;
         let cluster = cluster::cluster(&self.run, &|name| numbers.devices.get(name).cloned());
         let (Ok(cluster), Some(engine)) = (cluster, numbers.engines.get(&self.engine)) else {
             return nothing;
         };
-        let problem = Problem::new(model, &cluster, *workload, engine, None);
-        let time = if asks_time && self.time.is_some() {
-            play(&self.program, &problem.pricing(strategy)).step_time.0
-        } else {
-            0.0
-        };
+        let engine = engines::configured(&self.run, engine);
+        let problem = Problem::new(model, &cluster, *workload, &engine, None);
+        let depth = depth.filter(|_| self.time.is_some());
+        let time = depth.map_or(0.0, |depth| self.programs.time(depth, &problem.pricing(strategy)));
         let memory = problem.process_memory(strategy, self.peak);
         let memory = self.memory.and_then(|(_, kind)| kind.of_process(&memory));
         Prediction { time, memory: memory.map_or(0.0, |bytes| bytes.0 as f64) }

@@ -8,6 +8,7 @@ pub mod linear;
 pub mod models;
 pub mod objective;
 pub mod parameters;
+pub mod programs;
 pub mod report;
 pub mod solver;
 
@@ -18,7 +19,7 @@ pub use report::{Fit, FitReport};
 
 use std::time::Instant;
 
-use crate::calibrate::fitting::cases::Cases;
+use crate::calibrate::fitting::cases::{Cases, Depth};
 use crate::calibrate::fitting::objective::Objective;
 use crate::validate::Measured;
 
@@ -53,10 +54,11 @@ pub fn fit(
     }
     let objective = Objective::new(&cases, &request.models, parameters, say);
     let start = objective.start()?;
-    let before = objective.residuals(&start)?;
+    let before = objective.residuals(&start, Depth::Whole)?;
     let solution = solver::minimise(&objective, start)?;
+    let after = objective.residuals(&solution.position, Depth::Whole)?;
     let left_out = if request.leaves_out { left_out::each(&objective, &solution)? } else { Vec::new() };
-    Fit::new(&objective, &before, &solution, left_out, &cases.skipped, began.elapsed().as_secs_f64())
+    Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped, began.elapsed().as_secs_f64())
 }
 
 impl Request {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::cases::{Case, Cases, Prediction};
+use super::cases::{Case, Cases, Depth, Prediction};
 use super::error::FitError;
 use super::linear::{Jacobian, Loss};
 use super::models::{File, Models, Numbers};
@@ -97,6 +97,9 @@ impl<'a> Objective<'a> {
 
     /// Whether `parameter` is a number of the device or the engine of `case`.
     pub fn touches(parameter: &Parameter, case: &Case) -> bool {
+        if parameter.path.starts_with("network.") && !case.spans_nodes {
+            return false;
+        }
         parameter.devices.contains(&case.device) || parameter.engines.contains(&case.engine)
     }
 
@@ -118,14 +121,14 @@ impl<'a> Objective<'a> {
         (predicted / row.measured).ln()
     }
 
-    /// Residuals at `position`.
+    /// Residuals at `position`, steps played to `depth`.
     ///
     /// # Errors
     /// If a number cannot be what it is set to.
-    pub fn residuals(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
+    pub fn residuals(&self, position: &[f64], depth: Depth) -> Result<Vec<f64>, FitError> {
         let numbers = self.numbers(position)?;
         let predictions: Vec<Prediction> =
-            self.cases.par_iter().map(|case| case.predict(&numbers, true)).collect();
+            self.cases.par_iter().map(|case| case.predict(&numbers, Some(depth))).collect();
         Ok(self.rows.iter().map(|row| Self::residual(row, predictions[row.case])).collect())
     }
 
@@ -141,8 +144,8 @@ impl<'a> Objective<'a> {
         let numbers = self.numbers(position)?;
         let rows: Vec<&Row> = self.rows.iter().filter(|row| is_wanted(row)).collect();
         let one = |row: &&Row| {
-            let asks_time = row.quantity == Quantity::Time;
-            Self::residual(row, self.cases[row.case].predict(&numbers, asks_time))
+            let depth = (row.quantity == Quantity::Time).then_some(Depth::Steady);
+            Self::residual(row, self.cases[row.case].predict(&numbers, depth))
         };
         Ok(rows.par_iter().map(one).collect())
     }
@@ -155,10 +158,10 @@ impl Residuals for Objective<'_> {
 
     fn at(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
         (self.say)("stepping", 0.0);
-        self.residuals(position)
+        self.residuals(position, Depth::Steady)
     }
 
-    fn jacobian(&self, position: &[f64], residuals: &[f64]) -> Result<Jacobian, FitError> {
+    fn jacobian(&self, position: &[f64], _residuals: &[f64]) -> Result<Jacobian, FitError> {
         let shifted: Vec<(f64, Numbers)> = (0..position.len())
             .map(|index| {
                 let step = self.parameters[index].small_step();
@@ -173,17 +176,19 @@ impl Residuals for Objective<'_> {
             .flat_map(|case| (0..position.len()).map(move |parameter| (case, parameter)))
             .filter(|&(case, parameter)| Self::touches(&self.parameters[parameter], &self.cases[case]))
             .collect();
+        let here = self.residuals(position, Depth::Few)?;
         let done = AtomicU64::new(0);
         let predictions: Vec<Prediction> = tasks
             .par_iter()
             .map(|&(case, parameter)| {
                 // What the device keeps to itself takes no time.
                 let asks_time = !self.parameters[parameter].path.starts_with("reserve.");
+                let depth = asks_time.then_some(Depth::Few);
                 let count = done.fetch_add(1, Ordering::Relaxed);
                 if count.is_multiple_of(64) {
                     (self.say)("derivatives", count as f64 / tasks.len() as f64);
                 }
-                self.cases[case].predict(&shifted[parameter].1, asks_time)
+                self.cases[case].predict(&shifted[parameter].1, depth)
             })
             .collect();
         let mut by_case: Vec<Vec<(usize, Prediction)>> = vec![Vec::new(); self.cases.len()];
@@ -201,6 +206,6 @@ impl Residuals for Objective<'_> {
             });
             entries.collect()
         };
-        Ok(Jacobian { rows: self.rows.iter().zip(residuals).map(row).collect() })
+        Ok(Jacobian { rows: self.rows.iter().zip(&here).map(row).collect() })
     }
 }

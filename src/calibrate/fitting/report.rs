@@ -34,6 +34,9 @@ pub struct FitReport {
     /// What was made small, before and after.
     pub loss_before: f64,
     pub loss: f64,
+    /// By how much at most the predictions that were fitted, which play a few micro-batches of a step, differ from whole
+    /// ones, as a share.
+    pub shortcut: f64,
     /// How much less it could still become as far as derivatives tell, as a share.
     pub loss_left: f64,
     pub evaluations: u32,
@@ -92,6 +95,10 @@ pub struct FamilyErrors {
     pub bias: f64,
 }
 
+fn shortcut(few: &[f64], whole: &[f64]) -> f64 {
+    few.iter().zip(whole).map(|(few, whole)| (few - whole).exp_m1().abs()).fold(0.0, f64::max)
+}
+
 /// Mean absolute error of predictions whose logarithms are off by `residuals`.
 pub fn mean_error(residuals: &[f64]) -> f64 {
     mean(residuals.iter().map(|residual| residual.exp_m1().abs()))
@@ -105,7 +112,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 impl Fit {
     pub(super) fn new(
         objective: &Objective<'_>,
-        before: &[f64],
+        (before, after): (&[f64], &[f64]),
         solution: &Solution,
         left_out: Vec<LeftOut>,
         skipped: &[(String, String)],
@@ -134,12 +141,13 @@ impl Fit {
         let report = FitReport {
             version: 1,
             parameters,
-            families: families(objective, before, &solution.residuals),
+            families: families(objective, before, after),
             left_out,
             runs: objective.cases.len() as u64,
             skipped: skipped.to_vec(),
             loss_before: objective.loss().value(before, &start),
-            loss: solution.loss,
+            loss: objective.loss().value(after, &solution.position),
+            shortcut: shortcut(&solution.residuals, after),
             loss_left: solution.left,
             evaluations: solution.evaluations,
             jacobians: solution.jacobians,

@@ -37,10 +37,8 @@ pub fn scenario(
     models: &dyn Fn(&str) -> Option<DeviceModel>,
     as_engine: Option<&EngineProfile>,
 ) -> Result<Scenario, String> {
-    let mut engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?.clone();
-    if run.strategy.compile == Some(true) {
-        engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
-    }
+    let engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?;
+    let engine = engines::configured(run, engine);
     let model = model::model(run)?;
     let cluster = cluster::cluster(run, models)?;
     let workload = strategy::workload(run, engine.defaults.dropout)?;
