@@ -6,7 +6,8 @@ use maud::{Markup, html};
 
 use super::super::html::{figure, frame, legend, plain, section, table};
 use super::super::plot::validation::{Mark, residuals, scatter};
-use super::listing::{self, Listing, listings, name, percent, share, signed};
+use super::amount::{amounts, percent, share, signed};
+use super::listing::{self, Listing, listings, name};
 use crate::units::grouped;
 use crate::validate::{Group, Quantity, Run, Validation};
 
@@ -109,7 +110,7 @@ fn marks<'a>(validation: &'a Validation, quantity: Quantity, inks: &BTreeMap<&st
     good.filter_map(|run| {
         let error = run.error.of_quantity(quantity)?;
         let (predicted, measured) = amount(run)?;
-        let [said, found] = listing::amounts(run, quantity);
+        let [said, found] = amounts(run, quantity);
         Some(Mark {
             source: &run.family,
             ink: inks.get(run.family.as_str()).copied().unwrap_or(INKS),
