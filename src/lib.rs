@@ -18,8 +18,8 @@
 //! 12. [`plan`]: the plan document
 //! 13. [`trace`]: the trace document: what a run was predicted to take, and took
 //! 14. [`execute`]: performs a step program on ranks of this machine
-//! 15. [`calibrate`]: measures this machine and fits a cost model to it
-//! 16. [`validate`]: predicts measured runs anew and sums up the errors
+//! 15. [`validate`]: predicts measured runs anew and sums up the errors
+//! 16. [`calibrate`]: measures this machine and fits a cost model to it, or fits cost models to published runs
 //! 17. [`report`]: a plan as text, as a page, as a trace
 //! 18. [`cli`]: the command line; only here is anything printed, and only here does a process end
 #![deny(unsafe_code)]
@@ -52,9 +52,9 @@ pub mod trace;
 
 pub mod execute;
 
-pub mod calibrate;
-
 pub mod validate;
+
+pub mod calibrate;
 
 pub mod report;
 

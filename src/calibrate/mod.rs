@@ -1,7 +1,8 @@
-//! Floor 15: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
+//! Floor 16: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
 
 pub mod error;
 pub mod fit;
+pub mod fitting;
 pub mod machine;
 pub mod measure;
 pub mod model;

@@ -1,12 +1,13 @@
-//! `meshwright calibrate`: measures this machine and writes its cost model.
+//! `meshwright calibrate`: measures this machine and writes its cost model, or fits cost models to published runs.
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use comfy_table::CellAlignment::{Left, Right};
 
 use super::document::pretty;
 use super::error::{CliError, Kind};
+use super::fit::{self, FitCommand};
 use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
@@ -17,36 +18,57 @@ pub const EXAMPLES: &str = "\
 Examples:
   meshwright calibrate --device cpu --out cpu.json
   meshwright simulate gpt2 --cluster 1x2x./cpu.json --strategy tp=2 --seq-len 256 --global-batch 8 --precision fp32
+  meshwright calibrate --fit traces/published --device a100-sxm-80gb --out a100-sxm-80gb.json
+  meshwright calibrate --fit traces/published --models cost_models --out cost_models
 
 The machine should do nothing else meanwhile. A cost-model file stands where a cluster names its device.";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArgs {
-    /// What is measured
-    #[arg(long, value_enum)]
-    device: Device,
-    /// Write the cost model here
+    /// What is measured: cpu or cuda; with --fit the device whose cost model is fitted
+    #[arg(long, value_name = "NAME", required_unless_present = "fit")]
+    device: Option<String>,
+    /// Fit cost models to the runs in these files or folders instead of measuring
+    #[arg(long, value_name = "TRACES", num_args = 1..)]
+    fit: Vec<PathBuf>,
+    /// The engine whose profile is fitted; all devices and engines where none is named
+    #[arg(long, value_name = "NAME", requires = "fit")]
+    engine: Option<String>,
+    /// Cost models to start from, laid out like cost_models/ [default: the built-in ones]
+    #[arg(long, value_name = "DIR", requires = "fit")]
+    models: Option<PathBuf>,
+    /// Write the cost model here; what a fit of several changes goes into a folder
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Print the cost model as JSON
+    /// Print the cost model, or the report of a fit, as JSON
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// What ranks run on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Device {
-    Cpu,
-    Cuda,
-}
-
 /// Runs the command.
 pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
-    if args.device == Device::Cuda {
-        let rule = "this build has no CUDA backend; cpu can be measured";
-        let error = CliError::usage("device", "cuda", rule).or(["cpu"]);
-        return Err(CliError { kind: Kind::Input, ..error });
+    if !args.fit.is_empty() {
+        return fit::run(&FitCommand {
+            traces: &args.fit,
+            device: args.device.as_deref(),
+            engine: args.engine.as_deref(),
+            models: args.models.as_deref(),
+            out: &args.out,
+            json: args.json,
+        });
+    }
+    match args.device.as_deref().unwrap_or_default() {
+        "cpu" => {}
+        "cuda" => {
+            let rule = "this build has no CUDA backend; cpu can be measured";
+            let error = CliError::usage("device", "cuda", rule).or(["cpu"]);
+            return Err(CliError { kind: Kind::Input, ..error });
+        }
+        other => {
+            let rule = "cpu and cuda can be measured; other devices are fitted to runs (--fit)";
+            return Err(CliError::usage("device", other, rule).or(["cpu", "cuda"]));
+        }
     }
     let shown = args.out.display().to_string();
     let outputs = Outputs::new([("out", Some(args.out))])?;

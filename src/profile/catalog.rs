@@ -45,6 +45,11 @@ pub fn device_models() -> impl Iterator<Item = (&'static str, &'static str)> {
     CATALOG.iter().filter_map(|(name, parsed)| Some((*name, parsed.as_ref().ok()?.0.title.as_str())))
 }
 
+/// Name and text of each built-in cost model, by name.
+pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILES.iter().copied()
+}
+
 /// The built-in cost model called `name` and the SHA-256 of its text in hexadecimal.
 pub fn device_model(name: &str) -> Result<(DeviceModel, String), ProfileError> {
     match CATALOG.iter().find(|(known, _)| *known == name) {

@@ -370,6 +370,11 @@ pub fn engines() -> &'static [EngineProfile] {
     &PROFILES
 }
 
+/// Name and text of each built-in engine profile.
+pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PROFILES.iter().zip(FILES).map(|(profile, text)| (profile.name.as_str(), text))
+}
+
 /// The built-in profile called `name`.
 pub fn engine(name: &str) -> Option<&'static EngineProfile> {
     engines().iter().find(|profile| profile.name == name)

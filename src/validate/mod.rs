@@ -1,4 +1,4 @@
-//! Floor 16: predicts measured runs anew and sums up the errors.
+//! Floor 15: predicts measured runs anew and sums up the errors.
 
 mod again;
 mod cause;

@@ -2,6 +2,7 @@
 
 use crate::profile::EngineProfile;
 use crate::profile::engine::engine;
+use crate::trace::published::PublishedRun;
 
 /// Programs as tables call them, by how they begin, and our engine profile; the first that begins alike counts.
 const ENGINES: &[(&str, &str)] = &[
@@ -45,6 +46,15 @@ pub fn profile(framework: &str) -> Result<&'static EngineProfile, String> {
     known
         .and_then(|(_, name)| engine(name))
         .ok_or_else(|| format!("there is no engine profile of `{framework}`"))
+}
+
+/// `profile` as it was set in `run`.
+pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
+    let mut engine = profile.clone();
+    if run.strategy.compile == Some(true) {
+        engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
+    }
+    engine
 }
 
 #[cfg(test)]

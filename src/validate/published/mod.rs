@@ -1,9 +1,9 @@
 //! Published runs predicted: each as the engine named in it would run it, from what its user knew beforehand.
 
 mod check;
-mod cluster;
-mod engines;
-mod measured;
+pub mod cluster;
+pub mod engines;
+pub mod measured;
 mod model;
 mod strategy;
 
@@ -42,10 +42,8 @@ pub fn scenario(
     as_engine: Option<&EngineProfile>,
 ) -> Result<Scenario, String> {
     check::record(run)?;
-    let mut engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?.clone();
-    if run.strategy.compile == Some(true) {
-        engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
-    }
+    let engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?;
+    let engine = engines::configured(run, engine);
     let model = model::model(run)?;
     let cluster = cluster::cluster(run, models)?;
     let workload = strategy::workload(run, engine.defaults.dropout)?;

@@ -1,0 +1,92 @@
+//! `calibrate --fit`: fits numbers of cost models and engine profiles to published runs.
+
+pub mod cases;
+pub mod edit;
+pub mod error;
+pub mod left_out;
+pub mod linear;
+pub mod models;
+pub mod objective;
+pub mod parameters;
+pub mod programs;
+pub mod report;
+pub mod solver;
+
+pub use error::FitError;
+pub use models::{File, Models};
+pub use parameters::{Parameter, ParameterFile};
+pub use report::{Fit, FitReport};
+
+use std::time::Instant;
+
+use crate::calibrate::fitting::cases::{Cases, Depth};
+use crate::calibrate::fitting::objective::Objective;
+use crate::validate::Measured;
+
+/// What is to be fitted: the parameters of `device`, of `engine`, of both, or all.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub models: Models,
+    pub parameters: Vec<Parameter>,
+    pub device: Option<String>,
+    pub engine: Option<String>,
+    /// Whether each source is left out in turn as well.
+    pub leaves_out: bool,
+}
+
+/// Fits the parameters of `request` to `runs`; `say` is told what is under way and the share that is done.
+///
+/// # Errors
+/// If a parameter, device or engine is not known, or no run fixes any of them.
+pub fn fit(
+    runs: Vec<(String, Measured)>,
+    request: &Request,
+    say: &(dyn Fn(&'static str, f64) + Sync),
+) -> Result<Fit, FitError> {
+    let began = Instant::now();
+    let parameters = request.selected()?;
+    say("reading runs", 0.0);
+    let numbers = request.models.numbers()?;
+    let mut cases = Cases::of(runs, &numbers, request);
+    cases.keep_usable(&numbers);
+    if cases.list.is_empty() {
+        return Err(FitError::NoRuns { selection: request.selection() });
+    }
+    let objective = Objective::new(&cases, &request.models, parameters, say);
+    let start = objective.start()?;
+    let before = objective.residuals(&start, Depth::Whole)?;
+    let solution = solver::minimise(&objective, start)?;
+    let after = objective.residuals(&solution.position, Depth::Whole)?;
+    let left_out = if request.leaves_out { left_out::each(&objective, &solution)? } else { Vec::new() };
+    Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped, began.elapsed().as_secs_f64())
+}
+
+impl Request {
+    fn selection(&self) -> String {
+        let named = [self.device.as_deref(), self.engine.as_deref()];
+        let named: Vec<&str> = named.into_iter().flatten().collect();
+        if named.is_empty() { "any device".to_owned() } else { named.join(" with ") }
+    }
+
+    /// The parameters to fit.
+    fn selected(&self) -> Result<Vec<Parameter>, FitError> {
+        for file in self.parameters.iter().flat_map(Parameter::files) {
+            self.models.check(&file)?;
+        }
+        let device = self.device.clone().map(File::Device);
+        let engine = self.engine.clone().map(File::Engine);
+        let wanted: Vec<File> = device.into_iter().chain(engine).collect();
+        for file in &wanted {
+            self.models.check(file)?;
+        }
+        let is_wanted = |parameter: &&Parameter| {
+            wanted.is_empty() || parameter.files().any(|file| wanted.contains(&file))
+        };
+        let selected: Vec<Parameter> = self.parameters.iter().filter(is_wanted).cloned().collect();
+        if selected.is_empty() {
+            return Err(FitError::NoParameters { selection: self.selection() });
+        }
+        selected.iter().try_for_each(|parameter| parameter.check(&self.models))?;
+        Ok(selected)
+    }
+}

@@ -1,0 +1,180 @@
+//! The cost models and engine profiles whose numbers are fitted: their texts, and their numbers with some set anew.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::error::FitError;
+use crate::profile::catalog;
+use crate::profile::engine;
+use crate::profile::spelling::nearest;
+use crate::profile::{DeviceModel, EngineProfile};
+
+/// A file of numbers, by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum File {
+    /// A cost model.
+    Device(String),
+    /// An engine profile.
+    Engine(String),
+}
+
+impl File {
+    /// Its path below `cost_models/`.
+    pub fn path(&self) -> String {
+        match self {
+            Self::Device(name) => format!("{name}.json"),
+            Self::Engine(name) => format!("engines/{name}.json"),
+        }
+    }
+
+    /// The name of the device or engine.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Device(name) | Self::Engine(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The files, as text and as JSON.
+#[derive(Clone, Debug)]
+pub struct Models {
+    files: BTreeMap<File, (String, Value)>,
+}
+
+/// What the files say, ready to predict with.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    pub devices: BTreeMap<String, DeviceModel>,
+    pub engines: BTreeMap<String, EngineProfile>,
+}
+
+impl Models {
+    /// The built-in files.
+    pub fn built_in() -> Self {
+        let devices = catalog::texts().map(|(name, text)| (File::Device(name.to_owned()), text));
+        let engines = engine::texts().map(|(name, text)| (File::Engine(name.to_owned()), text));
+        let parsed = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
+        let files = devices.chain(engines).map(|(file, text)| (file, (text.to_owned(), parsed(text))));
+        Self { files: files.collect() }
+    }
+
+    /// The files of a folder laid out like `cost_models/`; what it does not hold is built in.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn read(folder: &Path) -> Result<Self, FitError> {
+        let mut models = Self::built_in();
+        for (file, entry) in &mut models.files {
+            let path = folder.join(file.path());
+            if !path.is_file() {
+                continue;
+            }
+            let failed = |reason: String| FitError::File { file: path.display().to_string(), reason };
+            let text =
+                fs::read_to_string(&path).map_err(|error| failed(format!("cannot be read: {error}")))?;
+            let value =
+                serde_json::from_str(&text).map_err(|error| failed(format!("is no JSON: {error}")))?;
+            *entry = (text, value);
+        }
+        Ok(models)
+    }
+
+    /// Whether there is such a file.
+    ///
+    /// # Errors
+    /// With the nearest names where there is none.
+    pub fn check(&self, file: &File) -> Result<(), FitError> {
+        if self.files.contains_key(file) {
+            return Ok(());
+        }
+        let alike = |other: &&File| {
+            matches!((file, other), (File::Device(_), File::Device(_)) | (File::Engine(_), File::Engine(_)))
+        };
+        let kind = if matches!(file, File::Device(_)) { "device" } else { "engine" };
+        let nearest = nearest(file.name(), self.files.keys().filter(alike).map(File::name));
+        Err(FitError::Unknown { kind, name: file.name().to_owned(), nearest })
+    }
+
+    /// The text of a file.
+    pub fn text(&self, file: &File) -> &str {
+        self.files.get(file).map_or("", |(text, _)| text)
+    }
+
+    /// The number at `path` of `file`, e.g. `gemm.efficiency`.
+    pub fn number(&self, file: &File, path: &str) -> Option<f64> {
+        self.files.get(file)?.1.pointer(&pointer(path))?.as_f64()
+    }
+
+    /// All numbers as they stand.
+    ///
+    /// # Errors
+    /// If a file is no cost model or profile.
+    pub fn numbers(&self) -> Result<Numbers, FitError> {
+        let mut numbers = Numbers::default();
+        for (file, (_, value)) in &self.files {
+            numbers.put(file, value.clone())?;
+        }
+        Ok(numbers)
+    }
+
+    /// `numbers` with `settings` (file, path, value) on top of what the files say, for the files that they name.
+    ///
+    /// # Errors
+    /// If a number does not stand in its file or cannot be what it is set to.
+    pub fn with<'a>(
+        &self,
+        mut numbers: Numbers,
+        settings: impl IntoIterator<Item = (File, &'a str, f64)>,
+    ) -> Result<Numbers, FitError> {
+        let mut changed: BTreeMap<File, Value> = BTreeMap::new();
+        for (file, path, number) in settings {
+            let value = changed
+                .entry(file.clone())
+                .or_insert_with(|| self.files.get(&file).map_or(Value::Null, |(_, value)| value.clone()));
+            let place = value.pointer_mut(&pointer(path)).ok_or_else(|| FitError::File {
+                file: file.path(),
+                reason: format!("has no number `{path}`"),
+            })?;
+            *place = as_it_was(place, number);
+        }
+        for (file, value) in changed {
+            numbers.put(&file, value)?;
+        }
+        Ok(numbers)
+    }
+}
+
+impl Numbers {
+    fn put(&mut self, file: &File, value: Value) -> Result<(), FitError> {
+        let failed =
+            |error: serde_json::Error| FitError::File { file: file.path(), reason: error.to_string() };
+        match file {
+            File::Device(name) => {
+                self.devices.insert(name.clone(), serde_json::from_value(value).map_err(failed)?);
+            }
+            File::Engine(name) => {
+                self.engines.insert(name.clone(), serde_json::from_value(value).map_err(failed)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `number` as JSON: whole where what stood there was.
+pub fn as_it_was(before: &Value, number: f64) -> Value {
+    if before.is_u64() && number >= 0.0 { Value::from(number.round() as u64) } else { Value::from(number) }
+}
+
+fn pointer(path: &str) -> String {
+    format!("/{}/value", path.replace('.', "/"))
+}

@@ -1,0 +1,211 @@
+//! What a fit makes small: the logarithms of predicted over measured, each family of runs weighted by the root of its
+//! size.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::prelude::*;
+
+use super::cases::{Case, Cases, Depth, Prediction};
+use super::error::FitError;
+use super::linear::{Jacobian, Loss};
+use super::models::{File, Models, Numbers};
+use super::parameters::Parameter;
+use super::solver::Residuals;
+
+/// What a residual is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Quantity {
+    Time,
+    Memory,
+}
+
+/// One residual.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Index of its case.
+    pub case: usize,
+    pub quantity: Quantity,
+    measured: f64,
+}
+
+/// Cases and parameters.
+pub struct Objective<'a> {
+    pub cases: &'a [Case],
+    pub models: &'a Models,
+    pub parameters: Vec<Parameter>,
+    pub rows: Vec<Row>,
+    weights: Vec<f64>,
+    expected: Vec<f64>,
+    say: &'a (dyn Fn(&'static str, f64) + Sync),
+}
+
+impl<'a> Objective<'a> {
+    pub fn new(
+        cases: &'a Cases,
+        models: &'a Models,
+        parameters: Vec<Parameter>,
+        say: &'a (dyn Fn(&'static str, f64) + Sync),
+    ) -> Self {
+        let cases = &cases.list[..];
+        let rows: Vec<Row> = cases
+            .iter()
+            .enumerate()
+            .flat_map(|(index, case)| {
+                let row = |quantity, measured| Row { case: index, quantity, measured };
+                let time = case.time.map(|seconds| row(Quantity::Time, seconds));
+                time.into_iter().chain(case.memory.map(|(bytes, _)| row(Quantity::Memory, bytes)))
+            })
+            .collect();
+        let mut sizes: BTreeMap<(Quantity, &str), f64> = BTreeMap::new();
+        for row in &rows {
+            *sizes.entry((row.quantity, &cases[row.case].family)).or_default() += cases[row.case].weight;
+        }
+        let weights = rows.iter().map(|row| {
+            let case = &cases[row.case];
+            case.weight / sizes[&(row.quantity, case.family.as_str())].sqrt()
+        });
+        let weights = weights.collect();
+        let expected = parameters.iter().map(Parameter::expected_position).collect();
+        Self { cases, models, parameters, rows, weights, expected, say }
+    }
+
+    /// Where the files stand.
+    ///
+    /// # Errors
+    /// If a file has no such number.
+    pub fn start(&self) -> Result<Vec<f64>, FitError> {
+        let position = |parameter: &Parameter| {
+            let file = parameter.files().next()?;
+            Some(parameter.position(self.models.number(&file, &parameter.path)?))
+        };
+        let missing = |parameter: &Parameter| FitError::Parameter {
+            parameter: parameter.name(),
+            reason: "stands in no file".to_owned(),
+        };
+        self.parameters.iter().map(|one| position(one).ok_or_else(|| missing(one))).collect()
+    }
+
+    /// The numbers of all files with the parameters at `position`.
+    fn numbers(&self, position: &[f64]) -> Result<Numbers, FitError> {
+        let settings = self.parameters.iter().zip(position).flat_map(|(parameter, &position)| {
+            let value = parameter.value(position);
+            parameter.files().map(move |file| (file, parameter.path.as_str(), value))
+        });
+        self.models.with(self.models.numbers()?, settings)
+    }
+
+    /// Whether `parameter` is a number of the device or the engine of `case`.
+    pub fn touches(parameter: &Parameter, case: &Case) -> bool {
+        if parameter.path.starts_with("network.") && !case.spans_nodes {
+            return false;
+        }
+        parameter.devices.contains(&case.device) || parameter.engines.contains(&case.engine)
+    }
+
+    /// Whether `file` has numbers that are fitted.
+    pub fn fits(&self, file: &File) -> bool {
+        self.parameters.iter().any(|parameter| parameter.files().any(|other| other == *file))
+    }
+
+    /// Name of the family of a row.
+    pub fn family(&self, row: &Row) -> &str {
+        &self.cases[row.case].family
+    }
+
+    fn residual(row: &Row, prediction: Prediction) -> f64 {
+        let predicted = match row.quantity {
+            Quantity::Time => prediction.time,
+            Quantity::Memory => prediction.memory,
+        };
+        (predicted / row.measured).ln()
+    }
+
+    /// Residuals at `position`, steps played to `depth`.
+    ///
+    /// # Errors
+    /// If a number cannot be what it is set to.
+    pub fn residuals(&self, position: &[f64], depth: Depth) -> Result<Vec<f64>, FitError> {
+        let numbers = self.numbers(position)?;
+        let predictions: Vec<Prediction> =
+            self.cases.par_iter().map(|case| case.predict(&numbers, Some(depth))).collect();
+        Ok(self.rows.iter().map(|row| Self::residual(row, predictions[row.case])).collect())
+    }
+
+    /// Residuals of the rows that `is_wanted` at `position`, in their order.
+    ///
+    /// # Errors
+    /// If a number cannot be what it is set to.
+    pub fn residuals_of(
+        &self,
+        position: &[f64],
+        is_wanted: impl Fn(&Row) -> bool + Sync,
+    ) -> Result<Vec<f64>, FitError> {
+        let numbers = self.numbers(position)?;
+        let rows: Vec<&Row> = self.rows.iter().filter(|row| is_wanted(row)).collect();
+        let one = |row: &&Row| {
+            let depth = (row.quantity == Quantity::Time).then_some(Depth::Steady);
+            Self::residual(row, self.cases[row.case].predict(&numbers, depth))
+        };
+        Ok(rows.par_iter().map(one).collect())
+    }
+}
+
+impl Residuals for Objective<'_> {
+    fn loss(&self) -> Loss<'_> {
+        Loss { weights: &self.weights, expected: &self.expected }
+    }
+
+    fn at(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
+        (self.say)("stepping", 0.0);
+        self.residuals(position, Depth::Steady)
+    }
+
+    fn jacobian(&self, position: &[f64], _residuals: &[f64]) -> Result<Jacobian, FitError> {
+        let shifted: Vec<(f64, Numbers)> = (0..position.len())
+            .map(|index| {
+                let step = self.parameters[index].small_step();
+                // Inwards at the upper bound.
+                let step = if position[index] + step > 1.0 { -step } else { step };
+                let mut there = position.to_vec();
+                there[index] += step;
+                Ok((step, self.numbers(&there)?))
+            })
+            .collect::<Result<_, FitError>>()?;
+        let tasks: Vec<(usize, usize)> = (0..self.cases.len())
+            .flat_map(|case| (0..position.len()).map(move |parameter| (case, parameter)))
+            .filter(|&(case, parameter)| Self::touches(&self.parameters[parameter], &self.cases[case]))
+            .collect();
+        let here = self.residuals(position, Depth::Few)?;
+        let done = AtomicU64::new(0);
+        let predictions: Vec<Prediction> = tasks
+            .par_iter()
+            .map(|&(case, parameter)| {
+                // What the device keeps to itself takes no time.
+                let asks_time = !self.parameters[parameter].path.starts_with("reserve.");
+                let depth = asks_time.then_some(Depth::Few);
+                let count = done.fetch_add(1, Ordering::Relaxed);
+                if count.is_multiple_of(64) {
+                    (self.say)("derivatives", count as f64 / tasks.len() as f64);
+                }
+                self.cases[case].predict(&shifted[parameter].1, depth)
+            })
+            .collect();
+        let mut by_case: Vec<Vec<(usize, Prediction)>> = vec![Vec::new(); self.cases.len()];
+        for (&(case, parameter), prediction) in tasks.iter().zip(predictions) {
+            by_case[case].push((parameter, prediction));
+        }
+        let row = |(row, &residual): (&Row, &f64)| {
+            let entries = by_case[row.case].iter().filter_map(|&(parameter, prediction)| {
+                let is_memory = row.quantity == Quantity::Memory;
+                if !is_memory && self.parameters[parameter].path.starts_with("reserve.") {
+                    return None;
+                }
+                let slope = (Self::residual(row, prediction) - residual) / shifted[parameter].0;
+                Some((parameter, if slope.is_finite() { slope } else { 0.0 }))
+            });
+            entries.collect()
+        };
+        Ok(Jacobian { rows: self.rows.iter().zip(&here).map(row).collect() })
+    }
+}

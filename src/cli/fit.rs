@@ -1,0 +1,179 @@
+//! `meshwright calibrate --fit`: fits cost models and engine profiles to published runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use comfy_table::CellAlignment::{Left, Right};
+
+use super::document::pretty;
+use super::error::{CliError, Kind};
+use super::output::print;
+use super::progress::Bar;
+use super::table::table;
+use crate::calibrate::fitting::report::Bound;
+use crate::calibrate::fitting::{File, Fit, FitError, FitReport, Models, ParameterFile, Request, fit};
+use crate::validate::read;
+
+/// What was typed.
+pub struct FitCommand<'a> {
+    pub traces: &'a [PathBuf],
+    pub device: Option<&'a str>,
+    pub engine: Option<&'a str>,
+    pub models: Option<&'a Path>,
+    pub out: &'a Path,
+    pub json: bool,
+}
+
+/// Fits, writes the files and prints the report.
+pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
+    let mut runs = Vec::new();
+    for path in command.traces {
+        runs.extend(read(path)?);
+    }
+    let (models, parameters) = match command.models {
+        None => (Models::built_in(), ParameterFile::built_in()?),
+        Some(folder) => {
+            let path = folder.join("fit/parameters.json");
+            let parameters = match fs::read_to_string(&path) {
+                Ok(text) => ParameterFile::parse(&path.display().to_string(), &text)?,
+                Err(_) => ParameterFile::built_in()?,
+            };
+            (Models::read(folder)?, parameters)
+        }
+    };
+    let request = Request {
+        models,
+        parameters: parameters.parameters,
+        device: command.device.map(str::to_owned),
+        engine: command.engine.map(str::to_owned),
+        leaves_out: true,
+    };
+    let bar = Bar::new(!command.json);
+    let fitted = fit(runs, &request, &|part, share| bar.part(part, share));
+    bar.clear();
+    let fitted = fitted?;
+    write(command, &fitted)?;
+    print(&if command.json { pretty(&fitted.report) } else { text(&fitted.report) })
+}
+
+/// One file goes where `--out` says if it ends in `.json`; else all go into that folder.
+fn write(command: &FitCommand<'_>, fitted: &Fit) -> Result<(), CliError> {
+    let shown = command.out.display().to_string();
+    let failed = |path: &Path, error: std::io::Error| CliError {
+        kind: Kind::Output,
+        ..CliError::usage("out", &shown, format!("`{}` cannot be written: {error}", path.display()))
+    };
+    let put = |path: &Path, text: &str| {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(|error| failed(path, error))?;
+        }
+        fs::write(path, text).map_err(|error| failed(path, error))
+    };
+    let is_file = command.out.extension().is_some_and(|extension| extension == "json");
+    if !is_file {
+        for (file, text) in &fitted.files {
+            put(&command.out.join(file.path()), text)?;
+        }
+        return Ok(());
+    }
+    let device = command.device.map(|name| File::Device(name.to_owned()));
+    let engine = command.engine.map(|name| File::Engine(name.to_owned()));
+    // Where both change, the engine's file stands beside the device's.
+    let beside = match (&device, &engine) {
+        (Some(_), Some(engine)) => command.out.with_extension(format!("{}.json", engine.name())),
+        _ => command.out.to_owned(),
+    };
+    let targets = [(device, command.out), (engine, beside.as_path())];
+    for (file, path) in targets {
+        if let Some(text) = file.and_then(|file| fitted.files.get(&file)) {
+            put(path, text)?;
+        }
+    }
+    Ok(())
+}
+
+fn text(report: &FitReport) -> String {
+    let number = |value: f64| {
+        if value == 0.0 || (1e-2..1e4).contains(&value.abs()) {
+            format!("{value:.4}")
+        } else {
+            format!("{value:.3e}")
+        }
+    };
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let parameters = report.parameters.iter().map(|parameter| {
+        let note = match parameter.at_bound {
+            Some(Bound::Lower) => "at its lower bound".to_owned(),
+            Some(Bound::Upper) => "at its upper bound".to_owned(),
+            None => String::new(),
+        };
+        let families: Vec<String> = parameter
+            .fixed_by
+            .iter()
+            .take(3)
+            .map(|one| format!("{} {:.0} %", one.family, 100.0 * one.share))
+            .collect();
+        [
+            parameter.files.join("+"),
+            parameter.path.clone(),
+            number(parameter.before),
+            number(parameter.value),
+            parameter.standard_error.map_or("-".to_owned(), number),
+            note,
+            families.join(", "),
+        ]
+    });
+    let header = ["FILE", "NUMBER", "BEFORE", "FITTED", "ERROR", "", "FIXED BY"];
+    let mut text = table(header, [Left, Left, Right, Right, Right, Left, Left], parameters);
+    let families = report.families.iter().map(|family| {
+        [
+            family.family.clone(),
+            family.quantity.clone(),
+            family.runs.to_string(),
+            percent(family.before),
+            percent(family.after),
+            percent(family.bias_before),
+            percent(family.bias),
+        ]
+    });
+    let header = ["FAMILY", "OF", "RUNS", "ERROR BEFORE", "AFTER", "BIAS BEFORE", "AFTER"];
+    text += &format!("\n\n{}", table(header, [Left, Left, Right, Right, Right, Right, Right], families));
+    let left_out = report.left_out.iter().map(|one| {
+        [
+            one.file.clone(),
+            one.family.clone(),
+            one.runs.to_string(),
+            percent(one.fitted),
+            percent(one.left_out),
+            format!("{:.2}", one.ratio),
+        ]
+    });
+    if !report.left_out.is_empty() {
+        let header = ["WITHOUT", "FAMILY", "RUNS", "FITTED", "LEFT OUT", "RATIO"];
+        text += &format!("\n\n{}", table(header, [Left, Left, Right, Right, Right, Right], left_out));
+    }
+    let FitReport { runs, loss_before, loss, loss_left, shortcut, evaluations, jacobians, seconds, .. } = report;
+    text + &format!(
+        "\n\n{} parameters, {runs} runs, {} skipped; loss {loss_before:.4} -> {loss:.4}, {} of it left to gain; \
+         {evaluations} evaluations, {jacobians} times all derivatives, shortcut {shortcut:.5}, {seconds:.1} s\n",
+        report.parameters.len(),
+        report.skipped.len(),
+        percent(*loss_left),
+    )
+}
+
+impl From<FitError> for CliError {
+    fn from(error: FitError) -> Self {
+        let message = error.to_string();
+        let (field, value, nearest) = match error {
+            FitError::Unknown { kind, name, nearest } => (kind, name, nearest),
+            FitError::NoParameters { selection } | FitError::NoRuns { selection } => {
+                ("fit", selection, Vec::new())
+            }
+            FitError::Parameter { parameter, .. } => ("parameter", parameter, Vec::new()),
+            FitError::File { file, .. } => ("models", file, Vec::new()),
+            FitError::NotANumber => ("fit", String::new(), Vec::new()),
+        };
+        Self { kind: Kind::Input, message, nearest, ..Self::usage(field, &value, "") }
+    }
+}
