@@ -144,8 +144,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         .unwrap_or(slowest);
     let workspace = problem.cluster.device.reserve.workspace.value;
     let peak = fullest.memory.total + workspace;
-    let uncertainty = &problem.cluster.device.uncertainty;
-    let (time, memory) = (uncertainty.time.value, uncertainty.memory.value);
+    let (time, memory) = problem.uncertainty();
     let devices = candidate.strategy.devices() as f64;
     Prediction {
         step_time_s: step,

@@ -34,7 +34,13 @@ pub fn verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Predic
         .reduce(|most, next| if next.1.0 > most.1.0 { next } else { most })
         .unwrap_or(losses[0]);
     let spare = limit.saturating_sub(process);
-    let memory = if (spare.0 as f64) < 0.1 * limit.0 as f64 {
+    let error = memory_error(problem);
+    let memory = if (spare.0 as f64) < error * process.0 as f64 {
+        format!(
+            "Memory fits by {spare} of {limit}, which is within the error of the prediction (± {:.0} %); ",
+            100.0 * error
+        )
+    } else if (spare.0 as f64) < 0.1 * limit.0 as f64 {
         format!("Memory is nearly full ({process} of {limit}); ")
     } else {
         format!("{spare} of {limit} a device stay free; ")
@@ -66,8 +72,20 @@ fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction:
         .into_iter()
         .reduce(|most, next| if next.1 > most.1 { next } else { most })
         .unwrap_or(("parameters", Bytes::ZERO));
+    let over = process.saturating_sub(limit);
+    let error = memory_error(problem);
+    let doubt = if (over.0 as f64) < error * process.0 as f64 {
+        format!(" That is within the error of the prediction (± {:.0} %).", 100.0 * error)
+    } else {
+        String::new()
+    };
     format!(
-        "Does not fit: {process} are needed and {limit} are there, {} too much; {dominant} take most ({bytes}).",
-        process.saturating_sub(limit)
+        "Does not fit: {process} are needed and {limit} are there, {over} too much; {dominant} take most ({bytes}).{doubt}"
     )
+}
+
+/// Half-width of the 80 % interval of memory predictions, as a share; none where ranks hold what is predicted to the
+/// byte.
+fn memory_error(problem: &Problem<'_>) -> f64 {
+    problem.uncertainty().1
 }

@@ -9,6 +9,7 @@ use super::choices::{
     AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory,
     Schedule,
 };
+use super::device::Uncertainty;
 use super::evidence::Sourced;
 use crate::units::{ElementType, Seconds};
 
@@ -32,6 +33,9 @@ pub struct EngineProfile {
     pub attention: AttentionKernel,
     pub defaults: EngineDefaults,
     pub timing: TimingModel,
+    /// How far predictions for this engine were off, where runs of it were judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncertainty: Option<Uncertainty>,
 }
 
 /// What the engine does unless told otherwise, where a published run does not say.

@@ -1,5 +1,6 @@
 //! A validation as text for a terminal, as Markdown and as a page: one set of listings, three dresses.
 
+mod amount;
 mod listing;
 mod markdown;
 mod page;

@@ -89,6 +89,18 @@ impl<'a> Problem<'a> {
         ProcessMemory { allocated, reserved, process }
     }
 
+    /// Half-widths of the 80 % intervals of time and memory, as shares: of runs like these, by device and by engine,
+    /// the wider.
+    pub fn uncertainty(&self) -> (f64, f64) {
+        let device = &self.cluster.device.uncertainty;
+        let engine = self.engine.uncertainty.as_ref();
+        let wider = |device: f64, engine: Option<f64>| engine.map_or(device, |engine| engine.max(device));
+        (
+            wider(device.time.value, engine.map(|engine| engine.time.value)),
+            wider(device.memory.value, engine.map(|engine| engine.memory.value)),
+        )
+    }
+
     /// Whether `candidate` fits the memory of its devices and hosts.
     pub fn fits(&self, candidate: &Candidate) -> bool {
         let host = candidate.playback.ranks.iter().map(|rank| rank.memory.host).max().unwrap_or_default();

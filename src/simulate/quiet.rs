@@ -68,17 +68,18 @@ impl Quiet {
             }
         }
         let (quiet, ends) = play_alone(list, prices, receive)?;
-        // A collective that outlasts the computing would run into the next pass.
+        // A collective that outlasts the computing would run into the next pass, unless a send waits for it.
         let computed = list
             .iter()
             .zip(&ends)
             .filter(|(entry, _)| entry.stream == Stream::Compute)
             .map(|(_, &end)| end)
             .fold(0.0, f64::max);
-        if computed < quiet.seconds {
+        let late = |wait: &u32| ends[*wait as usize] < quiet.seconds * (1.0 - 1e-12);
+        let is_awaited = rest.first().is_some_and(|sent| sent.waits.iter().any(|wait| !late(wait)));
+        if computed < quiet.seconds && !is_awaited {
             return None;
         }
-        let late = |wait: &u32| ends[*wait as usize] < quiet.seconds * (1.0 - 1e-12);
         let sends_early = list
             .iter()
             .filter(|entry| matches!(entry.op, Op::Send(_)))

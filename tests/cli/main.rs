@@ -8,3 +8,4 @@ mod execute;
 mod interrupt;
 mod lists;
 mod place;
+mod validate;

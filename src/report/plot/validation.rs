@@ -66,16 +66,20 @@ pub fn residuals(marks: &[Mark<'_>]) -> String {
     draw(height, "Errors of each source", |root, inks| {
         let y = top as i32..(height - bottom) as i32;
         let panel = Panel::new(root, inks, 250..WIDTH as i32 - 30, y, sources.len());
+        let label =
+            |error: f64| if error == 0.0 { "0".to_owned() } else { format!("{:+.0} %", 100.0 * error) };
         let ticks: Vec<_> = [-0.5, -0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
-            .map(|error| (position(error), format!("{:+.0} %", 100.0 * error)))
+            .map(|error| (position(error), label(error)))
             .into();
         panel.bottom_ticks(&ticks, "predicted over measured, less one")?;
         panel.line([(0.5, 0.0), (0.5, sources.len() as f64)], Ink::Text, 1)?;
         for (place, (name, marks)) in sources.iter().enumerate() {
             panel.row_label(place, &format!("{} ({})", shortened(name, 24), marks.len()))?;
             let middle = place as f64 + 0.5;
-            for mark in marks {
-                panel.dot((position(mark.error), middle), 4, Ink::Series(mark.ink), mark.title.clone())?;
+            for (turn, mark) in marks.iter().enumerate() {
+                // Five lines, so that dots of like errors do not hide each other.
+                let down = middle + 0.13 * ((turn % 5) as f64 - 2.0);
+                panel.dot((position(mark.error), down), 3, Ink::Series(mark.ink), mark.title.clone())?;
             }
             let mut errors: Vec<f64> = marks.iter().map(|mark| mark.error).collect();
             errors.sort_by(f64::total_cmp);

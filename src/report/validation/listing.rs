@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::amount::{NOTHING, amounts, percent, share, signed};
 use crate::trace::published::Quality;
-use crate::units::{Bytes, Seconds};
 use crate::validate::{Figures, Group, Quantity, Run, Validation};
 
 /// Runs that are shown one by one unless all are asked for.
 const FEW: usize = 30;
-/// Stands where there is nothing to say.
-const NOTHING: &str = "-";
 
 /// A table under a title; of each column the name and whether it holds numbers.
 pub struct Listing {
@@ -201,16 +199,6 @@ fn runs(validation: &Validation) -> Listing {
     }
 }
 
-/// Predicted and measured amount in words.
-pub fn amounts(run: &Run, quantity: Quantity) -> [String; 2] {
-    let seconds = |value: Option<Seconds>| value.map_or(NOTHING.to_owned(), |value| value.to_string());
-    let bytes = |value: Option<Bytes>| value.map_or(NOTHING.to_owned(), |value| value.to_string());
-    [&run.predicted, &run.measured].map(|quantities| match quantity {
-        Quantity::StepTime => seconds(quantities.step_time_s),
-        Quantity::Memory => bytes(quantities.peak_memory_bytes),
-    })
-}
-
 /// The figures of `quantity`.
 pub const fn of(group: &Group, quantity: Quantity) -> &Figures {
     match quantity {
@@ -233,19 +221,4 @@ pub fn compared(validation: &Validation, group: &Group, quantity: Quantity) -> u
 
 fn is_weak(name: &str) -> bool {
     name.ends_with("/C")
-}
-
-/// `4.2 %`.
-pub fn percent(value: Option<f64>) -> String {
-    value.map_or(NOTHING.to_owned(), |value| format!("{:.1} %", 100.0 * value))
-}
-
-/// `-4.2 %`.
-pub fn signed(value: Option<f64>) -> String {
-    value.map_or(NOTHING.to_owned(), |value| format!("{:+.1} %", 100.0 * value))
-}
-
-/// `42 %`.
-pub fn share(value: Option<f64>) -> String {
-    value.map_or(NOTHING.to_owned(), |value| format!("{:.0} %", 100.0 * value))
 }

@@ -6,7 +6,8 @@ use maud::{Markup, html};
 
 use super::super::html::{figure, frame, legend, plain, section, table};
 use super::super::plot::validation::{Mark, residuals, scatter};
-use super::listing::{self, Listing, listings, name, of, percent, share, signed};
+use super::amount::{amounts, percent, share, signed};
+use super::listing::{self, Listing, listings, name};
 use crate::units::grouped;
 use crate::validate::{Group, Quantity, Run, Validation};
 
@@ -21,7 +22,6 @@ pub fn validation_page(validation: &Validation, date: &str, every_run: bool) -> 
         h1 { (heading) }
         p { "By version " (env!("CARGO_PKG_VERSION")) " on " (date) "; " (validation.skipped.len()) " more could not be simulated." }
     };
-    let inks = inks(validation);
     let rest = listings(validation, every_run);
     let shown = |listing: &&Listing| {
         let has_picture = [Quantity::StepTime, Quantity::Memory]
@@ -31,7 +31,7 @@ pub fn validation_page(validation: &Validation, date: &str, every_run: bool) -> 
     };
     let main = html! {
         @if let Some(all) = validation.groups.iter().find(|group| group.name == "all") { (headline(all)) }
-        @for quantity in [Quantity::StepTime, Quantity::Memory] { (errors(validation, quantity, &inks)) }
+        @for quantity in [Quantity::StepTime, Quantity::Memory] { (errors(validation, quantity)) }
         @for (place, listing) in rest.iter().filter(shown).enumerate() {
             (section(&format!("listing-{place}"), &listing.title, listed(listing)))
         }
@@ -60,39 +60,34 @@ fn headline(all: &Group) -> Markup {
 }
 
 /// Pictures and table of the errors of one quantity; nothing where nothing was measured.
-fn errors(validation: &Validation, quantity: Quantity, inks: &BTreeMap<&str, u8>) -> Markup {
+fn errors(validation: &Validation, quantity: Quantity) -> Markup {
     let listing = listing::figures(validation, quantity, false);
-    let marks = marks(validation, quantity, inks);
+    let inks = inks(validation, quantity);
+    let marks = marks(validation, quantity, &inks);
     if marks.is_empty() {
         return html! {};
     }
-    let mut names: BTreeMap<u8, Vec<&str>> = BTreeMap::new();
-    for (name, ink) in inks.iter().filter(|(name, _)| marks.iter().any(|mark| mark.source == **name)) {
-        names.entry(*ink).or_default().push(name);
+    let own = inks.iter().filter(|(_, ink)| **ink < INKS).map(|(name, ink)| (*ink, *name));
+    let mut entries: Vec<_> = own.collect();
+    entries.sort_unstable();
+    if inks.values().any(|ink| *ink == INKS) {
+        entries.push((INKS, "others"));
     }
-    let entries = names.iter().map(|(ink, names)| (*ink, if *ink == INKS { "others" } else { names[0] }));
     let id = if quantity == Quantity::StepTime { "time" } else { "memory" };
     section(
         id,
         &listing.title,
         html! {
-            (legend(entries))
+            (legend(entries.into_iter()))
             (figure(&scatter(&marks, quantity), html! {
-                "Each dot is a run; on the line prediction and measurement agree, between the dotted ones they differ by less than 20 %."
+                "Each dot is a run; on the line prediction and measurement agree, between the red ones they differ by less than 20 %."
             }))
             (figure(&residuals(&marks), html! {
-                "Errors by source, too short predictions to the left; the bar is the median. What is beyond the ends stands there."
+                "Errors by source; too small predictions are on the left, the bar is the median. What is beyond the ends stands there."
             }))
             (listed(&listing))
-            @let unseen = of_all(validation, quantity);
-            @if let Some(figures) = unseen { p.small { "Over all: mean " (percent(figures.0)) ", median " (percent(figures.1)) "." } }
         },
     )
-}
-
-fn of_all(validation: &Validation, quantity: Quantity) -> Option<(Option<f64>, Option<f64>)> {
-    let all = validation.groups.iter().find(|group| group.name == "all")?;
-    Some((of(all, quantity).mape, of(all, quantity).median))
 }
 
 fn listed(listing: &Listing) -> Markup {
@@ -115,7 +110,7 @@ fn marks<'a>(validation: &'a Validation, quantity: Quantity, inks: &BTreeMap<&st
     good.filter_map(|run| {
         let error = run.error.of_quantity(quantity)?;
         let (predicted, measured) = amount(run)?;
-        let [said, found] = listing::amounts(run, quantity);
+        let [said, found] = amounts(run, quantity);
         Some(Mark {
             source: &run.family,
             ink: inks.get(run.family.as_str()).copied().unwrap_or(INKS),
@@ -133,13 +128,90 @@ fn marks<'a>(validation: &'a Validation, quantity: Quantity, inks: &BTreeMap<&st
     .collect()
 }
 
-/// The ink of each source: the six with the most runs have their own.
-fn inks(validation: &Validation) -> BTreeMap<&str, u8> {
+/// The ink of each source with errors of `quantity`: the six with the most runs have their own.
+fn inks(validation: &Validation, quantity: Quantity) -> BTreeMap<&str, u8> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in validation.runs.iter().filter(|run| run.quality != "C") {
+    let is_shown = |run: &&Run| run.quality != "C" && run.error.of_quantity(quantity).is_some();
+    for run in validation.runs.iter().filter(is_shown) {
         *counts.entry(&run.family).or_default() += 1;
     }
     let mut ordered: Vec<_> = counts.into_iter().collect();
     ordered.sort_by_key(|(_, count)| usize::MAX - count);
-    ordered.into_iter().enumerate().map(|(place, (name, _))| (name, (place as u8 + 1).min(INKS))).collect()
+    ordered.into_iter().zip(1..).map(|((name, _), place)| (name, INKS.min(place))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::html::tests::unbalanced;
+    use super::*;
+    use crate::plan::{CategoryBytes, CauseSeconds};
+    use crate::units::{Bytes, Seconds};
+    use crate::validate::{Errors, Flag, Quantities, Ranking, Skipped, Worst};
+
+    fn validation(id: &str, seconds: f64) -> Validation {
+        let of = |factor: f64| Quantities {
+            step_time_s: Some(Seconds(seconds * factor)),
+            peak_memory_bytes: Some(Bytes((1e9 * factor) as u64)),
+        };
+        let (predicted, measured) = (of(1.1), of(1.0));
+        let error = Errors::of(&predicted, &measured);
+        let run = Run {
+            id: id.to_owned(),
+            family: id.to_owned(),
+            quality: "A".to_owned(),
+            memory_kind: "allocated".to_owned(),
+            predicted,
+            measured,
+            error,
+            time_s: CauseSeconds::default(),
+            launches: 0.0,
+            memory_bytes: CategoryBytes::default(),
+            assumed: Vec::new(),
+        };
+        let worst =
+            Worst { id: id.to_owned(), quantity: Quantity::StepTime, error: 0.1, cause: id.to_owned() };
+        let group = Group {
+            name: "all".to_owned(),
+            runs: 1,
+            simulated: 1,
+            time: Default::default(),
+            memory: Default::default(),
+            ranking: Ranking { groups: 1, ..Ranking::default() },
+            worst: vec![worst],
+        };
+        let own = Group { name: id.to_owned(), ..group.clone() };
+        Validation {
+            version: 1,
+            runs: vec![run; 3],
+            skipped: vec![Skipped { id: id.to_owned(), reason: id.to_owned() }],
+            flags: vec![Flag { id: id.to_owned(), field: id.to_owned(), reason: id.to_owned() }],
+            groups: vec![group, own],
+        }
+    }
+
+    #[test]
+    fn whatever_a_record_says_is_escaped_and_no_size_is_too_much() {
+        for seconds in [1.0, 0.0, 1e300, f64::INFINITY, f64::NAN] {
+            let page = validation_page(&validation("<script>'&\"", seconds), "2026-11-22", true);
+            assert_eq!(unbalanced(&page), Vec::<String>::new());
+            assert!(!page.contains("<script"));
+        }
+    }
+
+    #[test]
+    fn every_part_is_there() {
+        let page = validation_page(&validation("a source", 2.0), "2026-11-22", false);
+        for part in [
+            "id=\"time\"",
+            "id=\"memory\"",
+            "Ranking",
+            "Worst ten",
+            "Not simulated: 1",
+            "cannot be",
+            ">Runs<",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        assert!(page.contains("a source: step time 2.20 s, measured 2.00 s (+10.0 %)"));
+    }
 }

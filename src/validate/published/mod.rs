@@ -51,13 +51,10 @@ pub fn scenario(
     let facts = Facts::new(&model, cluster.devices(), &workload, &engine);
     let mut strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
     if run.strategy.checkpointing.is_none() {
-        // What a table leaves out is the least that fits: the run did.
+        // The run fitted: where it would not without, what its engine recomputes selectively was recomputed.
         let problem = Problem::new(&model, &cluster, workload, &engine, None);
-        for mode in [CheckpointMode::Selective, CheckpointMode::Full] {
-            if fits(&problem, &strategy) {
-                break;
-            }
-            draft.checkpoint = Some(vec![CheckpointEntry::Whole(mode)]);
+        if !fits(&problem, &strategy) {
+            draft.checkpoint = Some(vec![CheckpointEntry::Whole(CheckpointMode::Selective)]);
             strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
         }
     }
