@@ -59,16 +59,18 @@ pub fn fit(
     let depth = if request.is_quick { Depth::Steady } else { Depth::Whole };
     let before = objective.residuals(&start, depth)?;
     let mut solution = solver::minimise(&objective, start)?;
-    let mut left_out = Vec::new();
+    let (mut left_out, mut slope) = (Vec::new(), None);
     if !request.is_quick {
         // From where the cheap derivatives lead, the played ones go on.
         objective.slopes = Depth::Few;
         solution = solver::minimise(&objective, solution.position)?;
         left_out = left_out::each(&objective, &solution)?;
+        slope = Some(objective.slope(&solution.position)?);
     }
     let after = objective.residuals(&solution.position, depth)?;
-    let seconds = began.elapsed().as_secs_f64();
-    Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped, seconds)
+    let mut fitted = Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped)?;
+    (fitted.report.slope, fitted.report.seconds) = (slope, began.elapsed().as_secs_f64());
+    Ok(fitted)
 }
 
 /// How far the files of `request` are from being the optimum of its fit: the share of it by which the loss changes
