@@ -44,3 +44,7 @@ outside *arguments:
     test -x target/outside/bin/python || python3 -m venv target/outside
     target/outside/bin/pip install --quiet jax==0.10.2
     python3 benches/outside/compare.py {{arguments}}
+
+# Fit the built-in cost models and engine profiles to the published runs, in place; minutes.
+refit:
+    cargo run --release -- calibrate --fit traces/published --models cost_models --out cost_models --json > cost_models/fit/report.json

@@ -38,6 +38,9 @@ pub struct CalibrateArgs {
     /// Cost models to start from, laid out like cost_models/ [default: the built-in ones]
     #[arg(long, value_name = "DIR", requires = "fit")]
     models: Option<PathBuf>,
+    /// Fit roughly, for a first look
+    #[arg(long, requires = "fit")]
+    quick: bool,
     /// Write the cost model here; what a fit of several changes goes into a folder
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -55,6 +58,7 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
             engine: args.engine.as_deref(),
             models: args.models.as_deref(),
             out: &args.out,
+            quick: args.quick,
             json: args.json,
         });
     }

@@ -21,6 +21,7 @@ pub struct FitCommand<'a> {
     pub engine: Option<&'a str>,
     pub models: Option<&'a Path>,
     pub out: &'a Path,
+    pub quick: bool,
     pub json: bool,
 }
 
@@ -46,7 +47,7 @@ pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
         parameters: parameters.parameters,
         device: command.device.map(str::to_owned),
         engine: command.engine.map(str::to_owned),
-        leaves_out: true,
+        is_quick: command.quick,
     };
     let bar = Bar::new(!command.json);
     let fitted = fit(runs, &request, &|part, share| bar.part(part, share));

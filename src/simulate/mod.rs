@@ -12,4 +12,4 @@ mod rank;
 pub use account::{Account, Holdings, account};
 pub use causes::CauseTimes;
 pub use memory::{MemoryPeak, peak};
-pub use player::{Playback, RankPlayback, Span, play, play_every_instruction};
+pub use player::{Playback, RankPlayback, Span, busiest, play, play_every_instruction};

@@ -63,6 +63,14 @@ pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
     play_with(program, pricing, true)
 }
 
+/// What the busiest rank's passes of `program` take, each by itself: a step without its pipeline's bubble and without
+/// what collectives beside the passes add. Nothing is played but every kind of pass once.
+pub fn busiest(program: &Program, pricing: &dyn Pricing) -> Seconds {
+    let player = Player::new(program, pricing, true);
+    let busy = player.ranks.iter().map(|rank| rank.busy());
+    Seconds(busy.fold(0.0, f64::max))
+}
+
 /// Plays `program` like [`play`], every instruction by itself: slower, with the same result but for rounding and the
 /// hidden part of sends beside quiet passes.
 pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playback {

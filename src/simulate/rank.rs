@@ -195,6 +195,20 @@ impl<'a> Rank<'a> {
         rank
     }
 
+    /// Seconds of its passes, each by itself; of one that is not quiet, what computes.
+    pub(super) fn busy(&self) -> f64 {
+        let alone: Vec<f64> = self
+            .prepared
+            .iter()
+            .map(|template| {
+                let computes = template.by_stream[Stream::Compute as usize].iter();
+                let kernels = || computes.map(|&index| template.prices[index as usize].seconds.0).sum();
+                template.quiet.as_ref().map_or_else(kernels, |quiet| quiet.seconds)
+            })
+            .collect();
+        self.program.calls.iter().map(|call| alone[call.template as usize]).sum()
+    }
+
     /// The first instruction of `stream` at or behind instruction `from` of call `call`.
     pub(super) fn position_from(&self, stream: usize, call: u32, from: u32) -> Position {
         let mut from = from;

@@ -10,8 +10,8 @@ use crate::simulate::peak;
 use crate::trace::published::{PublishedRun, Quality, Use};
 use crate::units::Bytes;
 use crate::validate::Measured;
-use crate::validate::published::measured::{MemoryKind, peak_memory, step_time};
-use crate::validate::published::{Scenario, cluster, engines, scenario};
+use crate::validate::published::measured::{MemoryKind, MemoryRank, memory_rank, peak_memory, step_time};
+use crate::validate::published::{Scenario, cluster, engines, flags, scenario};
 
 /// A run with its program.
 pub struct Case {
@@ -30,7 +30,7 @@ pub struct Case {
     run: Box<PublishedRun>,
     scenario: Scenario,
     programs: Programs,
-    /// The worst rank's peak.
+    /// The peak of the rank that was measured.
     peak: Bytes,
 }
 
@@ -50,6 +50,8 @@ pub enum Depth {
     Steady,
     /// As few as there can be.
     Few,
+    /// The passes of a pipeline's busiest rank, one by one; without a pipeline, as few.
+    Passes,
 }
 
 /// Runs that are fitted to, and those that are not, with the reason.
@@ -119,6 +121,10 @@ impl Case {
         let can = |what: Use| run.usable_for.is_empty() || run.usable_for.contains(&what);
         let time = step_time(&run).map(|seconds| seconds.0).filter(|_| can(Use::StepTime));
         let memory = peak_memory(&run).filter(|_| can(Use::Memory));
+        let flags = flags(&run);
+        let is_sound = |field: &str| flags.iter().all(|flag| flag.field != field);
+        let time = time.filter(|_| is_sound("measured.step_time_s"));
+        let memory = memory.filter(|_| is_sound("measured.peak_memory_gib"));
         let memory = memory.map(|(bytes, kind)| (bytes.0 as f64, kind));
         let memory = memory.filter(|(_, kind)| *kind != MemoryKind::Unknown);
         if time.is_none() && memory.is_none() {
@@ -131,8 +137,13 @@ impl Case {
         let problem =
             Problem::new(&scenario.model, &scenario.cluster, scenario.workload, &scenario.engine, None);
         let programs = Programs::new(&problem, &scenario.strategy);
-        let ranks = programs.whole.ranks.iter();
-        let peak = ranks.map(|rank| peak(rank).total).max().unwrap_or_default();
+        let mut peaks = programs.whole.ranks.iter().map(|rank| peak(rank).total);
+        let peak = match memory_rank(&run) {
+            MemoryRank::First => peaks.next(),
+            MemoryRank::Last => peaks.last(),
+            MemoryRank::Worst => peaks.max(),
+        };
+        let peak = peak.unwrap_or_default();
         let spans_nodes = scenario.cluster.levels.len() > 1;
         let weight = if run.quality == Quality::A { 1.0 } else { 0.5 };
         let (id, family) = (run.id.clone(), run.family.clone());

@@ -11,6 +11,8 @@ pub mod parameters;
 pub mod programs;
 pub mod report;
 pub mod solver;
+#[cfg(test)]
+mod tests;
 
 pub use error::FitError;
 pub use models::{File, Models};
@@ -30,8 +32,8 @@ pub struct Request {
     pub parameters: Vec<Parameter>,
     pub device: Option<String>,
     pub engine: Option<String>,
-    /// Whether each source is left out in turn as well.
-    pub leaves_out: bool,
+    /// Derivatives are not played, and no source is left out: for a first look.
+    pub is_quick: bool,
 }
 
 /// Fits the parameters of `request` to `runs`; `say` is told what is under way and the share that is done.
@@ -52,13 +54,37 @@ pub fn fit(
     if cases.list.is_empty() {
         return Err(FitError::NoRuns { selection: request.selection() });
     }
-    let objective = Objective::new(&cases, &request.models, parameters, say);
+    let mut objective = Objective::new(&cases, &request.models, parameters, say);
     let start = objective.start()?;
-    let before = objective.residuals(&start, Depth::Whole)?;
-    let solution = solver::minimise(&objective, start)?;
-    let after = objective.residuals(&solution.position, Depth::Whole)?;
-    let left_out = if request.leaves_out { left_out::each(&objective, &solution)? } else { Vec::new() };
-    Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped, began.elapsed().as_secs_f64())
+    let depth = if request.is_quick { Depth::Steady } else { Depth::Whole };
+    let before = objective.residuals(&start, depth)?;
+    let mut solution = solver::minimise(&objective, start)?;
+    let (mut left_out, mut slope) = (Vec::new(), None);
+    if !request.is_quick {
+        // From where the cheap derivatives lead, the played ones go on.
+        objective.slopes = Depth::Few;
+        solution = solver::minimise(&objective, solution.position)?;
+        left_out = left_out::each(&objective, &solution)?;
+        slope = Some(objective.slope(&solution.position)?);
+    }
+    let after = objective.residuals(&solution.position, depth)?;
+    let mut fitted = Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped)?;
+    (fitted.report.slope, fitted.report.seconds) = (slope, began.elapsed().as_secs_f64());
+    Ok(fitted)
+}
+
+/// How far the files of `request` are from being the optimum of its fit: the share of it by which the loss changes
+/// along a direction in which every parameter that is at no bound moves by a thousandth of its value. At an optimum it
+/// changes along none.
+///
+/// # Errors
+/// As [`fit`].
+pub fn slope(runs: Vec<(String, Measured)>, request: &Request) -> Result<f64, FitError> {
+    let numbers = request.models.numbers()?;
+    let mut cases = Cases::of(runs, &numbers, request);
+    cases.keep_usable(&numbers);
+    let objective = Objective::new(&cases, &request.models, request.selected()?, &|_, _| ());
+    objective.slope(&objective.start()?)
 }
 
 impl Request {

@@ -37,6 +37,8 @@ pub struct Objective<'a> {
     pub rows: Vec<Row>,
     weights: Vec<f64>,
     expected: Vec<f64>,
+    /// How deep steps are played for derivatives.
+    pub slopes: Depth,
     say: &'a (dyn Fn(&'static str, f64) + Sync),
 }
 
@@ -67,7 +69,7 @@ impl<'a> Objective<'a> {
         });
         let weights = weights.collect();
         let expected = parameters.iter().map(Parameter::expected_position).collect();
-        Self { cases, models, parameters, rows, weights, expected, say }
+        Self { cases, models, parameters, rows, weights, expected, slopes: Depth::Passes, say }
     }
 
     /// Where the files stand.
@@ -132,6 +134,30 @@ impl<'a> Objective<'a> {
         Ok(self.rows.iter().map(|row| Self::residual(row, predictions[row.case])).collect())
     }
 
+    /// The share of the loss by which it differs between the two ends of a short way through `position`; parameters at
+    /// a bound stay there.
+    ///
+    /// # Errors
+    /// If a number cannot be what it is set to.
+    pub fn slope(&self, position: &[f64]) -> Result<f64, FitError> {
+        let there = |sign: f64| -> Vec<f64> {
+            let parts = self.parameters.iter().zip(position).enumerate();
+            parts
+                .map(|(index, (parameter, &at))| {
+                    // Signs of no pattern, always the same (Weyl's sequence).
+                    let turn = if (index as f64 * 0.618_033_988_75).fract() < 0.5 { -sign } else { sign };
+                    let is_bound = at <= 1e-4 || at >= 1.0 - 1e-4;
+                    if is_bound { at } else { (at + turn * parameter.small_step()).clamp(0.0, 1.0) }
+                })
+                .collect()
+        };
+        let loss = |position: &[f64]| -> Result<f64, FitError> {
+            Ok(self.loss().value(&self.residuals(position, Depth::Steady)?, position))
+        };
+        let (ahead, behind) = (loss(&there(1.0))?, loss(&there(-1.0))?);
+        Ok((ahead - behind).abs() / (ahead + behind))
+    }
+
     /// Residuals of the rows that `is_wanted` at `position`, in their order.
     ///
     /// # Errors
@@ -176,14 +202,14 @@ impl Residuals for Objective<'_> {
             .flat_map(|case| (0..position.len()).map(move |parameter| (case, parameter)))
             .filter(|&(case, parameter)| Self::touches(&self.parameters[parameter], &self.cases[case]))
             .collect();
-        let here = self.residuals(position, Depth::Few)?;
+        let here = self.residuals(position, self.slopes)?;
         let done = AtomicU64::new(0);
         let predictions: Vec<Prediction> = tasks
             .par_iter()
             .map(|&(case, parameter)| {
                 // What the device keeps to itself takes no time.
                 let asks_time = !self.parameters[parameter].path.starts_with("reserve.");
-                let depth = asks_time.then_some(Depth::Few);
+                let depth = asks_time.then_some(self.slopes);
                 let count = done.fetch_add(1, Ordering::Relaxed);
                 if count.is_multiple_of(64) {
                     (self.say)("derivatives", count as f64 / tasks.len() as f64);

@@ -4,7 +4,7 @@ use super::cases::Depth;
 use crate::cost::Pricing;
 use crate::program::Program;
 use crate::search::Problem;
-use crate::simulate::play;
+use crate::simulate::{busiest, play};
 use crate::strategy::{Schedule, Strategy};
 
 /// Programs of one step.
@@ -39,9 +39,10 @@ impl Programs {
     /// Seconds of the step, played to `depth`.
     pub fn time(&self, depth: Depth, pricing: &dyn Pricing) -> f64 {
         let shorter = match depth {
+            Depth::Passes if self.whole.ranks.len() > 1 => return busiest(&self.whole, pricing).0,
             Depth::Whole => None,
             Depth::Steady => self.steady.as_ref(),
-            Depth::Few => self.few.as_ref().or(self.steady.as_ref()),
+            Depth::Few | Depth::Passes => self.few.as_ref().or(self.steady.as_ref()),
         };
         let Some(Shorter { programs, factor }) = shorter else {
             return play(&self.whole, pricing).step_time.0;

@@ -39,6 +39,8 @@ pub struct FitReport {
     pub shortcut: f64,
     /// How much less it could still become as far as derivatives tell, as a share.
     pub loss_left: f64,
+    /// The share of the loss by which it changes where all parameters move by a thousandth; none of a quick fit.
+    pub slope: Option<f64>,
     pub evaluations: u32,
     pub jacobians: u32,
     pub seconds: f64,
@@ -116,7 +118,6 @@ impl Fit {
         solution: &Solution,
         left_out: Vec<LeftOut>,
         skipped: &[(String, String)],
-        seconds: f64,
     ) -> Result<Self, FitError> {
         let parameters = fitted(objective, solution);
         let mut files = BTreeMap::new();
@@ -151,7 +152,8 @@ impl Fit {
             loss_left: solution.left,
             evaluations: solution.evaluations,
             jacobians: solution.jacobians,
-            seconds,
+            slope: None,
+            seconds: 0.0,
         };
         Ok(Self { report, files })
     }

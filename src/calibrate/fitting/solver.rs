@@ -100,3 +100,67 @@ pub fn minimise(problem: &impl Residuals, start: Vec<f64>) -> Result<Solution, F
     };
     Ok(Solution { position, residuals, jacobian, loss: value, left, evaluations, jacobians })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibrate::fitting::linear::SMALL;
+
+    /// Logarithms of a·xᵇ over what was measured, a = e^(u₀ − ½), b = u₁.
+    struct Power {
+        measured: Vec<(f64, f64)>,
+        weights: Vec<f64>,
+        expected: Vec<f64>,
+    }
+
+    impl Power {
+        fn new(scale: f64, exponent: f64, noise: impl Fn(usize) -> f64) -> Self {
+            let point = |x: usize| {
+                let made = scale * (x as f64).powf(exponent);
+                (x as f64, made * (1.0 + noise(x)))
+            };
+            let measured: Vec<_> = (1..=40).map(point).collect();
+            Self { weights: vec![1.0; measured.len()], measured, expected: vec![0.5; 2] }
+        }
+    }
+
+    impl Residuals for Power {
+        fn loss(&self) -> Loss<'_> {
+            Loss { weights: &self.weights, expected: &self.expected }
+        }
+
+        fn at(&self, u: &[f64]) -> Result<Vec<f64>, FitError> {
+            let residual = |&(x, y): &(f64, f64)| u[0] - 0.5 + u[1] * x.ln() - y.ln();
+            Ok(self.measured.iter().map(residual).collect())
+        }
+
+        fn jacobian(&self, _: &[f64], _: &[f64]) -> Result<Jacobian, FitError> {
+            Ok(Jacobian { rows: self.measured.iter().map(|&(x, _)| vec![(0, 1.0), (1, x.ln())]).collect() })
+        }
+    }
+
+    #[test]
+    fn what_made_the_data_is_found_again_beside_outliers() {
+        // Every ninth point is five times too large; the others are off by a per mille.
+        let noise = |x: usize| if x.is_multiple_of(9) { 4.0 } else { 1e-3 * ((x % 3) as f64 - 1.0) };
+        let solution = minimise(&Power::new(1.2, 0.7, noise), vec![0.1, 0.1]).unwrap();
+        assert!((solution.position[0] - 0.5 - 1.2_f64.ln()).abs() < 0.01, "{:?}", solution.position);
+        assert!((solution.position[1] - 0.7).abs() < 0.01, "{:?}", solution.position);
+        assert!(solution.left < 1e-4);
+    }
+
+    #[test]
+    fn bounds_hold_and_the_rest_fits_as_well_as_they_allow() {
+        let solution = minimise(&Power::new(1.0, 1.3, |_| 0.0), vec![0.2, 0.2]).unwrap();
+        assert!((solution.position[1] - 1.0).abs() < 1e-9);
+        assert!((0.0..=1.0).contains(&solution.position[0]));
+        // The least sum of sizes leaves about as much above as below.
+        let above = solution.residuals.iter().filter(|residual| **residual > SMALL).count();
+        assert!((10..=30).contains(&above), "{above}");
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        assert_eq!(minimise(&Power::new(f64::NAN, 0.5, |_| 0.0), vec![0.5, 0.5]), Err(FitError::NotANumber));
+    }
+}

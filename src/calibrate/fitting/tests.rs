@@ -1,0 +1,160 @@
+//! Fits to runs of our own making.
+
+use serde_json::{Value, json};
+
+use super::cases::{Cases, Depth};
+use super::objective::Objective;
+use super::*;
+use crate::validate::Measured;
+
+/// A run of a small GPT on A100s.
+fn run(id: usize, hidden: u64, layers: u64, micro: u64, (data, tensor, pipeline): (u64, u64, u64)) -> Value {
+    let gpus = data * tensor * pipeline;
+    json!({
+        "id": format!("made-{id}"), "family": format!("made-{}", id % 2), "quality": "A",
+        "framework": "Megatron-DeepSpeed", "usable_for": ["step_time"],
+        "model": {
+            "name": "gpt", "type": "gpt", "layers": layers, "hidden": hidden, "ffn_hidden": 4 * hidden,
+            "heads": hidden / 128, "vocab": 51200, "seq_len": 2048
+        },
+        "hardware": { "gpu": "A100-SXM-80GB", "num_gpus": gpus, "gpus_per_node": gpus },
+        "strategy": {
+            "dp": data, "tp": tensor, "pp": pipeline, "zero_stage": 0, "micro_batch": micro,
+            "global_batch": 4 * pipeline * data * micro, "checkpointing": "none", "dtype": "fp16"
+        },
+        "measured": { "step_time_s": 1.0 }
+    })
+}
+
+fn runs() -> Vec<Value> {
+    let meshes = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (1, 4, 1), (1, 2, 2)];
+    let mut runs = Vec::new();
+    for hidden in [1024, 2048, 4096] {
+        for (index, mesh) in meshes.into_iter().enumerate() {
+            runs.push(run(runs.len(), hidden, 4, 1 + index as u64 % 3, mesh));
+        }
+    }
+    runs
+}
+
+fn read(runs: &[Value]) -> Vec<(String, Measured)> {
+    let one = |run: &Value| {
+        let id = run["id"].as_str().unwrap_or_default().to_owned();
+        (id, Measured::Published(Box::new(serde_json::from_value(run.clone()).unwrap())))
+    };
+    runs.iter().map(one).collect()
+}
+
+fn parameter(devices: &[&str], engines: &[&str], path: &str, lower: f64, upper: f64) -> Parameter {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let (devices, engines) = (owned(devices), owned(engines));
+    Parameter { devices, engines, path: path.to_owned(), lower, upper, expected: None, meaning: String::new() }
+}
+
+fn request() -> Request {
+    let device = ["a100-sxm-80gb"];
+    Request {
+        models: Models::built_in(),
+        parameters: vec![
+            parameter(&device, &[], "gemm.efficiency", 0.3, 0.95),
+            parameter(&device, &[], "scale_up.link.efficiency", 0.2, 0.95),
+            parameter(&[], &["megatron-deepspeed"], "timing.elementwise_passes", 0.5, 6.0),
+        ],
+        device: None,
+        engine: None,
+        is_quick: false,
+    }
+}
+
+const MADE: [f64; 3] = [0.55, 0.5, 2.5];
+
+/// The runs with the step times that our simulator makes of them with `MADE`, off by up to half a per cent.
+fn measured() -> Vec<Value> {
+    let mut list = runs();
+    let request = request();
+    let numbers = request.models.numbers().unwrap();
+    let cases = Cases::of(read(&list), &numbers, &request);
+    assert_eq!((cases.list.len(), &cases.skipped[..]), (list.len(), &[][..]));
+    let objective = Objective::new(&cases, &request.models, request.parameters.clone(), &|_, _| ());
+    let position: Vec<f64> =
+        request.parameters.iter().zip(MADE).map(|(parameter, made)| parameter.position(made)).collect();
+    let logarithms = objective.residuals(&position, Depth::Whole).unwrap();
+    for (index, (run, logarithm)) in list.iter_mut().zip(logarithms).enumerate() {
+        let noise = 1.0 + 0.005 * ((index * 7 % 11) as f64 / 5.0 - 1.0);
+        run["measured"]["step_time_s"] = json!(logarithm.exp() * noise);
+    }
+    list
+}
+
+#[test]
+fn numbers_that_made_runs_are_found_again_whatever_the_runs_are_called() {
+    let list = measured();
+    let fitted = fit(read(&list), &request(), &|_, _| ()).unwrap();
+    for (parameter, made) in fitted.report.parameters.iter().zip(MADE) {
+        let error = parameter.value / made - 1.0;
+        assert!(error.abs() < 0.03, "{} is {}, not {made}", parameter.path, parameter.value);
+        assert_eq!(parameter.at_bound, None);
+        assert!(parameter.standard_error.is_some_and(|error| error > 0.0 && error < 0.1 * made));
+    }
+    assert!(fitted.report.shortcut < 0.02, "{}", fitted.report.shortcut);
+    assert!(fitted.report.families.iter().all(|family| family.after < 0.01));
+    let file = &fitted.files[&File::Device("a100-sxm-80gb".to_owned())];
+    let model = crate::profile::parse_device_model(file).unwrap().0;
+    assert_eq!(model.gemm.efficiency.value, fitted.report.parameters[0].value);
+    assert_eq!(model.gemm.efficiency.kind, crate::profile::Evidence::Fitted);
+
+    let mut renamed = list;
+    for (index, run) in renamed.iter_mut().enumerate() {
+        run["id"] = json!(format!("other-{}", 97 - index));
+        run["notes"] = json!("fast");
+        run["model"]["name"] = json!("something else");
+    }
+    let again = fit(read(&renamed), &request(), &|_, _| ()).unwrap();
+    assert_eq!(again.report.parameters, fitted.report.parameters);
+}
+
+#[test]
+fn a_number_beyond_its_bound_stays_at_it_and_says_so() {
+    let mut request = request();
+    request.parameters.truncate(1);
+    request.parameters[0].lower = 0.8;
+    request.is_quick = true;
+    let fitted = fit(read(&measured()), &request, &|_, _| ()).unwrap().report;
+    assert_eq!(fitted.parameters[0].at_bound, Some(report::Bound::Lower));
+    assert_eq!(fitted.parameters[0].value, 0.8);
+    assert_eq!(fitted.parameters[0].standard_error, None);
+}
+
+#[test]
+fn what_cannot_be_fitted_is_said() {
+    let list = measured();
+    let failed = |change: &dyn Fn(&mut Request)| {
+        let mut request = request();
+        change(&mut request);
+        fit(read(&list), &request, &|_, _| ()).unwrap_err().to_string()
+    };
+    let unknown = failed(&|request| request.device = Some("a100-sxm-80g".to_owned()));
+    assert!(unknown.starts_with("device `a100-sxm-80g` is unknown; nearest: a100-sxm-80gb"), "{unknown}");
+    let none = failed(&|request| request.device = Some("mi300x".to_owned()));
+    assert_eq!(none, "no parameter of mi300x is fitted");
+    let missing = failed(&|request| request.parameters[0].path = "gemm.speed".to_owned());
+    assert!(missing.contains("`a100-sxm-80gb.json` has no number `gemm.speed`"), "{missing}");
+    let mut spoilt = list.clone();
+    for run in &mut spoilt {
+        run["measured"]["step_time_s"] = Value::Null;
+    }
+    let error = fit(read(&spoilt), &request(), &|_, _| ()).unwrap_err();
+    assert_eq!(error, FitError::NoRuns { selection: "any device".to_owned() });
+}
+
+#[test]
+fn the_built_in_parameters_can_be_fitted_and_are_few() {
+    let list = ParameterFile::built_in().unwrap().parameters;
+    let models = Models::built_in();
+    list.iter().try_for_each(|parameter| parameter.check(&models)).unwrap();
+    assert!(list.len() <= 108, "at most a tenth as many as published runs");
+    let names: std::collections::BTreeSet<_> =
+        list.iter().flat_map(|one| one.files().map(|file| (file, one.path.clone())).collect::<Vec<_>>()).collect();
+    let all: usize = list.iter().map(|one| one.files().count()).sum();
+    assert_eq!(names.len(), all, "no number is fitted twice");
+}
