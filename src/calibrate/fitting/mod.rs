@@ -58,7 +58,14 @@ pub fn fit(
     let solution = solver::minimise(&objective, start)?;
     let after = objective.residuals(&solution.position, Depth::Whole)?;
     let left_out = if request.leaves_out { left_out::each(&objective, &solution)? } else { Vec::new() };
-    Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped, began.elapsed().as_secs_f64())
+    Fit::new(
+        &objective,
+        (&before, &after),
+        &solution,
+        left_out,
+        &cases.skipped,
+        began.elapsed().as_secs_f64(),
+    )
 }
 
 impl Request {
