@@ -3,6 +3,7 @@
 pub mod cases;
 pub mod edit;
 pub mod error;
+pub mod intervals;
 pub mod left_out;
 pub mod linear;
 pub mod models;
@@ -69,6 +70,7 @@ pub fn fit(
     }
     let after = objective.residuals(&solution.position, depth)?;
     let mut fitted = Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped)?;
+    intervals::write(&objective, &after, &mut fitted.files);
     (fitted.report.slope, fitted.report.seconds) = (slope, began.elapsed().as_secs_f64());
     Ok(fitted)
 }
