@@ -234,7 +234,7 @@ impl Pricing for DevicePricing<'_> {
         match op {
             Op::Linear(product) => {
                 let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
-                let arithmetic = gemm::arithmetic(product, device);
+                let arithmetic = gemm::arithmetic(product, device) / self.timing.product_share.value;
                 let casts = self.casts(product).at(rate);
                 self.kernel(arithmetic.max(op.bytes_moved().at(rate)) + casts, 1.0, op.bytes_moved())
             }

@@ -85,6 +85,9 @@ pub struct TimingModel {
     pub host_time: Sourced<Seconds>,
     /// The same of a collective or a message.
     pub collective_host_time: Sourced<Seconds>,
+    /// Share of the device's rate of products that the engine sustains: eager kernels leave gaps for allocation,
+    /// bookkeeping and bias that fused ones do not.
+    pub product_share: Sourced<f64>,
     /// Share of the device's rate of fused attention that the engine's kernels reach.
     pub attention_share: Sourced<f64>,
     /// Share of collectives inside layers over the tensor group that products cut in pieces hide.
