@@ -153,7 +153,8 @@ fn text(report: &FitReport) -> String {
         let header = ["WITHOUT", "FAMILY", "RUNS", "FITTED", "LEFT OUT", "RATIO"];
         text += &format!("\n\n{}", table(header, [Left, Left, Right, Right, Right, Right], left_out));
     }
-    let FitReport { runs, loss_before, loss, loss_left, shortcut, evaluations, jacobians, seconds, .. } = report;
+    let FitReport { runs, loss_before, loss, loss_left, shortcut, evaluations, jacobians, seconds, .. } =
+        report;
     text + &format!(
         "\n\n{} parameters, {runs} runs, {} skipped; loss {loss_before:.4} -> {loss:.4}, {} of it left to gain; \
          {evaluations} evaluations, {jacobians} times all derivatives, shortcut {shortcut:.5}, {seconds:.1} s\n",

@@ -147,7 +147,20 @@ impl Case {
         let spans_nodes = scenario.cluster.levels.len() > 1;
         let weight = if run.quality == Quality::A { 1.0 } else { 0.5 };
         let (id, family) = (run.id.clone(), run.family.clone());
-        Ok(Self { id, family, device, engine, weight, time, memory, spans_nodes, run, scenario, programs, peak })
+        Ok(Self {
+            id,
+            family,
+            device,
+            engine,
+            weight,
+            time,
+            memory,
+            spans_nodes,
+            run,
+            scenario,
+            programs,
+            peak,
+        })
     }
 
     /// Predicts it by `numbers`; the step is played to `depth`, or not at all.
