@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use crate::calibrate::fitting::cases::{Cases, Depth};
 use crate::calibrate::fitting::objective::Objective;
+use crate::calibrate::fitting::solver::{Residuals, Solution};
 use crate::validate::Measured;
 
 /// What is to be fitted: the parameters of `device`, of `engine`, of both, or all.
@@ -57,23 +58,44 @@ pub fn fit(
     }
     let mut objective = Objective::new(&cases, &request.models, parameters, say);
     let start = objective.start()?;
-    let depth = if request.is_quick { Depth::Steady } else { Depth::Whole };
-    let before = objective.residuals(&start, depth)?;
-    let mut solution = solver::minimise(&objective, start)?;
+    let before = objective.residuals(&start, Depth::Steady)?;
+    let mut solution = descend(&mut objective, start)?;
     let (mut left_out, mut slope) = (Vec::new(), None);
+    let mut after = objective.residuals(&solution.position, Depth::Steady)?;
     if !request.is_quick {
         // From where the cheap derivatives lead, the played ones go on.
         objective.slopes = Depth::Few;
-        solution = solver::minimise(&objective, solution.position)?;
+        solution = descend(&mut objective, solution.position)?;
         left_out = left_out::each(&objective, &solution)?;
         slope = Some(objective.slope(&solution.position)?);
+        after = objective.residuals(&solution.position, Depth::Whole)?;
     }
-    let after = objective.residuals(&solution.position, depth)?;
     let mut fitted = Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped)?;
     intervals::write(&objective, &after, &mut fitted.files);
     (fitted.report.slope, fitted.report.seconds) = (slope, began.elapsed().as_secs_f64());
     Ok(fitted)
 }
+
+/// Makes the loss smallest by residuals that are cheap, set right where each round of it ends.
+fn descend(objective: &mut Objective<'_>, start: Vec<f64>) -> Result<Solution, FitError> {
+    objective.anchor(&start, Depth::Steady)?;
+    let mut solution = solver::minimise(objective, start)?;
+    for _ in 1..ROUNDS {
+        let reached = objective.anchor(&solution.position, Depth::Steady)?;
+        let value = objective.loss().value(&reached, &solution.position);
+        let is_settled = (solution.loss - value).abs() < SETTLED * value;
+        solution = solver::minimise(objective, solution.position)?;
+        if is_settled {
+            break;
+        }
+    }
+    Ok(solution)
+}
+
+/// How often cheap residuals are set right at most.
+const ROUNDS: usize = 5;
+/// The share of the loss within which they are right.
+const SETTLED: f64 = 1e-4;
 
 /// How far the files of `request` are from being the optimum of its fit: the share of it by which the loss changes
 /// along a direction in which every parameter that is at no bound moves by a thousandth of its value. At an optimum it

@@ -42,6 +42,8 @@ pub struct Objective<'a> {
     expected: Vec<f64>,
     /// How deep steps are played for derivatives.
     pub slopes: Depth,
+    /// What residuals so played lack, one a row.
+    offsets: Vec<f64>,
     say: &'a (dyn Fn(&'static str, f64) + Sync),
 }
 
@@ -72,7 +74,8 @@ impl<'a> Objective<'a> {
         });
         let weights = weights.collect();
         let expected = parameters.iter().map(Parameter::expected_position).collect();
-        Self { cases, models, parameters, rows, weights, expected, slopes: Depth::Passes, say }
+        let offsets = vec![0.0; rows.len()];
+        Self { cases, models, parameters, rows, weights, expected, slopes: Depth::Passes, offsets, say }
     }
 
     /// Where the files stand.
@@ -137,6 +140,17 @@ impl<'a> Objective<'a> {
         Ok(self.rows.iter().map(|row| Self::residual(row, predictions[row.case])).collect())
     }
 
+    /// Makes residuals at `position` those of steps played to `depth`: what `slopes` gives less is added everywhere.
+    ///
+    /// # Errors
+    /// If a number cannot be what it is set to.
+    pub fn anchor(&mut self, position: &[f64], depth: Depth) -> Result<Vec<f64>, FitError> {
+        let deep = self.residuals(position, depth)?;
+        let cheap = self.residuals(position, self.slopes)?;
+        self.offsets = deep.iter().zip(&cheap).map(|(deep, cheap)| deep - cheap).collect();
+        Ok(deep)
+    }
+
     /// The share of the loss by which it differs between the two ends of a short way through `position`; parameters at
     /// a bound stay there.
     ///
@@ -187,7 +201,8 @@ impl Residuals for Objective<'_> {
 
     fn at(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
         (self.say)("stepping", 0.0);
-        self.residuals(position, Depth::Steady)
+        let residuals = self.residuals(position, self.slopes)?;
+        Ok(residuals.iter().zip(&self.offsets).map(|(residual, offset)| residual + offset).collect())
     }
 
     fn jacobian(&self, position: &[f64], _residuals: &[f64]) -> Result<Jacobian, FitError> {
