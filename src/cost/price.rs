@@ -274,7 +274,13 @@ impl Pricing for DevicePricing<'_> {
     fn host_time(&self, op: &Op) -> Seconds {
         match op {
             Op::Release => Seconds::ZERO,
-            Op::Collective(_) | Op::Send(_) | Op::Receive(_) => self.timing.collective_host_time.value,
+            Op::Send(_) | Op::Receive(_) => self.timing.collective_host_time.value,
+            Op::Collective(collective) => {
+                // The members of a node wait for the last of their hosts: the more there are, the later it is.
+                let members = self.groups.get(&collective.group).map_or(1, GroupShape::size);
+                let together = members.min(u64::from(self.cluster.devices_per_node));
+                self.timing.collective_host_time.value * (together as f64 / 2.0)
+            }
             _ => self.timing.host_time.value,
         }
     }
