@@ -83,9 +83,11 @@ mod tests {
         let [fast, network] = cluster.levels.as_slice() else { panic!("two levels") };
         assert_eq!((fast.name.as_str(), fast.span), ("scale-up", 8));
         assert_eq!((network.name.as_str(), network.span), ("network", 64));
-        assert_eq!(fast.link.bandwidth.0, 450e9 * 0.82);
-        assert_eq!(network.link.bandwidth.0, 50e9 * 0.80);
-        assert_eq!(cluster.host_link.bandwidth.0, 63e9 * 0.87);
+        let sustained =
+            |link: &crate::profile::device::LinkModel| link.bandwidth.value.0 * link.efficiency.value;
+        assert_eq!(fast.link.bandwidth.0, sustained(&cluster.device.scale_up.link));
+        assert_eq!(network.link.bandwidth.0, sustained(&cluster.device.network));
+        assert_eq!(cluster.host_link.bandwidth.0, sustained(&cluster.device.host_link));
         assert_eq!(cluster.cost_model_hash.len(), 64);
     }
 

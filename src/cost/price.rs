@@ -272,6 +272,10 @@ impl Pricing for DevicePricing<'_> {
     }
 
     fn host_time(&self, op: &Op) -> Seconds {
+        // Where ranks are threads, the cores that issue kernels are those that run them.
+        if self.cores.is_some() {
+            return Seconds::ZERO;
+        }
         match op {
             Op::Release => Seconds::ZERO,
             Op::Send(_) | Op::Receive(_) => self.timing.collective_host_time.value,

@@ -140,7 +140,7 @@ impl Case {
         let mut peaks = programs.whole.ranks.iter().map(|rank| peak(rank).total);
         let peak = match memory_rank(&run) {
             MemoryRank::First => peaks.next(),
-            MemoryRank::Last => peaks.last(),
+            MemoryRank::Last => peaks.next_back(),
             MemoryRank::Worst => peaks.max(),
         };
         let peak = peak.unwrap_or_default();

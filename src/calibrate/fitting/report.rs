@@ -255,7 +255,8 @@ fn fitted(objective: &Objective<'_>, solution: &Solution) -> Vec<Fitted> {
 }
 
 fn families(objective: &Objective<'_>, before: &[f64], after: &[f64]) -> Vec<FamilyErrors> {
-    let mut lists: BTreeMap<(Quantity, &str), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    type Lists<'a> = BTreeMap<(Quantity, &'a str), (Vec<f64>, Vec<f64>)>;
+    let mut lists: Lists<'_> = BTreeMap::new();
     for ((row, &before), &after) in objective.rows.iter().zip(before).zip(after) {
         let list = lists.entry((row.quantity, objective.family(row))).or_default();
         list.0.push(before);

@@ -67,7 +67,7 @@ mod tests {
             assert!(engine(name).is_some(), "{prefix} -> {name}");
         }
         assert_eq!(profile("Megatron-DeepSpeed (3D)").unwrap().name, "megatron-deepspeed");
-        assert_eq!(profile("Megatron-Core r0.8 (GPT)").unwrap().name, "megatron");
+        assert_eq!(profile("Megatron-Core r0.8 (GPT)").unwrap().name, "nemo");
         assert!(profile("Open-Sora 1.1 / ColossalAI").is_err());
     }
 }

@@ -192,7 +192,10 @@ fn checkpoint(
     }])
 }
 
-fn offload(strategy: &PublishedStrategy) -> Result<Option<Vec<(OffloadCategory, Vec<f64>)>>, String> {
+/// What is offloaded, each category with one fraction for all stages.
+type Offloaded = Vec<(OffloadCategory, Vec<f64>)>;
+
+fn offload(strategy: &PublishedStrategy) -> Result<Option<Offloaded>, String> {
     match strategy.offload.as_deref() {
         None | Some("none") => Ok(None),
         Some(text) if text.starts_with("optimizer") => {
