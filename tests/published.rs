@@ -115,12 +115,6 @@ fn passes_counted_whole_give_what_every_instruction_gives() {
         let near = |one: Seconds, other: Seconds| (one.0 - other.0).abs() <= 1e-9 * single.step_time.0;
         for (whole, single) in whole.ranks.iter().zip(&single.ranks) {
             assert!(near(whole.end, single.end), "{}: {} {}", run.id, whole.end.0, single.end.0);
-            let (one, other) = (&whole.causes, &single.causes);
-            assert!(
-                near(one.compute, other.compute) && near(one.bubble, other.bubble),
-                "{}: {one:?} {other:?}",
-                run.id
-            );
         }
     }
 }

@@ -6,7 +6,6 @@ use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::instruction::Part;
 use crate::program::layout::PlacedUnit;
-use crate::program::passes::Plan;
 use crate::program::state::StateRules;
 use crate::strategy::Strategy;
 use crate::units::Bytes;
@@ -69,10 +68,10 @@ pub fn reductions(
 }
 
 /// Whether gradients are reduced behind the last backward, by the step.
-pub fn reduces_behind(plan: &Plan<'_>) -> bool {
-    plan.rules.keeps_whole_gradients
-        && plan.strategy.sync == GradientSync::Deferred
-        && !plan.engine.timing.overlaps(Overlap::Gradients)
+pub fn reduces_behind(rules: &StateRules, strategy: &Strategy, engine: &EngineProfile) -> bool {
+    rules.keeps_whole_gradients
+        && strategy.sync == GradientSync::Deferred
+        && !engine.timing.overlaps(Overlap::Gradients)
 }
 
 /// Whether a pass for micro-batch `micro` of `count` reduces gradients, and across replicas.

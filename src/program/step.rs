@@ -94,7 +94,7 @@ fn collective(kind: CollectiveKind, group: Group, bytes: u64, task: Task) -> Ins
 
 /// Gradients that no backward has reduced, a unit behind the other.
 fn reduce(plan: &Plan<'_>, units: &[&PlacedUnit], list: &mut Vec<Instruction>) {
-    if !reduces_behind(plan) {
+    if !reduces_behind(&plan.rules, plan.strategy, plan.engine) {
         return;
     }
     for unit in units {

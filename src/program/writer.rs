@@ -331,7 +331,10 @@ impl Writer<'_> {
             }
             self.collectives(&unit, variant.across_replicas, Some(gradient));
             self.reducing.push(gradient);
-        } else if variant.reduces && last_pass && !reduces_behind(self.plan) {
+        } else if variant.reduces
+            && last_pass
+            && !reduces_behind(&self.plan.rules, self.plan.strategy, self.plan.engine)
+        {
             self.collectives(&unit, variant.across_replicas, None);
         }
     }
