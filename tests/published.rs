@@ -112,11 +112,12 @@ fn passes_counted_whole_give_what_every_instruction_gives() {
             continue;
         }
         let (whole, single) = (play(&program, &pricing), play_every_instruction(&program, &pricing));
-        // Random strategies agree to 1e-9 (tests/program.rs). Of these runs, interleaved ones whose experts' exchanges
-        // share links with sends have been 5e-4 apart, for a reason that is not found yet.
-        let near = |one: Seconds, other: Seconds| (one.0 - other.0).abs() <= 1e-3 * single.step_time.0;
+        let near = |one: Seconds, other: Seconds| (one.0 - other.0).abs() <= 1e-9 * single.step_time.0;
         for (whole, single) in whole.ranks.iter().zip(&single.ranks) {
             assert!(near(whole.end, single.end), "{}: {} {}", run.id, whole.end.0, single.end.0);
+            let (one, other) = (whole.causes, single.causes);
+            assert!(near(one.compute, other.compute), "{}: {one:?} {other:?}", run.id);
+            assert!(near(one.bubble, other.bubble), "{}: {one:?} {other:?}", run.id);
         }
     }
 }

@@ -7,7 +7,7 @@ use comfy_table::CellAlignment::{Left, Right};
 
 use super::document::pretty;
 use super::error::{CliError, Kind};
-use super::output::print;
+use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
 use crate::calibrate::fitting::report::Bound;
@@ -35,9 +35,15 @@ pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
         None => (Models::built_in(), ParameterFile::built_in()?),
         Some(folder) => {
             let path = folder.join("fit/parameters.json");
-            let parameters = match fs::read_to_string(&path) {
-                Ok(text) => ParameterFile::parse(&path.display().to_string(), &text)?,
-                Err(_) => ParameterFile::built_in()?,
+            let shown = path.display().to_string();
+            let unread = |error: std::io::Error| FitError::File {
+                file: shown.clone(),
+                reason: format!("cannot be read: {error}"),
+            };
+            let parameters = if path.exists() {
+                ParameterFile::parse(&shown, &fs::read_to_string(&path).map_err(unread)?)?
+            } else {
+                ParameterFile::built_in()?
             };
             (Models::read(folder)?, parameters)
         }
@@ -59,23 +65,11 @@ pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
 
 /// One file goes where `--out` says if it ends in `.json`; else all go into that folder.
 fn write(command: &FitCommand<'_>, fitted: &Fit) -> Result<(), CliError> {
-    let shown = command.out.display().to_string();
-    let failed = |path: &Path, error: std::io::Error| CliError {
-        kind: Kind::Output,
-        ..CliError::usage("out", &shown, format!("`{}` cannot be written: {error}", path.display()))
-    };
-    let put = |path: &Path, text: &str| {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(|error| failed(path, error))?;
-        }
-        fs::write(path, text).map_err(|error| failed(path, error))
-    };
     let is_file = command.out.extension().is_some_and(|extension| extension == "json");
     if !is_file {
-        for (file, text) in &fitted.files {
-            put(&command.out.join(file.path()), text)?;
-        }
-        return Ok(());
+        let place = |file: &File| command.out.join(file.path());
+        let files = fitted.files.iter().map(|(file, text)| (place(file), text.as_str()));
+        return Outputs::write_all("out", files.collect());
     }
     let device = command.device.map(|name| File::Device(name.to_owned()));
     let engine = command.engine.map(|name| File::Engine(name.to_owned()));
@@ -84,13 +78,9 @@ fn write(command: &FitCommand<'_>, fitted: &Fit) -> Result<(), CliError> {
         (Some(_), Some(engine)) => command.out.with_extension(format!("{}.json", engine.name())),
         _ => command.out.to_owned(),
     };
-    let targets = [(device, command.out), (engine, beside.as_path())];
-    for (file, path) in targets {
-        if let Some(text) = file.and_then(|file| fitted.files.get(&file)) {
-            put(path, text)?;
-        }
-    }
-    Ok(())
+    let targets = [(device, command.out.to_owned()), (engine, beside)];
+    let text = |(file, path): (Option<File>, PathBuf)| Some((path, fitted.files.get(&file?)?.as_str()));
+    Outputs::write_all("out", targets.into_iter().filter_map(text).collect())
 }
 
 fn text(report: &FitReport) -> String {

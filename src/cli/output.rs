@@ -63,20 +63,38 @@ impl Outputs {
                 target.stream(text).map_err(|error| target.failure(&error, &done))?;
                 done.push(target);
             } else {
-                files.push((target, text));
+                files.push((target, text.as_str()));
             }
         }
-        let _guard = interrupt::hold();
-        let mut staged = Vec::new();
-        for (target, text) in files {
-            staged.push(target.stage(text).map_err(|error| target.failure(&error, &done))?);
-        }
-        for Staged { target, file, place } in staged {
-            file.persist(&place).map_err(|error| target.failure(&error.error, &done))?;
-            done.push(target);
-        }
-        Ok(())
+        put(&files, done)
     }
+
+    /// Writes `files` (path and text) that the flag `field` asked for, like [`Self::write`]; folders are made.
+    pub fn write_all(field: &'static str, files: Vec<(PathBuf, &str)>) -> Result<(), CliError> {
+        let targets = files.into_iter().map(|(path, text)| (Target { field, path }, text));
+        let targets: Vec<(Target, &str)> = targets.collect();
+        for (target, _) in &targets {
+            if let Some(folder) = target.path.parent() {
+                fs::create_dir_all(folder).map_err(|error| target.failure(&error, &[]))?;
+            }
+        }
+        let files: Vec<(&Target, &str)> = targets.iter().map(|(target, text)| (target, *text)).collect();
+        put(&files, Vec::new())
+    }
+}
+
+/// Writes all `files` and then puts them in their places; `done` were put there before.
+fn put<'a>(files: &[(&'a Target, &str)], mut done: Vec<&'a Target>) -> Result<(), CliError> {
+    let _guard = interrupt::hold();
+    let mut staged = Vec::new();
+    for (target, text) in files {
+        staged.push(target.stage(text).map_err(|error| target.failure(&error, &done))?);
+    }
+    for Staged { target, file, place } in staged {
+        file.persist(&place).map_err(|error| target.failure(&error.error, &done))?;
+        done.push(target);
+    }
+    Ok(())
 }
 
 impl Target {

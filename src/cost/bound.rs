@@ -8,7 +8,7 @@ use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, Schedule};
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
-use crate::program::reduction::{reduces_behind, reductions};
+use crate::program::reduction::reductions;
 use crate::program::schedule::orders;
 use crate::program::state::{Gathering, StateRules};
 use crate::program::{Instruction, build};
@@ -155,16 +155,11 @@ impl Bound<'_> {
             .sum()
     }
 
-    /// Reductions are part of the optimizer step.
-    fn reduces_behind(&self) -> bool {
-        reduces_behind(self.rules, self.strategy, self.engine)
-    }
-
     /// The reduction behind the very last backward of a stage.
     fn last_reduction(&self, stage: u32) -> f64 {
         if !self.rules.keeps_whole_gradients
             || self.strategy.schedule.splits_weight()
-            || self.reduces_behind()
+            || self.rules.reduces_behind
         {
             return 0.0;
         }
@@ -199,7 +194,7 @@ impl Bound<'_> {
         let across = self.strategy.sync != GradientSync::Scatter;
         let mut total = Moved::default();
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
-            if unit.has_backward && !self.reduces_behind() {
+            if unit.has_backward && !self.rules.reduces_behind {
                 for (_, op) in reductions(self.rules, self.engine, unit, across) {
                     total.add(rounds, &op, self.pricing);
                 }

@@ -14,7 +14,7 @@ use crate::profile::catalog::sha256;
 use crate::program::Pass;
 use crate::program::build::build_on;
 use crate::program::state::StateRules;
-use crate::search::{Candidate, Problem};
+use crate::search::{Candidate, HalfWidths, Problem};
 use crate::simulate::{CauseTimes, MemoryPeak, RankPlayback, Span};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
@@ -144,7 +144,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         .unwrap_or(slowest);
     let workspace = problem.cluster.device.reserve.workspace.value;
     let peak = fullest.memory.total + workspace;
-    let (time, memory) = problem.uncertainty();
+    let HalfWidths { time, memory } = problem.uncertainty();
     let devices = candidate.strategy.devices() as f64;
     Prediction {
         step_time_s: step,

@@ -87,5 +87,5 @@ fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction:
 /// Half-width of the 80 % interval of memory predictions, as a share; none where ranks hold what is predicted to the
 /// byte.
 fn memory_error(problem: &Problem<'_>) -> f64 {
-    problem.uncertainty().1
+    problem.uncertainty().memory
 }

@@ -8,7 +8,7 @@ use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::passes::{self, Plan, Variant};
 use crate::program::reduction::reduces;
 use crate::program::schedule::{Action, Pass, orders};
-use crate::program::state::{Gathering, StateRules, gathers_updates_ahead, persistent};
+use crate::program::state::{Gathering, StateRules, persistent};
 use crate::program::step;
 use crate::strategy::{Strategy, Workload};
 use crate::units::Bytes;
@@ -132,8 +132,7 @@ fn variant(plan: &Plan<'_>, action: &Action) -> Variant {
         pass: action.pass,
         first: action.pass == Pass::Forward
             && action.micro == 0
-            && (plan.rules.gathering == Gathering::OnceAStep
-                || gathers_updates_ahead(&plan.rules, plan.engine)),
+            && (plan.rules.gathering == Gathering::OnceAStep || plan.rules.gathers_updates_ahead),
         reduces: reduces && concerns,
         across_replicas: across_replicas && concerns,
     }

@@ -11,7 +11,7 @@ use crate::profile::EngineProfile;
 use crate::program::instruction::{Cause, Instruction, Payload, Task, Template};
 use crate::program::layout::{Chunk, Layout};
 use crate::program::schedule::Pass;
-use crate::program::state::{StateRules, gathers_updates_ahead};
+use crate::program::state::StateRules;
 use crate::strategy::Strategy;
 use crate::units::Bytes;
 
@@ -75,7 +75,7 @@ pub fn template(
 
 impl Writer<'_> {
     fn forward(&mut self, variant: Variant) {
-        if variant.first && gathers_updates_ahead(&self.plan.rules, self.plan.engine) {
+        if variant.first && self.plan.rules.gathers_updates_ahead {
             self.gather_updated();
         }
         let units = self.chunk.units.len();

@@ -1,9 +1,9 @@
-//! Which collectives sum gradients, and in which passes.
+//! Which collectives sum gradients, in which passes, and which bring updated parameters back.
 
+use crate::lower::UnitParameters;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
-use crate::profile::engine::Overlap;
 use crate::program::instruction::Part;
 use crate::program::layout::PlacedUnit;
 use crate::program::state::StateRules;
@@ -67,11 +67,19 @@ pub fn reductions(
     list
 }
 
-/// Whether gradients are reduced behind the last backward, by the step.
-pub fn reduces_behind(rules: &StateRules, strategy: &Strategy, engine: &EngineProfile) -> bool {
-    rules.keeps_whole_gradients
-        && strategy.sync == GradientSync::Deferred
-        && !engine.timing.overlaps(Overlap::Gradients)
+/// The all-gathers that bring the updated parameters of a unit back to all ranks that hold them whole.
+pub fn updates(rules: &StateRules, parameters: &UnitParameters) -> Vec<(Part, Op)> {
+    let parts = [
+        (Part::Dense, Group::State, parameters.dense_trained, rules.shards),
+        (Part::Expert, Group::ExpertState, parameters.expert_trained, rules.expert_shards),
+    ];
+    let gathered = parts.into_iter().filter(|(_, _, elements, shards)| *shards > 1 && *elements > 0);
+    gathered
+        .map(|(part, group, elements, _)| {
+            let bytes = Bytes(elements * rules.parameter.size());
+            (part, Op::Collective(Collective { kind: CollectiveKind::AllGather, group, bytes }))
+        })
+        .collect()
 }
 
 /// Whether a pass for micro-batch `micro` of `count` reduces gradients, and across replicas.

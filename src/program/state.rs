@@ -1,11 +1,10 @@
 //! What a rank keeps over the whole step: parameters, gradients, optimizer state and staging buffers.
 
 use crate::lower::UnitParameters;
-use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::{MasterWeights, Overlap};
-use crate::program::instruction::{Holds, Part, Persistent};
+use crate::program::instruction::{Holds, Persistent};
 use crate::program::layout::PlacedUnit;
 use crate::strategy::{Strategy, Workload};
 use crate::units::{Bytes, ElementType, ceil_div};
@@ -38,6 +37,10 @@ pub struct StateRules {
     /// Whole gradients are kept until the last micro-batch.
     pub keeps_whole_gradients: bool,
     pub gathering: Gathering,
+    /// Gradients are reduced behind the last backward, by the step.
+    pub reduces_behind: bool,
+    /// Updated parameters are gathered beside the next step's first forward, and not behind the update.
+    pub gathers_updates_ahead: bool,
     /// Tokens of a rank in a step.
     pub step_tokens: u64,
 }
@@ -68,7 +71,9 @@ impl StateRules {
         let shards_parameters = strategy.zero >= state.parameters_sharded_from;
         let shards = strategy.state_shards();
         let expert_shards = ceil_div(strategy.expert_data(), strategy.replicas()).max(1);
-        let defers = strategy.sync == GradientSync::Deferred && strategy.accumulation > 1;
+        let is_deferred = strategy.sync == GradientSync::Deferred;
+        let keeps_whole_gradients = strategy.zero <= 1 || (is_deferred && strategy.accumulation > 1);
+        let shards_optimizer = strategy.zero >= 1;
         Self {
             zero: strategy.zero,
             shards,
@@ -85,9 +90,15 @@ impl StateRules {
             has_separate_master: separate,
             shards_parameters,
             shards_gradients: strategy.zero >= 2,
-            shards_optimizer: strategy.zero >= 1,
-            keeps_whole_gradients: strategy.zero <= 1 || defers,
+            shards_optimizer,
+            keeps_whole_gradients,
             gathering: gathering(strategy, engine, shards_parameters),
+            reduces_behind: keeps_whole_gradients
+                && is_deferred
+                && !engine.timing.overlaps(Overlap::Gradients),
+            gathers_updates_ahead: shards_optimizer
+                && !shards_parameters
+                && engine.timing.overlaps(Overlap::Updates),
             step_tokens: strategy.accumulation * strategy.micro_batch * workload.seq_len / strategy.context,
         }
     }
@@ -144,26 +155,6 @@ impl StateRules {
     pub const fn unit_gradient_elements(&self, parameters: &UnitParameters) -> u64 {
         if self.keeps_whole_gradients { 0 } else { parameters.trained() + parameters.borrowed_trained() }
     }
-}
-
-/// Whether updated parameters are gathered beside the next step's first forward, and not behind the update.
-pub fn gathers_updates_ahead(rules: &StateRules, engine: &EngineProfile) -> bool {
-    rules.shards_optimizer && !rules.shards_parameters && engine.timing.overlaps(Overlap::Updates)
-}
-
-/// The all-gathers that bring the updated parameters of a unit back to all ranks that hold them whole.
-pub fn updates(rules: &StateRules, parameters: &UnitParameters) -> Vec<(Part, Op)> {
-    let parts = [
-        (Part::Dense, Group::State, parameters.dense_trained, rules.shards),
-        (Part::Expert, Group::ExpertState, parameters.expert_trained, rules.expert_shards),
-    ];
-    let gathered = parts.into_iter().filter(|(_, _, elements, shards)| *shards > 1 && *elements > 0);
-    gathered
-        .map(|(part, group, elements, _)| {
-            let bytes = Bytes(elements * rules.parameter.size());
-            (part, Op::Collective(Collective { kind: CollectiveKind::AllGather, group, bytes }))
-        })
-        .collect()
 }
 
 fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: bool) -> Gathering {

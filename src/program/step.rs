@@ -6,8 +6,8 @@ use crate::profile::choices::GradientSync;
 use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Task, Template};
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
-use crate::program::reduction::{reduces_behind, reductions};
-use crate::program::state::{gathers_updates_ahead, offloaded_elements};
+use crate::program::reduction::reductions;
+use crate::program::state::offloaded_elements;
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType};
 
@@ -94,7 +94,7 @@ fn collective(kind: CollectiveKind, group: Group, bytes: u64, task: Task) -> Ins
 
 /// Gradients that no backward has reduced, a unit behind the other.
 fn reduce(plan: &Plan<'_>, units: &[&PlacedUnit], list: &mut Vec<Instruction>) {
-    if !reduces_behind(&plan.rules, plan.strategy, plan.engine) {
+    if !plan.rules.reduces_behind {
         return;
     }
     for unit in units {
@@ -218,7 +218,7 @@ fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &m
 /// Updated parameters back to the ranks that hold them whole.
 fn gather(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>) {
     let rules = &plan.rules;
-    if rules.shards_parameters || !rules.shards_optimizer || gathers_updates_ahead(rules, plan.engine) {
+    if rules.shards_parameters || !rules.shards_optimizer || rules.gathers_updates_ahead {
         return;
     }
     let parts = [

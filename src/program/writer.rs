@@ -2,7 +2,7 @@
 
 use crate::program::frame::ChunkFrame;
 use crate::program::passes::{Plan, Variant};
-use crate::program::reduction::{reduces_behind, reductions};
+use crate::program::reduction::{reductions, updates};
 use std::collections::HashMap;
 
 use crate::lower::{LoweredUnit, Step, Stream, ValueId};
@@ -11,7 +11,7 @@ use crate::profile::engine::Overlap;
 use crate::program::instruction::{BufferId, Cause, Instruction, Message, Part, Payload, Task};
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::schedule::Pass;
-use crate::program::state::{Gathering, updates};
+use crate::program::state::Gathering;
 use crate::program::weighing::Holding;
 use crate::units::Bytes;
 
@@ -331,10 +331,7 @@ impl Writer<'_> {
             }
             self.collectives(&unit, variant.across_replicas, Some(gradient));
             self.reducing.push(gradient);
-        } else if variant.reduces
-            && last_pass
-            && !reduces_behind(&self.plan.rules, self.plan.strategy, self.plan.engine)
-        {
+        } else if variant.reduces && last_pass && !self.plan.rules.reduces_behind {
             self.collectives(&unit, variant.across_replicas, None);
         }
     }

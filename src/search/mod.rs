@@ -11,6 +11,6 @@ mod problem;
 pub mod request;
 mod run;
 
-pub use problem::{Candidate, Problem, ProcessMemory};
+pub use problem::{Candidate, HalfWidths, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
 pub use run::search;

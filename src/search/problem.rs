@@ -39,6 +39,13 @@ pub struct ProcessMemory {
     pub process: Bytes,
 }
 
+/// Half-widths of the 80 % intervals of predictions, as shares, from the residuals of runs like these.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HalfWidths {
+    pub time: f64,
+    pub memory: f64,
+}
+
 impl<'a> Problem<'a> {
     /// The problem of training `model` on all of `cluster`.
     pub fn new(
@@ -89,16 +96,15 @@ impl<'a> Problem<'a> {
         ProcessMemory { allocated, reserved, process }
     }
 
-    /// Half-widths of the 80 % intervals of time and memory, as shares: of runs like these, by device and by engine,
-    /// the wider.
-    pub fn uncertainty(&self) -> (f64, f64) {
+    /// How far predictions may be off: by device and by engine, the wider.
+    pub fn uncertainty(&self) -> HalfWidths {
         let device = &self.cluster.device.uncertainty;
         let engine = self.engine.uncertainty.as_ref();
         let wider = |device: f64, engine: Option<f64>| engine.map_or(device, |engine| engine.max(device));
-        (
-            wider(device.time.value, engine.map(|engine| engine.time.value)),
-            wider(device.memory.value, engine.map(|engine| engine.memory.value)),
-        )
+        HalfWidths {
+            time: wider(device.time.value, engine.map(|engine| engine.time.value)),
+            memory: wider(device.memory.value, engine.map(|engine| engine.memory.value)),
+        }
     }
 
     /// Whether `candidate` fits the memory of its devices and hosts.

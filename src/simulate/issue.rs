@@ -4,22 +4,42 @@ use crate::cost::{Price, Pricing};
 use crate::lower::Stream;
 use crate::program::Instruction;
 
-/// Stretches the kernels of a pass whose host time is longer than its device time, so that both take the same. A full
-/// queue hides a slow launch behind a long kernel, so only the sums count.
+/// What a pass takes its host to issue and its device to run, in seconds. A full queue hides a slow launch behind a
+/// long kernel, so only the sums count.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Issue {
+    pub host: f64,
+    pub device: f64,
+}
+
+impl Issue {
+    /// That of `instructions`, which take `prices`.
+    pub fn of(instructions: &[Instruction], prices: &[Price], pricing: &dyn Pricing) -> Self {
+        let host = instructions.iter().map(|instruction| pricing.host_time(&instruction.op).0).sum();
+        let queued = instructions.iter().zip(prices).filter(|(instruction, _)| is_queued(instruction));
+        Self { host, device: queued.map(|(_, price)| price.seconds.0).sum() }
+    }
+
+    /// Seconds of the device's wait for kernels that are not issued yet.
+    pub fn waiting(self) -> f64 {
+        if self.device > 0.0 { (self.host - self.device).max(0.0) } else { 0.0 }
+    }
+}
+
+/// Stretches the kernels of a pass whose host time is longer than its device time, so that both take the same.
 pub(super) fn pace(instructions: &[Instruction], prices: &mut [Price], pricing: &dyn Pricing) {
-    let is_queued = |instruction: &Instruction| {
-        matches!(instruction.stream, Stream::Compute | Stream::Model) && instruction.message.is_none()
-    };
-    let host: f64 = instructions.iter().map(|instruction| pricing.host_time(&instruction.op).0).sum();
-    let queued = instructions.iter().zip(prices.iter()).filter(|(instruction, _)| is_queued(instruction));
-    let device: f64 = queued.map(|(_, price)| price.seconds.0).sum();
-    if host <= device || device <= 0.0 {
+    let issue = Issue::of(instructions, prices, pricing);
+    if issue.waiting() <= 0.0 {
         return;
     }
-    let stretch = host / device;
+    let stretch = issue.host / issue.device;
     for (_, price) in instructions.iter().zip(prices).filter(|(instruction, _)| is_queued(instruction)) {
         price.seconds = price.seconds * stretch;
         // The same work in more time takes less of everything meanwhile.
         price.demand = price.demand.map(|demand| demand / stretch);
     }
+}
+
+fn is_queued(instruction: &Instruction) -> bool {
+    matches!(instruction.stream, Stream::Compute | Stream::Model) && instruction.message.is_none()
 }

@@ -11,5 +11,6 @@ mod rank;
 
 pub use account::{Account, Holdings, account};
 pub use causes::CauseTimes;
+pub use issue::Issue;
 pub use memory::{MemoryPeak, peak};
 pub use player::{Playback, RankPlayback, Span, busiest, play, play_every_instruction};

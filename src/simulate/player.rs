@@ -72,8 +72,7 @@ pub fn busiest(program: &Program, pricing: &dyn Pricing) -> Seconds {
 }
 
 /// Plays `program` like [`play`], every instruction by itself: slower, with the same result but for rounding and the
-/// hidden part of sends beside quiet passes. Steps end alike; where sends share links with collectives, causes have
-/// differed by parts in a thousand.
+/// hidden part of sends beside quiet passes.
 pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playback {
     play_with(program, pricing, false)
 }

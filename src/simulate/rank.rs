@@ -30,6 +30,7 @@ pub(super) struct Running {
     pub(super) quiet: bool,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct StreamState {
     /// The earliest instruction that is not done.
     pub(super) next: Position,
@@ -262,7 +263,7 @@ impl<'a> Rank<'a> {
         let received =
             quiet.receive.is_none_or(|receive| self.streams[Stream::Receive as usize].next > (call, receive));
         let others = [Stream::Data, Stream::CopyOut, Stream::CopyIn, Stream::Host];
-        let is_alone = others.iter().all(|&stream| self.streams[stream as usize].next.0 > call);
+        let is_alone = others.iter().all(|&stream| self.is_behind(stream as usize, call));
         let (_, instruction) = self.at(position);
         if !at_first(compute, quiet.first[0])
             || !at_first(model, quiet.first[1])
@@ -285,6 +286,13 @@ impl<'a> Rank<'a> {
             quiet: true,
         });
         true
+    }
+
+    /// Whether `stream` is done with call `call`, and with what it could do ahead of later ones.
+    fn is_behind(&self, stream: usize, call: u32) -> bool {
+        let StreamState { next, running } = self.streams[stream];
+        let waits = || next == END || !self.is_ready(next, self.at(next).1);
+        next.0 > call && running.is_none() && waits()
     }
 
     /// Ends a quiet pass: its streams stand behind it, its causes are booked.

@@ -1,13 +1,12 @@
 //! A strategy simulated, with how much of its kernels' time the device waits for the host to issue them.
 
-use crate::cost::Pricing;
-use crate::lower::Stream;
+use crate::cost::{Price, Pricing};
 use crate::plan::{Prediction, prediction};
-use crate::program::RankProgram;
+use crate::program::{Instruction, RankProgram};
 use crate::search::{Candidate, Problem};
-use crate::simulate::play;
+use crate::simulate::{Issue, play};
 use crate::strategy::Strategy;
-use crate::units::Bytes;
+use crate::units::{Bytes, Seconds};
 
 /// What is predicted of `strategy`, which must be legal, and the share of the slowest rank's kernel time in which its
 /// device waits for the host; with them the memory peak of every pipeline rank's program.
@@ -31,16 +30,14 @@ fn share(rank: &RankProgram, pricing: &dyn Pricing) -> f64 {
     }
     let (mut waiting, mut all) = (0.0, 0.0);
     for (template, uses) in rank.templates.iter().zip(uses) {
-        let (mut host, mut device) = (0.0, 0.0);
-        for instruction in &template.instructions {
-            host += pricing.host_time(&instruction.op).0;
-            if matches!(instruction.stream, Stream::Compute | Stream::Model) && instruction.message.is_none()
-            {
-                device += pricing.price(&instruction.op, rank.stage).seconds.0;
-            }
-        }
-        waiting += uses as f64 * (host - device).max(0.0);
-        all += uses as f64 * host.max(device);
+        let price = |instruction: &Instruction| match instruction.message {
+            Some(_) => Price::alone(Seconds::ZERO),
+            None => pricing.price(&instruction.op, rank.stage),
+        };
+        let prices: Vec<Price> = template.instructions.iter().map(price).collect();
+        let issue = Issue::of(&template.instructions, &prices, pricing);
+        waiting += uses as f64 * issue.waiting();
+        all += uses as f64 * (issue.device + issue.waiting());
     }
     if all > 0.0 { waiting / all } else { 0.0 }
 }

@@ -10,7 +10,7 @@ use crate::simulate::peak;
 use crate::trace::published::{PublishedRun, Quality, Use};
 use crate::units::Bytes;
 use crate::validate::Measured;
-use crate::validate::published::measured::{MemoryKind, MemoryRank, memory_rank, peak_memory, step_time};
+use crate::validate::published::measured::{MemoryKind, memory_rank, peak_memory, step_time};
 use crate::validate::published::{Scenario, cluster, engines, flags, scenario};
 
 /// A run with its program.
@@ -137,13 +137,8 @@ impl Case {
         let problem =
             Problem::new(&scenario.model, &scenario.cluster, scenario.workload, &scenario.engine, None);
         let programs = Programs::new(&problem, &scenario.strategy);
-        let mut peaks = programs.whole.ranks.iter().map(|rank| peak(rank).total);
-        let peak = match memory_rank(&run) {
-            MemoryRank::First => peaks.next(),
-            MemoryRank::Last => peaks.next_back(),
-            MemoryRank::Worst => peaks.max(),
-        };
-        let peak = peak.unwrap_or_default();
+        let peaks = programs.whole.ranks.iter().map(|rank| peak(rank).total);
+        let peak = memory_rank(&run).of_peaks(peaks);
         let spans_nodes = scenario.cluster.levels.len() > 1;
         let weight = if run.quality == Quality::A { 1.0 } else { 0.5 };
         let (id, family) = (run.id.clone(), run.family.clone());

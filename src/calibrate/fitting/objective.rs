@@ -205,7 +205,7 @@ impl Residuals for Objective<'_> {
         Ok(residuals.iter().zip(&self.offsets).map(|(residual, offset)| residual + offset).collect())
     }
 
-    fn jacobian(&self, position: &[f64], _residuals: &[f64]) -> Result<Jacobian, FitError> {
+    fn jacobian(&self, position: &[f64]) -> Result<Jacobian, FitError> {
         let shifted: Vec<(f64, Numbers)> = (0..position.len())
             .map(|index| {
                 let step = self.parameters[index].small_step();

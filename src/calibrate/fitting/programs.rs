@@ -26,12 +26,10 @@ impl Programs {
         let pipeline = strategy.pipeline;
         let is_plain = matches!(strategy.schedule, Schedule::OneForwardOneBackward | Schedule::GPipe);
         // One accumulated micro-batch is another program: nothing is deferred.
-        let least = if pipeline == 1 || is_plain { 2 } else { pipeline };
-        let more = if pipeline == 1 || is_plain { 1 } else { pipeline };
-        let steady = if pipeline == 1 { 2 } else { 2 * pipeline };
+        let (least, more) = if pipeline == 1 || is_plain { (2, 1) } else { (pipeline, pipeline) };
         Self {
             whole: problem.program(strategy),
-            steady: Shorter::new(problem, strategy, steady, if pipeline == 1 { 1 } else { pipeline }),
+            steady: Shorter::new(problem, strategy, 2 * pipeline, pipeline),
             few: Shorter::new(problem, strategy, least, more),
         }
     }

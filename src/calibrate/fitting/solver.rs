@@ -19,7 +19,7 @@ pub trait Residuals {
     ///
     /// # Errors
     /// If there are none.
-    fn jacobian(&self, position: &[f64], residuals: &[f64]) -> Result<Jacobian, FitError>;
+    fn jacobian(&self, position: &[f64]) -> Result<Jacobian, FitError>;
 }
 
 /// Where a fit ends.
@@ -55,7 +55,7 @@ pub fn minimise(problem: &impl Residuals, start: Vec<f64>) -> Result<Solution, F
     if !value.is_finite() {
         return Err(FitError::NotANumber);
     }
-    let mut jacobian = problem.jacobian(&position, &residuals)?;
+    let mut jacobian = problem.jacobian(&position)?;
     let (mut evaluations, mut jacobians) = (1, 1);
     let mut is_fresh = true;
     let mut radius = 0.25;
@@ -71,7 +71,7 @@ pub fn minimise(problem: &impl Residuals, start: Vec<f64>) -> Result<Solution, F
             if jacobians >= JACOBIANS {
                 break (gain / value).max(0.0);
             }
-            jacobian = problem.jacobian(&position, &residuals)?;
+            jacobian = problem.jacobian(&position)?;
             jacobians += 1;
             is_fresh = true;
             continue;
@@ -92,7 +92,7 @@ pub fn minimise(problem: &impl Residuals, start: Vec<f64>) -> Result<Solution, F
             let longest = change.iter().fold(0.0_f64, |longest, part| longest.max(part.abs()));
             radius = longest / 3.0;
             if !was_fresh && jacobians < JACOBIANS {
-                jacobian = problem.jacobian(&position, &residuals)?;
+                jacobian = problem.jacobian(&position)?;
                 jacobians += 1;
                 is_fresh = true;
             }
@@ -134,7 +134,7 @@ mod tests {
             Ok(self.measured.iter().map(residual).collect())
         }
 
-        fn jacobian(&self, _: &[f64], _: &[f64]) -> Result<Jacobian, FitError> {
+        fn jacobian(&self, _: &[f64]) -> Result<Jacobian, FitError> {
             Ok(Jacobian { rows: self.measured.iter().map(|&(x, _)| vec![(0, 1.0), (1, x.ln())]).collect() })
         }
     }

@@ -2,12 +2,15 @@
 
 use crate::trace::published::PublishedRun;
 use crate::validate::document::Flag;
+use crate::validate::published::strategy::global_batch;
 
 /// The most of what a record may ask for; beyond, the record is wrong and not the run large.
 const MOST_DEVICES: u64 = 1 << 20;
 const MOST_TOKENS: u64 = 1 << 24;
 const MOST_SEQUENCES: u64 = 1 << 24;
 const MOST_MICRO_BATCHES: u64 = 1 << 16;
+/// Tokens of a micro-batch.
+const MOST_PASS_TOKENS: u64 = 1 << 26;
 
 /// Whether the sizes of `run` are there, of a possible size, and agree with each other.
 ///
@@ -62,7 +65,15 @@ fn devices(run: &PublishedRun) -> Result<(), String> {
 
 fn batch(run: &PublishedRun) -> Result<(), String> {
     let strategy = &run.strategy;
-    let (Some(data), Some(global)) = (strategy.dp, strategy.global_batch) else { return Ok(()) };
+    let (Some(data), Some(global)) = (strategy.dp, global_batch(strategy)) else { return Ok(()) };
+    if global > MOST_SEQUENCES {
+        return Err(format!("the global batch is {global}, more than {MOST_SEQUENCES}"));
+    }
+    let micro = strategy.micro_batch.unwrap_or(global / data / strategy.grad_accum.unwrap_or(global));
+    let tokens = micro * run.model.seq_len;
+    if tokens > MOST_PASS_TOKENS {
+        return Err(format!("a micro-batch has {tokens} tokens, more than {MOST_PASS_TOKENS}"));
+    }
     if let (Some(micro), Some(accumulation)) = (strategy.micro_batch, strategy.grad_accum) {
         let product = product([data, micro, accumulation]);
         return if product == u128::from(global) {

@@ -61,14 +61,11 @@ pub fn cluster(run: &PublishedRun, models: &dyn Fn(&str) -> Option<DeviceModel>)
 fn node_bandwidth(hardware: &Hardware) -> Option<f64> {
     let text = hardware.inter_node.as_str();
     let end = text.find("Gb/s")?;
-    let head = &text[..end];
-    let start = head.rfind(|c: char| !c.is_ascii_digit() && c != '.' && c != 'x').map_or(0, |at| at + 1);
-    let (count, each) = match head[start..].split_once('x') {
+    let figure = text[..end].rsplit(|c: char| !c.is_ascii_digit() && c != '.' && c != 'x').next()?;
+    let (count, each) = match figure.split_once('x') {
         Some((count, each)) => (count.parse::<f64>().ok()?, each.parse::<f64>().ok()?),
-        None if text[end..].contains("per GPU") => {
-            (hardware.gpus_per_node as f64, head[start..].parse::<f64>().ok()?)
-        }
-        None => (1.0, head[start..].parse::<f64>().ok()?),
+        None if text[end..].contains("per GPU") => (hardware.gpus_per_node as f64, figure.parse().ok()?),
+        None => (1.0, figure.parse().ok()?),
     };
     let bytes = count * each * 1e9 / 8.0;
     (bytes > 0.0).then_some(bytes)
@@ -100,6 +97,8 @@ mod tests {
         assert_eq!(gigabits("4x200Gb/s HDR IB (800 Gb/s per node, as it says)"), Some(800.0));
         assert_eq!(gigabits("AWS p5 EFA 3200Gb/s per node"), Some(3200.0));
         assert_eq!(gigabits("RoCE/RDMA 400Gb/s per GPU (Grand Teton)"), Some(3200.0));
+        assert_eq!(gigabits("réseau à é400Gb/s"), Some(400.0));
+        assert_eq!(gigabits("é Gb/s"), None);
         assert_eq!(gigabits("unknown"), None);
         assert_eq!(gigabits("n/a (single node)"), None);
     }

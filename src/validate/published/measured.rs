@@ -117,6 +117,16 @@ impl MemoryRank {
             Self::Worst
         }
     }
+
+    /// The peak that was measured, of the `peaks` of all pipeline ranks.
+    pub fn of_peaks(self, mut peaks: impl DoubleEndedIterator<Item = Bytes>) -> Bytes {
+        match self {
+            Self::First => peaks.next(),
+            Self::Last => peaks.next_back(),
+            Self::Worst => peaks.max(),
+        }
+        .unwrap_or_default()
+    }
 }
 
 /// Of which pipeline rank the peak is.

@@ -83,13 +83,8 @@ pub(super) fn judge(
     let problem = Problem::new(model, cluster, *workload, engine, None);
     let (prediction, launches, peaks) = simulate(&problem, strategy);
     let memory = measured::peak_memory(run);
-    let peaks = peaks.into_iter();
-    let peak = match measured::memory_rank(run) {
-        MemoryRank::First => peaks.into_iter().next(),
-        MemoryRank::Last => peaks.last(),
-        MemoryRank::Worst => peaks.max(),
-    };
-    let counted = problem.process_memory(strategy, peak.unwrap_or_default());
+    let peak = measured::memory_rank(run).of_peaks(peaks.into_iter());
+    let counted = problem.process_memory(strategy, peak);
     let (_, kind) = memory.unwrap_or((Bytes::ZERO, MemoryKind::Allocated));
     let predicted = Quantities {
         step_time_s: Some(prediction.step_time_s),

@@ -31,7 +31,8 @@ pub fn workload(run: &PublishedRun, dropout: f64) -> Result<Workload, String> {
     })
 }
 
-fn global_batch(strategy: &PublishedStrategy) -> Option<u64> {
+/// Sequences a step, as given or as the product of what is.
+pub(super) fn global_batch(strategy: &PublishedStrategy) -> Option<u64> {
     let product = || Some(strategy.dp? * strategy.micro_batch? * strategy.grad_accum?);
     strategy.global_batch.or_else(product)
 }
@@ -76,7 +77,7 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         data: Some(data),
         sequence_parallel: strategy.sp.filter(|_| tensor > 1),
         expert: Some(strategy.ep),
-        capacity: model_has_experts(run).then_some(Capacity::Factor(1.0)),
+        capacity: run.model.experts.is_some().then_some(Capacity::Factor(1.0)),
         schedule,
         virtual_stages,
         context_kind: context_kind(strategy),
@@ -131,10 +132,6 @@ fn cuts(model: &Model, engine: &EngineProfile, chunks: u64) -> Option<Vec<u32>> 
         }
     }
     Some(cuts)
-}
-
-fn model_has_experts(run: &PublishedRun) -> bool {
-    run.model.experts.is_some()
 }
 
 /// The schedule and the chunks a rank.
