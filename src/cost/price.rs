@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::cost::collective::{GroupShape, Transfer};
 use crate::cost::cores::CorePricing;
 use crate::cost::gemm;
-use crate::ops::{AttentionCore, CorePass, Group, Linear, Op};
+use crate::ops::{AttentionCore, Collective, CollectiveKind, CorePass, Group, Linear, Op};
 use crate::profile::EngineProfile;
 use crate::profile::engine::TimingModel;
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
@@ -77,6 +77,9 @@ pub trait Pricing {
     }
 }
 
+/// Kernels beside softmax itself where it is not fused: to scale, to mask and to cast to single precision and back.
+const UNFUSED_SOFTMAX: u64 = 4;
+
 /// Prices by a cluster's cost model, with the groups of a strategy's mesh.
 pub struct DevicePricing<'a> {
     cluster: &'a Cluster,
@@ -85,6 +88,8 @@ pub struct DevicePricing<'a> {
     groups: HashMap<Group, GroupShape>,
     /// The hop between neighbouring stages, by the lower stage; the last is from the last stage to the first.
     hops: Vec<GroupShape>,
+    /// Ranks that a message between stages is cut over, to be gathered on arrival.
+    message_parts: u64,
     /// Where ranks share the cores of a machine.
     cores: Option<CorePricing<'a>>,
 }
@@ -126,7 +131,10 @@ impl<'a> DevicePricing<'a> {
             })
             .collect();
         let cores = CorePricing::new(cluster, strategy, compute);
-        Self { cluster, timing: &engine.timing, compute, groups, hops, cores }
+        let timing = &engine.timing;
+        let is_whole = strategy.tensor > 1 && !strategy.sequence_parallel;
+        let message_parts = if timing.scatters_messages && is_whole { strategy.tensor } else { 1 };
+        Self { cluster, timing, compute, groups, hops, message_parts, cores }
     }
 
     /// A kernel: `seconds` of work behind its launch.
@@ -165,6 +173,15 @@ impl<'a> DevicePricing<'a> {
         self.kernel(bytes.at(rate), 1.0 - device.collective_share.value, bytes)
     }
 
+    /// Kernels and bytes that a softmax takes more which the engine cannot fuse.
+    fn unfused_softmax(&self, op: &AttentionCore) -> (u64, Bytes) {
+        let batches = op.batch * op.heads;
+        if op.fused || batches.is_multiple_of(self.timing.softmax_multiple.value.max(1)) {
+            return (0, Bytes::ZERO);
+        }
+        (UNFUSED_SOFTMAX, op.unfused_softmax_bytes())
+    }
+
     fn attention(&self, op: &AttentionCore) -> Price {
         let device = &self.cluster.device;
         let peak = device.peak(self.compute);
@@ -172,7 +189,11 @@ impl<'a> DevicePricing<'a> {
             op.bytes_moved().at(device.memory_bandwidth.value * device.memory_bound.efficiency.value);
         if !op.fused {
             let products = op.products().into_iter().map(|product| gemm::arithmetic(&product, device));
-            return self.kernel(products.sum::<Seconds>() + streamed, 1.0, op.bytes_moved());
+            let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
+            let (kernels, more) = self.unfused_softmax(op);
+            let launches = device.kernel_time.value * (op.kernels() + kernels - 1) as f64;
+            let seconds = products.sum::<Seconds>() + streamed + more.at(rate) + launches;
+            return self.kernel(seconds, 1.0, op.bytes_moved() + more);
         }
         let efficiency = match op.pass {
             CorePass::Forward => device.attention.forward_efficiency.value,
@@ -285,6 +306,10 @@ impl Pricing for DevicePricing<'_> {
                 let together = members.min(u64::from(self.cluster.devices_per_node));
                 self.timing.collective_host_time.value * (together as f64 / 2.0)
             }
+            Op::Attention(core) => {
+                let (kernels, _) = self.unfused_softmax(core);
+                self.timing.host_time.value * (core.kernels() + kernels) as f64
+            }
             _ => self.timing.host_time.value,
         }
     }
@@ -305,7 +330,15 @@ impl Pricing for DevicePricing<'_> {
             (0, highest) if highest == last && last > 1 => last,
             (lowest, _) => lowest,
         };
-        let mut price = self.transfer(&self.hops[hop as usize].point_to_point(bytes), bytes);
+        let part = Bytes(bytes.0.div_ceil(self.message_parts));
+        let mut price = self.transfer(&self.hops[hop as usize].point_to_point(part), part);
+        if self.message_parts > 1 {
+            let kind = CollectiveKind::AllGather;
+            let gather = Op::Collective(Collective { kind, group: Group::Tensor, bytes });
+            let seconds = price.seconds + self.price(&gather, to).seconds;
+            price.demand = price.demand.map(|demand| demand * (price.seconds.0 / seconds.0));
+            price.seconds = seconds;
+        }
         // NICs and copy engines move it: no multiprocessors are held, and of the memory bandwidth a few per cent,
         // which are not counted.
         price.demand[Resource::Multiprocessors as usize] = 0.0;

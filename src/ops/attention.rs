@@ -72,6 +72,28 @@ impl AttentionCore {
         pairs * ((plain + dropout * masks) * self.element.size() + masks)
     }
 
+    /// Kernels that it is launched as: one if fused; else its products, softmax and dropout.
+    pub const fn kernels(&self) -> u64 {
+        let products = match self.pass {
+            CorePass::Forward => 2,
+            CorePass::Backward => 4,
+        };
+        if self.fused { 1 } else { products + 1 + self.dropout as u64 }
+    }
+
+    /// Bytes that are moved more over scores that are tensors where scaling, masking, softmax in single precision and
+    /// the casts about it are kernels of their own, each of which reads and writes.
+    pub fn unfused_softmax_bytes(&self) -> Bytes {
+        let (narrow, wide) = (self.element.size(), ElementType::Fp32.size());
+        let pairs = self.batch * self.heads * self.queries * self.keys;
+        let casts = 2 * (narrow + wide);
+        let inside = match self.pass {
+            CorePass::Forward => 6,
+            CorePass::Backward => 5,
+        };
+        Bytes(pairs * (casts + inside * wide - 2 * narrow))
+    }
+
     /// The products of a core whose scores are tensors: scores and weighted sum of values, and backward for each of
     /// them the gradients of both factors.
     pub fn products(&self) -> Vec<Linear> {

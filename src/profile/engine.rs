@@ -80,6 +80,9 @@ pub enum Overlap {
 pub struct TimingModel {
     /// Communication that runs beside computing; what is not named stands in the queue of the kernels.
     pub overlaps: Vec<Overlap>,
+    /// Messages between stages are cut over the tensor group, whose ranks hold the same, and gathered on arrival
+    /// (Narayanan et al. 2021, arXiv 2104.04473, section 4.1).
+    pub scatters_messages: bool,
     /// Time of the host to issue the kernels of one op (interpreter, dispatcher and launch); a device that is faster
     /// waits.
     pub host_time: Sourced<Seconds>,
@@ -90,6 +93,9 @@ pub struct TimingModel {
     pub product_share: Sourced<f64>,
     /// Share of the device's rate of fused attention that the engine's kernels reach.
     pub attention_share: Sourced<f64>,
+    /// Where scores are tensors: what heads times sequences of a rank must be a multiple of for the engine's fused
+    /// softmax; else scaling, masking, softmax and casts are kernels of their own.
+    pub softmax_multiple: Sourced<u64>,
     /// Share of collectives inside layers over the tensor group that products cut in pieces hide.
     pub tensor_hidden: Sourced<f64>,
     /// Passes over the factors of a product in 8 bits, to scale and cast them.

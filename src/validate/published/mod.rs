@@ -14,8 +14,8 @@ use crate::cluster::Cluster;
 use crate::model::Model;
 use crate::profile::{DeviceModel, EngineProfile};
 use crate::search::Problem;
-use crate::simulate::peak;
-use crate::strategy::{CheckpointEntry, CheckpointMode, Facts, Strategy, Workload};
+use crate::simulate::{peak, play};
+use crate::strategy::{CheckpointEntry, CheckpointMode, Draft, Facts, Strategy, Workload};
 use crate::trace::published::PublishedRun;
 use crate::units::{Bytes, Seconds};
 use crate::validate::document::{Errors, Flag, Quantities, Run};
@@ -50,15 +50,37 @@ pub fn scenario(
     let mut draft = strategy::draft(run, &model, &engine)?;
     let facts = Facts::new(&model, cluster.devices(), &workload, &engine);
     let mut strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
-    if run.strategy.checkpointing.is_none() {
+    let problem = Problem::new(&model, &cluster, workload, &engine, None);
+    if run.strategy.checkpointing.is_none() && !fits(&problem, &strategy) {
         // The run fitted: where it would not without, what its engine recomputes selectively was recomputed.
-        let problem = Problem::new(&model, &cluster, workload, &engine, None);
-        if !fits(&problem, &strategy) {
-            draft.checkpoint = Some(vec![CheckpointEntry::Whole(CheckpointMode::Selective)]);
-            strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
-        }
+        draft.checkpoint = Some(vec![CheckpointEntry::Whole(CheckpointMode::Selective)]);
+        strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
     }
+    if draft.micro_batch.is_none() {
+        strategy = fastest(&problem, &facts, draft, strategy);
+    }
+    drop(problem);
     Ok(Scenario { model, cluster, engine, workload, strategy })
+}
+
+/// What a user takes who tunes the micro-batch and publishes the best: of `strategy` and those with twice the
+/// micro-batch, again and again, the last that is faster than the one before and fits.
+fn fastest(problem: &Problem<'_>, facts: &Facts, mut draft: Draft, strategy: Strategy) -> Strategy {
+    let seconds =
+        |strategy: &Strategy| play(&problem.program(strategy), &problem.pricing(strategy)).step_time;
+    let mut best = (seconds(&strategy), strategy);
+    loop {
+        draft.micro_batch = best.1.micro_batch.checked_mul(2);
+        let Ok(larger) = draft.resolve(facts) else { return best.1 };
+        if !fits(problem, &larger) {
+            return best.1;
+        }
+        let time = seconds(&larger);
+        if time >= best.0 {
+            return best.1;
+        }
+        best = (time, larger);
+    }
 }
 
 /// Whether the worst rank's process fits its device.

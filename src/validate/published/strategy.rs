@@ -61,8 +61,7 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         (size("dp", strategy.dp)?, size("tp", strategy.tp)?, size("pp", strategy.pp)?);
     let (schedule, virtual_stages) = schedule(strategy, pipeline, model)?;
     let micro_batch = strategy.micro_batch.or_else(|| {
-        let global = strategy.global_batch?;
-        global.checked_div(data * strategy.grad_accum.unwrap_or(global / data)).filter(|micro| *micro > 0)
+        strategy.global_batch?.checked_div(data * strategy.grad_accum?).filter(|micro| *micro > 0)
     });
     // Tables call a distributed optimizer stage 2 that goes with a pipeline as stage 1 only.
     let legal = if pipeline > 1 { &engine.supports.zero_with_pipeline } else { &engine.supports.zero };
@@ -146,9 +145,11 @@ fn schedule(
     let text = strategy.schedule.as_deref().unwrap_or("1f1b").to_ascii_lowercase();
     let chunks = strategy.virtual_pp.filter(|chunks| *chunks > 1);
     if text.starts_with("interleaved") || chunks.is_some() {
-        // Where a table leaves the number of chunks out, two are the fewest that interleave.
-        let chunks = chunks.unwrap_or(2);
-        return Ok(if pipeline * chunks <= u64::from(model.blocks()) {
+        // Where a table leaves the number of chunks out: the fewest that interleave and are all alike.
+        let blocks = u64::from(model.blocks());
+        let even = (2..=blocks / pipeline).find(|chunks| blocks.is_multiple_of(pipeline * chunks));
+        let chunks = chunks.or(even).unwrap_or(2);
+        return Ok(if pipeline * chunks <= blocks {
             (Some(Schedule::Interleaved), Some(chunks))
         } else {
             (Some(Schedule::OneForwardOneBackward), None)
