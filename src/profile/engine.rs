@@ -70,7 +70,7 @@ pub enum Overlap {
     Gathers,
     /// Updated parameters are gathered while the next step's first forward runs; otherwise behind the update.
     Updates,
-    /// Activations and gradients travel between stages while the next pass computes.
+    /// Activations and gradients travel between stages while passes compute; a pass starts before all its input is there.
     Sends,
 }
 
@@ -98,6 +98,9 @@ pub struct TimingModel {
     pub softmax_multiple: Sourced<u64>,
     /// Share of collectives inside layers over the tensor group that products cut in pieces hide.
     pub tensor_hidden: Sourced<f64>,
+    /// The same share where tensor parallelism is asynchronous: each collective is cut in pieces that products use as
+    /// they come.
+    pub asynchronous_hidden: Sourced<f64>,
     /// Passes over the factors of a product in 8 bits, to scale and cast them.
     pub cast_passes: Sourced<f64>,
     /// Bytes that norms, activations and residual adds move, as a factor of what one fused kernel each would.

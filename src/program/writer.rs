@@ -91,6 +91,13 @@ impl Writer<'_> {
             message: Some(message),
             ..Instruction::plain(Op::Receive(bytes), Task::Receive, Stream::Receive, Cause::Communication)
         });
+        if !self.plan.engine.timing.overlaps(Overlap::Sends) {
+            // Receives that stand in the queue of the kernels hold back all of the pass, recomputation too.
+            self.push(Instruction {
+                reads: vec![buffer],
+                ..Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Compute)
+            });
+        }
     }
 
     pub(super) fn send(&mut self, buffer: BufferId, message: Message) {

@@ -1,6 +1,6 @@
 //! The player: every rank's streams run their instructions in order, competing for the rank's resources.
 
-use crate::simulate::rank::{END, Messages, Position, Rank, Running};
+use crate::simulate::rank::{END, MessageEnd, Messages, Position, Rank, Running};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -276,11 +276,11 @@ impl<'a> Player<'a> {
             if position == END || rank.streams[stream].running.is_some() {
                 return started;
             }
-            let (call, instruction) = rank.at(position);
-            if !rank.is_ready(position, instruction) {
+            let (call, step) = rank.at(position);
+            if !rank.is_ready(position, step) {
                 return started;
             }
-            if let (Op::Receive(_), Some(message)) = (&instruction.op, instruction.message)
+            if let Some(MessageEnd::Receive(message)) = step.transfer
                 && self.messages.delivered[self.messages.index(message, call.micro)] > time
             {
                 return started;
@@ -288,9 +288,9 @@ impl<'a> Player<'a> {
             started = true;
             let template = &rank.prepared[call.template as usize];
             let price = template.prices[position.1 as usize];
-            let cause = instruction.cause;
+            let cause = step.cause;
             rank.begin(stream, position, time);
-            let sends = matches!(instruction.op, Op::Send(_));
+            let sends = matches!(step.transfer, Some(MessageEnd::Send(_)));
             if sends {
                 self.told(index, position, true, time);
             }
@@ -309,8 +309,8 @@ impl<'a> Player<'a> {
 
     /// Tells the receiver of a send that it started or is done.
     fn told(&mut self, index: usize, position: Position, starts: bool, time: f64) {
-        let (call, instruction) = self.ranks[index].at(position);
-        let (Op::Send(_), Some(message)) = (&instruction.op, instruction.message) else { return };
+        let (call, step) = self.ranks[index].at(position);
+        let Some(MessageEnd::Send(message)) = step.transfer else { return };
         let slot = self.messages.index(message, call.micro);
         let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
         // The receiver closes its books before the message changes what its idling is put down to.

@@ -3,7 +3,7 @@
 use crate::cost::{Price, Pricing, Resource};
 use crate::lower::Stream;
 use crate::ops::Op;
-use crate::program::{Cause, Instruction, Message, Payload, RankProgram};
+use crate::program::{Call, Cause, Instruction, Message, Payload, RankProgram};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::issue;
 use crate::simulate::memory::{self, MemoryPeak};
@@ -37,15 +37,33 @@ pub(super) struct StreamState {
     pub(super) running: Option<Running>,
 }
 
+/// What playing asks of an instruction again and again, side by side in memory.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub(super) stream: Stream,
+    pub(super) cause: Cause,
+    joins: bool,
+    pub(super) transfer: Option<MessageEnd>,
+    /// Where its waits end in the template's list of them; they begin where those of the step before end.
+    waits_until: u32,
+}
+
+/// The end of a message that an instruction is.
+#[derive(Clone, Copy)]
+pub(super) enum MessageEnd {
+    Send(Message),
+    Receive(Message),
+}
+
 /// A template, ready to play: its instructions by stream, and their prices.
 pub(super) struct Prepared {
     pub(super) by_stream: [Vec<u32>; STREAMS],
     pub(super) prices: Vec<Price>,
     /// Of each instruction, the next one on its stream; `u32::MAX` for none.
     pub(super) following: Vec<u32>,
-    /// Stream and index of what each instruction waits for, and where its waits end.
+    steps: Vec<Step>,
+    /// Stream and index of what each instruction waits for.
     waits: Vec<(u8, u32)>,
-    waits_until: Vec<u32>,
     /// The pass played alone, where it shares nothing with others.
     pub(super) quiet: Option<Quiet>,
 }
@@ -64,6 +82,17 @@ pub(super) struct Rank<'a> {
     pub(super) used: UsedStreams,
     /// When something that runs ends next, as things stand.
     pub(super) next_at: Option<f64>,
+}
+
+impl Step {
+    fn new(instruction: &Instruction, waits_until: usize) -> Self {
+        let transfer = instruction.message.map(|message| match instruction.op {
+            Op::Send(_) => MessageEnd::Send(message),
+            _ => MessageEnd::Receive(message),
+        });
+        let Instruction { stream, cause, joins, .. } = *instruction;
+        Self { stream, cause, joins, transfer, waits_until: waits_until as u32 }
+    }
 }
 
 /// The streams that a rank's program uses.
@@ -165,13 +194,13 @@ impl<'a> Rank<'a> {
                 for pair in by_stream.iter().flat_map(|list| list.windows(2)) {
                     following[pair[0] as usize] = pair[1];
                 }
-                let (mut waits, mut waits_until) = (Vec::new(), Vec::with_capacity(prices.len()));
+                let (mut waits, mut steps) = (Vec::new(), Vec::with_capacity(prices.len()));
                 for instruction in &template.instructions {
                     let stream = |wait: u32| template.instructions[wait as usize].stream as u8;
                     waits.extend(instruction.waits.iter().map(|&wait| (stream(wait), wait)));
-                    waits_until.push(waits.len() as u32);
+                    steps.push(Step::new(instruction, waits.len()));
                 }
-                Prepared { by_stream, prices, following, waits, waits_until, quiet: None }
+                Prepared { by_stream, prices, following, steps, waits, quiet: None }
             })
             .collect();
         if counts_quiet_whole {
@@ -264,12 +293,11 @@ impl<'a> Rank<'a> {
             quiet.receive.is_none_or(|receive| self.streams[Stream::Receive as usize].next > (call, receive));
         let others = [Stream::Data, Stream::CopyOut, Stream::CopyIn, Stream::Host];
         let is_alone = others.iter().all(|&stream| self.is_behind(stream as usize, call));
-        let (_, instruction) = self.at(position);
         if !at_first(compute, quiet.first[0])
             || !at_first(model, quiet.first[1])
             || !received
             || !is_alone
-            || !self.sends_done(position, instruction)
+            || !self.sends_done(position, Stream::Compute)
         {
             return false;
         }
@@ -319,34 +347,34 @@ impl<'a> Rank<'a> {
     }
 
     /// Buffers that the call before the last one sent are reused from here on.
-    pub(super) fn sends_done(&self, position: Position, instruction: &Instruction) -> bool {
+    fn sends_done(&self, position: Position, stream: Stream) -> bool {
         position.0 < 2
-            || instruction.stream != Stream::Compute
+            || stream != Stream::Compute
             || self.streams[Stream::Send as usize].next.0 >= position.0 - 1
     }
 
-    pub(super) fn at(&self, position: Position) -> (&'a crate::program::Call, &'a Instruction) {
+    pub(super) fn at(&self, position: Position) -> (&'a Call, Step) {
         let call = &self.program.calls[position.0 as usize];
-        (call, &self.program.templates[call.template as usize].instructions[position.1 as usize])
+        (call, self.prepared[call.template as usize].steps[position.1 as usize])
     }
 
-    pub(super) fn is_ready(&self, position: Position, instruction: &Instruction) -> bool {
+    pub(super) fn is_ready(&self, position: Position, step: Step) -> bool {
         let prepared = &self.prepared[self.program.calls[position.0 as usize].template as usize];
-        let place = position.1 as usize;
-        let first = place.checked_sub(1).map_or(0, |before| prepared.waits_until[before]);
-        let waits = &prepared.waits[first as usize..prepared.waits_until[place] as usize];
+        let before = (position.1 as usize).checked_sub(1);
+        let first = before.map_or(0, |before| prepared.steps[before].waits_until);
+        let waits = &prepared.waits[first as usize..step.waits_until as usize];
         let waits_done =
             waits.iter().all(|&(stream, wait)| self.streams[usize::from(stream)].next > (position.0, wait));
         // A communication stream waits for the computing one when a collective is issued.
         let computed =
-            instruction.stream != Stream::Model || self.streams[Stream::Compute as usize].next >= position;
-        let joined = !instruction.joins
+            step.stream != Stream::Model || self.streams[Stream::Compute as usize].next >= position;
+        let joined = !step.joins
             || self
                 .streams
                 .iter()
                 .enumerate()
-                .all(|(index, stream)| index == instruction.stream as usize || stream.next >= position);
-        waits_done && computed && self.sends_done(position, instruction) && joined
+                .all(|(index, stream)| index == step.stream as usize || stream.next >= position);
+        waits_done && computed && self.sends_done(position, step.stream) && joined
     }
 
     pub(super) fn begin(&mut self, stream: usize, position: Position, time: f64) {
@@ -407,9 +435,8 @@ impl<'a> Rank<'a> {
         if position == END || self.streams.iter().any(|stream| stream.running.is_some()) {
             return false;
         }
-        let (call, instruction) = self.at(position);
-        instruction
-            .message
-            .is_some_and(|message| messages.started[messages.index(message, call.micro)].is_finite())
+        let (call, step) = self.at(position);
+        let Some(MessageEnd::Receive(message)) = step.transfer else { return false };
+        messages.started[messages.index(message, call.micro)].is_finite()
     }
 }

@@ -44,6 +44,9 @@ pub fn record(run: &PublishedRun) -> Result<(), String> {
     {
         return Err(format!("model.topk = {chosen} contradicts model.experts = {experts}"));
     }
+    if model.experts.is_some() && strategy.ep == 1 && run.framework.contains("DeepEP") {
+        return Err("strategy.ep = 1 contradicts framework, whose DeepEP exchanges tokens".to_owned());
+    }
     Ok(())
 }
 

@@ -54,6 +54,9 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     if run.strategy.compile == Some(true) {
         engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
     }
+    if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
+        engine.timing.tensor_hidden = engine.timing.asynchronous_hidden.clone();
+    }
     engine
 }
 
