@@ -1,5 +1,6 @@
-//! How long planning takes, and its parts: `cargo bench`.
+//! How long planning takes, its parts, and predicting all published runs: `cargo bench`.
 
+use std::path::Path;
 use std::{env, fs};
 
 use divan::Bencher;
@@ -11,6 +12,7 @@ use meshwright::search::closed::Closing;
 use meshwright::search::{Problem, Request};
 use meshwright::strategy::{Draft, Strategy, Workload};
 use meshwright::units::ElementType;
+use meshwright::validate;
 
 /// Two workloads: model, cluster, sequences a step.
 const WORKLOADS: [(&str, &str, u64); 2] =
@@ -114,4 +116,11 @@ fn closed_form_again(bencher: Bencher<'_, '_>) {
     let strategy = strategy(&problem);
     let closing = Closing::new(&problem);
     bencher.bench_local(|| closing.close(&strategy));
+}
+
+/// All published runs read and predicted, as `validate traces/published` does.
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn validate_published(bencher: Bencher<'_, '_>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/published");
+    bencher.bench_local(|| validate::validate(validate::read(&folder).expect("traces"), None));
 }

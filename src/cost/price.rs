@@ -6,7 +6,9 @@ use crate::cluster::Cluster;
 use crate::cost::collective::{GroupShape, Transfer};
 use crate::cost::cores::CorePricing;
 use crate::cost::gemm;
-use crate::ops::{AttentionCore, Collective, CollectiveKind, CorePass, Group, Linear, Op};
+use crate::ops::{
+    AttentionCore, Collective, CollectiveKind, CorePass, Elementwise, ElementwiseKind, Group, Linear, Op,
+};
 use crate::profile::EngineProfile;
 use crate::profile::engine::TimingModel;
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
@@ -150,6 +152,8 @@ impl<'a> DevicePricing<'a> {
     /// How often the engine's kernels go over what one fused kernel for `op` would move.
     fn passes(&self, op: &Op) -> f64 {
         match op {
+            // One kernel does it, if it is not the product's own.
+            Op::Elementwise(Elementwise { kind: ElementwiseKind::Accumulate, .. }) => 1.0,
             Op::Norm(_) | Op::Elementwise(_) => self.timing.elementwise_passes.value,
             Op::CrossEntropy(_) => self.timing.loss_passes.value,
             Op::AdamW(_) => self.timing.optimizer_passes.value,

@@ -16,6 +16,8 @@ pub enum ElementwiseKind {
     DropoutBackward,
     /// One tensor added into another.
     Add,
+    /// A micro-batch's gradient added to the one that is kept over the step.
+    Accumulate,
     /// A tensor times a number.
     Scale,
     /// Saved activations to integers.
@@ -38,6 +40,7 @@ impl ElementwiseKind {
             Self::Residual => "residual",
             Self::DropoutBackward => "dropout backward",
             Self::Add => "add",
+            Self::Accumulate => "accumulate",
             Self::Scale => "scale",
             Self::Quantise => "quantise",
             Self::Dequantise => "dequantise",

@@ -99,7 +99,7 @@ const fn elementwise(kind: ElementwiseKind, operands: u64) -> KernelKind {
         ElementwiseKind::ActivationBackward => KernelKind::ActivationBackward,
         ElementwiseKind::Residual => KernelKind::Residual,
         ElementwiseKind::DropoutBackward => KernelKind::DropoutBackward,
-        ElementwiseKind::Add | ElementwiseKind::Scale => KernelKind::Add,
+        ElementwiseKind::Add | ElementwiseKind::Accumulate | ElementwiseKind::Scale => KernelKind::Add,
         ElementwiseKind::Quantise => KernelKind::Quantise,
         ElementwiseKind::Dequantise => KernelKind::Dequantise,
         ElementwiseKind::Cast => KernelKind::Cast,

@@ -219,6 +219,8 @@ pub struct StateModel {
     /// parameters' type (DeepSpeed's bf16 optimizer).
     #[serde(default)]
     pub keeps_working_gradients: bool,
+    /// Gradients that are kept whole are added up by kernels of their own; else the products that make them add them.
+    pub accumulates_apart: bool,
     /// Under ZeRO-3 and one micro-batch, gradients take the place of the parameter shards (Gemini).
     pub gradients_reuse_parameters: bool,
 }

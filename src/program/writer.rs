@@ -338,9 +338,29 @@ impl Writer<'_> {
             }
             self.collectives(&unit, variant.across_replicas, Some(gradient));
             self.reducing.push(gradient);
-        } else if variant.reduces && last_pass && !self.plan.rules.reduces_behind {
+            return;
+        }
+        if has_weight {
+            self.accumulate(&unit);
+        }
+        if variant.reduces && last_pass && !self.plan.rules.reduces_behind {
             self.collectives(&unit, variant.across_replicas, None);
         }
+    }
+
+    /// The kernel that adds what a micro-batch gave to the kept gradient of `unit`, where products do not.
+    fn accumulate(&mut self, unit: &PlacedUnit) {
+        let state = &self.plan.engine.state;
+        if !state.accumulates_apart || self.plan.strategy.accumulation < 2 {
+            return;
+        }
+        let elements = unit.parameters.trained();
+        let (kind, element) = (ElementwiseKind::Accumulate, self.plan.rules.gradient);
+        let sum = Elementwise { kind, elements, operands: 3, element };
+        self.push(Instruction {
+            unit: Some(unit.unit),
+            ..Instruction::plain(Op::Elementwise(sum), Task::Nothing, Stream::Compute, Cause::Compute)
+        });
     }
 
     /// The collectives that sum the gradient of `unit`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::amount::{NOTHING, amounts, percent, share, signed};
 use crate::trace::published::Quality;
-use crate::validate::{Figures, Group, Quantity, Run, Validation};
+use crate::validate::{Figures, Group, Quantity, Run, Validation, Worst};
 
 /// Runs that are shown one by one unless all are asked for.
 const FEW: usize = 30;
@@ -27,12 +27,14 @@ pub fn listings(validation: &Validation, every_run: bool) -> Vec<Listing> {
         figures(validation, Quantity::StepTime, false),
         figures(validation, Quantity::Memory, false),
         ranking(validation),
-        worst(validation, Quantity::StepTime),
-        worst(validation, Quantity::Memory),
+        worst_of_each(validation, Quantity::StepTime),
+        worst_of_each(validation, Quantity::Memory),
         figures(validation, Quantity::StepTime, true),
         figures(validation, Quantity::Memory, true),
         skipped(validation),
         flags(validation),
+        worst(validation, Quantity::StepTime),
+        worst(validation, Quantity::Memory),
     ]);
     list.retain(|listing| !listing.rows.is_empty());
     list
@@ -126,12 +128,11 @@ pub fn worst(validation: &Validation, quantity: Quantity) -> Listing {
     let all = validation.groups.iter().find(|group| group.name == "all");
     let worst = all.into_iter().flat_map(|group| &group.worst).filter(|worst| worst.quantity == quantity);
     let rows = worst.map(|worst| {
-        let run = validation.runs.iter().find(|run| run.id == worst.id);
-        let [predicted, measured] = run.map_or_else(Default::default, |run| amounts(run, quantity));
-        vec![worst.id.clone(), signed(Some(worst.error)), predicted, measured, worst.cause.clone()]
+        let [error, predicted, measured] = sizes(validation, worst);
+        vec![worst.id.clone(), error, predicted, measured, worst.cause.clone()]
     });
     Listing {
-        title: format!("Worst ten, {}", name(quantity).to_lowercase()),
+        title: format!("Worst ten of all, {}", name(quantity).to_lowercase()),
         note: "The likely cause is what the prediction is mostly made of, and what the record leaves open: a place to \
                look, not a proof.",
         columns: vec![
@@ -143,6 +144,39 @@ pub fn worst(validation: &Validation, quantity: Quantity) -> Listing {
         ],
         rows: rows.collect(),
     }
+}
+
+/// The ten largest errors of each source; nothing where there is but one, whose worst are those of all.
+fn worst_of_each(validation: &Validation, quantity: Quantity) -> Listing {
+    let sources: Vec<&Group> =
+        validation.groups.iter().filter(|group| group.name != "all" && !is_weak(&group.name)).collect();
+    let sources = if sources.len() > 1 { sources } else { Vec::new() };
+    let rows = sources.into_iter().flat_map(|group| {
+        group.worst.iter().filter(|worst| worst.quantity == quantity).map(|worst| {
+            let [error, predicted, measured] = sizes(validation, worst);
+            vec![group.name.clone(), worst.id.clone(), error, predicted, measured, worst.cause.clone()]
+        })
+    });
+    Listing {
+        title: format!("Worst ten of each source, {}", name(quantity).to_lowercase()),
+        note: "",
+        columns: vec![
+            ("source", false),
+            ("run", false),
+            ("error", true),
+            ("predicted", true),
+            ("measured", true),
+            ("likely cause", false),
+        ],
+        rows: rows.collect(),
+    }
+}
+
+/// Error, predicted and measured value of one of the worst runs.
+fn sizes(validation: &Validation, worst: &Worst) -> [String; 3] {
+    let run = validation.runs.iter().find(|run| run.id == worst.id);
+    let [predicted, measured] = run.map_or_else(Default::default, |run| amounts(run, worst.quantity));
+    [signed(Some(worst.error)), predicted, measured]
 }
 
 /// Runs that were not simulated, by reason, the most frequent first.

@@ -1,0 +1,155 @@
+//! What engines do beside their kernels, each seen to cost what it should and nothing where it does not apply.
+
+use std::fs;
+use std::path::Path;
+
+use meshwright::cost::Pricing;
+use meshwright::lower::Stream;
+use meshwright::ops::{ElementwiseKind, Op};
+use meshwright::search::Problem;
+use meshwright::simulate::play;
+use meshwright::trace::published::{PublishedRun, PublishedTrace};
+use meshwright::units::Bytes;
+use meshwright::validate::published::{Scenario, scenario};
+
+/// A run of 8 devices with four micro-batches of one sequence, laid out as `tensor` × `pipeline`, under `framework`.
+fn run(framework: &str, tensor: u64, pipeline: u64) -> PublishedRun {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/published/vtrain-single.json");
+    let trace: PublishedTrace = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let mut run = trace.runs[0].clone();
+    run.framework = framework.to_owned();
+    run.hardware.num_gpus = 8;
+    let strategy = &mut run.strategy;
+    strategy.dp = Some(8 / tensor / pipeline);
+    (strategy.tp, strategy.pp) = (Some(tensor), Some(pipeline));
+    (strategy.micro_batch, strategy.grad_accum) = (Some(1), Some(4));
+    strategy.global_batch = Some(8 / tensor / pipeline * 4);
+    run
+}
+
+fn read(run: &PublishedRun) -> Scenario {
+    scenario(run, &|_| None, None).unwrap()
+}
+
+fn problem(scenario: &Scenario) -> Problem<'_> {
+    Problem::new(&scenario.model, &scenario.cluster, scenario.workload, &scenario.engine, None)
+}
+
+fn seconds(scenario: &Scenario) -> f64 {
+    let problem = problem(scenario);
+    let strategy = &scenario.strategy;
+    play(&problem.program(strategy), &problem.pricing(strategy)).step_time.0
+}
+
+#[test]
+fn a_softmax_is_fused_only_for_multiples() {
+    // 16 heads: two of them on each of eight ranks are no multiple of four, two sequences of two are.
+    for (micro_batch, costs) in [(1, true), (2, false)] {
+        let mut run = run("Megatron-DeepSpeed", 8, 1);
+        assert_eq!(run.model.heads, Some(16));
+        run.strategy.micro_batch = Some(micro_batch);
+        run.strategy.global_batch = Some(4 * micro_batch);
+        let scenario = read(&run);
+        let mut always = scenario.clone();
+        always.engine.timing.softmax_multiple.value = 1;
+        let (unfused, fused) = (seconds(&scenario), seconds(&always));
+        assert_eq!(unfused > fused * 1.02, costs, "{unfused} {fused}");
+        assert!(costs || unfused == fused);
+    }
+}
+
+#[test]
+fn messages_that_are_cut_take_less_of_the_network() {
+    let mut run = run("Megatron-DeepSpeed", 4, 2);
+    // Each stage on a node of its own.
+    run.hardware.gpus_per_node = 4;
+    let cut = read(&run);
+    let mut whole = cut.clone();
+    whole.engine.timing.scatters_messages = false;
+    let send = |scenario: &Scenario| {
+        let problem = problem(scenario);
+        problem.pricing(&scenario.strategy).send(Bytes(1 << 30), 0, 1).seconds.0
+    };
+    let link = &cut.cluster.levels[1].link;
+    let over_network = |bytes: f64| bytes / link.bandwidth.0;
+    assert!((send(&whole) / over_network((1 << 30) as f64) - 1.0).abs() < 0.01);
+    // A quarter over the network, three quarters over the links of the node behind.
+    let inside = cut.cluster.levels[0].link.bandwidth.0;
+    let expected = over_network((1 << 28) as f64) + 0.75 * (1 << 30) as f64 / inside;
+    assert!((send(&cut) / expected - 1.0).abs() < 0.01, "{} {expected}", send(&cut));
+    // With sequence parallelism each rank has its own part as it is.
+    for scenario in [&cut, &whole] {
+        let mut own = scenario.clone();
+        own.strategy.sequence_parallel = true;
+        assert_eq!(send(&own), send(&whole));
+    }
+}
+
+#[test]
+fn gradients_are_added_up_apart_where_products_do_not() {
+    for (framework, is_apart) in [("Megatron-DeepSpeed", true), ("Megatron-LM core", false)] {
+        let scenario = read(&run(framework, 2, 1));
+        let program = problem(&scenario).program(&scenario.strategy);
+        let rank = &program.ranks[0];
+        let elements: u64 = rank
+            .calls
+            .iter()
+            .flat_map(|call| &rank.templates[call.template as usize].instructions)
+            .filter_map(|instruction| match &instruction.op {
+                Op::Elementwise(op) if op.kind == ElementwiseKind::Accumulate => Some(op.elements),
+                _ => None,
+            })
+            .sum();
+        // Two bytes a parameter are held; each of four micro-batches adds to all of them.
+        let problem = problem(&scenario);
+        let held = play(&program, &problem.pricing(&scenario.strategy)).ranks[0].memory.clone();
+        let parameters = held.categories()[&meshwright::lower::Category::Parameters].0 / 2;
+        assert_eq!(elements, if is_apart { 4 * parameters } else { 0 }, "{framework}");
+    }
+}
+
+#[test]
+fn passes_wait_for_their_input_where_messages_do_not_overlap() {
+    for (framework, waits) in [("Megatron-DeepSpeed", true), ("NeMo", false)] {
+        let scenario = read(&run(framework, 1, 2));
+        let program = problem(&scenario).program(&scenario.strategy);
+        for template in program.ranks.iter().flat_map(|rank| &rank.templates) {
+            let received = template.instructions.iter().position(|one| matches!(one.op, Op::Receive(_)));
+            let Some(received) = received else { continue };
+            let first = template.instructions.iter().find(|one| one.stream == Stream::Compute).unwrap();
+            let is_held = first.waits.contains(&(received as u32)) && matches!(first.op, Op::Release);
+            assert_eq!(is_held, waits, "{framework}");
+        }
+    }
+}
+
+#[test]
+fn a_micro_batch_that_is_not_stated_is_the_fastest() {
+    let mut run = run("Megatron-LM", 8, 1);
+    run.strategy.global_batch = Some(16);
+    (run.strategy.micro_batch, run.strategy.grad_accum) = (None, None);
+    let tuned = read(&run);
+    assert!(tuned.strategy.micro_batch > 1);
+    for micro_batch in [1, 2, 4, 8, 16] {
+        run.strategy.micro_batch = Some(micro_batch);
+        assert!(seconds(&tuned) <= seconds(&read(&run)), "{micro_batch}");
+    }
+}
+
+#[test]
+fn asynchronous_tensor_parallelism_hides_collectives() {
+    let mut run = run("torchtitan", 4, 1);
+    let plain = seconds(&read(&run));
+    run.strategy.schedule = Some("async-tp".to_owned());
+    let hidden = read(&run);
+    assert!(hidden.engine.timing.tensor_hidden.value > 0.0);
+    assert!(seconds(&hidden) < plain);
+}
+
+#[test]
+fn experts_that_deep_ep_exchanges_are_parallel() {
+    let mut run = run("NeMo AutoModel (FSDP2 + DeepEP)", 1, 1);
+    (run.model.experts, run.model.topk, run.model.moe_ffn_hidden) = (Some(8), Some(2), Some(512));
+    let refused = scenario(&run, &|_| None, None).unwrap_err();
+    assert!(refused.contains("strategy.ep = 1"), "{refused}");
+}
