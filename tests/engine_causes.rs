@@ -103,7 +103,7 @@ fn gradients_are_added_up_apart_where_products_do_not() {
         // Two bytes a parameter are held; each of four micro-batches adds to all of them.
         let problem = problem(&scenario);
         let held = play(&program, &problem.pricing(&scenario.strategy)).ranks[0].memory.clone();
-        let parameters = held.categories()[&meshwright::lower::Category::Parameters].0 / 2;
+        let parameters = held.categories[meshwright::lower::Category::Parameters as usize].0 / 2;
         assert_eq!(elements, if is_apart { 4 * parameters } else { 0 }, "{framework}");
     }
 }

@@ -1,7 +1,7 @@
 //! Robust least squares within a box for residuals that are linear in the parameters.
 
-/// Residuals smaller than this (2 %) count by their square, larger ones by their size.
-pub const SMALL: f64 = 0.02;
+/// Residuals smaller than this (5 %) count by their square, larger ones by their size.
+pub const SMALL: f64 = 0.05;
 
 /// What a parameter's distance from what is expected counts, over the whole range of its bounds: a hundredth of one
 /// run that is all wrong. It decides only where no run does.

@@ -1,5 +1,5 @@
-//! What a fit makes small: the logarithms of predicted over measured, each family of runs weighted by the fourth
-//! root of its size.
+//! What a fit makes small: the logarithms of predicted over measured, each family of runs weighted by the root of its
+//! size.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::parameters::Parameter;
 use super::solver::Residuals;
 
 /// Power of a family's size that each of its runs is divided by: 0 lets large families rule, 1 gives all the same say.
-const EVENING: f64 = 0.75;
+const EVENING: f64 = 0.5;
 
 /// What a residual is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
