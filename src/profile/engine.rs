@@ -305,6 +305,9 @@ pub struct ActivationModel {
     pub keeps: Vec<SavedTensor>,
     /// Kept under `selective`; what else the backward reads is recomputed.
     pub selective_keeps: Vec<SavedTensor>,
+    /// What of these a compiled model does not keep, because no gradient reads it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compiled_drops: Vec<SavedTensor>,
     /// Recomputation stops at the last tensor that the backward reads.
     pub recompute_stops_early: bool,
 }
@@ -361,7 +364,7 @@ impl VocabularyPadding {
     }
 }
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     include_str!("../../cost_models/engines/embedded.json"),
     include_str!("../../cost_models/engines/megatron.json"),
     include_str!("../../cost_models/engines/torchtitan.json"),
@@ -370,6 +373,7 @@ const FILES: [&str; 12] = [
     include_str!("../../cost_models/engines/nemo.json"),
     include_str!("../../cost_models/engines/megatron-lm.json"),
     include_str!("../../cost_models/engines/megatron-deepspeed.json"),
+    include_str!("../../cost_models/engines/megatron-eager.json"),
     include_str!("../../cost_models/engines/llm-foundry.json"),
     include_str!("../../cost_models/engines/nanotron.json"),
     include_str!("../../cost_models/engines/internevo.json"),

@@ -123,7 +123,7 @@ impl Cases {
 
 fn is_asked(run: &PublishedRun, request: &Request) -> bool {
     let device = cluster::device_name(&run.hardware.gpu);
-    let engine = engines::profile(&run.framework).ok().map(|engine| engine.name.as_str());
+    let engine = engines::profile(run).ok().map(|engine| engine.name.as_str());
     let is = |wanted: &Option<String>, found: Option<&str>| {
         wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
     };
@@ -145,7 +145,7 @@ impl Case {
             return Err("neither step time nor memory of a known kind was measured".to_owned());
         }
         let device = cluster::device_name(&run.hardware.gpu).unwrap_or_default().to_owned();
-        let engine = engines::profile(&run.framework)?.name.clone();
+        let engine = engines::profile(&run)?.name.clone();
         let profile = numbers.engines.get(&engine);
         let scenario = scenario(&run, &|name| numbers.devices.get(name).cloned(), profile)?;
         let problem =

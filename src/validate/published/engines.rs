@@ -37,22 +37,40 @@ const ENGINES: &[(&str, &str)] = &[
     ("Colossal-AI", "colossalai"),
 ];
 
-/// The profile of the program that a table calls `framework`.
+/// The profile of the program that ran `run`.
 ///
 /// # Errors
 /// Says that there is none.
-pub fn profile(framework: &str) -> Result<&'static EngineProfile, String> {
-    let known = ENGINES.iter().find(|(prefix, _)| framework.starts_with(prefix));
-    known
-        .and_then(|(_, name)| engine(name))
-        .ok_or_else(|| format!("there is no engine profile of `{framework}`"))
+pub fn profile(run: &PublishedRun) -> Result<&'static EngineProfile, String> {
+    let framework = &run.framework;
+    let known = ENGINES.iter().find(|(prefix, _)| framework.starts_with(prefix)).map(|(_, name)| *name);
+    let name = known.map(|name| match name {
+        "megatron-deepspeed" if !is_deepspeed_engine(run) => "megatron-eager",
+        name => name,
+    });
+    name.and_then(engine).ok_or_else(|| format!("there is no engine profile of `{framework}`"))
 }
+
+/// Whether Megatron's fork for DeepSpeed ran on DeepSpeed's engine: its ZeRO needs that, and so does its pipeline. Else
+/// Megatron's own schedules and optimizer ran.
+fn is_deepspeed_engine(run: &PublishedRun) -> bool {
+    let strategy = &run.strategy;
+    let names_it = strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("DeepSpeed"));
+    strategy.zero_stage > 0 || names_it || run.framework.contains("3D")
+}
+
+/// Programs whose kernels are fused without a compiler: by Transformer Engine, which the name of the one says, and by
+/// hand (an assumption: Llama Team 2024, arXiv 2407.21783, does not say).
+const FUSED: &[&str] = &["NeMo AutoModel", "Meta internal"];
 
 /// `profile` as it was set in `run`.
 pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
     let mut engine = profile.clone();
-    if run.strategy.compile == Some(true) {
+    let is_fused = || FUSED.iter().any(|prefix| run.framework.starts_with(prefix));
+    if run.strategy.compile.unwrap_or_else(is_fused) {
         engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
+        let activations = &mut engine.activations;
+        activations.selective_keeps.retain(|tensor| !activations.compiled_drops.contains(tensor));
     }
     if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
         engine.timing.tensor_hidden = engine.timing.asynchronous_hidden.clone();
@@ -64,13 +82,32 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
 mod tests {
     use super::*;
 
+    fn run(framework: &str, zero: u8, schedule: &str) -> PublishedRun {
+        let text = include_str!("../../../traces/published/vtrain-multi.json");
+        let trace: crate::trace::published::PublishedTrace = serde_json::from_str(text).unwrap();
+        let mut run = trace.runs.into_iter().next().unwrap();
+        run.framework = framework.to_owned();
+        run.strategy.zero_stage = zero;
+        run.strategy.schedule = Some(schedule.to_owned());
+        run
+    }
+
     #[test]
     fn every_program_has_a_profile() {
         for (prefix, name) in ENGINES {
             assert!(engine(name).is_some(), "{prefix} -> {name}");
         }
-        assert_eq!(profile("Megatron-DeepSpeed (3D)").unwrap().name, "megatron-deepspeed");
-        assert_eq!(profile("Megatron-Core r0.8 (GPT)").unwrap().name, "nemo");
-        assert!(profile("Open-Sora 1.1 / ColossalAI").is_err());
+        assert_eq!(profile(&run("Megatron-Core r0.8 (GPT)", 0, "1f1b")).unwrap().name, "nemo");
+        assert!(profile(&run("Open-Sora 1.1 / ColossalAI", 0, "1f1b")).is_err());
+    }
+
+    #[test]
+    fn the_fork_for_deepspeed_has_two_engines() {
+        let name = |framework, zero, schedule| &profile(&run(framework, zero, schedule)).unwrap().name[..];
+        assert_eq!(name("Megatron-DeepSpeed", 0, "1f1b"), "megatron-eager");
+        assert_eq!(name("Megatron-DeepSpeed", 1, "1f1b"), "megatron-deepspeed");
+        assert_eq!(name("Megatron-DeepSpeed", 0, "1F1B (DeepSpeed)"), "megatron-deepspeed");
+        assert_eq!(name("Megatron-DeepSpeed (3D)", 0, "1F1B"), "megatron-deepspeed");
+        assert_eq!(name("Megatron-DeepSpeed ZeRO-3", 3, "1f1b"), "deepspeed");
     }
 }

@@ -42,7 +42,7 @@ pub fn scenario(
     as_engine: Option<&EngineProfile>,
 ) -> Result<Scenario, String> {
     check::record(run)?;
-    let engine = as_engine.map_or_else(|| engines::profile(&run.framework), Ok)?;
+    let engine = as_engine.map_or_else(|| engines::profile(run), Ok)?;
     let engine = engines::configured(run, engine);
     let model = model::model(run)?;
     let cluster = cluster::cluster(run, models)?;
