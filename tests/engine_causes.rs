@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use meshwright::cost::Pricing;
-use meshwright::lower::Stream;
-use meshwright::ops::{ElementwiseKind, Op};
+use meshwright::lower::{Category, Stream};
+use meshwright::ops::{ElementwiseKind, Op, Routing};
 use meshwright::search::Problem;
 use meshwright::simulate::play;
 use meshwright::trace::published::{PublishedRun, PublishedTrace};
-use meshwright::units::Bytes;
+use meshwright::units::{Bytes, ElementType};
 use meshwright::validate::published::{Scenario, scenario};
 
 /// A run of 8 devices with four micro-batches of one sequence, laid out as `tensor` × `pipeline`, under `framework`.
@@ -103,7 +103,7 @@ fn gradients_are_added_up_apart_where_products_do_not() {
         // Two bytes a parameter are held; each of four micro-batches adds to all of them.
         let problem = problem(&scenario);
         let held = play(&program, &problem.pricing(&scenario.strategy)).ranks[0].memory.clone();
-        let parameters = held.categories[meshwright::lower::Category::Parameters as usize].0 / 2;
+        let parameters = held.categories[Category::Parameters as usize].0 / 2;
         assert_eq!(elements, if is_apart { 4 * parameters } else { 0 }, "{framework}");
     }
 }
@@ -152,4 +152,35 @@ fn experts_that_deep_ep_exchanges_are_parallel() {
     (run.model.experts, run.model.topk, run.model.moe_ffn_hidden) = (Some(8), Some(2), Some(512));
     let refused = scenario(&run, &|_| None, None).unwrap_err();
     assert!(refused.contains("strategy.ep = 1"), "{refused}");
+}
+
+#[test]
+fn a_compiled_block_does_not_keep_what_no_gradient_reads() {
+    let activations = |compile| {
+        let mut run = run("torchtitan", 1, 1);
+        run.strategy.zero_stage = 3;
+        run.strategy.checkpointing = Some("selective-op".to_owned());
+        run.strategy.compile = Some(compile);
+        let scenario = read(&run);
+        let program = problem(&scenario).program(&scenario.strategy);
+        let held = play(&program, &problem(&scenario).pricing(&scenario.strategy)).ranks[0].memory.clone();
+        held.categories[Category::Activations as usize].0
+    };
+    // The output of each block's last matrix, in 16 bits.
+    let model = run("torchtitan", 1, 1).model;
+    let output = model.seq_len * model.hidden.unwrap() * 2;
+    assert_eq!(activations(false) - activations(true), model.layers.unwrap() * output);
+}
+
+#[test]
+fn tokens_on_their_way_to_experts_are_moved_as_often_as_the_engine_moves_them() {
+    let scenario = read(&run("Megatron-LM core", 1, 1));
+    let op = Op::Routing(Routing { slots: 1 << 16, rows: 1 << 13, width: 4096, element: ElementType::Bf16 });
+    let seconds = |passes| {
+        let mut scenario = scenario.clone();
+        scenario.engine.timing.routing_passes.value = passes;
+        let launch = scenario.cluster.device.kernel_time.value.0;
+        problem(&scenario).pricing(&scenario.strategy).price(&op, 0).seconds.0 - launch
+    };
+    assert!((seconds(3.0) / seconds(1.0) - 3.0).abs() < 1e-9);
 }

@@ -51,7 +51,7 @@ pub struct WorkloadArgs {
     /// Layers that are not trained, by name (`*` any run of characters, `?` any one); may be given again
     #[arg(long, value_name = "GLOB", help_heading = WORK)]
     freeze: Vec<String>,
-    /// The training engine that is to run the plan: embedded, megatron, nemo, megatron-deepspeed, megatron-eager, torchtitan,
+    /// The training engine that is to run the plan: embedded, megatron, nemo, megatron-lm, megatron-deterministic, megatron-deepspeed, megatron-eager, torchtitan,
     /// deepspeed, colossalai, llm-foundry, nanotron, internevo or maxtext
     #[arg(long, value_name = "ENGINE", default_value = "embedded", help_heading = WORK)]
     engine: String,

@@ -157,6 +157,7 @@ impl<'a> DevicePricing<'a> {
             Op::Norm(_) | Op::Elementwise(_) => self.timing.elementwise_passes.value,
             Op::CrossEntropy(_) => self.timing.loss_passes.value,
             Op::AdamW(_) => self.timing.optimizer_passes.value,
+            Op::Routing(_) => self.timing.routing_passes.value,
             _ => 1.0,
         }
     }

@@ -109,6 +109,8 @@ pub struct TimingModel {
     pub compiled_passes: Sourced<f64>,
     /// The same of the loss over logits.
     pub loss_passes: Sourced<f64>,
+    /// The same of tokens' ways into and out of experts' slots.
+    pub routing_passes: Sourced<f64>,
     /// The same of the optimizer step.
     pub optimizer_passes: Sourced<f64>,
     /// Time of a step that grows with nothing: data, logging, waiting for the host.
@@ -364,7 +366,7 @@ impl VocabularyPadding {
     }
 }
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     include_str!("../../cost_models/engines/embedded.json"),
     include_str!("../../cost_models/engines/megatron.json"),
     include_str!("../../cost_models/engines/torchtitan.json"),
@@ -372,6 +374,7 @@ const FILES: [&str; 13] = [
     include_str!("../../cost_models/engines/colossalai.json"),
     include_str!("../../cost_models/engines/nemo.json"),
     include_str!("../../cost_models/engines/megatron-lm.json"),
+    include_str!("../../cost_models/engines/megatron-deterministic.json"),
     include_str!("../../cost_models/engines/megatron-deepspeed.json"),
     include_str!("../../cost_models/engines/megatron-eager.json"),
     include_str!("../../cost_models/engines/llm-foundry.json"),

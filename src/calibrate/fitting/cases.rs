@@ -1,7 +1,5 @@
 //! Runs ready to be predicted over and over: their step programs depend on no number that is fitted.
 
-use std::collections::BTreeMap;
-
 use rayon::prelude::*;
 
 use super::Request;
@@ -21,7 +19,7 @@ pub struct Case {
     pub family: String,
     pub device: String,
     pub engine: String,
-    /// What its errors count for: 1 for quality A, a half for B, shared by the runs of one layout.
+    /// What its errors count for: 1 for quality A, a half for B.
     pub weight: f64,
     /// Measured seconds of a step.
     pub time: Option<f64>,
@@ -83,19 +81,7 @@ impl Cases {
                 Err(skipped) => cases.skipped.push(skipped),
             }
         }
-        cases.share_weights();
         cases
-    }
-
-    /// Runs of one layout are no evidence of one another's causes: together they count as one.
-    fn share_weights(&mut self) {
-        let mut sizes: BTreeMap<String, f64> = BTreeMap::new();
-        for case in &self.list {
-            *sizes.entry(case.layout()).or_default() += 1.0;
-        }
-        for case in &mut self.list {
-            case.weight /= sizes[&case.layout()];
-        }
     }
 
     /// Skips cases whose prediction is no positive number: they never enter a fit.
@@ -170,15 +156,6 @@ impl Case {
             programs,
             peak,
         })
-    }
-
-    /// What runs have in common whose model, precision and batch alone differ.
-    fn layout(&self) -> String {
-        let strategy = &self.scenario.strategy;
-        let sizes =
-            [strategy.tensor, strategy.pipeline, strategy.context, strategy.data, strategy.micro_batch];
-        let text = self.run.strategy.checkpointing.as_deref().unwrap_or_default();
-        format!("{} {} {sizes:?} {} {text}", self.family, self.device, strategy.zero)
     }
 
     /// Predicts it by `numbers`; the step is played to `depth`, or not at all.

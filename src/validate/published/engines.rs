@@ -19,7 +19,7 @@ const ENGINES: &[(&str, &str)] = &[
     ("Megatron-Core (llama example)", "nemo"),
     ("Megatron-LM core", "megatron"),
     ("Megatron-LM", "megatron-lm"),
-    ("Megatron-Core CI", "megatron-lm"),
+    ("Megatron-Core CI", "megatron-deterministic"),
     ("Megatron", "megatron"),
     ("NeMo AutoModel", "torchtitan"),
     ("NeMo", "nemo"),
