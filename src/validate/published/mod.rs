@@ -169,6 +169,12 @@ fn assumed(run: &PublishedRun) -> Vec<String> {
         ("strategy.checkpointing", strategy.checkpointing.is_none()),
         ("strategy.flash_attention", strategy.flash_attention.is_none()),
         ("strategy.micro_batch", strategy.micro_batch.is_none()),
+        (
+            "strategy.schedule",
+            strategy.pp.is_some_and(|pipeline| pipeline > 1)
+                && strategy.schedule.is_none()
+                && strategy.virtual_pp.is_none(),
+        ),
         ("strategy.virtual_pp", interleaves && strategy.virtual_pp.is_none()),
         (
             "hardware.inter_node",

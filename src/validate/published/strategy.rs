@@ -142,10 +142,13 @@ fn schedule(
     if pipeline == 1 {
         return Ok((None, None));
     }
-    let text = strategy.schedule.as_deref().unwrap_or("1f1b").to_ascii_lowercase();
+    // A table that leaves the schedule out, or its chunks, is read as tuned: it interleaves where that can be, in the
+    // fewest chunks that are all alike.
+    let is_whole = strategy.grad_accum.is_some_and(|count| count.is_multiple_of(pipeline));
+    let tuned = if is_whole { "interleaved" } else { "1f1b" };
+    let text = strategy.schedule.as_deref().unwrap_or(tuned).to_ascii_lowercase();
     let chunks = strategy.virtual_pp.filter(|chunks| *chunks > 1);
     if text.starts_with("interleaved") || chunks.is_some() {
-        // Where a table leaves the number of chunks out: the fewest that interleave and are all alike.
         let blocks = u64::from(model.blocks());
         let even = (2..=blocks / pipeline).find(|chunks| blocks.is_multiple_of(pipeline * chunks));
         let chunks = chunks.or(even).unwrap_or(2);
