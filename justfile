@@ -28,6 +28,11 @@ readme:
 bench:
     cargo bench --bench plan
 
+# Predictions against the published runs, anew: the table of docs/accuracy.md and the page with residual plots.
+accuracy:
+    cargo run --release -- validate traces/published --report docs/accuracy-table.md
+    cargo run --release -- validate traces/published --report reports/published-runs.html
+
 # The pages and plans in reports/, anew.
 samples:
     cargo run --release -- plan llama-3.1-70b --cluster 8x8xh100-sxm --global-batch 512 --seq-len 8192 --report reports/llama-3.1-70b-64xh100.html

@@ -1,18 +1,43 @@
 //! The checked-in cost models are the optimum of their fit to the published runs.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use meshwright::calibrate::fitting::{Models, ParameterFile, Request, slope};
+use meshwright::calibrate::fitting::{File, FitReport, Models, ParameterFile, Request, slope};
 use meshwright::validate::read;
 
-/// Whatever the report of the last refit stands for must still hold: `just refit` makes both anew.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn report() -> FitReport {
+    let path = root().join("cost_models/fit/report.json");
+    let text = fs::read_to_string(path).expect("`just refit` writes what it found");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// What the last refit found is what stands in the files.
+#[test]
+fn fitted_numbers_are_those_of_the_report() {
+    let (models, report) = (Models::built_in(), report());
+    let parameters = ParameterFile::built_in().unwrap().parameters;
+    assert_eq!(report.parameters.len(), parameters.len());
+    for (fitted, parameter) in report.parameters.iter().zip(&parameters) {
+        assert_eq!(fitted.path, parameter.path);
+        assert!(parameter.lower <= fitted.value && fitted.value <= parameter.upper, "{}", fitted.path);
+        for name in &fitted.files {
+            let files = [File::Device(name.clone()), File::Engine(name.clone())];
+            let stands = files.iter().find_map(|file| models.number(file, &fitted.path)).unwrap();
+            // Files have five digits.
+            let is_same = (stands - fitted.value).abs() <= 1e-4 * fitted.value.abs();
+            assert!(is_same, "{name}: {} is {stands}, fitted {}", fitted.path, fitted.value);
+        }
+    }
+}
+
+/// The loss changes nowhere near where the numbers stand.
 #[test]
 fn fitted_numbers_are_the_optimum() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    if !root.join("cost_models/fit/report.json").is_file() {
-        // Nothing is said to be fitted yet.
-        return;
-    }
     let request = Request {
         models: Models::built_in(),
         parameters: ParameterFile::built_in().unwrap().parameters,
@@ -20,6 +45,6 @@ fn fitted_numbers_are_the_optimum() {
         engine: None,
         is_quick: false,
     };
-    let slope = slope(read(&root.join("traces/published")).unwrap(), &request).unwrap();
+    let slope = slope(read(&root().join("traces/published")).unwrap(), &request).unwrap();
     assert!(slope < 1e-4, "the loss still changes by {slope} of itself along the numbers: run `just refit`");
 }

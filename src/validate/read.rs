@@ -34,7 +34,7 @@ pub struct UnreadTrace {
 /// The runs in the file at `path`, or in all `.json` files of the folder there and of those inside, with their names.
 ///
 /// # Errors
-/// If a file cannot be read, or is neither a trace nor an array of runs.
+/// If a file cannot be read, is neither a trace nor an array of runs, or holds none.
 pub fn read(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     if !path.is_dir() {
         return file(path);
@@ -68,6 +68,14 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, UnreadTrace> {
 }
 
 fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
+    let runs = contents(path)?;
+    if runs.is_empty() {
+        return Err(UnreadTrace { path: path.to_owned(), reason: "holds no run".to_owned() });
+    }
+    Ok(runs)
+}
+
+fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     let failed = |reason: String| UnreadTrace { path: path.to_owned(), reason };
     if path.exists() && !path.is_file() {
         return Err(failed("is no regular file".to_owned()));

@@ -85,7 +85,9 @@ fn a_trace_of_a_family_reads_like_an_array() {
     place.write("none.json", trace(1, "7"));
     place.write("text.json", "runs");
     place.write("empty.json", "");
-    for file in ["newer.json", "none.json", "text.json", "empty.json"] {
+    place.write("list.json", "[]");
+    place.write("runless.json", trace(1, "[]"));
+    for file in ["newer.json", "none.json", "text.json", "empty.json", "list.json", "runless.json"] {
         let run = place.line(&format!("validate {file} --json"));
         assert_eq!(run.code, 3, "{file}: {}", run.stderr);
         assert_eq!(run.json()["error"]["field"], "trace");
