@@ -66,7 +66,7 @@ fn request() -> Request {
         parameters: vec![
             parameter(&device, &[], "gemm.efficiency", 0.3, 0.95),
             parameter(&device, &[], "scale_up.link.efficiency", 0.2, 0.95),
-            parameter(&[], &["megatron-deepspeed"], "timing.elementwise_passes", 0.5, 6.0),
+            parameter(&[], &["megatron-eager"], "timing.elementwise_passes", 0.5, 6.0),
         ],
         device: None,
         engine: None,
