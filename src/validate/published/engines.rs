@@ -51,12 +51,12 @@ pub fn profile(run: &PublishedRun) -> Result<&'static EngineProfile, String> {
     name.and_then(engine).ok_or_else(|| format!("there is no engine profile of `{framework}`"))
 }
 
-/// Whether Megatron's fork for DeepSpeed ran on DeepSpeed's engine: its ZeRO needs that, and so does its pipeline. Else
-/// Megatron's own schedules and optimizer ran.
+/// Whether a fork of Megatron for DeepSpeed ran on DeepSpeed's engine: its ZeRO needs that, and so does its pipeline;
+/// GPT-NeoX knows no other. Else Megatron's own schedules and optimizer ran.
 fn is_deepspeed_engine(run: &PublishedRun) -> bool {
-    let strategy = &run.strategy;
+    let (strategy, framework) = (&run.strategy, &run.framework);
     let names_it = strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("DeepSpeed"));
-    strategy.zero_stage > 0 || names_it || run.framework.contains("3D")
+    strategy.zero_stage > 0 || names_it || framework.contains("3D") || framework.starts_with("GPT-NeoX")
 }
 
 /// Programs whose kernels are fused without a compiler: by Transformer Engine, which the name of the one says, and by
@@ -108,6 +108,7 @@ mod tests {
         assert_eq!(name("Megatron-DeepSpeed", 1, "1f1b"), "megatron-deepspeed");
         assert_eq!(name("Megatron-DeepSpeed", 0, "1F1B (DeepSpeed)"), "megatron-deepspeed");
         assert_eq!(name("Megatron-DeepSpeed (3D)", 0, "1F1B"), "megatron-deepspeed");
+        assert_eq!(name("GPT-NeoX (Megatron-DeepSpeed)", 0, "1f1b"), "megatron-deepspeed");
         assert_eq!(name("Megatron-DeepSpeed ZeRO-3", 3, "1f1b"), "deepspeed");
     }
 }
