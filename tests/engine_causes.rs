@@ -102,7 +102,7 @@ fn gradients_are_added_up_apart_where_products_do_not() {
             .sum();
         // Two bytes a parameter are held; each of four micro-batches adds to all of them.
         let problem = problem(&scenario);
-        let held = play(&program, &problem.pricing(&scenario.strategy)).ranks[0].memory.clone();
+        let held = play(&program, &problem.pricing(&scenario.strategy)).ranks[0].memory;
         let parameters = held.categories[Category::Parameters as usize].0 / 2;
         assert_eq!(elements, if is_apart { 4 * parameters } else { 0 }, "{framework}");
     }
@@ -163,7 +163,7 @@ fn a_compiled_block_does_not_keep_what_no_gradient_reads() {
         run.strategy.compile = Some(compile);
         let scenario = read(&run);
         let program = problem(&scenario).program(&scenario.strategy);
-        let held = play(&program, &problem(&scenario).pricing(&scenario.strategy)).ranks[0].memory.clone();
+        let held = play(&program, &problem(&scenario).pricing(&scenario.strategy)).ranks[0].memory;
         held.categories[Category::Activations as usize].0
     };
     // The output of each block's last matrix, in 16 bits.
