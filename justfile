@@ -52,4 +52,5 @@ outside *arguments:
 
 # Fit the built-in cost models and engine profiles to the published runs, in place; minutes.
 refit:
-    cargo run --release -- calibrate --fit traces/published --models cost_models --out cost_models --json > cost_models/fit/report.json
+    cargo run --release -- calibrate --fit traces/published --models cost_models --out cost_models --json > cost_models/fit/report.new
+    mv cost_models/fit/report.new cost_models/fit/report.json

@@ -51,13 +51,17 @@ pub struct WorkloadArgs {
     /// Layers that are not trained, by name (`*` any run of characters, `?` any one); may be given again
     #[arg(long, value_name = "GLOB", help_heading = WORK)]
     freeze: Vec<String>,
-    /// The training engine that is to run the plan: embedded, megatron, nemo, megatron-lm, megatron-deterministic, megatron-deepspeed, megatron-eager, torchtitan,
-    /// deepspeed, colossalai, llm-foundry, nanotron, internevo or maxtext
-    #[arg(long, value_name = "ENGINE", default_value = "embedded", help_heading = WORK)]
+    #[arg(long, value_name = "ENGINE", default_value = "embedded", help_heading = WORK, help = engine_help())]
     engine: String,
 }
 
 const WORK: &str = "Workload";
+
+/// One line on `--engine`, with the names of all.
+fn engine_help() -> String {
+    let names: Vec<&str> = engines().iter().map(|engine| engine.name.as_str()).collect();
+    format!("The training engine that is to run the plan: {}", names.join(", "))
+}
 
 /// The arguments with their syntax checked; no file has been read.
 #[derive(Debug)]

@@ -6,6 +6,9 @@ use super::amount::{NOTHING, amounts, percent, share, signed};
 use crate::trace::published::Quality;
 use crate::validate::{Figures, Group, Quantity, Run, Validation, Worst};
 
+/// Columns of one of the worst runs.
+const WORST: [(&str, bool); 5] =
+    [("run", false), ("error", true), ("predicted", true), ("measured", true), ("likely cause", false)];
 /// Runs that are shown one by one unless all are asked for.
 const FEW: usize = 30;
 
@@ -127,21 +130,12 @@ pub fn ranking(validation: &Validation) -> Listing {
 pub fn worst(validation: &Validation, quantity: Quantity) -> Listing {
     let all = validation.groups.iter().find(|group| group.name == "all");
     let worst = all.into_iter().flat_map(|group| &group.worst).filter(|worst| worst.quantity == quantity);
-    let rows = worst.map(|worst| {
-        let [error, predicted, measured] = sizes(validation, worst);
-        vec![worst.id.clone(), error, predicted, measured, worst.cause.clone()]
-    });
+    let rows = worst.map(|worst| row(validation, worst));
     Listing {
         title: format!("Worst ten of all, {}", name(quantity).to_lowercase()),
         note: "The likely cause is what the prediction is mostly made of, and what the record leaves open: a place to \
                look, not a proof.",
-        columns: vec![
-            ("run", false),
-            ("error", true),
-            ("predicted", true),
-            ("measured", true),
-            ("likely cause", false),
-        ],
+        columns: WORST.to_vec(),
         rows: rows.collect(),
     }
 }
@@ -152,31 +146,25 @@ fn worst_of_each(validation: &Validation, quantity: Quantity) -> Listing {
         validation.groups.iter().filter(|group| group.name != "all" && !is_weak(&group.name)).collect();
     let sources = if sources.len() > 1 { sources } else { Vec::new() };
     let rows = sources.into_iter().flat_map(|group| {
-        group.worst.iter().filter(|worst| worst.quantity == quantity).map(|worst| {
-            let [error, predicted, measured] = sizes(validation, worst);
-            vec![group.name.clone(), worst.id.clone(), error, predicted, measured, worst.cause.clone()]
-        })
+        group
+            .worst
+            .iter()
+            .filter(|worst| worst.quantity == quantity)
+            .map(|worst| [group.name.clone()].into_iter().chain(row(validation, worst)).collect())
     });
     Listing {
         title: format!("Worst ten of each source, {}", name(quantity).to_lowercase()),
         note: "",
-        columns: vec![
-            ("source", false),
-            ("run", false),
-            ("error", true),
-            ("predicted", true),
-            ("measured", true),
-            ("likely cause", false),
-        ],
+        columns: [("source", false)].into_iter().chain(WORST).collect(),
         rows: rows.collect(),
     }
 }
 
-/// Error, predicted and measured value of one of the worst runs.
-fn sizes(validation: &Validation, worst: &Worst) -> [String; 3] {
+/// What stands in the columns `WORST` of one of the worst runs.
+fn row(validation: &Validation, worst: &Worst) -> Vec<String> {
     let run = validation.runs.iter().find(|run| run.id == worst.id);
     let [predicted, measured] = run.map_or_else(Default::default, |run| amounts(run, worst.quantity));
-    [signed(Some(worst.error)), predicted, measured]
+    vec![worst.id.clone(), signed(Some(worst.error)), predicted, measured, worst.cause.clone()]
 }
 
 /// Runs that were not simulated, by reason, the most frequent first.

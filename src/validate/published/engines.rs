@@ -7,8 +7,11 @@ use crate::trace::published::PublishedRun;
 /// Programs as tables call them, by how they begin, and our engine profile; the first that begins alike counts.
 const ENGINES: &[(&str, &str)] = &[
     ("Megatron-DeepSpeed ZeRO-3", "deepspeed"),
-    ("Megatron-DeepSpeed", "megatron-deepspeed"),
+    ("Megatron-DeepSpeed 3D", "megatron-deepspeed"),
+    ("Megatron-DeepSpeed (3D)", "megatron-deepspeed"),
     ("GPT-NeoX", "megatron-deepspeed"),
+    // What else it ran on, its strategy says.
+    ("Megatron-DeepSpeed", "megatron-eager"),
     ("Megatron + DeepSpeed ZeRO-3", "deepspeed"),
     ("Megatron-LM v1.1.5 + DeepSpeed", "deepspeed"),
     ("DeepSpeed", "deepspeed"),
@@ -45,18 +48,18 @@ pub fn profile(run: &PublishedRun) -> Result<&'static EngineProfile, String> {
     let framework = &run.framework;
     let known = ENGINES.iter().find(|(prefix, _)| framework.starts_with(prefix)).map(|(_, name)| *name);
     let name = known.map(|name| match name {
-        "megatron-deepspeed" if !is_deepspeed_engine(run) => "megatron-eager",
+        "megatron-eager" if needs_deepspeed_engine(run) => "megatron-deepspeed",
         name => name,
     });
     name.and_then(engine).ok_or_else(|| format!("there is no engine profile of `{framework}`"))
 }
 
-/// Whether a fork of Megatron for DeepSpeed ran on DeepSpeed's engine: its ZeRO needs that, and so does its pipeline;
-/// GPT-NeoX knows no other. Else Megatron's own schedules and optimizer ran.
-fn is_deepspeed_engine(run: &PublishedRun) -> bool {
-    let (strategy, framework) = (&run.strategy, &run.framework);
-    let names_it = strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("DeepSpeed"));
-    strategy.zero_stage > 0 || names_it || framework.contains("3D") || framework.starts_with("GPT-NeoX")
+/// Whether DeepSpeed's engine drove Megatron's fork for it, by its pipeline or its ZeRO, and not Megatron's own
+/// schedules and optimizer.
+fn needs_deepspeed_engine(run: &PublishedRun) -> bool {
+    let strategy = &run.strategy;
+    strategy.zero_stage > 0
+        || strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("DeepSpeed"))
 }
 
 /// Programs whose kernels are fused without a compiler: by Transformer Engine, which the name of the one says, and by
@@ -69,6 +72,8 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     let is_fused = || FUSED.iter().any(|prefix| run.framework.starts_with(prefix));
     if run.strategy.compile.unwrap_or_else(is_fused) {
         engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
+    }
+    if run.strategy.compile == Some(true) {
         let activations = &mut engine.activations;
         activations.selective_keeps.retain(|tensor| !activations.compiled_drops.contains(tensor));
     }
@@ -81,10 +86,11 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::published::PublishedTrace;
 
     fn run(framework: &str, zero: u8, schedule: &str) -> PublishedRun {
         let text = include_str!("../../../traces/published/vtrain-multi.json");
-        let trace: crate::trace::published::PublishedTrace = serde_json::from_str(text).unwrap();
+        let trace: PublishedTrace = serde_json::from_str(text).unwrap();
         let mut run = trace.runs.into_iter().next().unwrap();
         run.framework = framework.to_owned();
         run.strategy.zero_stage = zero;
