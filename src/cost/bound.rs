@@ -2,16 +2,18 @@
 
 use crate::cost::calls::{self, CallTimes};
 use crate::cost::digest::{PassDigest, UnitDigest};
+use crate::cost::flow::{self, FlowRules, UnitFlow};
 use crate::cost::price::Pricing;
 use crate::lower::Stream;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, Schedule};
+use crate::profile::engine::Overlap;
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::reduction::reductions;
 use crate::program::schedule::orders;
 use crate::program::state::{Gathering, StateRules};
-use crate::program::{Instruction, build};
+use crate::program::{Instruction, Pass, build};
 use crate::strategy::{Strategy, Workload};
 use crate::units::{Bytes, Seconds};
 
@@ -27,24 +29,78 @@ pub struct Bound<'a> {
     pub pricing: &'a dyn Pricing,
 }
 
-/// What collectives take together, one behind the other.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Moved {
-    pub seconds: f64,
-    /// Seconds of all multiprocessors.
-    pub busy: f64,
+/// What moves in the passes of a chunk.
+#[derive(Clone, Debug, Default)]
+struct Flows {
+    forward: Vec<UnitFlow>,
+    backward: Vec<UnitFlow>,
+    weight: Vec<UnitFlow>,
 }
 
-impl Moved {
-    /// Adds `times` times `op`.
-    pub fn add(&mut self, times: f64, op: &Op, pricing: &dyn Pricing) {
-        let price = pricing.price(op, 0);
-        self.seconds += times * price.seconds.0;
-        self.busy += times * price.busy().0;
+/// What moves for one unit, in seconds: see [`UnitFlow`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Moves {
+    gather: f64,
+    reduce: f64,
+    out: f64,
+    back: f64,
+    fetch: f64,
+}
+
+impl Moves {
+    /// The part of it that moves in `pass`.
+    fn flow(&self, digest: &PassDigest, pass: Pass) -> UnitFlow {
+        let mut flow = UnitFlow { chain: digest.chain.0, full: digest.full.0, ..UnitFlow::default() };
+        if pass != Pass::Weight {
+            (flow.gather, flow.fetch) = (self.gather, self.fetch);
+        }
+        match pass {
+            Pass::Forward => flow.out = self.out,
+            Pass::Backward => flow.back = self.back,
+            Pass::Weight => {}
+        }
+        // Only a pass that writes weight gradients reduces them.
+        if digest.after.is_some() {
+            flow.reduce = self.reduce;
+        }
+        flow
     }
 }
 
+/// What one rank has to do in a step, each part as if it were alone, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// All passes.
+    pub passes: f64,
+    /// The forwards of one micro-batch.
+    pub forward: f64,
+    /// The passes' chains alone, and all collectives over parameters and gradients beside them.
+    pub together: f64,
+    pub copies: f64,
+    /// How much later the first forward ends because its parameters are still on their way.
+    pub lead: f64,
+    /// What follows when all of these are done.
+    pub step: f64,
+}
+
 impl Bound<'_> {
+    /// The parts of pipeline rank `stage`'s step.
+    pub fn parts(&self, stage: u32) -> Parts {
+        let mut parts = Parts::default();
+        for chunk in self.layout.chunks_of(stage) {
+            let times = self.times(chunk);
+            parts.passes += times.forward + times.backward + times.weight;
+            parts.forward += times.forward;
+        }
+        parts.passes *= self.strategy.accumulation as f64;
+        parts.passes += self.last_reduction(stage);
+        parts.together = self.together(stage);
+        parts.copies = self.copies(stage);
+        parts.lead = self.lead(stage);
+        parts.step = self.optimizer_step(stage);
+        parts
+    }
+
     /// No rank can end earlier than its calls, played alone, with the reduction behind the last of them and the
     /// optimizer step; nor than its collectives over parameters and gradients, or its copies, one behind the other,
     /// and the step.
@@ -58,9 +114,7 @@ impl Bound<'_> {
         let bound = ends.into_iter().enumerate().map(|(stage, end)| {
             let stage = stage as u32;
             let passes = end + self.last_reduction(stage);
-            let moved = self.collectives(stage);
-            let busy = self.busy(stage) + moved.busy;
-            passes.max(moved.seconds).max(busy).max(self.copies(stage)) + self.optimizer_step(stage)
+            passes.max(self.together(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
     }
@@ -106,19 +160,23 @@ impl Bound<'_> {
 
     fn times(&self, chunk: &Chunk) -> CallTimes {
         let mut times = CallTimes { sends_gradient: chunk.sends_gradient, ..CallTimes::default() };
-        for unit in &chunk.units {
-            let digest = self.digest(unit);
-            times.forward += digest.forward.chain.0;
-            times.weight += digest.weight.chain.0;
-            if unit.has_backward {
-                times.backward += digest.backward.chain.0;
-            }
-        }
         let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
-        times.forward_slack = chunk.units.last().map_or(0.0, |unit| slack(self.digest(unit).forward));
+        let last_slack = |unit: Option<&PlacedUnit>, pass: fn(&UnitDigest) -> PassDigest| {
+            unit.map_or(0.0, |unit| slack(pass(self.digest(unit))))
+        };
+        let flows = self.flows(chunk);
+        let rules = self.flow_rules();
+        let forward = flow::end(&flows.forward, rules);
+        times.forward = forward.ended;
+        times.forward_slack =
+            forward.ended - forward.computed + last_slack(chunk.units.last(), |digest| digest.forward);
+        let backward = flow::end(&flows.backward, rules);
+        times.backward = backward.ended;
+        times.backward_slack =
+            backward.ended - backward.computed + last_slack(chunk.units.first(), |digest| digest.backward);
+        times.weight = flow::end(&flows.weight, rules).ended;
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
         times.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
-        times.backward_slack = chunk.units.first().map_or(0.0, |unit| slack(self.digest(unit).backward));
         if self.layout.losses > 1 {
             // The first loss's gradient leaves while the others' backwards are still to come.
             times.backward_slack = times.backward;
@@ -134,18 +192,93 @@ impl Bound<'_> {
             let bytes = build::entering_of(self.layout, chunk.index);
             times.send_backward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
         }
-        if !self.rules.keeps_whole_gradients && !self.strategy.schedule.splits_weight() {
-            // A pass that reduces unit by unit ends with the reduction of its last unit.
-            let reduction = chunk
-                .units
-                .iter()
-                .find(|unit| unit.has_backward)
-                .filter(|unit| self.digest(unit).backward.after.is_some())
-                .map_or(0.0, |unit| self.reduction(unit, false));
-            times.backward += reduction;
-            times.backward_slack += reduction;
-        }
         times
+    }
+
+    /// What moves in the three passes of `chunk`, unit by unit in the order of each.
+    fn flows(&self, chunk: &Chunk) -> Flows {
+        let mut flows = Flows::default();
+        let mut known: Vec<(PlacedUnit, Moves)> = Vec::new();
+        let mut moves_of = |unit: &PlacedUnit| {
+            let key = PlacedUnit { unit: 0, ..*unit };
+            if let Some((_, moves)) = known.iter().find(|(other, _)| *other == key) {
+                return *moves;
+            }
+            let moves = self.moves(unit);
+            known.push((key, moves));
+            moves
+        };
+        for unit in &chunk.units {
+            let moves = moves_of(unit);
+            let digest = self.digest(unit);
+            flows.forward.push(moves.flow(&digest.forward, Pass::Forward));
+            if unit.has_backward {
+                flows.backward.push(moves.flow(&digest.backward, Pass::Backward));
+                flows.weight.push(moves.flow(&digest.weight, Pass::Weight));
+            }
+        }
+        flows.backward.reverse();
+        flows.weight.reverse();
+        flows
+    }
+
+    fn flow_rules(&self) -> FlowRules {
+        FlowRules {
+            depth: self.engine.buffers.gathered_units.max(1) as usize,
+            gathers_beside: self.engine.timing.overlaps(Overlap::Gathers),
+            reduces_beside: self.engine.timing.overlaps(Overlap::Gradients),
+            copies_beside: self.strategy.overlap,
+            beside: self.pricing.beside(),
+        }
+    }
+
+    /// What moves for `unit` in each of its passes.
+    fn moves(&self, unit: &PlacedUnit) -> Moves {
+        let mut moves = Moves::default();
+        let one_loss = self.layout.losses == 1;
+        if self.rules.gathering == Gathering::EachPass && one_loss {
+            for op in self.gathers(unit) {
+                moves.gather += self.pricing.price(&op, 0).seconds.0;
+            }
+        }
+        if !self.rules.keeps_whole_gradients && one_loss {
+            for (_, op) in reductions(self.rules, self.engine, unit, false) {
+                moves.reduce += self.pricing.price(&op, 0).seconds.0;
+            }
+        }
+        let copied = |op: Op| self.pricing.price(&op, 0).seconds.0;
+        let kept = self.digest(unit).kept;
+        if unit.offloads_activations && kept > 0 && one_loss {
+            moves.out = copied(Op::CopyOut(Bytes(kept as u64)));
+            moves.back = copied(Op::CopyIn(Bytes(kept as u64)));
+        }
+        let stored = self.rules.parameter_elements(&unit.parameters) * self.rules.parameter.size();
+        if unit.offloads_parameters && stored > 0 && one_loss {
+            moves.fetch = copied(Op::CopyIn(Bytes(stored)));
+        }
+        moves
+    }
+
+    /// How much longer the first forward of a stage takes because its parameters are not there yet, if nothing else
+    /// holds it up.
+    fn lead(&self, stage: u32) -> f64 {
+        let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
+        if self.layout.losses > 1 || !self.engine.timing.overlaps(Overlap::Gathers) {
+            return 0.0;
+        }
+        let gather = |unit: &PlacedUnit| -> f64 {
+            self.gathers(unit).map(|op| self.pricing.price(&op, 0).seconds.0).sum()
+        };
+        let (Some(first), Some(last)) = (chunk.units.first(), chunk.units.last()) else { return 0.0 };
+        match self.rules.gathering {
+            Gathering::Never => 0.0,
+            Gathering::EachPass => gather(first),
+            Gathering::OnceAStep | Gathering::ForwardToBackward => {
+                let all: f64 = chunk.units.iter().map(gather).sum();
+                let chains: f64 = chunk.units.iter().map(|unit| self.digest(unit).forward.chain.0).sum();
+                gather(first).max(all + self.digest(last).forward.chain.0 - chains)
+            }
+        }
     }
 
     fn reduction(&self, unit: &PlacedUnit, across_replicas: bool) -> f64 {
@@ -155,7 +288,8 @@ impl Bound<'_> {
             .sum()
     }
 
-    /// The reduction behind the very last backward of a stage.
+    /// How much later than the very last backward of a stage the reductions are done that it starts, a unit behind
+    /// the other.
     fn last_reduction(&self, stage: u32) -> f64 {
         if !self.rules.keeps_whole_gradients
             || self.strategy.schedule.splits_weight()
@@ -163,40 +297,52 @@ impl Bound<'_> {
         {
             return 0.0;
         }
-        let unit = self
-            .layout
-            .chunks_of(stage)
-            .next()
-            .and_then(|chunk| chunk.units.iter().find(|unit| unit.has_backward));
-        unit.map_or(0.0, |unit| self.reduction(unit, true))
+        let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
+        let (mut now, mut reduced) = (0.0, 0.0_f64);
+        let mut known: Option<(PlacedUnit, f64)> = None;
+        for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
+            let key = PlacedUnit { unit: 0, lowered: 0, ..*unit };
+            let reduction = match known {
+                Some((other, seconds)) if other == key => seconds,
+                _ => self.reduction(unit, true),
+            };
+            known = Some((key, reduction));
+            now += self.digest(unit).backward.chain.0;
+            // With several losses, only the last unit is known to be reduced behind all of them.
+            reduced = if self.layout.losses > 1 { now } else { reduced.max(now) } + reduction;
+        }
+        reduced - now
     }
 
-    /// Seconds of all multiprocessors that the passes of a stage take.
-    pub fn busy(&self, stage: u32) -> f64 {
-        let units = self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units);
-        let one: f64 = units
-            .map(|unit| {
-                let digest = self.digest(unit);
-                let backward = if unit.has_backward { digest.backward.busy.0 } else { 0.0 };
-                digest.forward.busy.0 + backward + digest.weight.busy.0
-            })
-            .sum();
-        one * self.strategy.accumulation as f64
+    /// The passes of a stage and its collectives, however they overlap.
+    fn together(&self, stage: u32) -> f64 {
+        let (mut chain, mut full) = (0.0, 0.0);
+        for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
+            let digest = self.digest(unit);
+            chain += digest.forward.chain.0 + digest.weight.chain.0;
+            full += digest.forward.full.0 + digest.weight.full.0;
+            if unit.has_backward {
+                chain += digest.backward.chain.0;
+                full += digest.backward.full.0;
+            }
+        }
+        let micro = self.strategy.accumulation as f64;
+        flow::together(micro * chain, micro * full, self.collectives(stage), self.pricing.beside())
     }
 
     /// All collectives of a stage over parameters and gradients, before the optimizer step.
-    fn collectives(&self, stage: u32) -> Moved {
+    fn collectives(&self, stage: u32) -> f64 {
         let micro = self.strategy.accumulation as f64;
         let rounds = match self.strategy.sync {
             GradientSync::Deferred => 1.0,
             GradientSync::Immediate | GradientSync::Scatter => micro,
         };
         let across = self.strategy.sync != GradientSync::Scatter;
-        let mut total = Moved::default();
+        let mut total = 0.0;
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
             if unit.has_backward && !self.rules.reduces_behind {
                 for (_, op) in reductions(self.rules, self.engine, unit, across) {
-                    total.add(rounds, &op, self.pricing);
+                    total += rounds * self.pricing.price(&op, 0).seconds.0;
                 }
             }
             let passes = match self.rules.gathering {
@@ -207,7 +353,7 @@ impl Bound<'_> {
             };
             if passes > 0.0 {
                 for op in self.gathers(unit) {
-                    total.add(passes, &op, self.pricing);
+                    total += passes * self.pricing.price(&op, 0).seconds.0;
                 }
             }
         }

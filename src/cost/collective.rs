@@ -47,6 +47,30 @@ impl GroupShape {
         Self { levels }
     }
 
+    /// The shape of the group of all devices.
+    pub fn whole(cluster: &Cluster) -> Self {
+        let levels = cluster.levels.iter().map(|level| GroupLevel {
+            members: cluster.devices().min(level.span),
+            bandwidth: level.slower.iter().fold(level.link.bandwidth.0, |least, (_, slow)| least.min(slow.0)),
+            latency: level.link.latency.0,
+        });
+        Self { levels: levels.collect() }
+    }
+
+    /// The best that a group of `size` members can meet: neighbours, on each level its fastest links. Where links
+    /// further out are the faster ones, inner ones count as fast as these.
+    pub fn neighbours(cluster: &Cluster, size: u64) -> Self {
+        let levels = cluster.levels.iter().enumerate().map(|(place, level)| {
+            let outward = || cluster.levels[place..].iter().map(|level| &level.link);
+            GroupLevel {
+                members: size.min(level.span),
+                bandwidth: outward().map(|link| link.bandwidth.0).fold(0.0, f64::max),
+                latency: outward().map(|link| link.latency.0).fold(level.link.latency.0, f64::min),
+            }
+        });
+        Self { levels: levels.collect() }
+    }
+
     /// Members of the group.
     pub fn size(&self) -> u64 {
         self.levels.last().map_or(1, |level| level.members)

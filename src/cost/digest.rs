@@ -1,7 +1,7 @@
 //! What the closed forms need of a lowered unit: how high each pass stands in memory, what it leaves, how long it
 //! takes at the least.
 
-use crate::cost::price::Pricing;
+use crate::cost::price::{Price, Pricing, Resource};
 use crate::lower::{LoweredUnit, Step, Stream, ValueId};
 use crate::units::Seconds;
 
@@ -16,8 +16,8 @@ pub struct PassDigest {
     pub net: i64,
     /// Lower bound of its time: its longest chain, nothing competing.
     pub chain: Seconds,
-    /// Seconds of all multiprocessors that it takes: no overlap can take less.
-    pub busy: Seconds,
+    /// Seconds of kernels that fill the multiprocessors.
+    pub full: Seconds,
     /// Likewise until what leaves the unit is written.
     pub ready: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
@@ -87,11 +87,17 @@ fn pass(
         live -= step.frees.iter().filter(|id| !not_freed.contains(id)).map(bytes).sum::<i64>();
     }
     digest.net = live;
-    digest.busy = steps.iter().map(|step| pricing.price(&step.op, 0).busy()).sum();
     (digest.chain, digest.ready) = chain(unit, steps, ends.1, pricing);
+    let prices = steps.iter().map(|step| pricing.price(&step.op, 0));
+    digest.full = prices.filter(fills).map(|price| price.seconds).sum();
     let first = first_dependent(steps, ends.0);
     digest.early = digest.chain - chain(unit, &steps[first..], ends.1, pricing).0;
     digest
+}
+
+/// Whether nothing else runs on the multiprocessors without slowing this down.
+fn fills(price: &Price) -> bool {
+    price.demand[Resource::Multiprocessors as usize] >= 1.0
 }
 
 /// The first step that reads what enters.

@@ -36,6 +36,13 @@ pub fn instants(schedule: Schedule, pipeline: u64, micro: u64, chunks: u64) -> V
         .collect()
 }
 
+/// The same of one rank.
+pub fn instants_of(schedule: Schedule, pipeline: u64, stage: u64, micro: u64, chunks: u64) -> Vec<Instant> {
+    let micro = enough(schedule, pipeline, micro);
+    let order = schedule::order(schedule, pipeline, stage, micro, chunks);
+    of_rank(&order, chunks, schedule.splits_weight())
+}
+
 /// Micro-batches after which a schedule only repeats itself, as far as memory goes.
 fn enough(schedule: Schedule, pipeline: u64, micro: u64) -> u64 {
     let steady = match schedule {

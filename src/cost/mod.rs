@@ -8,6 +8,7 @@ pub mod calls;
 pub mod collective;
 pub mod cores;
 pub mod digest;
+pub mod flow;
 pub mod gemm;
 pub mod instants;
 pub mod ledger;

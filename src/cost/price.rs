@@ -1,7 +1,5 @@
 //! The price of every op on a cluster: how long it takes alone, and what share of each resource it takes meanwhile.
 
-use std::collections::HashMap;
-
 use crate::cluster::Cluster;
 use crate::cost::collective::{GroupShape, Transfer};
 use crate::cost::cores::CorePricing;
@@ -73,11 +71,32 @@ pub trait Pricing {
         Seconds::ZERO
     }
 
+    /// The share of the multiprocessors that a collective takes from kernels which would fill them.
+    fn beside(&self) -> f64 {
+        0.0
+    }
+
     /// Whether the ranks of all stages compete for one set of resources, and not each for its own.
     fn shares_machine(&self) -> bool {
         false
     }
 }
+
+/// All groups, in the order of their numbers.
+const GROUPS: [Group; Group::COUNT] = [
+    Group::Tensor,
+    Group::Context,
+    Group::Expert,
+    Group::ExpertTensor,
+    Group::State,
+    Group::Replica,
+    Group::Gradient,
+    Group::ExpertState,
+    Group::ExpertReplica,
+    Group::ExpertGradient,
+    Group::Tied,
+    Group::World,
+];
 
 /// Kernels beside softmax itself where it is not fused: to scale, to mask and to cast to single precision and back.
 const UNFUSED_SOFTMAX: u64 = 4;
@@ -87,7 +106,8 @@ pub struct DevicePricing<'a> {
     cluster: &'a Cluster,
     timing: &'a TimingModel,
     compute: ElementType,
-    groups: HashMap<Group, GroupShape>,
+    /// By group.
+    groups: Vec<GroupShape>,
     /// The hop between neighbouring stages, by the lower stage; the last is from the last stage to the first.
     hops: Vec<GroupShape>,
     /// Ranks that a message between stages is cut over, to be gathered on arrival.
@@ -105,25 +125,13 @@ impl<'a> DevicePricing<'a> {
         compute: ElementType,
     ) -> Self {
         let mesh = Mesh::new(strategy);
-        let kinds = [
-            (Group::Tensor, MeshGroup::Tensor),
-            (Group::Context, MeshGroup::Context),
-            (Group::Expert, MeshGroup::Expert),
-            (Group::ExpertTensor, MeshGroup::ExpertTensor),
-            (Group::State, MeshGroup::Shard),
-            (Group::Replica, MeshGroup::Replica),
-            (Group::Gradient, MeshGroup::Gradient),
-            (Group::ExpertState, MeshGroup::ExpertShard),
-            (Group::ExpertReplica, MeshGroup::ExpertReplica),
-            (Group::ExpertGradient, MeshGroup::ExpertData),
-        ];
-        let mut groups: HashMap<Group, GroupShape> =
-            kinds.into_iter().map(|(group, kind)| (group, worst(cluster, &mesh, strategy, kind))).collect();
         let stage = |stage: u64| mesh.rank(&[(Axis::Pipeline, stage)]);
         let last = strategy.pipeline - 1;
-        groups.insert(Group::Tied, GroupShape::new(cluster, &[stage(0), stage(last)]));
-        let all: Vec<u64> = (0..mesh.ranks()).collect();
-        groups.insert(Group::World, GroupShape::new(cluster, &all));
+        let groups = GROUPS.map(|group| match (MeshGroup::of(group), group) {
+            (Some(kind), _) => worst(cluster, &mesh, strategy, kind),
+            (None, Group::Tied) => GroupShape::new(cluster, &[stage(0), stage(last)]),
+            (None, _) => GroupShape::whole(cluster),
+        });
         let hops = (0..strategy.pipeline)
             .map(|from| {
                 let to = (from + 1) % strategy.pipeline;
@@ -132,11 +140,49 @@ impl<'a> DevicePricing<'a> {
                 GroupShape::new(cluster, &pair)
             })
             .collect();
+        Self::with(cluster, engine, strategy, compute, (groups.into(), hops))
+    }
+
+    /// Prices that no order of the mesh can undercut: every group as if its members were neighbours on the fastest
+    /// links.
+    pub fn anywhere(
+        cluster: &'a Cluster,
+        engine: &'a EngineProfile,
+        strategy: &Strategy,
+        compute: ElementType,
+    ) -> Self {
+        let mesh = Mesh::new(strategy);
+        let groups = GROUPS.map(|group| {
+            let pipelined = strategy.pipeline.min(2);
+            let size = match (MeshGroup::of(group), group) {
+                (Some(kind), _) => mesh.group_size(kind),
+                (None, Group::Tied) => pipelined,
+                (None, _) => return GroupShape::whole(cluster),
+            };
+            GroupShape::neighbours(cluster, size)
+        });
+        let hop = GroupShape::neighbours(cluster, strategy.pipeline.min(2));
+        let hops = vec![hop; strategy.pipeline as usize];
+        Self::with(cluster, engine, strategy, compute, (groups.into(), hops))
+    }
+
+    fn with(
+        cluster: &'a Cluster,
+        engine: &'a EngineProfile,
+        strategy: &Strategy,
+        compute: ElementType,
+        (groups, hops): (Vec<GroupShape>, Vec<GroupShape>),
+    ) -> Self {
         let cores = CorePricing::new(cluster, strategy, compute);
         let timing = &engine.timing;
         let is_whole = strategy.tensor > 1 && !strategy.sequence_parallel;
         let message_parts = if timing.scatters_messages && is_whole { strategy.tensor } else { 1 };
         Self { cluster, timing, compute, groups, hops, message_parts, cores }
+    }
+
+    /// The shape of `group`.
+    fn group(&self, group: Group) -> &GroupShape {
+        &self.groups[group as usize]
     }
 
     /// A kernel: `seconds` of work behind its launch.
@@ -250,10 +296,7 @@ impl Pricing for DevicePricing<'_> {
         let device = &self.cluster.device;
         if let Some(cores) = &self.cores {
             return match op {
-                Op::Collective(collective) => self
-                    .groups
-                    .get(&collective.group)
-                    .map_or_else(Price::default, |group| cores.collective(collective, group)),
+                Op::Collective(collective) => cores.collective(collective, self.group(collective.group)),
                 _ => cores.price(op),
             };
         }
@@ -272,10 +315,8 @@ impl Pricing for DevicePricing<'_> {
                 Price::alone(op.bytes_moved().at(share)).demanding(Resource::Host, 1.0)
             }
             Op::Collective(collective) => {
-                let group = self.groups.get(&collective.group);
-                let price = group.map_or_else(Price::default, |group| {
-                    self.transfer(&group.time(collective), collective.bytes)
-                });
+                let group = self.group(collective.group);
+                let price = self.transfer(&group.time(collective), collective.bytes);
                 let hidden = self.timing.tensor_hidden.value;
                 let exposed = if collective.group == Group::Tensor { 1.0 - hidden } else { 1.0 };
                 Price { seconds: price.seconds * exposed, ..price }
@@ -307,7 +348,7 @@ impl Pricing for DevicePricing<'_> {
             Op::Send(_) | Op::Receive(_) => self.timing.collective_host_time.value,
             Op::Collective(collective) => {
                 // The members of a node wait for the last of their hosts: the more there are, the later it is.
-                let members = self.groups.get(&collective.group).map_or(1, GroupShape::size);
+                let members = self.group(collective.group).size();
                 let together = members.min(u64::from(self.cluster.devices_per_node));
                 self.timing.collective_host_time.value * (together as f64 / 2.0)
             }
@@ -317,6 +358,10 @@ impl Pricing for DevicePricing<'_> {
             }
             _ => self.timing.host_time.value,
         }
+    }
+
+    fn beside(&self) -> f64 {
+        if self.cores.is_some() { 0.0 } else { self.cluster.device.collective_share.value }
     }
 
     fn shares_machine(&self) -> bool {

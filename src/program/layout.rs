@@ -124,6 +124,63 @@ impl ShapedUnits {
         self.weighed_at(loss).is_some_and(|last| unit >= last) || self.watches_at(loss, unit).next().is_some()
     }
 
+    /// The units `range` of the model as chunk `index` has them; `seen` counts its rank's blocks.
+    fn placed(
+        &self,
+        strategy: &Strategy,
+        index: usize,
+        range: std::ops::Range<usize>,
+        seen: &mut u32,
+    ) -> Vec<PlacedUnit> {
+        let stage = strategy.stage_of(index as u64) as usize;
+        let blocks: u32 = (0..strategy.chunks())
+            .filter(|&chunk| strategy.stage_of(chunk) as usize == stage)
+            .map(|chunk| strategy.cuts[chunk as usize])
+            .sum();
+        let offloaded = |category| offloaded_blocks(strategy.offload.fraction(category, stage), blocks);
+        let parameters_on_host = offloaded(OffloadCategory::Parameters);
+        let activations_on_host = offloaded(OffloadCategory::Activations);
+        let mut block_of_chunk = 0;
+        let mut placed = Vec::with_capacity(range.len());
+        for unit in range {
+            let layers = &self.units[unit];
+            let is_block = matches!(layers.kind, UnitKind::Block(_));
+            let mut mode = CheckpointMode::None;
+            let mut parameters = self.parameters[layers.class];
+            // The embedding is on the first stage.
+            if stage != 0 {
+                parameters.dense += parameters.tied;
+                if parameters.trains_tied {
+                    parameters.dense_trained += parameters.tied;
+                    parameters.table += parameters.tied;
+                } else {
+                    parameters.frozen_table += parameters.tied;
+                }
+            } else {
+                parameters.borrowed = parameters.tied;
+            }
+            let position = *seen;
+            if is_block {
+                mode = strategy.checkpoint.get(index).map_or(mode, |entry| entry.mode(block_of_chunk));
+                block_of_chunk += 1;
+                *seen += 1;
+            }
+            placed.push(PlacedUnit {
+                unit: unit as u32,
+                lowered: layers.class * MODES.len() + mode as usize,
+                parameters,
+                is_block,
+                has_backward: layers.has_backward,
+                loss: layers.loss.map(|loss| loss as u8),
+                reads_tokens: layers.reads_tokens,
+                reads_targets: layers.reads_targets,
+                offloads_parameters: is_block && position < parameters_on_host,
+                offloads_activations: is_block && position < activations_on_host,
+            });
+        }
+        placed
+    }
+
     /// All lowered units; a placed unit names its own by index.
     pub fn lowered(&self) -> &[LoweredUnit] {
         &self.lowered
@@ -184,82 +241,39 @@ impl Layout {
 
     /// Lays units out that were lowered under the strategy's shape.
     pub fn place(shaped: &Arc<ShapedUnits>, strategy: &Strategy) -> Self {
+        Self::place_on(shaped, strategy, |_| true)
+    }
+
+    /// The same for the pipeline ranks that are `wanted`; the chunks of the others are left empty.
+    pub fn place_on(shaped: &Arc<ShapedUnits>, strategy: &Strategy, wanted: impl Fn(u32) -> bool) -> Self {
         let units = &shaped.units;
-        let assigned = assign(units, strategy);
-        // Where each chunk starts among the units; one without units where the next starts.
-        let mut starts = vec![units.len(); assigned.len()];
-        for (chunk, members) in assigned.iter().enumerate().rev() {
-            let next = starts.get(chunk + 1).copied().unwrap_or(units.len());
-            starts[chunk] = members.first().copied().unwrap_or(next);
-        }
-        let is_block = |unit: usize| matches!(units[unit].kind, UnitKind::Block(_));
-        let mut blocks = vec![0_u32; strategy.pipeline as usize];
-        for (chunk, members) in assigned.iter().enumerate() {
-            let stage = strategy.stage_of(chunk as u64) as usize;
-            blocks[stage] += members.iter().filter(|&&unit| is_block(unit)).count() as u32;
-        }
+        let starts = starts(units, strategy);
         let mut seen = vec![0_u32; strategy.pipeline as usize];
-        let mut chunks = Vec::with_capacity(assigned.len());
-        for (index, members) in assigned.iter().enumerate() {
+        let chunks = (0..strategy.chunks() as usize).map(|index| {
             let stage = strategy.stage_of(index as u64) as usize;
-            let offloaded =
-                |category| offloaded_blocks(strategy.offload.fraction(category, stage), blocks[stage]);
-            let parameters_on_host = offloaded(OffloadCategory::Parameters);
-            let activations_on_host = offloaded(OffloadCategory::Activations);
-            let mut block_of_chunk = 0;
-            let mut placed = Vec::with_capacity(members.len());
-            for &unit in members {
-                let layers = &units[unit];
-                let mut mode = CheckpointMode::None;
-                let mut parameters = shaped.parameters[layers.class];
-                // The embedding is on the first stage.
-                if stage != 0 {
-                    parameters.dense += parameters.tied;
-                    if parameters.trains_tied {
-                        parameters.dense_trained += parameters.tied;
-                        parameters.table += parameters.tied;
-                    } else {
-                        parameters.frozen_table += parameters.tied;
-                    }
-                } else {
-                    parameters.borrowed = parameters.tied;
-                }
-                let position = seen[stage];
-                if is_block(unit) {
-                    mode = strategy.checkpoint.get(index).map_or(mode, |entry| entry.mode(block_of_chunk));
-                    block_of_chunk += 1;
-                    seen[stage] += 1;
-                }
-                placed.push(PlacedUnit {
-                    unit: unit as u32,
-                    lowered: layers.class * MODES.len() + mode as usize,
-                    parameters,
-                    is_block: is_block(unit),
-                    has_backward: layers.has_backward,
-                    loss: layers.loss.map(|loss| loss as u8),
-                    reads_tokens: layers.reads_tokens,
-                    reads_targets: layers.reads_targets,
-                    offloads_parameters: is_block(unit) && position < parameters_on_host,
-                    offloads_activations: is_block(unit) && position < activations_on_host,
-                });
-            }
-            let behind = starts.get(index + 1).copied().unwrap_or(units.len());
-            let crosses = units.get(behind).is_some_and(|unit| unit.needs_input_gradient);
-            let receives = units[behind..]
-                .iter()
-                .filter_map(|unit| unit.loss.map(|loss| loss as u8))
-                .filter(|_| crosses)
-                .collect();
-            let entered = units.get(starts[index]).is_some_and(|unit| unit.needs_input_gradient);
-            chunks.push(Chunk {
+            let range = starts[index]..starts[index + 1];
+            let entered = units.get(range.start).is_some_and(|unit| unit.needs_input_gradient);
+            let mut chunk = Chunk {
                 index: index as u32,
                 stage: stage as u32,
-                units: placed,
+                units: Vec::new(),
                 sends_gradient: index > 0 && entered,
-                receives,
-            });
+                receives: Vec::new(),
+            };
+            if wanted(stage as u32) {
+                let behind = range.end;
+                let crosses = units.get(behind).is_some_and(|unit| unit.needs_input_gradient);
+                let losses = units[behind..].iter().filter_map(|unit| unit.loss.map(|loss| loss as u8));
+                chunk.receives = losses.filter(|_| crosses).collect();
+                chunk.units = shaped.placed(strategy, index, range, &mut seen[stage]);
+            }
+            chunk
+        });
+        Self {
+            chunks: chunks.collect(),
+            losses: shaped.backward_order.len() as u8,
+            shaped: Arc::clone(shaped),
         }
-        Self { chunks, losses: shaped.backward_order.len() as u8, shaped: Arc::clone(shaped) }
     }
 
     /// The lowered form of `unit`.
@@ -301,33 +315,21 @@ pub fn offloaded_blocks(fraction: f64, blocks: u32) -> u32 {
     (fraction * f64::from(blocks)).ceil() as u32
 }
 
-/// The units of each chunk: blocks by the cuts, what stands before them with the first, behind with the last.
-fn assign(units: &[UnitLayers], strategy: &Strategy) -> Vec<Vec<usize>> {
-    let mut chunks = vec![Vec::new(); strategy.chunks() as usize];
-    let last = chunks.len() - 1;
-    let mut ends = strategy.cuts.iter().scan(0_u32, |end, &blocks| {
-        *end += blocks;
-        Some(*end)
-    });
-    let mut chunk = 0;
-    let mut end = ends.next().unwrap_or(u32::MAX);
-    for (index, unit) in units.iter().enumerate() {
-        match unit.kind {
-            UnitKind::Front => chunks[0].push(index),
-            UnitKind::Back
-                if unit.layers.end < units.last().map_or(0, |unit| unit.layers.end) && chunk < last =>
-            {
-                chunks[chunk].push(index);
-            }
-            UnitKind::Back => chunks[last].push(index),
-            UnitKind::Block(block) => {
-                while block >= end && chunk < last {
-                    chunk += 1;
-                    end = ends.next().unwrap_or(u32::MAX);
-                }
-                chunks[chunk].push(index);
-            }
-        }
+/// Where each chunk starts among the units, and where the last ends: blocks by the cuts, what stands before them with
+/// the first, behind with the last, and heads between blocks with the chunk before.
+fn starts(units: &[UnitLayers], strategy: &Strategy) -> Vec<usize> {
+    let chunks = strategy.chunks() as usize;
+    let mut starts = vec![0; chunks + 1];
+    let mut end = 0_u32;
+    let is_block = |unit: &UnitLayers| matches!(unit.kind, UnitKind::Block(_));
+    // Behind the last block, the last chunk has the last head alone.
+    let rest = units.len() - usize::from(units.last().is_some_and(|unit| !is_block(unit)));
+    for chunk in 1..chunks {
+        end += strategy.cuts.get(chunk - 1).copied().unwrap_or_default();
+        let is_behind = |unit: &UnitLayers| matches!(unit.kind, UnitKind::Block(block) if block >= end);
+        let from = starts[chunk - 1];
+        starts[chunk] = units[from..].iter().position(is_behind).map_or(rest, |place| from + place);
     }
-    chunks
+    starts[chunks] = units.len();
+    starts
 }

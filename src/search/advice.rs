@@ -4,13 +4,12 @@ use crate::cluster::Cluster;
 use crate::profile::choices::{CheckpointMode, Compression};
 use crate::search::axes::divisors;
 use crate::search::closed::{Closed, Closing};
-use crate::search::inner::InnerChoice;
 use crate::search::problem::Problem;
 use crate::search::request::Failure;
 use crate::simulate::memory::dominant;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::rules::{Rule, RuleBreak};
-use crate::strategy::{Draft, Strategy, rules};
+use crate::strategy::{Checkpoint, Draft, Strategy, defaults, rules};
 use crate::units::{ElementType, grouped};
 
 /// Most times the devices are doubled in search of a count that fits.
@@ -36,18 +35,10 @@ pub fn empty(problem: &Problem<'_>, fix: &Draft) -> RuleBreak {
 }
 
 /// Nothing fits: the smallest peak found, what dominates it, and what would fit.
-pub fn nothing_fits(closing: &Closing<'_>, inner: &[InnerChoice], near: Strategy) -> Failure {
+pub fn nothing_fits(closing: &Closing<'_>, near: &Strategy) -> Failure {
     let problem = closing.problem;
-    // Of the inner choices on the strategy that came nearest, the smallest in exact closed form.
-    let smallest = inner
-        .iter()
-        .filter_map(|choice| {
-            let mut strategy = near.clone();
-            choice.apply(&mut strategy);
-            rules::legal(&strategy, &problem.facts).then(|| (closing.close(&strategy), strategy))
-        })
-        .min_by_key(|(closed, _)| closed.memory.process);
-    let (closed, strategy) = smallest.unwrap_or_else(|| (closing.close(&near), near));
+    let strategy = leanest(problem, near);
+    let closed = closing.close(&strategy);
     let candidate = problem.play(strategy);
     let fullest = candidate.playback.ranks.iter().max_by_key(|rank| rank.memory.total);
     Failure::NothingFits {
@@ -57,6 +48,15 @@ pub fn nothing_fits(closing: &Closing<'_>, inner: &[InnerChoice], near: Strategy
         dominant: fullest.map_or("parameters", |rank| dominant(&rank.memory).name()),
         advice: advice(closing, &candidate.strategy, &closed),
     }
+}
+
+/// `near` with everything recomputed, and on the host what the engine can keep there and the host has room for.
+fn leanest(problem: &Problem<'_>, near: &Strategy) -> Strategy {
+    let mut strategy = near.clone();
+    strategy.cuts = defaults::cuts(problem.facts.blocks, strategy.chunks() as usize);
+    let recomputed = strategy.cuts.iter().map(|&blocks| Checkpoint::uniform(CheckpointMode::Full, blocks));
+    strategy.checkpoint = recomputed.collect();
+    strategy
 }
 
 /// Which device count and which single change fit, both checked in closed form.

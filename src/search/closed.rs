@@ -1,11 +1,11 @@
 //! Both closed forms of strategies, with what many strategies share made once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::cost::bound::Bound;
+use crate::cost::bound::{Bound, Parts};
 use crate::cost::digest::UnitDigest;
-use crate::cost::instants::{Instant, instants};
+use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
 use crate::cost::{DevicePricing, Pricing};
 use crate::lower::Shape;
@@ -28,6 +28,24 @@ pub struct Closed {
     pub host: Bytes,
     /// A lower bound of the step time.
     pub bound: Seconds,
+}
+
+/// What all inner choices of an outer strategy share.
+pub struct OuterForms<'a> {
+    pricing: Arc<DevicePricing<'a>>,
+    shaped: Arc<Shaped>,
+    rules: StateRules,
+    /// By rank.
+    instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
+}
+
+/// Memory and time of one pipeline rank in closed form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankForms {
+    /// Device peak, exact, and host peak.
+    pub peak: Bytes,
+    pub host: Bytes,
+    pub parts: Parts,
 }
 
 /// What two strategies must share to share lowered units and their prices.
@@ -77,6 +95,7 @@ impl ShapeKey {
 /// Shapes and prices that are remembered at once; neighbouring strategies share them, distant ones do not.
 const MOST_SHAPES: usize = 512;
 const MOST_PRICES: usize = 4_096;
+const MOST_SCHEDULES: usize = 65_536;
 
 /// Units lowered under one shape, with their digests.
 pub struct Shaped {
@@ -87,14 +106,15 @@ pub struct Shaped {
 /// Sizes and order of the mesh that groups are read off.
 type PricingKey = ([u64; 7], MeshOrder);
 
-type ScheduleKey = (Schedule, u64, u64, u64);
+/// Schedule, pipeline ranks, one of them, micro-batches and chunks.
+type ScheduleKey = (Schedule, u64, u64, u64, u64);
 
 /// Computes closed forms, remembering shapes and schedules.
 pub struct Closing<'a> {
     pub problem: &'a Problem<'a>,
     units: Arc<Vec<UnitLayers>>,
     shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
-    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Vec<Instant>>>>>,
+    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Instant>>>>,
     prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
 }
 
@@ -150,15 +170,59 @@ impl<'a> Closing<'a> {
         })
     }
 
-    /// The named instants of the strategy's schedule, by rank.
-    pub fn instants(&self, strategy: &Strategy) -> Arc<Vec<Vec<Instant>>> {
-        let key = (strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
+    /// The named instants of pipeline rank `stage` under the strategy's schedule.
+    pub fn instants(&self, strategy: &Strategy, stage: u64) -> Arc<Vec<Instant>> {
+        let (pipeline, micro) = (strategy.pipeline, strategy.accumulation);
+        let key = (strategy.schedule, pipeline, stage, micro, strategy.virtual_stages);
         let known = self.schedules.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
-            let made = Arc::new(instants(key.0, key.1, key.2, key.3));
+            let made = Arc::new(instants_of(key.0, key.1, key.2, key.3, key.4));
             let mut schedules = self.schedules.lock().unwrap_or_else(PoisonError::into_inner);
+            if schedules.len() >= MOST_SCHEDULES {
+                schedules.clear();
+            }
             Arc::clone(schedules.entry(key).or_insert(made))
         })
+    }
+
+    /// What all inner choices of `strategy` share.
+    pub fn outer(&self, strategy: &Strategy) -> OuterForms<'a> {
+        let pricing = self.pricing(strategy);
+        let shaped = self.shaped(strategy, pricing.as_ref());
+        let rules = StateRules::new(strategy, &self.problem.workload, self.problem.engine);
+        let ranks = 0..strategy.pipeline;
+        OuterForms { pricing, shaped, rules, instants: ranks.map(|_| OnceLock::new()).collect() }
+    }
+
+    /// One rank of `strategy`, whose cuts, checkpoint modes and offload need be right for that rank alone.
+    pub fn rank(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> RankForms {
+        let OuterForms { pricing, shaped, rules, instants } = outer;
+        let layout = Layout::place_on(&shaped.units, strategy, |other| other == stage);
+        let (ledger, bound) = self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref());
+        let rank = u64::from(stage);
+        let instants = instants[stage as usize].get_or_init(|| self.instants(strategy, rank));
+        RankForms {
+            peak: ledger.peak(stage, instants),
+            host: ledger.host(stage, instants),
+            parts: bound.parts(stage),
+        }
+    }
+
+    /// Both closed forms over one layout.
+    fn views<'v>(
+        &'v self,
+        layout: &'v Layout,
+        digests: &'v [UnitDigest],
+        strategy: &'v Strategy,
+        rules: &'v StateRules,
+        pricing: &'v dyn Pricing,
+    ) -> (Ledger<'v>, Bound<'v>) {
+        let engine = self.problem.engine;
+        let workload = &self.problem.workload;
+        (
+            Ledger { layout, digests, strategy, engine, rules },
+            Bound { layout, digests, strategy, workload, engine, rules, pricing },
+        )
     }
 
     /// Both closed forms of `strategy`, which must be legal.
@@ -168,31 +232,17 @@ impl<'a> Closing<'a> {
         let shaped = self.shaped(strategy, pricing.as_ref());
         let layout = Layout::place(&shaped.units, strategy);
         let rules = StateRules::new(strategy, &problem.workload, problem.engine);
-        let ledger = Ledger {
-            layout: &layout,
-            digests: &shaped.digests,
-            strategy,
-            engine: problem.engine,
-            rules: &rules,
-        };
-        let instants = self.instants(strategy);
-        let stages = 0..strategy.pipeline as u32;
-        let peak = stages.clone().map(|stage| ledger.peak(stage, &instants[stage as usize])).max();
-        let host = stages.map(|stage| ledger.host(stage, &instants[stage as usize])).max();
-        let bound = Bound {
-            layout: &layout,
-            digests: &shaped.digests,
-            strategy,
-            workload: &problem.workload,
-            engine: problem.engine,
-            rules: &rules,
-            pricing: pricing.as_ref(),
-        };
-        let peak = peak.unwrap_or_default();
+        let (ledger, bound) = self.views(&layout, &shaped.digests, strategy, &rules, pricing.as_ref());
+        let (mut peak, mut host) = (Bytes::ZERO, Bytes::ZERO);
+        for stage in 0..strategy.pipeline as u32 {
+            let instants = self.instants(strategy, u64::from(stage));
+            peak = peak.max(ledger.peak(stage, &instants));
+            host = host.max(ledger.host(stage, &instants));
+        }
         Closed {
             peak,
             memory: problem.process_memory(strategy, peak),
-            host: host.unwrap_or_default(),
+            host,
             bound: bound.step_time(),
         }
     }

@@ -1,131 +1,199 @@
-//! Inner choices: how each chunk's blocks are checkpointed and what is offloaded.
+//! The inner choice of an outer strategy, exact under the closed form: cuts, and for each rank what it recomputes and
+//! keeps on the host.
+//!
+//! With one chunk a rank, any cut into runs of blocks is tried: a dynamic programme over ranks and blocks, of which
+//! the least maximum over the ranks is kept. Where a rank holds several chunks, they have ⌊n⌋ or ⌈n⌉ blocks each, and
+//! the remainder goes one of [`Spread::ALL`] ways.
 
-use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
+use std::collections::HashMap;
 
-use crate::profile::choices::{CheckpointMode, OffloadCategory};
-use crate::search::closed::{Closed, Closing};
-use crate::strategy::{Checkpoint, Draft, Strategy};
+use crate::cost::bound::Parts;
+use crate::search::closed::{Closing, OuterForms};
+use crate::search::floor::Pipeline;
+use crate::search::load::Load;
+use crate::search::rank::{Options, RankProblem};
+use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
 
-/// One inner choice that a search tries on every outer strategy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct InnerChoice {
-    checkpoint: InnerCheckpoint,
-    /// Offload by category: one fraction for all stages, or one a stage.
-    offload: Vec<(OffloadCategory, Vec<f64>)>,
+/// Which chunks get one block more where they do not divide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// As by default: the second chunk and those behind it.
+    Default,
+    /// Over the ranks in turn, on each the last chunks first.
+    LastChunks,
+    /// Over the ranks in turn, on each the first chunks first.
+    FirstChunks,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum InnerCheckpoint {
-    /// Every block in this mode.
-    Uniform(CheckpointMode),
-    /// As the user fixed it.
-    Fixed(Vec<crate::strategy::CheckpointEntry>),
-}
+impl Spread {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Default, Self::LastChunks, Self::FirstChunks];
 
-impl InnerChoice {
-    /// Writes the choice into `strategy`, whose mesh and cuts are in place.
-    pub fn apply(&self, strategy: &mut Strategy) {
-        strategy.checkpoint = strategy
-            .cuts
-            .iter()
-            .enumerate()
-            .map(|(chunk, &blocks)| match &self.checkpoint {
-                InnerCheckpoint::Uniform(mode) => Checkpoint::uniform(*mode, blocks),
-                InnerCheckpoint::Fixed(entries) => entries.get(chunk).or(entries.first()).map_or_else(
-                    || Checkpoint::uniform(CheckpointMode::None, blocks),
-                    |entry| entry.over(blocks),
-                ),
-            })
-            .collect();
-        for &category in OffloadCategory::ALL {
-            strategy.offload.fractions_mut(category).clear();
+    /// The blocks of each chunk of `strategy`.
+    pub fn cuts(self, blocks: u32, strategy: &Strategy) -> Vec<u32> {
+        let chunks = strategy.chunks() as usize;
+        if self == Self::Default {
+            return defaults::cuts(blocks, chunks);
         }
-        for (category, fractions) in &self.offload {
-            let stages = strategy.pipeline as usize;
-            *strategy.offload.fractions_mut(*category) = match fractions.as_slice() {
-                [one] => vec![*one; stages],
-                many => many.to_vec(),
-            };
+        let mut cuts = vec![blocks / chunks as u32; chunks];
+        let mut left = blocks as usize % chunks;
+        let last = strategy.pipeline - 1;
+        // The first rank has the embedding and the last the head: they come last.
+        let ranks: Vec<u64> = (1..last).chain([0, last]).collect();
+        'given: for turn in 0..strategy.virtual_stages as usize {
+            for &rank in &ranks {
+                if left == 0 {
+                    break 'given;
+                }
+                let own = strategy.chunks_of(rank);
+                let place = if self == Self::FirstChunks { turn } else { own.len() - 1 - turn };
+                cuts[own[place] as usize] += 1;
+                left -= 1;
+            }
         }
+        cuts
     }
 }
 
-/// The inner choices tried on every outer strategy: the checkpoint modes without offload, or with the optimizer on
-/// the host where `offloads` says so and the user fixed nothing else.
-pub fn choices(fix: &Draft, offloads: bool) -> Vec<InnerChoice> {
-    let checkpoints: Vec<InnerCheckpoint> = match &fix.checkpoint {
-        Some(entries) => vec![InnerCheckpoint::Fixed(entries.clone())],
-        None => CheckpointMode::ALL.iter().map(|&mode| InnerCheckpoint::Uniform(mode)).collect(),
-    };
-    let offload = match &fix.offload {
-        Some(fixed) => fixed.clone(),
-        None if offloads => vec![(OffloadCategory::Optimizer, vec![1.0])],
-        None => Vec::new(),
-    };
-    checkpoints.into_iter().map(|checkpoint| InnerChoice { checkpoint, offload: offload.clone() }).collect()
+/// One outer strategy, to be solved.
+pub struct InnerProblem<'a, 'p> {
+    pub closing: &'a Closing<'p>,
+    pub forms: &'a OuterForms<'p>,
+    pub options: &'a Options,
+    pub load: &'a Load,
+    pub pipeline: Pipeline,
+    /// The cuts and the checkpoint modes, if they are fixed.
+    pub cuts: Option<&'a [u32]>,
+    pub checkpoint: Option<&'a [CheckpointEntry]>,
 }
 
-/// Mixes the checkpoint modes of `modes`, one strategy under each uniform mode with its closed forms: the cheapest
-/// counts of blocks in each mode whose activations fit, as a small integer programme, checked against the exact
-/// closed form. None where nothing better than a uniform mode is found.
-pub fn mixed(closing: &Closing<'_>, modes: &[(Strategy, Closed)]) -> Option<(Strategy, Closed)> {
-    let (strategy, _) = modes.first().filter(|_| modes.len() == CheckpointMode::ALL.len())?;
-    let fitting = || modes.iter().filter(|(_, known)| closing.fits(known)).map(|(_, known)| known.bound.0);
-    let best = fitting().reduce(f64::min)?;
-    let blocks = f64::from(*strategy.cuts.iter().max()?);
-    let limit = closing.problem.memory_limit.0 as f64;
-    let mut room = limit;
-    for _ in 0..4 {
-        // Time and memory are close to linear in the counts.
-        let counts = counts(modes, blocks, room)?;
-        let mut mixed = strategy.clone();
-        mixed.checkpoint = mixed.cuts.iter().map(|&chunk| spread(&counts, chunk, blocks)).collect();
-        let closed = closing.close(&mixed);
-        if closing.fits(&closed) {
-            return (closed.bound.0 < best).then_some((mixed, closed));
+/// An inner choice, written into its strategy, and when its step ends at the earliest.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    pub strategy: Strategy,
+    pub seconds: f64,
+}
+
+impl<'p> InnerProblem<'_, 'p> {
+    /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits.
+    pub fn solve(&self, outer: &Strategy, limit: f64) -> Option<Chosen> {
+        let blocks = self.closing.problem.facts.blocks;
+        if let Some(cuts) = self.cuts {
+            return self.ranks(self.with_cuts(outer, cuts.to_vec()), limit);
         }
-        room -= (closed.memory.process.0 as f64 - limit).max(limit * 0.004);
-    }
-    None
-}
-
-/// Blocks of the largest chunk in each mode: the least time whose memory stays within `room` bytes.
-fn counts(modes: &[(Strategy, Closed)], blocks: f64, room: f64) -> Option<Vec<u32>> {
-    let mut variables = ProblemVariables::new();
-    let count: Vec<_> =
-        modes.iter().map(|_| variables.add(variable().integer().min(0.0).max(blocks))).collect();
-    let weighted = |value: &dyn Fn(&Closed) -> f64| -> Expression {
-        count.iter().zip(modes).map(|(&count, (_, closed))| count * (value(closed) / blocks)).sum()
-    };
-    // In seconds and GiB, so that the solver sees numbers near one.
-    let gib = f64::from(1 << 30);
-    let time = weighted(&|closed| closed.bound.0);
-    let memory = weighted(&|closed| closed.memory.process.0 as f64 / gib);
-    let all: Expression = count.iter().copied().sum();
-    let solution = variables
-        .minimise(time)
-        .using(microlp)
-        .with(constraint!(all == blocks))
-        .with(constraint!(memory <= room / gib))
-        .solve()
-        .ok()?;
-    Some(count.iter().map(|&count| solution.value(count).round() as u32).collect())
-}
-
-/// `counts` of the largest chunk brought to a chunk of `chunk` blocks: the costliest modes to recompute first.
-fn spread(counts: &[u32], chunk: u32, blocks: f64) -> Checkpoint {
-    let mut runs = Vec::new();
-    let mut left = chunk;
-    for (&mode, &count) in CheckpointMode::ALL.iter().zip(counts).rev() {
-        let share = (f64::from(count) * f64::from(chunk) / blocks).ceil() as u32;
-        let run = if mode == CheckpointMode::None { left } else { share.min(left) };
-        left -= run;
-        if run > 0 {
-            runs.push((mode, run));
+        if outer.virtual_stages > 1 {
+            let mut best: Option<Chosen> = None;
+            let divides = u64::from(blocks).is_multiple_of(outer.chunks());
+            for spread in Spread::ALL.into_iter().take(if divides { 1 } else { Spread::ALL.len() }) {
+                let limit = best.as_ref().map_or(limit, |best| best.seconds);
+                best = self.ranks(self.with_cuts(outer, spread.cuts(blocks, outer)), limit).or(best);
+            }
+            return best;
         }
+        let even = self.ranks(self.with_cuts(outer, defaults::cuts(blocks, outer.pipeline as usize)), limit);
+        if outer.pipeline == 1 {
+            return even;
+        }
+        let limit = even.as_ref().map_or(limit, |even| even.seconds);
+        self.contiguous(outer, blocks, limit).or(even)
     }
-    if left > 0 {
-        runs.push((CheckpointMode::None, left));
+
+    /// The best choice under the default cuts, or the fixed ones.
+    pub fn even(&self, outer: &Strategy) -> Option<Chosen> {
+        let blocks = self.closing.problem.facts.blocks;
+        let cuts = self.cuts.map_or_else(|| defaults::cuts(blocks, outer.chunks() as usize), <[u32]>::to_vec);
+        self.ranks(self.with_cuts(outer, cuts), f64::INFINITY)
     }
-    Checkpoint { runs }.normalised()
+
+    /// Each rank's own best under the cuts of `strategy`.
+    fn ranks(&self, mut strategy: Strategy, limit: f64) -> Option<Chosen> {
+        let mut seconds = 0.0_f64;
+        let mut before = 0;
+        for stage in 0..strategy.pipeline as u32 {
+            let mut rank = self.rank(&mut strategy, stage, before);
+            let choice = rank.best(limit)?;
+            rank.write(choice.recomputed, &choice.hosted);
+            seconds = seconds.max(choice.seconds);
+            before += u64::from(strategy.cuts[stage as usize]);
+        }
+        Some(Chosen { strategy, seconds })
+    }
+
+    /// Rank `stage` of `strategy`, with `before` blocks before its first chunk.
+    fn rank<'s>(&'s self, strategy: &'s mut Strategy, stage: u32, before: u64) -> RankProblem<'s, 'p> {
+        let way = self.pipeline.way(self.load, u64::from(stage), before);
+        RankProblem { closing: self.closing, forms: self.forms, strategy, stage, way, options: self.options }
+    }
+
+    /// One chunk a rank: the cut whose slowest rank is the fastest, if it is below `limit`.
+    fn contiguous(&self, outer: &Strategy, blocks: u32, limit: f64) -> Option<Chosen> {
+        let ranks = outer.pipeline as usize;
+        let each = self.pipeline.micro as f64 * self.load.block.work;
+        // No rank can have more blocks than this, so none may leave more to those behind it.
+        let most = if each > 0.0 { ((limit / each) as u32).min(blocks) } else { blocks };
+        let mut scratch = self.with_cuts(outer, vec![0; ranks]);
+        let mut plain: HashMap<(usize, u32, u32), Option<Parts>> = HashMap::new();
+        // By blocks used so far: the least maximum, and how many the last rank took.
+        let mut reached: Vec<Vec<Option<(f64, u32)>>> = vec![vec![None; blocks as usize + 1]; ranks + 1];
+        reached[0][0] = Some((0.0, 0));
+        for stage in 0..ranks {
+            let behind = (ranks - stage - 1) as u32;
+            for used in 0..=blocks {
+                let Some((value, _)) = reached[stage][used as usize] else { continue };
+                let left = blocks - used;
+                let fewest = left.saturating_sub(behind.saturating_mul(most));
+                let way = self.pipeline.way(self.load, stage as u64, u64::from(used));
+                for count in fewest..=left.min(most) {
+                    if way + each * f64::from(count) >= limit {
+                        break;
+                    }
+                    let best = reached[stage + 1][(used + count) as usize].map_or(limit, |known| known.0);
+                    if value >= best {
+                        continue;
+                    }
+                    self.place(&mut scratch, stage, used, count);
+                    // Of blocks that are alike, it does not matter which they are.
+                    let start = if self.load.is_even { 0 } else { used };
+                    let mut rank = self.rank(&mut scratch, stage as u32, u64::from(used));
+                    let parts = *plain.entry((stage, start, count)).or_insert_with(|| rank.plain());
+                    let seconds = match parts {
+                        Some(parts) => Some(rank.seconds(&parts)),
+                        None => rank.best(best).map(|choice| choice.seconds),
+                    };
+                    if let Some(seconds) = seconds.map(|seconds| seconds.max(value)).filter(|&end| end < best) {
+                        reached[stage + 1][(used + count) as usize] = Some((seconds, count));
+                    }
+                }
+            }
+        }
+        reached[ranks][blocks as usize]?;
+        let mut cuts = vec![0; ranks];
+        let mut used = blocks;
+        for stage in (0..ranks).rev() {
+            let (_, count) = reached[stage + 1][used as usize]?;
+            cuts[stage] = count;
+            used -= count;
+        }
+        self.ranks(self.with_cuts(outer, cuts), f64::INFINITY)
+    }
+
+    /// Cuts under which rank `stage` has `count` blocks behind the first `used`.
+    fn place(&self, strategy: &mut Strategy, stage: usize, used: u32, count: u32) {
+        strategy.cuts.fill(0);
+        strategy.cuts[0] = used;
+        strategy.cuts[stage] += count;
+        strategy.checkpoint[stage] = self.entry(stage).over(count);
+    }
+
+    /// `outer` cut so; every block keeps everything, but where that is fixed.
+    fn with_cuts(&self, outer: &Strategy, cuts: Vec<u32>) -> Strategy {
+        let entries = cuts.iter().enumerate().map(|(chunk, &blocks)| self.entry(chunk).over(blocks));
+        Strategy { checkpoint: entries.collect(), cuts, ..outer.clone() }
+    }
+
+    /// The checkpoint entry that chunk `chunk` starts from.
+    fn entry(&self, chunk: usize) -> CheckpointEntry {
+        let fixed = self.checkpoint.and_then(|entries| entries.get(chunk).or(entries.first()));
+        fixed.cloned().unwrap_or(CheckpointEntry::Whole(CheckpointMode::None))
+    }
 }

@@ -96,6 +96,14 @@ impl<'a> Problem<'a> {
         ProcessMemory { allocated, reserved, process }
     }
 
+    /// Bytes that a program may peak at so that its process stays within the limit; rounded up a little.
+    pub fn room(&self, strategy: &Strategy) -> f64 {
+        let fixed = self.process_memory(strategy, Bytes::ZERO).process.0 as f64;
+        let large = Bytes(1 << 40);
+        let slope = (self.process_memory(strategy, large).process.0 as f64 - fixed) / large.0 as f64;
+        (self.memory_limit.0 as f64 - fixed) / slope + 4096.0
+    }
+
     /// How far predictions may be off: by device and by engine, the wider.
     pub fn uncertainty(&self) -> HalfWidths {
         let device = &self.cluster.device.uncertainty;

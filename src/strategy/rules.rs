@@ -132,12 +132,52 @@ pub fn legal(strategy: &Strategy, facts: &Facts) -> bool {
     broken(strategy, facts).is_none()
 }
 
+/// Whether every rule holds that looks at neither cuts, checkpoint modes nor offload. Allocates nothing.
+pub fn legal_outside(strategy: &Strategy, facts: &Facts) -> bool {
+    Rule::ALL.iter().all(|rule| rule.is_inner() || rule.holds(strategy, facts))
+}
+
+/// Whether the rules hold that look at how state is sharded and reduced. Allocates nothing.
+pub fn legal_state(strategy: &Strategy, facts: &Facts) -> bool {
+    Rule::ALL.iter().all(|rule| !rule.is_of_state() || rule.holds(strategy, facts))
+}
+
 /// Whether every rule holds, and if not, why.
 pub fn check(strategy: &Strategy, facts: &Facts) -> Result<(), RuleBreak> {
     broken(strategy, facts).map_or(Ok(()), |rule| Err(explain::explain(rule, strategy, facts)))
 }
 
 impl Rule {
+    /// Whether it looks at the inner choices: cuts, checkpoint modes, offload.
+    const fn is_inner(self) -> bool {
+        matches!(
+            self,
+            Self::CutsCount
+                | Self::CutsSum
+                | Self::CheckpointCount
+                | Self::CheckpointBlocks
+                | Self::OffloadOffered
+                | Self::OffloadCount
+                | Self::OffloadFraction
+                | Self::OffloadZero
+        )
+    }
+
+    /// Whether it looks at ZeRO stage, shard group or gradient synchronisation.
+    const fn is_of_state(self) -> bool {
+        matches!(
+            self,
+            Self::Shard
+                | Self::ExpertReplicas
+                | Self::ZeroOffered
+                | Self::ZeroPipeline
+                | Self::ShardOffered
+                | Self::SyncZero
+                | Self::SyncOffered
+                | Self::SyncDeferred
+        )
+    }
+
     pub(super) fn check(self, strategy: &Strategy, facts: &Facts) -> Result<(), RuleBreak> {
         if self.holds(strategy, facts) { Ok(()) } else { Err(explain::explain(self, strategy, facts)) }
     }

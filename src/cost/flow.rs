@@ -1,0 +1,154 @@
+//! One pass of a chunk with what moves beside it: parameters gathered or fetched a few units ahead, gradients reduced
+//! behind, activations on their way to the host and back. Nothing competes, so the end is a lower bound.
+
+/// What moves for one unit of a pass, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UnitFlow {
+    /// Its longest chain of ops.
+    pub chain: f64,
+    /// Of these, seconds of kernels that fill the multiprocessors.
+    pub full: f64,
+    /// Its parameters from the host, and from the other shards.
+    pub fetch: f64,
+    pub gather: f64,
+    /// The reduction of its own gradient, which the pass waits for.
+    pub reduce: f64,
+    /// Its saved activations to the host, or back.
+    pub out: f64,
+    pub back: f64,
+}
+
+/// How the moves of a pass wait for its units.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowRules {
+    /// Units that are gathered at once: a later one waits until an earlier one is given back.
+    pub depth: usize,
+    /// Gathers and reductions stand on a stream of their own, and not between the kernels.
+    pub gathers_beside: bool,
+    pub reduces_beside: bool,
+    /// Copies run beside the pass, one unit behind or ahead.
+    pub copies_beside: bool,
+    /// The share of the multiprocessors that a collective takes from kernels which would fill them.
+    pub beside: f64,
+}
+
+/// The end of a pass, from its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowEnd {
+    /// Of the last unit's ops.
+    pub computed: f64,
+    /// Of all that the pass waits for.
+    pub ended: f64,
+}
+
+/// When a pass over `units` ends. What may have moved before the pass began is not counted.
+pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
+    let FlowRules { depth, .. } = rules;
+    let mut now = 0.0_f64;
+    let (mut chains, mut full, mut moved) = (0.0, 0.0, 0.0);
+    let (mut data, mut outward, mut inward) = (0.0_f64, 0.0_f64, 0.0_f64);
+    // When the units that come next have their parameters and activations.
+    let mut arrives = vec![0.0_f64; units.len()];
+    let mut left_before = 0.0_f64;
+    // Ends of the last two units.
+    let mut before = [0.0_f64; 2];
+    let mut computed = 0.0;
+    for (place, unit) in units.iter().enumerate() {
+        if place >= 2 && unit.back > 0.0 && rules.copies_beside {
+            inward = inward.max(before[0]) + unit.back;
+            arrives[place] = arrives[place].max(inward);
+        }
+        if !rules.gathers_beside {
+            now += unit.gather;
+        }
+        now = now.max(arrives[place]) + unit.chain;
+        chains += unit.chain;
+        full += unit.full;
+        computed = now;
+        if unit.reduce > 0.0 {
+            if rules.reduces_beside {
+                moved += unit.reduce;
+                data = data.max(now) + unit.reduce;
+            } else {
+                now += unit.reduce;
+            }
+        }
+        if unit.out > 0.0 {
+            outward = outward.max(now) + unit.out;
+            now = now.max(if rules.copies_beside { left_before } else { outward });
+            left_before = outward;
+        }
+        if let Some(next) = units.get(place + depth) {
+            let mut from = now;
+            if next.fetch > 0.0 {
+                inward = inward.max(from) + next.fetch;
+                from = inward;
+            }
+            if next.gather > 0.0 && rules.gathers_beside {
+                data = data.max(from) + next.gather;
+                from = data;
+                moved += next.gather;
+            }
+            arrives[place + depth] = arrives[place + depth].max(if next.fetch + next.gather > 0.0 { from } else { 0.0 });
+        }
+        before = [before[1], now];
+    }
+    FlowEnd { computed, ended: now.max(data).max(outward).max(together(chains, full, moved, rules.beside)) }
+}
+
+/// How long `chain` seconds of passes take beside `moved` seconds of collectives, if these take `beside` of the
+/// multiprocessors from the `full` seconds of kernels that would fill them: what runs together runs at
+/// 1/(1 + beside) of its speed. Collectives first find room beside what does not fill the multiprocessors.
+pub fn together(chain: f64, full: f64, moved: f64, beside: f64) -> f64 {
+    let full = full.min(chain);
+    let slowing = chain + beside * (moved - (chain - full));
+    let waiting = moved + beside * full;
+    chain.max(slowing).max(waiting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: FlowRules =
+        FlowRules { depth: 2, gathers_beside: true, reduces_beside: true, copies_beside: true, beside: 0.0 };
+
+    fn units(count: usize, unit: UnitFlow) -> Vec<UnitFlow> {
+        vec![unit; count]
+    }
+
+    #[test]
+    fn a_pass_that_moves_nothing_is_its_chains() {
+        let end = end(&units(5, UnitFlow { chain: 2.0, ..UnitFlow::default() }), RULES);
+        assert_eq!(end, FlowEnd { computed: 10.0, ended: 10.0 });
+    }
+
+    #[test]
+    fn slow_gathers_set_the_pace_behind_the_first_units() {
+        // Two units may be there before; the other four are gathered one behind the other from the first one's end.
+        let unit = UnitFlow { chain: 1.0, gather: 3.0, ..UnitFlow::default() };
+        assert_eq!(end(&units(6, unit), RULES).ended, 1.0 + 4.0 * 3.0 + 1.0);
+        // Quick ones hide.
+        let unit = UnitFlow { chain: 3.0, gather: 1.0, ..UnitFlow::default() };
+        assert_eq!(end(&units(6, unit), RULES).ended, 18.0);
+    }
+
+    #[test]
+    fn a_pass_waits_for_its_reductions_and_copies() {
+        let unit = UnitFlow { chain: 1.0, reduce: 2.0, ..UnitFlow::default() };
+        assert_eq!(end(&units(3, unit), RULES), FlowEnd { computed: 3.0, ended: 7.0 });
+        let unit = UnitFlow { chain: 1.0, out: 2.0, ..UnitFlow::default() };
+        assert_eq!(end(&units(3, unit), RULES).ended, 7.0);
+    }
+
+    #[test]
+    fn multiprocessors_are_not_shared_for_nothing() {
+        let unit = UnitFlow { chain: 1.0, full: 1.0, gather: 1.0, ..UnitFlow::default() };
+        let rules = FlowRules { beside: 0.5, ..RULES };
+        assert_eq!(end(&units(4, unit), rules).ended, 4.0 + 2.0 * 0.5);
+        // Played by hand: 8 s of kernels and 6 s of collectives, all together for 9 s, then 2 s of kernels.
+        assert_eq!(together(8.0, 8.0, 6.0, 0.5), 6.0 * 1.5 + 2.0);
+        assert_eq!(together(6.0, 6.0, 8.0, 0.5), 6.0 * 1.5 + 2.0);
+        assert_eq!(together(8.0, 2.0, 6.0, 0.5), 8.0);
+    }
+}

@@ -1,0 +1,134 @@
+//! A lower bound of the passes of a step over all cuts, checkpoint modes and offloads, in a few operations.
+//!
+//! Rank s cannot start before the first micro-batch has come through the ranks before it, has all its passes to run,
+//! and its last gradient must still go back through these. So with M micro-batches, and counting blocks,
+//! T ≥ way(blocks before s) + M · work(blocks of s) for every rank s. Blocks are whole, so some rank has at least
+//! ⌈blocks / ranks⌉, and as many ranks as the remainder asks for have that many, or one has more.
+
+use crate::profile::choices::Schedule;
+use crate::search::load::Load;
+
+/// A pipeline and what one micro-batch meets between two of its ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Pipeline {
+    pub ranks: u64,
+    /// Chunks of a rank.
+    pub chunks: u64,
+    pub micro: u64,
+    pub schedule: Schedule,
+    /// Seconds from rank to rank, there and back.
+    pub hop: f64,
+}
+
+impl Pipeline {
+    /// A lower bound of all passes of a step over every inner choice. `more` is what each block adds to the time of
+    /// its rank beside its passes.
+    pub fn floor(&self, load: &Load, more: f64) -> f64 {
+        let micro = self.micro as f64;
+        let blocks = load.blocks as f64;
+        if self.ranks == 1 {
+            return micro * load.work + more * blocks;
+        }
+        let ranks = self.ranks as f64;
+        let even = (micro * load.work + more * blocks) / ranks;
+        if !load.is_plain || load.blocks == 0 {
+            return even;
+        }
+        let whole = if !load.is_even {
+            self.uneven(load, more)
+        } else if self.chunks == 1 {
+            self.contiguous(load, more)
+        } else {
+            self.scattered(load, more)
+        };
+        even.max(whole)
+    }
+
+    /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` blocks, and back.
+    pub fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
+        if ranks == 0 {
+            return 0.0;
+        }
+        let hops = ranks as f64 * (self.hop - load.slack);
+        (load.front.way + blocks as f64 * load.block.way + hops).max(0.0)
+    }
+
+    /// One chunk a rank. The last rank, which has the head, has `last` of the blocks; its bound rises with them, that
+    /// of the others falls.
+    fn contiguous(&self, load: &Load, more: f64) -> f64 {
+        let micro = self.micro as f64;
+        let others = self.ranks - 1;
+        let mut least = f64::INFINITY;
+        for last in 0..=load.blocks {
+            let work = micro * (load.back.work + last as f64 * load.block.work) + more * last as f64;
+            let of_last = work + self.way(load, others, load.blocks - last);
+            if of_last >= least {
+                break;
+            }
+            least = least.min(of_last.max(self.shared(load, load.blocks - last, others, more)));
+        }
+        least
+    }
+
+    /// `blocks` blocks over the first `ranks` ranks, one chunk each.
+    fn shared(&self, load: &Load, blocks: u64, ranks: u64, more: f64) -> f64 {
+        let of = |blocks: u64| blocks as f64 * (self.micro as f64 * load.block.work + more);
+        let most = blocks.div_ceil(ranks);
+        if most == 0 {
+            return self.micro as f64 * load.front.work;
+        }
+        // With at most `most` blocks a rank, this many have them all; the last of these waits for the others.
+        let full = blocks - ranks * (most - 1);
+        let first = if full == ranks { self.micro as f64 * load.front.work + of(most) } else { 0.0 };
+        let within = (of(most) + self.way(load, full - 1, (full - 1) * most)).max(first);
+        let beyond = of(most + 1) + self.waited(load, most + 1);
+        within.min(beyond)
+    }
+
+    /// What a rank with `blocks` blocks waits at the least under 1F1B: behind other ranks' blocks for its first
+    /// input, or, with few before it, for its first gradient, when it has run all the forwards that it may.
+    fn waited(&self, load: &Load, blocks: u64) -> f64 {
+        if self.schedule != Schedule::OneForwardOneBackward || load.block.way <= 0.0 {
+            return 0.0;
+        }
+        let block = load.block;
+        let back = block.way - block.forward;
+        let ahead = self.ranks.min(self.micro) as f64;
+        let round = load.blocks as f64 * block.way - self.ranks as f64 * load.slack;
+        let gradient = round - blocks as f64 * (back + ahead * block.forward);
+        (gradient / (1.0 + back / block.way)).max(0.0)
+    }
+
+    /// Several chunks a rank, of ⌊blocks / chunks⌋ or ⌈blocks / chunks⌉ blocks each.
+    fn scattered(&self, load: &Load, more: f64) -> f64 {
+        let micro = self.micro as f64;
+        let of = |blocks: u64| blocks as f64 * (micro * load.block.work + more);
+        let chunks = self.ranks * self.chunks;
+        let (each, left) = (load.blocks / chunks, load.blocks % chunks);
+        let least = each * self.chunks;
+        let most = left.div_ceil(self.ranks);
+        let full = if most == 0 { self.ranks } else { left - self.ranks * (most - 1) };
+        let within = of(least + most) + self.way(load, full - 1, (full - 1) * each);
+        let ranks = if most == 0 { within } else { within.min(of(least + most + 1)) };
+        let ends = match self.schedule {
+            // The V comes back to the first rank.
+            Schedule::ZeroBubbleV => of(least) + micro * (load.front.work + load.back.work),
+            _ => {
+                let last = of(least) + micro * load.back.work + self.way(load, self.ranks - 1, (self.ranks - 1) * each);
+                last.max(of(least) + micro * load.front.work)
+            }
+        };
+        ranks.max(ends)
+    }
+
+    /// Blocks of several kinds: with m ranks at work, the k-th of them behind at least k − 1 blocks, the sum over the
+    /// ranks is at least M · work + way · m(m − 1)/2, and the longest at least an m-th of it.
+    fn uneven(&self, load: &Load, more: f64) -> f64 {
+        let work = self.micro as f64 * load.work + more * load.blocks as f64;
+        let way = load.block.way.min(if load.front.way > 0.0 { load.front.way } else { f64::INFINITY });
+        let step = (way + self.hop - load.slack).max(0.0);
+        let of = |ranks: f64| work / ranks + step * (ranks - 1.0) / 2.0;
+        let best = if step > 0.0 { (2.0 * work / step).sqrt() } else { f64::INFINITY };
+        of(best.clamp(1.0, self.ranks as f64))
+    }
+}

@@ -1,0 +1,167 @@
+//! What the units of a model cost under a shape, wherever its groups lie: lowered once for all strategies whose
+//! sizes make no difference to a unit.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cost::DevicePricing;
+use crate::cost::digest::UnitDigest;
+use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
+use crate::lower::{Shape, UnitParameters};
+use crate::model::layer::LayerKind;
+use crate::profile::choices::{CheckpointMode, Compression, ContextKind};
+use crate::search::problem::Problem;
+use crate::strategy::Strategy;
+
+/// Checkpoint modes.
+pub const MODES: usize = CheckpointMode::ALL.len();
+
+/// One class of units under a shape.
+#[derive(Clone, Debug)]
+pub struct ClassForms {
+    pub parameters: UnitParameters,
+    /// By checkpoint mode; outside blocks all are one.
+    pub digests: [UnitDigest; MODES],
+}
+
+/// All units of the model under a shape.
+#[derive(Clone, Debug)]
+pub struct Forms {
+    /// By class.
+    pub classes: Vec<Arc<ClassForms>>,
+}
+
+/// What of a shape a class of units sees; what it does not see is at its default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct ClassKey {
+    class: usize,
+    tensor: u64,
+    context: u64,
+    micro_batch: u64,
+    sequence_parallel: bool,
+    splits_weight: bool,
+    compression: Option<Compression>,
+    fused_attention: bool,
+    context_kind: Option<ContextKind>,
+    chunked_loss: bool,
+    /// Experts, tensor ranks inside one, and the slots of one as bits.
+    experts: (u64, u64, u64),
+    /// Ranks of a stage, where they share the cores of a machine.
+    alike: u64,
+}
+
+/// Which layers a class has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contents {
+    attention: bool,
+    experts: bool,
+    head: bool,
+}
+
+/// Makes forms, and remembers those of each class.
+pub struct Former<'a> {
+    problem: &'a Problem<'a>,
+    units: Vec<UnitLayers>,
+    /// By class: a unit of it, and what it has.
+    classes: Vec<(usize, Contents)>,
+    known: Mutex<HashMap<ClassKey, Arc<ClassForms>>>,
+}
+
+impl<'a> Former<'a> {
+    /// Nothing is lowered yet.
+    pub fn new(problem: &'a Problem<'a>) -> Self {
+        let units = units(problem.model);
+        let count = units.iter().map(|unit| unit.class + 1).max().unwrap_or(0);
+        let classes = (0..count)
+            .map(|class| {
+                let unit = units.iter().position(|unit| unit.class == class).unwrap_or_default();
+                let mut contents = Contents::default();
+                for index in units[unit].layers.clone() {
+                    match problem.model.layer(index).kind {
+                        LayerKind::Attention(_) => contents.attention = true,
+                        LayerKind::Moe(_) => contents.experts = true,
+                        LayerKind::Head(_) => contents.head = true,
+                        _ => {}
+                    }
+                }
+                (unit, contents)
+            })
+            .collect();
+        Self { problem, units, classes, known: Mutex::new(HashMap::new()) }
+    }
+
+    /// The model's units, in order.
+    pub fn units(&self) -> &[UnitLayers] {
+        &self.units
+    }
+
+    /// The forms under the shape of `strategy`.
+    pub fn forms(&self, strategy: &Strategy) -> Forms {
+        let shape = {
+            let mut shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);
+            // With several losses, gradients of weights do not wait.
+            shape.splits_weight &= self.problem.model.losses.len() == 1;
+            shape
+        };
+        let classes = (0..self.classes.len()).map(|class| self.class(class, strategy, shape));
+        Forms { classes: classes.collect() }
+    }
+
+    fn class(&self, class: usize, strategy: &Strategy, shape: Shape<'_>) -> Arc<ClassForms> {
+        let (unit, contents) = self.classes[class];
+        let mut key = key(class, contents, strategy, &shape);
+        if self.problem.cluster.device.cores.is_some() {
+            key.alike = strategy.tensor * strategy.context * strategy.data;
+        }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let made = Arc::new(self.lowered(&self.units[unit], strategy, shape));
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(known.entry(key).or_insert(made))
+        })
+    }
+
+    fn lowered(&self, unit: &UnitLayers, strategy: &Strategy, shape: Shape<'_>) -> ClassForms {
+        let problem = self.problem;
+        let compute = problem.workload.compute_type();
+        let pricing = DevicePricing::anywhere(problem.cluster, problem.engine, strategy, compute);
+        let graph = graph(problem.model, unit, shape);
+        let is_block = matches!(unit.kind, UnitKind::Block(_));
+        let digest = |mode| UnitDigest::new(&lower(&graph, shape, mode, is_block), &pricing);
+        let plain = digest(CheckpointMode::None);
+        let digests = match is_block {
+            true => [plain, digest(CheckpointMode::Selective), digest(CheckpointMode::Full)],
+            false => [plain; MODES],
+        };
+        ClassForms {
+            parameters: UnitParameters::of(problem.model, unit.layers.clone(), &shape),
+            digests,
+        }
+    }
+}
+
+fn key(class: usize, contents: Contents, strategy: &Strategy, shape: &Shape<'_>) -> ClassKey {
+    use crate::strategy::Capacity;
+    let capacity = match shape.capacity {
+        Capacity::Factor(factor) => factor.to_bits(),
+        Capacity::Full => u64::MAX,
+    };
+    ClassKey {
+        class,
+        tensor: strategy.tensor,
+        context: strategy.context,
+        micro_batch: strategy.micro_batch,
+        sequence_parallel: strategy.sequence_parallel,
+        splits_weight: shape.splits_weight,
+        compression: Some(strategy.compression),
+        fused_attention: contents.attention && shape.fused_attention,
+        context_kind: (contents.attention && strategy.context > 1).then_some(strategy.context_kind),
+        chunked_loss: contents.head && shape.chunked_loss,
+        experts: if contents.experts {
+            (strategy.expert, strategy.expert_tensor, capacity)
+        } else {
+            (0, 0, 0)
+        },
+        alike: 0,
+    }
+}

@@ -1,0 +1,262 @@
+//! The inner choice of one pipeline rank: which of its blocks recompute what, and what it keeps on the host.
+//!
+//! Ranks meet only in the bound's maximum, so each chooses for itself the least time that fits its memory, which is
+//! counted to the byte. Of its blocks the first recompute wholly, the next selectively, the rest not at all: those in
+//! front are held longest. Blocks of one kind are interchangeable, so counts are all there is to choose.
+
+use crate::cost::bound::Parts;
+use crate::profile::choices::{CheckpointMode, OffloadCategory};
+use crate::search::closed::{Closing, OuterForms, RankForms};
+use crate::strategy::{Checkpoint, Strategy};
+
+/// Fractions of each category that are tried on the host.
+pub const FRACTIONS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+
+/// How many blocks of a rank recompute wholly, and how many selectively.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Recomputed {
+    pub full: u32,
+    pub selective: u32,
+}
+
+/// Fractions on the host, in the order of [`OffloadCategory::ALL`].
+pub type Hosted = [f64; OffloadCategory::ALL.len()];
+
+/// Nothing on the host.
+const NOTHING: Hosted = [0.0; OffloadCategory::ALL.len()];
+
+/// What a rank does at its best.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RankChoice {
+    pub recomputed: Recomputed,
+    pub hosted: Hosted,
+    /// When its step ends at the earliest, in seconds.
+    pub seconds: f64,
+}
+
+/// What may be chosen.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Checkpoint modes are free; otherwise those of the strategy stand.
+    pub recomputes: bool,
+    /// What may be kept on the host, nothing first; otherwise what the strategy says.
+    pub hosted: Vec<Hosted>,
+}
+
+impl Options {
+    /// Whatever is not fixed, of what the engine can keep on the host.
+    pub fn new(fixes_checkpoint: bool, fixes_offload: bool, offload: &[OffloadCategory]) -> Self {
+        let mut hosted: Vec<Hosted> = vec![NOTHING];
+        if !fixes_offload {
+            for (place, category) in OffloadCategory::ALL.iter().enumerate() {
+                if offload.contains(category) {
+                    let more = hosted.iter().flat_map(|known| {
+                        FRACTIONS[1..].iter().map(move |&fraction| {
+                            let mut hosted = *known;
+                            hosted[place] = fraction;
+                            hosted
+                        })
+                    });
+                    let more: Vec<Hosted> = more.collect();
+                    hosted.extend(more);
+                }
+            }
+        }
+        Self { recomputes: !fixes_checkpoint, hosted }
+    }
+}
+
+/// One rank of a strategy whose cuts are in place.
+pub struct RankProblem<'a, 'p> {
+    pub closing: &'a Closing<'p>,
+    pub forms: &'a OuterForms<'p>,
+    pub strategy: &'a mut Strategy,
+    pub stage: u32,
+    /// When its first input is there at the earliest, and its last gradient back at the first rank, in seconds.
+    pub way: f64,
+    pub options: &'a Options,
+}
+
+impl RankProblem<'_, '_> {
+    /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits. What fits is
+    /// legal too, but for parameters that the engine keeps on the device.
+    pub fn best(&mut self, limit: f64) -> Option<RankChoice> {
+        let nothing = Recomputed::default();
+        let plain = self.forms(nothing, &NOTHING);
+        let seconds = self.seconds(&plain.parts);
+        // Neither recomputing nor copying makes a rank faster.
+        if seconds >= limit {
+            return None;
+        }
+        if self.fits(&plain) {
+            return Some(RankChoice { recomputed: nothing, hosted: NOTHING, seconds });
+        }
+        let mut best: Option<RankChoice> = None;
+        let hosted = self.least_times(seconds);
+        for &(least, hosted) in &hosted {
+            let known = best.map_or(limit, |best| best.seconds);
+            if least >= known {
+                break;
+            }
+            let seconds = self.fit(nothing, &hosted).filter(|&seconds| seconds < known);
+            best = seconds.map(|seconds| RankChoice { recomputed: nothing, hosted, seconds }).or(best);
+        }
+        if self.options.recomputes {
+            for &(least, hosted) in &hosted {
+                let known = best.map_or(limit, |best| best.seconds);
+                if least >= known {
+                    break;
+                }
+                best = self.recomputing(&hosted, known).or(best);
+            }
+        }
+        best
+    }
+
+    /// What may be kept on the host, each with seconds that it takes at the least: what each of its parts takes by
+    /// itself. The quickest first; `plain` is the time of nothing.
+    fn least_times(&mut self, plain: f64) -> Vec<(f64, Hosted)> {
+        let mut alone = [[plain; FRACTIONS.len()]; NOTHING.len()];
+        let mut list: Vec<(f64, Hosted)> = Vec::new();
+        for hosted in self.options.hosted.clone() {
+            if !self.allows(&hosted) {
+                continue;
+            }
+            let mut least = plain;
+            for (category, fraction) in hosted.into_iter().enumerate() {
+                let step = FRACTIONS.iter().position(|&known| known == fraction).unwrap_or_default();
+                if step > 0 && alone[category][step] == plain {
+                    let mut single = NOTHING;
+                    single[category] = fraction;
+                    let forms = self.forms(Recomputed::default(), &single);
+                    alone[category][step] = self.seconds(&forms.parts);
+                }
+                least = least.max(alone[category][step]);
+            }
+            list.push((least, hosted));
+        }
+        list.sort_by(|one, other| one.0.total_cmp(&other.0));
+        list
+    }
+
+    /// The fewest recomputed blocks that fit, weighed by their time.
+    fn recomputing(&mut self, hosted: &Hosted, limit: f64) -> Option<RankChoice> {
+        let all: u32 = self.chunks().iter().map(|&chunk| self.strategy.cuts[chunk]).sum();
+        // With the rest selective, as few whole ones as fit.
+        let least = self.least(0, all, |problem, full| {
+            problem.fit(Recomputed { full, selective: all - full }, hosted).is_some()
+        })?;
+        let mut best: Option<RankChoice> = None;
+        for full in least..=all {
+            let known = best.map_or(limit, |best| best.seconds);
+            let forms = self.forms(Recomputed { full, selective: 0 }, hosted);
+            if self.seconds(&forms.parts) >= known {
+                break;
+            }
+            let selective = self.least(0, all - full, |problem, selective| {
+                problem.fit(Recomputed { full, selective }, hosted).is_some()
+            });
+            let Some(selective) = selective else { continue };
+            let recomputed = Recomputed { full, selective };
+            let seconds = self.fit(recomputed, hosted).unwrap_or(f64::INFINITY);
+            if seconds < known {
+                best = Some(RankChoice { recomputed, hosted: *hosted, seconds });
+            }
+        }
+        best
+    }
+
+    /// The least number from `low` to `high` that `fits`, which more does better.
+    fn least(&mut self, low: u32, high: u32, fits: impl Fn(&mut Self, u32) -> bool) -> Option<u32> {
+        if !fits(self, high) {
+            return None;
+        }
+        let (mut low, mut high) = (low, high);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if fits(self, middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(high)
+    }
+
+    /// Seconds of a choice that fits.
+    fn fit(&mut self, recomputed: Recomputed, hosted: &Hosted) -> Option<f64> {
+        let forms = self.forms(recomputed, hosted);
+        self.fits(&forms).then(|| self.seconds(&forms.parts))
+    }
+
+    /// What the rank has to do if it recomputes nothing and keeps nothing on the host; none if that does not fit.
+    pub fn plain(&mut self) -> Option<Parts> {
+        let forms = self.forms(Recomputed::default(), &NOTHING);
+        self.fits(&forms).then_some(forms.parts)
+    }
+
+    /// When the rank's step ends at the earliest.
+    pub fn seconds(&self, parts: &Parts) -> f64 {
+        let Parts { passes, together, copies, lead, step, .. } = *parts;
+        (self.way.max(lead) + passes).max(together).max(copies) + step
+    }
+
+    fn fits(&self, forms: &RankForms) -> bool {
+        let problem = self.closing.problem;
+        problem.process_memory(self.strategy, forms.peak).process <= problem.memory_limit
+            && forms.host <= problem.cluster.host_memory_per_device()
+    }
+
+    /// Whether the engine offers to keep this on the host under the strategy's state.
+    fn allows(&self, hosted: &Hosted) -> bool {
+        let supports = &self.closing.problem.engine.supports;
+        hosted[OffloadCategory::Parameters as usize] == 0.0
+            || self.strategy.zero >= supports.parameter_offload_from_zero
+    }
+
+    fn forms(&mut self, recomputed: Recomputed, hosted: &Hosted) -> RankForms {
+        self.write(recomputed, hosted);
+        self.closing.rank(self.forms, self.strategy, self.stage)
+    }
+
+    fn chunks(&self) -> Vec<usize> {
+        let chunks = self.strategy.chunks_of(u64::from(self.stage));
+        chunks.into_iter().map(|chunk| chunk as usize).collect()
+    }
+
+    /// Writes a choice into the strategy.
+    pub fn write(&mut self, recomputed: Recomputed, hosted: &Hosted) {
+        if self.options.recomputes {
+            let mut left = [
+                (CheckpointMode::Full, recomputed.full),
+                (CheckpointMode::Selective, recomputed.selective),
+                (CheckpointMode::None, u32::MAX),
+            ];
+            for chunk in self.chunks() {
+                let mut blocks = self.strategy.cuts[chunk];
+                let mut runs = Vec::with_capacity(3);
+                for (mode, left) in &mut left {
+                    let run = blocks.min(*left);
+                    *left -= run;
+                    blocks -= run;
+                    if run > 0 {
+                        runs.push((*mode, run));
+                    }
+                }
+                self.strategy.checkpoint[chunk] = Checkpoint { runs };
+            }
+        }
+        if self.options.hosted.len() > 1 {
+            for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
+                let stages = self.strategy.pipeline as usize;
+                let fractions = self.strategy.offload.fractions_mut(category);
+                if fractions.is_empty() && fraction > 0.0 {
+                    *fractions = vec![0.0; stages];
+                }
+                if let Some(slot) = fractions.get_mut(self.stage as usize) {
+                    *slot = fraction;
+                }
+            }
+        }
+    }
+}

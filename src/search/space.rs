@@ -1,0 +1,170 @@
+//! The outer strategies: meshes with their experts, the frames on each, and the states of each frame.
+
+use crate::profile::choices::{ContextKind, LossMode, Schedule};
+use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
+use crate::search::problem::Problem;
+use crate::search::request::Request;
+use crate::strategy::{Offload, Strategy, defaults, rules};
+
+/// One mesh with its experts and the tensor ranks inside one: the unit of work that threads share.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub mesh: MeshSizes,
+    pub experts: (u64, u64),
+    /// With one micro-batch, and with several.
+    states: [States; 2],
+}
+
+/// The states of all frames on a mesh.
+#[derive(Clone, Debug, Default)]
+struct States {
+    legal: Vec<StateChoice>,
+    illegal: u64,
+}
+
+/// Everything of a strategy but its mesh, its state and the inner choice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FrameChoice {
+    pub sequence_parallel: bool,
+    pub context_kind: ContextKind,
+    /// Sequences a micro-batch, and micro-batches.
+    pub micro: (u64, u64),
+    /// And chunks a rank.
+    pub schedule: (Schedule, u64),
+    pub loss: LossMode,
+    pub numerics: NumericsChoice,
+}
+
+/// All outer strategies of a request on a problem.
+pub struct Space<'a> {
+    pub problem: &'a Problem<'a>,
+    pub request: &'a Request,
+    pub axes: Axes<'a>,
+    pub tasks: Vec<Task>,
+}
+
+impl<'a> Space<'a> {
+    /// The space, its tasks in a fixed order: neighbours share shapes, whatever their pipelines.
+    pub fn new(problem: &'a Problem<'a>, request: &'a Request) -> Self {
+        let axes = Axes::new(problem, request);
+        let mut tasks: Vec<Task> = axes
+            .meshes
+            .iter()
+            .flat_map(|&mesh| axes.experts(mesh).into_iter().map(move |experts| (mesh, experts)))
+            .map(|(mesh, experts)| Task { mesh, experts, states: Default::default() })
+            .collect();
+        tasks.sort_by_key(|Task { mesh, experts, .. }| (mesh.tensor, mesh.context, *experts, mesh.pipeline));
+        let mut space = Self { problem, request, axes, tasks: Vec::new() };
+        for task in &mut tasks {
+            task.states = [1, 2].map(|accumulation| space.judged(task, accumulation));
+        }
+        space.tasks = tasks;
+        space
+    }
+
+    /// Which states are legal with `accumulation` micro-batches.
+    fn judged(&self, task: &Task, accumulation: u64) -> States {
+        let all = self.axes.states(task.mesh, accumulation);
+        let count = all.len();
+        let mut strategy = self.plain(task);
+        strategy.accumulation = accumulation;
+        let is_legal = |state: &StateChoice| {
+            let mut strategy = strategy.clone();
+            state.apply(&mut strategy);
+            rules::legal_state(&strategy, &self.problem.facts)
+        };
+        let legal: Vec<StateChoice> = all.into_iter().filter(is_legal).collect();
+        States { illegal: (count - legal.len()) as u64, legal }
+    }
+
+    /// The frames of `task`; those of one shape stand together.
+    pub fn frames(&self, task: &Task) -> Vec<FrameChoice> {
+        let mut list = Vec::new();
+        for sequence_parallel in self.axes.sequence_parallel(task.mesh) {
+            for context_kind in self.axes.context_kinds(task.mesh) {
+                for micro in self.axes.micro_batches(task.mesh) {
+                    for &loss in &self.axes.loss {
+                        for &numerics in &self.axes.numerics {
+                            let schedules = self.axes.schedules(task.mesh, micro.1);
+                            list.extend(schedules.into_iter().map(|schedule| FrameChoice {
+                                sequence_parallel,
+                                context_kind,
+                                micro,
+                                schedule,
+                                loss,
+                                numerics,
+                            }));
+                        }
+                    }
+                }
+            }
+        }
+        list
+    }
+
+    /// The legal states of `frame`, if it is legal itself, and how many illegal ones there are.
+    pub fn states<'t>(&self, task: &'t Task, frame: &FrameChoice) -> (&'t [StateChoice], u64) {
+        let states = &task.states[usize::from(frame.micro.1 > 1)];
+        (&states.legal, states.illegal)
+    }
+
+    /// The strategy of a frame under the plainest state, without its inner choice.
+    pub fn outer(&self, task: &Task, frame: &FrameChoice) -> Strategy {
+        let mut strategy = self.plain(task);
+        strategy.sequence_parallel = frame.sequence_parallel;
+        strategy.context_kind = frame.context_kind;
+        (strategy.micro_batch, strategy.accumulation) = frame.micro;
+        (strategy.schedule, strategy.virtual_stages) = frame.schedule;
+        strategy.loss = frame.loss;
+        strategy.compression = frame.numerics.compression;
+        strategy.gradient_type = frame.numerics.gradient;
+        strategy.reduce_type = frame.numerics.reduce;
+        strategy
+    }
+
+    /// Writes what the user fixed of the offload into `strategy`.
+    pub fn keep_on_host(&self, strategy: &mut Strategy) {
+        for (category, fractions) in self.request.fix.offload.iter().flatten() {
+            let stages = strategy.pipeline as usize;
+            *strategy.offload.fractions_mut(*category) = match fractions.as_slice() {
+                [one] => vec![*one; stages],
+                many => many.to_vec(),
+            };
+        }
+    }
+
+    fn plain(&self, Task { mesh, experts, .. }: &Task) -> Strategy {
+        let fix = &self.request.fix;
+        let defaults = self.problem.facts.defaults;
+        Strategy {
+            tensor: mesh.tensor,
+            sequence_parallel: false,
+            context: mesh.context,
+            context_kind: ContextKind::Ring,
+            expert: experts.0,
+            expert_tensor: experts.1,
+            capacity: fix.capacity.unwrap_or(defaults::CAPACITY),
+            pipeline: mesh.pipeline,
+            schedule: Schedule::OneForwardOneBackward,
+            virtual_stages: 1,
+            cuts: Vec::new(),
+            data: mesh.data,
+            zero: 0,
+            shard: mesh.data,
+            reshard_after_forward: true,
+            micro_batch: 1,
+            accumulation: 1,
+            sync: defaults::sync(0),
+            checkpoint: Vec::new(),
+            offload: Offload::default(),
+            overlap: fix.overlap.unwrap_or(true),
+            compression: crate::profile::choices::Compression::None,
+            loss: LossMode::Full,
+            attention: fix.attention.unwrap_or(defaults.attention),
+            bucket: fix.bucket.unwrap_or(defaults::BUCKET),
+            gradient_type: defaults.gradient,
+            reduce_type: defaults.reduce,
+            order: fix.order.unwrap_or_default(),
+        }
+    }
+}

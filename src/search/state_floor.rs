@@ -1,0 +1,316 @@
+//! Lower bounds of a whole strategy over all its inner choices: time under a memory limit, and memory.
+
+use crate::cost::flow::together;
+use crate::cost::{DevicePricing, Pricing};
+use crate::lower::UnitParameters;
+use crate::ops::{AdamW, Collective, CollectiveKind, Group, Op};
+use crate::profile::EngineProfile;
+use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
+use crate::program::layout::PlacedUnit;
+use crate::program::reduction::reductions;
+use crate::program::state::{Gathering, StateRules};
+use crate::search::floor::Pipeline;
+use crate::search::forms::Forms;
+use crate::search::load::Load;
+use crate::strategy::Strategy;
+use crate::units::Bytes;
+
+/// What a bound looks things up in: a frame, whatever its state.
+#[derive(Clone, Copy)]
+pub struct FrameFloor<'a> {
+    pub load: &'a Load,
+    pub pipeline: Pipeline,
+    pub engine: &'a EngineProfile,
+    /// Bytes that a program may take at its peak.
+    pub room: f64,
+    /// Classes of units with how many of each there are.
+    pub classes: &'a [(usize, u64)],
+    pub forms: &'a Forms,
+}
+
+/// The bound of one strategy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Floor {
+    /// No inner choice is faster than this many seconds and fits.
+    Seconds(f64),
+    /// No inner choice fits: bytes at the peak of the leanest, at the least.
+    OutOfMemory(Bytes),
+}
+
+impl FrameFloor<'_> {
+    /// The bound of `strategy`, whose state is in place, for a search that knows a plan of `best` seconds: what is
+    /// slower in any case needs no exact bound.
+    pub fn of(&self, strategy: &Strategy, rules: &StateRules, pricing: &DevicePricing<'_>, best: f64) -> Floor {
+        let ranks = self.pipeline.ranks as f64;
+        let step = self.step(rules, pricing);
+        let passes = self.pipeline.floor(self.load, step);
+        if passes >= best {
+            return Floor::Seconds(passes);
+        }
+        let moved = self.collectives(strategy, rules, pricing) / ranks;
+        let steps = step * self.load.blocks as f64 / ranks;
+        let each = self.pipeline.micro as f64 / ranks;
+        let (work, full) = (each * self.load.work, each * self.load.full);
+        let time = passes.max(together(work, full, moved, pricing.beside()) + steps);
+        if time >= best {
+            return Floor::Seconds(time);
+        }
+        match self.memory(rules, step, pricing, best) {
+            Ok(forced) => Floor::Seconds(time.max(forced)),
+            Err(bytes) => Floor::OutOfMemory(bytes),
+        }
+    }
+
+    /// Seconds that each block adds to its rank's optimizer step: the device's or the host's update, and gathering
+    /// what was updated. What is fixed (launches, hops) is left out.
+    fn step(&self, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64 {
+        let p = &self.load.parameters;
+        let owned = rules.at_least(rules.shards_optimizer, p.dense_trained, p.expert_trained) as f64;
+        // Slopes over many blocks, so that rounding and what is fixed fall out.
+        let slope = |op: &dyn Fn(u64) -> Op| {
+            let seconds = |blocks: u64| pricing.price(&op(blocks), 0).seconds.0;
+            ((seconds(64) - seconds(32)) / 32.0).max(0.0)
+        };
+        let adamw = |on_host: bool| {
+            slope(&|blocks| {
+                Op::AdamW(AdamW {
+                    elements: (owned * blocks as f64) as u64,
+                    gradient_size: rules.gradient.size(),
+                    state_size: rules.state_size,
+                    working_size: if rules.has_separate_master { rules.parameter.size() } else { 0 },
+                    on_host,
+                })
+            })
+        };
+        let gathers = !rules.shards_parameters && rules.shards_optimizer && !rules.gathers_updates_ahead;
+        let gather = |group, elements: u64, shards: u64| {
+            if !gathers || shards <= 1 || elements == 0 {
+                return 0.0;
+            }
+            let kind = CollectiveKind::AllGather;
+            slope(&|blocks| {
+                let bytes = Bytes(elements * blocks * rules.parameter.size());
+                Op::Collective(Collective { kind, group, bytes })
+            })
+        };
+        adamw(false).min(adamw(true))
+            + gather(Group::State, p.dense_trained, rules.shards)
+            + gather(Group::ExpertState, p.expert_trained, rules.expert_shards)
+    }
+
+    /// Seconds of all collectives over parameters and gradients, of all ranks of a pipeline together.
+    fn collectives(&self, strategy: &Strategy, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64 {
+        let micro = self.pipeline.micro as f64;
+        let rounds = if strategy.sync == GradientSync::Deferred { 1.0 } else { micro };
+        let across = strategy.sync != GradientSync::Scatter;
+        let gathers = match rules.gathering {
+            Gathering::Never => 0.0,
+            Gathering::OnceAStep => 1.0,
+            Gathering::ForwardToBackward => micro,
+            Gathering::EachPass => 2.0 * micro,
+        };
+        let mut seconds = 0.0;
+        let mut add = |times: f64, op: &Op| seconds += times * pricing.price(op, 0).seconds.0;
+        for &(class, count) in self.classes {
+            let parameters = self.forms.classes[class].parameters;
+            if self.load.is_plain && !rules.reduces_behind {
+                for (_, op) in reductions(rules, self.engine, &placed(parameters), across) {
+                    add(rounds * count as f64, &op);
+                }
+            }
+            // Of a unit that no gradient flows through, the forward alone gathers.
+            let gathers = if self.load.is_plain { gathers } else { gathers.min(micro) };
+            let parts = [
+                (Group::State, parameters.dense, rules.shards),
+                (Group::ExpertState, parameters.expert, rules.expert_shards),
+            ];
+            for (group, elements, shards) in parts {
+                if gathers > 0.0 && shards > 1 && elements > 0 {
+                    let kind = CollectiveKind::AllGather;
+                    let bytes = Bytes(elements * rules.compute.size());
+                    add(gathers * count as f64, &Op::Collective(Collective { kind, group, bytes }));
+                }
+            }
+        }
+        seconds
+    }
+
+    /// The least time of any inner choice that fits, as far as the fullest rank's memory forces it: that of the first
+    /// rank, which has the most micro-batches in flight. Blocks that other ranks could take from it without being
+    /// slower than `best` are not counted.
+    fn memory(
+        &self,
+        rules: &StateRules,
+        step: f64,
+        pricing: &DevicePricing<'_>,
+        best: f64,
+    ) -> Result<f64, Bytes> {
+        let blocks = self.least_blocks(step, best) as f64;
+        if blocks < 1.0 || !self.load.is_plain {
+            return Ok(0.0);
+        }
+        let held = self.held(rules, blocks);
+        let supports = |category| self.engine.supports.offload.contains(&category);
+        let chunks = self.in_flight() as f64;
+        let each = if self.pipeline.chunks == 1 {
+            blocks
+        } else {
+            (self.load.blocks / (self.pipeline.ranks * self.pipeline.chunks)) as f64
+        };
+        let flying = chunks * each;
+        let above = self.load.modes.iter().map(|mode| mode.above).fold(f64::INFINITY, f64::min);
+        let free = self.room - held.fixed - held.optimizer - held.parameters - above;
+        let modes = &self.load.modes;
+        let leanest = modes.iter().map(|mode| mode.bytes).fold(f64::INFINITY, f64::min);
+        let relief = if supports(OffloadCategory::Optimizer) { held.optimizer } else { 0.0 }
+            + if supports(OffloadCategory::Parameters) { held.parameters } else { 0.0 };
+        let activations = supports(OffloadCategory::Activations);
+        let kept = if activations { 0.0 } else { flying * leanest };
+        if free + relief < kept {
+            let bytes = self.room - free - relief + kept;
+            return Err(Bytes(bytes.max(0.0) as u64));
+        }
+        let micro = self.pipeline.micro as f64;
+        let work = micro * blocks * self.load.block.work + step * blocks;
+        let keeps_all = flying * modes[0].bytes;
+        let over = keeps_all - free;
+        if over <= 0.0 {
+            return Ok(0.0);
+        }
+        // Recomputing alone.
+        let recomputing = match self.recomputed(free / flying.max(1.0)) {
+            Some(more) => work + micro * blocks * more,
+            None => f64::INFINITY,
+        };
+        // Or with something on the host: activations leave as fast as the link lets them while the step runs, and
+        // what is still over is paid for by the cheaper of the host's update and recomputation.
+        let mut left = over;
+        if supports(OffloadCategory::Parameters) {
+            left -= held.parameters;
+        }
+        if activations {
+            let second = Bytes(1 << 30);
+            let rate = (1_u64 << 30) as f64 / pricing.price(&Op::CopyOut(second), 0).seconds.0;
+            left -= (best * rate / micro * chunks / self.pipeline.chunks as f64).min(keeps_all);
+        }
+        if left <= 0.0 {
+            return Ok(recomputing.min(work));
+        }
+        let mut cheapest = f64::INFINITY;
+        for mode in &modes[1..] {
+            let saved = flying * (modes[0].bytes - mode.bytes);
+            if saved > 0.0 {
+                cheapest = cheapest.min(micro * blocks * (mode.work - modes[0].work).max(0.0) / saved);
+            }
+        }
+        if supports(OffloadCategory::Optimizer) && held.optimizer > 0.0 {
+            let elements = held.owned;
+            let adamw = Op::AdamW(AdamW {
+                elements: elements as u64,
+                gradient_size: rules.gradient.size(),
+                state_size: rules.state_size,
+                working_size: 0,
+                on_host: true,
+            });
+            cheapest = cheapest.min(pricing.price(&adamw, 0).seconds.0 / held.optimizer);
+        }
+        let offloading = if cheapest.is_finite() { work + left * cheapest } else { f64::INFINITY };
+        Ok(recomputing.min(offloading))
+    }
+
+    /// Blocks that the first rank has at least if no other is slower than `best`.
+    fn least_blocks(&self, step: f64, best: f64) -> u64 {
+        let Pipeline { ranks, chunks, micro, .. } = self.pipeline;
+        let blocks = self.load.blocks;
+        if ranks == 1 {
+            return blocks;
+        }
+        if chunks > 1 {
+            return blocks / (ranks * chunks) * chunks;
+        }
+        let block = micro as f64 * self.load.block.work + step;
+        let most = if block > 0.0 { (best / block) as u64 } else { blocks };
+        blocks.saturating_sub((ranks - 1).saturating_mul(most))
+    }
+
+    /// Chunks of micro-batches that the first rank holds at its fullest, a forward under way among them.
+    fn in_flight(&self) -> u64 {
+        let Pipeline { ranks, chunks, micro, schedule, .. } = self.pipeline;
+        match schedule {
+            _ if ranks == 1 && schedule != Schedule::GPipe => 1,
+            Schedule::GPipe => micro,
+            Schedule::OneForwardOneBackward | Schedule::ZeroBubbleH1 => ranks.min(micro),
+            Schedule::ZeroBubbleH2 => (2 * ranks - 1).min(micro),
+            Schedule::Interleaved if !micro.is_multiple_of(ranks) => micro * chunks,
+            Schedule::Interleaved => (2 * (ranks - 1) + (chunks - 1) * ranks + 1).min(micro * chunks),
+            Schedule::ZeroBubbleV => (2 * ranks - 1).min(micro),
+        }
+    }
+
+    /// Bytes that `blocks` blocks hold over the whole step.
+    fn held(&self, rules: &StateRules, blocks: f64) -> Held {
+        let p = &self.load.parameters;
+        let count = blocks as u64;
+        let (dense, expert) = (p.dense * count, p.expert * count);
+        let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
+        let stored = rules.at_least(rules.shards_parameters, dense, expert) * rules.parameter.size();
+        let whole = if rules.keeps_whole_gradients {
+            (dense_trained + expert_trained) * rules.gradient.size()
+        } else {
+            0
+        };
+        let gathered = if rules.gathering == Gathering::OnceAStep {
+            (dense + expert) * rules.compute.size()
+        } else {
+            0
+        };
+        let owned = rules.at_least(rules.shards_optimizer, dense_trained, expert_trained);
+        Held {
+            fixed: (whole + gathered) as f64,
+            parameters: stored as f64,
+            optimizer: (owned * rules.optimizer_size) as f64,
+            owned: owned as f64,
+        }
+    }
+
+    /// Seconds that a block must spend on recomputation, for each micro-batch, to keep `bytes` on average; none if no
+    /// mode keeps so little.
+    fn recomputed(&self, bytes: f64) -> Option<f64> {
+        let modes = &self.load.modes;
+        let base = self.load.block.work;
+        let lean = || modes.iter().filter(|mode| mode.bytes <= bytes);
+        let whole = lean().map(|mode| mode.work - base).reduce(f64::min)?;
+        let mixed = lean().flat_map(|low| {
+            let high = modes.iter().filter(|high| high.bytes > bytes && high.work < low.work);
+            high.map(|high| {
+                let share = (bytes - low.bytes) / (high.bytes - low.bytes);
+                low.work + share * (high.work - low.work) - base
+            })
+        });
+        Some(mixed.fold(whole, f64::min).max(0.0))
+    }
+}
+
+/// What blocks hold over the step, in bytes; `owned` in elements of optimizer state.
+struct Held {
+    fixed: f64,
+    parameters: f64,
+    optimizer: f64,
+    owned: f64,
+}
+
+/// A unit as its reductions see it.
+fn placed(parameters: UnitParameters) -> PlacedUnit {
+    PlacedUnit {
+        unit: 0,
+        lowered: 0,
+        parameters,
+        is_block: true,
+        has_backward: true,
+        loss: None,
+        reads_tokens: false,
+        reads_targets: false,
+        offloads_parameters: false,
+        offloads_activations: false,
+    }
+}
