@@ -3,6 +3,7 @@
 mod advice;
 pub mod axes;
 pub mod closed;
+pub mod explain;
 mod finalists;
 mod frame;
 mod inner;
