@@ -13,14 +13,15 @@ use crate::search::{Candidate, Problem, Progress};
 use crate::strategy::{Draft, KeyChange};
 use crate::units::Bytes;
 
-/// Explains what was typed, beside the best plan.
+/// Explains `typed`, which is what the text `asked` says, beside the best plan.
 pub fn explain(
     problem: &Problem<'_>,
+    asked: &str,
     typed: &Draft,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Explanation {
     let explain::Explained { finding, best, account: searched } = explain::explain(problem, typed, progress);
-    let mut document = empty(problem);
+    let mut document = empty(problem, asked);
     document.best = best.as_ref().ok().map(|best| shown(problem, best));
     document.search = best.as_ref().ok().zip(searched).map(|(best, searched)| account(&searched, best));
     match &finding {
@@ -46,7 +47,7 @@ pub fn explain(
 }
 
 /// The document before anything is said of the strategy.
-fn empty(problem: &Problem<'_>) -> Explanation {
+fn empty(problem: &Problem<'_>, asked: &str) -> Explanation {
     let (model, cluster) = (problem.model, problem.cluster);
     Explanation {
         version: 1,
@@ -64,6 +65,7 @@ fn empty(problem: &Problem<'_>) -> Explanation {
             device_memory_bytes: cluster.device.memory.value,
         },
         workload: problem.workload,
+        asked: asked.to_owned(),
         memory_limit_bytes: problem.memory_limit,
         host_limit_bytes: cluster.host_memory_per_device(),
         legal: false,

@@ -16,6 +16,8 @@ pub struct Explanation {
     pub model: ExplainedModel,
     pub cluster: ExplainedCluster,
     pub workload: Workload,
+    /// The strategy text as it was typed.
+    pub asked: String,
     /// Device memory that a plan may use.
     pub memory_limit_bytes: Bytes,
     /// Host memory a device.

@@ -24,7 +24,11 @@ fn illegal(document: &Explanation, failure: Option<&Failure>) -> String {
             format!("take {}: {} a step{pace}", near.strategy.text, near.prediction.step_time_s)
         }
         (Some(near), best) => {
-            format!("{} is the nearest that is legal but does not fit{}", near.strategy.text, instead(best.as_ref()))
+            format!(
+                "{} is the nearest that is legal but does not fit{}",
+                near.strategy.text,
+                instead(best.as_ref())
+            )
         }
         (None, Some(best)) => format!("the best plan is {}", best.strategy.text),
         (None, None) => format!("there is no legal plan: {}", reason(failure)),
@@ -65,9 +69,10 @@ fn binds(problem: &Problem<'_>, document: &Explanation) -> String {
         let host = document.over_host_bytes.unwrap_or_default();
         return format!("Out of host memory by {host} a device: offload less");
     }
-    let most = document.dominated_by.as_ref().map_or(String::new(), |Dominant { category, bytes, .. }| {
-        format!(", of which {category} take most ({bytes})")
-    });
+    let most =
+        document.dominated_by.as_ref().map_or(String::new(), |Dominant { category, bytes, .. }| {
+            format!(", of which {category} take most ({bytes})")
+        });
     let process = document.prediction.as_ref().map(|prediction| prediction.safe_memory_bytes.process);
     let error = problem.uncertainty().memory;
     let is_close = process.is_some_and(|process| (over.0 as f64) < error * process.0 as f64);

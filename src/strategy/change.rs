@@ -130,12 +130,7 @@ mod tests {
             ("zero=1,shard=4", Key::Tensor, "tp=2", "tp=2,pp=1,dp=8,zero=1,shard=4,micro=1,accum=64"),
             ("zero=1,shard=16,dp=16", Key::Tensor, "tp=2", "tp=2,pp=1,dp=8,zero=1,micro=1,accum=64"),
             ("pp=2,cuts=10/6,dp=8", Key::Pipeline, "pp=4", "tp=1,pp=4,dp=4,zero=0,micro=1,accum=128"),
-            (
-                "pp=2,sched=interleaved,virtual=4",
-                Key::Schedule,
-                "",
-                "tp=1,pp=2,dp=8,zero=0,micro=1,accum=64",
-            ),
+            ("pp=2,sched=interleaved,virtual=4", Key::Schedule, "", "tp=1,pp=2,dp=8,zero=0,micro=1,accum=64"),
             ("micro=4,accum=8", Key::MicroBatch, "micro=2", "tp=1,pp=1,dp=16,zero=0,micro=2,accum=16"),
         ] {
             assert_eq!(changed(text, key, value).as_deref(), Ok(expected), "{text} with {value}");

@@ -91,7 +91,10 @@ impl Trials {
     /// More of one axis at the cost of data parallelism.
     fn mesh(&mut self, problem: &Problem<'_>, strategy: &Strategy) {
         let more = |size: u64| divisors(strategy.data).into_iter().skip(1).map(move |factor| size * factor);
-        self.each(Key::Tensor, more(strategy.tensor), |size| Draft { tensor: Some(size), ..Draft::default() });
+        self.each(Key::Tensor, more(strategy.tensor), |size| Draft {
+            tensor: Some(size),
+            ..Draft::default()
+        });
         self.each(Key::Context, more(strategy.context), |size| Draft {
             context: Some(size),
             ..Draft::default()
@@ -149,7 +152,8 @@ impl Trials {
         self.each(Key::Loss, [chunked], |chunked| chunked);
         let fused = Draft { attention: Some(AttentionKernel::Fused), ..Draft::default() };
         self.each(Key::Attention, [fused], |fused| fused);
-        let split = (strategy.tensor > 1).then(|| Draft { sequence_parallel: Some(true), ..Draft::default() });
+        let split =
+            (strategy.tensor > 1).then(|| Draft { sequence_parallel: Some(true), ..Draft::default() });
         self.each(Key::SequenceParallel, split, |split| split);
     }
 

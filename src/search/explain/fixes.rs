@@ -66,11 +66,7 @@ pub(super) fn fixes(problem: &Problem<'_>, strategy: &Strategy) -> Fixes {
     fitting.truncate(MOST_PLAYED);
     let mut fitting: Vec<Fix> = fitting
         .into_par_iter()
-        .map(|(Change { key, follows, strategy }, _)| Fix {
-            key,
-            follows,
-            candidate: problem.play(strategy),
-        })
+        .map(|(Change { key, follows, strategy }, _)| Fix { key, follows, candidate: problem.play(strategy) })
         .collect();
     let time = |fix: &Fix| fix.candidate.playback.step_time.0;
     fitting.sort_by(|one, other| time(one).total_cmp(&time(other)));

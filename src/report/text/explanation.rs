@@ -1,0 +1,216 @@
+//! Why not this strategy, as a terminal shows it: the rule, the memory that lacks, or what is lost to the best plan.
+
+use crate::plan::explanation::{Explained, Explanation, Fix, KeyMove, KeyOutcome, KeyStep};
+use crate::plan::{CauseSeconds, Prediction};
+use crate::units::Bytes;
+
+use super::super::{parts, words};
+use super::sheet::{Hue, Sheet, plain};
+use super::tables::{folded, table, write};
+use super::{Style, memory, time};
+
+/// Most fixes that are shown; the document has all.
+const MOST_FIXES: usize = 10;
+
+/// The report of an explanation, ending in a line break. Its last line is the verdict.
+pub fn explanation_text(explanation: &Explanation, style: Style) -> String {
+    let mut sheet = Sheet::new(style);
+    let (model, cluster) = (&explanation.model, &explanation.cluster);
+    let sized = words::sized_model(&model.name, model.parameters, model.layers);
+    let devices = words::devices(cluster.devices, &cluster.device, cluster.nodes);
+    sheet.paragraph("model", &format!("{sized} on {devices}"));
+    sheet.paragraph("", &words::work(&explanation.workload, &explanation.engine));
+    sheet.gap();
+    sheet.paragraph("asked", &explanation.asked);
+    if let Some(strategy) = &explanation.strategy {
+        sheet.paragraph("", &strategy.description);
+        for difference in &strategy.numerics {
+            sheet.marked("numerics", Hue::Caution, difference);
+        }
+    }
+    sheet.gap();
+    rule(&mut sheet, explanation);
+    if let Some(prediction) = &explanation.prediction {
+        if prediction.fits {
+            time(&mut sheet, prediction);
+        } else {
+            lacking(&mut sheet, explanation, prediction);
+        }
+    }
+    fixes(&mut sheet, explanation);
+    best(&mut sheet, explanation);
+    causes(&mut sheet, explanation);
+    keys(&mut sheet, &explanation.changes);
+    sheet.gap();
+    if let Some(account) = &explanation.search {
+        sheet.paragraph("search", &format!("{}; {}", words::search(account), words::proof(account)));
+    }
+    for warning in &explanation.warnings {
+        sheet.marked("warning", Hue::Caution, warning);
+    }
+    sheet.gap();
+    sheet.verdict(&explanation.verdict);
+    sheet.finish()
+}
+
+/// The broken rule, and the nearest strategy that breaks none.
+fn rule(sheet: &mut Sheet, explanation: &Explanation) {
+    let (Some(rule), Some(message)) = (explanation.rule, &explanation.message) else { return };
+    sheet.marked("illegal", Hue::Bad, &format!("{message} (rule {rule})"));
+    if let (Some(field), false) = (&explanation.field, explanation.nearest.is_empty()) {
+        let values: Vec<_> = explanation.nearest.iter().map(|value| format!("{field}={value}")).collect();
+        sheet.flow("legal", &values);
+    }
+    sheet.gap();
+    if let Some(near) = &explanation.nearest_strategy {
+        shown(sheet, "nearest", near, explanation.memory_limit_bytes);
+    }
+}
+
+/// A strategy with its step and memory.
+fn shown(sheet: &mut Sheet, label: &str, explained: &Explained, limit: Bytes) {
+    let prediction = &explained.prediction;
+    sheet.paragraph(label, &explained.strategy.text);
+    sheet.paragraph("", &explained.strategy.description);
+    let fit = words::fit(prediction, limit);
+    sheet.flow(
+        "",
+        &[
+            format!("step {}", words::step_time(prediction)),
+            format!("memory {} of {limit} a device: {fit}", prediction.safe_memory_bytes.process),
+        ],
+    );
+}
+
+/// Memory, by how much it is too much, and what takes most of it.
+fn lacking(sheet: &mut Sheet, explanation: &Explanation, prediction: &Prediction) {
+    memory(sheet, prediction, explanation.memory_limit_bytes);
+    if let Some(most) = &explanation.dominated_by {
+        let text = format!(
+            "{} take most: {} on stage {}, in {}",
+            most.category, most.bytes, most.stage, most.instant
+        );
+        sheet.paragraph("most", &text);
+    }
+    if let Some(over) = explanation.over_host_bytes.filter(|&over| over > Bytes::ZERO) {
+        let host = explanation.host_limit_bytes;
+        sheet.marked("host", Hue::Bad, &format!("over by {over} of {host} a device"));
+    }
+    sheet.paragraph("step", &format!("{}, if it fitted", words::step_time(prediction)));
+}
+
+/// The single changes that make it fit.
+fn fixes(sheet: &mut Sheet, explanation: &Explanation) {
+    if explanation.fixes.is_empty() {
+        if let Some(miss) = &explanation.closest {
+            let text = format!(
+                "none of {} does; {}={} comes nearest",
+                words::several("single change", explanation.tried),
+                miss.key,
+                miss.to
+            );
+            sheet.gap();
+            sheet.paragraph("fits", &text);
+        }
+        return;
+    }
+    let room = sheet.room() / 3;
+    let mut table = table(sheet, &["single change", "was", "step", "memory", "and so"], &[2, 3]);
+    for fix in explanation.fixes.iter().take(MOST_FIXES) {
+        table.add_row([
+            folded(&format!("{}={}", fix.key, fix.to), room),
+            folded(&fix.from, room / 2),
+            fix.step_time_s.to_string(),
+            fix.process_bytes.to_string(),
+            follows(fix),
+        ]);
+    }
+    write(sheet, "fits", &table);
+    let more = explanation.fixes.len().saturating_sub(MOST_FIXES);
+    if more > 0 {
+        sheet.paragraph("", &format!("and {more} more that fit; --json lists all"));
+    }
+}
+
+fn follows(fix: &Fix) -> String {
+    let numerics = fix.changes_numerics.then(|| "trains other numbers".to_owned());
+    let moved = (!fix.follows.is_empty()).then(|| moves(&fix.follows));
+    moved.into_iter().chain(numerics).collect::<Vec<_>>().join("; ")
+}
+
+fn moves(moves: &[KeyMove]) -> String {
+    let words: Vec<_> = moves.iter().map(|change| plain(&format!("{}={}", change.key, change.to))).collect();
+    words.join(", ")
+}
+
+/// The best plan, unless the strategy is that plan.
+fn best(sheet: &mut Sheet, explanation: &Explanation) {
+    let Some(best) = &explanation.best else { return };
+    sheet.gap();
+    let is_itself = explanation.strategy.as_ref().is_some_and(|mine| mine.text == best.strategy.text);
+    if is_itself {
+        sheet.paragraph("best", "this strategy itself");
+    } else {
+        shown(sheet, "best", best, explanation.memory_limit_bytes);
+    }
+}
+
+/// Where the time goes, here and in the best plan.
+fn causes(sheet: &mut Sheet, explanation: &Explanation) {
+    let is_slower = explanation.slower_by.is_some_and(|slower| slower > 0.0);
+    if !is_slower || explanation.fits != Some(true) {
+        return;
+    }
+    let names = CauseSeconds::default().parts().into_iter().zip(parts::time(&CauseSeconds::default()));
+    let names: Vec<_> = names.map(|((cause, _), part)| (cause, part.name)).collect();
+    let mut table = table(sheet, &["cause", "here", "best", "lost"], &[1, 2, 3]);
+    for cause in &explanation.causes {
+        if cause.seconds.0 == 0.0 && cause.best_seconds.0 == 0.0 {
+            continue;
+        }
+        let name = names.iter().find(|(name, _)| *name == cause.cause).map_or("", |(_, name)| name);
+        let lost = cause.lost_s;
+        let sign = if lost.0 > 0.0 { "+" } else { "" };
+        table.add_row([
+            name.to_owned(),
+            cause.seconds.to_string(),
+            cause.best_seconds.to_string(),
+            format!("{sign}{lost}"),
+        ]);
+    }
+    write(sheet, "lost", &table);
+}
+
+/// What each key changes that the best plan has otherwise.
+fn keys(sheet: &mut Sheet, changes: &[KeyStep]) {
+    if changes.is_empty() {
+        return;
+    }
+    let room = sheet.room() / 5;
+    let mut table = table(sheet, &["key", "here", "best", "that alone", ""], &[]);
+    for step in changes {
+        let (outcome, rest) = outcome(step);
+        table.add_row([
+            step.key.to_string(),
+            folded(&step.from, room),
+            folded(&step.to, room),
+            outcome,
+            rest,
+        ]);
+    }
+    write(sheet, "keys", &table);
+}
+
+/// What comes of a change in a word, and what goes with it.
+fn outcome(step: &KeyStep) -> (String, String) {
+    match (step.outcome, step.saved_s) {
+        (KeyOutcome::Illegal, _) | (_, None) => {
+            ("illegal".to_owned(), plain(step.message.as_deref().unwrap_or_default()))
+        }
+        (KeyOutcome::OutOfMemory, _) => ("does not fit".to_owned(), moves(&step.follows)),
+        (KeyOutcome::Fits, Some(saved)) if saved.0 > 0.0 => (format!("saves {saved}"), moves(&step.follows)),
+        (KeyOutcome::Fits, Some(saved)) => {
+            (format!("costs {}", crate::units::Seconds(-saved.0)), moves(&step.follows))
+        }
+    }
+}
