@@ -42,7 +42,7 @@ pub fn explain(
             document.changes = steps.iter().map(|step| key_step(problem, mine, step)).collect();
         }
     }
-    document.verdict = why(problem, &document, best.as_ref().err());
+    document.verdict = why(problem, &document, &finding, best.as_ref().err());
     document
 }
 

@@ -108,6 +108,13 @@ pub struct Dominant {
     pub instant: String,
 }
 
+impl Dominant {
+    /// The category in words that can `take most`.
+    pub fn words(&self) -> &str {
+        if self.category == "optimizer" { "optimizer states" } else { &self.category }
+    }
+}
+
 /// A key of the strategy text that moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,18 +1,26 @@
 //! The last sentence of an explanation: what binds, and what to do next.
 
-use crate::plan::explanation::{Dominant, Explained, Explanation, Fix, KeyOutcome};
-use crate::search::{Failure, Problem};
-use crate::units::{Bytes, Seconds};
+use crate::plan::document::Prediction;
+use crate::plan::explanation::{Explained, Explanation, Fix, KeyOutcome, KeyStep};
+use crate::plan::verdict::verdict;
+use crate::search::explain::Finding;
+use crate::search::{Candidate, Failure, Problem};
+use crate::units::Bytes;
 
 /// Steps that differ by less than this share are equally fast.
 const EQUAL: f64 = 5e-4;
 
 /// What binds, and what to do next; `failure` says why there is no best plan.
-pub(super) fn why(problem: &Problem<'_>, document: &Explanation, failure: Option<&Failure>) -> String {
-    match document.fits {
-        None => illegal(document, failure),
-        Some(false) => out_of_memory(problem, document, failure),
-        Some(true) => fits(document),
+pub(super) fn why(
+    problem: &Problem<'_>,
+    document: &Explanation,
+    finding: &Finding,
+    failure: Option<&Failure>,
+) -> String {
+    match finding {
+        Finding::Illegal { .. } => illegal(document, failure),
+        Finding::OutOfMemory { .. } => out_of_memory(problem, document, failure),
+        Finding::Fits { mine, .. } => fits(problem, document, mine),
     }
 }
 
@@ -20,7 +28,10 @@ fn illegal(document: &Explanation, failure: Option<&Failure>) -> String {
     let rule = document.rule.map_or("", |rule| rule.name());
     let next = match (&document.nearest_strategy, &document.best) {
         (Some(near), _) if near.prediction.fits => {
-            let pace = document.best.as_ref().map_or(String::new(), |best| format!(", {}", pace(near, best)));
+            let pace = document
+                .best
+                .as_ref()
+                .map_or(String::new(), |best| format!(", {}", pace(&near.prediction, &best.prediction)));
             format!("take {}: {} a step{pace}", near.strategy.text, near.prediction.step_time_s)
         }
         (Some(near), best) => {
@@ -56,6 +67,9 @@ fn out_of_memory(problem: &Problem<'_>, document: &Explanation, failure: Option<
         (None, None) => "no single change fits".to_owned(),
     };
     text += &match &document.best {
+        Some(best) if document.fixes.is_empty() => {
+            format!("; take {}: {} a step.", best.strategy.text, best.prediction.step_time_s)
+        }
         Some(best) => format!("; the best plan takes {}.", best.prediction.step_time_s),
         None => format!("; {}.", reason(failure)),
     };
@@ -69,10 +83,9 @@ fn binds(problem: &Problem<'_>, document: &Explanation) -> String {
         let host = document.over_host_bytes.unwrap_or_default();
         return format!("Out of host memory by {host} a device: offload less");
     }
+    let most = document.dominated_by.as_ref();
     let most =
-        document.dominated_by.as_ref().map_or(String::new(), |Dominant { category, bytes, .. }| {
-            format!(", of which {category} take most ({bytes})")
-        });
+        most.map_or(String::new(), |most| format!(", and {} take most ({})", most.words(), most.bytes));
     let process = document.prediction.as_ref().map(|prediction| prediction.safe_memory_bytes.process);
     let error = problem.uncertainty().memory;
     let is_close = process.is_some_and(|process| (over.0 as f64) < error * process.0 as f64);
@@ -84,38 +97,37 @@ fn binds(problem: &Problem<'_>, document: &Explanation) -> String {
     format!("Out of memory by {over} a device{most}{doubt}")
 }
 
-fn fits(document: &Explanation) -> String {
-    let slower = document.slower_by.unwrap_or_default();
-    if slower <= 0.0 {
-        let proven = document.search.as_ref().is_some_and(|search| search.proven_optimal);
-        let proof = if proven { ", and none can be faster" } else { "" };
-        return format!("This is the best plan: the search finds none that is faster{proof}.");
+fn fits(problem: &Problem<'_>, document: &Explanation, mine: &Candidate) -> String {
+    let (Some(prediction), Some(best)) = (&document.prediction, &document.best) else {
+        return String::new();
+    };
+    let lost = prediction.step_time_s - best.prediction.step_time_s;
+    if lost.0 <= 0.0 {
+        return format!(
+            "This is the best plan that the search finds. {}",
+            verdict(problem, mine, prediction)
+        );
+    }
+    if lost.0 < EQUAL * best.prediction.step_time_s.0 {
+        return format!("As fast as the best plan. {}", verdict(problem, mine, prediction));
     }
     let worst = document.causes.first().map_or(String::new(), |cause| {
-        format!("; most goes to {} (+ {})", cause_name(&cause.cause), cause.lost_s)
+        format!("; most goes to {} (+{})", cause_name(&cause.cause), cause.lost_s)
     });
-    let lead = if slower < EQUAL {
-        return "As fast as the best plan: the two differ by less than 0.05 %.".to_owned();
-    } else {
-        format!("{:.1} % slower than the best plan{worst}", 100.0 * slower)
-    };
-    let lost = document
-        .prediction
-        .as_ref()
-        .zip(document.best.as_ref())
-        .map_or(Seconds::ZERO, |(mine, best)| mine.step_time_s - best.prediction.step_time_s);
-    let step = document
-        .changes
-        .iter()
-        .find(|step| step.outcome == KeyOutcome::Fits && step.saved_s.is_some_and(|saved| saved.0 > 0.0));
+    let lead = pace(prediction, &best.prediction) + &worst;
+    let helps = |step: &&KeyStep| step.outcome == KeyOutcome::Fits && step.saved_s.is_some_and(|s| s.0 > 0.0);
+    let step = document.changes.iter().find(helps);
     match step.and_then(|step| step.saved_s.map(|saved| (step, saved))) {
+        Some((step, saved)) if saved.0 >= lost.0 => {
+            format!("{lead}; {}={} alone wins all of it ({saved}).", step.key, step.to)
+        }
         Some((step, saved)) => format!(
-            "{lead}; {}={} alone wins {:.0} % of that ({saved} of {lost}).",
+            "{lead}; {}={} alone wins {:.0} % of it ({saved} of {lost}).",
             step.key,
             step.to,
             100.0 * saved.0 / lost.0
         ),
-        None => format!("{lead}; no key alone helps, the plan is to be taken whole."),
+        None => format!("{lead}; no key alone helps: take {} as a whole.", best.strategy.text),
     }
 }
 
@@ -131,12 +143,12 @@ fn cause_name(cause: &str) -> &str {
 }
 
 /// `12.0 % slower than the best plan`.
-fn pace(near: &Explained, best: &Explained) -> String {
-    let slower = near.prediction.step_time_s.0 / best.prediction.step_time_s.0 - 1.0;
-    if slower < EQUAL {
-        "as fast as the best plan".to_owned()
-    } else {
-        format!("{:.1} % slower than the best plan", 100.0 * slower)
+fn pace(prediction: &Prediction, best: &Prediction) -> String {
+    let times = prediction.step_time_s.0 / best.step_time_s.0;
+    match times - 1.0 {
+        slower if slower < EQUAL => "as fast as the best plan".to_owned(),
+        slower if slower < 1.0 => format!("{:.1} % slower than the best plan", 100.0 * slower),
+        _ => format!("{times:.1} times as long as the best plan"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::plan::explanation::{Explained, Explanation, Fix, KeyMove, KeyOutcome, KeyStep};
 use crate::plan::{CauseSeconds, Prediction};
-use crate::units::Bytes;
+use crate::units::{Bytes, Seconds};
 
 use super::super::{parts, words};
 use super::sheet::{Hue, Sheet, plain};
@@ -88,7 +88,10 @@ fn lacking(sheet: &mut Sheet, explanation: &Explanation, prediction: &Prediction
     if let Some(most) = &explanation.dominated_by {
         let text = format!(
             "{} take most: {} on stage {}, in {}",
-            most.category, most.bytes, most.stage, most.instant
+            most.words(),
+            most.bytes,
+            most.stage,
+            most.instant
         );
         sheet.paragraph("most", &text);
     }
@@ -208,9 +211,54 @@ fn outcome(step: &KeyStep) -> (String, String) {
             ("illegal".to_owned(), plain(step.message.as_deref().unwrap_or_default()))
         }
         (KeyOutcome::OutOfMemory, _) => ("does not fit".to_owned(), moves(&step.follows)),
-        (KeyOutcome::Fits, Some(saved)) if saved.0 > 0.0 => (format!("saves {saved}"), moves(&step.follows)),
         (KeyOutcome::Fits, Some(saved)) => {
-            (format!("costs {}", crate::units::Seconds(-saved.0)), moves(&step.follows))
+            let whole = step.step_time_s.unwrap_or_default().0;
+            let pace = match saved.0 {
+                saved if saved.abs() < 5e-4 * whole => "changes nothing".to_owned(),
+                saved if saved > 0.0 => format!("saves {}", Seconds(saved)),
+                saved => format!("costs {}", Seconds(-saved)),
+            };
+            (pace, moves(&step.follows))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan;
+    use crate::profile::engine::engine;
+    use crate::search::Problem;
+    use crate::strategy::{Draft, Workload};
+    use crate::units::ElementType;
+    use crate::{cluster, model};
+
+    fn text(strategy: &str, limit: Option<Bytes>, width: usize) -> String {
+        let model = model::load("gpt2").unwrap();
+        let cluster = cluster::load("1x4xrtx-4090").unwrap();
+        let precision = ElementType::Bf16;
+        let workload = Workload { global_batch: 16, seq_len: 512, precision, dropout: 0.0, clip: 1.0 };
+        let problem = Problem::new(&model, &cluster, workload, engine("embedded").unwrap(), limit);
+        let draft = Draft::parse(strategy).unwrap();
+        let explanation = plan::explain(&problem, strategy, &draft, &|_| {});
+        explanation_text(&explanation, Style { width, colour: false })
+    }
+
+    #[test]
+    fn each_case_reads_well_in_narrow_and_wide_terminals() {
+        for (strategy, limit, says) in [
+            ("tp=5,zero=1", None, "illegal   tp 5 does not divide"),
+            ("dp=4,micro=4", Some(Bytes::gib(3)), "single change"),
+            ("dp=4,micro=4,grad=bf16", Some(Bytes::gib(1)), "single changes does"),
+            ("tp=4,micro=1", None, "that alone"),
+        ] {
+            for width in [80, 100] {
+                let text = text(strategy, limit, width);
+                assert!(text.contains(says), "{text}");
+                let (report, last) = text.trim_end().rsplit_once('\n').unwrap();
+                assert!(report.lines().all(|line| line.chars().count() <= width), "{text}");
+                assert!(last.ends_with('.') && !last.contains("  "), "{last}");
+            }
         }
     }
 }
