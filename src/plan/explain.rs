@@ -84,6 +84,7 @@ fn empty(problem: &Problem<'_>, asked: &str) -> Explanation {
         fixes: Vec::new(),
         closest: None,
         tried: 0,
+        left_out: 0,
         slower_by: None,
         causes: Vec::new(),
         changes: Vec::new(),
@@ -148,6 +149,7 @@ fn causes(mine: &CauseSeconds, best: &CauseSeconds) -> Vec<CauseDifference> {
 fn put_fixes(document: &mut Explanation, problem: &Problem<'_>, fixes: &Fixes) {
     let text = |candidate: &Candidate| candidate.strategy.text(problem.facts.defaults);
     document.tried = fixes.tried;
+    document.left_out = fixes.left_out;
     document.fixes = fixes
         .fitting
         .iter()

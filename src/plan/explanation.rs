@@ -50,6 +50,8 @@ pub struct Explanation {
     pub closest: Option<Miss>,
     /// Changes whose memory was computed.
     pub tried: u64,
+    /// Of these, those that fit and are not listed, because playing all would take long.
+    pub left_out: u64,
     /// Step time over the best plan's, less one; 0 for the best itself, below 0 only where it does not fit.
     pub slower_by: Option<f64>,
     /// Where the time goes beside the best plan, the largest loss first.

@@ -126,7 +126,12 @@ mod tests {
     fn only_what_must_follow_follows() {
         for (text, key, value, expected) in [
             ("tp=2,dp=8,accum=64", Key::Tensor, "tp=4", "tp=4,pp=1,dp=4,zero=0,micro=1,accum=128"),
-            ("zero=1,sync=deferred", Key::Zero, "zero=3", "tp=1,pp=1,dp=16,zero=3,micro=1,accum=32"),
+            (
+                "zero=1,sync=deferred",
+                Key::Zero,
+                "zero=3",
+                "tp=1,pp=1,dp=16,zero=3,micro=1,accum=32,sync=deferred",
+            ),
             ("zero=1,shard=4", Key::Tensor, "tp=2", "tp=2,pp=1,dp=8,zero=1,shard=4,micro=1,accum=64"),
             ("zero=1,shard=16,dp=16", Key::Tensor, "tp=2", "tp=2,pp=1,dp=8,zero=1,micro=1,accum=64"),
             ("pp=2,cuts=10/6,dp=8", Key::Pipeline, "pp=4", "tp=1,pp=4,dp=4,zero=0,micro=1,accum=128"),

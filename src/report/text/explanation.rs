@@ -21,7 +21,7 @@ pub fn explanation_text(explanation: &Explanation, style: Style) -> String {
     sheet.paragraph("model", &format!("{sized} on {devices}"));
     sheet.paragraph("", &words::work(&explanation.workload, &explanation.engine));
     sheet.gap();
-    sheet.paragraph("asked", &explanation.asked);
+    strategy_lines(&mut sheet, "asked", &explanation.asked);
     if let Some(strategy) = &explanation.strategy {
         sheet.paragraph("", &strategy.description);
         for difference in &strategy.numerics {
@@ -70,7 +70,7 @@ fn rule(sheet: &mut Sheet, explanation: &Explanation) {
 /// A strategy with its step and memory.
 fn shown(sheet: &mut Sheet, label: &str, explained: &Explained, limit: Bytes) {
     let prediction = &explained.prediction;
-    sheet.paragraph(label, &explained.strategy.text);
+    strategy_lines(sheet, label, &explained.strategy.text);
     sheet.paragraph("", &explained.strategy.description);
     let fit = words::fit(prediction, limit);
     sheet.flow(
@@ -80,6 +80,12 @@ fn shown(sheet: &mut Sheet, label: &str, explained: &Explained, limit: Bytes) {
             format!("memory {} of {limit} a device: {fit}", prediction.safe_memory_bytes.process),
         ],
     );
+}
+
+/// A strategy text in as many lines as it needs.
+fn strategy_lines(sheet: &mut Sheet, label: &str, text: &str) {
+    let lines: Vec<String> = folded(text, sheet.room()).lines().map(str::to_owned).collect();
+    sheet.lines(label, "1", &lines);
 }
 
 /// Memory, by how much it is too much, and what takes most of it.
@@ -129,9 +135,12 @@ fn fixes(sheet: &mut Sheet, explanation: &Explanation) {
         ]);
     }
     write(sheet, "fits", &table);
-    let more = explanation.fixes.len().saturating_sub(MOST_FIXES);
-    if more > 0 {
-        sheet.paragraph("", &format!("and {more} more that fit; --json lists all"));
+    let hidden = explanation.fixes.len().saturating_sub(MOST_FIXES);
+    if hidden > 0 {
+        sheet.paragraph("", &format!("and {hidden} more that fit; --json lists them"));
+    }
+    if explanation.left_out > 0 {
+        sheet.paragraph("", &format!("and {} that fit and were not played", explanation.left_out));
     }
 }
 

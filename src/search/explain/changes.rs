@@ -140,6 +140,13 @@ impl Trials {
                 let with = others.iter().cloned().chain([(category, vec![share])]);
                 Draft { offload: Some(with.collect()), ..Draft::default() }
             });
+            // Where it is the host that is full.
+            let less =
+                SHARES.into_iter().rev().filter(|&share| share < now).chain((now > 0.0).then_some(0.0));
+            self.gentlest(Key::Offload, less, |share| {
+                let kept = (share > 0.0).then(|| (category, vec![share]));
+                Draft { offload: Some(others.iter().cloned().chain(kept).collect()), ..Draft::default() }
+            });
         }
     }
 

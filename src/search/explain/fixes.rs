@@ -11,6 +11,8 @@ use crate::units::Bytes;
 
 /// Most changes that are played; of more, those with the lowest bounds of time.
 const MOST_PLAYED: usize = 32;
+/// Most passes of blocks that are played in all, so that long steps do not make it long; the first is played anyway.
+const MOST_PASSES: u64 = 1_000_000;
 
 /// The changes of one key under which a strategy fits.
 #[derive(Clone, Debug)]
@@ -62,8 +64,9 @@ pub(super) fn fixes(problem: &Problem<'_>, strategy: &Strategy) -> Fixes {
     let (mut fitting, missing): (Vec<Priced>, Vec<Priced>) =
         changes.into_iter().partition(|(_, closed)| closing.fits(closed));
     fitting.sort_by(|one, other| one.1.bound.0.total_cmp(&other.1.bound.0));
-    let left_out = fitting.len().saturating_sub(MOST_PLAYED) as u64;
-    fitting.truncate(MOST_PLAYED);
+    let played = affordable(&fitting);
+    let left_out = (fitting.len() - played) as u64;
+    fitting.truncate(played);
     let mut fitting: Vec<Fix> = fitting
         .into_par_iter()
         .map(|(Change { key, follows, strategy }, _)| Fix { key, follows, candidate: problem.play(strategy) })
@@ -72,6 +75,18 @@ pub(super) fn fixes(problem: &Problem<'_>, strategy: &Strategy) -> Fixes {
     fitting.sort_by(|one, other| time(one).total_cmp(&time(other)));
     let closest = if fitting.is_empty() { closest(problem, missing) } else { None };
     Fixes { fitting, closest, tried, left_out }
+}
+
+/// How many of these, from the first on, are played.
+fn affordable(fitting: &[Priced]) -> usize {
+    let mut left = MOST_PASSES;
+    let affords = |(change, _): &&Priced| {
+        let blocks: u64 = change.strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum();
+        let affords = left > 0;
+        left = left.saturating_sub(change.strategy.accumulation.saturating_mul(blocks));
+        affords
+    };
+    fitting.iter().take(MOST_PLAYED).take_while(affords).count()
 }
 
 /// The changes of a trial that are legal; of gentle and strong ones that do the same, the gentlest that fits, or the

@@ -14,19 +14,24 @@ pub(super) fn nearest(typed: &Draft, facts: &Facts<'_>) -> Option<Strategy> {
     mended(typed, facts).or_else(|| other_mesh(typed, facts))
 }
 
+/// A strategy with the typed keys that it gives otherwise, and how far its last mended value is from the broken one.
+type Mended = (usize, f64, Strategy);
+
 /// Sets what each rule asks for until none is broken.
 fn mended(typed: &Draft, facts: &Facts<'_>) -> Option<Strategy> {
     let mut drafts = vec![typed.clone()];
     let mut seen = drafts.clone();
     for _ in 0..MOST_REPAIRS {
-        let (mut legal, mut next) = (Vec::new(), Vec::new());
+        let (mut legal, mut next) = (Vec::<Mended>::new(), Vec::new());
         for draft in &drafts {
             let Err(broken) = draft.resolve(facts) else { continue };
             let Ok(key) = broken.field.parse::<Key>() else { continue };
-            for value in &broken.nearest {
-                let Ok(value) = Draft::parse(&format!("{key}={value}")) else { continue };
+            for near in &broken.nearest {
+                let Ok(value) = Draft::parse(&format!("{key}={near}")) else { continue };
                 match draft.changed(key, &value, facts) {
-                    Ok(found) => legal.push(found),
+                    Ok((draft, strategy)) => {
+                        legal.push((differing(typed, &draft), apart(&broken.value, near), strategy));
+                    }
                     Err(_) => {
                         let mut draft = draft.clone();
                         draft.take(key, &value);
@@ -35,8 +40,8 @@ fn mended(typed: &Draft, facts: &Facts<'_>) -> Option<Strategy> {
                 }
             }
         }
-        let fewest = legal.into_iter().min_by_key(|(draft, _)| differing(typed, draft));
-        if let Some((_, strategy)) = fewest {
+        let by_distance = |one: &Mended, other: &Mended| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1));
+        if let Some((_, _, strategy)) = legal.into_iter().min_by(by_distance) {
             return Some(strategy);
         }
         next.retain(|draft| !seen.contains(draft));
@@ -45,6 +50,12 @@ fn mended(typed: &Draft, facts: &Facts<'_>) -> Option<Strategy> {
         drafts = next;
     }
     None
+}
+
+/// The difference of two values where they are numbers.
+fn apart(one: &str, other: &str) -> f64 {
+    let numbers = one.parse::<f64>().ok().zip(other.parse::<f64>().ok());
+    numbers.map_or(0.0, |(one, other)| (one - other).abs())
 }
 
 /// Keys that `typed` gives and `draft` gives otherwise.
