@@ -31,7 +31,7 @@ pub enum Finding {
     /// It breaks a rule; the closest strategy that breaks none, played.
     Illegal { broken: RuleBreak, nearest: Option<Box<Candidate>> },
     /// It needs more memory than there is.
-    OutOfMemory { mine: Box<Candidate>, fixes: Fixes },
+    OutOfMemory { mine: Box<Candidate>, fixes: Box<Fixes> },
     /// It runs; what each of the keys would change in which the best plan differs.
     Fits { mine: Box<Candidate>, steps: Vec<Step> },
 }
@@ -54,7 +54,7 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
                 let steps = best.as_ref().map(|best| towards::towards(problem, &mine.strategy, best));
                 Finding::Fits { mine: Box::new(mine), steps: steps.unwrap_or_default() }
             } else {
-                let fixes = fixes::fixes(problem, &mine.strategy);
+                let fixes = Box::new(fixes::fixes(problem, &mine.strategy));
                 Finding::OutOfMemory { mine: Box::new(mine), fixes }
             };
             Explained { finding, best, account }

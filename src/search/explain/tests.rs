@@ -57,7 +57,7 @@ fn every_fix_fits_when_played_and_the_fastest_stands_first() {
             assert_eq!(again.playback.step_time, fix.candidate.playback.step_time);
             let mut differing = strategy.changes_to(&again.strategy, problem.facts.defaults);
             differing.retain(|change| !fix.follows.contains(change));
-            assert_eq!(differing, [fix.key.clone()], "{text}: {written}");
+            assert_eq!(differing, std::slice::from_ref(&fix.key), "{text}: {written}");
             texts.push(written);
         }
         keys.extend(fixes.fitting.iter().map(|fix| fix.key.key));
