@@ -4,7 +4,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use meshwright::cluster::ClusterDocument;
-use meshwright::plan::Plan;
+use meshwright::plan::{Explanation, Plan};
 use meshwright::profile::DeviceModel;
 use meshwright::trace::published::PublishedTrace;
 use meshwright::trace::{RunReport, Trace};
@@ -49,6 +49,11 @@ fn built_in_cost_models_are_as_their_schema_says() {
 #[test]
 fn plan() {
     check("plan.schema.json", &schema_for!(Plan));
+}
+
+#[test]
+fn explain() {
+    check("explain.schema.json", &schema_for!(Explanation));
 }
 
 #[test]

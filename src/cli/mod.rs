@@ -10,6 +10,7 @@ mod error;
 mod execute;
 mod execute_error;
 mod execute_plan;
+mod explain;
 mod fit;
 mod freeze;
 mod interrupt;
@@ -47,6 +48,7 @@ const EXAMPLES: &str = "\
 Examples:
   meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 --report plan.html
   meshwright simulate gpt2 --cluster 1x2xh100-sxm --strategy tp=2
+  meshwright explain gpt2 --cluster 1x2xh100-sxm --strategy tp=2
   meshwright execute
 
 Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal, 5 output could not be written, 6 a run failed,
@@ -60,6 +62,9 @@ enum Command {
     /// Predict memory and time of one strategy
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(simulate::SimulateArgs),
+    /// Say why a strategy is illegal, does not fit or is slower than the best, and what would help
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::ExplainArgs),
     /// Train under a plan on CPU ranks of this machine, and measure what was predicted
     #[command(after_help = execute::EXAMPLES)]
     Execute(execute::ExecuteArgs),
@@ -108,6 +113,7 @@ pub fn run() -> ExitCode {
         Command::Simulate(args) => {
             simulate::run(args).map(|fits| if fits { 0 } else { Kind::Infeasible.code() })
         }
+        Command::Explain(args) => explain::run(args).map(|()| 0),
         Command::Execute(args) => execute::run(args),
         Command::Calibrate(args) => calibrate::run(args).map(|()| 0),
         Command::Validate(args) => validate::run(args).map(|()| 0),
@@ -124,6 +130,7 @@ impl Command {
         match self {
             Self::Plan(args) => args.json,
             Self::Simulate(args) => args.json,
+            Self::Explain(args) => args.json,
             Self::Execute(args) => args.json,
             Self::Calibrate(args) => args.json,
             Self::Validate(args) => args.json,

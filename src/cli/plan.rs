@@ -105,7 +105,8 @@ fn keys(text: &str) -> Result<Vec<Key>, CliError> {
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(key).collect()
 }
 
-fn memory_limit(text: &str) -> Result<Bytes, CliError> {
+/// `--memory-limit`.
+pub(super) fn memory_limit(text: &str) -> Result<Bytes, CliError> {
     match text.parse::<Bytes>() {
         Ok(Bytes::ZERO) => Err(CliError::usage("memory-limit", text, "at least 1 byte is needed").or(["1B"])),
         Ok(limit) => Ok(limit),

@@ -1,4 +1,4 @@
-//! The arguments that `plan` and `simulate` share: model, cluster, workload and engine.
+//! The arguments that `plan`, `simulate` and `explain` share: model, cluster, workload and engine.
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;

@@ -2,17 +2,22 @@
 
 mod assemble;
 pub mod document;
+mod explain;
+pub mod explanation;
 mod file;
 pub mod gradients;
 pub mod mfu;
 mod searched;
 mod verdict;
+mod why;
 
 pub use assemble::{digest, prediction, simulate};
 pub use document::{
     Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
     SafeMemory, SearchAccount, StrategyRecord, TimelineSpan,
 };
+pub use explain::explain;
+pub use explanation::Explanation;
 pub use file::{PlanFileError, read};
 pub use gradients::{GradientRecord, GradientSumRecord};
 pub use searched::search;

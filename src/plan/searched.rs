@@ -51,7 +51,8 @@ pub fn search(
     Ok(plan)
 }
 
-fn account(account: &Account, winner: &Candidate) -> SearchAccount {
+/// What became of all strategies, and how far `winner` may be from the best.
+pub(super) fn account(account: &Account, winner: &Candidate) -> SearchAccount {
     let best = winner.playback.step_time.0;
     let gap = account.lowest_bound.map_or(0.0, |lowest| ((best - lowest.0) / best).max(0.0));
     SearchAccount {

@@ -21,7 +21,7 @@ pub fn page(plan: &Plan) -> String {
     let header = html! {
         p.kicker { "Meshwright plan" }
         h1 { (words::subject(plan)) }
-        p { (words::work(plan)) }
+        p { (words::work(&plan.workload, &plan.engine)) }
     };
     let main = html! {
         (headline(plan))

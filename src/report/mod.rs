@@ -15,6 +15,6 @@ mod validation;
 mod words;
 
 pub use html::page;
-pub use text::{Style, plan_text, run_text};
+pub use text::{Style, explanation_text, plan_text, run_text};
 pub use trace::trace_events;
 pub use validation::{validation_markdown, validation_page, validation_text};

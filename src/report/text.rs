@@ -1,13 +1,15 @@
 //! A plan as a terminal shows it: what it is, what it costs, what it was chosen over; the last line says what binds.
 
+mod explanation;
 mod gradients;
 mod run;
 mod sheet;
 mod tables;
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Prediction};
 use crate::units::Bytes;
 
+pub use self::explanation::explanation_text;
 pub use self::run::run_text;
 use self::sheet::{Hue, Sheet};
 use super::{bar, parts, words};
@@ -25,7 +27,7 @@ pub struct Style {
 pub fn plan_text(plan: &Plan, style: Style) -> String {
     let mut sheet = Sheet::new(style);
     sheet.paragraph("model", &words::subject(plan));
-    sheet.paragraph("", &words::work(plan));
+    sheet.paragraph("", &words::work(&plan.workload, &plan.engine));
     sheet.gap();
     sheet.paragraph("plan", &plan.strategy.text);
     sheet.paragraph("", &plan.strategy.description);
@@ -43,12 +45,12 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
         ],
     );
     sheet.gap();
-    memory(&mut sheet, plan);
+    memory(&mut sheet, prediction, plan.cluster.device_memory_bytes);
     if let Some(gradients) = words::gradients(plan) {
         sheet.paragraph("gradients", &gradients);
     }
     sheet.gap();
-    time(&mut sheet, plan);
+    time(&mut sheet, prediction);
     tables::stages(&mut sheet, plan);
     tables::alternatives(&mut sheet, plan);
     tables::ladder(&mut sheet, plan);
@@ -65,9 +67,8 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
     sheet.finish()
 }
 
-fn memory(sheet: &mut Sheet, plan: &Plan) {
-    let prediction = &plan.prediction;
-    let device = plan.cluster.device_memory_bytes;
+/// Memory of the fullest rank by category, against the `device`'s.
+fn memory(sheet: &mut Sheet, prediction: &Prediction, device: Bytes) {
     let peak = prediction.peak_memory_bytes;
     let instant = words::fullest(prediction).map_or(String::new(), |rank| {
         let stage =
@@ -91,8 +92,8 @@ fn memory(sheet: &mut Sheet, plan: &Plan) {
     }
 }
 
-fn time(sheet: &mut Sheet, plan: &Plan) {
-    let prediction = &plan.prediction;
+/// The step of the slowest rank by cause.
+fn time(sheet: &mut Sheet, prediction: &Prediction) {
     sheet.paragraph(
         "time",
         &format!(

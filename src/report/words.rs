@@ -2,6 +2,7 @@
 
 use crate::plan::{GradientRecord, GradientSumRecord, Plan, Prediction, RankPrediction, SearchAccount};
 use crate::program::GradientBuffer;
+use crate::strategy::Workload;
 use crate::units::{Bytes, Seconds, grouped};
 
 /// `value` as bars and axes can show it: from 0 to 10^30, where what is less than 10^-18 is 0.
@@ -104,20 +105,23 @@ pub fn gradients(plan: &Plan) -> Option<String> {
 
 /// Model and cluster.
 pub fn subject(plan: &Plan) -> String {
-    format!(
-        "{} ({} parameters, {}) on {} x {} in {}",
-        plan.model.name,
-        count(plan.model.parameters),
-        several("block", plan.model.layers.into()),
-        grouped(plan.cluster.devices),
-        plan.cluster.device,
-        several("node", plan.cluster.nodes.into()),
-    )
+    let (model, cluster) = (&plan.model, &plan.cluster);
+    let sized = sized_model(&model.name, model.parameters, model.layers);
+    format!("{sized} on {}", devices(cluster.devices, &cluster.device, cluster.nodes))
+}
+
+/// `gpt2 (124.4 M parameters, 12 blocks)`.
+pub fn sized_model(name: &str, parameters: u64, layers: u32) -> String {
+    format!("{name} ({} parameters, {})", count(parameters), several("block", layers.into()))
+}
+
+/// `64 x h100-sxm in 8 nodes`.
+pub fn devices(number: u64, device: &str, nodes: u32) -> String {
+    format!("{} x {device} in {}", grouped(number), several("node", nodes.into()))
 }
 
 /// What a step trains on, and the engine that runs it.
-pub fn work(plan: &Plan) -> String {
-    let work = &plan.workload;
+pub fn work(work: &Workload, engine: &str) -> String {
     let mut text = format!(
         "{} of {} tokens a step, {}",
         several("sequence", work.global_batch),
@@ -127,7 +131,7 @@ pub fn work(plan: &Plan) -> String {
     if work.dropout > 0.0 {
         text += &format!(", dropout {}", work.dropout);
     }
-    text += &format!(", engine {}", plan.engine);
+    text += &format!(", engine {engine}");
     text
 }
 

@@ -1,22 +1,23 @@
 //! Floor 8: from a problem to the strategies worth running: all legal ones counted, bounded, priced, the best played.
 
 mod advice;
+pub mod axes;
 mod bounding;
+pub mod closed;
+pub mod explain;
 mod floor;
 mod forms;
-mod load;
-mod state_floor;
-pub mod axes;
-pub mod closed;
 mod inner;
 mod ladder;
-mod map;
+mod load;
+mod picks;
 mod problem;
 mod rank;
 pub mod request;
 mod run;
 mod solve;
 mod space;
+mod state_floor;
 mod waves;
 
 pub use problem::{Candidate, HalfWidths, Problem, ProcessMemory};

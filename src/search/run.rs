@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::search::bounding::{Bounded, Bounding, Entry};
 use crate::search::closed::Closing;
 use crate::search::ladder;
-use crate::search::map::{different, pareto};
+use crate::search::picks::{different, pareto};
 use crate::search::problem::Problem;
 use crate::search::request::{Account, Failure, Outcome, Progress, Request};
 use crate::search::solve::{Solution, Solving};

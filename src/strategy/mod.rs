@@ -2,6 +2,7 @@
 //!
 //! Nothing here sees a device or a time.
 
+mod change;
 pub mod defaults;
 pub mod describe;
 pub mod draft;
@@ -26,6 +27,7 @@ pub use crate::profile::choices::{
     Schedule,
 };
 use crate::units::ElementType;
+pub use change::KeyChange;
 pub use defaults::Defaults;
 pub use draft::{CheckpointEntry, Draft};
 pub use facts::Facts;
@@ -33,6 +35,7 @@ pub use key::Key;
 pub use mesh::{Group, Mesh};
 pub use resolve::resolve;
 pub use rules::{Rule, RuleBreak};
+pub use text::KeyValue;
 pub use text_error::StrategyTextError;
 pub use workload::Workload;
 

@@ -8,11 +8,26 @@ use super::{
 };
 use crate::profile::choices::Compression;
 
+/// What a strategy says of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    pub key: Key,
+    pub value: String,
+    /// Whether the text says it; what it leaves out is a default.
+    pub is_said: bool,
+}
+
 impl Strategy {
     /// The strategy text. Defaults are left out except tp, pp, dp, zero, micro and accum; those that come from
     /// workload and engine are `defaults`.
     pub fn text(&self, defaults: Defaults) -> String {
-        let mut text = Text::default();
+        let said = self.values(defaults).into_iter().filter(|item| item.is_said);
+        join(&said.map(|item| format!("{}={}", item.key, item.value)).collect::<Vec<_>>(), ",")
+    }
+
+    /// The value of every key, in the order of the text.
+    pub fn values(&self, defaults: Defaults) -> Vec<KeyValue> {
+        let mut text = Values::default();
         text.always(Key::Tensor, self.tensor);
         text.unless(1, Key::Context, self.context);
         text.always(Key::Pipeline, self.pipeline);
@@ -25,9 +40,8 @@ impl Strategy {
         text.unless(defaults::CAPACITY, Key::Capacity, self.capacity);
         text.unless(Schedule::OneForwardOneBackward, Key::Schedule, self.schedule);
         text.unless(defaults::virtual_stages(self.schedule), Key::VirtualStages, self.virtual_stages);
-        if self.cuts != defaults::cuts(self.cuts.iter().sum(), self.cuts.len()) {
-            text.always(Key::Cuts, join(&self.cuts, "/"));
-        }
+        let cuts = defaults::cuts(self.cuts.iter().sum(), self.cuts.len());
+        text.unless(join(&cuts, "/"), Key::Cuts, join(&self.cuts, "/"));
         text.always(Key::Zero, self.zero);
         text.unless(self.data, Key::Shard, self.shard);
         text.unless("on", Key::Reshard, switch(self.reshard_after_forward));
@@ -40,9 +54,7 @@ impl Strategy {
         text.unless(Compression::None, Key::Compression, self.compression);
         text.unless(LossMode::Full, Key::Loss, self.loss);
         text.unless(defaults.attention, Key::Attention, self.attention);
-        if self.bucket != defaults::BUCKET {
-            text.always(Key::Bucket, bucket(self.bucket));
-        }
+        text.unless(bucket(defaults::BUCKET), Key::Bucket, bucket(self.bucket));
         text.unless(defaults.gradient, Key::Gradient, self.gradient_type);
         text.unless(defaults.reduce, Key::Reduce, self.reduce_type);
         text.unless(MeshOrder::default(), Key::Order, self.order);
@@ -61,22 +73,18 @@ impl Strategy {
     }
 }
 
-/// A strategy text that grows.
+/// Values of keys, one behind the other.
 #[derive(Default)]
-struct Text(String);
+struct Values(Vec<KeyValue>);
 
-impl Text {
+impl Values {
     fn always(&mut self, key: Key, value: impl fmt::Display) {
-        if !self.0.is_empty() {
-            self.0.push(',');
-        }
-        self.0.push_str(&format!("{key}={value}"));
+        self.0.push(KeyValue { key, value: value.to_string(), is_said: true });
     }
 
     fn unless<T: fmt::Display + PartialEq>(&mut self, default: T, key: Key, value: T) {
-        if value != default {
-            self.always(key, value);
-        }
+        let is_said = value != default;
+        self.0.push(KeyValue { key, value: value.to_string(), is_said });
     }
 }
 

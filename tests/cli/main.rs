@@ -4,6 +4,7 @@ mod calibrate;
 mod documents;
 mod errors;
 mod execute;
+mod explain;
 #[cfg(unix)]
 mod interrupt;
 mod lists;

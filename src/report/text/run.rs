@@ -20,7 +20,7 @@ pub fn run_text(trace: &Trace, files: &[(&str, &str)], style: Style) -> String {
     let plan = &trace.plan;
     let mut sheet = Sheet::new(style);
     sheet.paragraph("model", &words::subject(plan));
-    sheet.paragraph("", &words::work(plan));
+    sheet.paragraph("", &words::work(&plan.workload, &plan.engine));
     sheet.gap();
     sheet.paragraph("plan", &plan.strategy.text);
     sheet.paragraph("", &plan.strategy.description);

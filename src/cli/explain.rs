@@ -1,0 +1,72 @@
+//! `meshwright explain`: why not this strategy.
+
+use clap::Args;
+
+use super::document::{pretty, style};
+use super::error::CliError;
+use super::output::print;
+use super::plan::memory_limit;
+use super::progress::Bar;
+use super::workload::{WorkloadArgs, WorkloadRequest};
+use crate::plan;
+use crate::report::explanation_text;
+use crate::search::Problem;
+use crate::strategy::Draft;
+use crate::units::Bytes;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  meshwright explain llama-3.1-8b --cluster 1x8xh100-sxm --strategy tp=6
+  meshwright explain llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 --strategy zero=3,micro=2
+  meshwright explain gpt2 --cluster 1x2xh100-sxm --strategy tp=2 --memory-limit 10GiB --json
+
+Exit code 0 says that it could be explained, also where the strategy is illegal or does not fit.";
+
+/// What was typed.
+#[derive(Args, Clone, Debug)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: String,
+    /// Device memory that a plan may use, such as 70GiB [default: all of it]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    memory_limit: Option<String>,
+    /// Print the explanation as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The arguments with their syntax checked.
+struct ExplainRequest {
+    workload: WorkloadRequest,
+    asked: String,
+    strategy: Draft,
+    memory_limit: Option<Bytes>,
+    json: bool,
+}
+
+impl ExplainArgs {
+    fn request(self) -> Result<ExplainRequest, CliError> {
+        Ok(ExplainRequest {
+            workload: self.workload.request()?,
+            strategy: Draft::parse(&self.strategy)?,
+            asked: self.strategy,
+            memory_limit: self.memory_limit.as_deref().map(memory_limit).transpose()?,
+            json: self.json,
+        })
+    }
+}
+
+/// Runs the command.
+pub fn run(args: ExplainArgs) -> Result<(), CliError> {
+    let ExplainRequest { workload, asked, strategy, memory_limit, json } = args.request()?;
+    let subject = workload.load()?;
+    let problem =
+        Problem::new(&subject.model, &subject.cluster, subject.workload, subject.engine, memory_limit);
+    let bar = Bar::new(!json);
+    let explanation = plan::explain(&problem, &asked, &strategy, &|progress| bar.show(progress));
+    bar.clear();
+    print(&if json { pretty(&explanation) } else { explanation_text(&explanation, style()) })
+}

@@ -1,0 +1,54 @@
+//! Cuts that even out memory over the stages of a pipeline.
+
+use crate::cost::ledger::Ledger;
+use crate::program::Layout;
+use crate::program::state::StateRules;
+use crate::search::closed::Closing;
+use crate::strategy::{Checkpoint, Strategy};
+use crate::units::Bytes;
+
+/// Most blocks that are moved.
+const MOST_MOVES: usize = 64;
+
+/// Cuts under which `strategy` fits, or none: one block after the other goes from the fullest stage to the emptiest.
+pub(super) fn even_cuts(closing: &Closing<'_>, strategy: &Strategy) -> Option<Vec<u32>> {
+    // Chunks that recompute differently say how many blocks they have.
+    let mode = strategy.checkpoint.first()?.runs.first().map(|run| run.0)?;
+    let is_uniform = |chunk: &Checkpoint| chunk.runs.iter().all(|run| run.0 == mode);
+    if !strategy.checkpoint.iter().all(is_uniform) {
+        return None;
+    }
+    let mut moved = strategy.clone();
+    for _ in 0..MOST_MOVES {
+        let peaks = peaks(closing, &moved);
+        let full = (0..peaks.len()).max_by_key(|&stage| peaks[stage])?;
+        let empty = (0..peaks.len()).min_by_key(|&stage| peaks[stage])?;
+        let problem = closing.problem;
+        if problem.process_memory(&moved, peaks[full]).process <= problem.memory_limit {
+            return (moved.cuts != strategy.cuts).then_some(moved.cuts);
+        }
+        let chunks = |stage: usize| moved.chunks_of(stage as u64).into_iter().map(|chunk| chunk as usize);
+        let from = chunks(full).max_by_key(|&chunk| moved.cuts[chunk])?;
+        let to = chunks(empty).min_by_key(|&chunk| moved.cuts[chunk])?;
+        if full == empty || moved.cuts[from] <= 1 {
+            return None;
+        }
+        moved.cuts[from] -= 1;
+        moved.cuts[to] += 1;
+        moved.checkpoint = moved.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks)).collect();
+    }
+    None
+}
+
+/// The exact device peak of each stage.
+fn peaks(closing: &Closing<'_>, strategy: &Strategy) -> Vec<Bytes> {
+    let problem = closing.problem;
+    let pricing = closing.pricing(strategy);
+    let shaped = closing.shaped(strategy, pricing.as_ref());
+    let layout = Layout::place(&shaped.units, strategy);
+    let rules = StateRules::new(strategy, &problem.workload, problem.engine);
+    let ledger =
+        Ledger { layout: &layout, digests: &shaped.digests, strategy, engine: problem.engine, rules: &rules };
+    let instants = closing.instants(strategy);
+    (0..strategy.pipeline as u32).map(|stage| ledger.peak(stage, &instants[stage as usize])).collect()
+}
