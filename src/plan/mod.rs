@@ -3,8 +3,11 @@
 mod assemble;
 pub mod document;
 mod file;
+pub mod goodput;
 pub mod gradients;
+pub mod map;
 pub mod mfu;
+pub mod money;
 mod searched;
 mod verdict;
 

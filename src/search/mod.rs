@@ -7,6 +7,7 @@ mod finalists;
 mod frame;
 mod inner;
 mod ladder;
+pub mod map;
 mod problem;
 pub mod request;
 mod run;
