@@ -13,6 +13,7 @@ mod execute_plan;
 mod fit;
 mod freeze;
 mod interrupt;
+mod map;
 mod models;
 mod number;
 mod output;
