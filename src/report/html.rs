@@ -2,6 +2,7 @@
 
 mod figures;
 mod gradients;
+mod map;
 mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -27,12 +28,16 @@ pub fn page(plan: &Plan) -> String {
         (headline(plan))
         (strategy(plan))
         (figures::memory(plan))
+        (map::run(plan))
         (gradients::gradients(plan))
         (figures::time(plan))
         (figures::timeline(plan))
         (figures::ladder(plan))
         (tables::alternatives(plan))
         (figures::pareto(plan))
+        (map::sweep(plan))
+        (map::sensitivity(plan))
+        (map::maximum(plan))
         (tables::search(plan))
         (tables::provenance(plan))
     };

@@ -1,6 +1,7 @@
 //! A plan as a terminal shows it: what it is, what it costs, what it was chosen over; the last line says what binds.
 
 mod gradients;
+mod map;
 mod run;
 mod sheet;
 mod tables;
@@ -42,6 +43,7 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
             format!("MFU {}", words::percent(prediction.mfu)),
         ],
     );
+    map::run(&mut sheet, plan);
     sheet.gap();
     memory(&mut sheet, plan);
     if let Some(gradients) = words::gradients(plan) {
@@ -52,6 +54,9 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
     tables::stages(&mut sheet, plan);
     tables::alternatives(&mut sheet, plan);
     tables::ladder(&mut sheet, plan);
+    map::sweep(&mut sheet, plan);
+    map::sensitivity(&mut sheet, plan);
+    map::maximum(&mut sheet, plan);
     sheet.gap();
     if let Some(account) = &plan.search {
         sheet.paragraph("search", &format!("{}; {}", words::search(account), words::proof(account)));
