@@ -53,6 +53,13 @@ pub fn break_even(key: SweepKey, found: &BreakEvenRecord) -> String {
     format!("between {} and {}{noun}: {}", shown(key, found.from), shown(key, found.to), changes.join(", "))
 }
 
+/// A strategy text without what the others say and what is plain: it still parses to the same strategy.
+pub fn short_strategy(text: &str) -> String {
+    let is_plain =
+        |part: &&str| ["tp=1", "pp=1", "zero=0", "micro=1"].contains(part) || part.starts_with("accum=");
+    text.split(',').filter(|part| !is_plain(part)).collect::<Vec<_>>().join(",")
+}
+
 /// Why a point has no plan, as far as it has room: what comes first, before the advice.
 pub fn short_reason(reason: &str) -> String {
     reason.split(';').next().unwrap_or_default().to_owned()
@@ -100,14 +107,13 @@ pub fn run(goodput: &Goodput) -> Vec<String> {
         return items;
     };
     items.push(format!(
-        "goodput {} of {} without failures",
+        "goodput {} ({} without failures)",
         words::percent(goodput.goodput),
         span(goodput.days_without_failures * 86_400.0)
     ));
     let failures = goodput.failures.map_or(String::new(), |count| format!(", {} in all", words::rate(count)));
     items.push(format!("a failure every {}{failures}", span(mtbf.0)));
-    items.push(format!("a checkpoint every {}", span(interval.0)));
-    items.push(format!("{bytes} a device in {write}"));
+    items.push(format!("a checkpoint every {} ({bytes} a device in {write})", span(interval.0)));
     items.push(format!("{} to restart", span(restart.0)));
     items
 }
@@ -127,7 +133,7 @@ pub fn changes(plan: &Plan, answer: &SensitivityRecord) -> String {
     match &answer.strategy {
         None => short_reason(answer.reason.as_deref().unwrap_or_default()),
         Some(strategy) if strategy.text == plan.strategy.text => "the same".to_owned(),
-        Some(strategy) => strategy.text.clone(),
+        Some(strategy) => short_strategy(&strategy.text),
     }
 }
 
@@ -170,6 +176,12 @@ mod tests {
     fn spans_have_the_unit_that_reads_best() {
         let said = [45.0, 1800.0, 3.0 * 3600.0, 52.0 * 86_400.0, 5000.0 * 86_400.0].map(span);
         assert_eq!(said, ["45.00 s", "30.0 min", "3.0 h", "52.0 days", "5,000 days"]);
+    }
+
+    #[test]
+    fn short_strategies_say_what_matters() {
+        let text = "tp=1,pp=1,dp=8,zero=0,micro=16,accum=1,ckpt=full";
+        assert_eq!(short_strategy(text), "dp=8,micro=16,ckpt=full");
     }
 
     #[test]

@@ -7,5 +7,6 @@ mod execute;
 #[cfg(unix)]
 mod interrupt;
 mod lists;
+mod map;
 mod place;
 mod validate;

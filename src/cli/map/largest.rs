@@ -32,15 +32,19 @@ pub fn ceiling(home: &Setting<'_>, what: Maximize) -> Ceiling {
         }
         limit(home.model, &workload)
     };
+    // The message names the flag and its value, which nobody typed.
+    let said = |error: CliError| {
+        error.message.split_once(": ").map_or_else(String::new, |(_, rule)| rule.to_owned())
+    };
     let Err(error) = check(bound) else {
         return Ceiling { most: bound, reason: format!("at most {} {noun} are planned", grouped(bound)) };
     };
-    let (mut low, mut high, mut reason) = (now, bound, error.message);
+    let (mut low, mut high, mut reason) = (now, bound, said(error));
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         match check(middle) {
             Ok(()) => low = middle,
-            Err(error) => (high, reason) = (middle, error.message),
+            Err(error) => (high, reason) = (middle, said(error)),
         }
     }
     Ceiling { most: low, reason }

@@ -97,7 +97,7 @@ pub fn ladder(sheet: &mut Sheet, plan: &Plan) {
 }
 
 /// A strategy text in lines of `width`, broken after commas.
-pub(super) fn folded(text: &str, width: usize) -> String {
+fn folded(text: &str, width: usize) -> String {
     let text = plain(text);
     let pieces: Vec<_> = text.split_inclusive(',').map(str::to_owned).collect();
     wrapped(&pieces, "", width).join("\n")

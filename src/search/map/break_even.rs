@@ -36,6 +36,8 @@ pub fn break_evens(points: &[(u64, &Strategy)]) -> Vec<BreakEven> {
 
 fn kind(strategy: &Strategy) -> [(&'static str, String); 9] {
     let schedule = if strategy.pipeline > 1 { strategy.schedule.to_string() } else { "none".to_owned() };
+    // Without accumulation it is whatever data parallelism leaves.
+    let micro = if strategy.accumulation == 1 { "all".to_owned() } else { strategy.micro_batch.to_string() };
     [
         ("tp", strategy.tensor.to_string()),
         ("cp", strategy.context.to_string()),
@@ -43,7 +45,7 @@ fn kind(strategy: &Strategy) -> [(&'static str, String); 9] {
         ("pp", strategy.pipeline.to_string()),
         ("sched", schedule),
         ("zero", strategy.zero.to_string()),
-        ("micro", strategy.micro_batch.to_string()),
+        ("micro", micro),
         ("ckpt", checkpointing(strategy)),
         ("offload", if strategy.offload.is_none() { "none" } else { "some" }.to_owned()),
     ]

@@ -6,6 +6,8 @@ pub mod maximum;
 pub mod sensitivity;
 mod setting;
 pub mod sweep;
+#[cfg(test)]
+mod tests;
 
 pub use break_even::{BreakEven, Trait, break_evens};
 pub use front::front;
