@@ -124,7 +124,7 @@ fn best_interval(write: Seconds, mtbf: Seconds) -> Seconds {
 }
 
 /// Useful time over wall time, for failures that come at random: with interval τ, checkpoint δ, restart R and mean
-/// time between failures M, τ / (M·e^(R/M)·(e^((τ+δ)/M) − 1)) (Daly 2006, equation 20).
+/// time between failures M, τ / (M·e^(R/M)·(e^((τ+δ)/M) − 1)), from the complete cost function of Daly 2006.
 fn useful_share(interval: Seconds, write: Seconds, restart: Seconds, mtbf: Seconds) -> f64 {
     let segment = ((interval.0 + write.0) / mtbf.0).exp_m1();
     let share = interval.0 / (mtbf.0 * (restart.0 / mtbf.0).exp() * segment);

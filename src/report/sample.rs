@@ -1,6 +1,10 @@
 //! A plan made up by hand, with the sums that real ones keep, for the tests of reports.
 
+mod map;
+
 use serde_json::json;
+
+pub use map::mapped_plan;
 
 use crate::plan::document::{
     ClusterRecord, CostModelRecord, ModelRecord, ParetoPoint, SafeMemory, TimelinePass,

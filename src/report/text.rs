@@ -110,7 +110,7 @@ fn time(sheet: &mut Sheet, plan: &Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::sample_plan;
+    use super::super::sample::{mapped_plan, sample_plan};
     use super::*;
 
     #[test]
@@ -121,6 +121,17 @@ mod tests {
         assert_eq!(verdict, sample_plan().verdict);
         assert!(text.lines().count() <= 60, "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_map_reads_well() {
+        let text = plan_text(&mapped_plan(), Style { width: 100, colour: false });
+        let map = text.split_once("sweep ").unwrap().1.rsplit_once("search ").unwrap().0;
+        assert!(map.lines().all(|line| line.chars().count() <= 100), "{map}");
+        insta::assert_snapshot!(map);
+        // However narrow, numbers stay whole.
+        let narrow = plan_text(&mapped_plan(), Style { width: 60, colour: false });
+        assert!(narrow.contains("66.10 s"), "{narrow}");
     }
 
     #[test]

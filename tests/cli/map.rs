@@ -162,9 +162,9 @@ fn sensitivity_and_maximum_are_answered_on_request() {
 fn runs_take_days_and_failures_cost_some() {
     let place = place();
     let smooth = plan(&place, "--tokens 1B --price 2.5");
-    let steps = 1e9 / (16.0 * 128.0);
-    assert_eq!(number(&smooth, "/goodput/steps"), steps.ceil());
-    let days = steps.ceil() * number(&smooth, "/prediction/step_time_s") / 86_400.0;
+    let steps = (1e9_f64 / (16.0 * 128.0)).ceil();
+    assert_eq!(number(&smooth, "/goodput/steps"), steps);
+    let days = steps * number(&smooth, "/prediction/step_time_s") / 86_400.0;
     assert!((number(&smooth, "/goodput/days") / days - 1.0).abs() < 1e-9);
     assert!((number(&smooth, "/cost/run") / (days * 24.0 * 4.0 * 2.5) - 1.0).abs() < 1e-9);
     let goodput = |flags: &str| number(&plan(&place, flags), "/goodput/goodput");
