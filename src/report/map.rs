@@ -65,6 +65,11 @@ pub fn short_reason(reason: &str) -> String {
     reason.split(';').next().unwrap_or_default().to_owned()
 }
 
+/// The same in a cell of a table: what comes before its first colon.
+pub fn first_words(reason: &str) -> String {
+    reason.split(':').next().unwrap_or_default().to_owned()
+}
+
 /// Whether the plan is the one of `point`.
 pub fn is_chosen(plan: &Plan, point: &SweepPoint) -> bool {
     point.devices == plan.cluster.devices

@@ -32,7 +32,7 @@ pub fn sweep(sheet: &mut Sheet, plan: &Plan) {
         column(plan, "step", |point| Some(point.prediction.as_ref()?.step_time_s.to_string())),
         column(plan, "tokens/s", |point| point.tokens_per_s.map(words::rate)),
         column(plan, "memory", |point| Some(point.prediction.as_ref()?.peak_memory_bytes.to_string())),
-        column(plan, "efficiency", |point| point.efficiency.map(words::percent)),
+        column(plan, "scaling", |point| point.efficiency.map(words::percent)),
         column(plan, "run", |point| Some(map::span(point.goodput.as_ref()?.days? * 86_400.0))),
         column(plan, "cost/M", |point| point.cost.map(|cost| map::million(cost.token).to_string())),
     ]
@@ -46,7 +46,7 @@ pub fn sweep(sheet: &mut Sheet, plan: &Plan) {
             let mark = if map::is_chosen(plan, point) { "* " } else { "" };
             mark.to_owned() + &map::short_strategy(&strategy.text)
         }
-        (None, reason) => map::short_reason(reason.as_deref().unwrap_or_default()),
+        (None, reason) => map::first_words(reason.as_deref().unwrap_or_default()),
     });
     let rows = plans.enumerate().map(|(place, said)| {
         let numbers = cells.iter().map(|column| column[place].clone().unwrap_or_else(|| "-".to_owned()));
@@ -57,6 +57,11 @@ pub fn sweep(sheet: &mut Sheet, plan: &Plan) {
     listing(sheet, "sweep", (&header, &numbers), rows.collect());
     if plan.sweep.iter().any(|point| map::is_chosen(plan, point)) {
         sheet.paragraph("", "* the plan above");
+    }
+    for (place, point) in plan.sweep.iter().filter(|point| point.reason.is_some()).enumerate() {
+        let value = map::shown(key, map::value(key, point));
+        let reason = map::short_reason(point.reason.as_deref().unwrap_or_default());
+        sheet.paragraph(if place == 0 { "no plan" } else { "" }, &format!("{value}: {reason}"));
     }
     for (place, found) in plan.break_evens.iter().enumerate() {
         sheet.paragraph(if place == 0 { "changes" } else { "" }, &map::break_even(key, found));

@@ -9,6 +9,7 @@ use crate::search::axes::divisors;
 use crate::search::request::{Failure, Outcome, Request};
 use crate::search::run::search;
 use crate::strategy::Draft;
+use crate::strategy::rules::Rule;
 use crate::units::grouped;
 
 /// What is to be as large as possible.
@@ -79,7 +80,7 @@ pub fn maximum<'a>(
     };
     let failed = failures.into_iter().find(|(failed, _)| *failed > value);
     let (next, next_fails_because) = match failed {
-        Some((failed, failure)) => (failed, failure.to_string()),
+        Some((failed, failure)) => (failed, reason(&failure)),
         None => (ceiling.most.saturating_add(1), ceiling.reason.clone()),
     };
     Ok(Maximum { what, value, setting, outcome, next, next_fails_because })
@@ -119,7 +120,7 @@ impl Probe<'_, '_> {
     fn batches(&mut self, most: u64) {
         let devices = self.home.cluster.devices();
         for data in divisors(devices).into_iter().rev() {
-            if self.request.fix.data.is_some_and(|fixed| fixed != data) {
+            if !is_possible(&self.request.fix, data, devices) {
                 continue;
             }
             let known = self.best.as_ref().map_or(0, |(best, _)| best / data);
@@ -159,13 +160,31 @@ impl Probe<'_, '_> {
                 }
                 true
             }
-            // A size that the fixed keys do not leave is no size that is too large.
-            Err(Failure::Illegal(_)) if self.what == Maximize::Batch => false,
             Err(failure) => {
                 self.failures.push((value, failure));
                 false
             }
         }
+    }
+}
+
+/// Whether the fixed sizes leave this data-parallel size.
+fn is_possible(fix: &Draft, data: u64, devices: u64) -> bool {
+    let others = [fix.tensor, fix.context, fix.pipeline];
+    let fixed = others.into_iter().flatten().fold(data, u64::saturating_mul);
+    let is_whole = others.iter().all(Option::is_some);
+    fix.data.is_none_or(|fixed| fixed == data)
+        && devices.is_multiple_of(fixed)
+        && (!is_whole || fixed == devices)
+}
+
+/// Why a value fails, whose mesh is possible: where the search has no strategy left after exact sums, nothing fits.
+fn reason(failure: &Failure) -> String {
+    match failure {
+        Failure::Illegal(broken) if broken.rule == Rule::Devices => {
+            "nothing fits: every strategy is a little too large".to_owned()
+        }
+        failure => failure.to_string(),
     }
 }
 
