@@ -137,8 +137,11 @@ pub fn span(seconds: f64) -> String {
 pub fn changes(plan: &Plan, answer: &SensitivityRecord) -> String {
     match &answer.strategy {
         None => short_reason(answer.reason.as_deref().unwrap_or_default()),
-        Some(strategy) if strategy.text == plan.strategy.text => "the same".to_owned(),
-        Some(strategy) => short_strategy(&strategy.text),
+        // Another batch is other numbers of micro-batches of the same plan.
+        Some(strategy) => match short_strategy(&strategy.text) {
+            same if same == short_strategy(&plan.strategy.text) => "the same".to_owned(),
+            other => other,
+        },
     }
 }
 

@@ -15,6 +15,7 @@ use crate::plan::assemble::digest;
 use crate::plan::searched;
 use crate::search::map::{Setting, Until, Watch, maximum, sensitivity, sweep};
 use crate::search::{Failure, Request};
+use crate::units::grouped;
 
 /// The best plan of `home` and the answers to `questions`. Where nothing fits there, but elsewhere on the map, the plan
 /// is of the nearest such setting, with a warning that says so.
@@ -53,7 +54,23 @@ pub fn answer(
         let answers = sensitivity(setting, request, &winner.strategy, watch);
         plan.sensitivity = answers.iter().map(written::sensitivity).collect();
     }
+    let lengths = points.iter().map(|point| point.setting.workload.seq_len);
+    let found = largest.as_ref().and_then(|(_, found)| Some(found.as_ref().ok()?.setting.workload.seq_len));
+    plan.warnings.extend(too_long(home, lengths.chain(found).max()));
     plan.maximum = largest.map(|(what, found)| written::maximum(what, found));
     plan.digest = digest(&plan);
     Ok(plan)
+}
+
+/// That the map holds longer sequences than the model's configuration allows, where the plan's own warnings do not
+/// say so.
+fn too_long(home: &Setting<'_>, longest: Option<u64>) -> Option<String> {
+    let allowed = home.model.max_sequence?;
+    let longest = longest.filter(|&longest| longest > allowed.max(home.workload.seq_len))?;
+    Some(format!(
+        "The map holds sequences of up to {} tokens; the configuration of {} allows {}.",
+        grouped(longest),
+        home.model.name,
+        grouped(allowed)
+    ))
 }

@@ -114,9 +114,9 @@ pub fn sensitivity(plan: &Plan) -> Markup {
             plain(answer.scenario.words()),
             prediction.map_or(plain("-"), |prediction| plain(prediction.step_time_s)),
             prediction.map_or(plain("-"), |prediction| plain(prediction.peak_memory_bytes)),
-            match &answer.strategy {
-                Some(strategy) if strategy.text != plan.strategy.text => code(&strategy.text),
-                _ => plain(map::changes(plan, answer)),
+            match (&answer.strategy, map::changes(plan, answer)) {
+                (Some(strategy), changes) if changes != "the same" => code(&strategy.text),
+                (_, changes) => plain(changes),
             },
             plain(map::kept(&answer.kept)),
         ]
