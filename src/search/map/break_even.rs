@@ -25,8 +25,11 @@ pub fn break_evens(points: &[(u64, &Strategy)]) -> Vec<BreakEven> {
     let pairs = points.windows(2).map(|pair| (pair[0], pair[1]));
     pairs
         .map(|((from, before), (to, after))| {
+            // Without accumulation, micro-batches are whatever data parallelism leaves.
+            let is_left_over = before.accumulation == 1 && after.accumulation == 1;
             let kinds = kind(before).into_iter().zip(kind(after));
-            let changed = kinds.filter(|((_, before), (_, after))| before != after);
+            let changed = kinds
+                .filter(|((key, before), (_, after))| before != after && !(*key == "micro" && is_left_over));
             let changes = changed.map(|((key, from), (_, to))| Trait { key, from, to }).collect();
             BreakEven { from, to, changes }
         })
@@ -36,8 +39,6 @@ pub fn break_evens(points: &[(u64, &Strategy)]) -> Vec<BreakEven> {
 
 fn kind(strategy: &Strategy) -> [(&'static str, String); 9] {
     let schedule = if strategy.pipeline > 1 { strategy.schedule.to_string() } else { "none".to_owned() };
-    // Without accumulation it is whatever data parallelism leaves.
-    let micro = if strategy.accumulation == 1 { "all".to_owned() } else { strategy.micro_batch.to_string() };
     [
         ("tp", strategy.tensor.to_string()),
         ("cp", strategy.context.to_string()),
@@ -45,7 +46,7 @@ fn kind(strategy: &Strategy) -> [(&'static str, String); 9] {
         ("pp", strategy.pipeline.to_string()),
         ("sched", schedule),
         ("zero", strategy.zero.to_string()),
-        ("micro", micro),
+        ("micro", strategy.micro_batch.to_string()),
         ("ckpt", checkpointing(strategy)),
         ("offload", if strategy.offload.is_none() { "none" } else { "some" }.to_owned()),
     ]

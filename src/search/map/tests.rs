@@ -58,8 +58,11 @@ fn only_another_kind_of_plan_is_a_break_even() {
         [(0, 1, vec!["micro"]), (1, 2, vec!["micro"]), (2, 3, vec!["tp", "zero"]), (3, 4, vec!["micro"])]
     );
     assert_eq!((found[2].changes[0].from.as_str(), found[2].changes[0].to.as_str()), ("1", "2"));
-    // Two devices of one kind: data parallelism alone is no change.
-    assert_eq!(break_evens(&points[..1]), []);
+    // Neither accumulates, so that the micro-batch is what data parallelism leaves.
+    let keys: Vec<_> =
+        break_evens(&[points[0], points[4]])[0].changes.iter().map(|change| change.key).collect();
+    assert_eq!(keys, ["tp", "zero"]);
+    assert_eq!(break_evens(&[points[0], points[0]]), []);
 }
 
 #[test]
