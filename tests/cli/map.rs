@@ -109,7 +109,7 @@ fn points_without_a_plan_say_why_and_the_plan_is_the_nearest_that_fits() {
     let fitting = document["sweep"].as_array().unwrap().iter().find(|point| !point["strategy"].is_null());
     assert_eq!(document["cluster"]["devices"], fitting.unwrap()["devices"]);
     let warnings = document["warnings"].to_string();
-    assert!(warnings.contains("no plan for 1 device"), "{warnings}");
+    assert!(warnings.contains("no plan for 1 x h100-sxm"), "{warnings}");
 }
 
 #[test]

@@ -53,8 +53,9 @@ pub fn choose<'a>(
     let Some(mut elsewhere) = nearest(home, questions, points, largest) else { return Err(failure) };
     let what = |setting: &Setting<'_>| {
         format!(
-            "{} devices of {} with {} sequences of {} tokens",
+            "{} x {} of {} with a batch of {} x {} tokens",
             setting.cluster.devices(),
+            setting.cluster.device.name,
             setting.cluster.device.memory.value,
             setting.workload.global_batch,
             setting.workload.seq_len
