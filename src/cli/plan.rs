@@ -7,12 +7,14 @@ use clap::builder::PossibleValuesParser;
 
 use super::document;
 use super::error::CliError;
+use super::map::{MapArgs, MapRequest};
 use super::number::whole;
 use super::output::Outputs;
 use super::progress::Bar;
-use super::workload::{WorkloadArgs, WorkloadRequest};
-use crate::plan;
-use crate::search::{Objective, Problem, Request};
+use super::workload::{Subject, WorkloadArgs, WorkloadRequest};
+use crate::plan::{self, map::Goal};
+use crate::search::map::{Setting, Watch};
+use crate::search::{Objective, Request};
 use crate::strategy::{Draft, Key};
 use crate::units::Bytes;
 
@@ -24,6 +26,8 @@ Examples:
   meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --global-batch 512 --seq-len 8192
   meshwright plan ./my-model/config.json --cluster lab.json --out plan.json --report plan.html
   meshwright plan gpt3-175b --cluster 128x8xa100-sxm-80gb --engine megatron --fix tp=8,sched=1f1b
+  meshwright plan llama-3.1-8b --cluster 1x8xh100-sxm --sweep devices=8..512 --price 2.5/h --report map.html
+  meshwright plan llama-3.1-8b --cluster 8x8xh100-sxm --tokens 15T --mtbf 30h --sensitivity --maximize seq-len
   meshwright plan mixtral-8x7b --cluster 4x8xh100-sxm --free capacity --memory-limit 70GiB --json";
 
 /// What was typed.
@@ -40,13 +44,15 @@ pub struct PlanArgs {
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory_limit: Option<String>,
-    /// What the best plan has least of
+    /// What the best plan has least of; devices and cost choose among 1 to all devices of the cluster
     #[arg(long, value_name = "OBJECTIVE", default_value = "time")]
-    #[arg(value_parser = PossibleValuesParser::new(["time", "memory"]))]
+    #[arg(value_parser = PossibleValuesParser::new(["time", "memory", "devices", "cost"]))]
     objective: String,
     /// Plans to show beside the best
     #[arg(long, value_name = "K", default_value = "5", allow_negative_numbers = true)]
     top: String,
+    #[command(flatten)]
+    map: MapArgs,
     /// Write the plan document here
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -62,6 +68,7 @@ pub struct PlanArgs {
 struct PlanRequest {
     workload: WorkloadRequest,
     search: Request,
+    map: MapRequest,
     memory_limit: Option<Bytes>,
     outputs: Outputs,
     pub(super) json: bool,
@@ -70,26 +77,34 @@ struct PlanRequest {
 impl PlanArgs {
     fn request(self) -> Result<PlanRequest, CliError> {
         let workload = self.workload.request()?;
+        let (objective, goal) = match self.objective.as_str() {
+            "memory" => (Objective::Memory, Goal::Given),
+            "devices" => (Objective::Time, Goal::FewestDevices),
+            "cost" => (Objective::Time, Goal::Cheapest),
+            _ => (Objective::Time, Goal::Given),
+        };
         let search = Request {
             fix: Draft::parse(self.fix.as_deref().unwrap_or_default())?,
             free: self.free.as_deref().map_or(Ok(Vec::new()), keys)?,
-            objective: if self.objective == "memory" { Objective::Memory } else { Objective::Time },
+            objective,
             top: whole("top", &self.top, 0..=MOST_ALTERNATIVES)? as usize,
         };
+        let map = self.map.request(goal, &search.fix)?;
         let memory_limit = self.memory_limit.as_deref().map(memory_limit).transpose()?;
         let outputs = Outputs::new([("out", self.out), ("report", self.report)])?;
-        Ok(PlanRequest { workload, search, memory_limit, outputs, json: self.json })
+        Ok(PlanRequest { workload, search, map, memory_limit, outputs, json: self.json })
     }
 }
 
 /// Runs the command.
 pub fn run(args: PlanArgs) -> Result<(), CliError> {
-    let PlanRequest { workload, search, memory_limit, outputs, json } = args.request()?;
-    let subject = workload.load()?;
-    let problem =
-        Problem::new(&subject.model, &subject.cluster, subject.workload, subject.engine, memory_limit);
+    let PlanRequest { workload, search, map, memory_limit, outputs, json } = args.request()?;
+    let Subject { model, cluster, workload, engine } = workload.load()?;
+    let home = Setting { model: &model, engine, cluster, workload, memory_limit };
+    let questions = map.questions(&home)?;
     let bar = Bar::new(!json);
-    let plan = plan::search(&problem, &search, &|progress| bar.show(progress));
+    let watch = Watch { part: &|what| bar.name(what), progress: &|progress| bar.show(progress) };
+    let plan = plan::map::answer(&home, &search, &questions, watch);
     bar.clear();
     document::hand_out(&plan?, &outputs, json)
 }

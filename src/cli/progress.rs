@@ -20,7 +20,7 @@ impl Bar {
         let is_shown = is_wanted && io::stderr().is_terminal();
         let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(0), target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{prefix}{bar:32} {percent:>3} %  {msg}") {
             bar.set_style(style);
         }
         Self(bar)
@@ -33,6 +33,11 @@ impl Bar {
         if !self.0.is_hidden() {
             self.0.set_message(format!("{} strategies", grouped(progress.considered)));
         }
+    }
+
+    /// Names the search that begins.
+    pub fn name(&self, what: &str) {
+        self.0.set_prefix(format!("{what}  "));
     }
 
     /// Shows that `share` is done and what comes next.

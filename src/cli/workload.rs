@@ -16,9 +16,9 @@ use crate::strategy::Workload;
 use crate::units::{ElementType, grouped};
 
 /// Sequences a step: far above any run, and few enough that every micro-batch can be played.
-const MOST_SEQUENCES: u64 = 1 << 20;
+pub const MOST_SEQUENCES: u64 = 1 << 20;
 /// Tokens a sequence: far above any run.
-const MOST_SEQ_LEN: u64 = 1 << 24;
+pub const MOST_SEQ_LEN: u64 = 1 << 24;
 /// Tokens a step.
 const MOST_TOKENS: u64 = 1 << 36;
 const DEFAULT_SEQ_LEN: u64 = 4096;
@@ -150,8 +150,23 @@ pub fn clip(text: &str) -> Result<f64, CliError> {
     real("clip", text, |norm| norm >= 0.0, "of at least 0", 0)
 }
 
-/// That `model` can be trained on `workload`.
+/// That `model` can be trained on `workload`; the model is warned of what is unusual.
 pub fn check(model: &mut Model, workload: &Workload) -> Result<(), CliError> {
+    limit(model, workload)?;
+    if let Some(longest) = model.max_sequence.filter(|&longest| longest < workload.seq_len) {
+        let warning = format!(
+            "Sequences of {} tokens are longer than the {} that the configuration of {} allows.",
+            grouped(workload.seq_len),
+            grouped(longest),
+            model.name
+        );
+        model.warnings.push(warning);
+    }
+    Ok(())
+}
+
+/// That `model` can be trained on `workload`. What is smaller in every number can be where this can.
+pub fn limit(model: &Model, workload: &Workload) -> Result<(), CliError> {
     tokens(workload.global_batch, workload.seq_len)?;
     check_length(model, workload.seq_len)?;
     check_countable(model, workload)
@@ -172,24 +187,17 @@ fn tokens(global_batch: u64, seq_len: u64) -> Result<(), CliError> {
 }
 
 /// A table of learned positions has no rows beyond its last; elsewhere longer sequences can be trained.
-fn check_length(model: &mut Model, seq_len: u64) -> Result<(), CliError> {
+fn check_length(model: &Model, seq_len: u64) -> Result<(), CliError> {
     let Some(longest) = model.max_sequence.filter(|&longest| longest < seq_len) else { return Ok(()) };
     let has_table = model
         .layers()
         .any(|layer| matches!(&layer.kind, LayerKind::Embedding(embedding) if embedding.positions > 0));
-    let name = &model.name;
-    if has_table {
-        let rule = format!("{name} has learned positions for {longest} tokens");
-        let error = CliError::usage("seq-len", &seq_len.to_string(), rule).or([longest]);
-        return Err(CliError { kind: Kind::Input, ..error });
+    if !has_table {
+        return Ok(());
     }
-    let warning = format!(
-        "Sequences of {} tokens are longer than the {} that the configuration of {name} allows.",
-        grouped(seq_len),
-        grouped(longest)
-    );
-    model.warnings.push(warning);
-    Ok(())
+    let rule = format!("{} has learned positions for {longest} tokens", model.name);
+    let error = CliError::usage("seq-len", &seq_len.to_string(), rule).or([longest]);
+    Err(CliError { kind: Kind::Input, ..error })
 }
 
 /// That no sum of bytes can leave 64 bits, however the batch is split: every layer's widest tensors and attention

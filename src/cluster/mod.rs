@@ -4,6 +4,7 @@ mod build;
 pub mod error;
 pub mod file;
 pub mod group;
+mod resize;
 pub mod shorthand;
 pub mod source;
 pub mod uniform;

@@ -37,34 +37,25 @@ struct Flows {
     weight: Vec<UnitFlow>,
 }
 
-/// What moves for one unit, in seconds: see [`UnitFlow`].
+/// What moves for one unit, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moves {
+    /// Its parameters from the other shards.
     gather: f64,
+    /// The reduction of its gradient inside a shard group, and across all of them.
+    scatter: f64,
     reduce: f64,
+    /// Its saved activations to the host, and back; its parameters from there.
     out: f64,
     back: f64,
     fetch: f64,
 }
 
-impl Moves {
-    /// The part of it that moves in `pass`.
-    fn flow(&self, digest: &PassDigest, pass: Pass) -> UnitFlow {
-        let mut flow = UnitFlow { chain: digest.chain.0, full: digest.full.0, ..UnitFlow::default() };
-        if pass != Pass::Weight {
-            (flow.gather, flow.fetch) = (self.gather, self.fetch);
-        }
-        match pass {
-            Pass::Forward => flow.out = self.out,
-            Pass::Backward => flow.back = self.back,
-            Pass::Weight => {}
-        }
-        // Only a pass that writes weight gradients reduces them.
-        if digest.after.is_some() {
-            flow.reduce = self.reduce;
-        }
-        flow
-    }
+/// The moves of a rank's units, once for all that are alike.
+#[derive(Default)]
+struct KnownMoves {
+    /// By lowered unit and what of it is on the host.
+    list: Vec<((usize, bool, bool), Moves)>,
 }
 
 /// What one rank has to do in a step, each part as if it were alone, in seconds.
@@ -86,17 +77,18 @@ pub struct Parts {
 impl Bound<'_> {
     /// The parts of pipeline rank `stage`'s step.
     pub fn parts(&self, stage: u32) -> Parts {
+        let mut known = KnownMoves::default();
         let mut parts = Parts::default();
         for chunk in self.layout.chunks_of(stage) {
-            let times = self.times(chunk);
+            let times = self.times(chunk, &mut known);
             parts.passes += times.forward + times.backward + times.weight;
             parts.forward += times.forward;
         }
         parts.passes *= self.strategy.accumulation as f64;
-        parts.passes += self.last_reduction(stage);
-        parts.together = self.together(stage);
-        parts.copies = self.copies(stage);
-        parts.lead = self.lead(stage);
+        parts.passes += self.last_reduction(stage, &mut known);
+        parts.together = self.together(stage, &mut known);
+        parts.copies = self.copies(stage, &mut known);
+        parts.lead = self.lead(stage, &mut known);
         parts.step = self.optimizer_step(stage);
         parts
     }
@@ -105,16 +97,20 @@ impl Bound<'_> {
     /// optimizer step; nor than its collectives over parameters and gradients, or its copies, one behind the other,
     /// and the step.
     pub fn step_time(&self) -> Seconds {
-        let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
         let strategy = self.strategy;
+        let mut known: Vec<KnownMoves> = (0..strategy.pipeline).map(|_| KnownMoves::default()).collect();
+        let chunks = self.layout.chunks.iter();
+        let chunks: Vec<CallTimes> =
+            chunks.map(|chunk| self.times(chunk, &mut known[chunk.stage as usize])).collect();
         let orders =
             orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
         let ends = calls::ends(&orders, &chunks, &held, strategy.accumulation);
         let bound = ends.into_iter().enumerate().map(|(stage, end)| {
             let stage = stage as u32;
-            let passes = end + self.last_reduction(stage);
-            passes.max(self.together(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
+            let known = &mut known[stage as usize];
+            let passes = end + self.last_reduction(stage, known);
+            passes.max(self.together(stage, known)).max(self.copies(stage, known)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
     }
@@ -123,7 +119,10 @@ impl Bound<'_> {
     /// rank and back, and the passes that it cannot have done before.
     pub fn core(&self) -> Seconds {
         let strategy = self.strategy;
-        let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
+        let mut known: Vec<KnownMoves> = (0..strategy.pipeline).map(|_| KnownMoves::default()).collect();
+        let chunks = self.layout.chunks.iter();
+        let chunks: Vec<CallTimes> =
+            chunks.map(|chunk| self.times(chunk, &mut known[chunk.stage as usize])).collect();
         let micro = strategy.accumulation as f64;
         let splits = strategy.schedule.splits_weight();
         let mut work = vec![0.0; strategy.pipeline as usize];
@@ -158,13 +157,13 @@ impl Bound<'_> {
         &self.digests[unit.lowered]
     }
 
-    fn times(&self, chunk: &Chunk) -> CallTimes {
+    fn times(&self, chunk: &Chunk, known: &mut KnownMoves) -> CallTimes {
         let mut times = CallTimes { sends_gradient: chunk.sends_gradient, ..CallTimes::default() };
         let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
         let last_slack = |unit: Option<&PlacedUnit>, pass: fn(&UnitDigest) -> PassDigest| {
             unit.map_or(0.0, |unit| slack(pass(self.digest(unit))))
         };
-        let flows = self.flows(chunk);
+        let flows = self.flows(chunk, known);
         let rules = self.flow_rules();
         let forward = flow::end(&flows.forward, rules);
         times.forward = forward.ended;
@@ -196,30 +195,57 @@ impl Bound<'_> {
     }
 
     /// What moves in the three passes of `chunk`, unit by unit in the order of each.
-    fn flows(&self, chunk: &Chunk) -> Flows {
-        let mut flows = Flows::default();
-        let mut known: Vec<(PlacedUnit, Moves)> = Vec::new();
-        let mut moves_of = |unit: &PlacedUnit| {
-            let key = PlacedUnit { unit: 0, ..*unit };
-            if let Some((_, moves)) = known.iter().find(|(other, _)| *other == key) {
-                return *moves;
-            }
-            let moves = self.moves(unit);
-            known.push((key, moves));
-            moves
+    fn flows(&self, chunk: &Chunk, known: &mut KnownMoves) -> Flows {
+        let count = chunk.units.len();
+        let mut flows = Flows {
+            forward: Vec::with_capacity(count),
+            backward: Vec::with_capacity(count),
+            weight: Vec::with_capacity(count),
         };
         for unit in &chunk.units {
-            let moves = moves_of(unit);
-            let digest = self.digest(unit);
-            flows.forward.push(moves.flow(&digest.forward, Pass::Forward));
-            if unit.has_backward {
-                flows.backward.push(moves.flow(&digest.backward, Pass::Backward));
-                flows.weight.push(moves.flow(&digest.weight, Pass::Weight));
+            let moves = self.moves(unit, known);
+            flows.forward.push(self.flow(unit, &moves, Pass::Forward));
+        }
+        let splits = self.strategy.schedule.splits_weight();
+        for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
+            let moves = self.moves(unit, known);
+            flows.backward.push(self.flow(unit, &moves, Pass::Backward));
+            if splits {
+                flows.weight.push(self.flow(unit, &moves, Pass::Weight));
             }
         }
-        flows.backward.reverse();
-        flows.weight.reverse();
         flows
+    }
+
+    /// What moves in `pass` of `unit`. With several losses, units are passed more often than once; nothing is said
+    /// of what moves between.
+    fn flow(&self, unit: &PlacedUnit, moves: &Moves, pass: Pass) -> UnitFlow {
+        let digest = self.digest(unit);
+        let digest = match pass {
+            Pass::Forward => digest.forward,
+            Pass::Backward => digest.backward,
+            Pass::Weight => digest.weight,
+        };
+        let mut flow = UnitFlow { chain: digest.chain.0, full: digest.full.0, ..UnitFlow::default() };
+        if self.layout.losses > 1 {
+            return flow;
+        }
+        if pass != Pass::Weight {
+            flow.fetch = moves.fetch;
+            if self.rules.gathering == Gathering::EachPass {
+                flow.gather = moves.gather;
+            }
+        }
+        match pass {
+            Pass::Forward => flow.out = moves.out,
+            Pass::Backward => flow.back = moves.back,
+            Pass::Weight => {}
+        }
+        // Only a pass that writes weight gradients reduces them.
+        if !self.rules.keeps_whole_gradients && digest.after.is_some() {
+            flow.reduce = moves.scatter;
+        }
+        flow
     }
 
     fn flow_rules(&self) -> FlowRules {
@@ -232,65 +258,60 @@ impl Bound<'_> {
         }
     }
 
-    /// What moves for `unit` in each of its passes.
-    fn moves(&self, unit: &PlacedUnit) -> Moves {
+    /// What moves for `unit`.
+    fn moves(&self, unit: &PlacedUnit, known: &mut KnownMoves) -> Moves {
+        let key = (unit.lowered, unit.offloads_parameters, unit.offloads_activations);
+        if let Some((_, moves)) = known.list.iter().find(|(other, _)| *other == key) {
+            return *moves;
+        }
+        let seconds = |op: &Op| self.pricing.price(op, 0).seconds.0;
         let mut moves = Moves::default();
-        let one_loss = self.layout.losses == 1;
-        if self.rules.gathering == Gathering::EachPass && one_loss {
-            for op in self.gathers(unit) {
-                moves.gather += self.pricing.price(&op, 0).seconds.0;
-            }
+        if self.rules.gathering != Gathering::Never {
+            moves.gather = self.gathers(unit).map(|op| seconds(&op)).sum();
         }
-        if !self.rules.keeps_whole_gradients && one_loss {
-            for (_, op) in reductions(self.rules, self.engine, unit, false) {
-                moves.reduce += self.pricing.price(&op, 0).seconds.0;
-            }
+        if unit.has_backward {
+            let sum = |across| -> f64 {
+                reductions(self.rules, self.engine, unit, across).iter().map(|(_, op)| seconds(op)).sum()
+            };
+            moves.reduce = sum(true);
+            moves.scatter = if self.rules.replicas > 1 { sum(false) } else { moves.reduce };
         }
-        let copied = |op: Op| self.pricing.price(&op, 0).seconds.0;
         let kept = self.digest(unit).kept;
-        if unit.offloads_activations && kept > 0 && one_loss {
-            moves.out = copied(Op::CopyOut(Bytes(kept as u64)));
-            moves.back = copied(Op::CopyIn(Bytes(kept as u64)));
+        if unit.offloads_activations && kept > 0 {
+            moves.out = seconds(&Op::CopyOut(Bytes(kept as u64)));
+            moves.back = seconds(&Op::CopyIn(Bytes(kept as u64)));
         }
         let stored = self.rules.parameter_elements(&unit.parameters) * self.rules.parameter.size();
-        if unit.offloads_parameters && stored > 0 && one_loss {
-            moves.fetch = copied(Op::CopyIn(Bytes(stored)));
+        if unit.offloads_parameters && stored > 0 {
+            moves.fetch = seconds(&Op::CopyIn(Bytes(stored)));
         }
+        known.list.push((key, moves));
         moves
     }
 
     /// How much longer the first forward of a stage takes because its parameters are not there yet, if nothing else
     /// holds it up.
-    fn lead(&self, stage: u32) -> f64 {
+    fn lead(&self, stage: u32, known: &mut KnownMoves) -> f64 {
         let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
         if self.layout.losses > 1 || !self.engine.timing.overlaps(Overlap::Gathers) {
             return 0.0;
         }
-        let gather = |unit: &PlacedUnit| -> f64 {
-            self.gathers(unit).map(|op| self.pricing.price(&op, 0).seconds.0).sum()
-        };
         let (Some(first), Some(last)) = (chunk.units.first(), chunk.units.last()) else { return 0.0 };
+        let gathered = self.moves(first, known).gather;
         match self.rules.gathering {
             Gathering::Never => 0.0,
-            Gathering::EachPass => gather(first),
+            Gathering::EachPass => gathered,
             Gathering::OnceAStep | Gathering::ForwardToBackward => {
-                let all: f64 = chunk.units.iter().map(gather).sum();
+                let all: f64 = chunk.units.iter().map(|unit| self.moves(unit, known).gather).sum();
                 let chains: f64 = chunk.units.iter().map(|unit| self.digest(unit).forward.chain.0).sum();
-                gather(first).max(all + self.digest(last).forward.chain.0 - chains)
+                gathered.max(all + self.digest(last).forward.chain.0 - chains)
             }
         }
     }
 
-    fn reduction(&self, unit: &PlacedUnit, across_replicas: bool) -> f64 {
-        reductions(self.rules, self.engine, unit, across_replicas)
-            .iter()
-            .map(|(_, op)| self.pricing.price(op, 0).seconds.0)
-            .sum()
-    }
-
     /// How much later than the very last backward of a stage the reductions are done that it starts, a unit behind
     /// the other.
-    fn last_reduction(&self, stage: u32) -> f64 {
+    fn last_reduction(&self, stage: u32, known: &mut KnownMoves) -> f64 {
         if !self.rules.keeps_whole_gradients
             || self.strategy.schedule.splits_weight()
             || self.rules.reduces_behind
@@ -299,23 +320,17 @@ impl Bound<'_> {
         }
         let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
         let (mut now, mut reduced) = (0.0, 0.0_f64);
-        let mut known: Option<(PlacedUnit, f64)> = None;
         for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
-            let key = PlacedUnit { unit: 0, lowered: 0, ..*unit };
-            let reduction = match known {
-                Some((other, seconds)) if other == key => seconds,
-                _ => self.reduction(unit, true),
-            };
-            known = Some((key, reduction));
             now += self.digest(unit).backward.chain.0;
             // With several losses, only the last unit is known to be reduced behind all of them.
-            reduced = if self.layout.losses > 1 { now } else { reduced.max(now) } + reduction;
+            let from = if self.layout.losses > 1 { now } else { reduced.max(now) };
+            reduced = from + self.moves(unit, known).reduce;
         }
         reduced - now
     }
 
     /// The passes of a stage and its collectives, however they overlap.
-    fn together(&self, stage: u32) -> f64 {
+    fn together(&self, stage: u32, known: &mut KnownMoves) -> f64 {
         let (mut chain, mut full) = (0.0, 0.0);
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
             let digest = self.digest(unit);
@@ -327,11 +342,12 @@ impl Bound<'_> {
             }
         }
         let micro = self.strategy.accumulation as f64;
-        flow::together(micro * chain, micro * full, self.collectives(stage), self.pricing.beside())
+        let moved = self.collectives(stage, known);
+        flow::together(micro * chain, micro * full, moved, self.pricing.beside())
     }
 
-    /// All collectives of a stage over parameters and gradients, before the optimizer step.
-    fn collectives(&self, stage: u32) -> f64 {
+    /// Seconds of all collectives of a stage over parameters and gradients, before the optimizer step.
+    fn collectives(&self, stage: u32, known: &mut KnownMoves) -> f64 {
         let micro = self.strategy.accumulation as f64;
         let rounds = match self.strategy.sync {
             GradientSync::Deferred => 1.0,
@@ -340,22 +356,17 @@ impl Bound<'_> {
         let across = self.strategy.sync != GradientSync::Scatter;
         let mut total = 0.0;
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
+            let moves = self.moves(unit, known);
             if unit.has_backward && !self.rules.reduces_behind {
-                for (_, op) in reductions(self.rules, self.engine, unit, across) {
-                    total += rounds * self.pricing.price(&op, 0).seconds.0;
-                }
+                total += rounds * if across { moves.reduce } else { moves.scatter };
             }
-            let passes = match self.rules.gathering {
-                Gathering::Never => 0.0,
-                Gathering::OnceAStep => 1.0,
-                Gathering::ForwardToBackward => micro,
-                Gathering::EachPass => micro * if unit.has_backward { 2.0 } else { 1.0 },
-            };
-            if passes > 0.0 {
-                for op in self.gathers(unit) {
-                    total += passes * self.pricing.price(&op, 0).seconds.0;
-                }
-            }
+            total += moves.gather
+                * match self.rules.gathering {
+                    Gathering::Never => 0.0,
+                    Gathering::OnceAStep => 1.0,
+                    Gathering::ForwardToBackward => micro,
+                    Gathering::EachPass => micro * if unit.has_backward { 2.0 } else { 1.0 },
+                };
         }
         total
     }
@@ -375,20 +386,14 @@ impl Bound<'_> {
     }
 
     /// All copies of a stage from the host, or all to it, before the optimizer step.
-    fn copies(&self, stage: u32) -> f64 {
+    fn copies(&self, stage: u32, known: &mut KnownMoves) -> f64 {
         let micro = self.strategy.accumulation as f64;
         let (mut out, mut back) = (0.0, 0.0);
         for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
-            let kept = self.digest(unit).kept;
-            if unit.offloads_activations && kept > 0 {
-                out += micro * self.pricing.price(&Op::CopyOut(Bytes(kept as u64)), 0).seconds.0;
-                back += micro * self.pricing.price(&Op::CopyIn(Bytes(kept as u64)), 0).seconds.0;
-            }
-            let stored = self.rules.parameter_elements(&unit.parameters) * self.rules.parameter.size();
-            if unit.offloads_parameters && stored > 0 {
-                let passes = micro * if unit.has_backward { 2.0 } else { 1.0 };
-                back += passes * self.pricing.price(&Op::CopyIn(Bytes(stored)), 0).seconds.0;
-            }
+            let moves = self.moves(unit, known);
+            let passes = if unit.has_backward { 2.0 } else { 1.0 };
+            out += micro * moves.out;
+            back += micro * (moves.back + passes * moves.fetch);
         }
         out.max(back)
     }

@@ -47,6 +47,16 @@ impl GroupShape {
         Self { levels }
     }
 
+    /// The shape of a group that has `members` of a level's span in one domain, over links that are all alike.
+    pub fn on(cluster: &Cluster, members: impl Fn(u64) -> u64) -> Self {
+        let levels = cluster.levels.iter().map(|level| GroupLevel {
+            members: members(level.span),
+            bandwidth: level.link.bandwidth.0,
+            latency: level.link.latency.0,
+        });
+        Self { levels: levels.collect() }
+    }
+
     /// The shape of the group of all devices.
     pub fn whole(cluster: &Cluster) -> Self {
         let levels = cluster.levels.iter().map(|level| GroupLevel {

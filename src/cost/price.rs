@@ -278,10 +278,10 @@ impl<'a> DevicePricing<'a> {
 
 /// The shape of the groups of one kind: the first group's members, the slowest links of any group.
 fn worst(cluster: &Cluster, mesh: &Mesh, strategy: &Strategy, kind: MeshGroup) -> GroupShape {
-    let first = GroupShape::new(cluster, &mesh.group(kind, 0));
     if cluster.levels.iter().all(|level| level.slower.is_empty()) {
-        return first;
+        return GroupShape::on(cluster, |span| mesh.members_below(kind, span));
     }
+    let first = GroupShape::new(cluster, &mesh.group(kind, 0));
     (0..strategy.devices()).fold(first, |mut worst, rank| {
         let other = GroupShape::new(cluster, &mesh.group(kind, rank));
         for (level, other) in worst.levels.iter_mut().zip(other.levels) {

@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::goodput::Goodput;
 use crate::plan::gradients::GradientRecord;
+use crate::plan::map::{BreakEvenRecord, MaximumRecord, SensitivityRecord, SweepPoint};
+use crate::plan::money::Cost;
+use crate::search::map::SweepKey;
 use crate::strategy::Workload;
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bytes, Money, Seconds};
 
 /// What `plan` and `simulate` write and everything else reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,9 +33,28 @@ pub struct Plan {
     /// From plain data parallel to this plan, one change at a time.
     #[serde(default)]
     pub ladder: Vec<LadderStep>,
-    /// Plans that no other beats in both time and memory, fastest first.
+    /// Plans that no other beats in both time and memory, fastest first; of a sweep over devices, in these and the
+    /// number of devices and, where prices are known, money.
     #[serde(default)]
     pub pareto: Vec<ParetoPoint>,
+    /// What the settings of `sweep` differ in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swept: Option<SweepKey>,
+    /// The best strategy in each setting of a sweep, in ascending order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweep: Vec<SweepPoint>,
+    /// Where along the sweep the kind of the best strategy changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub break_evens: Vec<BreakEvenRecord>,
+    /// What the plan would be were one thing different.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sensitivity: Vec<SensitivityRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maximum: Option<MaximumRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput: Option<Goodput>,
     /// One sentence: what binds.
     pub verdict: String,
     /// Passes of every pipeline rank in one step, for the picture.
@@ -275,6 +298,12 @@ pub struct ParetoPoint {
     pub strategy: String,
     pub step_time_s: Seconds,
     pub peak_memory_bytes: Bytes,
+    /// Of a sweep over devices, which it occupies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<u64>,
+    /// Where prices are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_token: Option<Money>,
 }
 
 /// One pass of one micro-batch on one pipeline rank.

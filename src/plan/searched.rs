@@ -3,7 +3,7 @@
 use crate::plan::assemble::{digest, document, prediction, strategy_record};
 use crate::plan::document::{Alternative, LadderStep, ParetoPoint, Plan, SearchAccount};
 use crate::plan::verdict::verdict;
-use crate::search::{Account, Candidate, Failure, Problem, Progress, Request};
+use crate::search::{Account, Candidate, Failure, Outcome, Problem, Progress, Request};
 use crate::units::Bytes;
 
 /// Searches `problem` and writes the best plan up, with its neighbours and the ladder that leads to it.
@@ -16,6 +16,13 @@ pub fn search(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Plan, Failure> {
     let outcome = crate::search::search(problem, request, progress)?;
+    let mut plan = written(problem, &outcome);
+    plan.digest = digest(&plan);
+    Ok(plan)
+}
+
+/// The document of what a search found; the digest is left to the caller.
+pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
     let winner = &outcome.winner;
     let mut plan = document(problem, winner);
     plan.search = Some(account(&outcome.account, winner));
@@ -44,11 +51,12 @@ pub fn search(
             strategy: candidate.strategy.text(problem.facts.defaults),
             step_time_s: candidate.playback.step_time,
             peak_memory_bytes: candidate.memory.allocated,
+            devices: None,
+            cost_token: None,
         })
         .collect();
     plan.verdict = verdict(problem, winner, &plan.prediction);
-    plan.digest = digest(&plan);
-    Ok(plan)
+    plan
 }
 
 /// What became of all strategies, and how far `winner` may be from the best.

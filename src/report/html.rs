@@ -2,6 +2,7 @@
 
 mod figures;
 mod gradients;
+mod map;
 mod tables;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -27,12 +28,16 @@ pub fn page(plan: &Plan) -> String {
         (headline(plan))
         (strategy(plan))
         (figures::memory(plan))
+        (map::run(plan))
         (gradients::gradients(plan))
         (figures::time(plan))
         (figures::timeline(plan))
         (figures::ladder(plan))
         (tables::alternatives(plan))
         (figures::pareto(plan))
+        (map::sweep(plan))
+        (map::sensitivity(plan))
+        (map::maximum(plan))
         (tables::search(plan))
         (tables::provenance(plan))
     };
@@ -130,9 +135,10 @@ fn strategy(plan: &Plan) -> Markup {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::sample::{one_forward_one_backward, prediction, rank, sample_plan};
+    use super::super::sample::{mapped_plan, one_forward_one_backward, prediction, rank, sample_plan};
     use super::*;
-    use crate::units::{Bytes, Seconds};
+    use crate::plan::money::Cost;
+    use crate::units::{Bytes, Money, Seconds};
 
     /// The names of elements that are open at the end, or that close what is not open.
     pub(in crate::report) fn unbalanced(page: &str) -> Vec<String> {
@@ -188,6 +194,34 @@ pub(super) mod tests {
         assert!(page.contains("<title>stage 0: activations 31.60 GiB (52.3 %)</title>"));
         assert!(page.contains("The first "), "a long timeline is shown in parts");
         assert!(page.len() < 400_000, "{} bytes", page.len());
+    }
+
+    #[test]
+    fn the_map_has_its_sections() {
+        let mut plan = mapped_plan();
+        let page = check(&plan);
+        for heading in ["run", "sweep", "sensitivity", "maximum"] {
+            assert!(page.contains(&format!("<section id=\"{heading}\"")), "{heading}");
+        }
+        assert!(page.contains("perfect scaling") && page.contains("between 64 and 128 devices: tp 8 to 4"));
+        let evil = || "<script>alert('&\"')</script>".to_owned();
+        plan.sweep[0].reason = Some(evil());
+        plan.sweep[1].strategy.as_mut().unwrap().text = evil();
+        plan.break_evens[0].changes[0].to = evil();
+        plan.sensitivity[0].kept.reason = Some(evil());
+        plan.sensitivity[1].strategy.as_mut().unwrap().text = evil();
+        plan.maximum.as_mut().unwrap().next_value_fails_because = evil();
+        check(&plan);
+        for amount in [0.0, 1e-300, 1e300, f64::INFINITY, f64::NAN] {
+            for point in &mut plan.sweep {
+                (point.tokens_per_s, point.efficiency) = (Some(amount), Some(amount));
+                point.cost =
+                    point.cost.map(|cost| Cost { token: Money(amount), step: Money(amount), ..cost });
+                point.goodput.iter_mut().for_each(|goodput| goodput.days = Some(amount));
+            }
+            check(&plan);
+            super::super::plan_text(&plan, super::super::Style { width: 1, colour: true });
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod bar;
 mod html;
+mod map;
 mod parts;
 mod plot;
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod ladder;
 mod panel;
 mod pareto;
 mod stacked;
+mod sweep;
 mod timeline;
 pub mod validation;
 
@@ -22,6 +23,7 @@ use plotters::prelude::{DrawingArea, IntoDrawingArea, RGBColor, SVGBackend};
 pub use ladder::ladder;
 pub use pareto::pareto;
 pub use stacked::{memory, time};
+pub use sweep::{cost, throughput};
 pub use timeline::{PASSES, timeline};
 
 /// Width of every picture, in its own units; the page scales it.

@@ -1,6 +1,10 @@
 //! A plan made up by hand, with the sums that real ones keep, for the tests of reports.
 
+mod map;
+
 use serde_json::json;
+
+pub use map::mapped_plan;
 
 use crate::plan::document::{
     ClusterRecord, CostModelRecord, ModelRecord, ParetoPoint, SafeMemory, TimelinePass,
@@ -114,8 +118,17 @@ pub fn sample_plan() -> Plan {
             strategy: text.to_owned(),
             step_time_s: Seconds(66.1 * slower),
             peak_memory_bytes: Bytes::gib(1).scaled(peak),
+            devices: None,
+            cost_token: None,
         })
         .collect(),
+        swept: None,
+        sweep: Vec::new(),
+        break_evens: Vec::new(),
+        sensitivity: Vec::new(),
+        maximum: None,
+        cost: None,
+        goodput: None,
         verdict: "Compute binds: 74 % of the step is useful matrix work, and the largest loss beside it is exposed \
                   tensor-parallel communication."
             .to_owned(),

@@ -2,6 +2,7 @@
 
 mod explanation;
 mod gradients;
+mod map;
 mod run;
 mod sheet;
 mod tables;
@@ -44,6 +45,7 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
             format!("MFU {}", words::percent(prediction.mfu)),
         ],
     );
+    map::run(&mut sheet, plan);
     sheet.gap();
     memory(&mut sheet, prediction, plan.cluster.device_memory_bytes);
     if let Some(gradients) = words::gradients(plan) {
@@ -54,6 +56,9 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
     tables::stages(&mut sheet, plan);
     tables::alternatives(&mut sheet, plan);
     tables::ladder(&mut sheet, plan);
+    map::sweep(&mut sheet, plan);
+    map::sensitivity(&mut sheet, plan);
+    map::maximum(&mut sheet, plan);
     sheet.gap();
     if let Some(account) = &plan.search {
         sheet.paragraph("search", &format!("{}; {}", words::search(account), words::proof(account)));
@@ -106,7 +111,7 @@ fn time(sheet: &mut Sheet, prediction: &Prediction) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::sample_plan;
+    use super::super::sample::{mapped_plan, sample_plan};
     use super::*;
 
     #[test]
@@ -117,6 +122,17 @@ mod tests {
         assert_eq!(verdict, sample_plan().verdict);
         assert!(text.lines().count() <= 60, "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_map_reads_well() {
+        let text = plan_text(&mapped_plan(), Style { width: 100, colour: false });
+        let map = text.split_once("sweep ").unwrap().1.rsplit_once("search ").unwrap().0;
+        assert!(map.lines().all(|line| line.chars().count() <= 100), "{map}");
+        insta::assert_snapshot!(map);
+        // However narrow, numbers stay whole.
+        let narrow = plan_text(&mapped_plan(), Style { width: 60, colour: false });
+        assert!(narrow.contains("66.10 s"), "{narrow}");
     }
 
     #[test]

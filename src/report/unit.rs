@@ -34,6 +34,20 @@ impl Unit {
         }
     }
 
+    /// The unit of tokens a second of which `most` are at least one.
+    pub fn of_tokens_a_second(most: f64) -> Self {
+        match drawable(most) {
+            most if most >= 1e6 => Self { size: 1e6, name: "million tokens/s" },
+            most if most >= 1e3 => Self { size: 1e3, name: "thousand tokens/s" },
+            _ => Self { size: 1.0, name: "tokens/s" },
+        }
+    }
+
+    /// Money, whatever its currency.
+    pub const fn of_money(_: f64) -> Self {
+        Self { size: 1.0, name: "in the price's currency" }
+    }
+
     /// An amount of the base unit with two decimals and no name.
     pub fn show(self, amount: f64) -> String {
         let value = amount / self.size;

@@ -1,5 +1,6 @@
 //! Phrases that text and page share, each made from one part of a plan.
 
+use crate::plan::document::ParetoPoint;
 use crate::plan::{GradientRecord, GradientSumRecord, Plan, Prediction, RankPrediction, SearchAccount};
 use crate::program::GradientBuffer;
 use crate::strategy::Workload;
@@ -41,6 +42,24 @@ pub fn rate(value: f64) -> String {
 /// `several("node", 2)` is `2 nodes`.
 pub fn several(noun: &str, number: u64) -> String {
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// What plans of the front are compared in.
+pub fn dimensions(plan: &Plan) -> &'static str {
+    let has_devices = plan.pareto.iter().any(|point| point.devices.is_some());
+    let has_cost = plan.pareto.iter().any(|point| point.cost_token.is_some());
+    match (has_devices, has_cost) {
+        (false, false) => "both time and memory",
+        (false, true) => "all of time, memory and cost",
+        (true, false) => "all of time, memory and number of devices",
+        (true, true) => "all of time, memory, number of devices and cost",
+    }
+}
+
+/// Whether `point` of the front is the plan itself.
+pub fn is_chosen(plan: &Plan, point: &ParetoPoint) -> bool {
+    point.strategy == plan.strategy.text
+        && point.devices.is_none_or(|devices| devices == plan.cluster.devices)
 }
 
 /// Where a buffer of gradients is.

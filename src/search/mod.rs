@@ -10,6 +10,7 @@ mod forms;
 mod inner;
 mod ladder;
 mod load;
+pub mod map;
 mod picks;
 mod problem;
 mod rank;

@@ -10,7 +10,7 @@ use crate::search::closed::{Closing, OuterForms, RankForms};
 use crate::strategy::{Checkpoint, Strategy};
 
 /// Fractions of each category that are tried on the host.
-pub const FRACTIONS: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
 
 /// How many blocks of a rank recompute wholly, and how many selectively.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -16,7 +16,9 @@ use crate::search::space::Space;
 use crate::search::waves::{Found, play, waves};
 
 /// Likely strategies that are solved and played before all others are bounded against the best of them.
-const SEEDS: usize = 64;
+const SEEDS: usize = 48;
+/// Of these, the best by bound that are played.
+const PLAYED_SEEDS: usize = 8;
 
 /// Searches `problem`; `progress` is told of each part that is done.
 ///
@@ -48,7 +50,7 @@ pub fn search(
     if verbose { eprintln!("solved {:?}", start.elapsed()); }
     let mut solved = solved;
     solved.sort_by(|one, other| one.closed.bound.0.total_cmp(&other.closed.bound.0));
-    solved.truncate(2);
+    solved.truncate(PLAYED_SEEDS);
     play(&solving, solved, &mut found, &mut scratch);
     let limit = found.limit();
     if verbose { eprintln!("seeded {limit} {:?}", start.elapsed()); }

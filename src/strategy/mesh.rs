@@ -177,6 +177,46 @@ impl Mesh {
         }
     }
 
+    /// How many of the ranks below `limit` are in the group of kind `kind` that rank 0 is in: at least as many as in
+    /// any other run of `limit` ranks.
+    pub fn members_below(&self, kind: Group, limit: u64) -> u64 {
+        use Axis::{Context, Pipeline, Replica, Shard, Tensor};
+        let along = |axes: &[Axis]| {
+            let grid: Vec<(u64, u64)> = axes.iter().map(|&axis| (self.size(axis), self.stride(axis))).collect();
+            below(&grid, limit)
+        };
+        let (inside, experts) = (self.expert_tensor, self.expert);
+        let run = inside * experts;
+        let members = |step: u64, count: u64| {
+            // The members' places among the ranks of a stage.
+            let places = (0..count).map(|member| self.stage_rank(member * step));
+            places.take_while(|&rank| rank < limit).count() as u64
+        };
+        match kind {
+            Group::Tensor => along(&[Tensor]),
+            Group::Context => along(&[Context]),
+            Group::Pipeline => along(&[Pipeline]),
+            Group::Data => along(&[Shard, Replica]),
+            Group::Shard => along(&[Context, Shard]),
+            Group::Replica => along(&[Replica]),
+            Group::Gradient => along(&[Context, Shard, Replica]),
+            Group::Stage => along(&[Tensor, Context, Shard, Replica]),
+            Group::ExpertTensor => members(1, inside),
+            Group::Expert => members(inside, experts),
+            Group::ExpertData => members(run, self.group_size(kind)),
+            Group::ExpertShard => members(run, self.group_size(kind)),
+            Group::ExpertReplica => {
+                members(run * self.group_size(Group::ExpertShard), self.group_size(kind))
+            }
+        }
+    }
+
+    /// The rank at place `place` among those of the first stage, ascending.
+    const fn stage_rank(&self, place: u64) -> u64 {
+        let stride = self.stride(Axis::Pipeline);
+        place / stride * stride * self.size(Axis::Pipeline) + place % stride
+    }
+
     /// Members of a group of kind `kind`; all groups of a kind have the same size.
     pub fn group_size(&self, kind: Group) -> u64 {
         let data = self.size(Axis::Shard) * self.size(Axis::Replica);
@@ -247,6 +287,17 @@ impl Mesh {
         };
         (0..count).map(|member| stage[(first + member * step) as usize]).collect()
     }
+}
+
+/// How many points of a grid of (size, stride) axes lie below `limit`.
+fn below(grid: &[(u64, u64)], limit: u64) -> u64 {
+    let Some((&(size, stride), rest)) = grid.split_last() else { return u64::from(limit > 0) };
+    let farthest = grid.iter().map(|(size, stride)| (size - 1) * stride).sum::<u64>();
+    if farthest < limit {
+        return grid.iter().map(|(size, _)| size).product();
+    }
+    let coordinates = (0..size).take_while(|coordinate| coordinate * stride < limit);
+    coordinates.map(|coordinate| below(rest, limit - coordinate * stride)).sum()
 }
 
 impl Strategy {

@@ -1,12 +1,16 @@
-//! Floor 0: quantities as types (bytes, seconds, FLOPs, rates), element types, and how they are shown to people.
+//! Floor 0: quantities as types (bytes, seconds, FLOPs, rates), money, element types, and how they are shown to people.
 
 mod element;
+mod money;
 mod parse;
 mod quantity;
+mod tokens;
 
 pub use element::ElementType;
+pub use money::Price;
 pub use parse::{QuantityError, Written};
-pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
+pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Money, Seconds};
+pub use tokens::Tokens;
 
 /// `value` with thousands separated by commas: `1,234,567`.
 pub fn grouped(value: u64) -> String {

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
+use super::money::HOUR;
 use super::quantity::{Bytes, BytesPerSecond, Seconds};
 
 /// Why a text is no quantity.
@@ -65,23 +66,28 @@ impl FromStr for BytesPerSecond {
 impl FromStr for Seconds {
     type Err = QuantityError;
 
-    /// A number with s, ms, us, ns or nothing (seconds).
+    /// A number with ns, us, ms, s, m (minutes), h, d, y (365.25 days) or nothing (seconds).
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let error = || QuantityError { text: text.to_owned(), what: "time", example: "5us" };
         let (number, unit) = split(text).ok_or_else(error)?;
-        let parts = match unit {
-            "" | "s" => 1.0,
-            "ms" => 1e3,
-            "us" => 1e6,
-            "ns" => 1e9,
+        let number = real(number).ok_or_else(error)?;
+        let seconds = match unit {
+            "" | "s" => number,
+            "ms" => number / 1e3,
+            "us" => number / 1e6,
+            "ns" => number / 1e9,
+            "m" => number * 60.0,
+            "h" => number * HOUR,
+            "d" => number * 24.0 * HOUR,
+            "y" => number * 365.25 * 24.0 * HOUR,
             _ => return Err(error()),
         };
-        Ok(Self(real(number).ok_or_else(error)? / parts))
+        if seconds.is_finite() { Ok(Self(seconds)) } else { Err(error()) }
     }
 }
 
 /// Number and unit of a text: the unit starts at the first letter that is no exponent.
-fn split(text: &str) -> Option<(&str, &str)> {
+pub(super) fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     let bytes = text.as_bytes();
     let exponent = |at: usize| {
@@ -102,7 +108,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// A finite number of at least 0.
-fn real(number: &str) -> Option<f64> {
+pub(super) fn real(number: &str) -> Option<f64> {
     number.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0)
 }
 
@@ -217,6 +223,11 @@ mod tests {
         assert_eq!("5us".parse::<Seconds>().unwrap(), Seconds(5e-6));
         assert_eq!("0.5 ms".parse::<Seconds>().unwrap(), Seconds(5e-4));
         assert_eq!("2".parse::<Seconds>().unwrap(), Seconds(2.0));
+        assert_eq!("30m".parse::<Seconds>().unwrap(), Seconds(1800.0));
+        assert_eq!("3h".parse::<Seconds>().unwrap(), Seconds(10_800.0));
+        assert_eq!("2d".parse::<Seconds>().unwrap(), Seconds(172_800.0));
+        assert_eq!("1y".parse::<Seconds>().unwrap(), Seconds(31_557_600.0));
+        assert!("1e305y".parse::<Seconds>().is_err());
     }
 
     #[test]

@@ -95,6 +95,11 @@ real_quantity! {
     FlopsPerSecond
 }
 
+real_quantity! {
+    /// An amount of money, in the currency that prices were given in.
+    Money
+}
+
 impl Bytes {
     /// No bytes.
     pub const ZERO: Self = Self(0);

@@ -8,5 +8,6 @@ mod explain;
 #[cfg(unix)]
 mod interrupt;
 mod lists;
+mod map;
 mod place;
 mod validate;

@@ -154,7 +154,7 @@ pub fn pareto(plan: &Plan) -> Markup {
         "pareto",
         "Memory against time",
         html! {
-            p { (words::several("plan", plan.pareto.len() as u64)) " that no other beats in both, fastest first." }
+            p { (words::several("plan", plan.pareto.len() as u64)) " that no other beats in " (words::dimensions(plan)) ", fastest first." }
             (figure(&plot::pareto(plan), html! { "Numbers are those of the table." }))
             (tables::pareto(plan))
         },

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::plan::{Plan, StrategyRecord};
 use crate::units::grouped;
 
-use super::super::words;
+use super::super::{map, words};
 use super::section;
 
 /// A table of these columns, of which the marked hold numbers, under a caption that may be empty.
@@ -39,7 +39,7 @@ pub fn plain(text: impl ToString) -> Markup {
     html! { (text.to_string()) }
 }
 
-fn code(text: &str) -> Markup {
+pub fn code(text: &str) -> Markup {
     // A strategy may break after each of its keys.
     html! { code { @for piece in text.split_inclusive(',') { (piece) wbr; } } }
 }
@@ -159,24 +159,31 @@ pub fn ladder(plan: &Plan) -> Markup {
 
 /// The plans of the Pareto front.
 pub fn pareto(plan: &Plan) -> Markup {
-    let columns = [("", true), ("step time", true), ("peak memory", true), ("strategy", false)];
-    let rows = plan.pareto.iter().enumerate().map(|(place, point)| {
-        vec![
-            plain(place + 1),
-            plain(point.step_time_s),
-            plain(point.peak_memory_bytes),
-            html! {
+    let has_devices = plan.pareto.iter().any(|point| point.devices.is_some());
+    let has_cost = plan.pareto.iter().any(|point| point.cost_token.is_some());
+    let mut columns = vec![("", true), ("step time", true), ("peak memory", true)];
+    columns.extend(has_devices.then_some(("devices", true)));
+    columns.extend(has_cost.then_some(("cost of a million tokens", true)));
+    columns.push(("strategy", false));
+    let rows =
+        plan.pareto.iter().enumerate().map(|(place, point)| {
+            let mut cells = vec![plain(place + 1), plain(point.step_time_s), plain(point.peak_memory_bytes)];
+            cells.extend(has_devices.then(|| plain(point.devices.map_or(String::new(), grouped))));
+            cells.extend(has_cost.then(|| {
+                plain(point.cost_token.map_or(String::new(), |cost| map::million(cost).to_string()))
+            }));
+            cells.push(html! {
                 (code(&point.strategy))
-                @if point.strategy == plan.strategy.text { " " strong { "chosen" } }
-            },
-        ]
-    });
-    let caption = "Plans that no other beats in both time and memory";
+                @if words::is_chosen(plan, point) { " " strong { "chosen" } }
+            });
+            cells
+        });
+    let caption = format!("Plans that no other beats in {}", words::dimensions(plan));
     html! {
         @if plan.pareto.len() <= 12 {
-            (table(caption, &columns, rows))
+            (table(&caption, &columns, rows))
         } @else {
-            details { summary { "All " (plan.pareto.len()) " plans" } (table(caption, &columns, rows)) }
+            details { summary { "All " (plan.pareto.len()) " plans" } (table(&caption, &columns, rows)) }
         }
     }
 }

@@ -5,6 +5,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 use crate::plan::Plan;
 
 use super::super::unit::Unit;
+use super::super::words;
 use super::axis::Axis;
 use super::panel::Panel;
 use super::{Ink, WIDTH, draw};
@@ -15,7 +16,11 @@ pub fn pareto(plan: &Plan) -> String {
     let x = Axis::around(points.iter().map(|point| point.peak_memory_bytes.0 as f64), Unit::of_bytes);
     let y = Axis::around(points.iter().map(|point| point.step_time_s.0), Unit::of_seconds);
     let height = 400;
-    draw(height, "Step time against peak memory of the plans that no other beats in both", |root, inks| {
+    let description = format!(
+        "Step time against peak memory of the plans that no other beats in {}",
+        words::dimensions(plan)
+    );
+    draw(height, &description, |root, inks| {
         let panel = Panel::new(root, inks, 80..WIDTH as i32 - 30, 36..height as i32 - 52, 1);
         panel.bottom_axis(&x, "peak memory of a device")?;
         panel.left_axis(&y, "step time")?;
@@ -28,12 +33,13 @@ pub fn pareto(plan: &Plan) -> String {
             .collect();
         let mut front = places.clone();
         front.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if front.len() > 1 {
+        // With more than two dimensions the front is no line.
+        if front.len() > 1 && points.iter().all(|point| point.devices.is_none()) {
             panel.line(front, Ink::Muted, 1)?;
         }
         let mut labelled: Vec<(i32, i32)> = Vec::new();
         for (number, (point, &place)) in points.iter().zip(&places).enumerate() {
-            let is_chosen = point.strategy == plan.strategy.text;
+            let is_chosen = words::is_chosen(plan, point);
             let title = format!("{}: {}, {}", point.strategy, point.peak_memory_bytes, point.step_time_s);
             let (radius, ink) = if is_chosen { (8, Ink::Accent) } else { (6, Ink::Series(1)) };
             panel.dot(place, radius, ink, title)?;

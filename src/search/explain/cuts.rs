@@ -49,6 +49,6 @@ fn peaks(closing: &Closing<'_>, strategy: &Strategy) -> Vec<Bytes> {
     let rules = StateRules::new(strategy, &problem.workload, problem.engine);
     let ledger =
         Ledger { layout: &layout, digests: &shaped.digests, strategy, engine: problem.engine, rules: &rules };
-    let instants = closing.instants(strategy);
-    (0..strategy.pipeline as u32).map(|stage| ledger.peak(stage, &instants[stage as usize])).collect()
+
+    (0..strategy.pipeline as u32).map(|stage| ledger.peak(stage, &closing.instants(strategy, u64::from(stage)))).collect()
 }
