@@ -1,6 +1,7 @@
 //! `meshwright plan`: the best strategy for a model on a cluster.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -16,7 +17,7 @@ use crate::plan::{self, map::Goal};
 use crate::search::map::{Setting, Watch};
 use crate::search::{Objective, Request};
 use crate::strategy::{Draft, Key};
-use crate::units::Bytes;
+use crate::units::{Bytes, QuantityError, Seconds};
 
 /// Plans that may be asked for beside the best.
 const MOST_ALTERNATIVES: u64 = 1000;
@@ -51,6 +52,12 @@ pub struct PlanArgs {
     /// Plans to show beside the best
     #[arg(long, value_name = "K", default_value = "5", allow_negative_numbers = true)]
     top: String,
+    /// Stop each search after this long, such as 5s, and say what is not proven [default: after a fixed amount of work]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    time_limit: Option<String>,
+    /// Solve and play every strategy, whatever its bound; for small spaces
+    #[arg(long, conflicts_with = "time_limit")]
+    exhaustive: bool,
     #[command(flatten)]
     map: MapArgs,
     /// Write the plan document here
@@ -88,6 +95,8 @@ impl PlanArgs {
             free: self.free.as_deref().map_or(Ok(Vec::new()), keys)?,
             objective,
             top: whole("top", &self.top, 0..=MOST_ALTERNATIVES)? as usize,
+            time_limit: self.time_limit.as_deref().map(time_limit).transpose()?,
+            exhaustive: self.exhaustive,
         };
         let map = self.map.request(goal, &search.fix)?;
         let memory_limit = self.memory_limit.as_deref().map(memory_limit).transpose()?;
@@ -118,6 +127,15 @@ fn keys(text: &str) -> Result<Vec<Key>, CliError> {
         })
     };
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(key).collect()
+}
+
+/// `--time-limit`.
+fn time_limit(text: &str) -> Result<Duration, CliError> {
+    let seconds: Seconds = text
+        .parse()
+        .map_err(|error: QuantityError| CliError::usage("time-limit", text, &error).or(["5s"]))?;
+    let limit = Duration::try_from_secs_f64(seconds.0).ok().filter(|limit| !limit.is_zero());
+    limit.ok_or_else(|| CliError::usage("time-limit", text, "a time above 0 is needed").or(["5s"]))
 }
 
 /// `--memory-limit`.

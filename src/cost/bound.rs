@@ -97,6 +97,36 @@ impl Bound<'_> {
     /// optimizer step; nor than its collectives over parameters and gradients, or its copies, one behind the other,
     /// and the step.
     pub fn step_time(&self) -> Seconds {
+        let (ends, mut known) = self.ends();
+        let bound = ends.into_iter().enumerate().map(|(stage, end)| {
+            let stage = stage as u32;
+            let known = &mut known[stage as usize];
+            let passes = end + self.last_reduction(stage, known);
+            passes.max(self.together(stage, known)).max(self.copies(stage, known))
+                + self.optimizer_step(stage)
+        });
+        Seconds(bound.fold(0.0, f64::max))
+    }
+
+    /// When the slowest rank's last pass ends, whatever is gathered, reduced and updated.
+    pub fn passes(&self) -> Seconds {
+        let mut rules = *self.rules;
+        rules.gathering = Gathering::Never;
+        rules.keeps_whole_gradients = true;
+        let plain = Bound {
+            layout: self.layout,
+            digests: self.digests,
+            strategy: self.strategy,
+            workload: self.workload,
+            engine: self.engine,
+            rules: &rules,
+            pricing: self.pricing,
+        };
+        Seconds(plain.ends().0.into_iter().fold(0.0, f64::max))
+    }
+
+    /// When each rank's last pass ends, and what moves for its units.
+    fn ends(&self) -> (Vec<f64>, Vec<KnownMoves>) {
         let strategy = self.strategy;
         let mut known: Vec<KnownMoves> = (0..strategy.pipeline).map(|_| KnownMoves::default()).collect();
         let chunks = self.layout.chunks.iter();
@@ -105,14 +135,7 @@ impl Bound<'_> {
         let orders =
             orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
-        let ends = calls::ends(&orders, &chunks, &held, strategy.accumulation);
-        let bound = ends.into_iter().enumerate().map(|(stage, end)| {
-            let stage = stage as u32;
-            let known = &mut known[stage as usize];
-            let passes = end + self.last_reduction(stage, known);
-            passes.max(self.together(stage, known)).max(self.copies(stage, known)) + self.optimizer_step(stage)
-        });
-        Seconds(bound.fold(0.0, f64::max))
+        (calls::ends(&orders, &chunks, &held, strategy.accumulation), known)
     }
 
     /// The part of the bound that no choice about state changes, cheaply: the way of the first micro-batch to each

@@ -49,19 +49,16 @@ pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
     let (mut data, mut outward, mut inward) = (0.0_f64, 0.0_f64, 0.0_f64);
     // When the units that come next have their parameters and activations.
     let mut arrives = vec![0.0_f64; units.len()];
-    let mut left_before = 0.0_f64;
-    // Ends of the last two units.
-    let mut before = [0.0_f64; 2];
+    let (mut left_before, mut started) = (0.0_f64, 0.0_f64);
     let mut computed = 0.0;
     for (place, unit) in units.iter().enumerate() {
-        if place >= 2 && unit.back > 0.0 && rules.copies_beside {
-            inward = inward.max(before[0]) + unit.back;
-            arrives[place] = arrives[place].max(inward);
-        }
         if !rules.gathers_beside {
             now += unit.gather;
         }
-        now = now.max(arrives[place]) + unit.chain;
+        // What is kept may be a unit's input, which the one before has written.
+        let written = started;
+        started = now.max(arrives[place]);
+        now = started + unit.chain;
         chains += unit.chain;
         full += unit.full;
         computed = now;
@@ -74,7 +71,7 @@ pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
             }
         }
         if unit.out > 0.0 {
-            outward = outward.max(now) + unit.out;
+            outward = outward.max(written) + unit.out;
             now = now.max(if rules.copies_beside { left_before } else { outward });
             left_before = outward;
         }
@@ -89,9 +86,14 @@ pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
                 from = data;
                 moved += next.gather;
             }
-            arrives[place + depth] = arrives[place + depth].max(if next.fetch + next.gather > 0.0 { from } else { 0.0 });
+            arrives[place + depth] =
+                arrives[place + depth].max(if next.fetch + next.gather > 0.0 { from } else { 0.0 });
         }
-        before = [before[1], now];
+        // Activations of the next unit but one are fetched behind its parameters.
+        if let Some(next) = units.get(place + 2).filter(|next| next.back > 0.0 && rules.copies_beside) {
+            inward = inward.max(computed) + next.back;
+            arrives[place + 2] = arrives[place + 2].max(inward);
+        }
     }
     FlowEnd { computed, ended: now.max(data).max(outward).max(together(chains, full, moved, rules.beside)) }
 }
@@ -138,7 +140,7 @@ mod tests {
         let unit = UnitFlow { chain: 1.0, reduce: 2.0, ..UnitFlow::default() };
         assert_eq!(end(&units(3, unit), RULES), FlowEnd { computed: 3.0, ended: 7.0 });
         let unit = UnitFlow { chain: 1.0, out: 2.0, ..UnitFlow::default() };
-        assert_eq!(end(&units(3, unit), RULES).ended, 7.0);
+        assert_eq!(end(&units(3, unit), RULES).ended, 6.0);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) fn account(account: &Account, winner: &Candidate) -> SearchAccount {
         played: account.played,
         proven_optimal: gap == 0.0,
         gap,
-        inner_gap: 0.0,
+        inner_gap: account.lowest_played.map_or(0.0, |lowest| ((best - lowest.0) / best).max(0.0)),
         inner_choices_log10: account.inner_choices_log10,
         wall_time_s: account.wall_time.0,
         axes: account.axes.clone(),

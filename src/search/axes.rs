@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, Schedule};
 use crate::search::problem::Problem;
+use crate::search::rank::FRACTIONS;
 use crate::search::request::Request;
 use crate::strategy::{Draft, Key, Strategy};
 use crate::units::ElementType;
@@ -16,6 +17,13 @@ const LEAST_CONTEXT_TOKENS: u64 = 512;
 
 /// Most chunks a rank that are tried.
 const MOST_VIRTUAL: u64 = 8;
+
+/// Which cuts are tried, in words.
+const CUTS: &str =
+    "one chunk a rank: any; several: ⌊n⌋ or ⌈n⌉ blocks each, the remainder spread in three ways";
+
+/// Which checkpoint modes are tried, in words.
+const MODES: &str = "none, selective and full: any number of blocks of each rank";
 
 /// Sizes of tensor, context, pipeline and data parallelism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +54,7 @@ impl StateChoice {
 }
 
 /// Choices that change numerics.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NumericsChoice {
     pub compression: Compression,
     pub gradient: ElementType,
@@ -166,6 +174,7 @@ impl<'a> Axes<'a> {
     /// Schedules and chunks a rank.
     pub fn schedules(&self, mesh: MeshSizes, accumulation: u64) -> Vec<(Schedule, u64)> {
         let blocks = u64::from(self.problem.facts.blocks);
+        let fixes_schedule = self.fix.schedule.is_some();
         let schedules = match self.fix.schedule {
             Some(fixed) => vec![fixed],
             None if mesh.pipeline == 1 => vec![Schedule::OneForwardOneBackward],
@@ -182,12 +191,16 @@ impl<'a> Axes<'a> {
                     let most = (blocks / mesh.pipeline).min(MOST_VIRTUAL);
                     let even = |chunks: &u64| blocks.is_multiple_of(mesh.pipeline * chunks);
                     let mut chunks: Vec<u64> = (2..=most).filter(even).collect();
-                    if chunks.is_empty() {
+                    // A chunk without blocks only passes on what comes.
+                    if chunks.is_empty() && (fixes_schedule || most >= 2) {
                         chunks.push(2);
                     }
                     list.extend(chunks.into_iter().map(|chunks| (schedule, chunks)));
                 }
-                (Schedule::ZeroBubbleV, None) => list.push((schedule, 2)),
+                (Schedule::ZeroBubbleV, None) if fixes_schedule || 2 * mesh.pipeline <= blocks => {
+                    list.push((schedule, 2));
+                }
+                (Schedule::ZeroBubbleV, None) => {}
                 (_, None) => list.push((schedule, 1)),
             }
         }
@@ -272,6 +285,14 @@ impl<'a> Axes<'a> {
                 .map(|kind| kind.to_string())
                 .collect(),
         );
+        let fractions = |fixed: bool| match fixed {
+            true => vec!["as fixed".to_owned()],
+            false => FRACTIONS.iter().map(f64::to_string).collect(),
+        };
+        let inner = |fixed: bool, free: &str| vec![if fixed { "as fixed" } else { free }.to_owned()];
+        say("cuts", inner(self.fix.cuts.is_some(), CUTS));
+        say("ckpt", inner(self.fix.checkpoint.is_some(), MODES));
+        say("offload", fractions(self.fix.offload.is_some()));
         say("loss", self.loss.iter().map(|loss| loss.to_string()).collect());
         say("compress", self.numerics.iter().map(|choice| choice.compression.to_string()).collect());
         say("grad", self.numerics.iter().map(|choice| choice.gradient.to_string()).collect());

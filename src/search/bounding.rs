@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cost::{DevicePricing, Pricing as _};
+use crate::profile::choices::Schedule;
 use crate::program::state::StateRules;
 use crate::search::axes::StateChoice;
 use crate::search::floor::Pipeline;
@@ -10,8 +11,8 @@ use crate::search::forms::{Former, Forms};
 use crate::search::load::Load;
 use crate::search::space::{FrameChoice, Space};
 use crate::search::state_floor::{Floor, FrameFloor};
-use crate::strategy::rules::{self, RuleBreak};
 use crate::strategy::Strategy;
+use crate::strategy::rules::{self, RuleBreak};
 use crate::units::Bytes;
 
 /// An outer strategy that may win.
@@ -19,6 +20,8 @@ use crate::units::Bytes;
 pub struct Entry {
     /// No inner choice is faster, in seconds.
     pub floor: f64,
+    /// The least that its optimizer step takes, in seconds.
+    pub step: f64,
     /// Index into the space's tasks.
     pub task: usize,
     pub frame: FrameChoice,
@@ -100,8 +103,8 @@ impl<'a> Bounding<'a> {
                 shaped = Some((choice, self.shaped(&strategy)));
             }
             let Some((_, shape)) = &shaped else { continue };
-            let floor = self.frame_floor(&strategy, shape);
-            let core = floor.pipeline.floor(&shape.load, 0.0);
+            let floors = self.frame_floor(&strategy, shape);
+            let core = floors.pipeline.floor(&shape.load, 0.0);
             if core >= best {
                 result.bounded += states.len() as u64;
                 continue;
@@ -110,10 +113,11 @@ impl<'a> Bounding<'a> {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
                 let pricing = prices.entry(strategy.shard).or_insert_with(|| self.anywhere(&strategy));
-                match floor.of(&strategy, &rules, pricing, best) {
+                match floors.of(&strategy, &rules, pricing, best) {
                     Floor::Seconds(floor) if floor >= best => result.bounded += 1,
                     Floor::Seconds(floor) => {
-                        result.entries.push(Entry { floor, task: index, frame, state: *state });
+                        let step = floors.least_step(&rules, pricing);
+                        result.entries.push(Entry { floor, step, task: index, frame, state: *state });
                     }
                     Floor::OutOfMemory(bytes) => {
                         result.out_of_memory += 1;
@@ -135,7 +139,11 @@ impl<'a> Bounding<'a> {
         let mut list = Vec::new();
         for frame in space.frames(task) {
             let mut strategy = space.outer(task, &frame);
-            if frame.micro.0 > 2 || !rules::legal_outside(&strategy, &space.problem.facts) {
+            let is_usual = matches!(
+                frame.schedule.0,
+                Schedule::OneForwardOneBackward | Schedule::Interleaved | Schedule::ZeroBubbleV
+            );
+            if frame.micro.0 > 2 || !is_usual || !rules::legal_outside(&strategy, &space.problem.facts) {
                 continue;
             }
             let core = self.passes(&strategy);
@@ -145,12 +153,19 @@ impl<'a> Bounding<'a> {
                 }
                 state.apply(&mut strategy);
                 if let Floor::Seconds(floor) = self.floor(&strategy, 1.2 * core) {
-                    list.push(Entry { floor, task: index, frame, state: *state });
+                    list.push(Entry { floor, step: 0.0, task: index, frame, state: *state });
                 }
             }
         }
+        // The best of each way to shard and to schedule: which of them fits is not known yet.
         list.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-        list.truncate(2);
+        let mut seen: Vec<(u8, Schedule)> = Vec::new();
+        list.retain(|entry| {
+            let way = (entry.state.zero, entry.frame.schedule.0);
+            let is_new = !seen.contains(&way);
+            seen.push(way);
+            is_new
+        });
         list
     }
 
@@ -215,7 +230,6 @@ impl<'a> Bounding<'a> {
 
 /// The shape of `frame`: without what makes no difference to forms and loads.
 fn shape_of(frame: &FrameChoice) -> ShapeChoice {
-    use crate::profile::choices::Schedule;
     let splits = frame.schedule.0.splits_weight();
     let schedule = if splits { Schedule::ZeroBubbleH1 } else { Schedule::OneForwardOneBackward };
     ShapeChoice { frame: FrameChoice { schedule: (schedule, 1), ..*frame } }

@@ -39,15 +39,6 @@ pub struct OuterForms<'a> {
     instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
 }
 
-/// Memory and time of one pipeline rank in closed form.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RankForms {
-    /// Device peak, exact, and host peak.
-    pub peak: Bytes,
-    pub host: Bytes,
-    pub parts: Parts,
-}
-
 /// What two strategies must share to share lowered units and their prices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ShapeKey {
@@ -194,18 +185,35 @@ impl<'a> Closing<'a> {
         OuterForms { pricing, shaped, rules, instants: ranks.map(|_| OnceLock::new()).collect() }
     }
 
-    /// One rank of `strategy`, whose cuts, checkpoint modes and offload need be right for that rank alone.
-    pub fn rank(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> RankForms {
+    /// What one rank of `strategy` has to do; its cuts, checkpoint modes and offload need be right for that rank alone.
+    pub fn parts(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> Parts {
+        let OuterForms { pricing, shaped, rules, .. } = outer;
+        let layout = Layout::place_on(&shaped.units, strategy, |other| other == stage);
+        self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).1.parts(stage)
+    }
+
+    /// Device and host peak of one rank, likewise.
+    pub fn peaks(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> (Bytes, Bytes) {
         let OuterForms { pricing, shaped, rules, instants } = outer;
         let layout = Layout::place_on(&shaped.units, strategy, |other| other == stage);
-        let (ledger, bound) = self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref());
+        let ledger = self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).0;
         let rank = u64::from(stage);
         let instants = instants[stage as usize].get_or_init(|| self.instants(strategy, rank));
-        RankForms {
-            peak: ledger.peak(stage, instants),
-            host: ledger.host(stage, instants),
-            parts: bound.parts(stage),
-        }
+        (ledger.peak(stage, instants), ledger.host(stage, instants))
+    }
+
+    /// When the last pass of `strategy` ends at the earliest, whatever its state.
+    pub fn passes(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
+        let OuterForms { pricing, shaped, rules, .. } = outer;
+        let layout = Layout::place(&shaped.units, strategy);
+        self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).1.passes()
+    }
+
+    /// The time bound of `strategy` alone.
+    pub fn bound(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
+        let OuterForms { pricing, shaped, rules, .. } = outer;
+        let layout = Layout::place(&shaped.units, strategy);
+        self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).1.step_time()
     }
 
     /// Both closed forms over one layout.
@@ -239,12 +247,7 @@ impl<'a> Closing<'a> {
             peak = peak.max(ledger.peak(stage, &instants));
             host = host.max(ledger.host(stage, &instants));
         }
-        Closed {
-            peak,
-            memory: problem.process_memory(strategy, peak),
-            host,
-            bound: bound.step_time(),
-        }
+        Closed { peak, memory: problem.process_memory(strategy, peak), host, bound: bound.step_time() }
     }
 
     /// Whether a strategy with these closed forms fits devices and hosts.

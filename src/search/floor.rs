@@ -114,7 +114,9 @@ impl Pipeline {
             // The V comes back to the first rank.
             Schedule::ZeroBubbleV => of(least) + micro * (load.front.work + load.back.work),
             _ => {
-                let last = of(least) + micro * load.back.work + self.way(load, self.ranks - 1, (self.ranks - 1) * each);
+                let last = of(least)
+                    + micro * load.back.work
+                    + self.way(load, self.ranks - 1, (self.ranks - 1) * each);
                 last.max(of(least) + micro * load.front.work)
             }
         };

@@ -133,10 +133,7 @@ impl<'a> Former<'a> {
             true => [plain, digest(CheckpointMode::Selective), digest(CheckpointMode::Full)],
             false => [plain; MODES],
         };
-        ClassForms {
-            parameters: UnitParameters::of(problem.model, unit.layers.clone(), &shape),
-            digests,
-        }
+        ClassForms { parameters: UnitParameters::of(problem.model, unit.layers.clone(), &shape), digests }
     }
 }
 

@@ -55,6 +55,11 @@ impl Spread {
     }
 }
 
+/// Blocks before the first chunk of rank `stage`.
+fn before(strategy: &Strategy, stage: u32) -> u64 {
+    strategy.cuts[..stage as usize].iter().map(|&blocks| u64::from(blocks)).sum()
+}
+
 /// One outer strategy, to be solved.
 pub struct InnerProblem<'a, 'p> {
     pub closing: &'a Closing<'p>,
@@ -99,24 +104,57 @@ impl<'p> InnerProblem<'_, 'p> {
     }
 
     /// The best choice under the default cuts, or the fixed ones.
-    pub fn even(&self, outer: &Strategy) -> Option<Chosen> {
+    pub fn even(&self, outer: &Strategy, limit: f64) -> Option<Chosen> {
         let blocks = self.closing.problem.facts.blocks;
         let cuts = self.cuts.map_or_else(|| defaults::cuts(blocks, outer.chunks() as usize), <[u32]>::to_vec);
-        self.ranks(self.with_cuts(outer, cuts), f64::INFINITY)
+        self.ranks(self.with_cuts(outer, cuts), limit)
     }
 
-    /// Each rank's own best under the cuts of `strategy`.
+    /// Each rank's own best under the cuts of `strategy`, if all are below `limit`.
     fn ranks(&self, mut strategy: Strategy, limit: f64) -> Option<Chosen> {
-        let mut seconds = 0.0_f64;
-        let mut before = 0;
-        for stage in 0..strategy.pipeline as u32 {
+        // The last rank, which has the head, first; and nothing else is looked at where one rank alone is too slow.
+        let stages: Vec<u32> = (0..strategy.pipeline as u32).rev().collect();
+        let mut plain: Vec<Parts> = vec![Parts::default(); stages.len()];
+        let mut known: HashMap<(Vec<u32>, bool, bool), Parts> = HashMap::new();
+        for &stage in &stages {
+            let before = before(&strategy, stage);
+            let key = self.kind(&strategy, stage);
             let mut rank = self.rank(&mut strategy, stage, before);
-            let choice = rank.best(limit)?;
+            let parts = *known.entry(key).or_insert_with(|| rank.plain());
+            if rank.seconds(&parts) >= limit {
+                return None;
+            }
+            plain[stage as usize] = parts;
+        }
+        let mut seconds = 0.0_f64;
+        if strategy.virtual_stages > 1 {
+            // Chunks wait for each other in turn; more work in one never lets another end earlier.
+            seconds = self.closing.bound(self.forms, &strategy).0;
+            if seconds >= limit {
+                return None;
+            }
+        }
+        // The first rank holds the most micro-batches.
+        for &stage in stages.iter().rev() {
+            let before = before(&strategy, stage);
+            let mut rank = self.rank(&mut strategy, stage, before);
+            let choice = rank.best(&plain[stage as usize], limit)?;
             rank.write(choice.recomputed, &choice.hosted);
             seconds = seconds.max(choice.seconds);
-            before += u64::from(strategy.cuts[stage as usize]);
         }
         Some(Chosen { strategy, seconds })
+    }
+
+    /// What tells the work of a rank from others': the blocks of its chunks, and what stands at the model's ends. Of
+    /// blocks that differ, where they are.
+    fn kind(&self, strategy: &Strategy, stage: u32) -> (Vec<u32>, bool, bool) {
+        let last = strategy.chunks() - 1;
+        let chunks = strategy.chunks_of(u64::from(stage));
+        let mut blocks: Vec<u32> = chunks.iter().map(|&chunk| strategy.cuts[chunk as usize]).collect();
+        if !self.load.is_even {
+            blocks.push(stage);
+        }
+        (blocks, chunks.contains(&0), chunks.contains(&last))
     }
 
     /// Rank `stage` of `strategy`, with `before` blocks before its first chunk.
@@ -132,7 +170,7 @@ impl<'p> InnerProblem<'_, 'p> {
         // No rank can have more blocks than this, so none may leave more to those behind it.
         let most = if each > 0.0 { ((limit / each) as u32).min(blocks) } else { blocks };
         let mut scratch = self.with_cuts(outer, vec![0; ranks]);
-        let mut plain: HashMap<(usize, u32, u32), Option<Parts>> = HashMap::new();
+        let mut plain: HashMap<((bool, bool), u32, u32), Parts> = HashMap::new();
         // By blocks used so far: the least maximum, and how many the last rank took.
         let mut reached: Vec<Vec<Option<(f64, u32)>>> = vec![vec![None; blocks as usize + 1]; ranks + 1];
         reached[0][0] = Some((0.0, 0));
@@ -155,12 +193,11 @@ impl<'p> InnerProblem<'_, 'p> {
                     // Of blocks that are alike, it does not matter which they are.
                     let start = if self.load.is_even { 0 } else { used };
                     let mut rank = self.rank(&mut scratch, stage as u32, u64::from(used));
-                    let parts = *plain.entry((stage, start, count)).or_insert_with(|| rank.plain());
-                    let seconds = match parts {
-                        Some(parts) => Some(rank.seconds(&parts)),
-                        None => rank.best(best).map(|choice| choice.seconds),
-                    };
-                    if let Some(seconds) = seconds.map(|seconds| seconds.max(value)).filter(|&end| end < best) {
+                    let ends = (stage == 0, stage + 1 == ranks);
+                    let plain = plain.entry((ends, start, count)).or_insert_with(|| rank.plain());
+                    let seconds = rank.best(plain, best).map(|choice| choice.seconds);
+                    if let Some(seconds) = seconds.map(|seconds| seconds.max(value)).filter(|&end| end < best)
+                    {
                         reached[stage + 1][(used + count) as usize] = Some((seconds, count));
                     }
                 }

@@ -1,8 +1,8 @@
 //! What a model weighs on its pipeline, for one micro-batch: the least that its blocks, and what stands before and
 //! behind them, can take under any checkpoint mode.
 
-use crate::lower::unit::{UnitKind, UnitLayers};
 use crate::lower::UnitParameters;
+use crate::lower::unit::{UnitKind, UnitLayers};
 use crate::search::forms::{ClassForms, Forms, MODES};
 
 /// Seconds of one unit at the least over its checkpoint modes.
@@ -51,8 +51,9 @@ pub struct Kept {
     pub bytes: f64,
     /// Seconds of all passes.
     pub work: f64,
-    /// Bytes beside what is kept while a pass runs.
+    /// Bytes beside what is kept while a pass runs, before and after the first weight gradient is written.
     pub above: f64,
+    pub after: f64,
 }
 
 impl Load {
@@ -118,6 +119,7 @@ fn kept(class: &ClassForms, known: [Kept; MODES], is_first: bool) -> [Kept; MODE
             bytes: digest.kept.max(0) as f64,
             work: digest.forward.chain.0 + digest.backward.chain.0 + digest.weight.chain.0,
             above: above as f64,
+            after: digest.backward.after.unwrap_or(0).max(0) as f64,
         };
         *mode = if is_first {
             this
@@ -126,6 +128,7 @@ fn kept(class: &ClassForms, known: [Kept; MODES], is_first: bool) -> [Kept; MODE
                 bytes: this.bytes.min(mode.bytes),
                 work: this.work.min(mode.work),
                 above: this.above.min(mode.above),
+                after: this.after.min(mode.after),
             }
         };
     }
@@ -164,9 +167,8 @@ impl Piece {
 }
 
 fn piece(class: &ClassForms, has_backward: bool, splits_weight: bool) -> Piece {
-    let least = |seconds: &dyn Fn(usize) -> f64| {
-        (0..class.digests.len()).map(seconds).fold(f64::INFINITY, f64::min)
-    };
+    let least =
+        |seconds: &dyn Fn(usize) -> f64| (0..class.digests.len()).map(seconds).fold(f64::INFINITY, f64::min);
     let passes = |mode: usize| {
         let digest = &class.digests[mode];
         let backward = if has_backward { digest.backward.chain.0 } else { 0.0 };

@@ -9,6 +9,7 @@ mod floor;
 mod forms;
 mod inner;
 mod ladder;
+mod leanest;
 mod load;
 pub mod map;
 mod picks;

@@ -1,7 +1,34 @@
 //! Which of the played plans to show beside the best.
 
-use crate::search::problem::Candidate;
-use crate::strategy::Strategy;
+use rayon::prelude::*;
+
+use crate::profile::choices::CheckpointMode;
+use crate::search::problem::{Candidate, Problem};
+use crate::strategy::{Checkpoint, Strategy};
+
+/// Played plans that leaner forms are looked for of.
+const LEANER: usize = 6;
+/// Passes of a plan that is played for the front alone.
+const MOST_PASSES: u64 = 20_000;
+
+/// The played plans, and the best few of them with every block recomputed selectively or wholly: leaner and slower.
+pub fn with_leaner(problem: &Problem<'_>, played: &[Candidate]) -> Vec<Candidate> {
+    let modes = [CheckpointMode::Selective, CheckpointMode::Full];
+    let leaner = played.iter().take(LEANER).flat_map(|candidate| {
+        let known = &candidate.strategy;
+        modes.into_iter().filter_map(move |mode| {
+            let uniform = known.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks));
+            let mut strategy = Strategy { checkpoint: uniform.collect(), ..known.clone() };
+            strategy.normalise(&problem.facts);
+            let passes = strategy.accumulation * strategy.chunks();
+            (strategy != *known && passes <= MOST_PASSES).then_some(strategy)
+        })
+    });
+    let leaner: Vec<Strategy> = leaner.collect();
+    let leaner: Vec<Candidate> = leaner.into_par_iter().map(|strategy| problem.play(strategy)).collect();
+    let fitting = leaner.into_iter().filter(|candidate| problem.fits(candidate));
+    played.iter().cloned().chain(fitting).collect()
+}
 
 /// Plans that no other beats in both time and memory, the fastest first.
 pub fn pareto(played: &[Candidate]) -> Vec<Candidate> {

@@ -6,7 +6,7 @@
 
 use crate::cost::bound::Parts;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
-use crate::search::closed::{Closing, OuterForms, RankForms};
+use crate::search::closed::{Closing, OuterForms};
 use crate::strategy::{Checkpoint, Strategy};
 
 /// Fractions of each category that are tried on the host.
@@ -78,62 +78,86 @@ pub struct RankProblem<'a, 'p> {
 }
 
 impl RankProblem<'_, '_> {
-    /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits. What fits is
-    /// legal too, but for parameters that the engine keeps on the device.
-    pub fn best(&mut self, limit: f64) -> Option<RankChoice> {
+    /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits. `plain` are
+    /// its parts if it recomputes nothing and keeps nothing on the host.
+    pub fn best(&mut self, plain: &Parts, limit: f64) -> Option<RankChoice> {
         let nothing = Recomputed::default();
-        let plain = self.forms(nothing, &NOTHING);
-        let seconds = self.seconds(&plain.parts);
+        let seconds = self.seconds(plain);
         // Neither recomputing nor copying makes a rank faster.
         if seconds >= limit {
             return None;
         }
-        if self.fits(&plain) {
+        if self.fits(nothing, &NOTHING) {
             return Some(RankChoice { recomputed: nothing, hosted: NOTHING, seconds });
         }
-        let mut best: Option<RankChoice> = None;
-        let hosted = self.least_times(seconds);
+        if !self.could_fit() {
+            return None;
+        }
+        let mut best = None;
+        if self.options.recomputes {
+            best = self.recomputing(&NOTHING, limit);
+        }
+        let known = |best: &Option<RankChoice>| best.map_or(limit, |best| best.seconds);
+        let hosted = self.least_times(seconds, known(&best));
         for &(least, hosted) in &hosted {
-            let known = best.map_or(limit, |best| best.seconds);
-            if least >= known {
+            if least >= known(&best) {
                 break;
             }
-            let seconds = self.fit(nothing, &hosted).filter(|&seconds| seconds < known);
-            best = seconds.map(|seconds| RankChoice { recomputed: nothing, hosted, seconds }).or(best);
-        }
-        if self.options.recomputes {
-            for &(least, hosted) in &hosted {
-                let known = best.map_or(limit, |best| best.seconds);
-                if least >= known {
-                    break;
+            if self.fits(nothing, &hosted) {
+                let seconds = self.ends(nothing, &hosted);
+                if seconds < known(&best) {
+                    best = Some(RankChoice { recomputed: nothing, hosted, seconds });
                 }
-                best = self.recomputing(&hosted, known).or(best);
+            } else if self.options.recomputes {
+                best = self.recomputing(&hosted, known(&best)).or(best);
             }
         }
         best
     }
 
+    /// Whether the device has room if everything is recomputed and on the host that can be.
+    fn could_fit(&mut self) -> bool {
+        let mut most = NOTHING;
+        for hosted in self.options.hosted.iter().filter(|hosted| self.allows(hosted)) {
+            for (most, &fraction) in most.iter_mut().zip(hosted) {
+                *most = fraction.max(*most);
+            }
+        }
+        let full = self.blocks();
+        self.write(Recomputed { full, selective: 0 }, &most);
+        let (peak, _) = self.closing.peaks(self.forms, self.strategy, self.stage);
+        let problem = self.closing.problem;
+        problem.process_memory(self.strategy, peak).process <= problem.memory_limit
+    }
+
+    fn blocks(&self) -> u32 {
+        self.chunks().iter().map(|&chunk| self.strategy.cuts[chunk]).sum()
+    }
+
     /// What may be kept on the host, each with seconds that it takes at the least: what each of its parts takes by
-    /// itself. The quickest first; `plain` is the time of nothing.
-    fn least_times(&mut self, plain: f64) -> Vec<(f64, Hosted)> {
-        let mut alone = [[plain; FRACTIONS.len()]; NOTHING.len()];
+    /// itself, and `plain` without any. The quickest first, those below `limit`.
+    fn least_times(&mut self, plain: f64, limit: f64) -> Vec<(f64, Hosted)> {
+        let mut alone = [[None; FRACTIONS.len()]; NOTHING.len()];
         let mut list: Vec<(f64, Hosted)> = Vec::new();
         for hosted in self.options.hosted.clone() {
-            if !self.allows(&hosted) {
+            if hosted == NOTHING || !self.allows(&hosted) {
                 continue;
             }
             let mut least = plain;
             for (category, fraction) in hosted.into_iter().enumerate() {
                 let step = FRACTIONS.iter().position(|&known| known == fraction).unwrap_or_default();
-                if step > 0 && alone[category][step] == plain {
+                if step > 0 && least < limit {
                     let mut single = NOTHING;
                     single[category] = fraction;
-                    let forms = self.forms(Recomputed::default(), &single);
-                    alone[category][step] = self.seconds(&forms.parts);
+                    let seconds = alone[category][step];
+                    let seconds = seconds.unwrap_or_else(|| self.ends(Recomputed::default(), &single));
+                    alone[category][step] = Some(seconds);
+                    least = least.max(seconds);
                 }
-                least = least.max(alone[category][step]);
             }
-            list.push((least, hosted));
+            if least < limit {
+                list.push((least, hosted));
+            }
         }
         list.sort_by(|one, other| one.0.total_cmp(&other.0));
         list
@@ -141,24 +165,23 @@ impl RankProblem<'_, '_> {
 
     /// The fewest recomputed blocks that fit, weighed by their time.
     fn recomputing(&mut self, hosted: &Hosted, limit: f64) -> Option<RankChoice> {
-        let all: u32 = self.chunks().iter().map(|&chunk| self.strategy.cuts[chunk]).sum();
+        let all = self.blocks();
         // With the rest selective, as few whole ones as fit.
         let least = self.least(0, all, |problem, full| {
-            problem.fit(Recomputed { full, selective: all - full }, hosted).is_some()
+            problem.fits(Recomputed { full, selective: all - full }, hosted)
         })?;
         let mut best: Option<RankChoice> = None;
         for full in least..=all {
             let known = best.map_or(limit, |best| best.seconds);
-            let forms = self.forms(Recomputed { full, selective: 0 }, hosted);
-            if self.seconds(&forms.parts) >= known {
+            if self.ends(Recomputed { full, selective: 0 }, hosted) >= known {
                 break;
             }
             let selective = self.least(0, all - full, |problem, selective| {
-                problem.fit(Recomputed { full, selective }, hosted).is_some()
+                problem.fits(Recomputed { full, selective }, hosted)
             });
             let Some(selective) = selective else { continue };
             let recomputed = Recomputed { full, selective };
-            let seconds = self.fit(recomputed, hosted).unwrap_or(f64::INFINITY);
+            let seconds = self.ends(recomputed, hosted);
             if seconds < known {
                 best = Some(RankChoice { recomputed, hosted: *hosted, seconds });
             }
@@ -183,16 +206,17 @@ impl RankProblem<'_, '_> {
         Some(high)
     }
 
-    /// Seconds of a choice that fits.
-    fn fit(&mut self, recomputed: Recomputed, hosted: &Hosted) -> Option<f64> {
-        let forms = self.forms(recomputed, hosted);
-        self.fits(&forms).then(|| self.seconds(&forms.parts))
+    /// What the rank has to do if it recomputes nothing and keeps nothing on the host.
+    pub fn plain(&mut self) -> Parts {
+        self.write(Recomputed::default(), &NOTHING);
+        self.closing.parts(self.forms, self.strategy, self.stage)
     }
 
-    /// What the rank has to do if it recomputes nothing and keeps nothing on the host; none if that does not fit.
-    pub fn plain(&mut self) -> Option<Parts> {
-        let forms = self.forms(Recomputed::default(), &NOTHING);
-        self.fits(&forms).then_some(forms.parts)
+    /// When the rank's step ends under a choice.
+    fn ends(&mut self, recomputed: Recomputed, hosted: &Hosted) -> f64 {
+        self.write(recomputed, hosted);
+        let parts = self.closing.parts(self.forms, self.strategy, self.stage);
+        self.seconds(&parts)
     }
 
     /// When the rank's step ends at the earliest.
@@ -201,10 +225,13 @@ impl RankProblem<'_, '_> {
         (self.way.max(lead) + passes).max(together).max(copies) + step
     }
 
-    fn fits(&self, forms: &RankForms) -> bool {
+    /// Whether a choice fits device and host.
+    fn fits(&mut self, recomputed: Recomputed, hosted: &Hosted) -> bool {
+        self.write(recomputed, hosted);
+        let (peak, host) = self.closing.peaks(self.forms, self.strategy, self.stage);
         let problem = self.closing.problem;
-        problem.process_memory(self.strategy, forms.peak).process <= problem.memory_limit
-            && forms.host <= problem.cluster.host_memory_per_device()
+        problem.process_memory(self.strategy, peak).process <= problem.memory_limit
+            && host <= problem.cluster.host_memory_per_device()
     }
 
     /// Whether the engine offers to keep this on the host under the strategy's state.
@@ -212,11 +239,6 @@ impl RankProblem<'_, '_> {
         let supports = &self.closing.problem.engine.supports;
         hosted[OffloadCategory::Parameters as usize] == 0.0
             || self.strategy.zero >= supports.parameter_offload_from_zero
-    }
-
-    fn forms(&mut self, recomputed: Recomputed, hosted: &Hosted) -> RankForms {
-        self.write(recomputed, hosted);
-        self.closing.rank(self.forms, self.strategy, self.stage)
     }
 
     fn chunks(&self) -> Vec<usize> {

@@ -1,6 +1,7 @@
 //! What is asked of a search, and what it answers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -29,6 +30,10 @@ pub struct Request {
     pub objective: Objective,
     /// How many plans to return beside the best.
     pub top: usize,
+    /// When to stop and say what is not proven; where none is given, after a fixed amount of work.
+    pub time_limit: Option<Duration>,
+    /// Solves and plays every strategy, whatever its bound.
+    pub exhaustive: bool,
 }
 
 /// How far a search is.
@@ -66,8 +71,10 @@ pub struct Account {
     pub priced: u64,
     /// Of the priced, those played.
     pub played: u64,
-    /// The lowest time bound among legal strategies that fit and were not played.
+    /// The lowest time bound among legal strategies that fit and were not played, where it is below the winner's time.
     pub lowest_bound: Option<Seconds>,
+    /// The lowest bound of those that were played, over all their inner choices.
+    pub lowest_played: Option<Seconds>,
     pub inner_choices_log10: f64,
     pub wall_time: Seconds,
     /// The values tried on each key.

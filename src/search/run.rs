@@ -1,24 +1,30 @@
 //! The search: every strategy bounded, those that may win solved and played, the best of them proven.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rayon::prelude::*;
 
+use crate::profile::choices::CheckpointMode;
 use crate::search::bounding::{Bounded, Bounding, Entry};
 use crate::search::closed::Closing;
-use crate::search::ladder;
-use crate::search::picks::{different, pareto};
-use crate::search::problem::Problem;
-use crate::search::request::{Account, Failure, Outcome, Progress, Request};
-use crate::search::solve::{Solution, Solving};
+use crate::search::picks::{different, pareto, with_leaner};
+use crate::search::problem::{Candidate, Problem};
+use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
+use crate::search::solve::{Solution, Solved, Solving};
 use crate::search::space::Space;
-use crate::search::waves::{Found, play, waves};
+use crate::search::waves::{Found, Patience, play, waves};
+use crate::search::{advice, ladder, leanest};
+use crate::strategy::{RuleBreak, Strategy};
+use crate::units::{Bytes, Seconds};
 
-/// Likely strategies that are solved and played before all others are bounded against the best of them.
-const SEEDS: usize = 48;
-/// Of these, the best by bound that are played.
-const PLAYED_SEEDS: usize = 8;
+/// Likely strategies whose inner choices are solved in one wave, before all others are bounded against the best.
+const SEEDS_A_WAVE: usize = 8;
+/// How much slower by bound than the best of them another may be to be played too.
+const SPREAD: f64 = 1.1;
+/// The most that are played.
+const PLAYED_SEEDS: usize = 6;
 
 /// Searches `problem`; `progress` is told of each part that is done.
 ///
@@ -34,85 +40,120 @@ pub fn search(
     let bounding = Bounding::new(&space);
     let closing = Closing::new(problem);
     let solving = Solving::new(&bounding, &closing);
-    let mut account = Account::default();
     let mut found = Found::default();
-    let verbose = std::env::var("MW_DEBUG").is_ok();
-    let seeds = seeds(&bounding);
-    if verbose { eprintln!("seeds {} {:?}", seeds.len(), start.elapsed()); }
-    let mut scratch = Account::default();
-    let solved: Vec<_> = seeds
-        .par_iter()
-        .filter_map(|entry| match solving.even(entry) {
-            Solution::Fits(solved) => Some(*solved),
-            Solution::Beaten => None,
-        })
-        .collect();
-    if verbose { eprintln!("solved {:?}", start.elapsed()); }
-    let mut solved = solved;
-    solved.sort_by(|one, other| one.closed.bound.0.total_cmp(&other.closed.bound.0));
-    solved.truncate(PLAYED_SEEDS);
-    play(&solving, solved, &mut found, &mut scratch);
-    let limit = found.limit();
-    if verbose { eprintln!("seeded {limit} {:?}", start.elapsed()); }
+    // What the seeds found is found again, unless something beats it.
+    let by_time = request.objective == Objective::Time && !request.exhaustive;
+    if by_time {
+        play(&solving, seeds(&solving), &mut found, &mut Account::default());
+        found.lowest_played = None;
+    }
+    let seeds = std::mem::take(&mut found.played);
+    let Bounds { entries, mut account, leanest, broken } = bound(&bounding, found.limit(), progress);
+    let near = leanest.map(|(_, strategy)| strategy).or_else(|| {
+        let least = entries.iter().min_by(|one, other| one.floor.total_cmp(&other.floor));
+        least.map(|entry| space.strategy(entry))
+    });
+    let patience = match (request.exhaustive, request.time_limit) {
+        (true, _) => Patience::Exhaustive,
+        (false, Some(limit)) => start.checked_add(limit).map_or(Patience::Work, Patience::Until),
+        (false, None) => Patience::Work,
+    };
+    match request.objective {
+        Objective::Time => waves(&solving, entries, &mut found, &mut account, patience),
+        Objective::Memory => leanest::play(&solving, &entries, &mut found, &mut account),
+    }
+    for seed in seeds {
+        if found.played.iter().all(|known| known.strategy != seed.strategy) {
+            // Its bound was not below the best's time, or it would have been played: count it where it is.
+            account.bounded = account.bounded.saturating_sub(1);
+            account.priced += 1;
+            account.played += 1;
+            found.played.push(seed);
+        }
+    }
+    sort(&mut found.played, request.objective);
+    account.lowest_played = found.lowest_played.map(Seconds);
+    account.inner_choices_log10 = inner_choices_log10(problem);
+    account.axes = space.axes.listed();
+    let Some(winner) = found.played.first().cloned() else {
+        return Err(match (near, broken) {
+            (Some(strategy), _) => advice::nothing_fits(&closing, &strategy),
+            (None, Some(broken)) => Failure::Illegal(broken),
+            (None, None) => Failure::Illegal(advice::empty(problem, &request.fix)),
+        });
+    };
+    let ladder = ladder::ladder(problem, &winner.strategy);
+    let pareto = pareto(&with_leaner(problem, &found.played));
+    let alternatives = different(&found.played, request.top);
+    account.wall_time = Seconds(start.elapsed().as_secs_f64());
+    Ok(Outcome { winner, alternatives, ladder, pareto, account })
+}
+
+/// The best first.
+fn sort(played: &mut [Candidate], objective: Objective) {
+    let key = |candidate: &Candidate| {
+        let time = candidate.playback.step_time.0;
+        match objective {
+            Objective::Time => (time, 0.0),
+            Objective::Memory => (candidate.memory.process.0 as f64, time),
+        }
+    };
+    played.sort_by(|one, other| {
+        let (one, other) = (key(one), key(other));
+        one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
+    });
+}
+
+/// Decimal logarithm of the ways in which each block can recompute: the inner choices that cuts and offload multiply.
+fn inner_choices_log10(problem: &Problem<'_>) -> f64 {
+    f64::from(problem.facts.blocks) * (CheckpointMode::ALL.len() as f64).log10()
+}
+
+/// The strategies of all meshes, bounded.
+struct Bounds {
+    entries: Vec<Entry>,
+    account: Account,
+    leanest: Option<(Bytes, Strategy)>,
+    broken: Option<RuleBreak>,
+}
+
+fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Sync)) -> Bounds {
     let (done, considered) = (AtomicU64::new(0), AtomicU64::new(0));
-    let results: Vec<Bounded> = (0..space.tasks.len())
+    let of = bounding.space.tasks.len();
+    let results: Vec<Bounded> = (0..of)
         .into_par_iter()
         .map(|task| {
             let result = bounding.bound(task, limit);
             let seen = considered.fetch_add(result.considered, Ordering::Relaxed);
             progress(Progress {
                 done: done.fetch_add(1, Ordering::Relaxed) + 1,
-                of: space.tasks.len() as u64,
+                of: of as u64,
                 considered: seen + result.considered,
             });
             result
         })
         .collect();
-    let mut entries: Vec<Entry> = Vec::new();
-    let (mut leanest, mut broken) = (None, None);
+    let mut bounds = Bounds { entries: Vec::new(), account: Account::default(), leanest: None, broken: None };
     for result in results {
-        account.considered += result.considered;
-        account.illegal += result.illegal;
-        account.out_of_memory += result.out_of_memory;
-        account.bounded += result.bounded;
-        entries.extend(result.entries);
+        bounds.account.considered += result.considered;
+        bounds.account.illegal += result.illegal;
+        bounds.account.out_of_memory += result.out_of_memory;
+        bounds.account.bounded += result.bounded;
+        bounds.entries.extend(result.entries);
         if let Some((bytes, strategy)) = result.leanest
-            && leanest.as_ref().is_none_or(|(least, _)| bytes < *least)
+            && bounds.leanest.as_ref().is_none_or(|(least, _)| bytes < *least)
         {
-            leanest = Some((bytes, strategy));
+            bounds.leanest = Some((bytes, strategy));
         }
-        broken = broken.or(result.broken);
+        bounds.broken = bounds.broken.or(result.broken);
     }
-    if verbose { eprintln!("bounded; {} entries {:?} {account:?}", entries.len(), start.elapsed()); }
-    let seeds = std::mem::take(&mut found.played);
-    waves(&solving, entries, &mut found, &mut account, &|| false);
-    if verbose { eprintln!("waves {:?}", start.elapsed()); }
-    for seed in seeds {
-        if found.played.iter().all(|known| known.strategy != seed.strategy) {
-            found.played.push(seed);
-        }
-    }
-    found.played.sort_by(|one, other| one.playback.step_time.0.total_cmp(&other.playback.step_time.0));
-    let blocks = f64::from(problem.facts.blocks);
-    account.inner_choices_log10 = blocks * 3.0_f64.log10();
-    account.axes = space.axes.listed();
-    let Some(winner) = found.played.first().cloned() else {
-        return Err(match (leanest, broken) {
-            (Some((_, strategy)), _) => crate::search::advice::nothing_fits(&closing, &strategy),
-            (None, Some(broken)) => Failure::Illegal(broken),
-            (None, None) => Failure::Illegal(crate::search::advice::empty(problem, &request.fix)),
-        });
-    };
-    let ladder = ladder::ladder(problem, &winner.strategy);
-    let pareto = pareto(&found.played);
-    let alternatives = different(&found.played, request.top);
-    account.wall_time = crate::units::Seconds(start.elapsed().as_secs_f64());
-    Ok(Outcome { winner, alternatives, ladder, pareto, account })
+    bounds
 }
 
-/// Likely strategies: small micro-batches on meshes whose tensor groups stay inside a node, with little or all state
-/// sharded; of each tensor- and pipeline-parallel size the best by bound.
-fn seeds(bounding: &Bounding<'_>) -> Vec<Entry> {
+/// Likely strategies, solved: small micro-batches on meshes whose tensor groups stay inside a node, with little or all
+/// state sharded; the best of each pipeline size by bound.
+fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
+    let bounding = solving.bounding;
     let space = bounding.space;
     let node = u64::from(space.problem.cluster.devices_per_node);
     let likely: Vec<usize> = (0..space.tasks.len())
@@ -124,6 +165,25 @@ fn seeds(bounding: &Bounding<'_>) -> Vec<Entry> {
     let best: Vec<Vec<Entry>> = likely.into_par_iter().map(|task| bounding.likely(task)).collect();
     let mut entries: Vec<Entry> = best.into_iter().flatten().collect();
     entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-    entries.truncate(SEEDS);
-    entries
+    let mut best: BTreeMap<u64, Solved> = BTreeMap::new();
+    let mut limit = f64::INFINITY;
+    for wave in entries.chunks(SEEDS_A_WAVE) {
+        let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
+        for solution in solved {
+            let Solution::Fits(solved) = solution else { continue };
+            let seconds = |solved: &Solved| solved.closed.bound.0;
+            limit = limit.min(SPREAD * seconds(&solved));
+            let slot = best.entry(solved.strategy.pipeline);
+            slot.and_modify(|known| {
+                if seconds(&solved) < seconds(known) {
+                    *known = (*solved).clone();
+                }
+            })
+            .or_insert_with(|| (*solved).clone());
+        }
+    }
+    let mut chosen: Vec<Solved> = best.into_values().collect();
+    chosen.sort_by(|one, other| one.closed.bound.0.total_cmp(&other.closed.bound.0));
+    chosen.truncate(PLAYED_SEEDS);
+    chosen
 }

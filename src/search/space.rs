@@ -2,6 +2,7 @@
 
 use crate::profile::choices::{ContextKind, LossMode, Schedule};
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
+use crate::search::bounding::Entry;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
 use crate::strategy::{Offload, Strategy, defaults, rules};
@@ -23,7 +24,7 @@ struct States {
 }
 
 /// Everything of a strategy but its mesh, its state and the inner choice.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FrameChoice {
     pub sequence_parallel: bool,
     pub context_kind: ContextKind,
@@ -122,8 +123,16 @@ impl<'a> Space<'a> {
         strategy
     }
 
+    /// The strategy of `entry`, without its inner choice.
+    pub fn strategy(&self, entry: &Entry) -> Strategy {
+        let mut strategy = self.outer(&self.tasks[entry.task], &entry.frame);
+        entry.state.apply(&mut strategy);
+        self.keep_on_host(&mut strategy);
+        strategy
+    }
+
     /// Writes what the user fixed of the offload into `strategy`.
-    pub fn keep_on_host(&self, strategy: &mut Strategy) {
+    fn keep_on_host(&self, strategy: &mut Strategy) {
         for (category, fractions) in self.request.fix.offload.iter().flatten() {
             let stages = strategy.pipeline as usize;
             *strategy.offload.fractions_mut(*category) = match fractions.as_slice() {

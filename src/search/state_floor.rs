@@ -40,7 +40,13 @@ pub enum Floor {
 impl FrameFloor<'_> {
     /// The bound of `strategy`, whose state is in place, for a search that knows a plan of `best` seconds: what is
     /// slower in any case needs no exact bound.
-    pub fn of(&self, strategy: &Strategy, rules: &StateRules, pricing: &DevicePricing<'_>, best: f64) -> Floor {
+    pub fn of(
+        &self,
+        strategy: &Strategy,
+        rules: &StateRules,
+        pricing: &DevicePricing<'_>,
+        best: f64,
+    ) -> Floor {
         let ranks = self.pipeline.ranks as f64;
         let step = self.step(rules, pricing);
         let passes = self.pipeline.floor(self.load, step);
@@ -59,6 +65,13 @@ impl FrameFloor<'_> {
             Ok(forced) => Floor::Seconds(time.max(forced)),
             Err(bytes) => Floor::OutOfMemory(bytes),
         }
+    }
+
+    /// The optimizer step of a rank with the fewest blocks that any has, at the least, where these are known.
+    pub fn least_step(&self, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64 {
+        let Pipeline { ranks, chunks, .. } = self.pipeline;
+        let blocks = if ranks == 1 || chunks > 1 { self.load.blocks / (ranks * chunks) * chunks } else { 0 };
+        self.step(rules, pricing) * blocks as f64
     }
 
     /// Seconds that each block adds to its rank's optimizer step: the device's or the host's update, and gathering
@@ -158,7 +171,7 @@ impl FrameFloor<'_> {
             (self.load.blocks / (self.pipeline.ranks * self.pipeline.chunks)) as f64
         };
         let flying = chunks * each;
-        let above = self.load.modes.iter().map(|mode| mode.above).fold(f64::INFINITY, f64::min);
+        let above = self.above(rules);
         let free = self.room - held.fixed - held.optimizer - held.parameters - above;
         let modes = &self.load.modes;
         let leanest = modes.iter().map(|mode| mode.bytes).fold(f64::INFINITY, f64::min);
@@ -218,6 +231,23 @@ impl FrameFloor<'_> {
         Ok(recomputing.min(offloading))
     }
 
+    /// Bytes beside what is held and kept while a block's pass runs: its values, the gradient that it writes, and the
+    /// parameters that are gathered for it and the next.
+    fn above(&self, rules: &StateRules) -> f64 {
+        let p = &self.load.parameters;
+        let gathered = match rules.gathering {
+            Gathering::EachPass => (p.dense + p.expert) * rules.compute.size(),
+            _ => 0,
+        };
+        let gradient = if rules.keeps_whole_gradients {
+            0
+        } else {
+            (p.dense_trained + p.expert_trained) * rules.gradient.size()
+        };
+        let values = self.load.modes.iter().map(|mode| mode.above.max(mode.after + gradient as f64));
+        values.fold(f64::INFINITY, f64::min) + gathered as f64
+    }
+
     /// Blocks that the first rank has at least if no other is slower than `best`.
     fn least_blocks(&self, step: f64, best: f64) -> u64 {
         let Pipeline { ranks, chunks, micro, .. } = self.pipeline;
@@ -254,19 +284,28 @@ impl FrameFloor<'_> {
         let (dense, expert) = (p.dense * count, p.expert * count);
         let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
         let stored = rules.at_least(rules.shards_parameters, dense, expert) * rules.parameter.size();
-        let whole = if rules.keeps_whole_gradients {
-            (dense_trained + expert_trained) * rules.gradient.size()
+        let trained = dense_trained + expert_trained;
+        let reuses =
+            self.engine.state.gradients_reuse_parameters && rules.zero == 3 && self.pipeline.micro == 1;
+        let gradients = if rules.keeps_whole_gradients {
+            trained * rules.gradient.size()
+        } else if rules.shards_gradients && !reuses {
+            rules.at_least(true, dense_trained, expert_trained) * rules.gradient.size()
         } else {
             0
         };
-        let gathered = if rules.gathering == Gathering::OnceAStep {
-            (dense + expert) * rules.compute.size()
-        } else {
-            0
+        // Without a pipeline, what is gathered until its backward is all there at the end of the forward.
+        let gathered = match rules.gathering {
+            Gathering::OnceAStep => dense + expert,
+            Gathering::ForwardToBackward if self.pipeline.ranks == 1 => dense + expert,
+            _ => 0,
         };
+        let gathered = gathered * rules.compute.size();
+        let working =
+            if rules.keeps_working_gradients(self.engine) { trained * rules.compute.size() } else { 0 };
         let owned = rules.at_least(rules.shards_optimizer, dense_trained, expert_trained);
         Held {
-            fixed: (whole + gathered) as f64,
+            fixed: (gradients + gathered + working + self.engine.buffers.workspace) as f64,
             parameters: stored as f64,
             optimizer: (owned * rules.optimizer_size) as f64,
             owned: owned as f64,

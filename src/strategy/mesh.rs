@@ -182,7 +182,8 @@ impl Mesh {
     pub fn members_below(&self, kind: Group, limit: u64) -> u64 {
         use Axis::{Context, Pipeline, Replica, Shard, Tensor};
         let along = |axes: &[Axis]| {
-            let grid: Vec<(u64, u64)> = axes.iter().map(|&axis| (self.size(axis), self.stride(axis))).collect();
+            let grid: Vec<(u64, u64)> =
+                axes.iter().map(|&axis| (self.size(axis), self.stride(axis))).collect();
             below(&grid, limit)
         };
         let (inside, experts) = (self.expert_tensor, self.expert);
@@ -205,9 +206,7 @@ impl Mesh {
             Group::Expert => members(inside, experts),
             Group::ExpertData => members(run, self.group_size(kind)),
             Group::ExpertShard => members(run, self.group_size(kind)),
-            Group::ExpertReplica => {
-                members(run * self.group_size(Group::ExpertShard), self.group_size(kind))
-            }
+            Group::ExpertReplica => members(run * self.group_size(Group::ExpertShard), self.group_size(kind)),
         }
     }
 

@@ -50,5 +50,7 @@ fn peaks(closing: &Closing<'_>, strategy: &Strategy) -> Vec<Bytes> {
     let ledger =
         Ledger { layout: &layout, digests: &shaped.digests, strategy, engine: problem.engine, rules: &rules };
 
-    (0..strategy.pipeline as u32).map(|stage| ledger.peak(stage, &closing.instants(strategy, u64::from(stage)))).collect()
+    (0..strategy.pipeline as u32)
+        .map(|stage| ledger.peak(stage, &closing.instants(strategy, u64::from(stage))))
+        .collect()
 }

@@ -191,11 +191,21 @@ fn dense_models_have_meshes_too() {
 
 #[test]
 fn members_are_counted_without_listing_them() {
-    let sizes = [(2, 2, 2, 2, 4, 2), (8, 1, 3, 2, 2, 8), (1, 2, 4, 1, 2, 1), (3, 1, 2, 2, 2, 3), (2, 1, 8, 4, 1, 2)];
-    let orders = [MeshOrder::default(), MeshOrder([Axis::Pipeline, Axis::Tensor, Axis::Context, Axis::Shard, Axis::Replica]), MeshOrder([Axis::Tensor, Axis::Shard, Axis::Pipeline, Axis::Replica, Axis::Context])];
+    let sizes =
+        [(2, 2, 2, 2, 4, 2), (8, 1, 3, 2, 2, 8), (1, 2, 4, 1, 2, 1), (3, 1, 2, 2, 2, 3), (2, 1, 8, 4, 1, 2)];
+    let orders = [
+        MeshOrder::default(),
+        MeshOrder([Axis::Pipeline, Axis::Tensor, Axis::Context, Axis::Shard, Axis::Replica]),
+        MeshOrder([Axis::Tensor, Axis::Shard, Axis::Pipeline, Axis::Replica, Axis::Context]),
+    ];
     for (tensor, context, shard, replicas, pipeline, expert) in sizes {
         for order in orders {
-            let mesh = Mesh { sizes: [tensor, context, shard, replicas, pipeline], strides: [1; 5], expert_tensor: 1, expert };
+            let mesh = Mesh {
+                sizes: [tensor, context, shard, replicas, pipeline],
+                strides: [1; 5],
+                expert_tensor: 1,
+                expert,
+            };
             let mut strides = [1; 5];
             let mut stride = 1;
             for axis in order.0 {
@@ -213,19 +223,3 @@ fn members_are_counted_without_listing_them() {
         }
     }
 }
-
-const KINDS: [Group; 13] = [
-    Group::Tensor,
-    Group::Context,
-    Group::Pipeline,
-    Group::Data,
-    Group::Shard,
-    Group::Replica,
-    Group::Gradient,
-    Group::Stage,
-    Group::ExpertTensor,
-    Group::Expert,
-    Group::ExpertData,
-    Group::ExpertShard,
-    Group::ExpertReplica,
-];
