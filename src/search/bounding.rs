@@ -159,9 +159,10 @@ impl<'a> Bounding<'a> {
         }
         // The best of each way to shard and to schedule: which of them fits is not known yet.
         list.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-        let mut seen: Vec<(u8, Schedule)> = Vec::new();
+        let mut seen: Vec<(u8, bool, u64, Schedule)> = Vec::new();
         list.retain(|entry| {
-            let way = (entry.state.zero, entry.frame.schedule.0);
+            let Entry { frame, state, .. } = entry;
+            let way = (state.zero, state.reshard, frame.micro.0, frame.schedule.0);
             let is_new = !seen.contains(&way);
             seen.push(way);
             is_new

@@ -24,7 +24,7 @@ const SEEDS_A_WAVE: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
 const SPREAD: f64 = 1.1;
 /// The most that are played.
-const PLAYED_SEEDS: usize = 6;
+const PLAYED_SEEDS: usize = 8;
 
 /// Searches `problem`; `progress` is told of each part that is done.
 ///
@@ -165,7 +165,7 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
     let best: Vec<Vec<Entry>> = likely.into_par_iter().map(|task| bounding.likely(task)).collect();
     let mut entries: Vec<Entry> = best.into_iter().flatten().collect();
     entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-    let mut best: BTreeMap<u64, Solved> = BTreeMap::new();
+    let mut best: BTreeMap<(u64, bool), Solved> = BTreeMap::new();
     let mut limit = f64::INFINITY;
     for wave in entries.chunks(SEEDS_A_WAVE) {
         let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
@@ -173,7 +173,7 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
             let Solution::Fits(solved) = solution else { continue };
             let seconds = |solved: &Solved| solved.closed.bound.0;
             limit = limit.min(SPREAD * seconds(&solved));
-            let slot = best.entry(solved.strategy.pipeline);
+            let slot = best.entry((solved.strategy.pipeline, solved.strategy.offload.is_none()));
             slot.and_modify(|known| {
                 if seconds(&solved) < seconds(known) {
                     *known = (*solved).clone();

@@ -155,7 +155,8 @@ fn each_step_towards_the_best_is_what_playing_says() {
     let defaults = problem.facts.defaults;
     let mut keys: Vec<Key> = steps.iter().map(|step| step.key.key).collect();
     let mut differing = mine.strategy.changes_to(&best.strategy, defaults);
-    differing.retain(|change| !matches!(change.key, Key::Data | Key::Accumulation));
+    // Resharding by itself does nothing below ZeRO 3.
+    differing.retain(|change| !matches!(change.key, Key::Data | Key::Accumulation | Key::Reshard));
     let mut expected: Vec<Key> = differing.iter().map(|change| change.key).collect();
     keys.sort();
     expected.sort();

@@ -92,7 +92,8 @@ fn the_longest_sequence_is_a_multiple_that_fits_while_the_next_does_not() {
     let mut home = home(&model, "1x1xh100-sxm", 4);
     home.workload.seq_len = 640;
     let fine = limited(&home, "dp=1,micro=1,ckpt=full");
-    let request = Request::default();
+    let fix = Draft::parse("offload=none").unwrap();
+    let request = Request { fix, ..Request::default() };
     let ceiling = Ceiling { most: 4096, reason: "positions".to_owned() };
     let longest = |setting: &Setting<'_>| {
         let found = maximum(setting, &request, Maximize::SeqLen, &ceiling, Watch::SILENT).unwrap();
