@@ -14,7 +14,7 @@ use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
 use crate::search::solve::{Solution, Solved, Solving};
 use crate::search::space::Space;
-use crate::search::waves::{Found, Patience, play, waves};
+use crate::search::waves::{Found, MOST_EVENTS_A_STRATEGY, Patience, events, play, waves};
 use crate::search::{advice, ladder, leanest};
 use crate::strategy::{RuleBreak, Strategy};
 use crate::units::{Bytes, Seconds};
@@ -171,6 +171,9 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
         let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
         for solution in solved {
             let Solution::Fits(solved) = solution else { continue };
+            if events(&solved.strategy) > MOST_EVENTS_A_STRATEGY {
+                continue;
+            }
             let seconds = |solved: &Solved| solved.closed.bound.0;
             limit = limit.min(SPREAD * seconds(&solved));
             let slot = best.entry((solved.strategy.pipeline, solved.strategy.offload.is_none()));

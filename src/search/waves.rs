@@ -5,10 +5,12 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
+use crate::profile::choices::GradientSync;
 use crate::search::bounding::Entry;
 use crate::search::problem::Candidate;
 use crate::search::request::Account;
 use crate::search::solve::{Solution, Solved, Solving};
+use crate::strategy::Strategy;
 use crate::units::Seconds;
 
 /// Strategies whose inner choices are solved in one wave.
@@ -18,6 +20,9 @@ const PLAYED_A_WAVE: usize = 4;
 /// Most strategies that are solved, and played, where no time limit was given; what is left keeps its bound.
 const MOST_SOLVED: usize = 12_000;
 const MOST_PLAYED: usize = 400;
+/// Most events that are played then, and of one strategy, so that long steps do not make a search long.
+const MOST_EVENTS: u64 = 20_000_000;
+pub const MOST_EVENTS_A_STRATEGY: u64 = 2_000_000;
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +36,28 @@ pub enum Patience {
 }
 
 impl Patience {
-    fn is_over(self, solved: usize, played: usize) -> bool {
-        match self {
-            Self::Work => solved >= MOST_SOLVED || played >= MOST_PLAYED,
-            Self::Until(end) => Instant::now() >= end,
-            Self::Exhaustive => false,
-        }
+    /// Whether more may be solved than `solved`; until there is a plan in any case.
+    fn may_solve(self, solved: usize, found: &Found) -> bool {
+        found.best.is_none()
+            || match self {
+                Self::Work => solved < MOST_SOLVED && self.may_play(found),
+                Self::Until(_) | Self::Exhaustive => self.may_play(found),
+            }
+    }
+
+    /// Whether more may be played, likewise.
+    fn may_play(self, found: &Found) -> bool {
+        found.best.is_none()
+            || match self {
+                Self::Work => found.tried < MOST_PLAYED && found.events < MOST_EVENTS,
+                Self::Until(end) => Instant::now() < end,
+                Self::Exhaustive => true,
+            }
+    }
+
+    /// Whether so long a step is played.
+    fn plays(self, strategy: &Strategy) -> bool {
+        !matches!(self, Self::Work) || events(strategy) <= MOST_EVENTS_A_STRATEGY
     }
 
     /// Seconds that a strategy must be below to be looked at, if the best so far takes `best`.
@@ -57,6 +78,9 @@ pub struct Found {
     pub best: Option<f64>,
     /// The lowest bound of those that were played.
     pub lowest_played: Option<f64>,
+    /// How many were played, whether they fit or not, and about how many events that took.
+    tried: usize,
+    events: u64,
 }
 
 impl Found {
@@ -79,9 +103,8 @@ pub fn waves(
     let mut ready: Vec<Solved> = Vec::new();
     loop {
         let limit = patience.limit(found.limit());
-        let is_over = patience.is_over(next, account.played as usize);
-        let open = entries[next..].iter().take(SOLVED_A_WAVE);
-        let wave = if is_over { 0 } else { open.take_while(|entry| entry.floor < limit).count() };
+        let most = if patience.may_solve(next, found) { SOLVED_A_WAVE } else { 0 };
+        let wave = entries[next..].iter().take(most).take_while(|entry| entry.floor < limit).count();
         let solutions: Vec<Solution> =
             entries[next..next + wave].par_iter().map(|entry| solving.solve(entry, limit)).collect();
         next += wave;
@@ -101,15 +124,23 @@ pub fn waves(
         // Others that are solved later may be likelier.
         let horizon = entries.get(next).filter(|_| wave > 0).map_or(f64::INFINITY, |entry| entry.floor);
         let mut chosen = Vec::new();
-        while chosen.len() < PLAYED_A_WAVE && account.played as usize + chosen.len() < most_played(patience) {
+        let mut passed_over = Vec::new();
+        while chosen.len() < PLAYED_A_WAVE && patience.may_play(found) {
             let likely = |solved: &Solved| found.best.is_none() || solved.closed.bound.0 <= horizon;
             match ready.pop_if(|solved| likely(solved)) {
-                Some(solved) => chosen.push(solved),
+                Some(solved) if patience.plays(&solved.strategy) => chosen.push(solved),
+                Some(solved) => passed_over.push(solved),
                 None => break,
             }
         }
+        ready.append(&mut passed_over);
         if chosen.is_empty() && wave == 0 {
-            break;
+            // A step that is too long to be played beside others is played if there is nothing else.
+            let shortest = (0..ready.len()).min_by_key(|&place| events(&ready[place].strategy));
+            match shortest.filter(|_| found.best.is_none()) {
+                Some(place) => chosen.push(ready.swap_remove(place)),
+                None => break,
+            }
         }
         play(solving, chosen, found, account);
     }
@@ -119,11 +150,16 @@ pub fn waves(
     account.lowest_bound = left.filter(|floor| *floor < limit).reduce(f64::min).map(Seconds);
 }
 
-const fn most_played(patience: Patience) -> usize {
-    match patience {
-        Patience::Work => MOST_PLAYED,
-        Patience::Until(_) | Patience::Exhaustive => usize::MAX,
-    }
+/// About how many events playing `strategy` takes: a few a pass where passes are quiet, else some for each op.
+pub fn events(strategy: &Strategy) -> u64 {
+    let passes = 2 * strategy.accumulation * strategy.chunks();
+    let reduces_each_pass =
+        strategy.zero >= 2 && strategy.sync != GradientSync::Deferred && strategy.data > 1;
+    let gathers_each_pass = strategy.zero >= 3 && strategy.reshard_after_forward;
+    let is_quiet =
+        strategy.context == 1 && strategy.offload.is_none() && !reduces_each_pass && !gathers_each_pass;
+    let blocks: u64 = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum();
+    if is_quiet { 8 * passes } else { 40 * strategy.accumulation * blocks }
 }
 
 /// Plays `chosen` at once.
@@ -133,6 +169,8 @@ pub fn play(solving: &Solving<'_>, chosen: Vec<Solved>, found: &mut Found, accou
         chosen.into_par_iter().map(|solved| (problem.play(solved.strategy), solved.floor)).collect();
     for (candidate, floor) in played {
         account.played += 1;
+        found.tried += 1;
+        found.events += events(&candidate.strategy);
         found.lowest_played = Some(found.lowest_played.map_or(floor, |lowest| lowest.min(floor)));
         if problem.fits(&candidate) {
             found.best = Some(found.limit().min(candidate.playback.step_time.0));
