@@ -23,8 +23,8 @@ use crate::units::{Bytes, Seconds};
 const SEEDS_A_WAVE: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
 const SPREAD: f64 = 1.1;
-/// The most that are played.
-const PLAYED_SEEDS: usize = 8;
+/// The most that are played, with and without anything on the host.
+const PLAYED_SEEDS: usize = 4;
 
 /// Searches `problem`; `progress` is told of each part that is done.
 ///
@@ -185,8 +185,13 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
             .or_insert_with(|| (*solved).clone());
         }
     }
-    let mut chosen: Vec<Solved> = best.into_values().collect();
-    chosen.sort_by(|one, other| one.closed.bound.0.total_cmp(&other.closed.bound.0));
+    let by_bound = |one: &Solved, other: &Solved| one.closed.bound.0.total_cmp(&other.closed.bound.0);
+    let (mut hosted, mut chosen): (Vec<Solved>, Vec<Solved>) =
+        best.into_values().partition(|solved| !solved.strategy.offload.is_none());
+    hosted.sort_by(by_bound);
+    chosen.sort_by(by_bound);
+    hosted.truncate(PLAYED_SEEDS);
     chosen.truncate(PLAYED_SEEDS);
+    chosen.append(&mut hosted);
     chosen
 }
