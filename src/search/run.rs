@@ -23,8 +23,8 @@ use crate::units::{Bytes, Seconds};
 const SEEDS_A_WAVE: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
 const SPREAD: f64 = 1.1;
-/// The most that are played, with and without anything on the host.
-const PLAYED_SEEDS: usize = 4;
+/// The most that are played, without and with anything on the host.
+const PLAYED_SEEDS: [usize; 2] = [12, 4];
 
 /// Searches `problem`; `progress` is told of each part that is done.
 ///
@@ -171,18 +171,16 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
         let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
         for solution in solved {
             let Solution::Fits(solved) = solution else { continue };
-            if events(&solved.strategy) > MOST_EVENTS_A_STRATEGY {
-                continue;
-            }
-            let seconds = |solved: &Solved| solved.closed.bound.0;
-            limit = limit.min(SPREAD * seconds(&solved));
-            let slot = best.entry((solved.strategy.pipeline, solved.strategy.offload.is_none()));
-            slot.and_modify(|known| {
-                if seconds(&solved) < seconds(known) {
-                    *known = (*solved).clone();
+            for solved in
+                solved.into_iter().filter(|solved| events(&solved.strategy) <= MOST_EVENTS_A_STRATEGY)
+            {
+                let seconds = solved.closed.bound.0;
+                limit = limit.min(SPREAD * seconds);
+                let key = (solved.strategy.pipeline, solved.strategy.offload.is_none());
+                if best.get(&key).is_none_or(|known| seconds < known.closed.bound.0) {
+                    best.insert(key, solved);
                 }
-            })
-            .or_insert_with(|| (*solved).clone());
+            }
         }
     }
     let by_bound = |one: &Solved, other: &Solved| one.closed.bound.0.total_cmp(&other.closed.bound.0);
@@ -190,8 +188,8 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
         best.into_values().partition(|solved| !solved.strategy.offload.is_none());
     hosted.sort_by(by_bound);
     chosen.sort_by(by_bound);
-    hosted.truncate(PLAYED_SEEDS);
-    chosen.truncate(PLAYED_SEEDS);
+    chosen.truncate(PLAYED_SEEDS[0]);
+    hosted.truncate(PLAYED_SEEDS[1]);
     chosen.append(&mut hosted);
     chosen
 }

@@ -17,12 +17,16 @@ pub struct Solved {
     pub closed: Closed,
     /// No inner choice is faster, in seconds.
     pub floor: f64,
+    /// A second inner choice of the same outer strategy.
+    pub is_second: bool,
 }
 
 /// What became of an outer strategy.
 #[derive(Clone, Debug)]
 pub enum Solution {
-    Fits(Box<Solved>),
+    /// The best inner choice; and where that keeps something on the host, which copies may slow down more than the
+    /// bound knows, the best that does not.
+    Fits(Vec<Solved>),
     /// No inner choice both fits and is faster than what is known.
     Beaten,
 }
@@ -32,6 +36,8 @@ pub struct Solving<'a> {
     pub bounding: &'a Bounding<'a>,
     pub closing: &'a Closing<'a>,
     pub options: Options,
+    /// The same without the host; none where nothing can be there.
+    without_host: Option<Options>,
     /// When the passes of a frame end that has one way to be cut, by task.
     passes: Mutex<HashMap<(usize, FrameChoice), f64>>,
 }
@@ -42,7 +48,9 @@ impl<'a> Solving<'a> {
         let fix = &bounding.space.request.fix;
         let offload = &bounding.space.problem.engine.supports.offload;
         let options = Options::new(fix.checkpoint.is_some(), fix.offload.is_some(), offload);
-        Self { bounding, closing, options, passes: Mutex::new(HashMap::new()) }
+        let without_host =
+            (options.hosted.len() > 1).then(|| Options::new(fix.checkpoint.is_some(), true, offload));
+        Self { bounding, closing, options, without_host, passes: Mutex::new(HashMap::new()) }
     }
 
     /// The best inner choice of `entry` that is faster than `limit` seconds.
@@ -90,7 +98,12 @@ impl<'a> Solving<'a> {
         strategy.checkpoint = modes.collect();
         strategy.normalise(&space.problem.facts);
         let closed = self.closing.close(&strategy);
-        self.closing.fits(&closed).then_some(Solved { floor: entry.floor, strategy, closed })
+        self.closing.fits(&closed).then_some(Solved {
+            floor: entry.floor,
+            strategy,
+            closed,
+            is_second: false,
+        })
     }
 
     /// A good inner choice of `entry`, quickly: that of the default cuts.
@@ -103,22 +116,34 @@ impl<'a> Solving<'a> {
         entry: &Entry,
         choose: impl Fn(&InnerProblem<'_, '_>, &Strategy) -> Option<Chosen>,
     ) -> Solution {
-        let space = self.bounding.space;
-        let outer = space.strategy(entry);
+        let outer = self.bounding.space.strategy(entry);
         let (load, pipeline) = self.bounding.pipeline(&outer);
-        let inner = InnerProblem {
-            closing: self.closing,
-            forms: &self.closing.outer(&outer),
-            options: &self.options,
-            load: &load,
-            pipeline,
-            cuts: space.request.fix.cuts.as_deref(),
-            checkpoint: space.request.fix.checkpoint.as_deref(),
+        let forms = self.closing.outer(&outer);
+        let fix = &self.bounding.space.request.fix;
+        let under = |options: &Options| {
+            let inner = InnerProblem {
+                closing: self.closing,
+                forms: &forms,
+                options,
+                load: &load,
+                pipeline,
+                cuts: fix.cuts.as_deref(),
+                checkpoint: fix.checkpoint.as_deref(),
+            };
+            choose(&inner, &outer)
         };
-        let Some(chosen) = choose(&inner, &outer) else { return Solution::Beaten };
-        let mut strategy = chosen.strategy;
-        strategy.normalise(&space.problem.facts);
-        let closed = self.closing.close(&strategy);
-        Solution::Fits(Box::new(Solved { floor: entry.floor.max(chosen.seconds), strategy, closed }))
+        let Some(best) = under(&self.options) else { return Solution::Beaten };
+        let floor = entry.floor.max(best.seconds);
+        let second = match &self.without_host {
+            Some(options) if !best.strategy.offload.is_none() => under(options),
+            _ => None,
+        };
+        let solved = |(place, chosen): (usize, Chosen)| {
+            let mut strategy = chosen.strategy;
+            strategy.normalise(&self.bounding.space.problem.facts);
+            let closed = self.closing.close(&strategy);
+            Solved { strategy, closed, floor, is_second: place > 0 }
+        };
+        Solution::Fits([Some(best), second].into_iter().flatten().enumerate().map(solved).collect())
     }
 }

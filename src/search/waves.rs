@@ -112,7 +112,7 @@ pub fn waves(
             match solution {
                 Solution::Fits(solved) => {
                     account.priced += 1;
-                    ready.push(*solved);
+                    ready.extend(solved);
                 }
                 Solution::Beaten if limit.is_infinite() => account.out_of_memory += 1,
                 Solution::Beaten => account.bounded += 1,
@@ -165,10 +165,12 @@ pub fn events(strategy: &Strategy) -> u64 {
 /// Plays `chosen` at once.
 pub fn play(solving: &Solving<'_>, chosen: Vec<Solved>, found: &mut Found, account: &mut Account) {
     let problem = solving.closing.problem;
-    let played: Vec<(Candidate, f64)> =
-        chosen.into_par_iter().map(|solved| (problem.play(solved.strategy), solved.floor)).collect();
-    for (candidate, floor) in played {
-        account.played += 1;
+    let played: Vec<(Candidate, f64, bool)> = chosen
+        .into_par_iter()
+        .map(|solved| (problem.play(solved.strategy), solved.floor, solved.is_second))
+        .collect();
+    for (candidate, floor, is_second) in played {
+        account.played += u64::from(!is_second);
         found.tried += 1;
         found.events += events(&candidate.strategy);
         found.lowest_played = Some(found.lowest_played.map_or(floor, |lowest| lowest.min(floor)));
