@@ -63,8 +63,6 @@ struct KnownMoves {
 pub struct Parts {
     /// All passes.
     pub passes: f64,
-    /// The forwards of one micro-batch.
-    pub forward: f64,
     /// The passes' chains alone, and all collectives over parameters and gradients beside them.
     pub together: f64,
     pub copies: f64,
@@ -82,7 +80,6 @@ impl Bound<'_> {
         for chunk in self.layout.chunks_of(stage) {
             let times = self.times(chunk, &mut known);
             parts.passes += times.forward + times.backward + times.weight;
-            parts.forward += times.forward;
         }
         parts.passes *= self.strategy.accumulation as f64;
         parts.passes += self.last_reduction(stage, &mut known);

@@ -29,11 +29,7 @@ impl Instant {
 
 /// The instants of every rank among which its memory peak must be: none of them holds less than another.
 pub fn instants(schedule: Schedule, pipeline: u64, micro: u64, chunks: u64) -> Vec<Vec<Instant>> {
-    let micro = enough(schedule, pipeline, micro);
-    schedule::orders(schedule, pipeline, micro, chunks)
-        .iter()
-        .map(|order| of_rank(order, chunks, schedule.splits_weight()))
-        .collect()
+    (0..pipeline).map(|stage| instants_of(schedule, pipeline, stage, micro, chunks)).collect()
 }
 
 /// The same of one rank.

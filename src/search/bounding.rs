@@ -51,12 +51,6 @@ pub struct Bounding<'a> {
     classes: Vec<(usize, u64)>,
 }
 
-/// A shape that frames share.
-#[derive(Clone, Copy, PartialEq)]
-struct ShapeChoice {
-    frame: FrameChoice,
-}
-
 /// Forms of a shape with the loads read off them.
 struct Shaped {
     forms: Forms,
@@ -83,17 +77,17 @@ impl<'a> Bounding<'a> {
         let space = self.space;
         let task = &space.tasks[index];
         let mut result = Bounded::default();
-        let mut shaped: Option<(ShapeChoice, Shaped)> = None;
+        let mut shaped: Option<(FrameChoice, Shaped)> = None;
         let mut prices: HashMap<u64, DevicePricing<'_>> = HashMap::new();
         for frame in space.frames(task) {
             let (states, illegal) = space.states(task, &frame);
             let all = states.len() as u64 + illegal;
             result.considered += all;
             let mut strategy = space.outer(task, &frame);
-            if !rules::legal_outside(&strategy, &space.problem.facts) {
+            if !space.is_legal(&strategy) {
                 result.illegal += all;
                 if result.broken.is_none() {
-                    result.broken = rules::check(&strategy, &space.problem.facts).err();
+                    result.broken = rules::check(&space.plainest(&strategy), &space.problem.facts).err();
                 }
                 continue;
             }
@@ -143,7 +137,7 @@ impl<'a> Bounding<'a> {
                 frame.schedule.0,
                 Schedule::OneForwardOneBackward | Schedule::Interleaved | Schedule::ZeroBubbleV
             );
-            if frame.micro.0 > 2 || !is_usual || !rules::legal_outside(&strategy, &space.problem.facts) {
+            if frame.micro.0 > 2 || !is_usual || !space.is_legal(&strategy) {
                 continue;
             }
             let core = self.passes(&strategy);
@@ -229,9 +223,9 @@ impl<'a> Bounding<'a> {
     }
 }
 
-/// The shape of `frame`: without what makes no difference to forms and loads.
-fn shape_of(frame: &FrameChoice) -> ShapeChoice {
+/// `frame` without what makes no difference to forms and loads.
+fn shape_of(frame: &FrameChoice) -> FrameChoice {
     let splits = frame.schedule.0.splits_weight();
     let schedule = if splits { Schedule::ZeroBubbleH1 } else { Schedule::OneForwardOneBackward };
-    ShapeChoice { frame: FrameChoice { schedule: (schedule, 1), ..*frame } }
+    FrameChoice { schedule: (schedule, 1), ..*frame }
 }

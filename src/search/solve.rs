@@ -8,7 +8,7 @@ use crate::search::closed::{Closed, Closing};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::rank::Options;
 use crate::search::space::FrameChoice;
-use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode, Strategy, defaults};
+use crate::strategy::{Checkpoint, CheckpointMode, Strategy};
 
 /// An outer strategy at its best inner choice.
 #[derive(Clone, Debug)]
@@ -74,9 +74,7 @@ impl<'a> Solving<'a> {
         let key = (entry.task, entry.frame);
         let known = self.passes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         Some(known.unwrap_or_else(|| {
-            outer.cuts = defaults::cuts(blocks, outer.chunks() as usize);
-            let plain = |&blocks: &u32| Checkpoint::uniform(CheckpointMode::None, blocks);
-            outer.checkpoint = outer.cuts.iter().map(plain).collect();
+            outer = space.plainest(&outer);
             let passes = self.closing.passes(&self.closing.outer(&outer), &outer).0;
             self.passes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, passes);
             passes
@@ -86,16 +84,11 @@ impl<'a> Solving<'a> {
     /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.
     pub fn leanest(&self, entry: &Entry) -> Option<Solved> {
         let space = self.bounding.space;
-        let fix = &space.request.fix;
-        let mut strategy = space.strategy(entry);
-        let blocks = space.problem.facts.blocks;
-        let default = || defaults::cuts(blocks, strategy.chunks() as usize);
-        strategy.cuts = fix.cuts.clone().unwrap_or_else(default);
-        let full = [CheckpointEntry::Whole(CheckpointMode::Full)];
-        let entries = fix.checkpoint.as_deref().unwrap_or(&full);
-        let chunks = strategy.cuts.iter().enumerate();
-        let modes = chunks.map(|(chunk, &blocks)| entries.get(chunk).unwrap_or(&entries[0]).over(blocks));
-        strategy.checkpoint = modes.collect();
+        let mut strategy = space.plainest(&space.strategy(entry));
+        if space.request.fix.checkpoint.is_none() {
+            let full = |&blocks: &u32| Checkpoint::uniform(CheckpointMode::Full, blocks);
+            strategy.checkpoint = strategy.cuts.iter().map(full).collect();
+        }
         strategy.normalise(&space.problem.facts);
         let closed = self.closing.close(&strategy);
         self.closing.fits(&closed).then_some(Solved {

@@ -69,6 +69,7 @@ impl<'a> Space<'a> {
         let count = all.len();
         let mut strategy = self.plain(task);
         strategy.accumulation = accumulation;
+        self.keep_on_host(&mut strategy);
         let is_legal = |state: &StateChoice| {
             let mut strategy = strategy.clone();
             state.apply(&mut strategy);
@@ -120,6 +121,25 @@ impl<'a> Space<'a> {
         strategy.compression = frame.numerics.compression;
         strategy.gradient_type = frame.numerics.gradient;
         strategy.reduce_type = frame.numerics.reduce;
+        strategy
+    }
+
+    /// Whether `outer` is legal, whatever its state, with the inner choices that are fixed.
+    pub fn is_legal(&self, outer: &Strategy) -> bool {
+        let (fix, facts) = (&self.request.fix, &self.problem.facts);
+        let fixes_inner = fix.cuts.is_some() || fix.checkpoint.is_some() || fix.offload.is_some();
+        rules::legal_outside(outer, facts)
+            && (!fixes_inner || rules::legal_inner(&self.plainest(outer), facts))
+    }
+
+    /// `outer` with the inner choices that are fixed, and of the others the plainest.
+    pub fn plainest(&self, outer: &Strategy) -> Strategy {
+        let fix = &self.request.fix;
+        let chunks = outer.chunks() as usize;
+        let default = || defaults::cuts(self.problem.facts.blocks, chunks);
+        let cuts = fix.cuts.clone().unwrap_or_else(default);
+        let mut strategy = Strategy { checkpoint: fix.checkpoints(&cuts), cuts, ..outer.clone() };
+        self.keep_on_host(&mut strategy);
         strategy
     }
 

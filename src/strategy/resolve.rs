@@ -88,8 +88,8 @@ impl Draft {
         }
     }
 
-    /// One entry stands for all chunks; otherwise there are as many as were given.
-    fn checkpoints(&self, cuts: &[u32]) -> Vec<Checkpoint> {
+    /// The checkpoint modes of chunks of so many blocks. One entry stands for all chunks; otherwise there are as many as were given.
+    pub fn checkpoints(&self, cuts: &[u32]) -> Vec<Checkpoint> {
         match self.checkpoint.as_deref() {
             None => cuts.iter().map(|&blocks| Checkpoint::uniform(CheckpointMode::None, blocks)).collect(),
             Some([entry]) => cuts.iter().map(|&blocks| entry.over(blocks)).collect(),

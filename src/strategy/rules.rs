@@ -132,9 +132,14 @@ pub fn legal(strategy: &Strategy, facts: &Facts) -> bool {
     broken(strategy, facts).is_none()
 }
 
-/// Whether every rule holds that looks at neither cuts, checkpoint modes nor offload. Allocates nothing.
+/// Whether every rule holds that looks at neither state nor inner choices. Allocates nothing.
 pub fn legal_outside(strategy: &Strategy, facts: &Facts) -> bool {
-    Rule::ALL.iter().all(|rule| rule.is_inner() || rule.holds(strategy, facts))
+    Rule::ALL.iter().all(|rule| rule.is_inner() || rule.is_of_state() || rule.holds(strategy, facts))
+}
+
+/// Whether the rules hold that look at the inner choices: cuts, checkpoint modes, offload. Allocates nothing.
+pub fn legal_inner(strategy: &Strategy, facts: &Facts) -> bool {
+    Rule::ALL.iter().all(|rule| !rule.is_inner() || rule.holds(strategy, facts))
 }
 
 /// Whether the rules hold that look at how state is sharded and reduced. Allocates nothing.
@@ -148,7 +153,7 @@ pub fn check(strategy: &Strategy, facts: &Facts) -> Result<(), RuleBreak> {
 }
 
 impl Rule {
-    /// Whether it looks at the inner choices: cuts, checkpoint modes, offload.
+    /// Whether it looks at the inner choices alone: cuts, checkpoint modes, offload.
     const fn is_inner(self) -> bool {
         matches!(
             self,
@@ -159,7 +164,6 @@ impl Rule {
                 | Self::OffloadOffered
                 | Self::OffloadCount
                 | Self::OffloadFraction
-                | Self::OffloadZero
         )
     }
 
@@ -175,6 +179,7 @@ impl Rule {
                 | Self::SyncZero
                 | Self::SyncOffered
                 | Self::SyncDeferred
+                | Self::OffloadZero
         )
     }
 
