@@ -194,6 +194,39 @@ fn illegal_strategies_name_what_is_legal() {
 }
 
 #[test]
+fn fixed_choices_that_contradict_each_other_or_the_model_are_illegal() {
+    let place = Place::new();
+    place.write("tiny.json", TINY);
+    let line = |fix: &str| {
+        format!(
+            "plan tiny.json --cluster 1x4xh100-sxm --global-batch 8 --seq-len 64 --fix {fix} --out plan.json"
+        )
+    };
+    // Two blocks: other cuts, and other chunks than there are cuts, modes or fractions for, break a rule each.
+    for fix in [
+        "pp=2,cuts=2/1",
+        "pp=2,cuts=1",
+        "pp=2,cuts=1/1/0",
+        "pp=1,ckpt=full/none",
+        "pp=2,offload=optimizer:1/0/0",
+    ] {
+        let run = place.line(&line(fix));
+        assert_eq!(run.code, 4, "{fix}\n{}", run.stderr);
+        assert!(
+            run.stderr.starts_with("error: ") && !run.stderr.contains("panicked"),
+            "{fix}\n{}",
+            run.stderr
+        );
+    }
+    // What fits some pipelines is planned on these.
+    for (fix, stages) in [("cuts=1/1", 2), ("ckpt=full/none", 2), ("offload=optimizer:1/0", 2)] {
+        let run = place.line(&format!("{} --json", line(fix)));
+        assert_eq!(run.code, 0, "{fix}\n{}", run.stderr);
+        assert_eq!(run.json()["strategy"]["pipeline_parallel"], json!(stages), "{fix}");
+    }
+}
+
+#[test]
 fn what_fits_nowhere_is_infeasible() {
     let place = Place::new();
     let line = "plan llama-2-7b --cluster 1x1xrtx-4090 --global-batch 4 --seq-len 512 --memory-limit 1GiB \
