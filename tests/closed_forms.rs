@@ -4,9 +4,9 @@ mod sampling;
 
 use meshwright::cost::DevicePricing;
 use meshwright::cost::bound::Bound;
-use meshwright::cost::digest::UnitDigest;
 use meshwright::cost::instants::instants;
 use meshwright::cost::ledger::Ledger;
+use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::program::Layout;
 use meshwright::program::build::build_on;
 use meshwright::program::state::StateRules;
@@ -20,10 +20,9 @@ fn closed_form_memory_is_the_played_peak() {
         let (strategy, engine) = (&case.strategy, case.engine);
         let layout = Layout::new(&case.model, strategy, &case.workload, engine);
         let pricing = DevicePricing::new(&cluster, case.engine, strategy, case.workload.compute_type());
-        let digests: Vec<_> =
-            layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
         let rules = StateRules::new(strategy, &case.workload, engine);
-        let ledger = Ledger { layout: &layout, digests: &digests, strategy, engine, rules: &rules };
+        let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
+        let ledger = Ledger { layout: &layout, costs: &costs, strategy, engine, rules: &rules };
         let named =
             instants(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let program = build_on(&layout, strategy, &case.workload, engine);
@@ -53,13 +52,12 @@ fn the_time_bound_is_never_above_the_played_time() {
         let (strategy, engine) = (&case.strategy, case.engine);
         let layout = Layout::new(&case.model, strategy, &case.workload, engine);
         let pricing = DevicePricing::new(&cluster, case.engine, strategy, case.workload.compute_type());
-        let digests: Vec<_> =
-            layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
         let rules = StateRules::new(strategy, &case.workload, engine);
+        let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
         let workload = &case.workload;
         let bound = Bound {
             layout: &layout,
-            digests: &digests,
+            costs: &costs,
             strategy,
             workload,
             engine,

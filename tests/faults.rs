@@ -1,9 +1,9 @@
 //! The verifier finds what is broken in a program, and a wrong buffer size does not go unnoticed.
 
 use meshwright::cost::DevicePricing;
-use meshwright::cost::digest::UnitDigest;
 use meshwright::cost::instants::instants;
 use meshwright::cost::ledger::Ledger;
+use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::model;
 use meshwright::ops::Op;
 use meshwright::profile::engine::engine;
@@ -30,10 +30,9 @@ fn sound() -> (Program, Vec<Bytes>) {
     let layout = Layout::new(&model, &strategy, &workload, engine);
     let cluster = meshwright::cluster::load("1x2xh100-sxm").expect("built in");
     let pricing = DevicePricing::new(&cluster, engine, &strategy, workload.compute_type());
-    let digests: Vec<_> =
-        layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
     let rules = StateRules::new(&strategy, &workload, engine);
-    let ledger = Ledger { layout: &layout, digests: &digests, strategy: &strategy, engine, rules: &rules };
+    let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
+    let ledger = Ledger { layout: &layout, costs: &costs, strategy: &strategy, engine, rules: &rules };
     let named =
         instants(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
     let program = build_on(&layout, &strategy, &workload, engine);

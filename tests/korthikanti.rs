@@ -31,7 +31,7 @@ fn saved(heads: u64, head_dim: u64, seq: u64, micro: u64, keys: &str, tensor: u6
     let strategy = resolve(&draft, &model, tensor, &workload, engine).expect("the strategy is legal");
     let shape = Shape::new(&strategy, &workload, engine);
     let unit = units(&model).into_iter().find(|unit| unit.kind == UnitKind::Block(1)).expect("two blocks");
-    let mode = strategy.checkpoint[0].mode(1);
+    let mode = strategy.checkpoint[0].modes().nth(1).expect("two blocks");
     assert_eq!(keys.contains("selective"), mode == CheckpointMode::Selective);
     lower(&graph(&model, &unit, shape), shape, mode, true).kept_bytes().0
 }

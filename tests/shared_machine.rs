@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use meshwright::cluster::{self, Cluster};
 use meshwright::cost::bound::Bound;
-use meshwright::cost::digest::UnitDigest;
+use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::cost::{DevicePricing, Pricing, Resource};
 use meshwright::ops::KernelKind;
 use meshwright::profile::device::{CoresModel, KernelRates};
@@ -114,11 +114,10 @@ fn the_time_bound_holds_on_a_shared_machine() {
         let pricing = pricing(&case, &cluster);
         let (strategy, engine, workload) = (&case.strategy, case.engine, &case.workload);
         let layout = Layout::new(&case.model, strategy, workload, engine);
-        let digests: Vec<_> =
-            layout.shaped().lowered().iter().map(|unit| UnitDigest::new(unit, &pricing)).collect();
         let rules = StateRules::new(strategy, workload, engine);
-        let (digests, layout, rules) = (&digests, &layout, &rules);
-        let bound = Bound { layout, digests, strategy, workload, engine, rules, pricing: &pricing };
+        let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
+        let (costs, layout, rules) = (&costs, &layout, &rules);
+        let bound = Bound { layout, costs, strategy, workload, engine, rules, pricing: &pricing };
         let played = play(&build_on(layout, strategy, workload, engine), &pricing).step_time.0;
         for bound in [bound.core().0, bound.step_time().0] {
             assert!(bound <= played * (1.0 + 1e-9), "seed {seed}, {}: {bound} > {played}", case.text);

@@ -4,24 +4,23 @@ use crate::cost::calls::{self, CallTimes};
 use crate::cost::digest::{PassDigest, UnitDigest};
 use crate::cost::flow::{self, FlowRules, UnitFlow};
 use crate::cost::price::Pricing;
+use crate::cost::unit_cost::{UnitCost, UnitCosts};
 use crate::lower::Stream;
-use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, Schedule};
 use crate::profile::engine::Overlap;
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
-use crate::program::reduction::reductions;
 use crate::program::schedule::orders;
 use crate::program::state::{Gathering, StateRules};
 use crate::program::{Instruction, Pass, build};
 use crate::strategy::{Strategy, Workload};
-use crate::units::{Bytes, Seconds};
+use crate::units::Seconds;
 
 /// A strategy laid out, with what its parts take at the least.
+#[derive(Clone, Copy)]
 pub struct Bound<'a> {
     pub layout: &'a Layout,
-    /// One for each of the layout's lowered units.
-    pub digests: &'a [UnitDigest],
+    pub costs: &'a UnitCosts,
     pub strategy: &'a Strategy,
     pub workload: &'a Workload,
     pub engine: &'a EngineProfile,
@@ -35,27 +34,6 @@ struct Flows {
     forward: Vec<UnitFlow>,
     backward: Vec<UnitFlow>,
     weight: Vec<UnitFlow>,
-}
-
-/// What moves for one unit, in seconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moves {
-    /// Its parameters from the other shards.
-    gather: f64,
-    /// The reduction of its gradient inside a shard group, and across all of them.
-    scatter: f64,
-    reduce: f64,
-    /// Its saved activations to the host, and back; its parameters from there.
-    out: f64,
-    back: f64,
-    fetch: f64,
-}
-
-/// The moves of a rank's units, once for all that are alike.
-#[derive(Default)]
-struct KnownMoves {
-    /// By lowered unit and what of it is on the host.
-    list: Vec<((usize, bool, bool), Moves)>,
 }
 
 /// What one rank has to do in a step, each part as if it were alone, in seconds.
@@ -72,35 +50,42 @@ pub struct Parts {
     pub step: f64,
 }
 
+impl Parts {
+    /// When the rank's step ends at the earliest, in seconds, if its first input is there, and its last gradient back at
+    /// the first rank, no earlier than `way`.
+    pub fn end(&self, way: f64) -> f64 {
+        let Self { passes, together, copies, lead, step } = *self;
+        (way.max(lead) + passes).max(together).max(copies) + step
+    }
+}
+
 impl Bound<'_> {
     /// The parts of pipeline rank `stage`'s step.
     pub fn parts(&self, stage: u32) -> Parts {
-        let mut known = KnownMoves::default();
-        let mut parts = Parts::default();
-        for chunk in self.layout.chunks_of(stage) {
-            let times = self.times(chunk, &mut known);
-            parts.passes += times.forward + times.backward + times.weight;
+        Parts { step: self.optimizer_step(stage), ..self.parts_before_step(stage) }
+    }
+
+    /// The same without the optimizer step.
+    pub fn parts_before_step(&self, stage: u32) -> Parts {
+        let chunks = self.layout.chunks_of(stage).map(|chunk| self.times(chunk));
+        let each: f64 = chunks.map(|times| times.forward + times.backward + times.weight).sum();
+        Parts {
+            passes: self.strategy.accumulation as f64 * each + self.last_reduction(stage),
+            together: self.together(stage),
+            copies: self.copies(stage),
+            lead: self.lead(stage),
+            step: 0.0,
         }
-        parts.passes *= self.strategy.accumulation as f64;
-        parts.passes += self.last_reduction(stage, &mut known);
-        parts.together = self.together(stage, &mut known);
-        parts.copies = self.copies(stage, &mut known);
-        parts.lead = self.lead(stage, &mut known);
-        parts.step = self.optimizer_step(stage);
-        parts
     }
 
     /// No rank can end earlier than its calls, played alone, with the reduction behind the last of them and the
     /// optimizer step; nor than its collectives over parameters and gradients, or its copies, one behind the other,
     /// and the step.
     pub fn step_time(&self) -> Seconds {
-        let (ends, mut known) = self.ends();
-        let bound = ends.into_iter().enumerate().map(|(stage, end)| {
+        let bound = self.ends().into_iter().enumerate().map(|(stage, end)| {
             let stage = stage as u32;
-            let known = &mut known[stage as usize];
-            let passes = end + self.last_reduction(stage, known);
-            passes.max(self.together(stage, known)).max(self.copies(stage, known))
-                + self.optimizer_step(stage)
+            let passes = end + self.last_reduction(stage);
+            passes.max(self.together(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
     }
@@ -110,39 +95,25 @@ impl Bound<'_> {
         let mut rules = *self.rules;
         rules.gathering = Gathering::Never;
         rules.keeps_whole_gradients = true;
-        let plain = Bound {
-            layout: self.layout,
-            digests: self.digests,
-            strategy: self.strategy,
-            workload: self.workload,
-            engine: self.engine,
-            rules: &rules,
-            pricing: self.pricing,
-        };
-        Seconds(plain.ends().0.into_iter().fold(0.0, f64::max))
+        let plain = Bound { rules: &rules, ..*self };
+        Seconds(plain.ends().into_iter().fold(0.0, f64::max))
     }
 
-    /// When each rank's last pass ends, and what moves for its units.
-    fn ends(&self) -> (Vec<f64>, Vec<KnownMoves>) {
+    /// When each rank's last pass ends.
+    fn ends(&self) -> Vec<f64> {
         let strategy = self.strategy;
-        let mut known: Vec<KnownMoves> = (0..strategy.pipeline).map(|_| KnownMoves::default()).collect();
-        let chunks = self.layout.chunks.iter();
-        let chunks: Vec<CallTimes> =
-            chunks.map(|chunk| self.times(chunk, &mut known[chunk.stage as usize])).collect();
+        let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
         let orders =
             orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
-        (calls::ends(&orders, &chunks, &held, strategy.accumulation), known)
+        calls::ends(&orders, &chunks, &held, strategy.accumulation)
     }
 
     /// The part of the bound that no choice about state changes, cheaply: the way of the first micro-batch to each
     /// rank and back, and the passes that it cannot have done before.
     pub fn core(&self) -> Seconds {
         let strategy = self.strategy;
-        let mut known: Vec<KnownMoves> = (0..strategy.pipeline).map(|_| KnownMoves::default()).collect();
-        let chunks = self.layout.chunks.iter();
-        let chunks: Vec<CallTimes> =
-            chunks.map(|chunk| self.times(chunk, &mut known[chunk.stage as usize])).collect();
+        let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
         let micro = strategy.accumulation as f64;
         let splits = strategy.schedule.splits_weight();
         let mut work = vec![0.0; strategy.pipeline as usize];
@@ -173,17 +144,18 @@ impl Bound<'_> {
         Seconds(bound)
     }
 
-    fn digest(&self, unit: &PlacedUnit) -> &UnitDigest {
-        &self.digests[unit.lowered]
+    fn units(&self, stage: u32) -> impl Iterator<Item = &PlacedUnit> {
+        self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units)
     }
 
-    fn times(&self, chunk: &Chunk, known: &mut KnownMoves) -> CallTimes {
+    fn times(&self, chunk: &Chunk) -> CallTimes {
+        let digest = |unit: &PlacedUnit| &self.costs.of(chunk.stage, unit).digest;
         let mut times = CallTimes { sends_gradient: chunk.sends_gradient, ..CallTimes::default() };
         let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
         let last_slack = |unit: Option<&PlacedUnit>, pass: fn(&UnitDigest) -> PassDigest| {
-            unit.map_or(0.0, |unit| slack(pass(self.digest(unit))))
+            unit.map_or(0.0, |unit| slack(pass(digest(unit))))
         };
-        let flows = self.flows(chunk, known);
+        let flows = self.flows(chunk);
         let rules = self.flow_rules();
         let forward = flow::end(&flows.forward, rules);
         times.forward = forward.ended;
@@ -195,7 +167,7 @@ impl Bound<'_> {
             backward.ended - backward.computed + last_slack(chunk.units.first(), |digest| digest.backward);
         times.weight = flow::end(&flows.weight, rules).ended;
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
-        times.early = last.map_or(0.0, |unit| self.digest(unit).backward.early.0);
+        times.early = last.map_or(0.0, |unit| digest(unit).backward.early.0);
         if self.layout.losses > 1 {
             // The first loss's gradient leaves while the others' backwards are still to come.
             times.backward_slack = times.backward;
@@ -215,7 +187,7 @@ impl Bound<'_> {
     }
 
     /// What moves in the three passes of `chunk`, unit by unit in the order of each.
-    fn flows(&self, chunk: &Chunk, known: &mut KnownMoves) -> Flows {
+    fn flows(&self, chunk: &Chunk) -> Flows {
         let count = chunk.units.len();
         let mut flows = Flows {
             forward: Vec::with_capacity(count),
@@ -223,15 +195,13 @@ impl Bound<'_> {
             weight: Vec::with_capacity(count),
         };
         for unit in &chunk.units {
-            let moves = self.moves(unit, known);
-            flows.forward.push(self.flow(unit, &moves, Pass::Forward));
+            flows.forward.push(self.flow(chunk.stage, unit, Pass::Forward));
         }
         let splits = self.strategy.schedule.splits_weight();
         for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
-            let moves = self.moves(unit, known);
-            flows.backward.push(self.flow(unit, &moves, Pass::Backward));
+            flows.backward.push(self.flow(chunk.stage, unit, Pass::Backward));
             if splits {
-                flows.weight.push(self.flow(unit, &moves, Pass::Weight));
+                flows.weight.push(self.flow(chunk.stage, unit, Pass::Weight));
             }
         }
         flows
@@ -239,8 +209,8 @@ impl Bound<'_> {
 
     /// What moves in `pass` of `unit`. With several losses, units are passed more often than once; nothing is said
     /// of what moves between.
-    fn flow(&self, unit: &PlacedUnit, moves: &Moves, pass: Pass) -> UnitFlow {
-        let digest = self.digest(unit);
+    fn flow(&self, stage: u32, unit: &PlacedUnit, pass: Pass) -> UnitFlow {
+        let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
         let digest = match pass {
             Pass::Forward => digest.forward,
             Pass::Backward => digest.backward,
@@ -251,15 +221,17 @@ impl Bound<'_> {
             return flow;
         }
         if pass != Pass::Weight {
-            flow.fetch = moves.fetch;
+            if unit.offloads_parameters {
+                flow.fetch = moves.fetch;
+            }
             if self.rules.gathering == Gathering::EachPass {
                 flow.gather = moves.gather;
             }
         }
         match pass {
-            Pass::Forward => flow.out = moves.out,
-            Pass::Backward => flow.back = moves.back,
-            Pass::Weight => {}
+            Pass::Forward if unit.offloads_activations => flow.out = moves.out,
+            Pass::Backward if unit.offloads_activations => flow.back = moves.back,
+            _ => {}
         }
         // Only a pass that writes weight gradients reduces them.
         if !self.rules.keeps_whole_gradients && digest.after.is_some() {
@@ -278,60 +250,31 @@ impl Bound<'_> {
         }
     }
 
-    /// What moves for `unit`.
-    fn moves(&self, unit: &PlacedUnit, known: &mut KnownMoves) -> Moves {
-        let key = (unit.lowered, unit.offloads_parameters, unit.offloads_activations);
-        if let Some((_, moves)) = known.list.iter().find(|(other, _)| *other == key) {
-            return *moves;
-        }
-        let seconds = |op: &Op| self.pricing.price(op, 0).seconds.0;
-        let mut moves = Moves::default();
-        if self.rules.gathering != Gathering::Never {
-            moves.gather = self.gathers(unit).map(|op| seconds(&op)).sum();
-        }
-        if unit.has_backward {
-            let sum = |across| -> f64 {
-                reductions(self.rules, self.engine, unit, across).iter().map(|(_, op)| seconds(op)).sum()
-            };
-            moves.reduce = sum(true);
-            moves.scatter = if self.rules.replicas > 1 { sum(false) } else { moves.reduce };
-        }
-        let kept = self.digest(unit).kept;
-        if unit.offloads_activations && kept > 0 {
-            moves.out = seconds(&Op::CopyOut(Bytes(kept as u64)));
-            moves.back = seconds(&Op::CopyIn(Bytes(kept as u64)));
-        }
-        let stored = self.rules.parameter_elements(&unit.parameters) * self.rules.parameter.size();
-        if unit.offloads_parameters && stored > 0 {
-            moves.fetch = seconds(&Op::CopyIn(Bytes(stored)));
-        }
-        known.list.push((key, moves));
-        moves
-    }
-
     /// How much longer the first forward of a stage takes because its parameters are not there yet, if nothing else
     /// holds it up.
-    fn lead(&self, stage: u32, known: &mut KnownMoves) -> f64 {
+    fn lead(&self, stage: u32) -> f64 {
         let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
         if self.layout.losses > 1 || !self.engine.timing.overlaps(Overlap::Gathers) {
             return 0.0;
         }
         let (Some(first), Some(last)) = (chunk.units.first(), chunk.units.last()) else { return 0.0 };
-        let gathered = self.moves(first, known).gather;
+        let costs = self.costs.on(stage);
+        let of = |unit: &PlacedUnit| &costs[unit.lowered];
+        let gathered = of(first).moves.gather;
         match self.rules.gathering {
             Gathering::Never => 0.0,
             Gathering::EachPass => gathered,
             Gathering::OnceAStep | Gathering::ForwardToBackward => {
-                let all: f64 = chunk.units.iter().map(|unit| self.moves(unit, known).gather).sum();
-                let chains: f64 = chunk.units.iter().map(|unit| self.digest(unit).forward.chain.0).sum();
-                gathered.max(all + self.digest(last).forward.chain.0 - chains)
+                let all: f64 = chunk.units.iter().map(|unit| of(unit).moves.gather).sum();
+                let chains: f64 = chunk.units.iter().map(|unit| of(unit).digest.forward.chain.0).sum();
+                gathered.max(all + of(last).digest.forward.chain.0 - chains)
             }
         }
     }
 
     /// How much later than the very last backward of a stage the reductions are done that it starts, a unit behind
     /// the other.
-    fn last_reduction(&self, stage: u32, known: &mut KnownMoves) -> f64 {
+    fn last_reduction(&self, stage: u32) -> f64 {
         if !self.rules.keeps_whole_gradients
             || self.strategy.schedule.splits_weight()
             || self.rules.reduces_behind
@@ -341,19 +284,20 @@ impl Bound<'_> {
         let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
         let (mut now, mut reduced) = (0.0, 0.0_f64);
         for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
-            now += self.digest(unit).backward.chain.0;
+            let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
+            now += digest.backward.chain.0;
             // With several losses, only the last unit is known to be reduced behind all of them.
             let from = if self.layout.losses > 1 { now } else { reduced.max(now) };
-            reduced = from + self.moves(unit, known).reduce;
+            reduced = from + moves.reduce;
         }
         reduced - now
     }
 
     /// The passes of a stage and its collectives, however they overlap.
-    fn together(&self, stage: u32, known: &mut KnownMoves) -> f64 {
+    fn together(&self, stage: u32) -> f64 {
         let (mut chain, mut full) = (0.0, 0.0);
-        for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
-            let digest = self.digest(unit);
+        for unit in self.units(stage) {
+            let digest = &self.costs.of(stage, unit).digest;
             chain += digest.forward.chain.0 + digest.weight.chain.0;
             full += digest.forward.full.0 + digest.weight.full.0;
             if unit.has_backward {
@@ -362,12 +306,12 @@ impl Bound<'_> {
             }
         }
         let micro = self.strategy.accumulation as f64;
-        let moved = self.collectives(stage, known);
+        let moved = self.collectives(stage);
         flow::together(micro * chain, micro * full, moved, self.pricing.beside())
     }
 
     /// Seconds of all collectives of a stage over parameters and gradients, before the optimizer step.
-    fn collectives(&self, stage: u32, known: &mut KnownMoves) -> f64 {
+    fn collectives(&self, stage: u32) -> f64 {
         let micro = self.strategy.accumulation as f64;
         let rounds = match self.strategy.sync {
             GradientSync::Deferred => 1.0,
@@ -375,8 +319,8 @@ impl Bound<'_> {
         };
         let across = self.strategy.sync != GradientSync::Scatter;
         let mut total = 0.0;
-        for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
-            let moves = self.moves(unit, known);
+        for unit in self.units(stage) {
+            let moves = &self.costs.of(stage, unit).moves;
             if unit.has_backward && !self.rules.reduces_behind {
                 total += rounds * if across { moves.reduce } else { moves.scatter };
             }
@@ -391,35 +335,26 @@ impl Bound<'_> {
         total
     }
 
-    fn gathers(&self, unit: &PlacedUnit) -> impl Iterator<Item = Op> {
-        let size = self.rules.compute.size();
-        [
-            (Group::State, unit.parameters.dense, self.rules.shards),
-            (Group::ExpertState, unit.parameters.expert, self.rules.expert_shards),
-        ]
-        .into_iter()
-        .filter(|&(_, elements, shards)| elements > 0 && shards > 1)
-        .map(move |(group, elements, _)| {
-            let kind = CollectiveKind::AllGather;
-            Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) })
-        })
-    }
-
     /// All copies of a stage from the host, or all to it, before the optimizer step.
-    fn copies(&self, stage: u32, known: &mut KnownMoves) -> f64 {
+    fn copies(&self, stage: u32) -> f64 {
         let micro = self.strategy.accumulation as f64;
         let (mut out, mut back) = (0.0, 0.0);
-        for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
-            let moves = self.moves(unit, known);
-            let passes = if unit.has_backward { 2.0 } else { 1.0 };
-            out += micro * moves.out;
-            back += micro * (moves.back + passes * moves.fetch);
+        for unit in self.units(stage) {
+            let moves = &self.costs.of(stage, unit).moves;
+            if unit.offloads_activations {
+                out += micro * moves.out;
+                back += micro * moves.back;
+            }
+            if unit.offloads_parameters {
+                let passes = if unit.has_backward { 2.0 } else { 1.0 };
+                back += micro * passes * moves.fetch;
+            }
         }
         out.max(back)
     }
 
     /// The optimizer step of a stage alone.
-    fn optimizer_step(&self, stage: u32) -> f64 {
+    pub fn optimizer_step(&self, stage: u32) -> f64 {
         let template =
             build::step_template(self.layout, self.strategy, self.workload, self.engine, *self.rules, stage);
         alone(&template.instructions, self.pricing)

@@ -2,8 +2,9 @@
 //!
 //! Written apart from `program`: the tests hold its peak against the program's own, to the byte.
 
-use crate::cost::digest::{PassDigest, UnitDigest};
+use crate::cost::digest::PassDigest;
 use crate::cost::instants::Instant;
+use crate::cost::unit_cost::{UnitCost, UnitCosts};
 use crate::profile::EngineProfile;
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::state::{Gathering, StateRules, offloaded_elements};
@@ -11,12 +12,11 @@ use crate::program::{Pass, build};
 use crate::strategy::Strategy;
 use crate::units::Bytes;
 
-/// A strategy laid out, with the digests of its lowered units.
+/// A strategy laid out, with the costs of its units.
 #[derive(Clone, Copy)]
 pub struct Ledger<'a> {
     pub layout: &'a Layout,
-    /// One for each of the layout's lowered units.
-    pub digests: &'a [UnitDigest],
+    pub costs: &'a UnitCosts,
     pub strategy: &'a Strategy,
     pub engine: &'a EngineProfile,
     pub rules: &'a StateRules,
@@ -34,6 +34,7 @@ struct PassPeak {
 /// What is alive while a pass walks over its units.
 struct Walk<'a> {
     ledger: &'a Ledger<'a>,
+    stage: u32,
     live: i64,
     peak: i64,
     sent: i64,
@@ -90,42 +91,15 @@ impl Ledger<'_> {
     pub fn persistent(&self, stage: u32) -> i64 {
         let rules = self.rules;
         let (mut bytes, mut owned, mut dense, mut expert) = (0, 0, 0, 0);
-        let reuses = self.engine.state.gradients_reuse_parameters
-            && self.strategy.zero == 3
-            && self.strategy.accumulation == 1;
-        for unit in self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units) {
-            let p = &unit.parameters;
-            // Trained and frozen parameters and a tied table are sharded each by themselves.
-            let trained = |sharded: bool| {
-                if sharded {
-                    (p.dense_trained - p.table).div_ceil(rules.shards)
-                        + p.table.div_ceil(rules.shards)
-                        + p.expert_trained.div_ceil(rules.expert_shards)
-                } else {
-                    p.dense_trained + p.expert_trained
-                }
-            };
-            let frozen = if rules.shards_parameters {
-                (p.dense - p.dense_trained - p.frozen_table).div_ceil(rules.shards)
-                    + p.frozen_table.div_ceil(rules.shards)
-                    + (p.expert - p.expert_trained).div_ceil(rules.expert_shards)
-            } else {
-                p.dense + p.expert - p.dense_trained - p.expert_trained
-            };
-            if !unit.offloads_parameters {
-                bytes += (trained(rules.shards_parameters) + frozen) * rules.parameter.size();
-            }
-            if rules.gathering == Gathering::OnceAStep {
-                bytes += p.total() * rules.compute.size();
-            }
-            if rules.keeps_whole_gradients {
-                bytes += p.trained() * rules.gradient.size();
-            } else if self.strategy.zero >= 2 && !reuses {
-                bytes += trained(true) * rules.gradient.size();
-            }
-            owned += trained(self.strategy.zero >= 1);
-            dense += p.dense_trained;
-            expert += p.expert_trained;
+        let (mut reads_tokens, mut reads_targets) = (false, false);
+        for unit in self.units(stage) {
+            let cost = self.cost(stage, unit);
+            bytes += cost.held + if unit.offloads_parameters { 0 } else { cost.stored };
+            owned += cost.owned;
+            dense += cost.trained.0;
+            expert += cost.trained.1;
+            reads_tokens |= unit.reads_tokens;
+            reads_targets |= unit.reads_targets;
         }
         bytes += (owned - offloaded_elements(self.strategy, stage as usize, owned)) * rules.optimizer_size;
         let reduced = if rules.gradient_ranks > 1 { dense } else { 0 }
@@ -137,9 +111,7 @@ impl Ledger<'_> {
         if self.engine.buffers.placeholder_gradients {
             bytes += self.layout.matrix_shape_elements(stage) * rules.compute.size();
         }
-        let units = || self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units);
-        let ids = u64::from(units().any(|unit| unit.reads_tokens))
-            + u64::from(units().any(|unit| unit.reads_targets));
+        let ids = u64::from(reads_tokens) + u64::from(reads_targets);
         bytes += 4 * ids * rules.step_tokens + self.engine.buffers.workspace;
         bytes as i64
     }
@@ -148,12 +120,11 @@ impl Ledger<'_> {
     /// micro-batches in flight.
     pub fn host(&self, stage: u32, instants: &[Instant]) -> Bytes {
         let rules = self.rules;
-        let units = || self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units);
-        let owned: u64 = units().map(|unit| rules.optimizer_elements(&unit.parameters)).sum();
-        let on_host = offloaded_elements(self.strategy, stage as usize, owned);
-        let stored: u64 = units()
+        let on_host = offloaded_elements(self.strategy, stage as usize, self.owned(stage));
+        let stored: u64 = self
+            .units(stage)
             .filter(|unit| unit.offloads_parameters)
-            .map(|unit| rules.parameter_elements(&unit.parameters) * rules.parameter.size())
+            .map(|unit| self.cost(stage, unit).stored)
             .sum();
         let state = on_host * (rules.optimizer_size + rules.gradient.size() + rules.parameter.size());
         let saved: Vec<i64> = self
@@ -164,7 +135,7 @@ impl Ledger<'_> {
                     .units
                     .iter()
                     .filter(|unit| unit.offloads_activations)
-                    .map(|unit| self.digest(unit).kept)
+                    .map(|unit| self.cost(stage, unit).digest.kept)
                     .sum()
             })
             .collect();
@@ -183,8 +154,17 @@ impl Ledger<'_> {
         Bytes(state + stored + most.max(0) as u64)
     }
 
-    fn digest(&self, unit: &PlacedUnit) -> &UnitDigest {
-        &self.digests[unit.lowered]
+    fn units(&self, stage: u32) -> impl Iterator<Item = &PlacedUnit> {
+        self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units)
+    }
+
+    fn cost(&self, stage: u32, unit: &PlacedUnit) -> &UnitCost {
+        self.costs.of(stage, unit)
+    }
+
+    /// Elements of optimizer state of `stage`.
+    fn owned(&self, stage: u32) -> u64 {
+        self.units(stage).map(|unit| self.cost(stage, unit).owned).sum()
     }
 
     /// The optimizer step: a 32-bit copy of the owned gradients, where the engine makes one.
@@ -192,54 +172,20 @@ impl Ledger<'_> {
         if !self.engine.state.single_precision_gradient_copy || self.rules.gradient.size() >= 4 {
             return 0;
         }
-        let owned: u64 = self
-            .layout
-            .chunks_of(stage)
-            .flat_map(|chunk| &chunk.units)
-            .map(|unit| self.rules.optimizer_elements(&unit.parameters))
-            .sum();
+        let owned = self.owned(stage);
         4 * (owned - offloaded_elements(self.strategy, stage as usize, owned)) as i64
     }
 
-    /// Bytes that a unit's parameters take while a pass uses them.
-    fn acquired(&self, unit: &PlacedUnit) -> (i64, i64) {
-        let rules = self.rules;
-        let gathered = match rules.gathering {
-            Gathering::EachPass | Gathering::ForwardToBackward => {
-                (unit.parameters.total() + unit.parameters.borrowed) * rules.compute.size()
-            }
-            Gathering::Never | Gathering::OnceAStep => 0,
-        };
-        let fetched = if unit.offloads_parameters {
-            rules.parameter_elements(&unit.parameters) * rules.parameter.size()
-        } else {
-            0
-        };
-        (gathered as i64, fetched as i64)
+    /// Bytes that a unit's parameters take while a pass uses them: gathered, and fetched from the host.
+    fn acquired(&self, stage: u32, unit: &PlacedUnit) -> (i64, i64) {
+        let cost = self.cost(stage, unit);
+        (cost.gathered, if unit.offloads_parameters { cost.stored as i64 } else { 0 })
     }
 
-    fn unit_gradient(&self, unit: &PlacedUnit) -> i64 {
-        if self.rules.keeps_whole_gradients {
-            0
-        } else {
-            let parameters = &unit.parameters;
-            ((parameters.trained() + parameters.borrowed_trained()) * self.rules.gradient.size()) as i64
-        }
-    }
-
-    /// Kept whole over the step, a gradient that is held by itself has a buffer of its own for a while.
-    fn backward_gradient(&self, unit: &PlacedUnit, is_held: bool) -> i64 {
-        if is_held && self.rules.keeps_whole_gradients {
-            let parameters = &unit.parameters;
-            ((parameters.trained() + parameters.borrowed_trained()) * self.rules.gradient.size()) as i64
-        } else {
-            self.unit_gradient(unit)
-        }
-    }
-
-    fn walk(&self) -> Walk<'_> {
+    fn walk(&self, stage: u32) -> Walk<'_> {
         Walk {
             ledger: self,
+            stage,
             live: 0,
             peak: 0,
             sent: 0,
@@ -250,8 +196,9 @@ impl Ledger<'_> {
     }
 
     fn forward(&self, chunk: &Chunk) -> PassPeak {
-        let mut walk = self.walk();
+        let mut walk = self.walk(chunk.stage);
         let units: Vec<&PlacedUnit> = chunk.units.iter().collect();
+        let digest = |unit: &PlacedUnit| &self.cost(chunk.stage, unit).digest;
         let entering = build::entering_of(self.layout, chunk.index).0 as i64;
         if chunk.index > 0 {
             walk.take(entering);
@@ -262,8 +209,8 @@ impl Ledger<'_> {
             |_| false,
             |walk, place| {
                 let unit = units[place];
-                let digest = self.digest(unit);
-                walk.pass(&digest.forward, self.unit_gradient(unit), false);
+                let UnitCost { digest, gradient, .. } = self.cost(chunk.stage, unit);
+                walk.pass(&digest.forward, *gradient, false);
                 if unit.offloads_activations && digest.kept > 0 {
                     walk.leaving.push(digest.kept);
                     walk.copied_out(usize::from(self.strategy.overlap));
@@ -272,13 +219,13 @@ impl Ledger<'_> {
         );
         walk.copied_out(0);
         if (chunk.index as usize) + 1 < self.layout.chunks.len() {
-            walk.sent = units.last().map_or(entering, |unit| self.digest(unit).output);
+            walk.sent = units.last().map_or(entering, |unit| digest(unit).output);
         }
         walk.done()
     }
 
     fn backward(&self, chunk: &Chunk) -> PassPeak {
-        let mut walk = self.walk();
+        let mut walk = self.walk(chunk.stage);
         if chunk.units.is_empty() {
             let passing = build::entering_of(self.layout, chunk.index).0 as i64;
             for _ in &chunk.receives {
@@ -287,6 +234,7 @@ impl Ledger<'_> {
             }
             return walk.done();
         }
+        let digest = |unit: &PlacedUnit| &self.cost(chunk.stage, unit).digest;
         let shaped = self.layout.shaped();
         let losses = shaped.backward_order();
         let runs: Vec<Vec<&PlacedUnit>> = losses.iter().map(|&loss| units_of_loss(chunk, loss)).collect();
@@ -294,7 +242,7 @@ impl Ledger<'_> {
             let Some(first) = units.first() else { continue };
             walk.live -= walk.reducing.drain(..).sum::<i64>();
             if chunk.receives.contains(&loss) {
-                walk.take(self.digest(first).output_gradient);
+                walk.take(digest(first).output_gradient);
             }
             let overlap = self.strategy.overlap;
             let uses = |runs: &[Vec<&PlacedUnit>], unit: &PlacedUnit| {
@@ -303,7 +251,7 @@ impl Ledger<'_> {
             // Saved activations come back for the first loss whose backward needs them.
             let saved = |unit: &PlacedUnit| {
                 let comes = unit.offloads_activations && !uses(&runs[..turn], unit);
-                if comes { self.digest(unit).kept } else { 0 }
+                if comes { digest(unit).kept } else { 0 }
             };
             let stays = |unit: &PlacedUnit| uses(&runs[turn + 1..], unit);
             let holds = |unit: &PlacedUnit| shaped.holds_gradient(loss, unit.unit);
@@ -318,9 +266,11 @@ impl Ledger<'_> {
                     (true, Some(next)) => walk.take(saved(next)),
                     (true, None) => {}
                 }
-                let digest = self.digest(unit);
+                let UnitCost { digest, gradient, whole_gradient, .. } = self.cost(chunk.stage, unit);
                 let pass = if stays(unit) { &digest.backward_again } else { &digest.backward };
-                walk.pass(pass, self.backward_gradient(unit, holds(unit)), holds(unit));
+                // Kept whole over the step, a gradient that is held by itself has a buffer of its own for a while.
+                let gradient = if holds(unit) { whole_gradient } else { gradient };
+                walk.pass(pass, *gradient, holds(unit));
                 // Copies of gradients whose norms are taken over several ranks.
                 for (_, watch) in shaped.watches_at(loss, unit.unit) {
                     let summed = watch.is_summed(self.rules);
@@ -334,16 +284,17 @@ impl Ledger<'_> {
                 }
             });
             if chunk.sends_gradient {
-                walk.sent += self.digest(&chunk.units[0]).input_gradient;
+                walk.sent += digest(&chunk.units[0]).input_gradient;
             }
         }
         walk.done()
     }
 
     fn weight(&self, chunk: &Chunk) -> PassPeak {
-        let mut walk = self.walk();
+        let mut walk = self.walk(chunk.stage);
         for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
-            walk.pass(&self.digest(unit).weight, self.unit_gradient(unit), false);
+            let UnitCost { digest, gradient, .. } = self.cost(chunk.stage, unit);
+            walk.pass(&digest.weight, *gradient, false);
         }
         walk.done()
     }
@@ -410,10 +361,10 @@ impl Walk<'_> {
         stays: impl Fn(&PlacedUnit) -> bool,
         mut visit: impl FnMut(&mut Self, usize),
     ) {
-        let ledger = self.ledger;
+        let (ledger, stage) = (self.ledger, self.stage);
         let gathers = pass == Pass::Forward || ledger.rules.gathering == Gathering::EachPass;
         let acquire = |walk: &mut Self, unit: &PlacedUnit| {
-            let (gathered, fetched) = ledger.acquired(unit);
+            let (gathered, fetched) = ledger.acquired(stage, unit);
             walk.take(fetched + if gathers { gathered } else { 0 });
         };
         let ahead = ledger.engine.buffers.gathered_units.max(1) as usize - 1;
@@ -425,7 +376,7 @@ impl Walk<'_> {
                 acquire(self, next);
             }
             visit(self, place);
-            let (gathered, fetched) = ledger.acquired(unit);
+            let (gathered, fetched) = ledger.acquired(stage, unit);
             let gives = ledger.rules.gathering == Gathering::EachPass
                 || !stays(unit) && (pass == Pass::Backward || !unit.has_backward);
             self.live -= fetched + if gives { gathered } else { 0 };

@@ -13,5 +13,6 @@ pub mod gemm;
 pub mod instants;
 pub mod ledger;
 pub mod price;
+pub mod unit_cost;
 
 pub use price::{DevicePricing, Price, Pricing, Resource};

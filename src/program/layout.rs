@@ -132,53 +132,59 @@ impl ShapedUnits {
         range: std::ops::Range<usize>,
         seen: &mut u32,
     ) -> Vec<PlacedUnit> {
-        let stage = strategy.stage_of(index as u64) as usize;
-        let blocks: u32 = (0..strategy.chunks())
-            .filter(|&chunk| strategy.stage_of(chunk) as usize == stage)
-            .map(|chunk| strategy.cuts[chunk as usize])
-            .sum();
-        let offloaded = |category| offloaded_blocks(strategy.offload.fraction(category, stage), blocks);
-        let parameters_on_host = offloaded(OffloadCategory::Parameters);
-        let activations_on_host = offloaded(OffloadCategory::Activations);
-        let mut block_of_chunk = 0;
-        let mut placed = Vec::with_capacity(range.len());
-        for unit in range {
-            let layers = &self.units[unit];
-            let is_block = matches!(layers.kind, UnitKind::Block(_));
-            let mut mode = CheckpointMode::None;
-            let mut parameters = self.parameters[layers.class];
-            // The embedding is on the first stage.
-            if stage != 0 {
-                parameters.dense += parameters.tied;
-                if parameters.trains_tied {
-                    parameters.dense_trained += parameters.tied;
-                    parameters.table += parameters.tied;
-                } else {
-                    parameters.frozen_table += parameters.tied;
+        let is_first = strategy.stage_of(index as u64) == 0;
+        let mut placed: Vec<PlacedUnit> = range
+            .map(|unit| {
+                let layers = &self.units[unit];
+                PlacedUnit {
+                    unit: unit as u32,
+                    lowered: layers.class * MODES.len(),
+                    parameters: self.of_class(layers.class, is_first),
+                    is_block: matches!(layers.kind, UnitKind::Block(_)),
+                    has_backward: layers.has_backward,
+                    loss: layers.loss.map(|loss| loss as u8),
+                    reads_tokens: layers.reads_tokens,
+                    reads_targets: layers.reads_targets,
+                    offloads_parameters: false,
+                    offloads_activations: false,
                 }
-            } else {
-                parameters.borrowed = parameters.tied;
-            }
-            let position = *seen;
-            if is_block {
-                mode = strategy.checkpoint.get(index).map_or(mode, |entry| entry.mode(block_of_chunk));
-                block_of_chunk += 1;
-                *seen += 1;
-            }
-            placed.push(PlacedUnit {
-                unit: unit as u32,
-                lowered: layers.class * MODES.len() + mode as usize,
-                parameters,
-                is_block,
-                has_backward: layers.has_backward,
-                loss: layers.loss.map(|loss| loss as u8),
-                reads_tokens: layers.reads_tokens,
-                reads_targets: layers.reads_targets,
-                offloads_parameters: is_block && position < parameters_on_host,
-                offloads_activations: is_block && position < activations_on_host,
-            });
-        }
+            })
+            .collect();
+        choose(&mut placed, strategy, index, seen);
         placed
+    }
+
+    /// What a unit of `class` holds on the first pipeline rank, or on another.
+    fn of_class(&self, class: usize, is_first: bool) -> UnitParameters {
+        let mut parameters = self.parameters[class];
+        // The embedding is on the first stage.
+        if is_first {
+            parameters.borrowed = parameters.tied;
+        } else {
+            parameters.dense += parameters.tied;
+            if parameters.trains_tied {
+                parameters.dense_trained += parameters.tied;
+                parameters.table += parameters.tied;
+            } else {
+                parameters.frozen_table += parameters.tied;
+            }
+        }
+        parameters
+    }
+
+    /// What units with the lowered form `lowered` hold on the first pipeline rank, or on another.
+    pub fn parameters_on(&self, lowered: usize, is_first: bool) -> UnitParameters {
+        self.of_class(lowered / MODES.len(), is_first)
+    }
+
+    /// Whether `lowered` is the first of its class's forms.
+    pub const fn starts_class(&self, lowered: usize) -> bool {
+        lowered.is_multiple_of(MODES.len())
+    }
+
+    /// Whether some unit holds a copy of the embedding's table where it stands on another pipeline rank.
+    pub fn ties(&self) -> bool {
+        self.parameters.iter().any(|parameters| parameters.tied > 0)
     }
 
     /// All lowered units; a placed unit names its own by index.
@@ -228,6 +234,9 @@ fn watches(model: &Model, units: &[UnitLayers], shape: &Shape<'_>) -> Vec<Placed
 pub struct Layout {
     pub chunks: Vec<Chunk>,
     pub losses: u8,
+    /// Chunks of each pipeline rank, and the indices of these, rank by rank.
+    chunks_a_rank: usize,
+    held: Vec<u32>,
     shaped: Arc<ShapedUnits>,
 }
 
@@ -272,7 +281,21 @@ impl Layout {
         Self {
             chunks: chunks.collect(),
             losses: shaped.backward_order.len() as u8,
+            chunks_a_rank: strategy.virtual_stages as usize,
+            held: (0..strategy.chunks())
+                .map(|place| (place / strategy.virtual_stages, place % strategy.virtual_stages))
+                .map(|(stage, turn)| strategy.chunk_of(stage, turn) as u32)
+                .collect(),
             shaped: Arc::clone(shaped),
+        }
+    }
+
+    /// Takes over how `strategy`, which cuts the model as before, recomputes and what it keeps on the host, on pipeline
+    /// rank `stage`.
+    pub fn choose(&mut self, strategy: &Strategy, stage: u32) {
+        let mut seen = 0;
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.stage == stage) {
+            choose(&mut chunk.units, strategy, chunk.index as usize, &mut seen);
         }
     }
 
@@ -306,7 +329,27 @@ impl Layout {
 
     /// The chunks of pipeline rank `stage`, in model order.
     pub fn chunks_of(&self, stage: u32) -> impl Iterator<Item = &Chunk> {
-        self.chunks.iter().filter(move |chunk| chunk.stage == stage)
+        let held = self.held.chunks(self.chunks_a_rank.max(1)).nth(stage as usize).unwrap_or_default();
+        held.iter().map(|&chunk| &self.chunks[chunk as usize])
+    }
+}
+
+/// Writes the checkpoint modes of `strategy` into the `units` of chunk `index`, and what of them is on the host; `seen`
+/// counts their rank's blocks.
+fn choose(units: &mut [PlacedUnit], strategy: &Strategy, index: usize, seen: &mut u32) {
+    let stage = strategy.stage_of(index as u64);
+    let blocks: u32 = strategy.chunks_of(stage).iter().map(|&chunk| strategy.cuts[chunk as usize]).sum();
+    let offloaded = |category| offloaded_blocks(strategy.offload.fraction(category, stage as usize), blocks);
+    let parameters_on_host = offloaded(OffloadCategory::Parameters);
+    let activations_on_host = offloaded(OffloadCategory::Activations);
+    let modes = strategy.checkpoint.get(index).map(|entry| entry.modes());
+    let mut modes = modes.into_iter().flatten();
+    for unit in units.iter_mut().filter(|unit| unit.is_block) {
+        let mode = modes.next().unwrap_or(CheckpointMode::None);
+        unit.lowered = unit.lowered / MODES.len() * MODES.len() + mode as usize;
+        unit.offloads_parameters = *seen < parameters_on_host;
+        unit.offloads_activations = *seen < activations_on_host;
+        *seen += 1;
     }
 }
 

@@ -5,33 +5,32 @@ use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
 use crate::program::instruction::Part;
-use crate::program::layout::PlacedUnit;
 use crate::program::state::StateRules;
 use crate::strategy::Strategy;
 use crate::units::Bytes;
 
-/// The collectives that sum one unit's gradient over its ranks, in order.
+/// The collectives that sum the gradient of a unit with `parameters` over its ranks, in order.
 pub fn reductions(
     rules: &StateRules,
     engine: &EngineProfile,
-    unit: &PlacedUnit,
+    parameters: &UnitParameters,
     across_replicas: bool,
 ) -> Vec<(Part, Op)> {
     use crate::profile::engine::StageOneCollective;
     let size = rules.reduce.size();
     // Kept whole, the gradient of a borrowed table is the embedding's.
-    let borrowed = if rules.keeps_whole_gradients { 0 } else { unit.parameters.borrowed_trained() };
+    let borrowed = if rules.keeps_whole_gradients { 0 } else { parameters.borrowed_trained() };
     let parts = [
         (
             Part::Dense,
-            unit.parameters.dense_trained + borrowed,
+            parameters.dense_trained + borrowed,
             rules.shards,
             rules.gradient_ranks,
             (Group::State, Group::Replica, Group::Gradient),
         ),
         (
             Part::Expert,
-            unit.parameters.expert_trained,
+            parameters.expert_trained,
             rules.expert_shards,
             rules.expert_ranks,
             (Group::ExpertState, Group::ExpertReplica, Group::ExpertGradient),

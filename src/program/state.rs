@@ -37,6 +37,8 @@ pub struct StateRules {
     /// Whole gradients are kept until the last micro-batch.
     pub keeps_whole_gradients: bool,
     pub gathering: Gathering,
+    /// Gradient shards lie where gathered parameters lay.
+    pub gradients_reuse_parameters: bool,
     /// Gradients are reduced behind the last backward, by the step.
     pub reduces_behind: bool,
     /// Updated parameters are gathered beside the next step's first forward, and not behind the update.
@@ -93,6 +95,9 @@ impl StateRules {
             shards_optimizer,
             keeps_whole_gradients,
             gathering: gathering(strategy, engine, shards_parameters),
+            gradients_reuse_parameters: state.gradients_reuse_parameters
+                && strategy.zero == 3
+                && strategy.accumulation == 1,
             reduces_behind: keeps_whole_gradients
                 && is_deferred
                 && !engine.timing.overlaps(Overlap::Gradients),
@@ -188,7 +193,6 @@ pub fn persistent(
             list.push(Persistent { holds, unit, device: Bytes(device), host: Bytes(host) });
         }
     };
-    let reuses = engine.state.gradients_reuse_parameters && strategy.zero == 3 && strategy.accumulation == 1;
     for unit in units {
         let parameters = &unit.parameters;
         let stored = rules.parameter_elements(parameters) * rules.parameter.size();
@@ -202,7 +206,7 @@ pub fn persistent(
             add(Holds::Gradients, Some(unit), parameters.trained() * rules.gradient.size(), 0);
         }
         // Behind a deferred reduction, the shards lie in the whole gradients.
-        if rules.shards_gradients && !rules.keeps_whole_gradients && !reuses {
+        if rules.shards_gradients && !rules.keeps_whole_gradients && !rules.gradients_reuse_parameters {
             let owned = parameters.trained_shard(rules.shards, rules.expert_shards);
             add(Holds::GradientShards, Some(unit), owned * rules.gradient.size(), 0);
         }

@@ -98,7 +98,7 @@ fn reduce(plan: &Plan<'_>, units: &[&PlacedUnit], list: &mut Vec<Instruction>) {
         return;
     }
     for unit in units {
-        for (part, op) in reductions(&plan.rules, plan.engine, unit, true) {
+        for (part, op) in reductions(&plan.rules, plan.engine, &unit.parameters, true) {
             let task = Task::ReduceGradient(part);
             let mut next = Instruction::plain(op, task, Stream::Data, Cause::Communication);
             next.unit = Some(unit.unit);

@@ -373,7 +373,7 @@ impl Writer<'_> {
         let computes = |instruction: &Instruction| instruction.stream == Stream::Compute;
         let after = self.instructions.iter().rposition(computes).map(|index| index as u32);
         let (rules, engine) = (self.plan.rules, self.plan.engine);
-        let sums = reductions(&rules, engine, unit, across_replicas);
+        let sums = reductions(&rules, engine, &unit.parameters, across_replicas);
         let sums = sums.into_iter().map(|(part, op)| (op, Task::ReduceGradient(part)));
         let keeps = gradient.map(|_| {
             let elements = unit.parameters.trained_shard(rules.shards, rules.expert_shards);

@@ -7,6 +7,7 @@ use crate::cost::bound::{Bound, Parts};
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
+use crate::cost::unit_cost::UnitCosts;
 use crate::cost::{DevicePricing, Pricing};
 use crate::lower::Shape;
 use crate::lower::unit::{UnitLayers, units};
@@ -35,6 +36,7 @@ pub struct OuterForms<'a> {
     pricing: Arc<DevicePricing<'a>>,
     shaped: Arc<Shaped>,
     rules: StateRules,
+    costs: UnitCosts,
     /// By rank.
     instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
 }
@@ -181,66 +183,79 @@ impl<'a> Closing<'a> {
         let pricing = self.pricing(strategy);
         let shaped = self.shaped(strategy, pricing.as_ref());
         let rules = StateRules::new(strategy, &self.problem.workload, self.problem.engine);
+        let costs =
+            UnitCosts::new(&shaped.units, &shaped.digests, &rules, self.problem.engine, pricing.as_ref());
         let ranks = 0..strategy.pipeline;
-        OuterForms { pricing, shaped, rules, instants: ranks.map(|_| OnceLock::new()).collect() }
+        OuterForms { pricing, shaped, rules, costs, instants: ranks.map(|_| OnceLock::new()).collect() }
     }
 
-    /// What one rank of `strategy` has to do; its cuts, checkpoint modes and offload need be right for that rank alone.
-    pub fn parts(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> Parts {
-        let OuterForms { pricing, shaped, rules, .. } = outer;
-        let layout = Layout::place_on(&shaped.units, strategy, |other| other == stage);
-        self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).1.parts(stage)
+    /// One rank of `strategy` laid out; its cuts, checkpoint modes and offload need be right for that rank alone.
+    pub fn layout(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> Layout {
+        Layout::place_on(&outer.shaped.units, strategy, |other| other == stage)
     }
 
-    /// Device and host peak of one rank, likewise.
-    pub fn peaks(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> (Bytes, Bytes) {
-        let OuterForms { pricing, shaped, rules, instants } = outer;
-        let layout = Layout::place_on(&shaped.units, strategy, |other| other == stage);
-        let ledger = self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).0;
+    /// What the rank that `layout` places has to do.
+    pub fn parts(&self, outer: &OuterForms<'a>, strategy: &Strategy, layout: &Layout, stage: u32) -> Parts {
+        self.views(layout, outer, strategy).1.parts(stage)
+    }
+
+    /// Device peak of each rank.
+    pub fn device_peaks(&self, strategy: &Strategy) -> Vec<Bytes> {
+        let outer = self.outer(strategy);
+        let layout = Layout::place(&outer.shaped.units, strategy);
+        let ledger = self.views(&layout, &outer, strategy).0;
+        let stages = 0..strategy.pipeline as u32;
+        stages.map(|stage| ledger.peak(stage, &self.instants(strategy, u64::from(stage)))).collect()
+    }
+
+    /// Device and host peak of the rank that `layout` places.
+    pub fn peaks(
+        &self,
+        outer: &OuterForms<'a>,
+        strategy: &Strategy,
+        layout: &Layout,
+        stage: u32,
+    ) -> (Bytes, Bytes) {
+        let ledger = self.views(layout, outer, strategy).0;
         let rank = u64::from(stage);
-        let instants = instants[stage as usize].get_or_init(|| self.instants(strategy, rank));
+        let instants = outer.instants[stage as usize].get_or_init(|| self.instants(strategy, rank));
         (ledger.peak(stage, instants), ledger.host(stage, instants))
     }
 
     /// When the last pass of `strategy` ends at the earliest, whatever its state.
     pub fn passes(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
-        let OuterForms { pricing, shaped, rules, .. } = outer;
-        let layout = Layout::place(&shaped.units, strategy);
-        self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).1.passes()
+        let layout = Layout::place(&outer.shaped.units, strategy);
+        self.views(&layout, outer, strategy).1.passes()
     }
 
     /// The time bound of `strategy` alone.
     pub fn bound(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
-        let OuterForms { pricing, shaped, rules, .. } = outer;
-        let layout = Layout::place(&shaped.units, strategy);
-        self.views(&layout, &shaped.digests, strategy, rules, pricing.as_ref()).1.step_time()
+        let layout = Layout::place(&outer.shaped.units, strategy);
+        self.views(&layout, outer, strategy).1.step_time()
     }
 
     /// Both closed forms over one layout.
     fn views<'v>(
         &'v self,
         layout: &'v Layout,
-        digests: &'v [UnitDigest],
+        outer: &'v OuterForms<'a>,
         strategy: &'v Strategy,
-        rules: &'v StateRules,
-        pricing: &'v dyn Pricing,
     ) -> (Ledger<'v>, Bound<'v>) {
         let engine = self.problem.engine;
         let workload = &self.problem.workload;
+        let OuterForms { costs, rules, pricing, .. } = outer;
         (
-            Ledger { layout, digests, strategy, engine, rules },
-            Bound { layout, digests, strategy, workload, engine, rules, pricing },
+            Ledger { layout, costs, strategy, engine, rules },
+            Bound { layout, costs, strategy, workload, engine, rules, pricing: pricing.as_ref() },
         )
     }
 
     /// Both closed forms of `strategy`, which must be legal.
     pub fn close(&self, strategy: &Strategy) -> Closed {
         let problem = self.problem;
-        let pricing = self.pricing(strategy);
-        let shaped = self.shaped(strategy, pricing.as_ref());
-        let layout = Layout::place(&shaped.units, strategy);
-        let rules = StateRules::new(strategy, &problem.workload, problem.engine);
-        let (ledger, bound) = self.views(&layout, &shaped.digests, strategy, &rules, pricing.as_ref());
+        let outer = self.outer(strategy);
+        let layout = Layout::place(&outer.shaped.units, strategy);
+        let (ledger, bound) = self.views(&layout, &outer, strategy);
         let (mut peak, mut host) = (Bytes::ZERO, Bytes::ZERO);
         for stage in 0..strategy.pipeline as u32 {
             let instants = self.instants(strategy, u64::from(stage));

@@ -55,11 +55,6 @@ impl Spread {
     }
 }
 
-/// Blocks before the first chunk of rank `stage`.
-fn before(strategy: &Strategy, stage: u32) -> u64 {
-    strategy.cuts[..stage as usize].iter().map(|&blocks| u64::from(blocks)).sum()
-}
-
 /// One outer strategy, to be solved.
 pub struct InnerProblem<'a, 'p> {
     pub closing: &'a Closing<'p>,
@@ -95,12 +90,7 @@ impl<'p> InnerProblem<'_, 'p> {
             }
             return best;
         }
-        let even = self.ranks(self.with_cuts(outer, defaults::cuts(blocks, outer.pipeline as usize)), limit);
-        if outer.pipeline == 1 {
-            return even;
-        }
-        let limit = even.as_ref().map_or(limit, |even| even.seconds);
-        self.contiguous(outer, blocks, limit).or(even)
+        if outer.pipeline == 1 { self.even(outer, limit) } else { self.contiguous(outer, blocks, limit) }
     }
 
     /// The best choice under the default cuts, or the fixed ones.
@@ -117,11 +107,10 @@ impl<'p> InnerProblem<'_, 'p> {
         let mut plain: Vec<Parts> = vec![Parts::default(); stages.len()];
         let mut known: HashMap<(Vec<u32>, bool, bool), Parts> = HashMap::new();
         for &stage in &stages {
-            let before = before(&strategy, stage);
+            let way = self.way(&strategy, stage);
             let key = self.kind(&strategy, stage);
-            let mut rank = self.rank(&mut strategy, stage, before);
-            let parts = *known.entry(key).or_insert_with(|| rank.plain());
-            if rank.seconds(&parts) >= limit {
+            let parts = *known.entry(key).or_insert_with(|| self.rank(&mut strategy, stage, way).plain());
+            if parts.end(way) >= limit {
                 return None;
             }
             plain[stage as usize] = parts;
@@ -131,13 +120,14 @@ impl<'p> InnerProblem<'_, 'p> {
             // Chunks wait for each other in turn; more work in one never lets another end earlier.
             seconds = self.closing.bound(self.forms, &strategy).0;
             if seconds >= limit {
+ crate::search::rank::WHY.with(|w| *w.borrow_mut()="calls");
                 return None;
             }
         }
         // The first rank holds the most micro-batches.
         for &stage in stages.iter().rev() {
-            let before = before(&strategy, stage);
-            let mut rank = self.rank(&mut strategy, stage, before);
+            let way = self.way(&strategy, stage);
+            let mut rank = self.rank(&mut strategy, stage, way);
             let choice = rank.best(&plain[stage as usize], limit)?;
             rank.write(choice.recomputed, &choice.hosted);
             seconds = seconds.max(choice.seconds);
@@ -157,53 +147,62 @@ impl<'p> InnerProblem<'_, 'p> {
         (blocks, chunks.contains(&0), chunks.contains(&last))
     }
 
-    /// Rank `stage` of `strategy`, with `before` blocks before its first chunk.
-    fn rank<'s>(&'s self, strategy: &'s mut Strategy, stage: u32, before: u64) -> RankProblem<'s, 'p> {
-        let way = self.pipeline.way(self.load, u64::from(stage), before);
-        RankProblem { closing: self.closing, forms: self.forms, strategy, stage, way, options: self.options }
+    /// Seconds of a micro-batch's way to the first chunk of rank `stage`, and back.
+    fn way(&self, strategy: &Strategy, stage: u32) -> f64 {
+        let before = strategy.cuts[..stage as usize].iter().map(|&blocks| u64::from(blocks)).sum();
+        self.pipeline.way(self.load, u64::from(stage), before)
+    }
+
+    fn rank<'s>(&'s self, strategy: &'s mut Strategy, stage: u32, way: f64) -> RankProblem<'s, 'p> {
+        RankProblem::new((self.closing, self.forms), strategy, (stage, way), self.options)
     }
 
     /// One chunk a rank: the cut whose slowest rank is the fastest, if it is below `limit`.
     fn contiguous(&self, outer: &Strategy, blocks: u32, limit: f64) -> Option<Chosen> {
         let ranks = outer.pipeline as usize;
-        let each = self.pipeline.micro as f64 * self.load.block.work;
-        // No rank can have more blocks than this, so none may leave more to those behind it.
-        let most = if each > 0.0 { ((limit / each) as u32).min(blocks) } else { blocks };
-        let mut scratch = self.with_cuts(outer, vec![0; ranks]);
-        let mut plain: HashMap<((bool, bool), u32, u32), Parts> = HashMap::new();
+        let mut plain =
+            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; ranks]), known: HashMap::new() };
+        let mut most = plain.most_blocks(blocks, limit)?;
+        let even = self.even(outer, limit);
+        let limit = even.as_ref().map_or(limit, |even| even.seconds);
+        if even.is_some() {
+            match plain.most_blocks(blocks, limit) {
+                Some(fewer) => most = fewer,
+                None => return even,
+            }
+        }
+        let mut scratch = plain.scratch.clone();
         // By blocks used so far: the least maximum, and how many the last rank took.
         let mut reached: Vec<Vec<Option<(f64, u32)>>> = vec![vec![None; blocks as usize + 1]; ranks + 1];
         reached[0][0] = Some((0.0, 0));
         for stage in 0..ranks {
-            let behind = (ranks - stage - 1) as u32;
+            let behind: u32 = most[stage + 1..].iter().sum();
             for used in 0..=blocks {
                 let Some((value, _)) = reached[stage][used as usize] else { continue };
                 let left = blocks - used;
-                let fewest = left.saturating_sub(behind.saturating_mul(most));
                 let way = self.pipeline.way(self.load, stage as u64, u64::from(used));
-                for count in fewest..=left.min(most) {
-                    if way + each * f64::from(count) >= limit {
-                        break;
-                    }
+                for count in left.saturating_sub(behind)..=left.min(most[stage]) {
                     let best = reached[stage + 1][(used + count) as usize].map_or(limit, |known| known.0);
                     if value >= best {
                         continue;
                     }
+                    let parts = plain.parts(stage, used, count);
+                    if parts.end(way) >= best {
+                        continue;
+                    }
                     self.place(&mut scratch, stage, used, count);
-                    // Of blocks that are alike, it does not matter which they are.
-                    let start = if self.load.is_even { 0 } else { used };
-                    let mut rank = self.rank(&mut scratch, stage as u32, u64::from(used));
-                    let ends = (stage == 0, stage + 1 == ranks);
-                    let plain = plain.entry((ends, start, count)).or_insert_with(|| rank.plain());
-                    let seconds = rank.best(plain, best).map(|choice| choice.seconds);
-                    if let Some(seconds) = seconds.map(|seconds| seconds.max(value)).filter(|&end| end < best)
+                    let choice = self.rank(&mut scratch, stage as u32, way).best(&parts, best);
+                    if let Some(end) =
+                        choice.map(|choice| choice.seconds.max(value)).filter(|&end| end < best)
                     {
-                        reached[stage + 1][(used + count) as usize] = Some((seconds, count));
+                        reached[stage + 1][(used + count) as usize] = Some((end, count));
                     }
                 }
             }
         }
-        reached[ranks][blocks as usize]?;
+        if reached[ranks][blocks as usize].is_none() {
+            return even;
+        }
         let mut cuts = vec![0; ranks];
         let mut used = blocks;
         for stage in (0..ranks).rev() {
@@ -232,5 +231,50 @@ impl<'p> InnerProblem<'_, 'p> {
     fn entry(&self, chunk: usize) -> CheckpointEntry {
         let fixed = self.checkpoint.and_then(|entries| entries.get(chunk).or(entries.first()));
         fixed.cloned().unwrap_or(CheckpointEntry::Whole(CheckpointMode::None))
+    }
+}
+
+/// What ranks with one chunk have to do if they recompute nothing and keep nothing on the host.
+struct Plain<'s, 'a, 'p> {
+    inner: &'s InnerProblem<'a, 'p>,
+    scratch: Strategy,
+    /// By whether the rank is the first, or the last; where its blocks start, if they differ; and how many they are.
+    known: HashMap<((bool, bool), u32, u32), Parts>,
+}
+
+impl Plain<'_, '_, '_> {
+    /// The parts of rank `stage` with `count` blocks behind the first `used`.
+    fn parts(&mut self, stage: usize, used: u32, count: u32) -> Parts {
+        let inner = self.inner;
+        let start = if inner.load.is_even { 0 } else { used };
+        let ends = (stage == 0, stage + 1 == self.scratch.cuts.len());
+        let scratch = &mut self.scratch;
+        *self.known.entry((ends, start, count)).or_insert_with(|| {
+            inner.place(scratch, stage, used, count);
+            inner.rank(scratch, stage as u32, 0.0).plain()
+        })
+    }
+
+    /// The most blocks that each rank can have if it is to end before `limit`; none if all together are too few.
+    fn most_blocks(&mut self, blocks: u32, limit: f64) -> Option<Vec<u32>> {
+        let Pipeline { ranks, micro, .. } = self.inner.pipeline;
+        let load = self.inner.load;
+        let each = micro as f64 * load.block.work;
+        let quickest = if each > 0.0 { ((limit / each) as u32).min(blocks) } else { blocks };
+        let mut most = vec![quickest; ranks as usize];
+        if load.is_even {
+            let mut behind = 0;
+            for stage in (0..ranks as usize).rev() {
+                // The ranks behind take all that they can, so the rest is before.
+                let ends = |count: u32, plain: &mut Self| {
+                    let used = blocks.saturating_sub(count + behind);
+                    let way = plain.inner.pipeline.way(load, stage as u64, u64::from(used));
+                    plain.parts(stage, 0, count).end(way)
+                };
+                most[stage] = (0..=quickest).rev().find(|&count| ends(count, self) < limit)?;
+                behind += most[stage];
+            }
+        }
+        (most.iter().sum::<u32>() >= blocks).then_some(most)
     }
 }

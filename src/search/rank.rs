@@ -6,9 +6,11 @@
 
 use crate::cost::bound::Parts;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
+use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::strategy::{Checkpoint, Strategy};
 
+thread_local!{pub static WHY: std::cell::RefCell<&'static str> = const { std::cell::RefCell::new("") };}
 /// Fractions of each category that are tried on the host.
 pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
 
@@ -72,25 +74,35 @@ pub struct RankProblem<'a, 'p> {
     pub forms: &'a OuterForms<'p>,
     pub strategy: &'a mut Strategy,
     pub stage: u32,
+    layout: Layout,
     /// When its first input is there at the earliest, and its last gradient back at the first rank, in seconds.
-    pub way: f64,
-    pub options: &'a Options,
+    way: f64,
+    options: &'a Options,
 }
 
-impl RankProblem<'_, '_> {
+impl<'a, 'p> RankProblem<'a, 'p> {
+    /// Rank `stage` of `strategy`, whose first input is there, and whose last gradient is back at the first rank, no
+    /// earlier than `way` seconds.
+    pub fn new(
+        (closing, forms): (&'a Closing<'p>, &'a OuterForms<'p>),
+        strategy: &'a mut Strategy,
+        (stage, way): (u32, f64),
+        options: &'a Options,
+    ) -> Self {
+        let layout = closing.layout(forms, strategy, stage);
+        Self { closing, forms, strategy, stage, layout, way, options }
+    }
+
     /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits. `plain` are
-    /// its parts if it recomputes nothing and keeps nothing on the host.
+    /// its parts if it recomputes nothing and keeps nothing on the host: no other choice ends before these.
     pub fn best(&mut self, plain: &Parts, limit: f64) -> Option<RankChoice> {
         let nothing = Recomputed::default();
-        let seconds = self.seconds(plain);
-        // Neither recomputing nor copying makes a rank faster.
-        if seconds >= limit {
-            return None;
-        }
+        let seconds = plain.end(self.way);
         if self.fits(nothing, &NOTHING) {
             return Some(RankChoice { recomputed: nothing, hosted: NOTHING, seconds });
         }
         if !self.could_fit() {
+ WHY.with(|w| *w.borrow_mut()="nofit");
             return None;
         }
         let mut best = None;
@@ -112,6 +124,7 @@ impl RankProblem<'_, '_> {
                 best = self.recomputing(&hosted, known(&best)).or(best);
             }
         }
+        if best.is_none() {WHY.with(|w| *w.borrow_mut()="choices");}
         best
     }
 
@@ -125,7 +138,7 @@ impl RankProblem<'_, '_> {
         }
         let full = self.blocks();
         self.write(Recomputed { full, selective: 0 }, &most);
-        let (peak, _) = self.closing.peaks(self.forms, self.strategy, self.stage);
+        let (peak, _) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
         let problem = self.closing.problem;
         problem.process_memory(self.strategy, peak).process <= problem.memory_limit
     }
@@ -209,26 +222,20 @@ impl RankProblem<'_, '_> {
     /// What the rank has to do if it recomputes nothing and keeps nothing on the host.
     pub fn plain(&mut self) -> Parts {
         self.write(Recomputed::default(), &NOTHING);
-        self.closing.parts(self.forms, self.strategy, self.stage)
+        self.closing.parts(self.forms, self.strategy, &self.layout, self.stage)
     }
 
     /// When the rank's step ends under a choice.
     fn ends(&mut self, recomputed: Recomputed, hosted: &Hosted) -> f64 {
         self.write(recomputed, hosted);
-        let parts = self.closing.parts(self.forms, self.strategy, self.stage);
-        self.seconds(&parts)
-    }
-
-    /// When the rank's step ends at the earliest.
-    pub fn seconds(&self, parts: &Parts) -> f64 {
-        let Parts { passes, together, copies, lead, step, .. } = *parts;
-        (self.way.max(lead) + passes).max(together).max(copies) + step
+        let parts = self.closing.parts(self.forms, self.strategy, &self.layout, self.stage);
+        parts.end(self.way)
     }
 
     /// Whether a choice fits device and host.
     fn fits(&mut self, recomputed: Recomputed, hosted: &Hosted) -> bool {
         self.write(recomputed, hosted);
-        let (peak, host) = self.closing.peaks(self.forms, self.strategy, self.stage);
+        let (peak, host) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
         let problem = self.closing.problem;
         problem.process_memory(self.strategy, peak).process <= problem.memory_limit
             && host <= problem.cluster.host_memory_per_device()
@@ -246,7 +253,7 @@ impl RankProblem<'_, '_> {
         chunks.into_iter().map(|chunk| chunk as usize).collect()
     }
 
-    /// Writes a choice into the strategy.
+    /// Writes a choice into the strategy, and into its layout.
     pub fn write(&mut self, recomputed: Recomputed, hosted: &Hosted) {
         if self.options.recomputes {
             let mut left = [
@@ -280,5 +287,6 @@ impl RankProblem<'_, '_> {
                 }
             }
         }
+        self.layout.choose(self.strategy, self.stage);
     }
 }

@@ -2,11 +2,9 @@
 
 use crate::cost::flow::together;
 use crate::cost::{DevicePricing, Pricing};
-use crate::lower::UnitParameters;
 use crate::ops::{AdamW, Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
-use crate::program::layout::PlacedUnit;
 use crate::program::reduction::reductions;
 use crate::program::state::{Gathering, StateRules};
 use crate::search::floor::Pipeline;
@@ -127,7 +125,7 @@ impl FrameFloor<'_> {
         for &(class, count) in self.classes {
             let parameters = self.forms.classes[class].parameters;
             if self.load.is_plain && !rules.reduces_behind {
-                for (_, op) in reductions(rules, self.engine, &placed(parameters), across) {
+                for (_, op) in reductions(rules, self.engine, &parameters, across) {
                     add(rounds * count as f64, &op);
                 }
             }
@@ -285,11 +283,9 @@ impl FrameFloor<'_> {
         let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
         let stored = rules.at_least(rules.shards_parameters, dense, expert) * rules.parameter.size();
         let trained = dense_trained + expert_trained;
-        let reuses =
-            self.engine.state.gradients_reuse_parameters && rules.zero == 3 && self.pipeline.micro == 1;
         let gradients = if rules.keeps_whole_gradients {
             trained * rules.gradient.size()
-        } else if rules.shards_gradients && !reuses {
+        } else if rules.shards_gradients && !rules.gradients_reuse_parameters {
             rules.at_least(true, dense_trained, expert_trained) * rules.gradient.size()
         } else {
             0
@@ -336,20 +332,4 @@ struct Held {
     parameters: f64,
     optimizer: f64,
     owned: f64,
-}
-
-/// A unit as its reductions see it.
-fn placed(parameters: UnitParameters) -> PlacedUnit {
-    PlacedUnit {
-        unit: 0,
-        lowered: 0,
-        parameters,
-        is_block: true,
-        has_backward: true,
-        loss: None,
-        reads_tokens: false,
-        reads_targets: false,
-        offloads_parameters: false,
-        offloads_activations: false,
-    }
 }

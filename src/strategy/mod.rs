@@ -100,16 +100,9 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The mode of the chunk's block `index`.
-    pub fn mode(&self, index: u32) -> CheckpointMode {
-        let mut end = 0;
-        for &(mode, count) in &self.runs {
-            end += count;
-            if index < end {
-                return mode;
-            }
-        }
-        CheckpointMode::None
+    /// The modes of the chunk's blocks, in order.
+    pub fn modes(&self) -> impl Iterator<Item = CheckpointMode> {
+        self.runs.iter().flat_map(|&(mode, count)| (0..count).map(move |_| mode))
     }
 }
 
@@ -213,6 +206,14 @@ impl Strategy {
 
     /// The chunks of pipeline rank `stage`, in model order.
     pub fn chunks_of(&self, stage: u64) -> Vec<u64> {
-        (0..self.chunks()).filter(|&chunk| self.stage_of(chunk) == stage).collect()
+        (0..self.virtual_stages).map(|turn| self.chunk_of(stage, turn)).collect()
+    }
+
+    /// The chunk that pipeline rank `stage` holds behind `turn` others.
+    pub fn chunk_of(&self, stage: u64, turn: u64) -> u64 {
+        match self.schedule {
+            Schedule::ZeroBubbleV if turn > 0 => 2 * self.pipeline - 1 - stage,
+            _ => turn * self.pipeline + stage,
+        }
     }
 }

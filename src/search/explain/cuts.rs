@@ -1,11 +1,7 @@
 //! Cuts that even out memory over the stages of a pipeline.
 
-use crate::cost::ledger::Ledger;
-use crate::program::Layout;
-use crate::program::state::StateRules;
 use crate::search::closed::Closing;
 use crate::strategy::{Checkpoint, Strategy};
-use crate::units::Bytes;
 
 /// Most blocks that are moved.
 const MOST_MOVES: usize = 64;
@@ -20,7 +16,7 @@ pub(super) fn even_cuts(closing: &Closing<'_>, strategy: &Strategy) -> Option<Ve
     }
     let mut moved = strategy.clone();
     for _ in 0..MOST_MOVES {
-        let peaks = peaks(closing, &moved);
+        let peaks = closing.device_peaks(&moved);
         let full = (0..peaks.len()).max_by_key(|&stage| peaks[stage])?;
         let empty = (0..peaks.len()).min_by_key(|&stage| peaks[stage])?;
         let problem = closing.problem;
@@ -38,19 +34,4 @@ pub(super) fn even_cuts(closing: &Closing<'_>, strategy: &Strategy) -> Option<Ve
         moved.checkpoint = moved.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks)).collect();
     }
     None
-}
-
-/// The exact device peak of each stage.
-fn peaks(closing: &Closing<'_>, strategy: &Strategy) -> Vec<Bytes> {
-    let problem = closing.problem;
-    let pricing = closing.pricing(strategy);
-    let shaped = closing.shaped(strategy, pricing.as_ref());
-    let layout = Layout::place(&shaped.units, strategy);
-    let rules = StateRules::new(strategy, &problem.workload, problem.engine);
-    let ledger =
-        Ledger { layout: &layout, digests: &shaped.digests, strategy, engine: problem.engine, rules: &rules };
-
-    (0..strategy.pipeline as u32)
-        .map(|stage| ledger.peak(stage, &closing.instants(strategy, u64::from(stage))))
-        .collect()
 }

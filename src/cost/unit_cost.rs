@@ -1,0 +1,206 @@
+//! What each unit holds and moves on a rank under a strategy's state: computed once, looked up by the closed forms.
+
+use crate::cost::digest::UnitDigest;
+use crate::cost::price::Pricing;
+use crate::lower::UnitParameters;
+use crate::ops::{Collective, CollectiveKind, Group, Op};
+use crate::profile::EngineProfile;
+use crate::program::layout::{PlacedUnit, ShapedUnits};
+use crate::program::reduction::reductions;
+use crate::program::state::{Gathering, StateRules};
+use crate::units::Bytes;
+
+/// What one unit takes of a rank in one checkpoint mode, in bytes where nothing else is said.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitCost {
+    pub digest: UnitDigest,
+    /// Parameters that the rank stores; on the host, where the unit's are there.
+    pub stored: u64,
+    /// Whatever else is held over the whole step: what is gathered once, and gradients.
+    pub held: u64,
+    /// Elements of optimizer state.
+    pub owned: u64,
+    /// Trained elements, dense and expert.
+    pub trained: (u64, u64),
+    /// Parameters that are gathered for a pass.
+    pub gathered: i64,
+    /// The gradient that a pass writes, if none is kept whole; and whether or not.
+    pub gradient: i64,
+    pub whole_gradient: i64,
+    pub moves: Moves,
+}
+
+/// What moves for one unit, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moves {
+    /// Its parameters from the other shards.
+    pub gather: f64,
+    /// The reduction of its gradient inside a shard group, and across all of them.
+    pub scatter: f64,
+    pub reduce: f64,
+    /// Its saved activations to the host, and back; its parameters from there.
+    pub out: f64,
+    pub back: f64,
+    pub fetch: f64,
+}
+
+/// The costs of all units of a model.
+#[derive(Clone, Debug)]
+pub struct UnitCosts {
+    /// By [`PlacedUnit::lowered`]: on the first pipeline rank, and on the others, where those differ.
+    first: Vec<UnitCost>,
+    others: Option<Vec<UnitCost>>,
+}
+
+impl UnitCosts {
+    /// The costs of `units`, with `digests` of their lowered forms, at the prices of `pricing`.
+    pub fn new(
+        units: &ShapedUnits,
+        digests: &[UnitDigest],
+        rules: &StateRules,
+        engine: &EngineProfile,
+        pricing: &dyn Pricing,
+    ) -> Self {
+        let on = |is_first: bool| {
+            let mut list: Vec<UnitCost> = Vec::with_capacity(digests.len());
+            for (lowered, &digest) in digests.iter().enumerate() {
+                let parameters = units.parameters_on(lowered, is_first);
+                // Modes of one unit differ in what they keep alone.
+                let cost = match list.last().filter(|_| !units.starts_class(lowered)) {
+                    Some(&known) => UnitCost { digest, ..known },
+                    None => UnitCost::new(digest, &parameters, rules, engine, pricing),
+                };
+                list.push(cost.with_copies(pricing));
+            }
+            list
+        };
+        Self { first: on(true), others: units.ties().then(|| on(false)) }
+    }
+
+    /// The same, with digests of its own.
+    pub fn digested(
+        units: &ShapedUnits,
+        rules: &StateRules,
+        engine: &EngineProfile,
+        pricing: &dyn Pricing,
+    ) -> Self {
+        let digests: Vec<UnitDigest> =
+            units.lowered().iter().map(|unit| UnitDigest::new(unit, pricing)).collect();
+        Self::new(units, &digests, rules, engine, pricing)
+    }
+
+    /// The costs on pipeline rank `stage`, by [`PlacedUnit::lowered`].
+    pub fn on(&self, stage: u32) -> &[UnitCost] {
+        match &self.others {
+            Some(others) if stage > 0 => others,
+            _ => &self.first,
+        }
+    }
+
+    /// The cost of `unit` on pipeline rank `stage`.
+    pub fn of(&self, stage: u32, unit: &PlacedUnit) -> &UnitCost {
+        &self.on(stage)[unit.lowered]
+    }
+}
+
+impl UnitCost {
+    fn new(
+        digest: UnitDigest,
+        p: &UnitParameters,
+        rules: &StateRules,
+        engine: &EngineProfile,
+        pricing: &dyn Pricing,
+    ) -> Self {
+        // Trained and frozen parameters and a tied table are sharded each by themselves.
+        let trained = |sharded: bool| {
+            if sharded {
+                (p.dense_trained - p.table).div_ceil(rules.shards)
+                    + p.table.div_ceil(rules.shards)
+                    + p.expert_trained.div_ceil(rules.expert_shards)
+            } else {
+                p.dense_trained + p.expert_trained
+            }
+        };
+        let frozen = if rules.shards_parameters {
+            (p.dense - p.dense_trained - p.frozen_table).div_ceil(rules.shards)
+                + p.frozen_table.div_ceil(rules.shards)
+                + (p.expert - p.expert_trained).div_ceil(rules.expert_shards)
+        } else {
+            p.dense + p.expert - p.dense_trained - p.expert_trained
+        };
+        let gathered_once =
+            if rules.gathering == Gathering::OnceAStep { p.total() * rules.compute.size() } else { 0 };
+        let gradients = if rules.keeps_whole_gradients {
+            p.trained() * rules.gradient.size()
+        } else if rules.zero >= 2 && !rules.gradients_reuse_parameters {
+            trained(true) * rules.gradient.size()
+        } else {
+            0
+        };
+        let gathered = match rules.gathering {
+            Gathering::EachPass | Gathering::ForwardToBackward => {
+                (p.total() + p.borrowed) * rules.compute.size()
+            }
+            Gathering::Never | Gathering::OnceAStep => 0,
+        };
+        let whole_gradient = (p.trained() + p.borrowed_trained()) * rules.gradient.size();
+        Self {
+            digest,
+            stored: (trained(rules.shards_parameters) + frozen) * rules.parameter.size(),
+            held: gathered_once + gradients,
+            owned: trained(rules.zero >= 1),
+            trained: (p.dense_trained, p.expert_trained),
+            gathered: gathered as i64,
+            gradient: if rules.keeps_whole_gradients { 0 } else { whole_gradient as i64 },
+            whole_gradient: whole_gradient as i64,
+            moves: Moves::of(p, rules, engine, pricing),
+        }
+    }
+
+    /// The same with the copies of what it keeps and stores.
+    fn with_copies(mut self, pricing: &dyn Pricing) -> Self {
+        let seconds = |op: Op| pricing.price(&op, 0).seconds.0;
+        let kept = Bytes(self.digest.kept.max(0) as u64);
+        (self.moves.out, self.moves.back) = match kept {
+            Bytes::ZERO => (0.0, 0.0),
+            _ => (seconds(Op::CopyOut(kept)), seconds(Op::CopyIn(kept))),
+        };
+        self.moves.fetch = if self.stored > 0 { seconds(Op::CopyIn(Bytes(self.stored))) } else { 0.0 };
+        self
+    }
+}
+
+impl Moves {
+    /// What moves for a unit with `parameters` between ranks.
+    fn of(
+        parameters: &UnitParameters,
+        rules: &StateRules,
+        engine: &EngineProfile,
+        pricing: &dyn Pricing,
+    ) -> Self {
+        let seconds = |op: &Op| pricing.price(op, 0).seconds.0;
+        let mut moves = Self::default();
+        if rules.gathering != Gathering::Never {
+            moves.gather = gathers(parameters, rules).map(|op| seconds(&op)).sum();
+        }
+        let sum = |across| -> f64 {
+            reductions(rules, engine, parameters, across).iter().map(|(_, op)| seconds(op)).sum()
+        };
+        moves.reduce = sum(true);
+        moves.scatter = if rules.replicas > 1 { sum(false) } else { moves.reduce };
+        moves
+    }
+}
+
+fn gathers(parameters: &UnitParameters, rules: &StateRules) -> impl Iterator<Item = Op> {
+    let size = rules.compute.size();
+    let parts = [
+        (Group::State, parameters.dense, rules.shards),
+        (Group::ExpertState, parameters.expert, rules.expert_shards),
+    ];
+    let gathered = parts.into_iter().filter(|&(_, elements, shards)| elements > 0 && shards > 1);
+    gathered.map(move |(group, elements, _)| {
+        let kind = CollectiveKind::AllGather;
+        Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) })
+    })
+}
