@@ -180,6 +180,11 @@ impl<'a> DevicePricing<'a> {
         Self { cluster, timing, compute, groups, hops, message_parts, cores }
     }
 
+    /// The shapes of the groups that layers send in; others move state.
+    pub fn layer_groups(&self) -> [&GroupShape; 4] {
+        [Group::Tensor, Group::Context, Group::Expert, Group::ExpertTensor].map(|group| self.group(group))
+    }
+
     /// The shape of `group`.
     fn group(&self, group: Group) -> &GroupShape {
         &self.groups[group as usize]

@@ -134,12 +134,12 @@ impl<'a> Axes<'a> {
         sizes.into_iter().flat_map(|size| inside(size).into_iter().map(move |etp| (size, etp))).collect()
     }
 
-    /// Sequence parallelism; without it the same bytes travel and more are kept, so only a user fixes it off.
+    /// Sequence parallelism.
     pub fn sequence_parallel(&self, mesh: MeshSizes) -> Vec<bool> {
         match self.fix.sequence_parallel {
             _ if mesh.tensor == 1 => vec![false],
             Some(fixed) => vec![fixed],
-            None => vec![true],
+            None => vec![true, false],
         }
     }
 

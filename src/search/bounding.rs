@@ -7,12 +7,13 @@ use crate::profile::choices::Schedule;
 use crate::program::state::StateRules;
 use crate::search::axes::StateChoice;
 use crate::search::floor::Pipeline;
-use crate::search::forms::{Former, Forms};
+use crate::search::forms::{Former, Forms, Links};
 use crate::search::load::Load;
+use crate::search::orders;
 use crate::search::space::{FrameChoice, Space};
 use crate::search::state_floor::{Floor, FrameFloor};
-use crate::strategy::Strategy;
 use crate::strategy::rules::{self, RuleBreak};
+use crate::strategy::{MeshOrder, Strategy};
 use crate::units::Bytes;
 
 /// An outer strategy that may win.
@@ -26,6 +27,7 @@ pub struct Entry {
     pub task: usize,
     pub frame: FrameChoice,
     pub state: StateChoice,
+    pub order: MeshOrder,
 }
 
 /// What became of the strategies of one mesh.
@@ -51,11 +53,18 @@ pub struct Bounding<'a> {
     classes: Vec<(usize, u64)>,
 }
 
-/// Forms of a shape with the loads read off them.
+/// An order of a mesh, and what ops cost there.
+struct Placed<'a> {
+    order: MeshOrder,
+    pricing: DevicePricing<'a>,
+    links: Links,
+}
+
+/// Forms of a shape with the loads read off them; `send` is a message from rank to rank, in seconds.
 struct Shaped {
     forms: Forms,
     load: Load,
-    hop: f64,
+    send: f64,
 }
 
 impl<'a> Bounding<'a> {
@@ -81,7 +90,10 @@ impl<'a> Bounding<'a> {
         let mut prices: HashMap<u64, DevicePricing<'_>> = HashMap::new();
         for frame in space.frames(task) {
             let (states, illegal) = space.states(task, &frame);
-            let all = states.len() as u64 + illegal;
+            let orders = |state: &StateChoice| space.orders(task, state);
+            let legal: u64 = states.iter().map(orders).sum();
+            let illegal: u64 = illegal.iter().map(orders).sum();
+            let all = legal + illegal;
             result.considered += all;
             let mut strategy = space.outer(task, &frame);
             if !space.is_legal(&strategy) {
@@ -100,7 +112,7 @@ impl<'a> Bounding<'a> {
             let floors = self.frame_floor(&strategy, shape);
             let core = floors.pipeline.floor(&shape.load, 0.0);
             if core >= best {
-                result.bounded += states.len() as u64;
+                result.bounded += legal;
                 continue;
             }
             for state in states {
@@ -108,13 +120,14 @@ impl<'a> Bounding<'a> {
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
                 let pricing = prices.entry(strategy.shard).or_insert_with(|| self.anywhere(&strategy));
                 match floors.of(&strategy, &rules, pricing, best) {
-                    Floor::Seconds(floor) if floor >= best => result.bounded += 1,
+                    Floor::Seconds(floor) if floor >= best => result.bounded += orders(state),
                     Floor::Seconds(floor) => {
                         let step = floors.least_step(&rules, pricing);
-                        result.entries.push(Entry { floor, step, task: index, frame, state: *state });
+                        let order = strategy.order;
+                        result.entries.push(Entry { floor, step, task: index, frame, state: *state, order });
                     }
                     Floor::OutOfMemory(bytes) => {
-                        result.out_of_memory += 1;
+                        result.out_of_memory += orders(state);
                         if result.leanest.as_ref().is_none_or(|(least, _)| bytes < *least) {
                             result.leanest = Some((bytes, strategy.clone()));
                         }
@@ -123,6 +136,52 @@ impl<'a> Bounding<'a> {
             }
         }
         result
+    }
+
+    /// The mesh orders of `entries`, which are of one task, that can be faster than `best` seconds, at what ops cost
+    /// there; all of them, if there is no such time. Behind them, how many cannot.
+    pub fn place(&self, entries: &[Entry], best: f64) -> (Vec<Entry>, u64) {
+        let space = self.space;
+        let (mut list, mut bounded) = (Vec::new(), 0);
+        let mut placed: HashMap<u64, Vec<Placed<'_>>> = HashMap::new();
+        // Of frames of one shape, by links; and of one frame, what its passes take.
+        let mut shapes: (Option<FrameChoice>, HashMap<Links, Shaped>) = Default::default();
+        let mut passes: (Option<FrameChoice>, HashMap<Links, f64>) = Default::default();
+        for entry in entries {
+            bounded += space.orders(&space.tasks[entry.task], &entry.state);
+            if entry.floor >= best {
+                continue;
+            }
+            let strategy = space.strategy(entry);
+            let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
+            let choice = shape_of(&entry.frame);
+            if shapes.0 != Some(choice) {
+                shapes = (Some(choice), HashMap::new());
+            }
+            if passes.0 != Some(entry.frame) {
+                passes = (Some(entry.frame), HashMap::new());
+            }
+            let placed =
+                placed.entry(strategy.shard).or_insert_with(|| self.placed(&strategy, best.is_finite()));
+            for Placed { order, pricing, links } in placed {
+                let shape =
+                    shapes.1.entry(*links).or_insert_with(|| self.shaped_at(&strategy, pricing, *links));
+                let floors = self.frame_floor(&strategy, shape);
+                let passes =
+                    *passes.1.entry(*links).or_insert_with(|| floors.pipeline.floor(&shape.load, 0.0));
+                if passes >= best {
+                    continue;
+                }
+                // That it may fit is known.
+                if let Floor::Seconds(floor) = floors.of(&strategy, &rules, pricing, best)
+                    && floor.max(entry.floor) < best
+                {
+                    list.push(Entry { floor: floor.max(entry.floor), order: *order, ..*entry });
+                    bounded -= 1;
+                }
+            }
+        }
+        (list, bounded)
     }
 
     /// Strategies of task `index` that are likely to be good: small micro-batches, the plainest and the most sharded
@@ -147,7 +206,8 @@ impl<'a> Bounding<'a> {
                 }
                 state.apply(&mut strategy);
                 if let Floor::Seconds(floor) = self.floor(&strategy, 1.2 * core) {
-                    list.push(Entry { floor, step: 0.0, task: index, frame, state: *state });
+                    let order = strategy.order;
+                    list.push(Entry { floor, step: 0.0, task: index, frame, state: *state, order });
                 }
             }
         }
@@ -172,9 +232,9 @@ impl<'a> Bounding<'a> {
         self.frame_floor(strategy, &shape).of(strategy, &rules, &self.anywhere(strategy), best)
     }
 
-    /// The load of a strategy's shape, and its pipeline.
-    pub fn pipeline(&self, strategy: &Strategy) -> (Load, Pipeline) {
-        let shape = self.shaped(strategy);
+    /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
+    pub fn pipeline(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> (Load, Pipeline) {
+        let shape = self.shaped_at(strategy, pricing, self.former.links(pricing));
         let pipeline = self.frame_floor(strategy, &shape).pipeline;
         (shape.load, pipeline)
     }
@@ -185,23 +245,43 @@ impl<'a> Bounding<'a> {
         self.frame_floor(strategy, &shape).pipeline.floor(&shape.load, 0.0)
     }
 
+    /// The orders of a strategy's mesh, or those that may win, each with what ops cost there.
+    fn placed(&self, strategy: &Strategy, may_win: bool) -> Vec<Placed<'a>> {
+        let problem = self.space.problem;
+        let orders = match self.space.request.fix.order {
+            Some(order) => vec![order.normalised(|axis| strategy.size(axis))],
+            None if may_win => orders::undominated(problem.cluster, strategy),
+            None => orders::all(strategy),
+        };
+        let priced = |order| {
+            let pricing = problem.pricing(&Strategy { order, ..strategy.clone() });
+            Placed { order, links: self.former.links(&pricing), pricing }
+        };
+        orders.into_iter().map(priced).collect()
+    }
+
     fn anywhere(&self, strategy: &Strategy) -> DevicePricing<'a> {
         let problem = self.space.problem;
         DevicePricing::anywhere(problem.cluster, problem.engine, strategy, problem.workload.compute_type())
     }
 
+    /// Forms and load at prices that no order undercuts.
     fn shaped(&self, strategy: &Strategy) -> Shaped {
-        let forms = self.former.forms(strategy);
-        let load = Load::new(self.former.units(), &forms, strategy.schedule.splits_weight());
         let pricing = self.anywhere(strategy);
-        let bytes = Bytes(load.entering);
-        let hop = if strategy.pipeline > 1 && load.is_plain {
-            let way = pricing.send(bytes, 0, 1).seconds.0;
-            if strategy.schedule.splits_weight() { way } else { 2.0 * way }
+        self.shaped_at(strategy, &pricing, self.former.links(&pricing))
+    }
+
+    /// Forms and load at the prices of `pricing`, whose links are `links`.
+    fn shaped_at(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Shaped {
+        let forms = self.former.forms(strategy, pricing, links);
+        let load = Load::new(self.former.units(), &forms, strategy.schedule.splits_weight());
+        // Between neighbours, whatever the order.
+        let send = if strategy.pipeline > 1 && load.is_plain {
+            self.anywhere(strategy).send(Bytes(load.entering), 0, 1).seconds.0
         } else {
             0.0
         };
-        Shaped { forms, load, hop }
+        Shaped { forms, load, send }
     }
 
     fn frame_floor<'s>(&'s self, strategy: &Strategy, shape: &'s Shaped) -> FrameFloor<'s> {
@@ -213,7 +293,7 @@ impl<'a> Bounding<'a> {
                 chunks: strategy.virtual_stages,
                 micro: strategy.accumulation,
                 schedule: strategy.schedule,
-                hop: shape.hop,
+                send: shape.send,
             },
             engine: problem.engine,
             room: problem.room(strategy),

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::cost::DevicePricing;
 use crate::cost::bound::{Bound, Parts};
+use crate::cost::collective::GroupShape;
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
 use crate::cost::unit_cost::UnitCosts;
-use crate::cost::{DevicePricing, Pricing};
 use crate::lower::Shape;
 use crate::lower::unit::{UnitLayers, units};
 use crate::profile::choices::{Compression, ContextKind, Schedule};
@@ -33,7 +34,7 @@ pub struct Closed {
 
 /// What all inner choices of an outer strategy share.
 pub struct OuterForms<'a> {
-    pricing: Arc<DevicePricing<'a>>,
+    pub pricing: Arc<DevicePricing<'a>>,
     shaped: Arc<Shaped>,
     rules: StateRules,
     costs: UnitCosts,
@@ -52,15 +53,14 @@ struct ShapeKey {
     fused: bool,
     splits_weight: bool,
     compression: Compression,
-    /// Where groups lie, if not in the default order.
-    placement: Option<(MeshOrder, [u64; 3])>,
+    /// Where the groups lie that layers send in.
+    links: usize,
 }
 
 impl ShapeKey {
-    fn new(strategy: &Strategy) -> Self {
+    fn new(strategy: &Strategy, links: usize) -> Self {
         use crate::profile::choices::{AttentionKernel, LossMode};
         use crate::strategy::Capacity;
-        let is_default = strategy.order == MeshOrder::default();
         Self {
             sizes: [
                 strategy.tensor,
@@ -79,8 +79,7 @@ impl ShapeKey {
             fused: strategy.attention == AttentionKernel::Fused,
             splits_weight: strategy.schedule.splits_weight(),
             compression: strategy.compression,
-            placement: (!is_default)
-                .then_some((strategy.order, [strategy.pipeline, strategy.shard, strategy.data])),
+            links,
         }
     }
 }
@@ -109,6 +108,7 @@ pub struct Closing<'a> {
     shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
     schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Instant>>>>,
     prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
+    links: Mutex<Vec<[GroupShape; 4]>>,
 }
 
 impl<'a> Closing<'a> {
@@ -120,6 +120,7 @@ impl<'a> Closing<'a> {
             shapes: Mutex::new(HashMap::new()),
             schedules: Mutex::new(HashMap::new()),
             prices: Mutex::new(HashMap::new()),
+            links: Mutex::new(Vec::new()),
         }
     }
 
@@ -146,9 +147,19 @@ impl<'a> Closing<'a> {
         })
     }
 
+    /// The number of the links that layers' groups meet under `pricing`.
+    fn links(&self, pricing: &DevicePricing<'_>) -> usize {
+        let mut known = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let groups = pricing.layer_groups();
+        known.iter().position(|known| known.iter().eq(groups.iter().copied())).unwrap_or_else(|| {
+            known.push(groups.map(GroupShape::clone));
+            known.len() - 1
+        })
+    }
+
     /// The units of the problem's model under the shape of `strategy`.
-    pub fn shaped(&self, strategy: &Strategy, pricing: &dyn Pricing) -> Arc<Shaped> {
-        let key = ShapeKey::new(strategy);
+    pub fn shaped(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> Arc<Shaped> {
+        let key = ShapeKey::new(strategy, self.links(pricing));
         let known = self.shapes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);

@@ -16,8 +16,8 @@ pub struct Pipeline {
     pub chunks: u64,
     pub micro: u64,
     pub schedule: Schedule,
-    /// Seconds from rank to rank, there and back.
-    pub hop: f64,
+    /// Seconds of a message from rank to rank.
+    pub send: f64,
 }
 
 impl Pipeline {
@@ -44,12 +44,29 @@ impl Pipeline {
         even.max(whole)
     }
 
+    /// Seconds between ranks that a micro-batch cannot do without: there, and back where weight gradients do not follow
+    /// apart.
+    fn hop(&self) -> f64 {
+        if self.schedule.splits_weight() { self.send } else { 2.0 * self.send }
+    }
+
+    /// The last chunk, with `last` blocks, meets all its forwards and backwards between the first micro-batch's way there
+    /// and the last one's way back.
+    fn round(&self, load: &Load, last: u64) -> f64 {
+        let steps = self.ranks * self.chunks - 1;
+        // In a V, the chunks in the middle are on one rank.
+        let sends = steps - u64::from(self.schedule == Schedule::ZeroBubbleV);
+        let hops = sends as f64 * 2.0 * self.send - steps as f64 * load.round_slack;
+        let before = load.front.round + (load.blocks - last) as f64 * load.block.round + hops;
+        before.max(0.0) + self.micro as f64 * (load.back.round + last as f64 * load.block.round)
+    }
+
     /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` blocks, and back.
     pub fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
         if ranks == 0 {
             return 0.0;
         }
-        let hops = ranks as f64 * (self.hop - load.slack);
+        let hops = ranks as f64 * (self.hop() - load.slack);
         (load.front.way + blocks as f64 * load.block.way + hops).max(0.0)
     }
 
@@ -61,7 +78,7 @@ impl Pipeline {
         let mut least = f64::INFINITY;
         for last in 0..=load.blocks {
             let work = micro * (load.back.work + last as f64 * load.block.work) + more * last as f64;
-            let of_last = work + self.way(load, others, load.blocks - last);
+            let of_last = (work + self.way(load, others, load.blocks - last)).max(self.round(load, last));
             if of_last >= least {
                 break;
             }
@@ -120,7 +137,7 @@ impl Pipeline {
                 last.max(of(least) + micro * load.front.work)
             }
         };
-        ranks.max(ends)
+        ranks.max(ends).max(self.round(load, each))
     }
 
     /// Blocks of several kinds: with m ranks at work, the k-th of them behind at least k − 1 blocks, the sum over the
@@ -128,9 +145,10 @@ impl Pipeline {
     fn uneven(&self, load: &Load, more: f64) -> f64 {
         let work = self.micro as f64 * load.work + more * load.blocks as f64;
         let way = load.block.way.min(if load.front.way > 0.0 { load.front.way } else { f64::INFINITY });
-        let step = (way + self.hop - load.slack).max(0.0);
+        let step = (way + self.hop() - load.slack).max(0.0);
         let of = |ranks: f64| work / ranks + step * (ranks - 1.0) / 2.0;
         let best = if step > 0.0 { (2.0 * work / step).sqrt() } else { f64::INFINITY };
-        of(best.clamp(1.0, self.ranks as f64))
+        let last = if self.chunks > 1 { load.blocks / (self.ranks * self.chunks) } else { 0 };
+        of(best.clamp(1.0, self.ranks as f64)).max(self.round(load, last))
     }
 }

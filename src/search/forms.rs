@@ -1,13 +1,15 @@
-//! What the units of a model cost under a shape, wherever its groups lie: lowered once for all strategies whose
-//! sizes make no difference to a unit.
+//! What the units of a model cost under a shape: lowered once for all strategies whose sizes make no difference to a
+//! unit, and priced once for all links that its groups can meet.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cost::DevicePricing;
+use crate::cost::collective::GroupShape;
 use crate::cost::digest::UnitDigest;
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
-use crate::lower::{Shape, UnitParameters};
+use crate::lower::{LoweredUnit, Shape, UnitParameters};
 use crate::model::layer::LayerKind;
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind};
 use crate::search::problem::Problem;
@@ -58,13 +60,26 @@ struct Contents {
     head: bool,
 }
 
+/// A class of units, lowered in each mode that it has.
+#[derive(Clone, Debug)]
+struct LoweredClass {
+    parameters: UnitParameters,
+    modes: Vec<LoweredUnit>,
+}
+
+/// The number of the links that the groups of layers meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Links(usize);
+
 /// Makes forms, and remembers those of each class.
 pub struct Former<'a> {
     problem: &'a Problem<'a>,
     units: Vec<UnitLayers>,
     /// By class: a unit of it, and what it has.
     classes: Vec<(usize, Contents)>,
-    known: Mutex<HashMap<ClassKey, Arc<ClassForms>>>,
+    lowered: Mutex<HashMap<ClassKey, Arc<LoweredClass>>>,
+    links: Mutex<Vec<[GroupShape; 4]>>,
+    known: Mutex<HashMap<(ClassKey, Links), Arc<ClassForms>>>,
 }
 
 impl<'a> Former<'a> {
@@ -87,7 +102,14 @@ impl<'a> Former<'a> {
                 (unit, contents)
             })
             .collect();
-        Self { problem, units, classes, known: Mutex::new(HashMap::new()) }
+        Self {
+            problem,
+            units,
+            classes,
+            lowered: Mutex::default(),
+            links: Mutex::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// The model's units, in order.
@@ -95,46 +117,77 @@ impl<'a> Former<'a> {
         &self.units
     }
 
-    /// The forms under the shape of `strategy`.
-    pub fn forms(&self, strategy: &Strategy) -> Forms {
+    /// The number of the links under `pricing`.
+    pub fn links(&self, pricing: &DevicePricing<'_>) -> Links {
+        let mut known = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let groups = pricing.layer_groups();
+        let place = known.iter().position(|known| known.iter().eq(groups.iter().copied()));
+        Links(place.unwrap_or_else(|| {
+            known.push(groups.map(GroupShape::clone));
+            known.len() - 1
+        }))
+    }
+
+    /// The forms under the shape of `strategy` at the prices of `pricing`, whose links are `links`.
+    pub fn forms(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Forms {
         let shape = {
             let mut shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);
             // With several losses, gradients of weights do not wait.
             shape.splits_weight &= self.problem.model.losses.len() == 1;
             shape
         };
-        let classes = (0..self.classes.len()).map(|class| self.class(class, strategy, shape));
+        let classes =
+            (0..self.classes.len()).map(|class| self.class(class, strategy, shape, (pricing, links)));
         Forms { classes: classes.collect() }
     }
 
-    fn class(&self, class: usize, strategy: &Strategy, shape: Shape<'_>) -> Arc<ClassForms> {
+    fn class(
+        &self,
+        class: usize,
+        strategy: &Strategy,
+        shape: Shape<'_>,
+        (pricing, links): (&DevicePricing<'_>, Links),
+    ) -> Arc<ClassForms> {
         let (unit, contents) = self.classes[class];
         let mut key = key(class, contents, strategy, &shape);
         if self.problem.cluster.device.cores.is_some() {
             key.alike = strategy.tensor * strategy.context * strategy.data;
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        known.unwrap_or_else(|| {
-            let made = Arc::new(self.lowered(&self.units[unit], strategy, shape));
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(known.entry(key).or_insert(made))
+        remembered(&self.known, (key, links), || {
+            let lowered = remembered(&self.lowered, key, || self.lowered(&self.units[unit], shape));
+            let digest = |mode: usize| UnitDigest::new(&lowered.modes[mode], pricing);
+            let plain = digest(0);
+            let digests = match lowered.modes.len() {
+                MODES => [plain, digest(1), digest(2)],
+                _ => [plain; MODES],
+            };
+            ClassForms { parameters: lowered.parameters, digests }
         })
     }
 
-    fn lowered(&self, unit: &UnitLayers, strategy: &Strategy, shape: Shape<'_>) -> ClassForms {
-        let problem = self.problem;
-        let compute = problem.workload.compute_type();
-        let pricing = DevicePricing::anywhere(problem.cluster, problem.engine, strategy, compute);
-        let graph = graph(problem.model, unit, shape);
+    fn lowered(&self, unit: &UnitLayers, shape: Shape<'_>) -> LoweredClass {
+        let graph = graph(self.problem.model, unit, shape);
         let is_block = matches!(unit.kind, UnitKind::Block(_));
-        let digest = |mode| UnitDigest::new(&lower(&graph, shape, mode, is_block), &pricing);
-        let plain = digest(CheckpointMode::None);
-        let digests = match is_block {
-            true => [plain, digest(CheckpointMode::Selective), digest(CheckpointMode::Full)],
-            false => [plain; MODES],
-        };
-        ClassForms { parameters: UnitParameters::of(problem.model, unit.layers.clone(), &shape), digests }
+        let modes = if is_block { &CheckpointMode::ALL[..] } else { &CheckpointMode::ALL[..1] };
+        LoweredClass {
+            parameters: UnitParameters::of(self.problem.model, unit.layers.clone(), &shape),
+            modes: modes.iter().map(|&mode| lower(&graph, shape, mode, is_block)).collect(),
+        }
     }
+}
+
+/// What is known under `key`, or else made.
+fn remembered<K: Copy + Eq + Hash, V>(
+    known: &Mutex<HashMap<K, Arc<V>>>,
+    key: K,
+    make: impl FnOnce() -> V,
+) -> Arc<V> {
+    let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = lock().get(&key).cloned();
+    found.unwrap_or_else(|| {
+        let made = Arc::new(make());
+        Arc::clone(lock().entry(key).or_insert(made))
+    })
 }
 
 fn key(class: usize, contents: Contents, strategy: &Strategy, shape: &Shape<'_>) -> ClassKey {

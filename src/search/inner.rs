@@ -120,7 +120,6 @@ impl<'p> InnerProblem<'_, 'p> {
             // Chunks wait for each other in turn; more work in one never lets another end earlier.
             seconds = self.closing.bound(self.forms, &strategy).0;
             if seconds >= limit {
- crate::search::rank::WHY.with(|w| *w.borrow_mut()="calls");
                 return None;
             }
         }
@@ -248,6 +247,9 @@ impl Plain<'_, '_, '_> {
         let inner = self.inner;
         let start = if inner.load.is_even { 0 } else { used };
         let ends = (stage == 0, stage + 1 == self.scratch.cuts.len());
+        // The last rank has whatever comes behind the others.
+        let blocks = inner.closing.problem.facts.blocks;
+        let used = if ends.1 { blocks.saturating_sub(count) } else { used };
         let scratch = &mut self.scratch;
         *self.known.entry((ends, start, count)).or_insert_with(|| {
             inner.place(scratch, stage, used, count);

@@ -14,6 +14,8 @@ pub struct Piece {
     /// Its forward, and what of its backward must wait for the gradient that comes: a micro-batch's way there and
     /// back.
     pub way: f64,
+    /// Its forward and its input's gradient, which must wait for the gradient that comes.
+    pub round: f64,
 }
 
 /// The units of a model as a pipeline sees them.
@@ -32,6 +34,8 @@ pub struct Load {
     pub full: f64,
     /// How much earlier than its end a chunk's pass may send on what it made, there and back.
     pub slack: f64,
+    /// The same both there and back, whatever the schedule.
+    pub round_slack: f64,
     /// A gradient of one loss runs from the last unit to the first; elsewhere nothing is said of ways.
     pub is_plain: bool,
     /// The class of the last block that was looked at.
@@ -69,7 +73,7 @@ impl Load {
             if by_class[unit.class].0.work == 0.0 {
                 let piece = piece(class, unit.has_backward, splits_weight);
                 by_class[unit.class] = (piece, full(class, unit.has_backward));
-                for (most, seconds) in slacks.iter_mut().zip(slack(class, splits_weight)) {
+                for (most, seconds) in slacks.iter_mut().zip(slack(class)) {
                     *most = seconds.max(*most);
                 }
             }
@@ -101,10 +105,12 @@ impl Load {
             }
         }
         load.block = least.unwrap_or_default();
-        load.slack = slacks.iter().sum();
+        load.round_slack = slacks.iter().sum();
+        load.slack = if splits_weight { slacks[0] } else { load.round_slack };
         if !load.is_plain {
             for piece in [&mut load.block, &mut load.front, &mut load.back] {
                 piece.way = 0.0;
+                piece.round = 0.0;
             }
         }
         load
@@ -154,6 +160,7 @@ impl Piece {
             work: self.work + other.work,
             forward: self.forward + other.forward,
             way: self.way + other.way,
+            round: self.round + other.round,
         }
     }
 
@@ -162,6 +169,7 @@ impl Piece {
             work: self.work.min(other.work),
             forward: self.forward.min(other.forward),
             way: self.way.min(other.way),
+            round: self.round.min(other.round),
         }
     }
 }
@@ -174,17 +182,14 @@ fn piece(class: &ClassForms, has_backward: bool, splits_weight: bool) -> Piece {
         let backward = if has_backward { digest.backward.chain.0 } else { 0.0 };
         digest.forward.chain.0 + backward + digest.weight.chain.0
     };
-    let way = |mode: usize| {
+    let round = |mode: usize| {
         let digest = &class.digests[mode];
-        let back = if has_backward && !splits_weight {
-            digest.backward.chain.0 - digest.backward.early.0
-        } else {
-            0.0
-        };
-        digest.forward.chain.0 + back.max(0.0)
+        let back = digest.backward.chain.0 - digest.backward.early.0;
+        digest.forward.chain.0 + if has_backward { back.max(0.0) } else { 0.0 }
     };
     let forward = |mode: usize| class.digests[mode].forward.chain.0;
-    Piece { work: least(&passes), forward: least(&forward), way: least(&way) }
+    let (forward, round) = (least(&forward), least(&round));
+    Piece { work: least(&passes), forward, way: if splits_weight { forward } else { round }, round }
 }
 
 fn full(class: &ClassForms, has_backward: bool) -> f64 {
@@ -196,9 +201,9 @@ fn full(class: &ClassForms, has_backward: bool) -> f64 {
 }
 
 /// How much earlier than its end a unit has written what it sends on, and what it sends back.
-fn slack(class: &ClassForms, splits_weight: bool) -> [f64; 2] {
+fn slack(class: &ClassForms) -> [f64; 2] {
     let most = |seconds: &dyn Fn(usize) -> f64| (0..class.digests.len()).map(seconds).fold(0.0, f64::max);
     let forward = |mode: usize| class.digests[mode].forward.chain.0 - class.digests[mode].forward.ready.0;
     let backward = |mode: usize| class.digests[mode].backward.chain.0 - class.digests[mode].backward.ready.0;
-    [most(&forward), if splits_weight { 0.0 } else { most(&backward) }]
+    [most(&forward), most(&backward)]
 }

@@ -12,6 +12,7 @@ mod ladder;
 mod leanest;
 mod load;
 pub mod map;
+mod orders;
 mod picks;
 mod problem;
 mod rank;

@@ -10,7 +10,6 @@ use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::strategy::{Checkpoint, Strategy};
 
-thread_local!{pub static WHY: std::cell::RefCell<&'static str> = const { std::cell::RefCell::new("") };}
 /// Fractions of each category that are tried on the host.
 pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
 
@@ -102,7 +101,6 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             return Some(RankChoice { recomputed: nothing, hosted: NOTHING, seconds });
         }
         if !self.could_fit() {
- WHY.with(|w| *w.borrow_mut()="nofit");
             return None;
         }
         let mut best = None;
@@ -124,7 +122,6 @@ impl<'a, 'p> RankProblem<'a, 'p> {
                 best = self.recomputing(&hosted, known(&best)).or(best);
             }
         }
-        if best.is_none() {WHY.with(|w| *w.borrow_mut()="choices");}
         best
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use crate::profile::choices::CheckpointMode;
+use crate::profile::choices::{CheckpointMode, Schedule};
 use crate::search::bounding::{Bounded, Bounding, Entry};
 use crate::search::closed::Closing;
 use crate::search::picks::{different, pareto, with_leaner};
@@ -23,6 +23,8 @@ use crate::units::{Bytes, Seconds};
 const SEEDS_A_WAVE: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
 const SPREAD: f64 = 1.1;
+/// Strategies of each mesh, schedule and way to gather that are solved before the others.
+const DIVES: usize = 2;
 /// The most that are played, without and with anything on the host.
 const PLAYED_SEEDS: [usize; 2] = [12, 4];
 
@@ -47,8 +49,12 @@ pub fn search(
         play(&solving, seeds(&solving), &mut found, &mut Account::default());
         found.lowest_played = None;
     }
+    let Bounds { mut entries, mut account, leanest, broken } = bound(&bounding, found.limit(), progress);
+    if by_time {
+        play(&solving, dive(&solving, &entries, found.limit()), &mut found, &mut Account::default());
+        found.lowest_played = None;
+    }
     let seeds = std::mem::take(&mut found.played);
-    let Bounds { entries, mut account, leanest, broken } = bound(&bounding, found.limit(), progress);
     let near = leanest.map(|(_, strategy)| strategy).or_else(|| {
         let least = entries.iter().min_by(|one, other| one.floor.total_cmp(&other.floor));
         least.map(|entry| space.strategy(entry))
@@ -58,6 +64,13 @@ pub fn search(
         (false, Some(limit)) => start.checked_add(limit).map_or(Patience::Work, Patience::Until),
         (false, None) => Patience::Work,
     };
+    if request.objective == Objective::Time {
+        entries = place(&bounding, &entries, found.limit(), &mut account);
+    } else {
+        // Where its ranks stand makes no strategy leaner.
+        let more = |entry: &Entry| space.orders(&space.tasks[entry.task], &entry.state) - 1;
+        account.bounded += entries.iter().map(more).sum::<u64>();
+    }
     match request.objective {
         Objective::Time => waves(&solving, entries, &mut found, &mut account, patience),
         Objective::Memory => leanest::play(&solving, &entries, &mut found, &mut account),
@@ -150,6 +163,15 @@ fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Syn
     bounds
 }
 
+/// The mesh orders of `entries` that may win.
+fn place(bounding: &Bounding<'_>, entries: &[Entry], limit: f64, account: &mut Account) -> Vec<Entry> {
+    let tasks: Vec<&[Entry]> = entries.chunk_by(|one, other| one.task == other.task).collect();
+    let placed: Vec<(Vec<Entry>, u64)> =
+        tasks.into_par_iter().map(|entries| bounding.place(entries, limit)).collect();
+    account.bounded += placed.iter().map(|(_, bounded)| bounded).sum::<u64>();
+    placed.into_iter().flat_map(|(entries, _)| entries).collect()
+}
+
 /// Likely strategies, solved: small micro-batches on meshes whose tensor groups stay inside a node, with little or all
 /// state sharded; the best of each pipeline size by bound.
 fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
@@ -162,11 +184,29 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
             mesh.tensor <= node && mesh.context == 1
         })
         .collect();
-    let best: Vec<Vec<Entry>> = likely.into_par_iter().map(|task| bounding.likely(task)).collect();
-    let mut entries: Vec<Entry> = best.into_iter().flatten().collect();
+    let entries: Vec<Vec<Entry>> = likely.into_par_iter().map(|task| bounding.likely(task)).collect();
+    likeliest(solving, entries.into_iter().flatten().collect(), f64::INFINITY)
+}
+
+/// Of each mesh and schedule the strategies with the lowest bounds, solved; the best of each pipeline size.
+fn dive(solving: &Solving<'_>, entries: &[Entry], limit: f64) -> Vec<Solved> {
+    let mut lowest: BTreeMap<(usize, Schedule, bool), Vec<Entry>> = BTreeMap::new();
+    for entry in entries {
+        let key = (entry.task, entry.frame.schedule.0, entry.state.reshard);
+        let known = lowest.entry(key).or_default();
+        let place = known.partition_point(|known| known.floor <= entry.floor);
+        if place < DIVES {
+            known.insert(place, *entry);
+            known.truncate(DIVES);
+        }
+    }
+    likeliest(solving, lowest.into_values().flatten().collect(), limit)
+}
+
+/// The best of `entries` under their default cuts, of each pipeline size, with and without the host.
+fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> Vec<Solved> {
     entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
     let mut best: BTreeMap<(u64, bool), Solved> = BTreeMap::new();
-    let mut limit = f64::INFINITY;
     for wave in entries.chunks(SEEDS_A_WAVE) {
         let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
         for solution in solved {

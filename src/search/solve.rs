@@ -8,7 +8,7 @@ use crate::search::closed::{Closed, Closing};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::rank::Options;
 use crate::search::space::FrameChoice;
-use crate::strategy::{Checkpoint, CheckpointMode, Strategy};
+use crate::strategy::{Checkpoint, CheckpointMode, MeshOrder, Strategy};
 
 /// An outer strategy at its best inner choice.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ pub struct Solving<'a> {
     pub options: Options,
     /// The same without the host; none where nothing can be there.
     without_host: Option<Options>,
-    /// When the passes of a frame end that has one way to be cut, by task.
-    passes: Mutex<HashMap<(usize, FrameChoice), f64>>,
+    /// When the passes of a frame end that has one way to be cut, by task and mesh order.
+    passes: Mutex<HashMap<(usize, FrameChoice, MeshOrder), f64>>,
 }
 
 impl<'a> Solving<'a> {
@@ -71,7 +71,8 @@ impl<'a> Solving<'a> {
         if outer.virtual_stages == 1 || !divides || space.request.fix.cuts.is_some() {
             return None;
         }
-        let key = (entry.task, entry.frame);
+        outer.order = entry.order;
+        let key = (entry.task, entry.frame, entry.order);
         let known = self.passes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         Some(known.unwrap_or_else(|| {
             outer = space.plainest(&outer);
@@ -110,8 +111,8 @@ impl<'a> Solving<'a> {
         choose: impl Fn(&InnerProblem<'_, '_>, &Strategy) -> Option<Chosen>,
     ) -> Solution {
         let outer = self.bounding.space.strategy(entry);
-        let (load, pipeline) = self.bounding.pipeline(&outer);
         let forms = self.closing.outer(&outer);
+        let (load, pipeline) = self.bounding.pipeline(&outer, &forms.pricing);
         let fix = &self.bounding.space.request.fix;
         let under = |options: &Options| {
             let inner = InnerProblem {

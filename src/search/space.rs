@@ -20,7 +20,7 @@ pub struct Task {
 #[derive(Clone, Debug, Default)]
 struct States {
     legal: Vec<StateChoice>,
-    illegal: u64,
+    illegal: Vec<StateChoice>,
 }
 
 /// Everything of a strategy but its mesh, its state and the inner choice.
@@ -66,7 +66,6 @@ impl<'a> Space<'a> {
     /// Which states are legal with `accumulation` micro-batches.
     fn judged(&self, task: &Task, accumulation: u64) -> States {
         let all = self.axes.states(task.mesh, accumulation);
-        let count = all.len();
         let mut strategy = self.plain(task);
         strategy.accumulation = accumulation;
         self.keep_on_host(&mut strategy);
@@ -75,8 +74,8 @@ impl<'a> Space<'a> {
             state.apply(&mut strategy);
             rules::legal_state(&strategy, &self.problem.facts)
         };
-        let legal: Vec<StateChoice> = all.into_iter().filter(is_legal).collect();
-        States { illegal: (count - legal.len()) as u64, legal }
+        let (legal, illegal) = all.into_iter().partition(is_legal);
+        States { legal, illegal }
     }
 
     /// The frames of `task`; those of one shape stand together.
@@ -104,10 +103,20 @@ impl<'a> Space<'a> {
         list
     }
 
-    /// The legal states of `frame`, if it is legal itself, and how many illegal ones there are.
-    pub fn states<'t>(&self, task: &'t Task, frame: &FrameChoice) -> (&'t [StateChoice], u64) {
+    /// The legal states of `frame`, if it is legal itself, and the illegal ones.
+    pub fn states<'t>(&self, task: &'t Task, frame: &FrameChoice) -> (&'t [StateChoice], &'t [StateChoice]) {
         let states = &task.states[usize::from(frame.micro.1 > 1)];
-        (&states.legal, states.illegal)
+        (&states.legal, &states.illegal)
+    }
+
+    /// How many orders a mesh under `state` has.
+    pub fn orders(&self, task: &Task, state: &StateChoice) -> u64 {
+        if self.request.fix.order.is_some() {
+            return 1;
+        }
+        let MeshSizes { tensor, context, pipeline, data } = task.mesh;
+        let sizes = [tensor, context, pipeline, state.shard, data / state.shard.max(1)];
+        (1..=sizes.into_iter().filter(|&size| size > 1).count() as u64).product()
     }
 
     /// The strategy of a frame under the plainest state, without its inner choice.
@@ -147,6 +156,7 @@ impl<'a> Space<'a> {
     pub fn strategy(&self, entry: &Entry) -> Strategy {
         let mut strategy = self.outer(&self.tasks[entry.task], &entry.frame);
         entry.state.apply(&mut strategy);
+        strategy.order = entry.order;
         self.keep_on_host(&mut strategy);
         strategy
     }
