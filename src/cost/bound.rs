@@ -2,7 +2,7 @@
 
 use crate::cost::calls::{self, CallTimes};
 use crate::cost::digest::{PassDigest, UnitDigest};
-use crate::cost::flow::{self, FlowRules, UnitFlow};
+use crate::cost::flow::{self, Busy, FlowRules, UnitFlow};
 use crate::cost::price::Pricing;
 use crate::cost::unit_cost::{UnitCost, UnitCosts};
 use crate::lower::Stream;
@@ -216,7 +216,12 @@ impl Bound<'_> {
             Pass::Backward => digest.backward,
             Pass::Weight => digest.weight,
         };
-        let mut flow = UnitFlow { chain: digest.chain.0, full: digest.full.0, ..UnitFlow::default() };
+        let mut flow = UnitFlow {
+            chain: digest.chain.0,
+            full: digest.full.0,
+            waits: digest.waits.0,
+            ..UnitFlow::default()
+        };
         if self.layout.losses > 1 {
             return flow;
         }
@@ -246,7 +251,7 @@ impl Bound<'_> {
             gathers_beside: self.engine.timing.overlaps(Overlap::Gathers),
             reduces_beside: self.engine.timing.overlaps(Overlap::Gradients),
             copies_beside: self.strategy.overlap,
-            beside: self.pricing.beside(),
+            beside: self.costs.beside,
         }
     }
 
@@ -295,19 +300,22 @@ impl Bound<'_> {
 
     /// The passes of a stage and its collectives, however they overlap.
     fn together(&self, stage: u32) -> f64 {
-        let (mut chain, mut full) = (0.0, 0.0);
+        let (mut chain, mut full, mut waits) = (0.0, 0.0, 0.0);
         for unit in self.units(stage) {
             let digest = &self.costs.of(stage, unit).digest;
             chain += digest.forward.chain.0 + digest.weight.chain.0;
             full += digest.forward.full.0 + digest.weight.full.0;
+            waits += digest.forward.waits.0 + digest.weight.waits.0;
             if unit.has_backward {
                 chain += digest.backward.chain.0;
                 full += digest.backward.full.0;
+                waits += digest.backward.waits.0;
             }
         }
         let micro = self.strategy.accumulation as f64;
         let moved = self.collectives(stage);
-        flow::together(micro * chain, micro * full, moved, self.pricing.beside())
+        let busy = Busy { chain: micro * chain, full: micro * full, waits: micro * waits };
+        flow::together(busy, moved, self.costs.beside)
     }
 
     /// Seconds of all collectives of a stage over parameters and gradients, before the optimizer step.

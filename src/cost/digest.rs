@@ -1,7 +1,7 @@
 //! What the closed forms need of a lowered unit: how high each pass stands in memory, what it leaves, how long it
 //! takes at the least.
 
-use crate::cost::price::{Price, Pricing, Resource};
+use crate::cost::price::{LEVELS, Links, Price, Pricing, Resource};
 use crate::lower::{LoweredUnit, Step, Stream, ValueId};
 use crate::units::Seconds;
 
@@ -18,6 +18,10 @@ pub struct PassDigest {
     pub chain: Seconds,
     /// Seconds of kernels that fill the multiprocessors.
     pub full: Seconds,
+    /// Seconds in which kernels wait for a collective of the layers, and the shares of links that any of these takes
+    /// at the least.
+    pub waits: Seconds,
+    pub links: Links,
     /// Likewise until what leaves the unit is written.
     pub ready: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
@@ -87,11 +91,13 @@ fn pass(
         live -= step.frees.iter().filter(|id| !not_freed.contains(id)).map(bytes).sum::<i64>();
     }
     digest.net = live;
-    (digest.chain, digest.ready) = chain(unit, steps, ends.1, pricing);
+    let chained = chain(unit, steps, ends.1, pricing);
+    (digest.chain, digest.ready) = (chained.end, chained.ready);
+    (digest.waits, digest.links) = (chained.waits, chained.links);
     let prices = steps.iter().map(|step| pricing.price(&step.op, 0));
     digest.full = prices.filter(fills).map(|price| price.seconds).sum();
     let first = first_dependent(steps, ends.0);
-    digest.early = digest.chain - chain(unit, &steps[first..], ends.1, pricing).0;
+    digest.early = digest.chain - chain(unit, &steps[first..], ends.1, pricing).end;
     digest
 }
 
@@ -106,31 +112,51 @@ fn first_dependent(steps: &[Step], entering: Option<ValueId>) -> usize {
     steps.iter().position(reads).unwrap_or(0)
 }
 
-/// The end of the last compute step, and of what leaves, when each stream runs its steps in order, reads wait for
-/// their writers, collectives for the compute steps issued before them, and nothing competes. Every pass of a unit
-/// starts behind the last compute step before it, so the chains of units in a row sum to a lower bound.
-fn chain(
-    unit: &LoweredUnit,
-    steps: &[Step],
-    leaving: Option<ValueId>,
-    pricing: &dyn Pricing,
-) -> (Seconds, Seconds) {
-    let mut ready = vec![0.0_f64; unit.values.len()];
-    let (mut compute, mut model) = (0.0_f64, 0.0_f64);
+/// One pass of one unit if nothing competes.
+struct Chain {
+    /// Of the last compute step, and of what leaves.
+    end: Seconds,
+    ready: Seconds,
+    waits: Seconds,
+    links: Links,
+}
+
+/// Each stream runs its steps in order, reads wait for their writers, collectives for the compute steps issued before
+/// them, and nothing competes. Every pass of a unit starts behind the last compute step before it, so the chains of
+/// units in a row sum to a lower bound.
+fn chain(unit: &LoweredUnit, steps: &[Step], leaving: Option<ValueId>, pricing: &dyn Pricing) -> Chain {
+    // When each value is there, and the links that the collective takes which writes it.
+    let mut ready = vec![(0.0_f64, None); unit.values.len()];
+    let (mut compute, mut model, mut waits) = (0.0_f64, 0.0_f64, 0.0);
+    let mut links = [f64::INFINITY; LEVELS];
     for step in steps {
-        let read = step.reads.iter().map(|&id| ready[usize::from(id)]).fold(0.0, f64::max);
-        let seconds = pricing.price(&step.op, 0).seconds.0;
-        let end = if step.stream == Stream::Compute {
+        let read = step.reads.iter().map(|&id| ready[usize::from(id)]);
+        let (read, writer) = read.fold((0.0, None), |last, next| if next.0 > last.0 { next } else { last });
+        let price = pricing.price(&step.op, 0);
+        let seconds = price.seconds.0;
+        let written = if step.stream == Stream::Compute {
+            if let Some(writer) = writer.filter(|_| read > compute) {
+                waits += read - compute;
+                links = least(links, writer);
+            }
             compute = compute.max(read) + seconds;
-            compute
+            (compute, None)
         } else {
             model = model.max(compute).max(read) + seconds;
-            model
+            (model, Some(price.links()))
         };
         for &id in &step.writes {
-            ready[usize::from(id)] = end;
+            ready[usize::from(id)] = written;
         }
     }
-    let written = leaving.map_or(compute, |id| ready[usize::from(id)]);
-    (Seconds(compute), Seconds(written.min(compute)))
+    let written = leaving.map_or(compute, |id| ready[usize::from(id)].0);
+    if waits == 0.0 {
+        links = [0.0; LEVELS];
+    }
+    Chain { end: Seconds(compute), ready: Seconds(written.min(compute)), waits: Seconds(waits), links }
+}
+
+/// The least of both on each level.
+pub fn least(one: Links, other: Links) -> Links {
+    std::array::from_fn(|level| one[level].min(other[level]))
 }

@@ -1,13 +1,16 @@
 //! One pass of a chunk with what moves beside it: parameters gathered or fetched a few units ahead, gradients reduced
 //! behind, activations on their way to the host and back. Nothing competes, so the end is a lower bound.
 
+use crate::cost::price::Links;
+
 /// What moves for one unit of a pass, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UnitFlow {
     /// Its longest chain of ops.
     pub chain: f64,
-    /// Of these, seconds of kernels that fill the multiprocessors.
+    /// Of these, seconds of kernels that fill the multiprocessors, and in which kernels wait for other collectives.
     pub full: f64,
+    pub waits: f64,
     /// Its parameters from the host, and from the other shards.
     pub fetch: f64,
     pub gather: f64,
@@ -28,8 +31,7 @@ pub struct FlowRules {
     pub reduces_beside: bool,
     /// Copies run beside the pass, one unit behind or ahead.
     pub copies_beside: bool,
-    /// The share of the multiprocessors that a collective takes from kernels which would fill them.
-    pub beside: f64,
+    pub beside: Beside,
 }
 
 /// The end of a pass, from its start.
@@ -45,7 +47,7 @@ pub struct FlowEnd {
 pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
     let FlowRules { depth, .. } = rules;
     let mut now = 0.0_f64;
-    let (mut chains, mut full, mut moved) = (0.0, 0.0, 0.0);
+    let (mut chains, mut full, mut waits, mut moved) = (0.0, 0.0, 0.0, 0.0);
     let (mut data, mut outward, mut inward) = (0.0_f64, 0.0_f64, 0.0_f64);
     // When the units that come next have their parameters and activations.
     let mut arrives = vec![0.0_f64; units.len()];
@@ -61,6 +63,7 @@ pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
         now = started + unit.chain;
         chains += unit.chain;
         full += unit.full;
+        waits += unit.waits;
         computed = now;
         if unit.reduce > 0.0 {
             if rules.reduces_beside {
@@ -95,25 +98,68 @@ pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
             arrives[place + 2] = arrives[place + 2].max(inward);
         }
     }
-    FlowEnd { computed, ended: now.max(data).max(outward).max(together(chains, full, moved, rules.beside)) }
+    let busy = Busy { chain: chains, full, waits };
+    FlowEnd { computed, ended: now.max(data).max(outward).max(together(busy, moved, rules.beside)) }
 }
 
-/// How long `chain` seconds of passes take beside `moved` seconds of collectives, if these take `beside` of the
-/// multiprocessors from the `full` seconds of kernels that would fill them: what runs together runs at
-/// 1/(1 + beside) of its speed. Collectives first find room beside what does not fill the multiprocessors.
-pub fn together(chain: f64, full: f64, moved: f64, beside: f64) -> f64 {
+/// How passes are slowed down by collectives beside them: what runs together runs at 1/(1 + share) of its speed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// Kernels that fill the multiprocessors, of which a collective takes a share.
+    pub full: f64,
+    /// Collectives of the layers, which share links.
+    pub waits: f64,
+}
+
+impl Beside {
+    /// A collective that takes the share `multiprocessors`, and of links what is left beside those of the layers.
+    pub fn new(multiprocessors: f64, layers: Links, state: Links) -> Self {
+        let over = layers.iter().zip(state).map(|(layers, state)| layers + state - 1.0);
+        Self { full: multiprocessors, waits: over.fold(0.0, f64::max) }
+    }
+}
+
+/// Seconds of passes: all of them, of these kernels that fill the multiprocessors, and waiting for collectives of the
+/// layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Busy {
+    pub chain: f64,
+    pub full: f64,
+    pub waits: f64,
+}
+
+/// How long `busy` passes take at the least beside `moved` seconds of other collectives. With x seconds of both at
+/// once, where that slows them down by a share s, the whole takes chain + moved − (1 − s) · x: so the best is to run
+/// them together where s is least.
+pub fn together(busy: Busy, moved: f64, beside: Beside) -> f64 {
+    let Busy { chain, full, waits } = busy;
     let full = full.min(chain);
-    let slowing = chain + beside * (moved - (chain - full));
-    let waiting = moved + beside * full;
-    chain.max(slowing).max(waiting)
+    let waits = waits.min(chain - full);
+    let mut slowed = [(full, beside.full), (waits, beside.waits)];
+    if beside.waits < beside.full {
+        slowed.reverse();
+    }
+    let (mut left, mut saved) = (moved, 0.0);
+    for (seconds, share) in [(chain - full - waits, 0.0)].into_iter().chain(slowed) {
+        let both = seconds.min(left);
+        left -= both;
+        saved += (1.0 - share).max(0.0) * both;
+    }
+    chain + moved - saved
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RULES: FlowRules =
-        FlowRules { depth: 2, gathers_beside: true, reduces_beside: true, copies_beside: true, beside: 0.0 };
+    const RULES: FlowRules = FlowRules {
+        depth: 2,
+        gathers_beside: true,
+        reduces_beside: true,
+        copies_beside: true,
+        beside: NOTHING,
+    };
+    const NOTHING: Beside = Beside { full: 0.0, waits: 0.0 };
 
     fn units(count: usize, unit: UnitFlow) -> Vec<UnitFlow> {
         vec![unit; count]
@@ -146,11 +192,17 @@ mod tests {
     #[test]
     fn multiprocessors_are_not_shared_for_nothing() {
         let unit = UnitFlow { chain: 1.0, full: 1.0, gather: 1.0, ..UnitFlow::default() };
-        let rules = FlowRules { beside: 0.5, ..RULES };
+        let beside = Beside { full: 0.5, waits: 0.0 };
+        let rules = FlowRules { beside, ..RULES };
         assert_eq!(end(&units(4, unit), rules).ended, 4.0 + 2.0 * 0.5);
         // Played by hand: 8 s of kernels and 6 s of collectives, all together for 9 s, then 2 s of kernels.
-        assert_eq!(together(8.0, 8.0, 6.0, 0.5), 6.0 * 1.5 + 2.0);
-        assert_eq!(together(6.0, 6.0, 8.0, 0.5), 6.0 * 1.5 + 2.0);
-        assert_eq!(together(8.0, 2.0, 6.0, 0.5), 8.0);
+        let busy = |chain, full, waits| Busy { chain, full, waits };
+        assert_eq!(together(busy(8.0, 8.0, 0.0), 6.0, beside), 6.0 * 1.5 + 2.0);
+        assert_eq!(together(busy(6.0, 6.0, 0.0), 8.0, beside), 6.0 * 1.5 + 2.0);
+        assert_eq!(together(busy(8.0, 2.0, 0.0), 6.0, beside), 8.0);
+        // All links are taken by both for 2 s: one behind the other.
+        let beside = Beside::new(0.0, [1.0, 0.2, 0.0, 0.0], [1.0, 0.8, 0.0, 0.0]);
+        assert_eq!(together(busy(8.0, 6.0, 2.0), 7.0, beside), 9.0);
+        assert_eq!(together(busy(8.0, 6.0, 2.0), 6.0, beside), 8.0);
     }
 }

@@ -28,10 +28,16 @@ pub enum Resource {
     Level3,
 }
 
+/// Levels of links that are shared.
+pub const LEVELS: usize = 4;
+
+/// Shares of the links of each level.
+pub type Links = [f64; LEVELS];
+
 impl Resource {
     /// Number of resources.
     pub const COUNT: usize = 9;
-    const LEVELS: [Self; 4] = [Self::Level0, Self::Level1, Self::Level2, Self::Level3];
+    const LEVELS: [Self; LEVELS] = [Self::Level0, Self::Level1, Self::Level2, Self::Level3];
 }
 
 /// A duration alone on the machine, and the share of each resource taken meanwhile.
@@ -42,6 +48,11 @@ pub struct Price {
 }
 
 impl Price {
+    /// The shares of links that are taken.
+    pub fn links(&self) -> Links {
+        Resource::LEVELS.map(|level| self.demand[level as usize])
+    }
+
     /// A price that competes for nothing.
     pub fn alone(seconds: Seconds) -> Self {
         Self { seconds, demand: [0.0; Resource::COUNT] }

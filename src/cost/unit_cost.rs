@@ -1,7 +1,8 @@
 //! What each unit holds and moves on a rank under a strategy's state: computed once, looked up by the closed forms.
 
-use crate::cost::digest::UnitDigest;
-use crate::cost::price::Pricing;
+use crate::cost::digest::{UnitDigest, least};
+use crate::cost::flow::Beside;
+use crate::cost::price::{LEVELS, Links, Pricing};
 use crate::lower::UnitParameters;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::EngineProfile;
@@ -31,7 +32,7 @@ pub struct UnitCost {
 }
 
 /// What moves for one unit, in seconds.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Moves {
     /// Its parameters from the other shards.
     pub gather: f64,
@@ -42,6 +43,8 @@ pub struct Moves {
     pub out: f64,
     pub back: f64,
     pub fetch: f64,
+    /// The shares of links that any of its collectives takes at the least; infinite without any.
+    pub links: Links,
 }
 
 /// The costs of all units of a model.
@@ -50,6 +53,8 @@ pub struct UnitCosts {
     /// By [`PlacedUnit::lowered`]: on the first pipeline rank, and on the others, where those differ.
     first: Vec<UnitCost>,
     others: Option<Vec<UnitCost>>,
+    /// How its collectives slow down passes that they run beside.
+    pub beside: Beside,
 }
 
 impl UnitCosts {
@@ -74,7 +79,15 @@ impl UnitCosts {
             }
             list
         };
-        Self { first: on(true), others: units.ties().then(|| on(false)) }
+        let (first, others) = (on(true), units.ties().then(|| on(false)));
+        let all = || first.iter().chain(others.iter().flatten());
+        let state = all().map(|cost| cost.moves.links).fold([f64::INFINITY; LEVELS], least);
+        let passes = all().flat_map(|cost| [cost.digest.forward, cost.digest.backward, cost.digest.weight]);
+        let waits = passes.filter(|pass| pass.waits.0 > 0.0);
+        let layers = waits.map(|pass| pass.links).fold([f64::INFINITY; LEVELS], least);
+        let finite = |links: Links| links.map(|share| if share.is_finite() { share } else { 0.0 });
+        let beside = Beside::new(pricing.beside(), finite(layers), finite(state));
+        Self { first, others, beside }
     }
 
     /// The same, with digests of its own.
@@ -178,17 +191,20 @@ impl Moves {
         engine: &EngineProfile,
         pricing: &dyn Pricing,
     ) -> Self {
-        let seconds = |op: &Op| pricing.price(op, 0).seconds.0;
-        let mut moves = Self::default();
-        if rules.gathering != Gathering::Never {
-            moves.gather = gathers(parameters, rules).map(|op| seconds(&op)).sum();
-        }
-        let sum = |across| -> f64 {
+        let mut links = [f64::INFINITY; LEVELS];
+        let mut seconds = |op: &Op| {
+            let price = pricing.price(op, 0);
+            links = least(links, price.links());
+            price.seconds.0
+        };
+        let gathers = gathers(parameters, rules).filter(|_| rules.gathering != Gathering::Never);
+        let gather = gathers.map(|op| seconds(&op)).sum();
+        let mut sum = |across| -> f64 {
             reductions(rules, engine, parameters, across).iter().map(|(_, op)| seconds(op)).sum()
         };
-        moves.reduce = sum(true);
-        moves.scatter = if rules.replicas > 1 { sum(false) } else { moves.reduce };
-        moves
+        let reduce = sum(true);
+        let scatter = if rules.replicas > 1 { sum(false) } else { reduce };
+        Self { gather, scatter, reduce, out: 0.0, back: 0.0, fetch: 0.0, links }
     }
 }
 

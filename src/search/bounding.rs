@@ -6,12 +6,13 @@ use crate::cost::{DevicePricing, Pricing as _};
 use crate::profile::choices::Schedule;
 use crate::program::state::StateRules;
 use crate::search::axes::StateChoice;
-use crate::search::floor::Pipeline;
+use crate::search::floor::{More, Pipeline};
 use crate::search::forms::{Former, Forms, Links};
 use crate::search::load::Load;
 use crate::search::orders;
 use crate::search::space::{FrameChoice, Space};
 use crate::search::state_floor::{Floor, FrameFloor};
+use crate::search::state_prices::{KnownPrices, StatePrices};
 use crate::strategy::rules::{self, RuleBreak};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::Bytes;
@@ -58,6 +59,7 @@ struct Placed<'a> {
     order: MeshOrder,
     pricing: DevicePricing<'a>,
     links: Links,
+    prices: KnownPrices,
 }
 
 /// Forms of a shape with the loads read off them; `send` is a message from rank to rank, in seconds.
@@ -87,7 +89,7 @@ impl<'a> Bounding<'a> {
         let task = &space.tasks[index];
         let mut result = Bounded::default();
         let mut shaped: Option<(FrameChoice, Shaped)> = None;
-        let mut prices: HashMap<u64, DevicePricing<'_>> = HashMap::new();
+        let mut prices = KnownPrices::default();
         for frame in space.frames(task) {
             let (states, illegal) = space.states(task, &frame);
             let orders = |state: &StateChoice| space.orders(task, state);
@@ -110,7 +112,7 @@ impl<'a> Bounding<'a> {
             }
             let Some((_, shape)) = &shaped else { continue };
             let floors = self.frame_floor(&strategy, shape);
-            let core = floors.pipeline.floor(&shape.load, 0.0);
+            let core = floors.pipeline.floor(&shape.load, More::default());
             if core >= best {
                 result.bounded += legal;
                 continue;
@@ -118,11 +120,13 @@ impl<'a> Bounding<'a> {
             for state in states {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
-                let pricing = prices.entry(strategy.shard).or_insert_with(|| self.anywhere(&strategy));
-                match floors.of(&strategy, &rules, pricing, best) {
+                let prices = prices.of((state.shard, frame.numerics), &rules, || {
+                    self.prices(shape, &rules, &self.anywhere(&strategy))
+                });
+                match floors.of(state.sync, &rules, &prices, best) {
                     Floor::Seconds(floor) if floor >= best => result.bounded += orders(state),
                     Floor::Seconds(floor) => {
-                        let step = floors.least_step(&rules, pricing);
+                        let step = floors.least_step(&prices);
                         let order = strategy.order;
                         result.entries.push(Entry { floor, step, task: index, frame, state: *state, order });
                     }
@@ -163,17 +167,22 @@ impl<'a> Bounding<'a> {
             }
             let placed =
                 placed.entry(strategy.shard).or_insert_with(|| self.placed(&strategy, best.is_finite()));
-            for Placed { order, pricing, links } in placed {
+            for Placed { order, pricing, links, prices } in placed {
                 let shape =
                     shapes.1.entry(*links).or_insert_with(|| self.shaped_at(&strategy, pricing, *links));
                 let floors = self.frame_floor(&strategy, shape);
-                let passes =
-                    *passes.1.entry(*links).or_insert_with(|| floors.pipeline.floor(&shape.load, 0.0));
+                let passes = *passes
+                    .1
+                    .entry(*links)
+                    .or_insert_with(|| floors.pipeline.floor(&shape.load, More::default()));
                 if passes >= best {
                     continue;
                 }
+                let prices = prices.of((strategy.shard, entry.frame.numerics), &rules, || {
+                    self.prices(shape, &rules, pricing)
+                });
                 // That it may fit is known.
-                if let Floor::Seconds(floor) = floors.of(&strategy, &rules, pricing, best)
+                if let Floor::Seconds(floor) = floors.of(strategy.sync, &rules, &prices, best)
                     && floor.max(entry.floor) < best
                 {
                     list.push(Entry { floor: floor.max(entry.floor), order: *order, ..*entry });
@@ -229,7 +238,8 @@ impl<'a> Bounding<'a> {
         let shape = self.shaped(strategy);
         let problem = self.space.problem;
         let rules = StateRules::new(strategy, &problem.workload, problem.engine);
-        self.frame_floor(strategy, &shape).of(strategy, &rules, &self.anywhere(strategy), best)
+        let prices = self.prices(&shape, &rules, &self.anywhere(strategy));
+        self.frame_floor(strategy, &shape).of(strategy.sync, &rules, &prices, best)
     }
 
     /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
@@ -242,7 +252,7 @@ impl<'a> Bounding<'a> {
     /// Seconds of all passes at the least, whatever the state.
     pub fn passes(&self, strategy: &Strategy) -> f64 {
         let shape = self.shaped(strategy);
-        self.frame_floor(strategy, &shape).pipeline.floor(&shape.load, 0.0)
+        self.frame_floor(strategy, &shape).pipeline.floor(&shape.load, More::default())
     }
 
     /// The orders of a strategy's mesh, or those that may win, each with what ops cost there.
@@ -255,7 +265,8 @@ impl<'a> Bounding<'a> {
         };
         let priced = |order| {
             let pricing = problem.pricing(&Strategy { order, ..strategy.clone() });
-            Placed { order, links: self.former.links(&pricing), pricing }
+            let links = self.former.links(&pricing);
+            Placed { order, links, pricing, prices: KnownPrices::default() }
         };
         orders.into_iter().map(priced).collect()
     }
@@ -284,6 +295,12 @@ impl<'a> Bounding<'a> {
         Shaped { forms, load, send }
     }
 
+    fn prices(&self, shape: &Shaped, rules: &StateRules, pricing: &DevicePricing<'_>) -> StatePrices {
+        let problem = self.space.problem;
+        let model = (&shape.load, &shape.forms, self.classes.as_slice());
+        StatePrices::new(model, (&problem.workload, problem.engine), rules, pricing)
+    }
+
     fn frame_floor<'s>(&'s self, strategy: &Strategy, shape: &'s Shaped) -> FrameFloor<'s> {
         let problem = self.space.problem;
         FrameFloor {
@@ -297,8 +314,6 @@ impl<'a> Bounding<'a> {
             },
             engine: problem.engine,
             room: problem.room(strategy),
-            classes: &self.classes,
-            forms: &shape.forms,
         }
     }
 }

@@ -20,22 +20,30 @@ pub struct Pipeline {
     pub send: f64,
 }
 
+/// What comes to the work of a rank, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct More {
+    /// For each of its blocks, behind all passes.
+    pub block: f64,
+    /// For each backward of each of its chunks: what that waits for behind its last kernel.
+    pub pass: f64,
+}
+
 impl Pipeline {
-    /// A lower bound of all passes of a step over every inner choice. `more` is what each block adds to the time of
-    /// its rank beside its passes.
-    pub fn floor(&self, load: &Load, more: f64) -> f64 {
+    /// A lower bound of all passes of a step over every inner choice, with what follows them.
+    pub fn floor(&self, load: &Load, more: More) -> f64 {
         let micro = self.micro as f64;
         let blocks = load.blocks as f64;
         if self.ranks == 1 {
-            return micro * load.work + more * blocks;
+            return micro * (load.work + more.pass) + more.block * blocks;
         }
         let ranks = self.ranks as f64;
-        let even = (micro * load.work + more * blocks) / ranks;
+        let even = (micro * load.work + more.block * blocks) / ranks;
         if !load.is_plain || load.blocks == 0 {
             return even;
         }
         let whole = if !load.is_even {
-            self.uneven(load, more)
+            self.uneven(load, more.block)
         } else if self.chunks == 1 {
             self.contiguous(load, more)
         } else {
@@ -48,6 +56,13 @@ impl Pipeline {
     /// apart.
     fn hop(&self) -> f64 {
         if self.schedule.splits_weight() { self.send } else { 2.0 * self.send }
+    }
+
+    /// The passes of a rank with `blocks` blocks in `chunks` chunks, of which none is empty, and what follows them.
+    fn passes(&self, load: &Load, (blocks, chunks): (u64, u64), more: More) -> f64 {
+        let chunks = chunks.min(blocks) as f64;
+        blocks as f64 * (self.micro as f64 * load.block.work + more.block)
+            + self.micro as f64 * chunks * more.pass
     }
 
     /// The last chunk, with `last` blocks, meets all its forwards and backwards between the first micro-batch's way there
@@ -72,12 +87,12 @@ impl Pipeline {
 
     /// One chunk a rank. The last rank, which has the head, has `last` of the blocks; its bound rises with them, that
     /// of the others falls.
-    fn contiguous(&self, load: &Load, more: f64) -> f64 {
+    fn contiguous(&self, load: &Load, more: More) -> f64 {
         let micro = self.micro as f64;
         let others = self.ranks - 1;
         let mut least = f64::INFINITY;
         for last in 0..=load.blocks {
-            let work = micro * (load.back.work + last as f64 * load.block.work) + more * last as f64;
+            let work = micro * load.back.work + self.passes(load, (last, 1), more);
             let of_last = (work + self.way(load, others, load.blocks - last)).max(self.round(load, last));
             if of_last >= least {
                 break;
@@ -88,8 +103,8 @@ impl Pipeline {
     }
 
     /// `blocks` blocks over the first `ranks` ranks, one chunk each.
-    fn shared(&self, load: &Load, blocks: u64, ranks: u64, more: f64) -> f64 {
-        let of = |blocks: u64| blocks as f64 * (self.micro as f64 * load.block.work + more);
+    fn shared(&self, load: &Load, blocks: u64, ranks: u64, more: More) -> f64 {
+        let of = |blocks: u64| self.passes(load, (blocks, 1), more);
         let most = blocks.div_ceil(ranks);
         if most == 0 {
             return self.micro as f64 * load.front.work;
@@ -117,9 +132,10 @@ impl Pipeline {
     }
 
     /// Several chunks a rank, of ⌊blocks / chunks⌋ or ⌈blocks / chunks⌉ blocks each.
-    fn scattered(&self, load: &Load, more: f64) -> f64 {
+    fn scattered(&self, load: &Load, more: More) -> f64 {
         let micro = self.micro as f64;
-        let of = |blocks: u64| blocks as f64 * (micro * load.block.work + more);
+        let full = if load.blocks >= self.ranks * self.chunks { self.chunks } else { 0 };
+        let of = |blocks: u64| self.passes(load, (blocks, full), more);
         let chunks = self.ranks * self.chunks;
         let (each, left) = (load.blocks / chunks, load.blocks % chunks);
         let least = each * self.chunks;

@@ -1,6 +1,8 @@
 //! What a model weighs on its pipeline, for one micro-batch: the least that its blocks, and what stands before and
 //! behind them, can take under any checkpoint mode.
 
+use crate::cost::digest::{PassDigest, least};
+use crate::cost::price::{LEVELS, Links};
 use crate::lower::UnitParameters;
 use crate::lower::unit::{UnitKind, UnitLayers};
 use crate::search::forms::{ClassForms, Forms, MODES};
@@ -32,6 +34,9 @@ pub struct Load {
     /// All units together: passes, and of these kernels that fill the multiprocessors.
     pub work: f64,
     pub full: f64,
+    /// And of these waiting for collectives of the layers, with the shares of links that any of those takes at the least.
+    pub waits: f64,
+    pub links: Links,
     /// How much earlier than its end a chunk's pass may send on what it made, there and back.
     pub slack: f64,
     /// The same both there and back, whatever the schedule.
@@ -63,16 +68,24 @@ pub struct Kept {
 impl Load {
     /// The load of `units` under `forms`; weight gradients in passes of their own do not stand in a gradient's way.
     pub fn new(units: &[UnitLayers], forms: &Forms, splits_weight: bool) -> Self {
-        let mut load = Self { is_plain: true, is_even: true, ..Self::default() };
-        let mut least: Option<Piece> = None;
+        let mut load =
+            Self { is_plain: true, is_even: true, links: [f64::INFINITY; LEVELS], ..Self::default() };
+        let mut block: Option<Piece> = None;
         let mut slacks = [0.0_f64; 2];
         // Whether gradients flow through a unit is a fact of its class.
-        let mut by_class = vec![(Piece::default(), 0.0); forms.classes.len()];
+        let mut by_class = vec![(Piece::default(), (0.0, 0.0)); forms.classes.len()];
         for unit in units {
             let class = &forms.classes[unit.class];
             if by_class[unit.class].0.work == 0.0 {
                 let piece = piece(class, unit.has_backward, splits_weight);
-                by_class[unit.class] = (piece, full(class, unit.has_backward));
+                by_class[unit.class] = (piece, shared(class, unit.has_backward));
+                load.links = class
+                    .digests
+                    .iter()
+                    .flat_map(|digest| [digest.forward, digest.backward, digest.weight])
+                    .filter(|pass| pass.waits.0 > 0.0)
+                    .map(|pass| pass.links)
+                    .fold(load.links, least);
                 for (most, seconds) in slacks.iter_mut().zip(slack(class)) {
                     *most = seconds.max(*most);
                 }
@@ -80,22 +93,23 @@ impl Load {
         }
         for (place, unit) in units.iter().enumerate() {
             let class = &forms.classes[unit.class];
-            let (piece, full) = by_class[unit.class];
+            let (piece, (full, waits)) = by_class[unit.class];
             load.work += piece.work;
             load.full += full;
+            load.waits += waits;
             load.is_plain &= unit.has_backward && (unit.loss.is_none() || place + 1 == units.len());
             match unit.kind {
                 UnitKind::Block(_) => {
                     load.blocks += 1;
-                    if least.is_some() && load.class == unit.class {
+                    if block.is_some() && load.class == unit.class {
                         continue;
                     }
-                    load.is_even &= least.is_none();
+                    load.is_even &= block.is_none();
                     load.class = unit.class;
                     load.entering = class.digests[0].input.unsigned_abs();
-                    load.modes = kept(class, load.modes, least.is_none());
-                    load.parameters = fewest(&class.parameters, &load.parameters, least.is_none());
-                    least = Some(least.map_or(piece, |least| least.least(piece)));
+                    load.modes = kept(class, load.modes, block.is_none());
+                    load.parameters = fewest(&class.parameters, &load.parameters, block.is_none());
+                    block = Some(block.map_or(piece, |block| block.least(piece)));
                 }
                 UnitKind::Front => load.front = load.front.and(piece),
                 UnitKind::Back => {
@@ -104,7 +118,8 @@ impl Load {
                 }
             }
         }
-        load.block = least.unwrap_or_default();
+        load.block = block.unwrap_or_default();
+        load.links = load.links.map(|share| if share.is_finite() { share } else { 0.0 });
         load.round_slack = slacks.iter().sum();
         load.slack = if splits_weight { slacks[0] } else { load.round_slack };
         if !load.is_plain {
@@ -192,12 +207,16 @@ fn piece(class: &ClassForms, has_backward: bool, splits_weight: bool) -> Piece {
     Piece { work: least(&passes), forward, way: if splits_weight { forward } else { round }, round }
 }
 
-fn full(class: &ClassForms, has_backward: bool) -> f64 {
-    let all = class.digests.iter().map(|digest| {
-        let backward = if has_backward { digest.backward.full.0 } else { 0.0 };
-        digest.forward.full.0 + backward + digest.weight.full.0
-    });
-    all.fold(f64::INFINITY, f64::min)
+/// Seconds of kernels that fill the multiprocessors, and of waiting for collectives of the layers, at the least.
+fn shared(class: &ClassForms, has_backward: bool) -> (f64, f64) {
+    let least = |seconds: fn(&PassDigest) -> f64| {
+        let all = class.digests.iter().map(|digest| {
+            let backward = if has_backward { seconds(&digest.backward) } else { 0.0 };
+            seconds(&digest.forward) + backward + seconds(&digest.weight)
+        });
+        all.fold(f64::INFINITY, f64::min)
+    };
+    (least(|pass| pass.full.0), least(|pass| pass.waits.0))
 }
 
 /// How much earlier than its end a unit has written what it sends on, and what it sends back.

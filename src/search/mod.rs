@@ -21,6 +21,7 @@ mod run;
 mod solve;
 mod space;
 mod state_floor;
+mod state_prices;
 mod waves;
 
 pub use problem::{Candidate, HalfWidths, Problem, ProcessMemory};

@@ -14,7 +14,7 @@ use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
 use crate::search::solve::{Solution, Solved, Solving};
 use crate::search::space::Space;
-use crate::search::waves::{Found, MOST_EVENTS_A_STRATEGY, Patience, events, play, waves};
+use crate::search::waves::{Found, MOST_EVENTS_A_STRATEGY, Patience, events, play_likeliest, waves};
 use crate::search::{advice, ladder, leanest};
 use crate::strategy::{RuleBreak, Strategy};
 use crate::units::{Bytes, Seconds};
@@ -46,12 +46,11 @@ pub fn search(
     // What the seeds found is found again, unless something beats it.
     let by_time = request.objective == Objective::Time && !request.exhaustive;
     if by_time {
-        play(&solving, seeds(&solving), &mut found, &mut Account::default());
-        found.lowest_played = None;
+        play_likeliest(&solving, seeds(&solving), &mut found);
     }
     let Bounds { mut entries, mut account, leanest, broken } = bound(&bounding, found.limit(), progress);
     if by_time {
-        play(&solving, dive(&solving, &entries, found.limit()), &mut found, &mut Account::default());
+        play_likeliest(&solving, dive(&solving, &entries, found.limit()), &mut found);
         found.lowest_played = None;
     }
     let seeds = std::mem::take(&mut found.played);

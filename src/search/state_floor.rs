@@ -1,16 +1,12 @@
 //! Lower bounds of a whole strategy over all its inner choices: time under a memory limit, and memory.
 
-use crate::cost::flow::together;
-use crate::cost::{DevicePricing, Pricing};
-use crate::ops::{AdamW, Collective, CollectiveKind, Group, Op};
+use crate::cost::flow::{Beside, Busy, together};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
-use crate::program::reduction::reductions;
 use crate::program::state::{Gathering, StateRules};
-use crate::search::floor::Pipeline;
-use crate::search::forms::Forms;
+use crate::search::floor::{More, Pipeline};
 use crate::search::load::Load;
-use crate::strategy::Strategy;
+use crate::search::state_prices::StatePrices;
 use crate::units::Bytes;
 
 /// What a bound looks things up in: a frame, whatever its state.
@@ -21,9 +17,6 @@ pub struct FrameFloor<'a> {
     pub engine: &'a EngineProfile,
     /// Bytes that a program may take at its peak.
     pub room: f64,
-    /// Classes of units with how many of each there are.
-    pub classes: &'a [(usize, u64)],
-    pub forms: &'a Forms,
 }
 
 /// The bound of one strategy.
@@ -36,126 +29,66 @@ pub enum Floor {
 }
 
 impl FrameFloor<'_> {
-    /// The bound of `strategy`, whose state is in place, for a search that knows a plan of `best` seconds: what is
+    /// The bound of a strategy that synchronises by `sync`, for a search that knows a plan of `best` seconds: what is
     /// slower in any case needs no exact bound.
-    pub fn of(
-        &self,
-        strategy: &Strategy,
-        rules: &StateRules,
-        pricing: &DevicePricing<'_>,
-        best: f64,
-    ) -> Floor {
+    pub fn of(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices, best: f64) -> Floor {
         let ranks = self.pipeline.ranks as f64;
-        let step = self.step(rules, pricing);
-        let passes = self.pipeline.floor(self.load, step);
+        let step = prices.step + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 };
+        let reduces_each = self.load.is_plain && !rules.keeps_whole_gradients;
+        let more = More { block: step, pass: if reduces_each { prices.block } else { 0.0 } };
+        let passes = self.pipeline.floor(self.load, more);
         if passes >= best {
             return Floor::Seconds(passes);
         }
-        let moved = self.collectives(strategy, rules, pricing) / ranks;
+        let moved = self.collectives(sync, rules, prices) / ranks;
         let steps = step * self.load.blocks as f64 / ranks;
         let each = self.pipeline.micro as f64 / ranks;
-        let (work, full) = (each * self.load.work, each * self.load.full);
-        let time = passes.max(together(work, full, moved, pricing.beside()) + steps);
+        let Load { work, full, waits, .. } = self.load;
+        let busy = Busy { chain: each * work, full: each * full, waits: each * waits };
+        let beside = Beside::new(prices.multiprocessors, self.load.links, prices.links);
+        let time = passes.max(together(busy, moved, beside) + steps);
         if time >= best {
             return Floor::Seconds(time);
         }
-        match self.memory(rules, step, pricing, best) {
+        match self.memory(rules, prices, step, best) {
             Ok(forced) => Floor::Seconds(time.max(forced)),
             Err(bytes) => Floor::OutOfMemory(bytes),
         }
     }
 
     /// The optimizer step of a rank with the fewest blocks that any has, at the least, where these are known.
-    pub fn least_step(&self, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64 {
+    pub fn least_step(&self, prices: &StatePrices) -> f64 {
         let Pipeline { ranks, chunks, .. } = self.pipeline;
         let blocks = if ranks == 1 || chunks > 1 { self.load.blocks / (ranks * chunks) * chunks } else { 0 };
-        self.step(rules, pricing) * blocks as f64
-    }
-
-    /// Seconds that each block adds to its rank's optimizer step: the device's or the host's update, and gathering
-    /// what was updated. What is fixed (launches, hops) is left out.
-    fn step(&self, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64 {
-        let p = &self.load.parameters;
-        let owned = rules.at_least(rules.shards_optimizer, p.dense_trained, p.expert_trained) as f64;
-        // Slopes over many blocks, so that rounding and what is fixed fall out.
-        let slope = |op: &dyn Fn(u64) -> Op| {
-            let seconds = |blocks: u64| pricing.price(&op(blocks), 0).seconds.0;
-            ((seconds(64) - seconds(32)) / 32.0).max(0.0)
-        };
-        let adamw = |on_host: bool| {
-            slope(&|blocks| {
-                Op::AdamW(AdamW {
-                    elements: (owned * blocks as f64) as u64,
-                    gradient_size: rules.gradient.size(),
-                    state_size: rules.state_size,
-                    working_size: if rules.has_separate_master { rules.parameter.size() } else { 0 },
-                    on_host,
-                })
-            })
-        };
-        let gathers = !rules.shards_parameters && rules.shards_optimizer && !rules.gathers_updates_ahead;
-        let gather = |group, elements: u64, shards: u64| {
-            if !gathers || shards <= 1 || elements == 0 {
-                return 0.0;
-            }
-            let kind = CollectiveKind::AllGather;
-            slope(&|blocks| {
-                let bytes = Bytes(elements * blocks * rules.parameter.size());
-                Op::Collective(Collective { kind, group, bytes })
-            })
-        };
-        adamw(false).min(adamw(true))
-            + gather(Group::State, p.dense_trained, rules.shards)
-            + gather(Group::ExpertState, p.expert_trained, rules.expert_shards)
+        prices.step * blocks as f64
     }
 
     /// Seconds of all collectives over parameters and gradients, of all ranks of a pipeline together.
-    fn collectives(&self, strategy: &Strategy, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64 {
+    fn collectives(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices) -> f64 {
         let micro = self.pipeline.micro as f64;
-        let rounds = if strategy.sync == GradientSync::Deferred { 1.0 } else { micro };
-        let across = strategy.sync != GradientSync::Scatter;
         let gathers = match rules.gathering {
             Gathering::Never => 0.0,
             Gathering::OnceAStep => 1.0,
             Gathering::ForwardToBackward => micro,
             Gathering::EachPass => 2.0 * micro,
         };
-        let mut seconds = 0.0;
-        let mut add = |times: f64, op: &Op| seconds += times * pricing.price(op, 0).seconds.0;
-        for &(class, count) in self.classes {
-            let parameters = self.forms.classes[class].parameters;
-            if self.load.is_plain && !rules.reduces_behind {
-                for (_, op) in reductions(rules, self.engine, &parameters, across) {
-                    add(rounds * count as f64, &op);
-                }
-            }
+        if !self.load.is_plain {
             // Of a unit that no gradient flows through, the forward alone gathers.
-            let gathers = if self.load.is_plain { gathers } else { gathers.min(micro) };
-            let parts = [
-                (Group::State, parameters.dense, rules.shards),
-                (Group::ExpertState, parameters.expert, rules.expert_shards),
-            ];
-            for (group, elements, shards) in parts {
-                if gathers > 0.0 && shards > 1 && elements > 0 {
-                    let kind = CollectiveKind::AllGather;
-                    let bytes = Bytes(elements * rules.compute.size());
-                    add(gathers * count as f64, &Op::Collective(Collective { kind, group, bytes }));
-                }
-            }
+            return gathers.min(micro) * prices.gather;
         }
-        seconds
+        let reductions = match sync {
+            _ if rules.reduces_behind => 0.0,
+            GradientSync::Deferred => prices.reduce,
+            GradientSync::Immediate => micro * prices.reduce,
+            GradientSync::Scatter => micro * prices.scatter,
+        };
+        reductions + gathers * prices.gather
     }
 
     /// The least time of any inner choice that fits, as far as the fullest rank's memory forces it: that of the first
     /// rank, which has the most micro-batches in flight. Blocks that other ranks could take from it without being
     /// slower than `best` are not counted.
-    fn memory(
-        &self,
-        rules: &StateRules,
-        step: f64,
-        pricing: &DevicePricing<'_>,
-        best: f64,
-    ) -> Result<f64, Bytes> {
+    fn memory(&self, rules: &StateRules, prices: &StatePrices, step: f64, best: f64) -> Result<f64, Bytes> {
         let blocks = self.least_blocks(step, best) as f64;
         if blocks < 1.0 || !self.load.is_plain {
             return Ok(0.0);
@@ -200,9 +133,7 @@ impl FrameFloor<'_> {
             left -= held.parameters;
         }
         if activations {
-            let second = Bytes(1 << 30);
-            let rate = (1_u64 << 30) as f64 / pricing.price(&Op::CopyOut(second), 0).seconds.0;
-            left -= (best * rate / micro * chunks / self.pipeline.chunks as f64).min(keeps_all);
+            left -= (best * prices.copy_rate / micro * chunks / self.pipeline.chunks as f64).min(keeps_all);
         }
         if left <= 0.0 {
             return Ok(recomputing.min(work));
@@ -215,15 +146,7 @@ impl FrameFloor<'_> {
             }
         }
         if supports(OffloadCategory::Optimizer) && held.optimizer > 0.0 {
-            let elements = held.owned;
-            let adamw = Op::AdamW(AdamW {
-                elements: elements as u64,
-                gradient_size: rules.gradient.size(),
-                state_size: rules.state_size,
-                working_size: 0,
-                on_host: true,
-            });
-            cheapest = cheapest.min(pricing.price(&adamw, 0).seconds.0 / held.optimizer);
+            cheapest = cheapest.min(held.owned * prices.host_element / held.optimizer);
         }
         let offloading = if cheapest.is_finite() { work + left * cheapest } else { f64::INFINITY };
         Ok(recomputing.min(offloading))

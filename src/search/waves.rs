@@ -24,6 +24,11 @@ const MOST_PLAYED: usize = 400;
 const MOST_EVENTS: u64 = 20_000_000;
 pub const MOST_EVENTS_A_STRATEGY: u64 = 2_000_000;
 
+/// A search without a time limit that has proven its plan to be within this share of the best goes on for less.
+const NEAR: f64 = 0.005;
+/// The most that is solved and played then.
+const MOST_NEAR: [usize; 2] = [3_000, 60];
+
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
@@ -36,20 +41,19 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Whether more may be solved than `solved`; until there is a plan in any case.
-    fn may_solve(self, solved: usize, found: &Found) -> bool {
-        found.best.is_none()
-            || match self {
-                Self::Work => solved < MOST_SOLVED && self.may_play(found),
-                Self::Until(_) | Self::Exhaustive => self.may_play(found),
-            }
+    /// Whether more may be solved than `solved`, if nothing left is below `lowest` seconds; until there is a plan in
+    /// any case.
+    fn may_solve(self, solved: usize, found: &Found, lowest: f64) -> bool {
+        let most = if found.is_near(lowest) { MOST_NEAR[0] } else { MOST_SOLVED };
+        self.may_play(found, lowest) && (found.best.is_none() || !matches!(self, Self::Work) || solved < most)
     }
 
     /// Whether more may be played, likewise.
-    fn may_play(self, found: &Found) -> bool {
+    fn may_play(self, found: &Found, lowest: f64) -> bool {
+        let most = if found.is_near(lowest) { MOST_NEAR[1] } else { MOST_PLAYED };
         found.best.is_none()
             || match self {
-                Self::Work => found.tried < MOST_PLAYED && found.events < MOST_EVENTS,
+                Self::Work => found.tried < most && found.events < MOST_EVENTS,
                 Self::Until(end) => Instant::now() < end,
                 Self::Exhaustive => true,
             }
@@ -88,6 +92,11 @@ impl Found {
     pub fn limit(&self) -> f64 {
         self.best.unwrap_or(f64::INFINITY)
     }
+
+    /// Whether what is known is within [`NEAR`] of anything above `lowest` seconds.
+    fn is_near(&self, lowest: f64) -> bool {
+        self.best.is_some_and(|best| best <= lowest * (1.0 + NEAR))
+    }
 }
 
 /// Plays what may win of `entries`.
@@ -103,7 +112,9 @@ pub fn waves(
     let mut ready: Vec<Solved> = Vec::new();
     loop {
         let limit = patience.limit(found.limit());
-        let most = if patience.may_solve(next, found) { SOLVED_A_WAVE } else { 0 };
+        let waiting = ready.iter().map(|solved| solved.floor);
+        let lowest = waiting.chain(entries.get(next).map(|entry| entry.floor)).fold(f64::INFINITY, f64::min);
+        let most = if patience.may_solve(next, found, lowest) { SOLVED_A_WAVE } else { 0 };
         let wave = entries[next..].iter().take(most).take_while(|entry| entry.floor < limit).count();
         let solutions: Vec<Solution> =
             entries[next..next + wave].par_iter().map(|entry| solving.solve(entry, limit)).collect();
@@ -125,7 +136,7 @@ pub fn waves(
         let horizon = entries.get(next).filter(|_| wave > 0).map_or(f64::INFINITY, |entry| entry.floor);
         let mut chosen = Vec::new();
         let mut passed_over = Vec::new();
-        while chosen.len() < PLAYED_A_WAVE && patience.may_play(found) {
+        while chosen.len() < PLAYED_A_WAVE && patience.may_play(found, lowest) {
             let likely = |solved: &Solved| found.best.is_none() || solved.closed.bound.0 <= horizon;
             match ready.pop_if(|solved| likely(solved)) {
                 Some(solved) if patience.plays(&solved.strategy) => chosen.push(solved),
@@ -160,6 +171,21 @@ pub fn events(strategy: &Strategy) -> u64 {
         strategy.context == 1 && strategy.offload.is_none() && !reduces_each_pass && !gathers_each_pass;
     let blocks: u64 = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum();
     if is_quiet { 8 * passes } else { 40 * strategy.accumulation * blocks }
+}
+
+/// Plays the likeliest of `chosen`, as long as one may be faster than what is known.
+pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mut Found) {
+    chosen.sort_by(|one, other| one.closed.bound.0.total_cmp(&other.closed.bound.0));
+    let mut chosen = chosen.into_iter().peekable();
+    loop {
+        let limit = found.limit();
+        let wave = std::iter::from_fn(|| chosen.next_if(|solved| solved.closed.bound.0 < limit));
+        let wave: Vec<Solved> = wave.take(PLAYED_A_WAVE).collect();
+        if wave.is_empty() {
+            return;
+        }
+        play(solving, wave, found, &mut Account::default());
+    }
 }
 
 /// Plays `chosen` at once.

@@ -1,0 +1,175 @@
+//! What moving and updating the state of a model takes on a mesh, once for all frames there.
+
+use std::collections::HashMap;
+
+use crate::cost::digest::least;
+use crate::cost::price::{LEVELS, Links};
+use crate::cost::{DevicePricing, Pricing as _};
+use crate::ops::{AdamW, Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::profile::EngineProfile;
+use crate::program::reduction::reductions;
+use crate::program::state::StateRules;
+use crate::search::axes::NumericsChoice;
+use crate::search::forms::Forms;
+use crate::search::load::Load;
+use crate::strategy::Workload;
+use crate::units::Bytes;
+
+/// Seconds for the state of a whole model, collective by collective, and for a block of it.
+#[derive(Clone, Copy, Debug)]
+pub struct StatePrices {
+    /// Reducing all gradients once, inside shard groups and across them.
+    pub scatter: f64,
+    pub reduce: f64,
+    /// Gathering all parameters once.
+    pub gather: f64,
+    /// What each block adds to its rank's optimizer step: the device's or the host's update, and gathering what was
+    /// updated. What is fixed (launches, hops) is left out.
+    pub step: f64,
+    /// What each block adds to it where gradients are summed over replicas in the end.
+    pub replicas: f64,
+    /// Reducing the gradient of a block inside its shard group, at the least.
+    pub block: f64,
+    /// Updating one element on the host.
+    pub host_element: f64,
+    /// Bytes that leave for the host in a second.
+    pub copy_rate: f64,
+    /// The share of the multiprocessors that a collective takes, and those of links at the least.
+    pub multiprocessors: f64,
+    pub links: Links,
+}
+
+/// The prices that were looked up on one mesh, in one order.
+#[derive(Default)]
+pub struct KnownPrices(HashMap<(u8, u64, NumericsChoice, bool), StatePrices>);
+
+impl KnownPrices {
+    /// The prices under `rules` and `numerics`; those of a shard group of `shard` data ranks.
+    pub fn of(
+        &mut self,
+        (shard, numerics): (u64, NumericsChoice),
+        rules: &StateRules,
+        make: impl FnOnce() -> StatePrices,
+    ) -> StatePrices {
+        *self.0.entry((rules.zero, shard, numerics, rules.keeps_whole_gradients)).or_insert_with(make)
+    }
+}
+
+impl StatePrices {
+    /// The prices of a model with `classes` of units, of which there are so many each.
+    pub fn new(
+        (load, forms, classes): (&Load, &Forms, &[(usize, u64)]),
+        (workload, engine): (&Workload, &EngineProfile),
+        rules: &StateRules,
+        pricing: &DevicePricing<'_>,
+    ) -> Self {
+        let seconds = |op: &Op| pricing.price(op, 0).seconds.0;
+        let mut prices = Self {
+            scatter: 0.0,
+            reduce: 0.0,
+            gather: 0.0,
+            step: step(load, rules, workload, pricing),
+            replicas: replicas(load, rules, pricing),
+            block: reductions(rules, engine, &load.parameters, false).iter().map(|(_, op)| seconds(op)).sum(),
+            host_element: seconds(&adamw(rules, 1 << 30, true)) / (1_u64 << 30) as f64,
+            copy_rate: (1_u64 << 30) as f64 / seconds(&Op::CopyOut(Bytes(1 << 30))),
+            multiprocessors: pricing.beside(),
+            links: [f64::INFINITY; LEVELS],
+        };
+        for &(class, count) in classes {
+            let parameters = forms.classes[class].parameters;
+            let links = &mut prices.links;
+            let mut seconds = |op: &Op| {
+                let price = pricing.price(op, 0);
+                *links = least(*links, price.links());
+                price.seconds.0
+            };
+            let mut sum = |across| -> f64 {
+                reductions(rules, engine, &parameters, across).iter().map(|(_, op)| seconds(op)).sum()
+            };
+            let (reduce, scatter) = (sum(true), sum(false));
+            let mut gather = 0.0;
+            let parts = [
+                (Group::State, parameters.dense, rules.shards),
+                (Group::ExpertState, parameters.expert, rules.expert_shards),
+            ];
+            for (group, elements, shards) in parts {
+                if shards > 1 && elements > 0 {
+                    let bytes = Bytes(elements * rules.compute.size());
+                    let kind = CollectiveKind::AllGather;
+                    gather += seconds(&Op::Collective(Collective { kind, group, bytes }));
+                }
+            }
+            prices.reduce += count as f64 * reduce;
+            prices.scatter += count as f64 * scatter;
+            prices.gather += count as f64 * gather;
+        }
+        prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });
+        prices
+    }
+}
+
+fn adamw(rules: &StateRules, elements: u64, on_host: bool) -> Op {
+    Op::AdamW(AdamW {
+        elements,
+        gradient_size: rules.gradient.size(),
+        state_size: rules.state_size,
+        working_size: if rules.has_separate_master { rules.parameter.size() } else { 0 },
+        on_host,
+    })
+}
+
+/// Seconds that each block more takes: a slope over many, so that rounding and what is fixed fall out.
+fn slope(pricing: &DevicePricing<'_>, op: &dyn Fn(u64) -> Op) -> f64 {
+    let seconds = |blocks: u64| pricing.price(&op(blocks), 0).seconds.0;
+    ((seconds(64) - seconds(32)) / 32.0).max(0.0)
+}
+
+fn step(load: &Load, rules: &StateRules, workload: &Workload, pricing: &DevicePricing<'_>) -> f64 {
+    let p = &load.parameters;
+    let owned = rules.at_least(rules.shards_optimizer, p.dense_trained, p.expert_trained);
+    let slope = |op: &dyn Fn(u64) -> Op| slope(pricing, op);
+    let update = |on_host: bool| slope(&|blocks| adamw(rules, owned * blocks, on_host));
+    let norm = |blocks: u64| {
+        Op::Elementwise(Elementwise {
+            kind: ElementwiseKind::GradientNorm,
+            elements: owned * blocks,
+            operands: 1,
+            element: rules.gradient,
+        })
+    };
+    let norm = if workload.clip > 0.0 { slope(&norm) } else { 0.0 };
+    let gathers = !rules.shards_parameters && rules.shards_optimizer && !rules.gathers_updates_ahead;
+    let gather = |group, elements: u64, shards: u64| {
+        if !gathers || shards <= 1 || elements == 0 {
+            return 0.0;
+        }
+        let kind = CollectiveKind::AllGather;
+        slope(&|blocks| {
+            let bytes = Bytes(elements * blocks * rules.parameter.size());
+            Op::Collective(Collective { kind, group, bytes })
+        })
+    };
+    norm + update(false).min(update(true))
+        + gather(Group::State, p.dense_trained, rules.shards)
+        + gather(Group::ExpertState, p.expert_trained, rules.expert_shards)
+}
+
+/// Seconds that a block adds to the sum over replicas behind the last micro-batch.
+fn replicas(load: &Load, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64 {
+    if rules.replicas <= 1 || rules.zero < 2 {
+        return 0.0;
+    }
+    let p = &load.parameters;
+    let parts = [
+        (Group::Replica, p.dense_trained / rules.shards),
+        (Group::ExpertReplica, p.expert_trained / rules.expert_shards),
+    ];
+    let sum = |(group, elements): (Group, u64)| {
+        slope(pricing, &|blocks| {
+            let bytes = Bytes(elements * blocks * rules.reduce.size());
+            Op::Collective(Collective { kind: CollectiveKind::AllReduce, group, bytes })
+        })
+    };
+    parts.into_iter().filter(|(_, elements)| *elements > 0).map(sum).sum()
+}
