@@ -106,7 +106,8 @@ impl Bound<'_> {
         let orders =
             orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
-        calls::ends(&orders, &chunks, &held, strategy.accumulation)
+        let leads: Vec<f64> = (0..strategy.pipeline as u32).map(|stage| self.lead(stage)).collect();
+        calls::ends(&orders, &chunks, &held, (&leads, strategy.accumulation))
     }
 
     /// The part of the bound that no choice about state changes, cheaply: the way of the first micro-batch to each

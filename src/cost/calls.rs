@@ -22,13 +22,18 @@ pub struct CallTimes {
 }
 
 /// When each rank's last pass ends, for `orders` of all ranks, `chunks` times in model order, and the chunks that
-/// each rank holds.
-pub fn ends(orders: &[Vec<Action>], chunks: &[CallTimes], held: &[Vec<u64>], micro: u64) -> Vec<f64> {
+/// each rank holds. No rank starts before its `leads`, in seconds.
+pub fn ends(
+    orders: &[Vec<Action>],
+    chunks: &[CallTimes],
+    held: &[Vec<u64>],
+    (leads, micro): (&[f64], u64),
+) -> Vec<f64> {
     let micro = micro as usize;
     let mut activation = vec![f64::NAN; chunks.len() * micro];
     let mut gradient = vec![f64::NAN; chunks.len() * micro];
     let mut at = vec![0_usize; orders.len()];
-    let mut compute = vec![0.0_f64; orders.len()];
+    let mut compute = leads.to_vec();
     let mut sending = vec![0.0_f64; orders.len()];
     loop {
         let mut moved = false;

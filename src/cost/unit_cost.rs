@@ -208,7 +208,8 @@ impl Moves {
     }
 }
 
-fn gathers(parameters: &UnitParameters, rules: &StateRules) -> impl Iterator<Item = Op> {
+/// The all-gathers that bring the parameters of a unit together.
+pub fn gathers(parameters: &UnitParameters, rules: &StateRules) -> impl Iterator<Item = Op> {
     let size = rules.compute.size();
     let parts = [
         (Group::State, parameters.dense, rules.shards),

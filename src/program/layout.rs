@@ -177,6 +177,11 @@ impl ShapedUnits {
         self.of_class(lowered / MODES.len(), is_first)
     }
 
+    /// The lowered form of units of `class` in `mode`.
+    pub const fn form_of(&self, class: usize, mode: CheckpointMode) -> usize {
+        class * MODES.len() + mode as usize
+    }
+
     /// Whether `lowered` is the first of its class's forms.
     pub const fn starts_class(&self, lowered: usize) -> bool {
         lowered.is_multiple_of(MODES.len())
@@ -297,6 +302,12 @@ impl Layout {
         for chunk in self.chunks.iter_mut().filter(|chunk| chunk.stage == stage) {
             choose(&mut chunk.units, strategy, chunk.index as usize, &mut seen);
         }
+    }
+
+    /// The classes of the blocks of chunk `chunk`, in order.
+    pub fn block_classes(&self, chunk: usize) -> impl Iterator<Item = usize> {
+        let blocks = self.chunks[chunk].units.iter().filter(|unit| unit.is_block);
+        blocks.map(|unit| unit.lowered / MODES.len())
     }
 
     /// The lowered form of `unit`.

@@ -52,6 +52,7 @@ pub fn template(
         frame,
         loss: 0,
         instructions: Vec::new(),
+        gathering: HashMap::new(),
         last_writer: HashMap::new(),
         touched: HashMap::new(),
         sent: Vec::new(),

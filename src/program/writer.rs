@@ -23,6 +23,8 @@ pub(super) struct Writer<'a> {
     /// The loss whose backward is being written.
     pub(super) loss: u8,
     pub(super) instructions: Vec<Instruction>,
+    /// The last gather of each unit, by place, whose parameters stay outside the frame and were not used yet.
+    pub(super) gathering: HashMap<usize, u32>,
     pub(super) last_writer: HashMap<BufferId, u32>,
     pub(super) touched: HashMap<BufferId, Vec<(Stream, u32)>>,
     pub(super) sent: Vec<BufferId>,
@@ -180,6 +182,7 @@ impl Writer<'_> {
         for (mut instruction, step) in pending.into_iter().zip(steps) {
             if instruction.stream == Stream::Compute {
                 instruction.reads.extend(&parameters);
+                instruction.waits.extend(self.gathering.remove(&place).filter(|_| uses_parameters));
             }
             if step.adds_gradient
                 && let Some(gradient) = gradient
@@ -245,7 +248,7 @@ impl Writer<'_> {
             }
             let op = Collective { kind: CollectiveKind::AllGather, group, bytes: Bytes(elements * size) };
             let op = if shards > 1 { Op::Collective(op) } else { Op::Release };
-            self.push(Instruction {
+            let gather = self.push(Instruction {
                 unit: Some(unit.unit),
                 waits: waits.clone(),
                 reads: self.frame.fetched[place].into_iter().collect(),
@@ -253,6 +256,9 @@ impl Writer<'_> {
                 allocates: std::mem::take(&mut allocates),
                 ..Instruction::plain(op, Task::GatherParameters(part), stream, Cause::Communication)
             });
+            if buffer.is_none() {
+                self.gathering.insert(place, gather);
+            }
         }
     }
 

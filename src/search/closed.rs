@@ -12,10 +12,11 @@ use crate::cost::ledger::Ledger;
 use crate::cost::unit_cost::UnitCosts;
 use crate::lower::Shape;
 use crate::lower::unit::{UnitLayers, units};
-use crate::profile::choices::{Compression, ContextKind, Schedule};
+use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule};
 use crate::program::Layout;
 use crate::program::layout::ShapedUnits;
 use crate::program::state::StateRules;
+use crate::search::integer::{Kind, Mode};
 use crate::search::problem::{Problem, ProcessMemory};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::{Bytes, Seconds};
@@ -40,6 +41,15 @@ pub struct OuterForms<'a> {
     costs: UnitCosts,
     /// By rank.
     instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
+}
+
+/// Blocks of one class in one chunk.
+#[derive(Clone, Debug)]
+pub struct ChunkKind {
+    /// In model order, over all ranks.
+    pub chunk: usize,
+    pub class: usize,
+    pub kind: Kind,
 }
 
 /// What two strategies must share to share lowered units and their prices.
@@ -231,6 +241,50 @@ impl<'a> Closing<'a> {
         let rank = u64::from(stage);
         let instants = outer.instants[stage as usize].get_or_init(|| self.instants(strategy, rank));
         (ledger.peak(stage, instants), ledger.host(stage, instants))
+    }
+
+    /// The kinds of blocks of the rank that `layout` places, chunk by chunk: what one keeps while as many micro-batches
+    /// are in flight as there ever are, and what its passes take, mode by mode.
+    pub fn kinds(
+        &self,
+        outer: &OuterForms<'a>,
+        strategy: &Strategy,
+        layout: &Layout,
+        stage: u32,
+    ) -> Vec<ChunkKind> {
+        let rank = u64::from(stage);
+        let instants = outer.instants[stage as usize].get_or_init(|| self.instants(strategy, rank));
+        let costs = outer.costs.on(stage);
+        let mut list: Vec<ChunkKind> = Vec::new();
+        for (turn, chunk) in strategy.chunks_of(rank).into_iter().enumerate() {
+            let held = instants.iter().filter_map(|instant| instant.held.get(turn)).map(|held| held.0);
+            // One more while its forward runs.
+            let held = f64::from(held.max().unwrap_or(0).max(1));
+            for class in layout.block_classes(chunk as usize) {
+                let known =
+                    list.iter_mut().find(|known| (known.chunk, known.class) == (chunk as usize, class));
+                if let Some(known) = known {
+                    known.kind.count += 1;
+                    continue;
+                }
+                let modes = CheckpointMode::ALL.iter().map(|&mode| {
+                    let digest = &costs[layout.shaped().form_of(class, mode)].digest;
+                    let passes = digest.forward.chain.0 + digest.backward.chain.0 + digest.weight.chain.0;
+                    let seconds = strategy.accumulation as f64 * passes;
+                    Mode { bytes: held * digest.kept.max(0) as f64, seconds }
+                });
+                let kind = Kind { count: 1, modes: modes.collect() };
+                list.push(ChunkKind { chunk: chunk as usize, class, kind });
+            }
+        }
+        list
+    }
+
+    /// Bytes that one block of `class` holds on a rank over the whole step.
+    pub fn state_of_block(&self, outer: &OuterForms<'a>, class: usize, stage: u32) -> f64 {
+        let form = outer.shaped.units.form_of(class, CheckpointMode::None);
+        let cost = &outer.costs.on(stage)[form];
+        (cost.held + cost.stored + cost.owned * outer.rules.optimizer_size) as f64
     }
 
     /// When the last pass of `strategy` ends at the earliest, whatever its state.

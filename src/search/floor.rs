@@ -27,6 +27,8 @@ pub struct More {
     pub block: f64,
     /// For each backward of each of its chunks: what that waits for behind its last kernel.
     pub pass: f64,
+    /// Until its first forward can end, beside that forward.
+    pub start: f64,
 }
 
 impl Pipeline {
@@ -35,10 +37,10 @@ impl Pipeline {
         let micro = self.micro as f64;
         let blocks = load.blocks as f64;
         if self.ranks == 1 {
-            return micro * (load.work + more.pass) + more.block * blocks;
+            return more.start + micro * (load.work + more.pass) + more.block * blocks;
         }
         let ranks = self.ranks as f64;
-        let even = (micro * load.work + more.block * blocks) / ranks;
+        let even = more.start + (micro * load.work + more.block * blocks) / ranks;
         if !load.is_plain || load.blocks == 0 {
             return even;
         }

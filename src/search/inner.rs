@@ -3,7 +3,7 @@
 //!
 //! With one chunk a rank, any cut into runs of blocks is tried: a dynamic programme over ranks and blocks, of which
 //! the least maximum over the ranks is kept. Where a rank holds several chunks, they have ⌊n⌋ or ⌈n⌉ blocks each, and
-//! the remainder goes one of [`Spread::ALL`] ways.
+//! the remainder goes one of [`Spread::ALL`] ways, or to the ranks that have room and time for it (`shares`).
 
 use std::collections::HashMap;
 
@@ -12,6 +12,7 @@ use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
 use crate::search::load::Load;
 use crate::search::rank::{Options, RankProblem};
+use crate::search::shares;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
 
 /// Which chunks get one block more where they do not divide.
@@ -88,6 +89,11 @@ impl<'p> InnerProblem<'_, 'p> {
                 let limit = best.as_ref().map_or(limit, |best| best.seconds);
                 best = self.ranks(self.with_cuts(outer, spread.cuts(blocks, outer)), limit).or(best);
             }
+            if !divides && self.load.is_even && self.checkpoint.is_none() {
+                let cuts = shares::cuts((self.closing, self.forms), (self.load, &self.pipeline), outer);
+                let limit = best.as_ref().map_or(limit, |best| best.seconds);
+                best = cuts.and_then(|cuts| self.ranks(self.with_cuts(outer, cuts), limit)).or(best);
+            }
             return best;
         }
         if outer.pipeline == 1 { self.even(outer, limit) } else { self.contiguous(outer, blocks, limit) }
@@ -128,7 +134,7 @@ impl<'p> InnerProblem<'_, 'p> {
             let way = self.way(&strategy, stage);
             let mut rank = self.rank(&mut strategy, stage, way);
             let choice = rank.best(&plain[stage as usize], limit)?;
-            rank.write(choice.recomputed, &choice.hosted);
+            rank.write(&choice.modes, &choice.hosted);
             seconds = seconds.max(choice.seconds);
         }
         Some(Chosen { strategy, seconds })

@@ -78,7 +78,7 @@ mod tests {
 
     fn strategy(text: &str, devices: u64) -> Strategy {
         let model = crate::model::load("gpt3-175b").expect("built in");
-        let engine = crate::profile::engine("megatron-lm").expect("built in");
+        let engine = crate::profile::engine::engine("megatron-lm").expect("built in");
         let workload = crate::strategy::Workload {
             global_batch: 512,
             seq_len: 2048,
@@ -87,7 +87,7 @@ mod tests {
             clip: 1.0,
         };
         let draft = Draft::parse(text).expect("legal");
-        crate::strategy::resolve::resolve(&draft, &model, devices, &workload, engine).expect("legal")
+        crate::strategy::resolve(&draft, &model, devices, &workload, engine).expect("legal")
     }
 
     #[test]

@@ -2,22 +2,33 @@
 //!
 //! Ranks meet only in the bound's maximum, so each chooses for itself the least time that fits its memory, which is
 //! counted to the byte. Of its blocks the first recompute wholly, the next selectively, the rest not at all: those in
-//! front are held longest. Blocks of one kind are interchangeable, so counts are all there is to choose.
+//! front are held longest. Blocks of one kind are interchangeable, so counts are all there is to choose; where a rank
+//! has several kinds, an integer programme says how many of each.
 
 use crate::cost::bound::Parts;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
+use crate::search::integer::{self, Kind};
 use crate::strategy::{Checkpoint, Strategy};
 
 /// Fractions of each category that are tried on the host.
 pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
 
-/// How many blocks of a rank recompute wholly, and how many selectively.
+/// How many blocks recompute wholly, and how many selectively: the first ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Recomputed {
     pub full: u32,
     pub selective: u32,
+}
+
+/// Which blocks of a rank recompute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Modes {
+    /// Of all of its blocks, whatever they are.
+    All(Recomputed),
+    /// Of each chunk's blocks of each kind: the chunk, the class, and how many.
+    Kinds(Vec<(usize, usize, Recomputed)>),
 }
 
 /// Fractions on the host, in the order of [`OffloadCategory::ALL`].
@@ -26,10 +37,13 @@ pub type Hosted = [f64; OffloadCategory::ALL.len()];
 /// Nothing on the host.
 const NOTHING: Hosted = [0.0; OffloadCategory::ALL.len()];
 
+/// Integer programmes for one choice of what is on the host.
+const MOST_PROGRAMMES: usize = 4;
+
 /// What a rank does at its best.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RankChoice {
-    pub recomputed: Recomputed,
+    pub modes: Modes,
     pub hosted: Hosted,
     /// When its step ends at the earliest, in seconds.
     pub seconds: f64,
@@ -98,7 +112,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let nothing = Recomputed::default();
         let seconds = plain.end(self.way);
         if self.fits(nothing, &NOTHING) {
-            return Some(RankChoice { recomputed: nothing, hosted: NOTHING, seconds });
+            return Some(RankChoice { modes: Modes::All(nothing), hosted: NOTHING, seconds });
         }
         if !self.could_fit() {
             return None;
@@ -107,7 +121,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         if self.options.recomputes {
             best = self.recomputing(&NOTHING, limit);
         }
-        let known = |best: &Option<RankChoice>| best.map_or(limit, |best| best.seconds);
+        let known = |best: &Option<RankChoice>| best.as_ref().map_or(limit, |best| best.seconds);
         let hosted = self.least_times(seconds, known(&best));
         for &(least, hosted) in &hosted {
             if least >= known(&best) {
@@ -116,7 +130,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             if self.fits(nothing, &hosted) {
                 let seconds = self.ends(nothing, &hosted);
                 if seconds < known(&best) {
-                    best = Some(RankChoice { recomputed: nothing, hosted, seconds });
+                    best = Some(RankChoice { modes: Modes::All(nothing), hosted, seconds });
                 }
             } else if self.options.recomputes {
                 best = self.recomputing(&hosted, known(&best)).or(best);
@@ -134,7 +148,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             }
         }
         let full = self.blocks();
-        self.write(Recomputed { full, selective: 0 }, &most);
+        self.write(&Modes::All(Recomputed { full, selective: 0 }), &most);
         let (peak, _) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
         let problem = self.closing.problem;
         problem.process_memory(self.strategy, peak).process <= problem.memory_limit
@@ -182,7 +196,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         })?;
         let mut best: Option<RankChoice> = None;
         for full in least..=all {
-            let known = best.map_or(limit, |best| best.seconds);
+            let known = best.as_ref().map_or(limit, |best| best.seconds);
             if self.ends(Recomputed { full, selective: 0 }, hosted) >= known {
                 break;
             }
@@ -193,10 +207,11 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             let recomputed = Recomputed { full, selective };
             let seconds = self.ends(recomputed, hosted);
             if seconds < known {
-                best = Some(RankChoice { recomputed, hosted: *hosted, seconds });
+                best = Some(RankChoice { modes: Modes::All(recomputed), hosted: *hosted, seconds });
             }
         }
-        best
+        let known = best.as_ref().map_or(limit, |best| best.seconds);
+        self.mixed(hosted, known).or(best)
     }
 
     /// The least number from `low` to `high` that `fits`, which more does better.
@@ -218,20 +233,20 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// What the rank has to do if it recomputes nothing and keeps nothing on the host.
     pub fn plain(&mut self) -> Parts {
-        self.write(Recomputed::default(), &NOTHING);
+        self.write(&Modes::All(Recomputed::default()), &NOTHING);
         self.closing.parts(self.forms, self.strategy, &self.layout, self.stage)
     }
 
     /// When the rank's step ends under a choice.
     fn ends(&mut self, recomputed: Recomputed, hosted: &Hosted) -> f64 {
-        self.write(recomputed, hosted);
+        self.write(&Modes::All(recomputed), hosted);
         let parts = self.closing.parts(self.forms, self.strategy, &self.layout, self.stage);
         parts.end(self.way)
     }
 
     /// Whether a choice fits device and host.
     fn fits(&mut self, recomputed: Recomputed, hosted: &Hosted) -> bool {
-        self.write(recomputed, hosted);
+        self.write(&Modes::All(recomputed), hosted);
         let (peak, host) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
         let problem = self.closing.problem;
         problem.process_memory(self.strategy, peak).process <= problem.memory_limit
@@ -250,26 +265,56 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         chunks.into_iter().map(|chunk| chunk as usize).collect()
     }
 
+    /// Of blocks of several kinds, how many of each recompute so that the rank has room in the least time: bytes and
+    /// seconds of a block are taken to add up, what they add up to is counted exactly, and what it is over is taken off
+    /// the room.
+    fn mixed(&mut self, hosted: &Hosted, limit: f64) -> Option<RankChoice> {
+        let found = self.closing.kinds(self.forms, self.strategy, &self.layout, self.stage);
+        if found.windows(2).all(|pair| pair[0].class == pair[1].class) {
+            return None;
+        }
+        let kinds: Vec<Kind> = found.iter().map(|found| found.kind.clone()).collect();
+        let all_kept =
+            |kind: &Kind| f64::from(kind.count) * kind.modes.first().map_or(0.0, |mode| mode.bytes);
+        let mut room =
+            kinds.iter().map(all_kept).sum::<f64>() - self.over(&Modes::All(Recomputed::default()), hosted);
+        for _ in 0..MOST_PROGRAMMES {
+            let counts = integer::modes(&kinds, room).ok()??;
+            let recomputed = counts.iter().map(|counts| Recomputed {
+                full: counts.get(CheckpointMode::Full as usize).copied().unwrap_or_default(),
+                selective: counts.get(CheckpointMode::Selective as usize).copied().unwrap_or_default(),
+            });
+            let kinds = found.iter().zip(recomputed);
+            let modes =
+                Modes::Kinds(kinds.map(|(found, counts)| (found.chunk, found.class, counts)).collect());
+            let over = self.over(&modes, hosted);
+            if over <= 0.0 {
+                let parts = self.closing.parts(self.forms, self.strategy, &self.layout, self.stage);
+                let seconds = parts.end(self.way);
+                let host = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage).1;
+                let fits = host <= self.closing.problem.cluster.host_memory_per_device();
+                return (fits && seconds < limit).then_some(RankChoice { modes, hosted: *hosted, seconds });
+            }
+            room -= over;
+        }
+        None
+    }
+
+    /// Bytes by which the device's peak is over its room under a choice, which is written down.
+    fn over(&mut self, modes: &Modes, hosted: &Hosted) -> f64 {
+        self.write(modes, hosted);
+        let (peak, _) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
+        let problem = self.closing.problem;
+        let process = problem.process_memory(self.strategy, peak).process;
+        process.0 as f64 - problem.memory_limit.0 as f64
+    }
+
     /// Writes a choice into the strategy, and into its layout.
-    pub fn write(&mut self, recomputed: Recomputed, hosted: &Hosted) {
+    pub fn write(&mut self, modes: &Modes, hosted: &Hosted) {
         if self.options.recomputes {
-            let mut left = [
-                (CheckpointMode::Full, recomputed.full),
-                (CheckpointMode::Selective, recomputed.selective),
-                (CheckpointMode::None, u32::MAX),
-            ];
-            for chunk in self.chunks() {
-                let mut blocks = self.strategy.cuts[chunk];
-                let mut runs = Vec::with_capacity(3);
-                for (mode, left) in &mut left {
-                    let run = blocks.min(*left);
-                    *left -= run;
-                    blocks -= run;
-                    if run > 0 {
-                        runs.push((*mode, run));
-                    }
-                }
-                self.strategy.checkpoint[chunk] = Checkpoint { runs };
+            match modes {
+                Modes::All(recomputed) => self.write_all(*recomputed),
+                Modes::Kinds(kinds) => self.write_kinds(kinds),
             }
         }
         if self.options.hosted.len() > 1 {
@@ -285,5 +330,49 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             }
         }
         self.layout.choose(self.strategy, self.stage);
+    }
+
+    fn write_all(&mut self, recomputed: Recomputed) {
+        let mut left = Left::new(recomputed);
+        for chunk in self.chunks() {
+            let modes = (0..self.strategy.cuts[chunk]).map(|_| left.next());
+            self.strategy.checkpoint[chunk] = Checkpoint::of(modes);
+        }
+    }
+
+    fn write_kinds(&mut self, kinds: &[(usize, usize, Recomputed)]) {
+        for chunk in self.chunks() {
+            let own = kinds.iter().filter(|(of, ..)| *of == chunk);
+            let mut left: Vec<(usize, Left)> =
+                own.map(|&(_, class, recomputed)| (class, Left::new(recomputed))).collect();
+            let classes = self.layout.block_classes(chunk);
+            let modes = classes.map(|class| {
+                let own = left.iter_mut().find(|(of, _)| *of == class);
+                own.map_or(CheckpointMode::None, |(_, left)| left.next())
+            });
+            self.strategy.checkpoint[chunk] = Checkpoint::of(modes);
+        }
+    }
+}
+
+/// Blocks that are still to be given a mode.
+struct Left(Recomputed);
+
+impl Left {
+    const fn new(recomputed: Recomputed) -> Self {
+        Self(recomputed)
+    }
+
+    /// The mode of the next block.
+    const fn next(&mut self) -> CheckpointMode {
+        if self.0.full > 0 {
+            self.0.full -= 1;
+            CheckpointMode::Full
+        } else if self.0.selective > 0 {
+            self.0.selective -= 1;
+            CheckpointMode::Selective
+        } else {
+            CheckpointMode::None
+        }
     }
 }

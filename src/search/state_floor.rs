@@ -3,6 +3,7 @@
 use crate::cost::flow::{Beside, Busy, together};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
+use crate::profile::engine::Overlap;
 use crate::program::state::{Gathering, StateRules};
 use crate::search::floor::{More, Pipeline};
 use crate::search::load::Load;
@@ -35,7 +36,8 @@ impl FrameFloor<'_> {
         let ranks = self.pipeline.ranks as f64;
         let step = prices.step + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 };
         let reduces_each = self.load.is_plain && !rules.keeps_whole_gradients;
-        let more = More { block: step, pass: if reduces_each { prices.block } else { 0.0 } };
+        let pass = if reduces_each { prices.block } else { 0.0 };
+        let more = More { block: step, pass, start: self.start(rules, prices) };
         let passes = self.pipeline.floor(self.load, more);
         if passes >= best {
             return Floor::Seconds(passes);
@@ -54,6 +56,23 @@ impl FrameFloor<'_> {
             Ok(forced) => Floor::Seconds(time.max(forced)),
             Err(bytes) => Floor::OutOfMemory(bytes),
         }
+    }
+
+    /// Seconds by which the first forward of a chunk is held up at the least, where its parameters stay from then on.
+    fn start(&self, rules: &StateRules, prices: &StatePrices) -> f64 {
+        let stays = matches!(rules.gathering, Gathering::OnceAStep | Gathering::ForwardToBackward);
+        if !stays
+            || !self.load.is_plain
+            || !self.load.is_even
+            || !self.engine.timing.overlaps(Overlap::Gathers)
+        {
+            return 0.0;
+        }
+        let Pipeline { ranks, chunks, .. } = self.pipeline;
+        // Of one chunk a rank, it is not known how many blocks it has.
+        let blocks = if ranks == 1 || chunks > 1 { self.load.blocks / (ranks * chunks) } else { 0 };
+        let each = prices.gather_block - self.load.block.forward;
+        (blocks as f64 * each - self.load.front.forward).max(0.0)
     }
 
     /// The optimizer step of a rank with the fewest blocks that any has, at the least, where these are known.

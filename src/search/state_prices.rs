@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::cost::digest::least;
 use crate::cost::price::{LEVELS, Links};
+use crate::cost::unit_cost::gathers;
 use crate::cost::{DevicePricing, Pricing as _};
 use crate::ops::{AdamW, Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
@@ -28,6 +29,8 @@ pub struct StatePrices {
     pub step: f64,
     /// What each block adds to it where gradients are summed over replicas in the end.
     pub replicas: f64,
+    /// Gathering the parameters of a block, at the least.
+    pub gather_block: f64,
     /// Reducing the gradient of a block inside its shard group, at the least.
     pub block: f64,
     /// Updating one element on the host.
@@ -70,6 +73,7 @@ impl StatePrices {
             gather: 0.0,
             step: step(load, rules, workload, pricing),
             replicas: replicas(load, rules, pricing),
+            gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
             block: reductions(rules, engine, &load.parameters, false).iter().map(|(_, op)| seconds(op)).sum(),
             host_element: seconds(&adamw(rules, 1 << 30, true)) / (1_u64 << 30) as f64,
             copy_rate: (1_u64 << 30) as f64 / seconds(&Op::CopyOut(Bytes(1 << 30))),
@@ -88,18 +92,7 @@ impl StatePrices {
                 reductions(rules, engine, &parameters, across).iter().map(|(_, op)| seconds(op)).sum()
             };
             let (reduce, scatter) = (sum(true), sum(false));
-            let mut gather = 0.0;
-            let parts = [
-                (Group::State, parameters.dense, rules.shards),
-                (Group::ExpertState, parameters.expert, rules.expert_shards),
-            ];
-            for (group, elements, shards) in parts {
-                if shards > 1 && elements > 0 {
-                    let bytes = Bytes(elements * rules.compute.size());
-                    let kind = CollectiveKind::AllGather;
-                    gather += seconds(&Op::Collective(Collective { kind, group, bytes }));
-                }
-            }
+            let gather: f64 = gathers(&parameters, rules).map(|op| seconds(&op)).sum();
             prices.reduce += count as f64 * reduce;
             prices.scatter += count as f64 * scatter;
             prices.gather += count as f64 * gather;

@@ -100,6 +100,18 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// The modes of a chunk's blocks, in order.
+    pub fn of(modes: impl Iterator<Item = CheckpointMode>) -> Self {
+        let mut runs: Vec<(CheckpointMode, u32)> = Vec::new();
+        for mode in modes {
+            match runs.last_mut() {
+                Some((known, count)) if *known == mode => *count += 1,
+                _ => runs.push((mode, 1)),
+            }
+        }
+        Self { runs }
+    }
+
     /// The modes of the chunk's blocks, in order.
     pub fn modes(&self) -> impl Iterator<Item = CheckpointMode> {
         self.runs.iter().flat_map(|&(mode, count)| (0..count).map(move |_| mode))
