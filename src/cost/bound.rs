@@ -1,6 +1,6 @@
 //! A lower bound of the step time in closed form: never above what playing the program gives.
 
-use crate::cost::calls::{self, CallTimes};
+use crate::cost::calls::{self, CallTimes, Reducing, Reductions};
 use crate::cost::digest::{PassDigest, UnitDigest};
 use crate::cost::flow::{self, Busy, FlowRules, UnitFlow};
 use crate::cost::price::Pricing;
@@ -84,8 +84,7 @@ impl Bound<'_> {
     pub fn step_time(&self) -> Seconds {
         let bound = self.ends().into_iter().enumerate().map(|(stage, end)| {
             let stage = stage as u32;
-            let passes = end + self.last_reduction(stage);
-            passes.max(self.together(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
+            end.max(self.together(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
         });
         Seconds(bound.fold(0.0, f64::max))
     }
@@ -95,6 +94,7 @@ impl Bound<'_> {
         let mut rules = *self.rules;
         rules.gathering = Gathering::Never;
         rules.keeps_whole_gradients = true;
+        rules.reduces_behind = true;
         let plain = Bound { rules: &rules, ..*self };
         Seconds(plain.ends().into_iter().fold(0.0, f64::max))
     }
@@ -107,7 +107,7 @@ impl Bound<'_> {
             orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
         let leads: Vec<f64> = (0..strategy.pipeline as u32).map(|stage| self.lead(stage)).collect();
-        calls::ends(&orders, &chunks, &held, (&leads, strategy.accumulation))
+        calls::ends(&orders, &chunks, &held, (&leads, self.reducing(), strategy.accumulation))
     }
 
     /// The part of the bound that no choice about state changes, cheaply: the way of the first micro-batch to each
@@ -172,6 +172,9 @@ impl Bound<'_> {
         if self.layout.losses > 1 {
             // The first loss's gradient leaves while the others' backwards are still to come.
             times.backward_slack = times.backward;
+        }
+        if self.reducing() != Reducing::Never {
+            times.reductions = self.reductions(chunk);
         }
         let stage_of = |index: u32| self.layout.chunks.get(index as usize).map(|chunk| chunk.stage);
         if let Some(to) = stage_of(chunk.index + 1) {
@@ -278,25 +281,47 @@ impl Bound<'_> {
         }
     }
 
-    /// How much later than the very last backward of a stage the reductions are done that it starts, a unit behind
-    /// the other.
+    /// Which calls reduce gradients beside later ones; where no gradient is kept whole, a pass waits for its own.
+    fn reducing(&self) -> Reducing {
+        // With several losses, a unit is passed more often than once.
+        if !self.rules.keeps_whole_gradients || self.rules.reduces_behind || self.layout.losses > 1 {
+            return Reducing::Never;
+        }
+        match self.strategy.sync {
+            GradientSync::Deferred => Reducing::LastMicroBatch,
+            GradientSync::Immediate | GradientSync::Scatter => Reducing::EachMicroBatch,
+        }
+    }
+
+    /// The reductions of `chunk`'s gradients behind its units' passes.
+    fn reductions(&self, chunk: &Chunk) -> Reductions {
+        let splits = self.strategy.schedule.splits_weight();
+        let across = self.strategy.sync != GradientSync::Scatter;
+        let (mut now, mut reductions) = (0.0, Reductions::default());
+        for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
+            let UnitCost { digest, moves, .. } = self.costs.of(chunk.stage, unit);
+            let writes = if splits { digest.weight } else { digest.backward };
+            now += writes.chain.0;
+            // What a split pass writes no gradient of is reduced elsewhere.
+            if splits && writes.after.is_none() {
+                continue;
+            }
+            let reduce = if across { moves.reduce } else { moves.scatter };
+            reductions.all += reduce;
+            reductions.done = reductions.done.max(now) + reduce;
+        }
+        reductions
+    }
+
+    /// How much later than the very last backward of a stage the reductions are done that it starts.
     fn last_reduction(&self, stage: u32) -> f64 {
-        if !self.rules.keeps_whole_gradients
-            || self.strategy.schedule.splits_weight()
-            || self.rules.reduces_behind
-        {
+        if self.reducing() == Reducing::Never || self.strategy.schedule.splits_weight() {
             return 0.0;
         }
         let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
-        let (mut now, mut reduced) = (0.0, 0.0_f64);
-        for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
-            let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
-            now += digest.backward.chain.0;
-            // With several losses, only the last unit is known to be reduced behind all of them.
-            let from = if self.layout.losses > 1 { now } else { reduced.max(now) };
-            reduced = from + moves.reduce;
-        }
-        reduced - now
+        let backwards = chunk.units.iter().filter(|unit| unit.has_backward);
+        let passes: f64 = backwards.map(|unit| self.costs.of(stage, unit).digest.backward.chain.0).sum();
+        (self.reductions(chunk).done - passes).max(0.0)
     }
 
     /// The passes of a stage and its collectives, however they overlap.

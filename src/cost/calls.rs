@@ -19,6 +19,25 @@ pub struct CallTimes {
     pub send_backward: f64,
     /// Whether a gradient is sent back.
     pub sends_gradient: bool,
+    /// The reductions that start in the pass that writes weight gradients, if it reduces.
+    pub reductions: Reductions,
+}
+
+/// Reductions of a chunk's units, one behind the other, each behind its unit's gradient.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reductions {
+    /// Seconds of all of them.
+    pub all: f64,
+    /// When the last is done, from the start of the pass, if nothing is under way before.
+    pub done: f64,
+}
+
+/// Which calls reduce gradients beside later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reducing {
+    Never,
+    EachMicroBatch,
+    LastMicroBatch,
 }
 
 /// When each rank's last pass ends, for `orders` of all ranks, `chunks` times in model order, and the chunks that
@@ -27,13 +46,16 @@ pub fn ends(
     orders: &[Vec<Action>],
     chunks: &[CallTimes],
     held: &[Vec<u64>],
-    (leads, micro): (&[f64], u64),
+    (leads, reducing, micro): (&[f64], Reducing, u64),
 ) -> Vec<f64> {
     let micro = micro as usize;
     let mut activation = vec![f64::NAN; chunks.len() * micro];
     let mut gradient = vec![f64::NAN; chunks.len() * micro];
     let mut at = vec![0_usize; orders.len()];
     let mut compute = leads.to_vec();
+    let mut data = vec![0.0_f64; orders.len()];
+    let splits = orders.iter().flatten().any(|action| action.pass == Pass::Weight);
+    let writes = if splits { Pass::Weight } else { Pass::Backward };
     let mut sending = vec![0.0_f64; orders.len()];
     loop {
         let mut moved = false;
@@ -80,12 +102,22 @@ pub fn ends(
                     }
                     Pass::Weight => *clock += times.weight,
                 }
+                let reduces = match reducing {
+                    Reducing::Never => false,
+                    Reducing::EachMicroBatch => true,
+                    Reducing::LastMicroBatch => action.micro as usize + 1 == micro,
+                };
+                if reduces && action.pass == writes {
+                    let pass = if splits { times.weight } else { times.backward };
+                    let Reductions { all, done } = times.reductions;
+                    data[rank] = (data[rank] + all).max(compute[rank] - pass + done);
+                }
                 at[rank] += 1;
                 moved = true;
             }
         }
         if !moved {
-            return compute;
+            return compute.into_iter().zip(data).map(|(compute, data)| compute.max(data)).collect();
         }
     }
 }

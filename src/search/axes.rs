@@ -25,6 +25,9 @@ const CUTS: &str =
 /// Which checkpoint modes are tried, in words.
 const MODES: &str = "none, selective and full: any number of blocks of each rank";
 
+/// Which mesh orders are tried, in words.
+const ORDERS: &str = "any order of tp, cp, shard, replica and pp";
+
 /// Sizes of tensor, context, pipeline and data parallelism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MeshSizes {
@@ -293,6 +296,7 @@ impl<'a> Axes<'a> {
         say("cuts", inner(self.fix.cuts.is_some(), CUTS));
         say("ckpt", inner(self.fix.checkpoint.is_some(), MODES));
         say("offload", fractions(self.fix.offload.is_some()));
+        say("order", inner(self.fix.order.is_some(), ORDERS));
         say("loss", self.loss.iter().map(|loss| loss.to_string()).collect());
         say("compress", self.numerics.iter().map(|choice| choice.compression.to_string()).collect());
         say("grad", self.numerics.iter().map(|choice| choice.gradient.to_string()).collect());

@@ -40,6 +40,8 @@ pub struct Bounded {
     pub out_of_memory: u64,
     /// Ruled out by time.
     pub bounded: u64,
+    /// Bounds that were computed, each for all mesh orders.
+    pub computed: u64,
     /// The leanest that does not fit: bytes at its peak, and what it is.
     pub leanest: Option<(Bytes, Strategy)>,
     /// The first broken rule.
@@ -123,6 +125,7 @@ impl<'a> Bounding<'a> {
                 let prices = prices.of((state.shard, frame.numerics), &rules, || {
                     self.prices(shape, &rules, &self.anywhere(&strategy))
                 });
+                result.computed += 1;
                 match floors.of(state.sync, &rules, &prices, best) {
                     Floor::Seconds(floor) if floor >= best => result.bounded += orders(state),
                     Floor::Seconds(floor) => {

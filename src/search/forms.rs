@@ -168,7 +168,7 @@ impl<'a> Former<'a> {
     fn lowered(&self, unit: &UnitLayers, shape: Shape<'_>) -> LoweredClass {
         let graph = graph(self.problem.model, unit, shape);
         let is_block = matches!(unit.kind, UnitKind::Block(_));
-        let modes = if is_block { &CheckpointMode::ALL[..] } else { &CheckpointMode::ALL[..1] };
+        let modes = if is_block { CheckpointMode::ALL } else { &CheckpointMode::ALL[..1] };
         LoweredClass {
             parameters: UnitParameters::of(self.problem.model, unit.layers.clone(), &shape),
             modes: modes.iter().map(|&mode| lower(&graph, shape, mode, is_block)).collect(),

@@ -28,4 +28,4 @@ mod waves;
 
 pub use problem::{Candidate, HalfWidths, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
-pub use run::search;
+pub use run::{bound_all, search};

@@ -67,6 +67,8 @@ pub struct Account {
     pub out_of_memory: u64,
     /// Ruled out by a lower bound of time alone.
     pub bounded: u64,
+    /// Whose bound over all mesh orders was below the best plan known then; these were looked at one by one.
+    pub survived: u64,
     /// Both closed forms computed.
     pub priced: u64,
     /// Of the priced, those played.

@@ -64,6 +64,7 @@ pub fn search(
         (false, None) => Patience::Work,
     };
     if request.objective == Objective::Time {
+        account.survived = entries.iter().filter(|entry| entry.floor < found.limit()).count() as u64;
         entries = place(&bounding, &entries, found.limit(), &mut account);
     } else {
         // Where its ranks stand makes no strategy leaner.
@@ -127,6 +128,15 @@ struct Bounds {
     account: Account,
     leanest: Option<(Bytes, Strategy)>,
     broken: Option<RuleBreak>,
+}
+
+/// Bounds every strategy of `request` as if no plan were known, for benchmarks: how many bounds of memory and time, over
+/// all inner choices and mesh orders, were computed.
+pub fn bound_all(problem: &Problem<'_>, request: &Request) -> u64 {
+    let space = Space::new(problem, request);
+    let bounding = Bounding::new(&space);
+    let tasks = (0..space.tasks.len()).into_par_iter();
+    tasks.map(|task| bounding.bound(task, f64::INFINITY).computed).sum()
 }
 
 fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Sync)) -> Bounds {
