@@ -48,7 +48,7 @@ fn main() {
                         let account = plan.search.unwrap_or_default();
                         considered += account.considered;
                         seconds += account.wall_time_s;
-                        let step = plan.prediction.step_time_s;
+                        let step = plan.prediction.step_time_s.0;
                         if best.as_ref().is_none_or(|(known, _)| step < *known) {
                             best = Some((
                                 step,
