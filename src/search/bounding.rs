@@ -24,6 +24,8 @@ pub struct Entry {
     pub floor: f64,
     /// The least that its optimizer step takes, in seconds.
     pub step: f64,
+    /// In the order in which its task's strategies were bounded.
+    pub place: u64,
     /// Index into the space's tasks.
     pub task: usize,
     pub frame: FrameChoice,
@@ -44,6 +46,8 @@ pub struct Bounded {
     pub computed: u64,
     /// The leanest that does not fit: bytes at its peak, and what it is.
     pub leanest: Option<(Bytes, Strategy)>,
+    /// The lowest bound of those that were let go because there were too many, in seconds.
+    pub let_go: Option<f64>,
     /// The first broken rule.
     pub broken: Option<RuleBreak>,
 }
@@ -131,7 +135,9 @@ impl<'a> Bounding<'a> {
                     Floor::Seconds(floor) => {
                         let step = floors.least_step(&prices);
                         let order = strategy.order;
-                        result.entries.push(Entry { floor, step, task: index, frame, state: *state, order });
+                        let place = result.computed;
+                        let state = *state;
+                        result.entries.push(Entry { floor, step, place, task: index, frame, state, order });
                     }
                     Floor::OutOfMemory(bytes) => {
                         result.out_of_memory += orders(state);
@@ -143,6 +149,20 @@ impl<'a> Bounding<'a> {
             }
         }
         result
+    }
+
+    /// Lets go of all but the `most` entries of `bounded` with the lowest bounds.
+    pub fn thin_out(&self, bounded: &mut Bounded, most: usize) {
+        if bounded.entries.len() <= most {
+            return;
+        }
+        bounded.entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
+        let let_go = bounded.entries.split_off(most);
+        let orders = |entry: &Entry| self.space.orders(&self.space.tasks[entry.task], &entry.state);
+        bounded.bounded += let_go.iter().map(orders).sum::<u64>();
+        bounded.let_go = let_go.first().map(|entry| entry.floor);
+        // Frames of one shape stand together.
+        bounded.entries.sort_by_key(|entry| entry.place);
     }
 
     /// The mesh orders of `entries`, which are of one task, that can be faster than `best` seconds, at what ops cost
@@ -219,17 +239,18 @@ impl<'a> Bounding<'a> {
                 state.apply(&mut strategy);
                 if let Floor::Seconds(floor) = self.floor(&strategy, 1.2 * core) {
                     let order = strategy.order;
-                    list.push(Entry { floor, step: 0.0, task: index, frame, state: *state, order });
+                    let state = *state;
+                    list.push(Entry { floor, step: 0.0, place: 0, task: index, frame, state, order });
                 }
             }
         }
-        // The best of each way to shard and to schedule: which of them fits is not known yet.
+        // The best two of each way to shard and to schedule: which of them fits is not known yet.
         list.sort_by(|one, other| one.floor.total_cmp(&other.floor));
         let mut seen: Vec<(u8, bool, u64, Schedule)> = Vec::new();
         list.retain(|entry| {
             let Entry { frame, state, .. } = entry;
             let way = (state.zero, state.reshard, frame.micro.0, frame.schedule.0);
-            let is_new = !seen.contains(&way);
+            let is_new = seen.iter().filter(|known| **known == way).count() < 2;
             seen.push(way);
             is_new
         });

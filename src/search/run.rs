@@ -14,7 +14,7 @@ use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
 use crate::search::solve::{Solution, Solved, Solving};
 use crate::search::space::Space;
-use crate::search::waves::{Found, MOST_EVENTS_A_STRATEGY, Patience, events, play_likeliest, waves};
+use crate::search::waves::{Found, Patience, events, play_likeliest, waves};
 use crate::search::{advice, ladder, leanest};
 use crate::strategy::{RuleBreak, Strategy};
 use crate::units::{Bytes, Seconds};
@@ -23,8 +23,12 @@ use crate::units::{Bytes, Seconds};
 const SEEDS_A_WAVE: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
 const SPREAD: f64 = 1.1;
+/// The most strategies that are kept for a closer look; of each mesh, an equal share.
+const MOST_ENTRIES: usize = 2_000_000;
 /// Strategies of each mesh, schedule and way to gather that are solved before the others.
 const DIVES: usize = 2;
+/// Events of a strategy that is played before the others, at most.
+const MOST_EVENTS_A_SEED: u64 = 2_000_000;
 /// The most that are played, without and with anything on the host.
 const PLAYED_SEEDS: [usize; 2] = [12, 4];
 
@@ -48,7 +52,8 @@ pub fn search(
     if by_time {
         play_likeliest(&solving, seeds(&solving), &mut found);
     }
-    let Bounds { mut entries, mut account, leanest, broken } = bound(&bounding, found.limit(), progress);
+    let Bounds { mut entries, mut account, leanest, let_go, broken } =
+        bound(&bounding, found.limit(), progress);
     if by_time {
         play_likeliest(&solving, dive(&solving, &entries, found.limit()), &mut found);
         found.lowest_played = None;
@@ -75,6 +80,8 @@ pub fn search(
         Objective::Time => waves(&solving, entries, &mut found, &mut account, patience),
         Objective::Memory => leanest::play(&solving, &entries, &mut found, &mut account),
     }
+    let let_go = let_go.filter(|floor| *floor < found.limit()).map(Seconds);
+    account.lowest_bound = account.lowest_bound.into_iter().chain(let_go).reduce(Seconds::min);
     for seed in seeds {
         if found.played.iter().all(|known| known.strategy != seed.strategy) {
             // Its bound was not below the best's time, or it would have been played: count it where it is.
@@ -127,6 +134,8 @@ struct Bounds {
     entries: Vec<Entry>,
     account: Account,
     leanest: Option<(Bytes, Strategy)>,
+    /// The lowest bound of those that were let go.
+    let_go: Option<f64>,
     broken: Option<RuleBreak>,
 }
 
@@ -145,7 +154,10 @@ fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Syn
     let results: Vec<Bounded> = (0..of)
         .into_par_iter()
         .map(|task| {
-            let result = bounding.bound(task, limit);
+            let mut result = bounding.bound(task, limit);
+            if limit.is_finite() {
+                bounding.thin_out(&mut result, (MOST_ENTRIES / of).max(1));
+            }
             let seen = considered.fetch_add(result.considered, Ordering::Relaxed);
             progress(Progress {
                 done: done.fetch_add(1, Ordering::Relaxed) + 1,
@@ -155,13 +167,20 @@ fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Syn
             result
         })
         .collect();
-    let mut bounds = Bounds { entries: Vec::new(), account: Account::default(), leanest: None, broken: None };
+    let mut bounds = Bounds {
+        entries: Vec::new(),
+        account: Account::default(),
+        leanest: None,
+        let_go: None,
+        broken: None,
+    };
     for result in results {
         bounds.account.considered += result.considered;
         bounds.account.illegal += result.illegal;
         bounds.account.out_of_memory += result.out_of_memory;
         bounds.account.bounded += result.bounded;
         bounds.entries.extend(result.entries);
+        bounds.let_go = bounds.let_go.into_iter().chain(result.let_go).reduce(f64::min);
         if let Some((bytes, strategy)) = result.leanest
             && bounds.leanest.as_ref().is_none_or(|(least, _)| bytes < *least)
         {
@@ -220,9 +239,7 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
         let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
         for solution in solved {
             let Solution::Fits(solved) = solution else { continue };
-            for solved in
-                solved.into_iter().filter(|solved| events(&solved.strategy) <= MOST_EVENTS_A_STRATEGY)
-            {
+            for solved in solved.into_iter().filter(|solved| events(&solved.strategy) <= MOST_EVENTS_A_SEED) {
                 let seconds = solved.closed.bound.0;
                 limit = limit.min(SPREAD * seconds);
                 let key = (solved.strategy.pipeline, solved.strategy.offload.is_none());

@@ -18,11 +18,11 @@ const SOLVED_A_WAVE: usize = 64;
 /// Strategies that are played in one wave.
 const PLAYED_A_WAVE: usize = 4;
 /// Most strategies that are solved, and played, where no time limit was given; what is left keeps its bound.
-const MOST_SOLVED: usize = 40_000;
+const MOST_SOLVED: usize = 30_000;
 const MOST_PLAYED: usize = 600;
 /// Most events that are played then, and of one strategy, so that long steps do not make a search long.
-const MOST_EVENTS: u64 = 40_000_000;
-pub const MOST_EVENTS_A_STRATEGY: u64 = 2_000_000;
+const MOST_EVENTS: u64 = 80_000_000;
+const MOST_EVENTS_A_STRATEGY: u64 = 8_000_000;
 
 /// A search without a time limit that has proven its plan to be within this share of the best goes on for less.
 const NEAR: f64 = 0.005;
