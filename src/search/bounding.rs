@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::cost::{DevicePricing, Pricing as _};
+use crate::lower::unit::UnitKind;
 use crate::profile::choices::Schedule;
 use crate::program::state::StateRules;
 use crate::search::axes::StateChoice;
@@ -89,6 +90,13 @@ impl<'a> Bounding<'a> {
         Self { space, former, classes }
     }
 
+    /// Whether all blocks of the model are of one class.
+    pub fn has_like_blocks(&self) -> bool {
+        let blocks = self.former.units().iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
+        let mut classes = blocks.map(|unit| unit.class);
+        classes.next().is_none_or(|first| classes.all(|class| class == first))
+    }
+
     /// Bounds the strategies of task `index`; those that cannot be faster than `best` seconds cannot win.
     pub fn bound(&self, index: usize, best: f64) -> Bounded {
         let space = self.space;
@@ -97,10 +105,8 @@ impl<'a> Bounding<'a> {
         let mut shaped: Option<(FrameChoice, Shaped)> = None;
         let mut prices = KnownPrices::default();
         for frame in space.frames(task) {
-            let (states, illegal) = space.states(task, &frame);
+            let (states, legal, illegal) = space.states(task, &frame);
             let orders = |state: &StateChoice| space.orders(task, state);
-            let legal: u64 = states.iter().map(orders).sum();
-            let illegal: u64 = illegal.iter().map(orders).sum();
             let all = legal + illegal;
             result.considered += all;
             let mut strategy = space.outer(task, &frame);

@@ -23,6 +23,8 @@ use crate::units::{Bytes, Seconds};
 const SEEDS_A_WAVE: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
 const SPREAD: f64 = 1.1;
+/// The most likely strategies that are solved at once.
+const MOST_LIKELY: usize = 4_000;
 /// The most strategies that are kept for a closer look; of each mesh, an equal share.
 const MOST_ENTRIES: usize = 2_000_000;
 /// Strategies of each mesh, schedule and way to gather that are solved before the others.
@@ -63,10 +65,11 @@ pub fn search(
         let least = entries.iter().min_by(|one, other| one.floor.total_cmp(&other.floor));
         least.map(|entry| space.strategy(entry))
     });
+    let work = Patience::work(bounding.has_like_blocks());
     let patience = match (request.exhaustive, request.time_limit) {
         (true, _) => Patience::Exhaustive,
-        (false, Some(limit)) => start.checked_add(limit).map_or(Patience::Work, Patience::Until),
-        (false, None) => Patience::Work,
+        (false, Some(limit)) => start.checked_add(limit).map_or(work, Patience::Until),
+        (false, None) => work,
     };
     if request.objective == Objective::Time {
         account.survived = entries.iter().filter(|entry| entry.floor < found.limit()).count() as u64;
@@ -235,7 +238,11 @@ fn dive(solving: &Solving<'_>, entries: &[Entry], limit: f64) -> Vec<Solved> {
 fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> Vec<Solved> {
     entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
     let mut best: BTreeMap<(u64, bool), Solved> = BTreeMap::new();
-    for wave in entries.chunks(SEEDS_A_WAVE) {
+    for wave in entries.chunks(SEEDS_A_WAVE).take(MOST_LIKELY / SEEDS_A_WAVE) {
+        // A bound is no promise, but one beyond what is known is out of the question.
+        if wave.first().is_some_and(|entry| entry.floor >= limit) {
+            break;
+        }
         let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
         for solution in solved {
             let Solution::Fits(solved) = solution else { continue };

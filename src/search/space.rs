@@ -20,7 +20,9 @@ pub struct Task {
 #[derive(Clone, Debug, Default)]
 struct States {
     legal: Vec<StateChoice>,
-    illegal: Vec<StateChoice>,
+    /// How many strategies these are in all mesh orders, and how many are illegal.
+    count: u64,
+    illegal: u64,
 }
 
 /// Everything of a strategy but its mesh, its state and the inner choice.
@@ -74,8 +76,9 @@ impl<'a> Space<'a> {
             state.apply(&mut strategy);
             rules::legal_state(&strategy, &self.problem.facts)
         };
-        let (legal, illegal) = all.into_iter().partition(is_legal);
-        States { legal, illegal }
+        let (legal, illegal): (Vec<_>, Vec<_>) = all.into_iter().partition(is_legal);
+        let count = |states: &[StateChoice]| states.iter().map(|state| self.orders(task, state)).sum();
+        States { count: count(&legal), illegal: count(&illegal), legal }
     }
 
     /// The frames of `task`; those of one shape stand together.
@@ -103,10 +106,11 @@ impl<'a> Space<'a> {
         list
     }
 
-    /// The legal states of `frame`, if it is legal itself, and the illegal ones.
-    pub fn states<'t>(&self, task: &'t Task, frame: &FrameChoice) -> (&'t [StateChoice], &'t [StateChoice]) {
+    /// The legal states of `frame`, if it is legal itself; how many strategies these are in all mesh orders, and how
+    /// many more are illegal.
+    pub fn states<'t>(&self, task: &'t Task, frame: &FrameChoice) -> (&'t [StateChoice], u64, u64) {
         let states = &task.states[usize::from(frame.micro.1 > 1)];
-        (&states.legal, &states.illegal)
+        (&states.legal, states.count, states.illegal)
     }
 
     /// How many orders a mesh under `state` has.

@@ -19,6 +19,8 @@ const SOLVED_A_WAVE: usize = 64;
 const PLAYED_A_WAVE: usize = 4;
 /// Most strategies that are solved, and played, where no time limit was given; what is left keeps its bound.
 const MOST_SOLVED: usize = 30_000;
+/// The same where blocks differ: a rank's place then matters to its choice.
+const MOST_SOLVED_UNEVEN: usize = 3_000;
 const MOST_PLAYED: usize = 600;
 /// Most events that are played then, and of one strategy, so that long steps do not make a search long.
 const MOST_EVENTS: u64 = 80_000_000;
@@ -32,8 +34,8 @@ const MOST_NEAR: [usize; 2] = [3_000, 60];
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// A fixed amount of work.
-    Work,
+    /// A fixed amount of work: so many are solved at the most.
+    Work { solved: usize },
     /// Until a moment.
     Until(Instant),
     /// To the end, whatever the bounds say.
@@ -41,11 +43,20 @@ pub enum Patience {
 }
 
 impl Patience {
+    /// The work that a search without a time limit does for a model whose blocks are all alike, or not.
+    pub const fn work(is_even: bool) -> Self {
+        Self::Work { solved: if is_even { MOST_SOLVED } else { MOST_SOLVED_UNEVEN } }
+    }
+
     /// Whether more may be solved than `solved`, if nothing left is below `lowest` seconds; until there is a plan in
     /// any case.
     fn may_solve(self, solved: usize, found: &Found, lowest: f64) -> bool {
-        let most = if found.is_near(lowest) { MOST_NEAR[0] } else { MOST_SOLVED };
-        self.may_play(found, lowest) && (found.best.is_none() || !matches!(self, Self::Work) || solved < most)
+        let most = match self {
+            Self::Work { solved } if found.is_near(lowest) => solved.min(MOST_NEAR[0]),
+            Self::Work { solved } => solved,
+            Self::Until(_) | Self::Exhaustive => usize::MAX,
+        };
+        self.may_play(found, lowest) && (found.best.is_none() || solved < most)
     }
 
     /// Whether more may be played, likewise.
@@ -53,7 +64,7 @@ impl Patience {
         let most = if found.is_near(lowest) { MOST_NEAR[1] } else { MOST_PLAYED };
         found.best.is_none()
             || match self {
-                Self::Work => found.tried < most && found.events < MOST_EVENTS,
+                Self::Work { .. } => found.tried < most && found.events < MOST_EVENTS,
                 Self::Until(end) => Instant::now() < end,
                 Self::Exhaustive => true,
             }
@@ -61,14 +72,14 @@ impl Patience {
 
     /// Whether so long a step is played.
     fn plays(self, strategy: &Strategy) -> bool {
-        !matches!(self, Self::Work) || events(strategy) <= MOST_EVENTS_A_STRATEGY
+        !matches!(self, Self::Work { .. }) || events(strategy) <= MOST_EVENTS_A_STRATEGY
     }
 
     /// Seconds that a strategy must be below to be looked at, if the best so far takes `best`.
     const fn limit(self, best: f64) -> f64 {
         match self {
             Self::Exhaustive => f64::INFINITY,
-            Self::Work | Self::Until(_) => best,
+            Self::Work { .. } | Self::Until(_) => best,
         }
     }
 }
