@@ -60,6 +60,10 @@ struct Contents {
     head: bool,
 }
 
+/// Forms, and lowered classes, that are remembered at once.
+const MOST_FORMS: usize = 65_536;
+const MOST_LOWERED: usize = 512;
+
 /// A class of units, lowered in each mode that it has.
 #[derive(Clone, Debug)]
 struct LoweredClass {
@@ -153,8 +157,9 @@ impl<'a> Former<'a> {
         if self.problem.cluster.device.cores.is_some() {
             key.alike = strategy.tensor * strategy.context * strategy.data;
         }
-        remembered(&self.known, (key, links), || {
-            let lowered = remembered(&self.lowered, key, || self.lowered(&self.units[unit], shape));
+        remembered(&self.known, MOST_FORMS, (key, links), || {
+            let lowered =
+                remembered(&self.lowered, MOST_LOWERED, key, || self.lowered(&self.units[unit], shape));
             let digest = |mode: usize| UnitDigest::new(&lowered.modes[mode], pricing);
             let plain = digest(0);
             let digests = match lowered.modes.len() {
@@ -176,9 +181,10 @@ impl<'a> Former<'a> {
     }
 }
 
-/// What is known under `key`, or else made.
+/// What is known under `key`, or else made; of `most` that are known, all are forgotten.
 fn remembered<K: Copy + Eq + Hash, V>(
     known: &Mutex<HashMap<K, Arc<V>>>,
+    most: usize,
     key: K,
     make: impl FnOnce() -> V,
 ) -> Arc<V> {
@@ -186,7 +192,11 @@ fn remembered<K: Copy + Eq + Hash, V>(
     let found = lock().get(&key).cloned();
     found.unwrap_or_else(|| {
         let made = Arc::new(make());
-        Arc::clone(lock().entry(key).or_insert(made))
+        let mut known = lock();
+        if known.len() >= most {
+            known.clear();
+        }
+        Arc::clone(known.entry(key).or_insert(made))
     })
 }
 
