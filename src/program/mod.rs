@@ -14,6 +14,7 @@ pub mod schedule;
 pub mod state;
 mod step;
 pub mod verify;
+mod waits;
 mod weighing;
 mod writer;
 

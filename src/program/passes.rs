@@ -1,6 +1,7 @@
 //! The templates of a chunk: its forward, backward and weight pass.
 
 use crate::program::frame::ChunkFrame;
+use crate::program::waits::Waits;
 use crate::program::weighing::Holding;
 use crate::program::writer::Writer;
 use std::collections::HashMap;
@@ -53,8 +54,7 @@ pub fn template(
         loss: 0,
         instructions: Vec::new(),
         gathering: HashMap::new(),
-        last_writer: HashMap::new(),
-        touched: HashMap::new(),
+        waits: Waits::new(frame.frame.buffers.len()),
         sent: Vec::new(),
         reducing: Vec::new(),
         leaving: Vec::new(),
@@ -96,9 +96,9 @@ impl Writer<'_> {
             variant,
             |_| false,
             |writer, place| {
-                let steps = writer.lowered(place).forward.clone();
-                writer.steps(place, &steps, false, true);
-                writer.reduce(place, &steps, variant);
+                let steps = &writer.lowered(place).forward;
+                writer.steps(place, steps, false, true);
+                writer.reduce(place, steps, variant);
                 writer.copy_out(place);
             },
         );
@@ -228,13 +228,13 @@ impl Writer<'_> {
             }
             position += 1;
             let again = stays(place);
-            let steps = writer.lowered(place).backward.clone();
-            writer.steps(place, &steps, again, true);
+            let steps = &writer.lowered(place).backward;
+            writer.steps(place, steps, again, true);
             done.push(writer.instructions.len().checked_sub(1).map(|last| last as u32));
             if writer.holding.places.contains(&place) {
                 writer.hold(place, again, variant);
             } else if !again || writer.frame.gradient[place].is_some() {
-                writer.reduce(place, &steps, variant);
+                writer.reduce(place, steps, variant);
             }
         });
     }
@@ -243,9 +243,9 @@ impl Writer<'_> {
     fn weight(&mut self, variant: Variant) {
         for place in (0..self.chunk.units.len()).rev() {
             if self.chunk.units[place].has_backward {
-                let steps = self.lowered(place).weight.clone();
-                self.steps(place, &steps, false, false);
-                self.reduce(place, &steps, variant);
+                let steps = &self.lowered(place).weight;
+                self.steps(place, steps, false, false);
+                self.reduce(place, steps, variant);
             }
         }
     }

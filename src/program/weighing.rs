@@ -45,8 +45,8 @@ impl Writer<'_> {
         for (place, again) in std::mem::take(&mut self.holding.passed) {
             self.weigh(place, is_late);
             if !again || self.frame.gradient[place].is_some() {
-                let steps = self.lowered(place).backward.clone();
-                self.reduce(place, &steps, variant);
+                let steps = &self.lowered(place).backward;
+                self.reduce(place, steps, variant);
             }
         }
         if is_late && let Some(flow) = self.lowered(place).input_gradient {

@@ -12,6 +12,7 @@ use crate::program::instruction::{BufferId, Cause, Instruction, Message, Part, P
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::schedule::Pass;
 use crate::program::state::Gathering;
+use crate::program::waits::Waits;
 use crate::program::weighing::Holding;
 use crate::units::Bytes;
 
@@ -25,8 +26,7 @@ pub(super) struct Writer<'a> {
     pub(super) instructions: Vec<Instruction>,
     /// The last gather of each unit, by place, whose parameters stay outside the frame and were not used yet.
     pub(super) gathering: HashMap<usize, u32>,
-    pub(super) last_writer: HashMap<BufferId, u32>,
-    pub(super) touched: HashMap<BufferId, Vec<(Stream, u32)>>,
+    pub(super) waits: Waits,
     pub(super) sent: Vec<BufferId>,
     /// Reductions under way: the unit gradient that each reads.
     pub(super) reducing: Vec<BufferId>,
@@ -35,43 +35,12 @@ pub(super) struct Writer<'a> {
     pub(super) holding: Holding,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     /// Appends `instruction`, with waits for the last uses on other streams of what it touches. Returns its index.
     pub(super) fn push(&mut self, mut instruction: Instruction) -> u32 {
         let index = self.instructions.len() as u32;
-        let mut latest: HashMap<Stream, u32> = HashMap::new();
-        let mut wait = |before: u32, instructions: &[Instruction]| {
-            let stream = instructions[before as usize].stream;
-            if stream != instruction.stream {
-                let slot = latest.entry(stream).or_insert(before);
-                *slot = (*slot).max(before);
-            }
-        };
-        for buffer in &instruction.reads {
-            if let Some(&writer) = self.last_writer.get(buffer) {
-                wait(writer, &self.instructions);
-            }
-        }
-        for buffer in instruction.writes.iter().chain(&instruction.frees) {
-            for &(_, user) in self.touched.get(buffer).into_iter().flatten() {
-                wait(user, &self.instructions);
-            }
-        }
-        for &before in &instruction.waits {
-            wait(before, &self.instructions);
-        }
-        let mut waits: Vec<_> = latest.into_values().collect();
-        waits.sort_unstable();
-        instruction.waits = waits;
-        for &buffer in &instruction.writes {
-            self.last_writer.insert(buffer, index);
-        }
-        for &buffer in instruction.reads.iter().chain(&instruction.writes) {
-            let stream = instruction.stream;
-            let users = self.touched.entry(buffer).or_default();
-            users.retain(|&(other, _)| other != stream);
-            users.push((stream, index));
-        }
+        instruction.waits = self.waits.of(&instruction, &self.instructions);
+        self.waits.used(&instruction, index);
         self.instructions.push(instruction);
         index
     }
@@ -127,7 +96,11 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn lowered(&self, place: usize) -> &LoweredUnit {
+    fn buffers(&self, place: usize, ids: &[ValueId]) -> Vec<BufferId> {
+        ids.iter().map(|&id| self.buffer(place, id)).collect()
+    }
+
+    pub(super) fn lowered(&self, place: usize) -> &'a LoweredUnit {
         self.plan.layout.lowered(&self.chunk.units[place])
     }
 
@@ -149,10 +122,9 @@ impl Writer<'_> {
             .flatten()
             .filter(|_| uses_parameters)
             .collect();
-        let map =
-            |ids: &[ValueId]| -> Vec<BufferId> { ids.iter().map(|&id| self.buffer(place, id)).collect() };
-        let kept = self.lowered(place).kept.clone();
-        let mut pending = Vec::with_capacity(steps.len());
+        let kept = &self.lowered(place).kept;
+        let gradient = self.own_gradient(place);
+        let mut allocated = false;
         for step in steps {
             let frees: Vec<_> =
                 step.frees.iter().copied().filter(|id| !(again && kept.contains(id))).collect();
@@ -168,21 +140,17 @@ impl Writer<'_> {
                     Task::Kernel { kernel, layer, adds_gradient }
                 }
             };
-            pending.push(Instruction {
+            let mut instruction = Instruction {
                 unit: Some(unit.unit),
-                reads: map(&step.reads),
-                writes: map(&step.writes),
-                allocates: map(&step.allocates),
-                frees: map(&frees),
+                reads: self.buffers(place, &step.reads),
+                writes: self.buffers(place, &step.writes),
+                allocates: self.buffers(place, &step.allocates),
+                frees: self.buffers(place, &frees),
                 ..Instruction::plain(step.op, task, step.stream, cause)
-            });
-        }
-        let gradient = self.own_gradient(place);
-        let mut allocated = false;
-        for (mut instruction, step) in pending.into_iter().zip(steps) {
-            if instruction.stream == Stream::Compute {
+            };
+            if instruction.stream == Stream::Compute && uses_parameters {
                 instruction.reads.extend(&parameters);
-                instruction.waits.extend(self.gathering.remove(&place).filter(|_| uses_parameters));
+                instruction.waits.extend(self.gathering.remove(&place));
             }
             if step.adds_gradient
                 && let Some(gradient) = gradient

@@ -14,10 +14,12 @@ use crate::lower::Shape;
 use crate::lower::unit::{UnitLayers, units};
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule};
 use crate::program::Layout;
+use crate::program::build::build_on;
 use crate::program::layout::ShapedUnits;
 use crate::program::state::StateRules;
 use crate::search::integer::{Kind, Mode};
 use crate::search::problem::{Problem, ProcessMemory};
+use crate::simulate::{Below, play_below};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -328,6 +330,15 @@ impl<'a> Closing<'a> {
             host = host.max(ledger.host(stage, &instants));
         }
         Closed { peak, memory: problem.process_memory(strategy, peak), host, bound: bound.step_time() }
+    }
+
+    /// Plays `strategy` until it is known to take `limit` or more.
+    pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> Below {
+        let Problem { workload, engine, .. } = self.problem;
+        let pricing = self.pricing(strategy);
+        let shaped = self.shaped(strategy, pricing.as_ref());
+        let layout = Layout::place(&shaped.units, strategy);
+        play_below(&build_on(&layout, strategy, workload, engine), pricing.as_ref(), limit)
     }
 
     /// Whether a strategy with these closed forms fits devices and hosts.

@@ -1,5 +1,7 @@
 //! The ladder: from plain data parallelism to the chosen plan, one change at a time.
 
+use rayon::prelude::*;
+
 use crate::profile::choices::{CheckpointMode, Schedule};
 use crate::search::problem::{Candidate, Problem};
 use crate::strategy::{Checkpoint, Offload, Strategy, defaults, rules};
@@ -22,7 +24,7 @@ pub fn ladder(problem: &Problem<'_>, chosen: &Strategy) -> Vec<(String, Candidat
     if current != *chosen {
         steps.push(("the rest of the plan".to_owned(), chosen.clone()));
     }
-    steps.into_iter().map(|(what, strategy)| (what, problem.play(strategy))).collect()
+    steps.into_par_iter().map(|(what, strategy)| (what, problem.play(strategy))).collect()
 }
 
 /// One change from the current strategy towards the chosen one; none where they agree.

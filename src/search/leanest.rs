@@ -23,5 +23,5 @@ pub fn play(solving: &Solving<'_>, entries: &[Entry], found: &mut Found, account
     account.out_of_memory += (looked_at.len() - closed.len()) as u64;
     closed.sort_by_key(|solved| (solved.closed.memory.process, solved.closed.bound.0.to_bits()));
     closed.truncate(PLAYED);
-    play_chosen(solving, closed, found, account);
+    play_chosen(solving, closed, f64::INFINITY, found, account);
 }

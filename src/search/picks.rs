@@ -2,12 +2,15 @@
 
 use rayon::prelude::*;
 
-use crate::profile::choices::CheckpointMode;
+use crate::profile::choices::{CheckpointMode, Schedule};
 use crate::search::problem::{Candidate, Problem};
+use crate::search::waves::Stopped;
 use crate::strategy::{Checkpoint, Strategy};
 
 /// Played plans that leaner forms are looked for of.
 const LEANER: usize = 6;
+/// Plans that are played to their end for no more than to be shown.
+const SHOWN: usize = 8;
 /// Passes of a plan that is played for the front alone.
 const MOST_PASSES: u64 = 20_000;
 
@@ -43,18 +46,43 @@ pub fn pareto(played: &[Candidate]) -> Vec<Candidate> {
     front
 }
 
+/// Of what was `stopped`, what may be shown beside what was `played` (the best first): plans that are among the best
+/// `count` that differ, and those that are leaner than all that are faster. A few, by what they would take about.
+pub fn shown(played: &[Candidate], stopped: &[Stopped], count: usize) -> Vec<Strategy> {
+    let played = played.iter().map(|known| (known.playback.step_time, known.memory, &known.strategy, true));
+    let stopped = stopped.iter().map(|known| (known.about, known.memory, &known.strategy, false));
+    let mut all: Vec<_> = played.chain(stopped).collect();
+    all.sort_by(|one, other| one.0.0.total_cmp(&other.0.0));
+    let mut seen: Vec<Kind> = Vec::new();
+    let mut leanest = None;
+    let mut list: Vec<Strategy> = Vec::new();
+    for (_, memory, strategy, is_played) in all {
+        let differs = seen.len() <= count && !seen.contains(&kind(strategy));
+        if differs {
+            seen.push(kind(strategy));
+        }
+        let is_leaner = leanest.is_none_or(|least| memory.process < least);
+        if is_leaner {
+            leanest = Some(memory.process);
+        }
+        let is_new = !is_played && list.len() < SHOWN && !list.contains(strategy);
+        if is_new && (differs || is_leaner) {
+            list.push(strategy.clone());
+        }
+    }
+    list
+}
+
+/// What a plan must differ in from others to be shown beside them.
+type Kind = (u64, u64, u64, Schedule, u8, u64);
+
+fn kind(strategy: &Strategy) -> Kind {
+    let Strategy { tensor, context, pipeline, schedule, zero, micro_batch, .. } = *strategy;
+    (tensor, context, pipeline, schedule, zero, micro_batch)
+}
+
 /// The next best plans that differ from the winner and each other in more than state and synchronisation.
 pub fn different(played: &[Candidate], count: usize) -> Vec<Candidate> {
-    let kind = |strategy: &Strategy| {
-        (
-            strategy.tensor,
-            strategy.context,
-            strategy.pipeline,
-            strategy.schedule,
-            strategy.zero,
-            strategy.micro_batch,
-        )
-    };
     let mut seen: Vec<_> = played.first().map(|winner| kind(&winner.strategy)).into_iter().collect();
     let mut list = Vec::new();
     for candidate in played.iter().skip(1) {

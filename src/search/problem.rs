@@ -79,6 +79,11 @@ impl<'a> Problem<'a> {
     /// Plays `strategy`, which must be legal.
     pub fn play(&self, strategy: Strategy) -> Candidate {
         let playback = play(&self.program(&strategy), &self.pricing(&strategy));
+        self.candidate(strategy, playback)
+    }
+
+    /// `strategy`, whose playback is known.
+    pub fn candidate(&self, strategy: Strategy, playback: Playback) -> Candidate {
         let peak = playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default();
         let memory = self.process_memory(&strategy, peak);
         Candidate { strategy, playback, memory }

@@ -15,7 +15,7 @@ use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Req
 use crate::search::solve::{Solution, Solved, Solving};
 use crate::search::space::Space;
 use crate::search::waves::{Found, Patience, events, play_likeliest, waves};
-use crate::search::{advice, ladder, leanest};
+use crate::search::{advice, ladder, leanest, picks};
 use crate::strategy::{RuleBreak, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -86,14 +86,21 @@ pub fn search(
     let let_go = let_go.filter(|floor| *floor < found.limit()).map(Seconds);
     account.lowest_bound = account.lowest_bound.into_iter().chain(let_go).reduce(Seconds::min);
     for seed in seeds {
-        if found.played.iter().all(|known| known.strategy != seed.strategy) {
+        let is_stopped = found.stopped.iter().any(|known| known.strategy == seed.strategy);
+        if !is_stopped && found.played.iter().all(|known| known.strategy != seed.strategy) {
             // Its bound was not below the best's time, or it would have been played: count it where it is.
             account.bounded = account.bounded.saturating_sub(1);
             account.priced += 1;
             account.played += 1;
+        }
+        if found.played.iter().all(|known| known.strategy != seed.strategy) {
             found.played.push(seed);
         }
     }
+    sort(&mut found.played, request.objective);
+    let shown = picks::shown(&found.played, &found.stopped, request.top);
+    let shown: Vec<Candidate> = shown.into_par_iter().map(|strategy| problem.play(strategy)).collect();
+    found.played.extend(shown);
     sort(&mut found.played, request.objective);
     account.lowest_played = found.lowest_played.map(Seconds);
     account.inner_choices_log10 = inner_choices_log10(problem);

@@ -7,9 +7,10 @@ use rayon::prelude::*;
 
 use crate::profile::choices::GradientSync;
 use crate::search::bounding::Entry;
-use crate::search::problem::Candidate;
+use crate::search::problem::{Candidate, ProcessMemory};
 use crate::search::request::Account;
 use crate::search::solve::{Solution, Solved, Solving};
+use crate::simulate::{Below, Slower};
 use crate::strategy::Strategy;
 use crate::units::Seconds;
 
@@ -84,11 +85,22 @@ impl Patience {
     }
 }
 
+/// A strategy that fits, not played to its end because others are faster.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    pub strategy: Strategy,
+    pub memory: ProcessMemory,
+    /// What its step would take about.
+    pub about: Seconds,
+}
+
 /// What the waves have found so far.
 #[derive(Default)]
 pub struct Found {
     /// That fit, in the order in which they were played.
     pub played: Vec<Candidate>,
+    /// That turned out too slow while they were played.
+    pub stopped: Vec<Stopped>,
     /// Seconds of the fastest.
     pub best: Option<f64>,
     /// The lowest bound of those that were played.
@@ -164,7 +176,7 @@ pub fn waves(
                 None => break,
             }
         }
-        play(solving, chosen, found, account);
+        play(solving, chosen, limit, found, account);
     }
     account.bounded += (entries.len() - next) as u64;
     let limit = found.limit();
@@ -195,25 +207,42 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
         if wave.is_empty() {
             return;
         }
-        play(solving, wave, found, &mut Account::default());
+        play(solving, wave, limit, found, &mut Account::default());
     }
 }
 
-/// Plays `chosen` at once.
-pub fn play(solving: &Solving<'_>, chosen: Vec<Solved>, found: &mut Found, account: &mut Account) {
-    let problem = solving.closing.problem;
-    let played: Vec<(Candidate, f64, bool)> = chosen
+/// Plays `chosen` at once, each as long as it may be faster than `limit` seconds.
+pub fn play(
+    solving: &Solving<'_>,
+    chosen: Vec<Solved>,
+    limit: f64,
+    found: &mut Found,
+    account: &mut Account,
+) {
+    let closing = solving.closing;
+    let played: Vec<(Solved, Below)> = chosen
         .into_par_iter()
-        .map(|solved| (problem.play(solved.strategy), solved.floor, solved.is_second))
+        .map(|solved| {
+            let played = closing.play_below(&solved.strategy, Seconds(limit));
+            (solved, played)
+        })
         .collect();
-    for (candidate, floor, is_second) in played {
+    for (Solved { strategy, closed, floor, is_second }, played) in played {
         account.played += u64::from(!is_second);
         found.tried += 1;
-        found.events += events(&candidate.strategy);
+        found.events += events(&strategy);
         found.lowest_played = Some(found.lowest_played.map_or(floor, |lowest| lowest.min(floor)));
-        if problem.fits(&candidate) {
-            found.best = Some(found.limit().min(candidate.playback.step_time.0));
-            found.played.push(candidate);
+        match played {
+            Below::Slower(Slower { about, .. }) => {
+                found.stopped.push(Stopped { strategy, memory: closed.memory, about });
+            }
+            Below::Played(playback) => {
+                let candidate = closing.problem.candidate(strategy, playback);
+                if closing.problem.fits(&candidate) {
+                    found.best = Some(found.limit().min(candidate.playback.step_time.0));
+                    found.played.push(candidate);
+                }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod causes;
 mod filling;
 mod issue;
 pub mod memory;
+mod outlook;
 pub mod player;
 mod quiet;
 mod rank;
@@ -13,4 +14,6 @@ pub use account::{Account, Holdings, account};
 pub use causes::CauseTimes;
 pub use issue::Issue;
 pub use memory::{MemoryPeak, peak};
-pub use player::{Playback, RankPlayback, Span, busiest, play, play_every_instruction};
+pub use player::{
+    Below, Playback, RankPlayback, Slower, Span, busiest, play, play_below, play_every_instruction,
+};

@@ -12,6 +12,7 @@ use crate::program::{Pass, Payload, Program};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::simulate::memory::MemoryPeak;
+use crate::simulate::outlook::Outlook;
 use crate::units::Seconds;
 
 /// What playing a program shows.
@@ -60,7 +61,41 @@ pub struct Span {
 
 /// Plays `program` (which must verify) at the prices of `pricing`.
 pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
-    play_with(program, pricing, true)
+    Player::new(program, pricing, true).played()
+}
+
+/// What playing shows of a step that may take too long.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Below {
+    Played(Playback),
+    /// It was not played to its end.
+    Slower(Slower),
+}
+
+/// A step that is known to take too long before it ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slower {
+    /// It takes at least so long.
+    pub at_least: Seconds,
+    /// It would take about so long if it goes on losing time as it did.
+    pub about: Seconds,
+}
+
+/// Plays `program` like [`play`], until it is known that its step takes `limit` or more.
+pub fn play_below(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> Below {
+    let mut player = Player::new(program, pricing, true);
+    let outlook = Outlook::new(&player.ranks, &player.messages);
+    let shortest = (0..player.ranks.len()).map(|rank| outlook.whole(rank)).fold(0.0, f64::max);
+    player.watch = Some(Watch { outlook, limit: limit.0, stopped: None });
+    player.run();
+    match player.watch.as_ref().and_then(|watch| watch.stopped) {
+        None => Below::Played(player.playback()),
+        Some((time, at_least)) => {
+            let lost = at_least - shortest;
+            let share = (time / at_least).max(f64::EPSILON);
+            Below::Slower(Slower { at_least: Seconds(at_least), about: Seconds(shortest + lost / share) })
+        }
+    }
 }
 
 /// What the busiest rank's passes of `program` take, each by itself: a step without its pipeline's bubble and without
@@ -74,28 +109,15 @@ pub fn busiest(program: &Program, pricing: &dyn Pricing) -> Seconds {
 /// Plays `program` like [`play`], every instruction by itself: slower, with the same result but for rounding and the
 /// hidden part of sends beside quiet passes.
 pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playback {
-    play_with(program, pricing, false)
+    Player::new(program, pricing, false).played()
 }
 
-fn play_with(program: &Program, pricing: &dyn Pricing, counts_quiet_whole: bool) -> Playback {
-    // On a shared machine no pass is alone.
-    let counts_quiet_whole = counts_quiet_whole && !pricing.shares_machine();
-    let mut player = Player::new(program, pricing, counts_quiet_whole);
-    player.run();
-    let ranks: Vec<_> = player
-        .ranks
-        .into_iter()
-        .map(|rank| RankPlayback {
-            stage: rank.program.stage,
-            end: Seconds(rank.now),
-            causes: rank.causes,
-            memory: rank.memory,
-            peak_at: Seconds(rank.peak_at),
-            spans: rank.spans,
-        })
-        .collect();
-    let step_time = ranks.iter().map(|rank| rank.end).fold(Seconds::ZERO, Seconds::max);
-    Playback { step_time, ranks }
+/// Looks ahead while a step is played.
+struct Watch {
+    outlook: Outlook,
+    limit: f64,
+    /// When it was known that the step takes too long, and how long it takes at least.
+    stopped: Option<(f64, f64)>,
 }
 
 struct Player<'a> {
@@ -112,10 +134,13 @@ struct Player<'a> {
     /// Something began or ended since the machine was last shared out.
     changed: bool,
     scratch: (Vec<[f64; Resource::COUNT]>, Vec<f64>),
+    watch: Option<Watch>,
 }
 
 impl<'a> Player<'a> {
     fn new(program: &'a Program, pricing: &dyn Pricing, counts_quiet_whole: bool) -> Self {
+        // On a shared machine no pass is alone.
+        let counts_quiet_whole = counts_quiet_whole && !pricing.shares_machine();
         let mut stage_of_chunk: Vec<usize> = Vec::new();
         let mut micro = 1;
         let mut payloads = 2;
@@ -155,6 +180,39 @@ impl<'a> Player<'a> {
             shares_machine: pricing.shares_machine(),
             changed: false,
             scratch: (Vec::new(), Vec::new()),
+            watch: None,
+        }
+    }
+
+    fn played(mut self) -> Playback {
+        self.run();
+        self.playback()
+    }
+
+    fn playback(self) -> Playback {
+        let ranks: Vec<_> = self
+            .ranks
+            .into_iter()
+            .map(|rank| RankPlayback {
+                stage: rank.program.stage,
+                end: Seconds(rank.now),
+                causes: rank.causes,
+                memory: rank.memory,
+                peak_at: Seconds(rank.peak_at),
+                spans: rank.spans,
+            })
+            .collect();
+        let step_time = ranks.iter().map(|rank| rank.end).fold(Seconds::ZERO, Seconds::max);
+        Playback { step_time, ranks }
+    }
+
+    /// Looks whether the step can still end in time now that what stands at `position` of a stream starts.
+    fn look_ahead(&mut self, index: usize, stream: usize, position: Position, time: f64) {
+        let Some(watch) = &mut self.watch else { return };
+        let template = self.ranks[index].program.calls[position.0 as usize].template;
+        let at_least = time + watch.outlook.left(index, stream, position, template);
+        if at_least >= watch.limit && watch.stopped.is_none() {
+            watch.stopped = Some((time, at_least));
         }
     }
 
@@ -171,6 +229,9 @@ impl<'a> Player<'a> {
             self.advance(rank, time);
             self.settle(rank, time);
             self.drain(time);
+            if self.watch.as_ref().is_some_and(|watch| watch.stopped.is_some()) {
+                return;
+            }
         }
     }
 
@@ -223,7 +284,11 @@ impl<'a> Player<'a> {
                 }
                 changed = true;
             }
-            changed |= self.ranks[index].start_quiet(time);
+            if self.ranks[index].start_quiet(time) {
+                let compute = Stream::Compute as usize;
+                self.look_ahead(index, compute, self.ranks[index].streams[compute].next, time);
+                changed = true;
+            }
             for stream in used.streams() {
                 changed |= self.start(index, stream, time);
             }
@@ -290,6 +355,7 @@ impl<'a> Player<'a> {
             let price = template.prices[position.1 as usize];
             let cause = step.cause;
             rank.begin(stream, position, time);
+            self.look_ahead(index, stream, position, time);
             let sends = matches!(step.transfer, Some(MessageEnd::Send(_)));
             if sends {
                 self.told(index, position, true, time);

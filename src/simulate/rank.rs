@@ -42,7 +42,7 @@ pub(super) struct StreamState {
 pub(super) struct Step {
     pub(super) stream: Stream,
     pub(super) cause: Cause,
-    joins: bool,
+    pub(super) joins: bool,
     pub(super) transfer: Option<MessageEnd>,
     /// Where its waits end in the template's list of them; they begin where those of the step before end.
     waits_until: u32,
@@ -61,11 +61,19 @@ pub(super) struct Prepared {
     pub(super) prices: Vec<Price>,
     /// Of each instruction, the next one on its stream; `u32::MAX` for none.
     pub(super) following: Vec<u32>,
-    steps: Vec<Step>,
+    pub(super) steps: Vec<Step>,
     /// Stream and index of what each instruction waits for.
     waits: Vec<(u8, u32)>,
     /// The pass played alone, where it shares nothing with others.
     pub(super) quiet: Option<Quiet>,
+}
+
+impl Prepared {
+    /// Stream and index of what the instruction at `index` waits for.
+    pub(super) fn waits_of(&self, index: usize) -> &[(u8, u32)] {
+        let first = index.checked_sub(1).map_or(0, |before| self.steps[before].waits_until);
+        &self.waits[first as usize..self.steps[index].waits_until as usize]
+    }
 }
 
 pub(super) struct Rank<'a> {
@@ -360,9 +368,7 @@ impl<'a> Rank<'a> {
 
     pub(super) fn is_ready(&self, position: Position, step: Step) -> bool {
         let prepared = &self.prepared[self.program.calls[position.0 as usize].template as usize];
-        let before = (position.1 as usize).checked_sub(1);
-        let first = before.map_or(0, |before| prepared.steps[before].waits_until);
-        let waits = &prepared.waits[first as usize..step.waits_until as usize];
+        let waits = prepared.waits_of(position.1 as usize);
         let waits_done =
             waits.iter().all(|&(stream, wait)| self.streams[usize::from(stream)].next > (position.0, wait));
         // A communication stream waits for the computing one when a collective is issued.
