@@ -11,7 +11,7 @@ use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
 use crate::cost::unit_cost::UnitCosts;
 use crate::lower::Shape;
-use crate::lower::unit::{UnitLayers, units};
+use crate::lower::unit::{UnitKind, UnitLayers, units};
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule};
 use crate::program::Layout;
 use crate::program::build::build_on;
@@ -117,6 +117,8 @@ type ScheduleKey = (Schedule, u64, u64, u64, u64);
 pub struct Closing<'a> {
     pub problem: &'a Problem<'a>,
     units: Arc<Vec<UnitLayers>>,
+    /// The class of each block, in model order.
+    blocks: Vec<usize>,
     shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
     schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Instant>>>>,
     prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
@@ -126,14 +128,24 @@ pub struct Closing<'a> {
 impl<'a> Closing<'a> {
     /// Nothing is computed yet.
     pub fn new(problem: &'a Problem<'a>) -> Self {
+        let units = units(problem.model);
+        let blocks = units.iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
         Self {
             problem,
-            units: Arc::new(units(problem.model)),
+            blocks: blocks.map(|unit| unit.class).collect(),
+            units: Arc::new(units),
             shapes: Mutex::new(HashMap::new()),
             schedules: Mutex::new(HashMap::new()),
             prices: Mutex::new(HashMap::new()),
             links: Mutex::new(Vec::new()),
         }
+    }
+
+    /// The first block behind which `count` blocks stand like those behind the first `used`.
+    pub fn first_alike(&self, used: u32, count: u32) -> u32 {
+        let wanted = &self.blocks[used as usize..(used + count) as usize];
+        let place = self.blocks.windows(wanted.len().max(1)).position(|found| found == wanted);
+        place.map_or(0, |place| place as u32)
     }
 
     /// Prices under the mesh of `strategy`.

@@ -75,6 +75,10 @@ pub struct Chosen {
     pub seconds: f64,
 }
 
+/// Of each chunk of a rank, where blocks like its own stand first and how many they are; and whether it has the first
+/// chunk and the last.
+type RankKind = (Vec<(u32, u32)>, bool, bool);
+
 impl<'p> InnerProblem<'_, 'p> {
     /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits.
     pub fn solve(&self, outer: &Strategy, limit: f64) -> Option<Chosen> {
@@ -111,7 +115,7 @@ impl<'p> InnerProblem<'_, 'p> {
         // The last rank, which has the head, first; and nothing else is looked at where one rank alone is too slow.
         let stages: Vec<u32> = (0..strategy.pipeline as u32).rev().collect();
         let mut plain: Vec<Parts> = vec![Parts::default(); stages.len()];
-        let mut known: HashMap<(Vec<u32>, bool, bool), Parts> = HashMap::new();
+        let mut known: HashMap<RankKind, Parts> = HashMap::new();
         for &stage in &stages {
             let way = self.way(&strategy, stage);
             let key = self.kind(&strategy, stage);
@@ -140,16 +144,26 @@ impl<'p> InnerProblem<'_, 'p> {
         Some(Chosen { strategy, seconds })
     }
 
-    /// What tells the work of a rank from others': the blocks of its chunks, and what stands at the model's ends. Of
-    /// blocks that differ, where they are.
-    fn kind(&self, strategy: &Strategy, stage: u32) -> (Vec<u32>, bool, bool) {
+    /// What tells the work of a rank from others': the blocks of its chunks, and what stands at the model's ends.
+    fn kind(&self, strategy: &Strategy, stage: u32) -> RankKind {
         let last = strategy.chunks() - 1;
         let chunks = strategy.chunks_of(u64::from(stage));
-        let mut blocks: Vec<u32> = chunks.iter().map(|&chunk| strategy.cuts[chunk as usize]).collect();
-        if !self.load.is_even {
-            blocks.push(stage);
+        let blocks = chunks.iter().map(|&chunk| {
+            let (before, own) = strategy.cuts.split_at(chunk as usize);
+            let used = before.iter().sum();
+            (self.first_alike(used, own[0]), own[0])
+        });
+        (blocks.collect(), chunks.contains(&0), chunks.contains(&last))
+    }
+
+    /// Where `count` blocks like those behind the first `used` stand first.
+    fn first_alike(&self, used: u32, count: u32) -> u32 {
+        match (self.load.is_even, self.load.is_plain) {
+            (true, _) => 0,
+            (false, true) => self.closing.first_alike(used, count),
+            // Losses between the blocks tell them apart.
+            (false, false) => used,
         }
-        (blocks, chunks.contains(&0), chunks.contains(&last))
     }
 
     /// Seconds of a micro-batch's way to the first chunk of rank `stage`, and back.
@@ -251,11 +265,11 @@ impl Plain<'_, '_, '_> {
     /// The parts of rank `stage` with `count` blocks behind the first `used`.
     fn parts(&mut self, stage: usize, used: u32, count: u32) -> Parts {
         let inner = self.inner;
-        let start = if inner.load.is_even { 0 } else { used };
         let ends = (stage == 0, stage + 1 == self.scratch.cuts.len());
         // The last rank has whatever comes behind the others.
         let blocks = inner.closing.problem.facts.blocks;
         let used = if ends.1 { blocks.saturating_sub(count) } else { used };
+        let start = inner.first_alike(used, count);
         let scratch = &mut self.scratch;
         *self.known.entry((ends, start, count)).or_insert_with(|| {
             inner.place(scratch, stage, used, count);
@@ -270,18 +284,18 @@ impl Plain<'_, '_, '_> {
         let each = micro as f64 * load.block.work;
         let quickest = if each > 0.0 { ((limit / each) as u32).min(blocks) } else { blocks };
         let mut most = vec![quickest; ranks as usize];
-        if load.is_even {
-            let mut behind = 0;
-            for stage in (0..ranks as usize).rev() {
-                // The ranks behind take all that they can, so the rest is before.
-                let ends = |count: u32, plain: &mut Self| {
-                    let used = blocks.saturating_sub(count + behind);
-                    let way = plain.inner.pipeline.way(load, stage as u64, u64::from(used));
-                    plain.parts(stage, 0, count).end(way)
-                };
-                most[stage] = (0..=quickest).rev().find(|&count| ends(count, self) < limit)?;
-                behind += most[stage];
-            }
+        let mut behind = 0;
+        for stage in (0..ranks as usize).rev() {
+            most[stage] = (0..=quickest).rev().find(|&count| {
+                // The ranks behind take no more than they can, so the rest is before.
+                let least = blocks.saturating_sub(count + behind);
+                let most = if load.is_even { least } else { blocks - count };
+                (least..=most).any(|used| {
+                    let way = self.inner.pipeline.way(load, stage as u64, u64::from(used));
+                    self.parts(stage, used, count).end(way) < limit
+                })
+            })?;
+            behind += most[stage];
         }
         (most.iter().sum::<u32>() >= blocks).then_some(most)
     }

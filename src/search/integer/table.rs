@@ -22,17 +22,17 @@ pub fn table(ranks: &[JointRank], blocks: u32) -> Result<Option<Joint>, Refused>
 
 /// The counts that the table ends on.
 fn filled(ranks: &[JointRank], blocks: u32) -> Option<Counts> {
-    let own = |rank| (0..=blocks).map(|held| own(rank, held)).collect();
-    let owns: Vec<Vec<Option<Own>>> = ranks.iter().map(own).collect();
-    // By rank and by blocks placed: when the last ends, and how many of the blocks are the rank's own.
-    let mut rows: Vec<Vec<Option<(f64, u32)>>> = vec![vec![Some((0.0, 0))]];
+    let owns: Vec<Vec<Own>> = ranks.iter().map(|rank| owns(rank, blocks)).collect();
+    // By rank and by blocks placed: when the last ends, and which of the rank's own choices that is.
+    let mut rows: Vec<Vec<Option<(f64, usize)>>> = vec![vec![Some((0.0, 0))]];
     for (rank, owns) in ranks.iter().zip(&owns) {
         let before = rows.last()?;
         let end = |placed: u32| {
-            let options = owns.iter().zip(0..=placed).filter_map(|(own, held)| {
-                let (others, _) = (*before.get((placed - held) as usize)?)?;
-                let way = rank.seconds_a_block_before * f64::from(placed - held);
-                Some((others.max(rank.seconds + way + own.as_ref()?.seconds), held))
+            let options = owns.iter().enumerate().filter_map(|(place, own)| {
+                let left = placed.checked_sub(own.held)?;
+                let (others, _) = (*before.get(left as usize)?)?;
+                let way = rank.seconds_a_block_before * f64::from(left);
+                Some((others.max(rank.seconds + way + own.seconds), place))
             });
             options.min_by(|(one, _), (other, _)| one.total_cmp(other))
         };
@@ -42,9 +42,10 @@ fn filled(ranks: &[JointRank], blocks: u32) -> Option<Counts> {
     let mut placed = blocks;
     let mut counts = Vec::new();
     for (row, owns) in rows.iter().skip(1).zip(&owns).rev() {
-        let (_, held) = (*row.get(placed as usize)?)?;
-        counts.push(owns.get(held as usize)?.as_ref()?.counts.clone());
-        placed -= held;
+        let (_, place) = (*row.get(placed as usize)?)?;
+        let own = owns.get(place)?;
+        counts.push(own.counts.clone());
+        placed -= own.held;
     }
     counts.reverse();
     (placed == 0).then_some(counts)
@@ -52,24 +53,29 @@ fn filled(ranks: &[JointRank], blocks: u32) -> Option<Counts> {
 
 /// What a rank's blocks take in the modes that they keep.
 struct Own {
+    held: u32,
     seconds: f64,
     counts: Vec<u32>,
 }
 
-/// The quickest modes of `held` blocks that have room.
-fn own(rank: &JointRank, held: u32) -> Option<Own> {
-    let legal = (rank.least..=rank.most).contains(&held);
-    if legal { quickest(rank, &rank.modes, held, 0.0) } else { None }
+/// The quickest modes that have room, for each number of blocks that `rank` may have, of at most `blocks`.
+fn owns(rank: &JointRank, blocks: u32) -> Vec<Own> {
+    (rank.least..=rank.most.min(blocks)).filter_map(|held| quickest(rank, &rank.modes, held, 0.0)).collect()
 }
 
 /// The quickest way to spread `blocks` over the last of the rank's modes, the others of which hold `bytes`.
 fn quickest(rank: &JointRank, modes: &[Mode], blocks: u32, bytes: f64) -> Option<Own> {
     let Some((mode, rest)) = modes.split_first() else {
-        return (blocks == 0 && bytes <= rank.room).then_some(Own { seconds: 0.0, counts: Vec::new() });
+        return (blocks == 0 && bytes <= rank.room).then_some(Own {
+            held: 0,
+            seconds: 0.0,
+            counts: Vec::new(),
+        });
     };
     let taking = |count: u32| {
         let number = f64::from(count);
         let mut own = quickest(rank, rest, blocks - count, bytes + number * (mode.bytes + rank.state))?;
+        own.held += count;
         own.seconds += number * mode.seconds;
         own.counts.insert(0, count);
         Some(own)
