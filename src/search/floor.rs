@@ -44,14 +44,8 @@ impl Pipeline {
         if !load.is_plain || load.blocks == 0 {
             return even;
         }
-        let whole = if !load.is_even {
-            self.uneven(load, more.block)
-        } else if self.chunks == 1 {
-            self.contiguous(load, more)
-        } else {
-            self.scattered(load, more)
-        };
-        even.max(whole)
+        let whole = if self.chunks == 1 { self.contiguous(load, more) } else { self.scattered(load, more) };
+        even.max(whole).max(if load.is_even { 0.0 } else { self.uneven(load, more.block) })
     }
 
     /// Seconds between ranks that a micro-batch cannot do without: there, and back where weight gradients do not follow
@@ -78,13 +72,22 @@ impl Pipeline {
         before.max(0.0) + self.micro as f64 * (load.back.round + last as f64 * load.block.round)
     }
 
-    /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` blocks, and back.
-    pub fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
+    /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` of the heaviest blocks, and back.
+    fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
+        self.through(load, ranks, blocks as f64 * load.block.way)
+    }
+
+    /// The same through the first `blocks` blocks, of all classes.
+    pub fn way_behind(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
+        self.through(load, ranks, load.way(blocks))
+    }
+
+    fn through(&self, load: &Load, ranks: u64, seconds: f64) -> f64 {
         if ranks == 0 {
             return 0.0;
         }
         let hops = ranks as f64 * (self.hop() - load.slack);
-        (load.front.way + blocks as f64 * load.block.way + hops).max(0.0)
+        (load.front.way + seconds + hops).max(0.0)
     }
 
     /// One chunk a rank. The last rank, which has the head, has `last` of the blocks; its bound rises with them, that
@@ -133,40 +136,42 @@ impl Pipeline {
         (gradient / (1.0 + back / block.way)).max(0.0)
     }
 
-    /// Several chunks a rank, of ⌊blocks / chunks⌋ or ⌈blocks / chunks⌉ blocks each.
+    /// Several chunks a rank, of ⌊n⌋ or ⌈n⌉ of all blocks each. Of blocks that differ it is not known which chunks the
+    /// heaviest are in.
     fn scattered(&self, load: &Load, more: More) -> f64 {
         let micro = self.micro as f64;
-        let full = if load.blocks >= self.ranks * self.chunks { self.chunks } else { 0 };
-        let of = |blocks: u64| self.passes(load, (blocks, full), more);
         let chunks = self.ranks * self.chunks;
-        let (each, left) = (load.blocks / chunks, load.blocks % chunks);
-        let least = each * self.chunks;
-        let most = left.div_ceil(self.ranks);
-        let full = if most == 0 { self.ranks } else { left - self.ranks * (most - 1) };
-        let within = of(least + most) + self.way(load, full - 1, (full - 1) * each);
-        let ranks = if most == 0 { within } else { within.min(of(least + most + 1)) };
+        let (each, left) = ((load.blocks + load.others) / chunks, load.blocks % chunks);
+        let full = if load.is_even && load.blocks >= chunks { self.chunks } else { 0 };
+        let of = |blocks: u64| self.passes(load, (blocks, full), more);
+        // So many ranks have the most blocks, or one has more; the last of them waits for the others.
+        let most = load.blocks.div_ceil(self.ranks);
+        let full = load.blocks - self.ranks * (most - 1);
+        let within = of(most) + self.way_behind(load, full - 1, (full - 1) * each);
+        let is_same = load.is_even && left == 0;
+        let ranks = if is_same { within } else { within.min(of(most + 1)) };
+        let own = if load.is_even { each } else { 0 };
+        let least = own * self.chunks;
         let ends = match self.schedule {
             // The V comes back to the first rank.
             Schedule::ZeroBubbleV => of(least) + micro * (load.front.work + load.back.work),
             _ => {
-                let last = of(least)
-                    + micro * load.back.work
-                    + self.way(load, self.ranks - 1, (self.ranks - 1) * each);
+                let way = self.way_behind(load, self.ranks - 1, (self.ranks - 1) * each);
+                let last = of(least) + micro * load.back.work + way;
                 last.max(of(least) + micro * load.front.work)
             }
         };
-        ranks.max(ends).max(self.round(load, each))
+        ranks.max(ends).max(self.round(load, own))
     }
 
     /// Blocks of several kinds: with m ranks at work, the k-th of them behind at least k − 1 blocks, the sum over the
     /// ranks is at least M · work + way · m(m − 1)/2, and the longest at least an m-th of it.
     fn uneven(&self, load: &Load, more: f64) -> f64 {
         let work = self.micro as f64 * load.work + more * load.blocks as f64;
-        let way = load.block.way.min(if load.front.way > 0.0 { load.front.way } else { f64::INFINITY });
+        let way = load.least_way.min(if load.front.way > 0.0 { load.front.way } else { f64::INFINITY });
         let step = (way + self.hop() - load.slack).max(0.0);
         let of = |ranks: f64| work / ranks + step * (ranks - 1.0) / 2.0;
         let best = if step > 0.0 { (2.0 * work / step).sqrt() } else { f64::INFINITY };
-        let last = if self.chunks > 1 { load.blocks / (self.ranks * self.chunks) } else { 0 };
-        of(best.clamp(1.0, self.ranks as f64)).max(self.round(load, last))
+        of(best.clamp(1.0, self.ranks as f64)).max(self.round(load, 0))
     }
 }

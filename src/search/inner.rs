@@ -169,7 +169,7 @@ impl<'p> InnerProblem<'_, 'p> {
     /// Seconds of a micro-batch's way to the first chunk of rank `stage`, and back.
     fn way(&self, strategy: &Strategy, stage: u32) -> f64 {
         let before = strategy.cuts[..stage as usize].iter().map(|&blocks| u64::from(blocks)).sum();
-        self.pipeline.way(self.load, u64::from(stage), before)
+        self.pipeline.way_behind(self.load, u64::from(stage), before)
     }
 
     fn rank<'s>(&'s self, strategy: &'s mut Strategy, stage: u32, way: f64) -> RankProblem<'s, 'p> {
@@ -199,7 +199,7 @@ impl<'p> InnerProblem<'_, 'p> {
             for used in 0..=blocks {
                 let Some((value, _)) = reached[stage][used as usize] else { continue };
                 let left = blocks - used;
-                let way = self.pipeline.way(self.load, stage as u64, u64::from(used));
+                let way = self.pipeline.way_behind(self.load, stage as u64, u64::from(used));
                 for count in left.saturating_sub(behind)..=left.min(most[stage]) {
                     let best = reached[stage + 1][(used + count) as usize].map_or(limit, |known| known.0);
                     if value >= best {
@@ -282,7 +282,8 @@ impl Plain<'_, '_, '_> {
         let Pipeline { ranks, micro, .. } = self.inner.pipeline;
         let load = self.inner.load;
         let each = micro as f64 * load.block.work;
-        let quickest = if each > 0.0 { ((limit / each) as u32).min(blocks) } else { blocks };
+        let quickest = if each > 0.0 { limit / each + load.others as f64 } else { f64::INFINITY };
+        let quickest = (quickest as u32).min(blocks);
         let mut most = vec![quickest; ranks as usize];
         let mut behind = 0;
         for stage in (0..ranks as usize).rev() {
@@ -291,7 +292,7 @@ impl Plain<'_, '_, '_> {
                 let least = blocks.saturating_sub(count + behind);
                 let most = if load.is_even { least } else { blocks - count };
                 (least..=most).any(|used| {
-                    let way = self.inner.pipeline.way(load, stage as u64, u64::from(used));
+                    let way = self.inner.pipeline.way_behind(load, stage as u64, u64::from(used));
                     self.parts(stage, used, count).end(way) < limit
                 })
             })?;

@@ -1,5 +1,6 @@
 //! What a model weighs on its pipeline, for one micro-batch: the least that its blocks, and what stands before and
-//! behind them, can take under any checkpoint mode.
+//! behind them, can take under any checkpoint mode. Of blocks that differ, those of the class that weighs most speak for
+//! all: what a bound says of these alone holds for the whole.
 
 use crate::cost::digest::{PassDigest, least};
 use crate::cost::price::{LEVELS, Links};
@@ -23,9 +24,11 @@ pub struct Piece {
 /// The units of a model as a pipeline sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
+    /// Blocks of the class that weighs most, and one of them.
     pub blocks: u64,
-    /// The least of all classes of blocks.
     pub block: Piece,
+    /// Blocks of other classes.
+    pub others: u64,
     /// All blocks are alike.
     pub is_even: bool,
     /// What stands before the blocks, and behind them.
@@ -43,14 +46,16 @@ pub struct Load {
     pub round_slack: f64,
     /// A gradient of one loss runs from the last unit to the first; elsewhere nothing is said of ways.
     pub is_plain: bool,
-    /// The class of the last block that was looked at.
+    /// The class that weighs most; what its blocks keep and take, mode by mode, and their parameters.
     pub class: usize,
-    /// The least that any block keeps and takes, mode by mode.
     pub modes: [Kept; MODES],
-    /// The least parameters of any block.
     pub parameters: UnitParameters,
-    /// Bytes that enter a block.
+    /// Bytes that enter a block at the least.
     pub entering: u64,
+    /// Seconds of a micro-batch's way through the first blocks and back, by how many they are, and through any one at the
+    /// least.
+    ways: Vec<f64>,
+    pub least_way: f64,
 }
 
 /// What a block keeps under a mode, and what that costs.
@@ -68,12 +73,11 @@ pub struct Kept {
 impl Load {
     /// The load of `units` under `forms`; weight gradients in passes of their own do not stand in a gradient's way.
     pub fn new(units: &[UnitLayers], forms: &Forms, splits_weight: bool) -> Self {
-        let mut load =
-            Self { is_plain: true, is_even: true, links: [f64::INFINITY; LEVELS], ..Self::default() };
-        let mut block: Option<Piece> = None;
+        let mut load = Self { is_plain: true, links: [f64::INFINITY; LEVELS], ..Self::default() };
         let mut slacks = [0.0_f64; 2];
         // Whether gradients flow through a unit is a fact of its class.
         let mut by_class = vec![(Piece::default(), (0.0, 0.0)); forms.classes.len()];
+        let mut blocks = vec![0_u64; forms.classes.len()];
         for unit in units {
             let class = &forms.classes[unit.class];
             if by_class[unit.class].0.work == 0.0 {
@@ -91,6 +95,7 @@ impl Load {
                 }
             }
         }
+        let (mut least_way, mut entering) = (f64::INFINITY, u64::MAX);
         for (place, unit) in units.iter().enumerate() {
             let class = &forms.classes[unit.class];
             let (piece, (full, waits)) = by_class[unit.class];
@@ -100,16 +105,10 @@ impl Load {
             load.is_plain &= unit.has_backward && (unit.loss.is_none() || place + 1 == units.len());
             match unit.kind {
                 UnitKind::Block(_) => {
-                    load.blocks += 1;
-                    if block.is_some() && load.class == unit.class {
-                        continue;
-                    }
-                    load.is_even &= block.is_none();
-                    load.class = unit.class;
-                    load.entering = class.digests[0].input.unsigned_abs();
-                    load.modes = kept(class, load.modes, block.is_none());
-                    load.parameters = fewest(&class.parameters, &load.parameters, block.is_none());
-                    block = Some(block.map_or(piece, |block| block.least(piece)));
+                    blocks[unit.class] += 1;
+                    load.ways.push(load.ways.last().copied().unwrap_or(0.0) + piece.way);
+                    least_way = piece.way.min(least_way);
+                    entering = class.digests[0].input.unsigned_abs().min(entering);
                 }
                 UnitKind::Front => load.front = load.front.and(piece),
                 UnitKind::Back => {
@@ -118,7 +117,16 @@ impl Load {
                 }
             }
         }
-        load.block = block.unwrap_or_default();
+        let weight = |class: &usize| blocks[*class] as f64 * by_class[*class].0.work;
+        let heaviest = (0..blocks.len()).max_by(|one, other| weight(one).total_cmp(&weight(other)));
+        if let Some(class) = heaviest {
+            load.of_class(class, &forms.classes[class]);
+            (load.blocks, load.block) = (blocks[class], by_class[class].0);
+            load.others = blocks.iter().sum::<u64>() - blocks[class];
+        }
+        load.is_even = load.others == 0;
+        load.entering = if entering < u64::MAX { entering } else { 0 };
+        load.least_way = if least_way.is_finite() { least_way } else { 0.0 };
         load.links = load.links.map(|share| if share.is_finite() { share } else { 0.0 });
         load.round_slack = slacks.iter().sum();
         load.slack = if splits_weight { slacks[0] } else { load.round_slack };
@@ -127,45 +135,34 @@ impl Load {
                 piece.way = 0.0;
                 piece.round = 0.0;
             }
+            load.ways.fill(0.0);
+            load.least_way = 0.0;
         }
         load
     }
-}
 
-fn kept(class: &ClassForms, known: [Kept; MODES], is_first: bool) -> [Kept; MODES] {
-    let mut modes = known;
-    for (mode, digest) in modes.iter_mut().zip(&class.digests) {
-        let above = (digest.forward.before - digest.forward.net).max(digest.backward.before).max(0);
-        let this = Kept {
-            bytes: digest.kept.max(0) as f64,
-            work: digest.forward.chain.0 + digest.backward.chain.0 + digest.weight.chain.0,
-            above: above as f64,
-            after: digest.backward.after.unwrap_or(0).max(0) as f64,
-        };
-        *mode = if is_first {
-            this
-        } else {
+    /// Seconds of a micro-batch's way through the first `blocks` blocks, of all classes, and back.
+    pub fn way(&self, blocks: u64) -> f64 {
+        blocks
+            .checked_sub(1)
+            .and_then(|last| self.ways.get(last as usize).or(self.ways.last()))
+            .copied()
+            .unwrap_or(0.0)
+    }
+
+    /// What the blocks of class `class` keep and hold.
+    fn of_class(&mut self, class: usize, forms: &ClassForms) {
+        self.class = class;
+        self.modes = forms.digests.map(|digest| {
+            let above = (digest.forward.before - digest.forward.net).max(digest.backward.before).max(0);
             Kept {
-                bytes: this.bytes.min(mode.bytes),
-                work: this.work.min(mode.work),
-                above: this.above.min(mode.above),
-                after: this.after.min(mode.after),
+                bytes: digest.kept.max(0) as f64,
+                work: digest.forward.chain.0 + digest.backward.chain.0 + digest.weight.chain.0,
+                above: above as f64,
+                after: digest.backward.after.unwrap_or(0).max(0) as f64,
             }
-        };
-    }
-    modes
-}
-
-fn fewest(one: &UnitParameters, other: &UnitParameters, is_first: bool) -> UnitParameters {
-    if is_first {
-        return *one;
-    }
-    UnitParameters {
-        dense: one.dense.min(other.dense),
-        expert: one.expert.min(other.expert),
-        dense_trained: one.dense_trained.min(other.dense_trained),
-        expert_trained: one.expert_trained.min(other.expert_trained),
-        ..UnitParameters::default()
+        });
+        self.parameters = forms.parameters;
     }
 }
 
@@ -176,15 +173,6 @@ impl Piece {
             forward: self.forward + other.forward,
             way: self.way + other.way,
             round: self.round + other.round,
-        }
-    }
-
-    fn least(self, other: Self) -> Self {
-        Self {
-            work: self.work.min(other.work),
-            forward: self.forward.min(other.forward),
-            way: self.way.min(other.way),
-            round: self.round.min(other.round),
         }
     }
 }

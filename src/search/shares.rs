@@ -37,7 +37,7 @@ pub fn cuts<'p>(
         let plain = modes.clone().next()?.bytes;
         let share = if plain > 0.0 { kept / plain } else { 0.0 };
         let parts = closing.parts(forms, &least, &layout, stage);
-        let way = pipeline.way(load, u64::from(stage), u64::from(each * stage));
+        let way = pipeline.way_behind(load, u64::from(stage), u64::from(each * stage));
         let passes = pipeline.micro as f64 * load.block.work;
         Some(JointRank {
             seconds: (parts.end(way) - number * passes).max(0.0),

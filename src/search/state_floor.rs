@@ -78,7 +78,8 @@ impl FrameFloor<'_> {
     /// The optimizer step of a rank with the fewest blocks that any has, at the least, where these are known.
     pub fn least_step(&self, prices: &StatePrices) -> f64 {
         let Pipeline { ranks, chunks, .. } = self.pipeline;
-        let blocks = if ranks == 1 || chunks > 1 { self.load.blocks / (ranks * chunks) * chunks } else { 0 };
+        let is_known = ranks == 1 || (chunks > 1 && self.load.is_even);
+        let blocks = if is_known { self.load.blocks / (ranks * chunks) * chunks } else { 0 };
         prices.step * blocks as f64
     }
 
@@ -104,23 +105,61 @@ impl FrameFloor<'_> {
         reductions + gathers * prices.gather
     }
 
-    /// The least time of any inner choice that fits, as far as the fullest rank's memory forces it: that of the first
-    /// rank, which has the most micro-batches in flight. Blocks that other ranks could take from it without being
-    /// slower than `best` are not counted.
+    /// The least time of any inner choice that fits, as far as memory forces it: that of ranks which must have many
+    /// blocks if no other is to be slower than `best`, while they hold many micro-batches.
     fn memory(&self, rules: &StateRules, prices: &StatePrices, step: f64, best: f64) -> Result<f64, Bytes> {
-        let blocks = self.least_blocks(step, best) as f64;
-        if blocks < 1.0 || !self.load.is_plain {
+        let mut least = 0.0_f64;
+        if self.load.is_plain {
+            for (blocks, flying) in self.fullest(step, best) {
+                least = least.max(self.forced((blocks, flying), (rules, prices), step, best)?);
+            }
+        }
+        Ok(least)
+    }
+
+    /// Blocks that some rank has at least if none is slower than `best`, with the chunks of micro-batches that it then
+    /// holds at its fullest: of the first ranks, which hold the most, the more the fewer of them are looked at.
+    fn fullest(&self, step: f64, best: f64) -> Vec<(u64, Flying)> {
+        let Pipeline { ranks, chunks, micro, .. } = self.pipeline;
+        let Load { blocks, others, is_even, .. } = *self.load;
+        let block = micro as f64 * self.load.block.work + step;
+        let mut most = if block > 0.0 { (best / block) as u64 } else { blocks };
+        // Of several chunks a rank, each has one of two numbers of blocks; of blocks that differ, any of these.
+        let (mut fewest, mut largest) = (0, 0);
+        if chunks > 1 {
+            let all = blocks + others;
+            fewest = if is_even { all / (ranks * chunks) } else { 0 };
+            largest = all.div_ceil(ranks * chunks);
+            most = most.min(chunks * largest);
+        }
+        let mut list: Vec<(u64, Flying)> = Vec::new();
+        for rank in 0..ranks {
+            let behind = (ranks - 1 - rank).saturating_mul(most);
+            let own = blocks.saturating_sub(behind).div_ceil(rank + 1).max(fewest * chunks);
+            if own > list.last().map_or(0, |known| known.0) {
+                let each = own.saturating_sub((chunks - 1) * largest).max(fewest);
+                list.push((own, Flying { chunks: self.in_flight(rank), blocks: each }));
+            }
+        }
+        list
+    }
+
+    /// The least time of a rank with `blocks` blocks that holds so many chunks of micro-batches, if it is to fit.
+    fn forced(
+        &self,
+        (blocks, flying): (u64, Flying),
+        (rules, prices): (&StateRules, &StatePrices),
+        step: f64,
+        best: f64,
+    ) -> Result<f64, Bytes> {
+        let blocks = blocks as f64;
+        if blocks < 1.0 {
             return Ok(0.0);
         }
         let held = self.held(rules, blocks);
         let supports = |category| self.engine.supports.offload.contains(&category);
-        let chunks = self.in_flight() as f64;
-        let each = if self.pipeline.chunks == 1 {
-            blocks
-        } else {
-            (self.load.blocks / (self.pipeline.ranks * self.pipeline.chunks)) as f64
-        };
-        let flying = chunks * each;
+        let chunks = flying.chunks as f64;
+        let flying = chunks * flying.blocks as f64;
         let above = self.above(rules);
         let free = self.room - held.fixed - held.optimizer - held.parameters - above;
         let modes = &self.load.modes;
@@ -188,32 +227,18 @@ impl FrameFloor<'_> {
         values.fold(f64::INFINITY, f64::min) + gathered as f64
     }
 
-    /// Blocks that the first rank has at least if no other is slower than `best`.
-    fn least_blocks(&self, step: f64, best: f64) -> u64 {
-        let Pipeline { ranks, chunks, micro, .. } = self.pipeline;
-        let blocks = self.load.blocks;
-        if ranks == 1 {
-            return blocks;
-        }
-        if chunks > 1 {
-            return blocks / (ranks * chunks) * chunks;
-        }
-        let block = micro as f64 * self.load.block.work + step;
-        let most = if block > 0.0 { (best / block) as u64 } else { blocks };
-        blocks.saturating_sub((ranks - 1).saturating_mul(most))
-    }
-
-    /// Chunks of micro-batches that the first rank holds at its fullest, a forward under way among them.
-    fn in_flight(&self) -> u64 {
+    /// Chunks of micro-batches that rank `rank` holds at its fullest, a forward under way among them; of several chunks
+    /// a rank, the first.
+    fn in_flight(&self, rank: u64) -> u64 {
         let Pipeline { ranks, chunks, micro, schedule, .. } = self.pipeline;
+        let behind = ranks - rank;
         match schedule {
             _ if ranks == 1 && schedule != Schedule::GPipe => 1,
             Schedule::GPipe => micro,
-            Schedule::OneForwardOneBackward | Schedule::ZeroBubbleH1 => ranks.min(micro),
-            Schedule::ZeroBubbleH2 => (2 * ranks - 1).min(micro),
+            Schedule::OneForwardOneBackward | Schedule::ZeroBubbleH1 => behind.min(micro),
+            Schedule::ZeroBubbleH2 | Schedule::ZeroBubbleV => (2 * behind - 1).min(micro),
             Schedule::Interleaved if !micro.is_multiple_of(ranks) => micro * chunks,
-            Schedule::Interleaved => (2 * (ranks - 1) + (chunks - 1) * ranks + 1).min(micro * chunks),
-            Schedule::ZeroBubbleV => (2 * ranks - 1).min(micro),
+            Schedule::Interleaved => (2 * (behind - 1) + (chunks - 1) * ranks + 1).min(micro * chunks),
         }
     }
 
@@ -266,6 +291,13 @@ impl FrameFloor<'_> {
         });
         Some(mixed.fold(whole, f64::min).max(0.0))
     }
+}
+
+/// What a rank keeps from forwards to backwards: chunks of micro-batches, and the blocks of one.
+#[derive(Clone, Copy)]
+struct Flying {
+    chunks: u64,
+    blocks: u64,
 }
 
 /// What blocks hold over the step, in bytes; `owned` in elements of optimizer state.
