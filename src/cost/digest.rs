@@ -49,17 +49,12 @@ impl UnitDigest {
     /// The digest of `unit` at the prices of `pricing`.
     pub fn new(unit: &LoweredUnit, pricing: &dyn Pricing) -> Self {
         let size = |id: Option<ValueId>| id.map_or(0, |id| unit.values[usize::from(id)].bytes.0 as i64);
+        let backward = pass(unit, &unit.backward, (unit.output_gradient, unit.input_gradient), pricing);
         Self {
-            forward: pass(unit, &unit.forward, (unit.input, unit.output), &[], pricing),
-            backward: pass(unit, &unit.backward, (unit.output_gradient, unit.input_gradient), &[], pricing),
-            backward_again: pass(
-                unit,
-                &unit.backward,
-                (unit.output_gradient, unit.input_gradient),
-                &unit.kept,
-                pricing,
-            ),
-            weight: pass(unit, &unit.weight, (None, None), &[], pricing),
+            forward: pass(unit, &unit.forward, (unit.input, unit.output), pricing),
+            backward,
+            backward_again: stand(unit, &unit.backward, &unit.kept, backward),
+            weight: pass(unit, &unit.weight, (None, None), pricing),
             kept: unit.kept_bytes().0 as i64,
             input: size(unit.input),
             output: size(unit.output),
@@ -73,11 +68,29 @@ fn pass(
     unit: &LoweredUnit,
     steps: &[Step],
     ends: (Option<ValueId>, Option<ValueId>),
-    not_freed: &[ValueId],
     pricing: &dyn Pricing,
 ) -> PassDigest {
+    let prices: Vec<Price> = steps.iter().map(|step| pricing.price(&step.op, 0)).collect();
+    let chained = chain(unit, steps, &prices, ends.1);
+    let first = first_dependent(steps, ends.0);
+    let behind =
+        if first == 0 { chained.end } else { chain(unit, &steps[first..], &prices[first..], ends.1).end };
+    let times = PassDigest {
+        chain: chained.end,
+        ready: chained.ready,
+        early: chained.end - behind,
+        waits: chained.waits,
+        links: chained.links,
+        full: prices.iter().filter(|price| fills(price)).map(|price| price.seconds).sum(),
+        ..PassDigest::default()
+    };
+    stand(unit, steps, &[], times)
+}
+
+/// `times`, with how high the pass stands in memory if `not_freed` stay.
+fn stand(unit: &LoweredUnit, steps: &[Step], not_freed: &[ValueId], times: PassDigest) -> PassDigest {
     let bytes = |id: &ValueId| unit.values[usize::from(*id)].bytes.0 as i64;
-    let mut digest = PassDigest::default();
+    let mut digest = PassDigest { before: 0, after: None, net: 0, ..times };
     let mut live = 0;
     for step in steps {
         live += step.allocates.iter().map(bytes).sum::<i64>();
@@ -91,13 +104,6 @@ fn pass(
         live -= step.frees.iter().filter(|id| !not_freed.contains(id)).map(bytes).sum::<i64>();
     }
     digest.net = live;
-    let chained = chain(unit, steps, ends.1, pricing);
-    (digest.chain, digest.ready) = (chained.end, chained.ready);
-    (digest.waits, digest.links) = (chained.waits, chained.links);
-    let prices = steps.iter().map(|step| pricing.price(&step.op, 0));
-    digest.full = prices.filter(fills).map(|price| price.seconds).sum();
-    let first = first_dependent(steps, ends.0);
-    digest.early = digest.chain - chain(unit, &steps[first..], ends.1, pricing).end;
     digest
 }
 
@@ -124,15 +130,14 @@ struct Chain {
 /// Each stream runs its steps in order, reads wait for their writers, collectives for the compute steps issued before
 /// them, and nothing competes. Every pass of a unit starts behind the last compute step before it, so the chains of
 /// units in a row sum to a lower bound.
-fn chain(unit: &LoweredUnit, steps: &[Step], leaving: Option<ValueId>, pricing: &dyn Pricing) -> Chain {
+fn chain(unit: &LoweredUnit, steps: &[Step], prices: &[Price], leaving: Option<ValueId>) -> Chain {
     // When each value is there, and the links that the collective takes which writes it.
     let mut ready = vec![(0.0_f64, None); unit.values.len()];
     let (mut compute, mut model, mut waits) = (0.0_f64, 0.0_f64, 0.0);
     let mut links = [f64::INFINITY; LEVELS];
-    for step in steps {
+    for (step, price) in steps.iter().zip(prices) {
         let read = step.reads.iter().map(|&id| ready[usize::from(id)]);
         let (read, writer) = read.fold((0.0, None), |last, next| if next.0 > last.0 { next } else { last });
-        let price = pricing.price(&step.op, 0);
         let seconds = price.seconds.0;
         let written = if step.stream == Stream::Compute {
             if let Some(writer) = writer.filter(|_| read > compute) {

@@ -1,7 +1,5 @@
 //! What a checkpoint mode keeps and recomputes, and when each value is allocated and freed.
 
-use std::collections::{HashMap, HashSet};
-
 use super::graph::{Node, Stream, UnitGraph, Value, ValueId};
 use super::kernel::Kernel;
 use super::unit::{LoweredUnit, Step};
@@ -38,7 +36,8 @@ pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block
     let forward: Vec<_> = forward.into_iter().map(|node| (node, false)).collect();
 
     let stays = |id: ValueId| kept.contains(&id) || graph.output == Some(id);
-    let forward = Pass { entering: graph.input.into_iter().collect(), nodes: &forward }.steps(&stays);
+    let forward =
+        Pass { entering: graph.input.into_iter().collect(), nodes: &forward }.steps(values.len(), &stays);
 
     let entering: Vec<_> = kept.iter().copied().chain(graph.output_gradient).collect();
     let mut there = vec![false; values.len()];
@@ -53,9 +52,9 @@ pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block
         (0..values.len() as ValueId).filter(|&id| is_carried[usize::from(id)]).collect();
     let leaves = |id: ValueId| graph.input_gradient == Some(id);
     let stays = |id: ValueId| is_carried[usize::from(id)] || leaves(id);
-    let backward = Pass { entering: entering.clone(), nodes: &backward }.steps(&stays);
+    let backward = Pass { entering: entering.clone(), nodes: &backward }.steps(values.len(), &stays);
     let entering: Vec<_> = carried.iter().copied().filter(|&id| !leaves(id)).collect();
-    let weight = Pass { entering, nodes: &weight }.steps(&leaves);
+    let weight = Pass { entering, nodes: &weight }.steps(values.len(), &leaves);
     LoweredUnit {
         values,
         forward,
@@ -222,16 +221,18 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Steps with their waits, allocations at the first write and frees behind the last use; values that `stays`
-    /// names are not freed.
-    fn steps(&self, stays: &dyn Fn(ValueId) -> bool) -> Vec<Step> {
-        let mut last_use: HashMap<ValueId, usize> = HashMap::new();
+    /// Steps with their waits, allocations at the first write and frees behind the last use, of `values` values; those
+    /// that `stays` names are not freed.
+    fn steps(&self, values: usize, stays: &dyn Fn(ValueId) -> bool) -> Vec<Step> {
+        let mut last_use: Vec<Option<usize>> = vec![None; values];
         for (place, (node, _)) in self.nodes.iter().enumerate() {
-            last_use.extend(node.reads.iter().chain(&node.writes).map(|&id| (id, place)));
+            for &id in node.reads.iter().chain(&node.writes) {
+                last_use[usize::from(id)] = Some(place);
+            }
         }
         let mut steps: Vec<Step> = Vec::with_capacity(self.nodes.len() + 1);
-        let unused: Vec<_> =
-            self.entering.iter().copied().filter(|id| !stays(*id) && !last_use.contains_key(id)).collect();
+        let is_unused = |id: &ValueId| !stays(*id) && last_use[usize::from(*id)].is_none();
+        let unused: Vec<_> = self.entering.iter().copied().filter(is_unused).collect();
         if !unused.is_empty() {
             steps.push(Step {
                 op: Op::Release,
@@ -247,16 +248,15 @@ impl Pass<'_> {
                 frees: unused,
             });
         }
-        let mut live: HashSet<ValueId> = self.entering.iter().copied().collect();
+        let mut live = vec![false; values];
+        self.entering.iter().for_each(|&id| live[usize::from(id)] = true);
+        let mut set = |id: ValueId, is_live| std::mem::replace(&mut live[usize::from(id)], is_live);
         for (place, (node, recompute)) in self.nodes.iter().enumerate() {
-            let allocates: Vec<_> = node.writes.iter().copied().filter(|&id| live.insert(id)).collect();
-            let mut touched: Vec<_> = node.reads.iter().chain(&node.writes).copied().collect();
-            touched.sort_unstable();
-            touched.dedup();
-            let frees: Vec<_> = touched
-                .into_iter()
-                .filter(|id| last_use.get(id) == Some(&place) && !stays(*id) && live.remove(id))
-                .collect();
+            let allocates: Vec<_> = node.writes.iter().copied().filter(|&id| !set(id, true)).collect();
+            let touched = node.reads.iter().chain(&node.writes).copied();
+            let ends = |id: ValueId| last_use[usize::from(id)] == Some(place) && !stays(id);
+            let mut frees: Vec<_> = touched.filter(|&id| ends(id) && set(id, false)).collect();
+            frees.sort_unstable();
             steps.push(Step {
                 op: node.op,
                 kernel: node.kernel,
