@@ -1,5 +1,7 @@
 //! The ops of a unit as a graph over named values, before anything is decided about keeping them.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::lower::Category;
 use crate::lower::kernel::{Into, Kernel, Matrix, Place};
 use crate::lower::shape::Shape;
@@ -40,6 +42,9 @@ impl Stream {
 /// Index of a value in its unit.
 pub type ValueId = u16;
 
+/// A few values.
+pub type ValueIds = SmallVec<[ValueId; 4]>;
+
 /// A tensor of one rank, micro-batch and unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
@@ -60,8 +65,8 @@ pub struct Node {
     pub kernel: Kernel,
     pub layer: u16,
     pub stream: Stream,
-    pub reads: Vec<ValueId>,
-    pub writes: Vec<ValueId>,
+    pub reads: ValueIds,
+    pub writes: ValueIds,
     /// Works for a weight gradient only: zero-bubble schedules may run it later.
     pub weight: bool,
     /// Adds to the unit's weight gradient.
@@ -152,8 +157,8 @@ impl<'a> Builder<'a> {
             kernel,
             layer: self.layer,
             stream: Stream::Compute,
-            reads: reads.to_vec(),
-            writes: writes.to_vec(),
+            reads: reads.into(),
+            writes: writes.into(),
             weight: false,
             adds_gradient: false,
         });
@@ -166,8 +171,8 @@ impl<'a> Builder<'a> {
             kernel,
             layer: self.layer,
             stream: Stream::Compute,
-            reads: reads.to_vec(),
-            writes: Vec::new(),
+            reads: reads.into(),
+            writes: ValueIds::new(),
             weight: true,
             adds_gradient: true,
         });
@@ -234,7 +239,7 @@ impl<'a> Builder<'a> {
         (input, statistics): (ValueId, Option<ValueId>),
         target: ValueId,
     ) {
-        let mut reads = vec![gradient, input];
+        let mut reads: ValueIds = smallvec![gradient, input];
         reads.extend(statistics);
         let op = self.row_norm(input, width, true);
         if trainable && self.shape.splits_weight {
@@ -250,7 +255,7 @@ impl<'a> Builder<'a> {
             layer: self.layer,
             stream: Stream::Compute,
             reads,
-            writes: vec![target],
+            writes: smallvec![target],
             weight: false,
             adds_gradient: trainable && !self.shape.splits_weight,
         });
@@ -274,8 +279,8 @@ impl<'a> Builder<'a> {
             kernel,
             layer: self.layer,
             stream: Stream::Model,
-            reads: reads.to_vec(),
-            writes: writes.to_vec(),
+            reads: reads.into(),
+            writes: writes.into(),
             weight: false,
             adds_gradient: false,
         });

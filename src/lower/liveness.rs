@@ -1,6 +1,8 @@
 //! What a checkpoint mode keeps and recomputes, and when each value is allocated and freed.
 
-use super::graph::{Node, Stream, UnitGraph, Value, ValueId};
+use smallvec::smallvec;
+
+use super::graph::{Node, Stream, UnitGraph, Value, ValueId, ValueIds};
 use super::kernel::Kernel;
 use super::unit::{LoweredUnit, Step};
 use super::{Category, Shape};
@@ -20,7 +22,7 @@ pub fn lower(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block
         // Nobody reads the output again; a node may still make something else beside it, like a mask.
         let mut node = node.clone();
         let made = node.writes.len();
-        node.writes.retain(|&id| graph.output != Some(id));
+        node.writes.retain(|id| graph.output != Some(*id));
         if made == 0 || !node.writes.is_empty() {
             backward.push((node, true));
         }
@@ -200,8 +202,8 @@ fn compress(
             kernel,
             layer: 0,
             stream: Stream::Compute,
-            reads: vec![from],
-            writes: vec![to],
+            reads: smallvec![from],
+            writes: smallvec![to],
             weight: false,
             adds_gradient: false,
         };
@@ -232,7 +234,7 @@ impl Pass<'_> {
         }
         let mut steps: Vec<Step> = Vec::with_capacity(self.nodes.len() + 1);
         let is_unused = |id: &ValueId| !stays(*id) && last_use[usize::from(*id)].is_none();
-        let unused: Vec<_> = self.entering.iter().copied().filter(is_unused).collect();
+        let unused: ValueIds = self.entering.iter().copied().filter(is_unused).collect();
         if !unused.is_empty() {
             steps.push(Step {
                 op: Op::Release,
@@ -242,9 +244,9 @@ impl Pass<'_> {
                 recompute: false,
                 weight: false,
                 adds_gradient: false,
-                reads: Vec::new(),
-                writes: Vec::new(),
-                allocates: Vec::new(),
+                reads: ValueIds::new(),
+                writes: ValueIds::new(),
+                allocates: ValueIds::new(),
                 frees: unused,
             });
         }
@@ -252,10 +254,10 @@ impl Pass<'_> {
         self.entering.iter().for_each(|&id| live[usize::from(id)] = true);
         let mut set = |id: ValueId, is_live| std::mem::replace(&mut live[usize::from(id)], is_live);
         for (place, (node, recompute)) in self.nodes.iter().enumerate() {
-            let allocates: Vec<_> = node.writes.iter().copied().filter(|&id| !set(id, true)).collect();
+            let allocates: ValueIds = node.writes.iter().copied().filter(|&id| !set(id, true)).collect();
             let touched = node.reads.iter().chain(&node.writes).copied();
             let ends = |id: ValueId| last_use[usize::from(id)] == Some(place) && !stays(id);
-            let mut frees: Vec<_> = touched.filter(|&id| ends(id) && set(id, false)).collect();
+            let mut frees: ValueIds = touched.filter(|&id| ends(id) && set(id, false)).collect();
             frees.sort_unstable();
             steps.push(Step {
                 op: node.op,

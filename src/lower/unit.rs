@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use petgraph::graph::NodeIndex;
 
-use super::graph::{Builder, Stream, UnitGraph, Value, ValueId};
+use super::graph::{Builder, Stream, UnitGraph, Value, ValueId, ValueIds};
 use super::kernel::Kernel;
 use super::parameters::trains_matrix;
 use super::{Shape, attention, embedding, head, liveness, mlp, moe};
@@ -375,10 +375,10 @@ pub struct Step {
     pub weight: bool,
     /// Adds to the unit's weight gradient.
     pub adds_gradient: bool,
-    pub reads: Vec<ValueId>,
-    pub writes: Vec<ValueId>,
-    pub allocates: Vec<ValueId>,
-    pub frees: Vec<ValueId>,
+    pub reads: ValueIds,
+    pub writes: ValueIds,
+    pub allocates: ValueIds,
+    pub frees: ValueIds,
 }
 
 /// A unit under a checkpoint mode: the steps of each pass.

@@ -1,15 +1,14 @@
-//! What the units of a model cost under a shape: lowered once for all strategies whose sizes make no difference to a
-//! unit, and priced once for all links that its groups can meet.
+//! What the units of a model cost under a shape: lowered and priced once for all strategies whose sizes make no
+//! difference to a unit, and all links that its groups can meet.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cost::DevicePricing;
 use crate::cost::collective::GroupShape;
 use crate::cost::digest::UnitDigest;
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
-use crate::lower::{LoweredUnit, Shape, UnitParameters};
+use crate::lower::{Shape, UnitParameters};
 use crate::model::layer::LayerKind;
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind};
 use crate::search::problem::Problem;
@@ -60,16 +59,8 @@ struct Contents {
     head: bool,
 }
 
-/// Forms, and lowered classes, that are remembered at once.
+/// Forms that are remembered at once.
 const MOST_FORMS: usize = 65_536;
-const MOST_LOWERED: usize = 512;
-
-/// A class of units, lowered in each mode that it has.
-#[derive(Clone, Debug)]
-struct LoweredClass {
-    parameters: UnitParameters,
-    modes: Vec<LoweredUnit>,
-}
 
 /// The number of the links that the groups of layers meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,7 +72,6 @@ pub struct Former<'a> {
     units: Vec<UnitLayers>,
     /// By class: a unit of it, and what it has.
     classes: Vec<(usize, Contents)>,
-    lowered: Mutex<HashMap<ClassKey, Arc<LoweredClass>>>,
     links: Mutex<Vec<[GroupShape; 4]>>,
     known: Mutex<HashMap<(ClassKey, Links), Arc<ClassForms>>>,
 }
@@ -106,14 +96,7 @@ impl<'a> Former<'a> {
                 (unit, contents)
             })
             .collect();
-        Self {
-            problem,
-            units,
-            classes,
-            lowered: Mutex::default(),
-            links: Mutex::default(),
-            known: Mutex::default(),
-        }
+        Self { problem, units, classes, links: Mutex::default(), known: Mutex::default() }
     }
 
     /// The model's units, in order.
@@ -157,47 +140,28 @@ impl<'a> Former<'a> {
         if self.problem.cluster.device.cores.is_some() {
             key.alike = strategy.tensor * strategy.context * strategy.data;
         }
-        remembered(&self.known, MOST_FORMS, (key, links), || {
-            let lowered =
-                remembered(&self.lowered, MOST_LOWERED, key, || self.lowered(&self.units[unit], shape));
-            let digest = |mode: usize| UnitDigest::new(&lowered.modes[mode], pricing);
-            let plain = digest(0);
-            let digests = match lowered.modes.len() {
-                MODES => [plain, digest(1), digest(2)],
-                _ => [plain; MODES],
-            };
-            ClassForms { parameters: lowered.parameters, digests }
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = lock().get(&(key, links)).cloned();
+        found.unwrap_or_else(|| {
+            let made = Arc::new(self.lowered(&self.units[unit], shape, pricing));
+            let mut known = lock();
+            if known.len() >= MOST_FORMS {
+                known.clear();
+            }
+            Arc::clone(known.entry((key, links)).or_insert(made))
         })
     }
 
-    fn lowered(&self, unit: &UnitLayers, shape: Shape<'_>) -> LoweredClass {
+    fn lowered(&self, unit: &UnitLayers, shape: Shape<'_>, pricing: &DevicePricing<'_>) -> ClassForms {
         let graph = graph(self.problem.model, unit, shape);
         let is_block = matches!(unit.kind, UnitKind::Block(_));
-        let modes = if is_block { CheckpointMode::ALL } else { &CheckpointMode::ALL[..1] };
-        LoweredClass {
-            parameters: UnitParameters::of(self.problem.model, unit.layers.clone(), &shape),
-            modes: modes.iter().map(|&mode| lower(&graph, shape, mode, is_block)).collect(),
-        }
+        let digest = |mode| UnitDigest::new(&lower(&graph, shape, mode, is_block), pricing);
+        let [none, selective, full] = [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
+        let plain = digest(none);
+        let digests = if is_block { [plain, digest(selective), digest(full)] } else { [plain; MODES] };
+        let parameters = UnitParameters::of(self.problem.model, unit.layers.clone(), &shape);
+        ClassForms { parameters, digests }
     }
-}
-
-/// What is known under `key`, or else made; of `most` that are known, all are forgotten.
-fn remembered<K: Copy + Eq + Hash, V>(
-    known: &Mutex<HashMap<K, Arc<V>>>,
-    most: usize,
-    key: K,
-    make: impl FnOnce() -> V,
-) -> Arc<V> {
-    let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = lock().get(&key).cloned();
-    found.unwrap_or_else(|| {
-        let made = Arc::new(make());
-        let mut known = lock();
-        if known.len() >= most {
-            known.clear();
-        }
-        Arc::clone(known.entry(key).or_insert(made))
-    })
 }
 
 fn key(class: usize, contents: Contents, strategy: &Strategy, shape: &Shape<'_>) -> ClassKey {
