@@ -7,7 +7,7 @@ use crate::cost::price::Pricing;
 use crate::cost::unit_cost::{UnitCost, UnitCosts};
 use crate::lower::Stream;
 use crate::profile::EngineProfile;
-use crate::profile::choices::{GradientSync, Schedule};
+use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::schedule::orders;
@@ -108,41 +108,6 @@ impl Bound<'_> {
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
         let leads: Vec<f64> = (0..strategy.pipeline as u32).map(|stage| self.lead(stage)).collect();
         calls::ends(&orders, &chunks, &held, (&leads, self.reducing(), strategy.accumulation))
-    }
-
-    /// The part of the bound that no choice about state changes, cheaply: the way of the first micro-batch to each
-    /// rank and back, and the passes that it cannot have done before.
-    pub fn core(&self) -> Seconds {
-        let strategy = self.strategy;
-        let chunks: Vec<CallTimes> = self.layout.chunks.iter().map(|chunk| self.times(chunk)).collect();
-        let micro = strategy.accumulation as f64;
-        let splits = strategy.schedule.splits_weight();
-        let mut work = vec![0.0; strategy.pipeline as usize];
-        for (chunk, times) in self.layout.chunks.iter().zip(&chunks) {
-            work[chunk.stage as usize] += micro * (times.forward + times.backward + times.weight);
-        }
-        // Gradients of the first micro-batch on their way down, by chunk.
-        let mut arrives = vec![0.0; chunks.len() + 1];
-        let there: f64 =
-            chunks.iter().map(|times| times.forward - times.forward_slack + times.send_forward).sum();
-        arrives[chunks.len()] = there;
-        for (chunk, times) in chunks.iter().enumerate().rev() {
-            let back = times.backward - times.early - times.backward_slack + times.send_backward;
-            arrives[chunk] = arrives[chunk + 1] + if times.sends_gradient { back.max(0.0) } else { 0.0 };
-        }
-        let (mut fill, mut drain, mut bound) = (0.0, 0.0, 0.0_f64);
-        for (stage, work) in work.iter().enumerate() {
-            bound = bound.max(fill + work + if splits { 0.0 } else { drain });
-            if strategy.virtual_stages == 1 {
-                let ahead = forwards_ahead(strategy, stage as u64) as f64 * chunks[stage].forward;
-                let early = chunks[stage].early;
-                bound = bound.max(arrives[stage + 1] - early + work - ahead.min(*work));
-            }
-            let (times, next) = (&chunks[stage], chunks.get(stage + 1).copied().unwrap_or_default());
-            fill += times.forward - times.forward_slack + times.send_forward;
-            drain += times.backward - times.early + next.send_backward - next.backward_slack;
-        }
-        Seconds(bound)
     }
 
     fn units(&self, stage: u32) -> impl Iterator<Item = &PlacedUnit> {
@@ -393,17 +358,6 @@ impl Bound<'_> {
             build::step_template(self.layout, self.strategy, self.workload, self.engine, *self.rules, stage);
         alone(&template.instructions, self.pricing)
     }
-}
-
-/// Forwards that a stage may run before its first backward.
-fn forwards_ahead(strategy: &Strategy, stage: u64) -> u64 {
-    let most = match strategy.schedule {
-        Schedule::OneForwardOneBackward => strategy.pipeline - stage,
-        Schedule::ZeroBubbleH1 => strategy.pipeline,
-        Schedule::ZeroBubbleH2 => 2 * strategy.pipeline - 1,
-        Schedule::GPipe | Schedule::Interleaved | Schedule::ZeroBubbleV => strategy.accumulation,
-    };
-    most.min(strategy.accumulation)
 }
 
 /// The end of `instructions` when nothing competes: streams in order, waits and joins kept.

@@ -299,8 +299,9 @@ impl Layout {
     /// rank `stage`.
     pub fn choose(&mut self, strategy: &Strategy, stage: u32) {
         let mut seen = 0;
-        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.stage == stage) {
-            choose(&mut chunk.units, strategy, chunk.index as usize, &mut seen);
+        for &index in held(&self.held, self.chunks_a_rank, stage) {
+            let index = index as usize;
+            choose(&mut self.chunks[index].units, strategy, index, &mut seen);
         }
     }
 
@@ -340,9 +341,14 @@ impl Layout {
 
     /// The chunks of pipeline rank `stage`, in model order.
     pub fn chunks_of(&self, stage: u32) -> impl Iterator<Item = &Chunk> {
-        let held = self.held.chunks(self.chunks_a_rank.max(1)).nth(stage as usize).unwrap_or_default();
+        let held = held(&self.held, self.chunks_a_rank, stage);
         held.iter().map(|&chunk| &self.chunks[chunk as usize])
     }
+}
+
+/// The chunks of pipeline rank `stage` among those of all ranks.
+fn held(chunks: &[u32], chunks_a_rank: usize, stage: u32) -> &[u32] {
+    chunks.chunks(chunks_a_rank.max(1)).nth(stage as usize).unwrap_or_default()
 }
 
 /// Writes the checkpoint modes of `strategy` into the `units` of chunk `index`, and what of them is on the host; `seen`

@@ -1,6 +1,7 @@
 //! What a rank keeps over the whole step: parameters, gradients, optimizer state and staging buffers.
 
 use crate::lower::UnitParameters;
+use crate::ops::{AdamW, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::{MasterWeights, Overlap};
@@ -121,6 +122,17 @@ impl StateRules {
         } else {
             dense + expert
         }
+    }
+
+    /// AdamW of `elements` elements, on the host or on the device.
+    pub const fn adamw(&self, elements: u64, on_host: bool) -> Op {
+        Op::AdamW(AdamW {
+            elements,
+            gradient_size: self.gradient.size(),
+            state_size: self.state_size,
+            working_size: if self.has_separate_master { self.parameter.size() } else { 0 },
+            on_host,
+        })
     }
 
     /// Elements whose optimizer state a rank holds for a unit.

@@ -1,7 +1,7 @@
 //! The optimizer step: what gradients still lack, clipping, AdamW on device and host, and gathering what was updated.
 
 use crate::lower::{Category, Stream};
-use crate::ops::{AdamW, Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::choices::GradientSync;
 use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Task, Template};
 use crate::program::layout::PlacedUnit;
@@ -155,15 +155,6 @@ fn clip(plan: &Plan<'_>, workload: &Workload, sizes: &Sizes, list: &mut Vec<Inst
 fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &mut Frame) {
     let rules = &plan.rules;
     let start = list.len().saturating_sub(1) as u32;
-    let adamw = |elements, on_host| {
-        Op::AdamW(AdamW {
-            elements,
-            gradient_size: rules.gradient.size(),
-            state_size: rules.state_size,
-            working_size: if rules.has_separate_master { rules.parameter.size() } else { 0 },
-            on_host,
-        })
-    };
     let slices = if plan.strategy.overlap { HOST_SLICES } else { 1 };
     let mut before: Option<u32> = None;
     for slice in 0..if sizes.on_host > 0 { slices } else { 0 } {
@@ -179,7 +170,7 @@ fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &m
         out.waits = [Some(start), before].into_iter().flatten().collect();
         list.push(out);
         let step = Task::HostStep(owned);
-        then(list, Instruction::plain(adamw(elements, true), step, Stream::Host, Cause::Optimizer));
+        then(list, Instruction::plain(rules.adamw(elements, true), step, Stream::Host, Cause::Optimizer));
         // Parameters that live on the host stay there.
         let returned = elements - sizes.stored_within(owned);
         if returned > 0 {
@@ -193,7 +184,8 @@ fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &m
     let on_device = sizes.owned - sizes.on_host;
     if on_device > 0 {
         let task = Task::DeviceStep(owned);
-        let mut step = Instruction::plain(adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
+        let mut step =
+            Instruction::plain(rules.adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
         step.waits.push(start);
         if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
             frame.buffers.push(Buffer {

@@ -8,7 +8,8 @@ use crate::profile::choices::Schedule;
 use crate::program::state::StateRules;
 use crate::search::axes::StateChoice;
 use crate::search::floor::{More, Pipeline};
-use crate::search::forms::{Former, Forms, Links};
+use crate::search::forms::{Former, Forms};
+use crate::search::links::Links;
 use crate::search::load::Load;
 use crate::search::orders;
 use crate::search::space::{FrameChoice, Space};
@@ -118,11 +119,7 @@ impl<'a> Bounding<'a> {
                 continue;
             }
             result.illegal += illegal;
-            let choice = shape_of(&frame);
-            if shaped.as_ref().is_none_or(|(known, _)| *known != choice) {
-                shaped = Some((choice, self.shaped(&strategy)));
-            }
-            let Some((_, shape)) = &shaped else { continue };
+            let shape = self.shape(&mut shaped, &frame, &strategy);
             let floors = self.frame_floor(&strategy, shape);
             let core = floors.pipeline.floor(&shape.load, More::default());
             if core >= best {
@@ -228,6 +225,8 @@ impl<'a> Bounding<'a> {
         let space = self.space;
         let task = &space.tasks[index];
         let mut list = Vec::new();
+        let mut shaped: Option<(FrameChoice, Shaped)> = None;
+        let mut prices = KnownPrices::default();
         for frame in space.frames(task) {
             let mut strategy = space.outer(task, &frame);
             let is_usual = matches!(
@@ -237,13 +236,19 @@ impl<'a> Bounding<'a> {
             if frame.micro.0 > 2 || !is_usual || !space.is_legal(&strategy) {
                 continue;
             }
-            let core = self.passes(&strategy);
+            let shape = self.shape(&mut shaped, &frame, &strategy);
+            let floors = self.frame_floor(&strategy, shape);
+            let core = floors.pipeline.floor(&shape.load, More::default());
             for state in space.states(task, &frame).0 {
                 if state.shard != task.mesh.data || !matches!(state.zero, 1 | 3) {
                     continue;
                 }
                 state.apply(&mut strategy);
-                if let Floor::Seconds(floor) = self.floor(&strategy, 1.2 * core) {
+                let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
+                let prices = prices.of((state.shard, frame.numerics), &rules, || {
+                    self.prices(shape, &rules, &self.anywhere(&strategy))
+                });
+                if let Floor::Seconds(floor) = floors.of(state.sync, &rules, &prices, 1.2 * core) {
                     let order = strategy.order;
                     let state = *state;
                     list.push(Entry { floor, step: 0.0, place: 0, task: index, frame, state, order });
@@ -263,26 +268,11 @@ impl<'a> Bounding<'a> {
         list
     }
 
-    /// The bound of one strategy, whose state is in place, by itself.
-    pub fn floor(&self, strategy: &Strategy, best: f64) -> Floor {
-        let shape = self.shaped(strategy);
-        let problem = self.space.problem;
-        let rules = StateRules::new(strategy, &problem.workload, problem.engine);
-        let prices = self.prices(&shape, &rules, &self.anywhere(strategy));
-        self.frame_floor(strategy, &shape).of(strategy.sync, &rules, &prices, best)
-    }
-
     /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
     pub fn pipeline(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> (Load, Pipeline) {
         let shape = self.shaped_at(strategy, pricing, self.former.links(pricing));
         let pipeline = self.frame_floor(strategy, &shape).pipeline;
         (shape.load, pipeline)
-    }
-
-    /// Seconds of all passes at the least, whatever the state.
-    pub fn passes(&self, strategy: &Strategy) -> f64 {
-        let shape = self.shaped(strategy);
-        self.frame_floor(strategy, &shape).pipeline.floor(&shape.load, More::default())
     }
 
     /// The orders of a strategy's mesh, or those that may win, each with what ops cost there.
@@ -304,6 +294,19 @@ impl<'a> Bounding<'a> {
     fn anywhere(&self, strategy: &Strategy) -> DevicePricing<'a> {
         let problem = self.space.problem;
         DevicePricing::anywhere(problem.cluster, problem.engine, strategy, problem.workload.compute_type())
+    }
+
+    /// Forms and load of `strategy`, which is of `frame`: those that are `known`, if these are of a frame of the same
+    /// shape.
+    fn shape<'s>(
+        &self,
+        known: &'s mut Option<(FrameChoice, Shaped)>,
+        frame: &FrameChoice,
+        strategy: &Strategy,
+    ) -> &'s Shaped {
+        let choice = shape_of(frame);
+        let of_frame = known.take().filter(|(known, _)| *known == choice);
+        &known.insert(of_frame.unwrap_or_else(|| (choice, self.shaped(strategy)))).1
     }
 
     /// Forms and load at prices that no order undercuts.

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cost::DevicePricing;
 use crate::cost::bound::{Bound, Parts};
-use crate::cost::collective::GroupShape;
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
@@ -18,6 +17,7 @@ use crate::program::build::build_on;
 use crate::program::layout::ShapedUnits;
 use crate::program::state::StateRules;
 use crate::search::integer::{Kind, Mode};
+use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::{Problem, ProcessMemory};
 use crate::simulate::{Below, play_below};
 use crate::strategy::{MeshOrder, Strategy};
@@ -66,11 +66,13 @@ struct ShapeKey {
     splits_weight: bool,
     compression: Compression,
     /// Where the groups lie that layers send in.
-    links: usize,
+    links: Links,
+    /// Ranks of a stage, where they share the cores of a machine.
+    alike: Option<u64>,
 }
 
 impl ShapeKey {
-    fn new(strategy: &Strategy, links: usize) -> Self {
+    fn new(strategy: &Strategy, links: Links, shares_cores: bool) -> Self {
         use crate::profile::choices::{AttentionKernel, LossMode};
         use crate::strategy::Capacity;
         Self {
@@ -92,6 +94,7 @@ impl ShapeKey {
             splits_weight: strategy.schedule.splits_weight(),
             compression: strategy.compression,
             links,
+            alike: shares_cores.then_some(strategy.tensor * strategy.context * strategy.data),
         }
     }
 }
@@ -122,7 +125,7 @@ pub struct Closing<'a> {
     shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
     schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Instant>>>>,
     prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
-    links: Mutex<Vec<[GroupShape; 4]>>,
+    links: KnownLinks,
 }
 
 impl<'a> Closing<'a> {
@@ -137,7 +140,7 @@ impl<'a> Closing<'a> {
             shapes: Mutex::new(HashMap::new()),
             schedules: Mutex::new(HashMap::new()),
             prices: Mutex::new(HashMap::new()),
-            links: Mutex::new(Vec::new()),
+            links: KnownLinks::default(),
         }
     }
 
@@ -171,19 +174,10 @@ impl<'a> Closing<'a> {
         })
     }
 
-    /// The number of the links that layers' groups meet under `pricing`.
-    fn links(&self, pricing: &DevicePricing<'_>) -> usize {
-        let mut known = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let groups = pricing.layer_groups();
-        known.iter().position(|known| known.iter().eq(groups.iter().copied())).unwrap_or_else(|| {
-            known.push(groups.map(GroupShape::clone));
-            known.len() - 1
-        })
-    }
-
     /// The units of the problem's model under the shape of `strategy`.
     pub fn shaped(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> Arc<Shaped> {
-        let key = ShapeKey::new(strategy, self.links(pricing));
+        let shares_cores = self.problem.cluster.device.cores.is_some();
+        let key = ShapeKey::new(strategy, self.links.number(pricing), shares_cores);
         let known = self.shapes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cost::DevicePricing;
-use crate::cost::collective::GroupShape;
 use crate::cost::digest::UnitDigest;
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
 use crate::lower::{Shape, UnitParameters};
 use crate::model::layer::LayerKind;
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind};
+use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::Problem;
 use crate::strategy::Strategy;
 
@@ -62,17 +62,13 @@ struct Contents {
 /// Forms that are remembered at once.
 const MOST_FORMS: usize = 65_536;
 
-/// The number of the links that the groups of layers meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Links(usize);
-
 /// Makes forms, and remembers those of each class.
 pub struct Former<'a> {
     problem: &'a Problem<'a>,
     units: Vec<UnitLayers>,
     /// By class: a unit of it, and what it has.
     classes: Vec<(usize, Contents)>,
-    links: Mutex<Vec<[GroupShape; 4]>>,
+    links: KnownLinks,
     known: Mutex<HashMap<(ClassKey, Links), Arc<ClassForms>>>,
 }
 
@@ -96,7 +92,7 @@ impl<'a> Former<'a> {
                 (unit, contents)
             })
             .collect();
-        Self { problem, units, classes, links: Mutex::default(), known: Mutex::default() }
+        Self { problem, units, classes, links: KnownLinks::default(), known: Mutex::default() }
     }
 
     /// The model's units, in order.
@@ -106,13 +102,7 @@ impl<'a> Former<'a> {
 
     /// The number of the links under `pricing`.
     pub fn links(&self, pricing: &DevicePricing<'_>) -> Links {
-        let mut known = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let groups = pricing.layer_groups();
-        let place = known.iter().position(|known| known.iter().eq(groups.iter().copied()));
-        Links(place.unwrap_or_else(|| {
-            known.push(groups.map(GroupShape::clone));
-            known.len() - 1
-        }))
+        self.links.number(pricing)
     }
 
     /// The forms under the shape of `strategy` at the prices of `pricing`, whose links are `links`.

@@ -10,26 +10,11 @@ use crate::profile::choices::{CheckpointMode, OffloadCategory};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::integer::{self, Kind};
-use crate::strategy::{Checkpoint, Strategy};
+use crate::search::modes::{Modes, Recomputed};
+use crate::strategy::Strategy;
 
 /// Fractions of each category that are tried on the host.
 pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
-
-/// How many blocks recompute wholly, and how many selectively: the first ones.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Recomputed {
-    pub full: u32,
-    pub selective: u32,
-}
-
-/// Which blocks of a rank recompute.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Modes {
-    /// Of all of its blocks, whatever they are.
-    All(Recomputed),
-    /// Of each chunk's blocks of each kind: the chunk, the class, and how many.
-    Kinds(Vec<(usize, usize, Recomputed)>),
-}
 
 /// Fractions on the host, in the order of [`OffloadCategory::ALL`].
 pub type Hosted = [f64; OffloadCategory::ALL.len()];
@@ -79,6 +64,13 @@ impl Options {
         }
         Self { recomputes: !fixes_checkpoint, hosted }
     }
+}
+
+/// Bytes that a choice takes more than device and host have.
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    device: f64,
+    host: f64,
 }
 
 /// One rank of a strategy whose cuts are in place.
@@ -148,10 +140,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             }
         }
         let full = self.blocks();
-        self.write(&Modes::All(Recomputed { full, selective: 0 }), &most);
-        let (peak, _) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
-        let problem = self.closing.problem;
-        problem.process_memory(self.strategy, peak).process <= problem.memory_limit
+        self.over(&Modes::All(Recomputed { full, selective: 0 }), &most).device <= 0.0
     }
 
     fn blocks(&self) -> u32 {
@@ -246,11 +235,20 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// Whether a choice fits device and host.
     fn fits(&mut self, recomputed: Recomputed, hosted: &Hosted) -> bool {
-        self.write(&Modes::All(recomputed), hosted);
+        let over = self.over(&Modes::All(recomputed), hosted);
+        over.device <= 0.0 && over.host <= 0.0
+    }
+
+    /// What a choice, which is written down, takes more than there is.
+    fn over(&mut self, modes: &Modes, hosted: &Hosted) -> Over {
+        self.write(modes, hosted);
         let (peak, host) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
         let problem = self.closing.problem;
-        problem.process_memory(self.strategy, peak).process <= problem.memory_limit
-            && host <= problem.cluster.host_memory_per_device()
+        let process = problem.process_memory(self.strategy, peak).process;
+        Over {
+            device: process.0 as f64 - problem.memory_limit.0 as f64,
+            host: host.0 as f64 - problem.cluster.host_memory_per_device().0 as f64,
+        }
     }
 
     /// Whether the engine offers to keep this on the host under the strategy's state.
@@ -265,19 +263,26 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         chunks.into_iter().map(|chunk| chunk as usize).collect()
     }
 
+    /// Whether all of its blocks are of one class.
+    fn is_even(&self) -> bool {
+        let chunks = self.chunks();
+        let mut classes = chunks.iter().flat_map(|&chunk| self.layout.block_classes(chunk));
+        classes.next().is_none_or(|first| classes.all(|class| class == first))
+    }
+
     /// Of blocks of several kinds, how many of each recompute so that the rank has room in the least time: bytes and
     /// seconds of a block are taken to add up, what they add up to is counted exactly, and what it is over is taken off
     /// the room.
     fn mixed(&mut self, hosted: &Hosted, limit: f64) -> Option<RankChoice> {
-        let found = self.closing.kinds(self.forms, self.strategy, &self.layout, self.stage);
-        if found.windows(2).all(|pair| pair[0].class == pair[1].class) {
+        if self.is_even() {
             return None;
         }
+        let found = self.closing.kinds(self.forms, self.strategy, &self.layout, self.stage);
         let kinds: Vec<Kind> = found.iter().map(|found| found.kind.clone()).collect();
         let all_kept =
             |kind: &Kind| f64::from(kind.count) * kind.modes.first().map_or(0.0, |mode| mode.bytes);
-        let mut room =
-            kinds.iter().map(all_kept).sum::<f64>() - self.over(&Modes::All(Recomputed::default()), hosted);
+        let plain = self.over(&Modes::All(Recomputed::default()), hosted);
+        let mut room = kinds.iter().map(all_kept).sum::<f64>() - plain.device;
         for _ in 0..MOST_PROGRAMMES {
             let counts = integer::modes(&kinds, room).ok()??;
             let recomputed = counts.iter().map(|counts| Recomputed {
@@ -288,34 +293,22 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             let modes =
                 Modes::Kinds(kinds.map(|(found, counts)| (found.chunk, found.class, counts)).collect());
             let over = self.over(&modes, hosted);
-            if over <= 0.0 {
+            if over.device <= 0.0 {
                 let parts = self.closing.parts(self.forms, self.strategy, &self.layout, self.stage);
                 let seconds = parts.end(self.way);
-                let host = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage).1;
-                let fits = host <= self.closing.problem.cluster.host_memory_per_device();
-                return (fits && seconds < limit).then_some(RankChoice { modes, hosted: *hosted, seconds });
+                let wins = over.host <= 0.0 && seconds < limit;
+                return wins.then_some(RankChoice { modes, hosted: *hosted, seconds });
             }
-            room -= over;
+            room -= over.device;
         }
         None
-    }
-
-    /// Bytes by which the device's peak is over its room under a choice, which is written down.
-    fn over(&mut self, modes: &Modes, hosted: &Hosted) -> f64 {
-        self.write(modes, hosted);
-        let (peak, _) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
-        let problem = self.closing.problem;
-        let process = problem.process_memory(self.strategy, peak).process;
-        process.0 as f64 - problem.memory_limit.0 as f64
     }
 
     /// Writes a choice into the strategy, and into its layout.
     pub fn write(&mut self, modes: &Modes, hosted: &Hosted) {
         if self.options.recomputes {
-            match modes {
-                Modes::All(recomputed) => self.write_all(*recomputed),
-                Modes::Kinds(kinds) => self.write_kinds(kinds),
-            }
+            let chunks = self.chunks();
+            modes.write(self.strategy, &self.layout, &chunks);
         }
         if self.options.hosted.len() > 1 {
             for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
@@ -330,49 +323,5 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             }
         }
         self.layout.choose(self.strategy, self.stage);
-    }
-
-    fn write_all(&mut self, recomputed: Recomputed) {
-        let mut left = Left::new(recomputed);
-        for chunk in self.chunks() {
-            let modes = (0..self.strategy.cuts[chunk]).map(|_| left.next());
-            self.strategy.checkpoint[chunk] = Checkpoint::of(modes);
-        }
-    }
-
-    fn write_kinds(&mut self, kinds: &[(usize, usize, Recomputed)]) {
-        for chunk in self.chunks() {
-            let own = kinds.iter().filter(|(of, ..)| *of == chunk);
-            let mut left: Vec<(usize, Left)> =
-                own.map(|&(_, class, recomputed)| (class, Left::new(recomputed))).collect();
-            let classes = self.layout.block_classes(chunk);
-            let modes = classes.map(|class| {
-                let own = left.iter_mut().find(|(of, _)| *of == class);
-                own.map_or(CheckpointMode::None, |(_, left)| left.next())
-            });
-            self.strategy.checkpoint[chunk] = Checkpoint::of(modes);
-        }
-    }
-}
-
-/// Blocks that are still to be given a mode.
-struct Left(Recomputed);
-
-impl Left {
-    const fn new(recomputed: Recomputed) -> Self {
-        Self(recomputed)
-    }
-
-    /// The mode of the next block.
-    const fn next(&mut self) -> CheckpointMode {
-        if self.0.full > 0 {
-            self.0.full -= 1;
-            CheckpointMode::Full
-        } else if self.0.selective > 0 {
-            self.0.selective -= 1;
-            CheckpointMode::Selective
-        } else {
-            CheckpointMode::None
-        }
     }
 }

@@ -6,7 +6,7 @@ use crate::cost::digest::least;
 use crate::cost::price::{LEVELS, Links};
 use crate::cost::unit_cost::gathers;
 use crate::cost::{DevicePricing, Pricing as _};
-use crate::ops::{AdamW, Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::program::reduction::reductions;
 use crate::program::state::StateRules;
@@ -75,7 +75,7 @@ impl StatePrices {
             replicas: replicas(load, rules, pricing),
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
             block: reductions(rules, engine, &load.parameters, false).iter().map(|(_, op)| seconds(op)).sum(),
-            host_element: seconds(&adamw(rules, 1 << 30, true)) / (1_u64 << 30) as f64,
+            host_element: seconds(&rules.adamw(1 << 30, true)) / (1_u64 << 30) as f64,
             copy_rate: (1_u64 << 30) as f64 / seconds(&Op::CopyOut(Bytes(1 << 30))),
             multiprocessors: pricing.beside(),
             links: [f64::INFINITY; LEVELS],
@@ -102,16 +102,6 @@ impl StatePrices {
     }
 }
 
-fn adamw(rules: &StateRules, elements: u64, on_host: bool) -> Op {
-    Op::AdamW(AdamW {
-        elements,
-        gradient_size: rules.gradient.size(),
-        state_size: rules.state_size,
-        working_size: if rules.has_separate_master { rules.parameter.size() } else { 0 },
-        on_host,
-    })
-}
-
 /// Seconds that each block more takes: a slope over many, so that rounding and what is fixed fall out.
 fn slope(pricing: &DevicePricing<'_>, op: &dyn Fn(u64) -> Op) -> f64 {
     let seconds = |blocks: u64| pricing.price(&op(blocks), 0).seconds.0;
@@ -122,7 +112,7 @@ fn step(load: &Load, rules: &StateRules, workload: &Workload, pricing: &DevicePr
     let p = &load.parameters;
     let owned = rules.at_least(rules.shards_optimizer, p.dense_trained, p.expert_trained);
     let slope = |op: &dyn Fn(u64) -> Op| slope(pricing, op);
-    let update = |on_host: bool| slope(&|blocks| adamw(rules, owned * blocks, on_host));
+    let update = |on_host: bool| slope(&|blocks| rules.adamw(owned * blocks, on_host));
     let norm = |blocks: u64| {
         Op::Elementwise(Elementwise {
             kind: ElementwiseKind::GradientNorm,

@@ -30,7 +30,7 @@ const MOST_EVENTS_A_STRATEGY: u64 = 8_000_000;
 /// A search without a time limit that has proven its plan to be within this share of the best goes on for less.
 const NEAR: f64 = 0.005;
 /// The most that is solved and played then.
-const MOST_NEAR: [usize; 2] = [3_000, 60];
+const MOST_NEAR: [usize; 2] = [3_000, 200];
 
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]

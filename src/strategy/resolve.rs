@@ -88,7 +88,8 @@ impl Draft {
         }
     }
 
-    /// The checkpoint modes of chunks of so many blocks. One entry stands for all chunks; otherwise there are as many as were given.
+    /// The checkpoint modes of chunks of so many blocks. One entry stands for all chunks; otherwise there are as many as
+    /// were given.
     pub fn checkpoints(&self, cuts: &[u32]) -> Vec<Checkpoint> {
         match self.checkpoint.as_deref() {
             None => cuts.iter().map(|&blocks| Checkpoint::uniform(CheckpointMode::None, blocks)).collect(),
