@@ -10,7 +10,7 @@ use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::program::Layout;
 use meshwright::program::build::build_on;
 use meshwright::program::state::StateRules;
-use meshwright::simulate::{account, peak, play};
+use meshwright::simulate::{Below, account, peak, play, play_below};
 use sampling::cases;
 
 #[test]
