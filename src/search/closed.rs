@@ -223,6 +223,11 @@ impl<'a> Closing<'a> {
         Layout::place_on(&outer.shaped.units, strategy, |other| other == stage)
     }
 
+    /// All ranks of `strategy` laid out.
+    pub fn whole_layout(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Layout {
+        Layout::place(&outer.shaped.units, strategy)
+    }
+
     /// What the rank that `layout` places has to do.
     pub fn parts(&self, outer: &OuterForms<'a>, strategy: &Strategy, layout: &Layout, stage: u32) -> Parts {
         self.views(layout, outer, strategy).1.parts(stage)
@@ -301,10 +306,9 @@ impl<'a> Closing<'a> {
         self.views(&layout, outer, strategy).1.passes()
     }
 
-    /// The time bound of `strategy` alone.
-    pub fn bound(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
-        let layout = Layout::place(&outer.shaped.units, strategy);
-        self.views(&layout, outer, strategy).1.step_time()
+    /// The time bound of `strategy`, all of whose ranks `layout` places, alone.
+    pub fn bound(&self, outer: &OuterForms<'a>, strategy: &Strategy, layout: &Layout) -> Seconds {
+        self.views(layout, outer, strategy).1.step_time()
     }
 
     /// Both closed forms over one layout.
@@ -341,6 +345,9 @@ impl<'a> Closing<'a> {
     /// Plays `strategy` until it is known to take `limit` or more.
     pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> Below {
         let Problem { workload, engine, .. } = self.problem;
+        if limit.0.is_infinite() {
+            return Below::Played(self.problem.play(strategy.clone()).playback);
+        }
         let pricing = self.pricing(strategy);
         let shaped = self.shaped(strategy, pricing.as_ref());
         let layout = Layout::place(&shaped.units, strategy);

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use crate::cost::bound::Parts;
+use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
 use crate::search::load::Load;
@@ -116,10 +117,13 @@ impl<'p> InnerProblem<'_, 'p> {
         let stages: Vec<u32> = (0..strategy.pipeline as u32).rev().collect();
         let mut plain: Vec<Parts> = vec![Parts::default(); stages.len()];
         let mut known: HashMap<RankKind, Parts> = HashMap::new();
+        let mut layout = self.closing.whole_layout(self.forms, &strategy);
         for &stage in &stages {
             let way = self.way(&strategy, stage);
             let key = self.kind(&strategy, stage);
-            let parts = *known.entry(key).or_insert_with(|| self.rank(&mut strategy, stage, way).plain());
+            let parts = *known
+                .entry(key)
+                .or_insert_with(|| self.rank((&mut strategy, &mut layout), stage, way).plain());
             if parts.end(way) >= limit {
                 return None;
             }
@@ -128,7 +132,7 @@ impl<'p> InnerProblem<'_, 'p> {
         let mut seconds = 0.0_f64;
         if strategy.virtual_stages > 1 {
             // Chunks wait for each other in turn; more work in one never lets another end earlier.
-            seconds = self.closing.bound(self.forms, &strategy).0;
+            seconds = self.closing.bound(self.forms, &strategy, &layout).0;
             if seconds >= limit {
                 return None;
             }
@@ -136,7 +140,7 @@ impl<'p> InnerProblem<'_, 'p> {
         // The first rank holds the most micro-batches.
         for &stage in stages.iter().rev() {
             let way = self.way(&strategy, stage);
-            let mut rank = self.rank(&mut strategy, stage, way);
+            let mut rank = self.rank((&mut strategy, &mut layout), stage, way);
             let choice = rank.best(&plain[stage as usize], limit)?;
             rank.write(&choice.modes, &choice.hosted);
             seconds = seconds.max(choice.seconds);
@@ -172,8 +176,13 @@ impl<'p> InnerProblem<'_, 'p> {
         self.pipeline.way_behind(self.load, u64::from(stage), before)
     }
 
-    fn rank<'s>(&'s self, strategy: &'s mut Strategy, stage: u32, way: f64) -> RankProblem<'s, 'p> {
-        RankProblem::new((self.closing, self.forms), strategy, (stage, way), self.options)
+    fn rank<'s>(
+        &'s self,
+        placed: (&'s mut Strategy, &'s mut Layout),
+        stage: u32,
+        way: f64,
+    ) -> RankProblem<'s, 'p> {
+        RankProblem::new((self.closing, self.forms), placed, (stage, way), self.options)
     }
 
     /// One chunk a rank: the cut whose slowest rank is the fastest, if it is below `limit`.
@@ -209,8 +218,9 @@ impl<'p> InnerProblem<'_, 'p> {
                     if parts.end(way) >= best {
                         continue;
                     }
-                    self.place(&mut scratch, stage, used, count);
-                    let choice = self.rank(&mut scratch, stage as u32, way).best(&parts, best);
+                    let mut layout = self.place(&mut scratch, stage, used, count);
+                    let mut rank = self.rank((&mut scratch, &mut layout), stage as u32, way);
+                    let choice = rank.best(&parts, best);
                     if let Some(end) =
                         choice.map(|choice| choice.seconds.max(value)).filter(|&end| end < best)
                     {
@@ -232,12 +242,13 @@ impl<'p> InnerProblem<'_, 'p> {
         self.ranks(self.with_cuts(outer, cuts), f64::INFINITY)
     }
 
-    /// Cuts under which rank `stage` has `count` blocks behind the first `used`.
-    fn place(&self, strategy: &mut Strategy, stage: usize, used: u32, count: u32) {
+    /// Cuts under which rank `stage` has `count` blocks behind the first `used`, and that rank laid out.
+    fn place(&self, strategy: &mut Strategy, stage: usize, used: u32, count: u32) -> Layout {
         strategy.cuts.fill(0);
         strategy.cuts[0] = used;
         strategy.cuts[stage] += count;
         strategy.checkpoint[stage] = self.entry(stage).over(count);
+        self.closing.layout(self.forms, strategy, stage as u32)
     }
 
     /// `outer` cut so; every block keeps everything, but where that is fixed.
@@ -272,8 +283,8 @@ impl Plain<'_, '_, '_> {
         let start = inner.first_alike(used, count);
         let scratch = &mut self.scratch;
         *self.known.entry((ends, start, count)).or_insert_with(|| {
-            inner.place(scratch, stage, used, count);
-            inner.rank(scratch, stage as u32, 0.0).plain()
+            let mut layout = inner.place(scratch, stage, used, count);
+            inner.rank((scratch, &mut layout), stage as u32, 0.0).plain()
         })
     }
 

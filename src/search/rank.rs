@@ -79,22 +79,21 @@ pub struct RankProblem<'a, 'p> {
     pub forms: &'a OuterForms<'p>,
     pub strategy: &'a mut Strategy,
     pub stage: u32,
-    layout: Layout,
+    layout: &'a mut Layout,
     /// When its first input is there at the earliest, and its last gradient back at the first rank, in seconds.
     way: f64,
     options: &'a Options,
 }
 
 impl<'a, 'p> RankProblem<'a, 'p> {
-    /// Rank `stage` of `strategy`, whose first input is there, and whose last gradient is back at the first rank, no
+    /// Rank `stage` of `strategy`, which `layout` places, whose first input is there, and whose last gradient is back at the first rank, no
     /// earlier than `way` seconds.
     pub fn new(
         (closing, forms): (&'a Closing<'p>, &'a OuterForms<'p>),
-        strategy: &'a mut Strategy,
+        (strategy, layout): (&'a mut Strategy, &'a mut Layout),
         (stage, way): (u32, f64),
         options: &'a Options,
     ) -> Self {
-        let layout = closing.layout(forms, strategy, stage);
         Self { closing, forms, strategy, stage, layout, way, options }
     }
 
@@ -223,13 +222,13 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     /// What the rank has to do if it recomputes nothing and keeps nothing on the host.
     pub fn plain(&mut self) -> Parts {
         self.write(&Modes::All(Recomputed::default()), &NOTHING);
-        self.closing.parts(self.forms, self.strategy, &self.layout, self.stage)
+        self.closing.parts(self.forms, self.strategy, self.layout, self.stage)
     }
 
     /// When the rank's step ends under a choice.
     fn ends(&mut self, recomputed: Recomputed, hosted: &Hosted) -> f64 {
         self.write(&Modes::All(recomputed), hosted);
-        let parts = self.closing.parts(self.forms, self.strategy, &self.layout, self.stage);
+        let parts = self.closing.parts(self.forms, self.strategy, self.layout, self.stage);
         parts.end(self.way)
     }
 
@@ -242,7 +241,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     /// What a choice, which is written down, takes more than there is.
     fn over(&mut self, modes: &Modes, hosted: &Hosted) -> Over {
         self.write(modes, hosted);
-        let (peak, host) = self.closing.peaks(self.forms, self.strategy, &self.layout, self.stage);
+        let (peak, host) = self.closing.peaks(self.forms, self.strategy, self.layout, self.stage);
         let problem = self.closing.problem;
         let process = problem.process_memory(self.strategy, peak).process;
         Over {
@@ -277,7 +276,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         if self.is_even() {
             return None;
         }
-        let found = self.closing.kinds(self.forms, self.strategy, &self.layout, self.stage);
+        let found = self.closing.kinds(self.forms, self.strategy, self.layout, self.stage);
         let kinds: Vec<Kind> = found.iter().map(|found| found.kind.clone()).collect();
         let all_kept =
             |kind: &Kind| f64::from(kind.count) * kind.modes.first().map_or(0.0, |mode| mode.bytes);
@@ -294,7 +293,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
                 Modes::Kinds(kinds.map(|(found, counts)| (found.chunk, found.class, counts)).collect());
             let over = self.over(&modes, hosted);
             if over.device <= 0.0 {
-                let parts = self.closing.parts(self.forms, self.strategy, &self.layout, self.stage);
+                let parts = self.closing.parts(self.forms, self.strategy, self.layout, self.stage);
                 let seconds = parts.end(self.way);
                 let wins = over.host <= 0.0 && seconds < limit;
                 return wins.then_some(RankChoice { modes, hosted: *hosted, seconds });
@@ -308,7 +307,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     pub fn write(&mut self, modes: &Modes, hosted: &Hosted) {
         if self.options.recomputes {
             let chunks = self.chunks();
-            modes.write(self.strategy, &self.layout, &chunks);
+            modes.write(self.strategy, self.layout, &chunks);
         }
         if self.options.hosted.len() > 1 {
             for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {

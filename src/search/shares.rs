@@ -23,8 +23,8 @@ pub fn cuts<'p>(
     let cuts = vec![each; outer.chunks() as usize];
     let checkpoint = cuts.iter().map(|&blocks| Checkpoint::uniform(CheckpointMode::None, blocks)).collect();
     let least = Strategy { cuts, checkpoint, ..outer.clone() };
+    let layout = closing.whole_layout(forms, &least);
     let ranks = (0..outer.pipeline as u32).map(|stage| {
-        let layout = closing.layout(forms, &least, stage);
         let kinds = closing.kinds(forms, &least, &layout, stage);
         let state = closing.state_of_block(forms, load.class, stage);
         let held: f64 =
