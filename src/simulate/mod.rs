@@ -9,11 +9,11 @@ mod outlook;
 pub mod player;
 mod quiet;
 mod rank;
+mod watch;
 
 pub use account::{Account, Holdings, account};
 pub use causes::CauseTimes;
 pub use issue::Issue;
 pub use memory::{MemoryPeak, peak};
-pub use player::{
-    Below, Playback, RankPlayback, Slower, Span, busiest, play, play_below, play_every_instruction,
-};
+pub use player::{Playback, RankPlayback, Span, busiest, play, play_below, play_every_instruction};
+pub use watch::{Below, Slower};

@@ -13,6 +13,7 @@ use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::simulate::memory::MemoryPeak;
 use crate::simulate::outlook::Outlook;
+use crate::simulate::watch::{Below, Watch};
 use crate::units::Seconds;
 
 /// What playing a program shows.
@@ -64,38 +65,15 @@ pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
     Player::new(program, pricing, true).played()
 }
 
-/// What playing shows of a step that may take too long.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Below {
-    Played(Playback),
-    /// It was not played to its end.
-    Slower(Slower),
-}
-
-/// A step that is known to take too long before it ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slower {
-    /// It takes at least so long.
-    pub at_least: Seconds,
-    /// It would take about so long if it goes on losing time as it did.
-    pub about: Seconds,
-}
-
 /// Plays `program` like [`play`], until it is known that its step takes `limit` or more.
 pub fn play_below(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> Below {
     let mut player = Player::new(program, pricing, true);
     let outlook = Outlook::new(&player.ranks, &player.messages);
     let shortest = (0..player.ranks.len()).map(|rank| outlook.whole(rank)).fold(0.0, f64::max);
-    player.watch = Some(Watch { outlook, limit: limit.0, stopped: None });
+    player.watch = Some(Watch::new(outlook, limit.0));
     player.run();
-    match player.watch.as_ref().and_then(|watch| watch.stopped) {
-        None => Below::Played(player.playback()),
-        Some((time, at_least)) => {
-            let lost = at_least - shortest;
-            let share = (time / at_least).max(f64::EPSILON);
-            Below::Slower(Slower { at_least: Seconds(at_least), about: Seconds(shortest + lost / share) })
-        }
-    }
+    let slower = player.watch.as_ref().and_then(|watch| watch.slower(shortest));
+    slower.map_or_else(|| Below::Played(player.playback()), Below::Slower)
 }
 
 /// What the busiest rank's passes of `program` take, each by itself: a step without its pipeline's bubble and without
@@ -110,14 +88,6 @@ pub fn busiest(program: &Program, pricing: &dyn Pricing) -> Seconds {
 /// hidden part of sends beside quiet passes.
 pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playback {
     Player::new(program, pricing, false).played()
-}
-
-/// Looks ahead while a step is played.
-struct Watch {
-    outlook: Outlook,
-    limit: f64,
-    /// When it was known that the step takes too long, and how long it takes at least.
-    stopped: Option<(f64, f64)>,
 }
 
 struct Player<'a> {
@@ -208,11 +178,9 @@ impl<'a> Player<'a> {
 
     /// Looks whether the step can still end in time now that what stands at `position` of a stream starts.
     fn look_ahead(&mut self, index: usize, stream: usize, position: Position, time: f64) {
-        let Some(watch) = &mut self.watch else { return };
-        let template = self.ranks[index].program.calls[position.0 as usize].template;
-        let at_least = time + watch.outlook.left(index, stream, position, template);
-        if at_least >= watch.limit && watch.stopped.is_none() {
-            watch.stopped = Some((time, at_least));
+        if let Some(watch) = &mut self.watch {
+            let template = self.ranks[index].program.calls[position.0 as usize].template;
+            watch.look((index, stream), position, template, time);
         }
     }
 
@@ -229,7 +197,7 @@ impl<'a> Player<'a> {
             self.advance(rank, time);
             self.settle(rank, time);
             self.drain(time);
-            if self.watch.as_ref().is_some_and(|watch| watch.stopped.is_some()) {
+            if self.watch.as_ref().is_some_and(Watch::is_over) {
                 return;
             }
         }
