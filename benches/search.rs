@@ -23,8 +23,8 @@ const SEARCHES: [(&str, &str, &str, u64, u64); 7] = [
     ("deepseek-v3-16384", "deepseek-v3", "2048x8xh100-sxm", 15360, 4096),
 ];
 
-/// Clusters of 8 to 4,096 devices for the curve, a sequence a device.
-const CURVE: [u64; 7] = [8, 32, 64, 128, 256, 512, 1024];
+/// Devices that GPT-3 175B is planned on for the curve, batch 1,536.
+const CURVE: [u64; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
 fn main() {
     if !env::args().any(|argument| argument == "--bench") {
@@ -106,9 +106,9 @@ fn curve() {
         "devices", "considered", "survived", "seconds", "us/survivor"
     );
     for devices in CURVE {
-        let model = model::load("llama-3.1-8b").expect("a preset");
-        let cluster = cluster::load(&format!("{}x8xh100-sxm", devices / 8)).expect("a shorthand");
-        let problem = Problem::new(&model, &cluster, workload(devices, 8192), &engines()[0], None);
+        let model = model::load("gpt3-175b").expect("a preset");
+        let cluster = cluster::load(&format!("{}x8xa100-sxm-80gb", devices / 8)).expect("a shorthand");
+        let problem = Problem::new(&model, &cluster, workload(1536, 2048), &engines()[0], None);
         let account = search(&problem, &Request::default(), &|_| {}).expect("a plan fits").account;
         let seconds = account.wall_time.0;
         let micros = 1e6 * seconds / account.survived.max(1) as f64;
