@@ -357,3 +357,6 @@ fn shape_of(frame: &FrameChoice) -> FrameChoice {
     let schedule = if splits { Schedule::ZeroBubbleH1 } else { Schedule::OneForwardOneBackward };
     FrameChoice { schedule: (schedule, 1), ..*frame }
 }
+
+#[cfg(test)]
+mod tests;

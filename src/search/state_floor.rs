@@ -35,7 +35,8 @@ impl FrameFloor<'_> {
     pub fn of(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices, best: f64) -> Floor {
         let ranks = self.pipeline.ranks as f64;
         let step = prices.step + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 };
-        let reduces_each = self.load.is_plain && !rules.keeps_whole_gradients;
+        // Of blocks that differ, it is not known whose gradient a backward reduces last.
+        let reduces_each = self.load.is_plain && self.load.is_even && !rules.keeps_whole_gradients;
         let pass = if reduces_each { prices.block } else { 0.0 };
         let more = More { block: step, pass, start: self.start(rules, prices) };
         let passes = self.pipeline.floor(self.load, more);

@@ -1,0 +1,139 @@
+//! Floors against exact closed forms of random inner choices, of models whose blocks are alike and of others.
+
+use super::*;
+use crate::cluster;
+use crate::model;
+use crate::profile::choices::OffloadCategory;
+use crate::profile::engine::engine;
+use crate::search::closed::Closing;
+use crate::search::inner::Spread;
+use crate::search::rank::FRACTIONS;
+use crate::search::{Problem, Request};
+use crate::strategy::{Checkpoint, CheckpointMode, Workload};
+use crate::units::ElementType;
+
+/// Three dense blocks before six with experts.
+const LEADING_DENSE: &str = r#"{"model_type":"deepseek_v3","hidden_size":1024,"num_hidden_layers":9,
+"num_attention_heads":16,"intermediate_size":2816,"vocab_size":32000,"max_position_embeddings":4096,
+"q_lora_rank":384,"kv_lora_rank":128,"qk_nope_head_dim":64,"qk_rope_head_dim":32,"v_head_dim":64,
+"n_routed_experts":16,"num_experts_per_tok":2,"n_shared_experts":1,"moe_intermediate_size":1024,
+"first_k_dense_replace":3,"moe_layer_freq":1,"hidden_act":"silu","attention_bias":false,
+"tie_word_embeddings":false,"num_nextn_predict_layers":0}"#;
+
+/// Every other block has experts.
+const ALTERNATING: &str = r#"{"model_type":"qwen3_moe","hidden_size":1024,"num_hidden_layers":10,
+"num_attention_heads":16,"num_key_value_heads":4,"head_dim":64,"intermediate_size":4096,"vocab_size":32000,
+"max_position_embeddings":4096,"use_sliding_window":false,"sliding_window":null,"hidden_act":"silu",
+"tie_word_embeddings":false,"attention_bias":false,"num_experts":8,"num_experts_per_tok":2,
+"moe_intermediate_size":2048,"decoder_sparse_step":2,"mlp_only_layers":[],
+"norm_topk_prob":true,"rms_norm_eps":1e-6,"rope_theta":1000000.0}"#;
+
+const ALIKE: &str = r#"{"model_type":"llama","hidden_size":2048,"num_hidden_layers":11,"num_attention_heads":16,
+"num_key_value_heads":4,"intermediate_size":5632,"vocab_size":64000,"max_position_embeddings":4096,
+"hidden_act":"silu","tie_word_embeddings":true,"rms_norm_eps":1e-5,"rope_theta":10000.0}"#;
+
+/// A small deterministic generator (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % count as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// A random inner choice of `outer`.
+fn inner(outer: &Strategy, problem: &Problem<'_>, dice: &mut Dice) -> Strategy {
+    let blocks = problem.facts.blocks;
+    let cuts = if outer.virtual_stages > 1 {
+        dice.pick(&Spread::ALL).cuts(blocks, outer)
+    } else {
+        let mut ends: Vec<u32> =
+            (1..outer.pipeline).map(|_| dice.below(blocks as usize + 1) as u32).collect();
+        ends.extend([0, blocks]);
+        ends.sort_unstable();
+        ends.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    };
+    let modes = dice.pick(&[CheckpointMode::ALL, &CheckpointMode::ALL[..1]]);
+    let mut checkpoint = Vec::new();
+    for &blocks in &cuts {
+        checkpoint
+            .push(Checkpoint::of((0..blocks).map(|_| dice.pick(modes)).collect::<Vec<_>>().into_iter()));
+    }
+    let mut strategy = Strategy { cuts, checkpoint, ..outer.clone() };
+    let supports = &problem.engine.supports;
+    for &category in &supports.offload {
+        let is_allowed =
+            category != OffloadCategory::Parameters || strategy.zero >= supports.parameter_offload_from_zero;
+        if is_allowed && dice.below(3) == 0 {
+            let fractions = (0..strategy.pipeline).map(|_| dice.pick(&FRACTIONS)).collect();
+            *strategy.offload.fractions_mut(category) = fractions;
+        }
+    }
+    strategy.normalise(&problem.facts);
+    strategy
+}
+
+/// Of random inner choices that just fit, how far the floor is below the exact bound: shares, the least first.
+fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
+    let model = model::from_text(config, "the test", "small").unwrap();
+    let cluster = cluster::load("2x8xh100-sxm").unwrap();
+    let workload =
+        Workload { global_batch: 32, seq_len: 1024, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
+    let problem = Problem::new(&model, &cluster, workload, engine(engine_name).unwrap(), None);
+    let request = Request::default();
+    let space = Space::new(&problem, &request);
+    let (bounding, closing) = (Bounding::new(&space), Closing::new(&problem));
+    let mut dice = Dice(seed);
+    let mut shares = Vec::new();
+    while shares.len() < 2_000 {
+        let task = &space.tasks[dice.below(space.tasks.len())];
+        let frame = dice.pick(&space.frames(task));
+        let mut outer = space.outer(task, &frame);
+        let states = space.states(task, &frame).0;
+        if states.is_empty() || !space.is_legal(&outer) {
+            continue;
+        }
+        let state = dice.pick(states);
+        state.apply(&mut outer);
+        let strategy = inner(&outer, &problem, &mut dice);
+        let closed = closing.close(&strategy);
+        // It just fits.
+        let limited = Problem { memory_limit: closed.memory.process, ..problem.clone() };
+        let shape = bounding.shaped(&outer);
+        let rules = StateRules::new(&outer, &workload, problem.engine);
+        let prices = bounding.prices(&shape, &rules, &bounding.anywhere(&outer));
+        let floors = FrameFloor { room: limited.room(&outer), ..bounding.frame_floor(&outer, &shape) };
+        let bound = closed.bound.0;
+        match floors.of(outer.sync, &rules, &prices, 1.01 * bound) {
+            Floor::Seconds(floor) => {
+                assert!(floor <= bound * (1.0 + 1e-9), "{floor} > {bound}: {strategy:?}");
+                shares.push(floor / bound);
+            }
+            Floor::OutOfMemory(bytes) => {
+                panic!("{bytes} at the least, but {} do: {strategy:?}", closed.memory.process)
+            }
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    shares
+}
+
+#[test]
+fn floors_hold_for_every_inner_choice() {
+    let mut nearest = Vec::new();
+    for (place, config) in [LEADING_DENSE, ALTERNATING, ALIKE].into_iter().enumerate() {
+        for engine in ["embedded", "torchtitan"] {
+            let shares = shares(config, engine, 77 + place as u64);
+            nearest.push(shares[shares.len() * 9 / 10]);
+        }
+    }
+    // A floor that is only ever far below would prove nothing.
+    assert!(nearest.iter().all(|share| *share > 0.8), "{nearest:?}");
+}
