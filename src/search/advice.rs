@@ -6,10 +6,11 @@ use crate::search::axes::divisors;
 use crate::search::closed::{Closed, Closing};
 use crate::search::problem::Problem;
 use crate::search::request::Failure;
+use crate::search::space::Space;
 use crate::simulate::memory::dominant;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::rules::{Rule, RuleBreak};
-use crate::strategy::{Checkpoint, Draft, Strategy, defaults, rules};
+use crate::strategy::{Checkpoint, Draft, Strategy, rules};
 use crate::units::{ElementType, grouped};
 
 /// Most times the devices are doubled in search of a count that fits.
@@ -35,9 +36,9 @@ pub fn empty(problem: &Problem<'_>, fix: &Draft) -> RuleBreak {
 }
 
 /// Nothing fits: the smallest peak found, what dominates it, and what would fit.
-pub fn nothing_fits(closing: &Closing<'_>, near: &Strategy) -> Failure {
+pub fn nothing_fits(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Failure {
     let problem = closing.problem;
-    let strategy = leanest(problem, near);
+    let strategy = leanest(space, closing, near);
     let closed = closing.close(&strategy);
     let candidate = problem.play(strategy);
     let fullest = candidate.playback.ranks.iter().max_by_key(|rank| rank.memory.total);
@@ -50,12 +51,34 @@ pub fn nothing_fits(closing: &Closing<'_>, near: &Strategy) -> Failure {
     }
 }
 
-/// `near` with everything recomputed, and on the host what the engine can keep there and the host has room for.
-fn leanest(problem: &Problem<'_>, near: &Strategy) -> Strategy {
-    let mut strategy = near.clone();
-    strategy.cuts = defaults::cuts(problem.facts.blocks, strategy.chunks() as usize);
-    let recomputed = strategy.cuts.iter().map(|&blocks| Checkpoint::uniform(CheckpointMode::Full, blocks));
-    strategy.checkpoint = recomputed.collect();
+/// `near` with everything recomputed, and on the host what the engine can keep there and the host has room for, but for
+/// what is fixed.
+fn leanest(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Strategy {
+    let problem = closing.problem;
+    let fix = &space.request.fix;
+    let mut strategy = space.plainest(near);
+    if fix.checkpoint.is_none() {
+        let full = |&blocks: &u32| Checkpoint::uniform(CheckpointMode::Full, blocks);
+        strategy.checkpoint = strategy.cuts.iter().map(full).collect();
+    }
+    strategy.normalise(&problem.facts);
+    if fix.offload.is_some() {
+        return strategy;
+    }
+    let mut least = closing.close(&strategy).memory.process;
+    for &category in &problem.engine.supports.offload {
+        let mut hosted = strategy.clone();
+        *hosted.offload.fractions_mut(category) = vec![1.0; strategy.pipeline as usize];
+        hosted.normalise(&problem.facts);
+        if !rules::legal(&hosted, &problem.facts) {
+            continue;
+        }
+        let closed = closing.close(&hosted);
+        let has_room = closed.host <= problem.cluster.host_memory_per_device();
+        if has_room && closed.memory.process < least {
+            (strategy, least) = (hosted, closed.memory.process);
+        }
+    }
     strategy
 }
 

@@ -107,7 +107,7 @@ pub fn search(
     account.axes = space.axes.listed();
     let Some(winner) = found.played.first().cloned() else {
         return Err(match (near, broken) {
-            (Some(strategy), _) => advice::nothing_fits(&closing, &strategy),
+            (Some(strategy), _) => advice::nothing_fits(&space, &closing, &strategy),
             (None, Some(broken)) => Failure::Illegal(broken),
             (None, None) => Failure::Illegal(advice::empty(problem, &request.fix)),
         });
