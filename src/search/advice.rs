@@ -10,7 +10,7 @@ use crate::search::space::Space;
 use crate::simulate::memory::dominant;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::rules::{Rule, RuleBreak};
-use crate::strategy::{Checkpoint, Draft, Strategy, rules};
+use crate::strategy::{Draft, Strategy, rules};
 use crate::units::{ElementType, grouped};
 
 /// Most times the devices are doubled in search of a count that fits.
@@ -55,14 +55,8 @@ pub fn nothing_fits(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -
 /// what is fixed.
 fn leanest(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Strategy {
     let problem = closing.problem;
-    let fix = &space.request.fix;
-    let mut strategy = space.plainest(near);
-    if fix.checkpoint.is_none() {
-        let full = |&blocks: &u32| Checkpoint::uniform(CheckpointMode::Full, blocks);
-        strategy.checkpoint = strategy.cuts.iter().map(full).collect();
-    }
-    strategy.normalise(&problem.facts);
-    if fix.offload.is_some() {
+    let mut strategy = space.recomputing(near);
+    if space.request.fix.offload.is_some() {
         return strategy;
     }
     let mut least = closing.close(&strategy).memory.process;

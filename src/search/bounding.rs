@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::cost::{DevicePricing, Pricing as _};
-use crate::lower::unit::UnitKind;
 use crate::profile::choices::Schedule;
 use crate::program::state::StateRules;
 use crate::search::axes::StateChoice;
@@ -89,13 +88,6 @@ impl<'a> Bounding<'a> {
             }
         }
         Self { space, former, classes }
-    }
-
-    /// Whether all blocks of the model are of one class.
-    pub fn has_like_blocks(&self) -> bool {
-        let blocks = self.former.units().iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
-        let mut classes = blocks.map(|unit| unit.class);
-        classes.next().is_none_or(|first| classes.all(|class| class == first))
     }
 
     /// Bounds the strategies of task `index`; those that cannot be faster than `best` seconds cannot win.

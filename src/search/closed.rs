@@ -144,6 +144,11 @@ impl<'a> Closing<'a> {
         }
     }
 
+    /// Whether all blocks of the model are of one class.
+    pub fn has_like_blocks(&self) -> bool {
+        self.blocks.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
     /// The first block behind which `count` blocks stand like those behind the first `used`.
     pub fn first_alike(&self, used: u32, count: u32) -> u32 {
         let wanted = &self.blocks[used as usize..(used + count) as usize];

@@ -86,8 +86,8 @@ pub struct RankProblem<'a, 'p> {
 }
 
 impl<'a, 'p> RankProblem<'a, 'p> {
-    /// Rank `stage` of `strategy`, which `layout` places, whose first input is there, and whose last gradient is back at the first rank, no
-    /// earlier than `way` seconds.
+    /// Rank `stage` of `strategy`, which `layout` places: its first input is there, and its last gradient back at the
+    /// first rank, no earlier than `way` seconds.
     pub fn new(
         (closing, forms): (&'a Closing<'p>, &'a OuterForms<'p>),
         (strategy, layout): (&'a mut Strategy, &'a mut Layout),

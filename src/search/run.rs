@@ -65,7 +65,7 @@ pub fn search(
         let least = entries.iter().min_by(|one, other| one.floor.total_cmp(&other.floor));
         least.map(|entry| space.strategy(entry))
     });
-    let work = Patience::work(bounding.has_like_blocks());
+    let work = Patience::work(closing.has_like_blocks());
     let patience = match (request.exhaustive, request.time_limit) {
         (true, _) => Patience::Exhaustive,
         (false, Some(limit)) => start.checked_add(limit).map_or(work, Patience::Until),
@@ -86,16 +86,16 @@ pub fn search(
     let let_go = let_go.filter(|floor| *floor < found.limit()).map(Seconds);
     account.lowest_bound = account.lowest_bound.into_iter().chain(let_go).reduce(Seconds::min);
     for seed in seeds {
-        let is_stopped = found.stopped.iter().any(|known| known.strategy == seed.strategy);
-        if !is_stopped && found.played.iter().all(|known| known.strategy != seed.strategy) {
+        if found.played.iter().any(|known| known.strategy == seed.strategy) {
+            continue;
+        }
+        if found.stopped.iter().all(|known| known.strategy != seed.strategy) {
             // Its bound was not below the best's time, or it would have been played: count it where it is.
             account.bounded = account.bounded.saturating_sub(1);
             account.priced += 1;
             account.played += 1;
         }
-        if found.played.iter().all(|known| known.strategy != seed.strategy) {
-            found.played.push(seed);
-        }
+        found.played.push(seed);
     }
     sort(&mut found.played, request.objective);
     let shown = picks::shown(&found.played, &found.stopped, request.top);

@@ -8,7 +8,7 @@ use crate::search::closed::{Closed, Closing};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::rank::Options;
 use crate::search::space::FrameChoice;
-use crate::strategy::{Checkpoint, CheckpointMode, MeshOrder, Strategy};
+use crate::strategy::{MeshOrder, Strategy};
 
 /// An outer strategy at its best inner choice.
 #[derive(Clone, Debug)]
@@ -85,12 +85,7 @@ impl<'a> Solving<'a> {
     /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.
     pub fn leanest(&self, entry: &Entry) -> Option<Solved> {
         let space = self.bounding.space;
-        let mut strategy = space.plainest(&space.strategy(entry));
-        if space.request.fix.checkpoint.is_none() {
-            let full = |&blocks: &u32| Checkpoint::uniform(CheckpointMode::Full, blocks);
-            strategy.checkpoint = strategy.cuts.iter().map(full).collect();
-        }
-        strategy.normalise(&space.problem.facts);
+        let strategy = space.recomputing(&space.strategy(entry));
         let closed = self.closing.close(&strategy);
         self.closing.fits(&closed).then_some(Solved {
             floor: entry.floor,

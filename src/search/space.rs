@@ -5,7 +5,7 @@ use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::bounding::Entry;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
-use crate::strategy::{Offload, Strategy, defaults, rules};
+use crate::strategy::{Checkpoint, CheckpointMode, Offload, Strategy, defaults, rules};
 
 /// One mesh with its experts and the tensor ranks inside one: the unit of work that threads share.
 #[derive(Clone, Debug)]
@@ -153,6 +153,17 @@ impl<'a> Space<'a> {
         let cuts = fix.cuts.clone().unwrap_or_else(default);
         let mut strategy = Strategy { checkpoint: fix.checkpoints(&cuts), cuts, ..outer.clone() };
         self.keep_on_host(&mut strategy);
+        strategy
+    }
+
+    /// `outer` with the inner choices that are fixed, everything recomputed that may be, and default cuts.
+    pub fn recomputing(&self, outer: &Strategy) -> Strategy {
+        let mut strategy = self.plainest(outer);
+        if self.request.fix.checkpoint.is_none() {
+            let full = |&blocks: &u32| Checkpoint::uniform(CheckpointMode::Full, blocks);
+            strategy.checkpoint = strategy.cuts.iter().map(full).collect();
+        }
+        strategy.normalise(&self.problem.facts);
         strategy
     }
 
