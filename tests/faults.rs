@@ -98,7 +98,7 @@ fn a_buffer_freed_early() {
             .enumerate()
             .find_map(|(place, one)| one.frees.first().map(|&buffer| (place, buffer)))
             .expect("something is freed");
-        list[place].frees.retain(|&other| other != buffer);
+        list[place].frees.retain(|other| *other != buffer);
         let allocated = list.iter().position(|one| one.allocates.contains(&buffer)).expect("a local buffer");
         list[allocated].frees.push(buffer);
     });

@@ -18,7 +18,7 @@ pub mod placeholders;
 mod shape;
 pub mod unit;
 
-pub use graph::{Stream, UnitGraph, Value, ValueId};
+pub use graph::{Stream, UnitGraph, Value, ValueId, ValueIds};
 pub use kernel::Kernel;
 pub use parameters::UnitParameters;
 pub use shape::Shape;

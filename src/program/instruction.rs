@@ -1,5 +1,7 @@
 //! Instructions, the templates that micro-batches repeat, and the programs made of them.
 
+use smallvec::SmallVec;
+
 use crate::lower::{Category, Kernel, Stream};
 use crate::ops::Op;
 use crate::program::schedule::Pass;
@@ -124,6 +126,9 @@ pub enum Task {
     GatherUpdated(Part),
 }
 
+/// A few buffers, or indices of instructions.
+pub type Few = SmallVec<[u32; 4]>;
+
 /// One thing that a rank does: an op on a stream, with what it waits for and what happens to buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
@@ -135,13 +140,13 @@ pub struct Instruction {
     pub unit: Option<u32>,
     /// Instructions of the same template that must be done before, by index; those before it on its own stream
     /// always must.
-    pub waits: Vec<u32>,
+    pub waits: Few,
     /// Waits for everything issued before it, on every stream.
     pub joins: bool,
-    pub reads: Vec<BufferId>,
-    pub writes: Vec<BufferId>,
-    pub allocates: Vec<BufferId>,
-    pub frees: Vec<BufferId>,
+    pub reads: Few,
+    pub writes: Few,
+    pub allocates: Few,
+    pub frees: Few,
     pub message: Option<Message>,
     /// Host bytes that it allocates (positive) or frees.
     pub host: i64,
@@ -149,19 +154,19 @@ pub struct Instruction {
 
 impl Instruction {
     /// An instruction that waits for nothing and touches no buffer.
-    pub const fn plain(op: Op, task: Task, stream: Stream, cause: Cause) -> Self {
+    pub fn plain(op: Op, task: Task, stream: Stream, cause: Cause) -> Self {
         Self {
             op,
             task,
             stream,
             cause,
             unit: None,
-            waits: Vec::new(),
+            waits: Few::new(),
             joins: false,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            allocates: Vec::new(),
-            frees: Vec::new(),
+            reads: Few::new(),
+            writes: Few::new(),
+            allocates: Few::new(),
+            frees: Few::new(),
             message: None,
             host: 0,
         }

@@ -1,18 +1,18 @@
 //! The templates of a chunk: its forward, backward and weight pass.
 
-use crate::program::frame::ChunkFrame;
-use crate::program::waits::Waits;
-use crate::program::weighing::Holding;
-use crate::program::writer::Writer;
 use std::collections::HashMap;
 
 use crate::lower::Stream;
 use crate::ops::Op;
 use crate::profile::EngineProfile;
+use crate::program::frame::ChunkFrame;
 use crate::program::instruction::{Cause, Instruction, Payload, Task, Template};
 use crate::program::layout::{Chunk, Layout};
 use crate::program::schedule::Pass;
 use crate::program::state::StateRules;
+use crate::program::waits::Waits;
+use crate::program::weighing::Holding;
+use crate::program::writer::Writer;
 use crate::strategy::Strategy;
 use crate::units::Bytes;
 

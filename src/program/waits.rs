@@ -1,7 +1,7 @@
 //! What an instruction waits for: the last uses, on other streams, of the buffers that it touches.
 
 use crate::lower::Stream;
-use crate::program::instruction::Instruction;
+use crate::program::instruction::{Few, Instruction};
 
 /// An index that no instruction has.
 const NONE: u32 = u32::MAX;
@@ -29,7 +29,7 @@ impl Waits {
     }
 
     /// What `next`, which will stand behind `written`, must wait for, each stream's last and in issue order.
-    pub(super) fn of(&self, next: &Instruction, written: &[Instruction]) -> Vec<u32> {
+    pub(super) fn of(&self, next: &Instruction, written: &[Instruction]) -> Few {
         let mut latest: Latest = [NONE; Stream::ALL.len()];
         let mut wait = |before: u32| {
             if before != NONE {
@@ -46,7 +46,7 @@ impl Waits {
         next.waits.iter().copied().for_each(&mut wait);
         // What stands before it on its own stream is done in any case.
         latest[next.stream as usize] = NONE;
-        let mut waits: Vec<u32> = latest.into_iter().filter(|&before| before != NONE).collect();
+        let mut waits: Few = latest.into_iter().filter(|&before| before != NONE).collect();
         waits.sort_unstable();
         waits
     }

@@ -1,8 +1,10 @@
 //! Adaptive loss weights: gradients that are held by themselves, looked at, weighed and only then added to the others.
 
+use smallvec::smallvec;
+
 use crate::lower::Stream;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
-use crate::program::instruction::{BufferId, Cause, Instruction, Part, Task};
+use crate::program::instruction::{BufferId, Cause, Few, Instruction, Part, Task};
 use crate::program::layout::PlacedWatch;
 use crate::program::passes::Variant;
 use crate::program::step::SQUARES_SIZE;
@@ -56,8 +58,8 @@ impl Writer<'_> {
             let op = Elementwise { kind: ElementwiseKind::Scale, elements, operands: 2, element };
             let task = Task::WeighFlow { loss: self.loss };
             self.push(Instruction {
-                reads: vec![buffer],
-                writes: vec![buffer],
+                reads: smallvec![buffer],
+                writes: smallvec![buffer],
                 waits: self.holding.squared.into_iter().collect(),
                 ..Instruction::plain(Op::Elementwise(op), task, Stream::Compute, Cause::Compute)
             });
@@ -77,9 +79,9 @@ impl Writer<'_> {
             let op = Elementwise { kind: ElementwiseKind::Cast, elements, operands: 2, element };
             self.push(Instruction {
                 unit,
-                reads: vec![gradient],
-                writes: vec![copy],
-                allocates: vec![copy],
+                reads: smallvec![gradient],
+                writes: smallvec![copy],
+                allocates: smallvec![copy],
                 ..Instruction::plain(
                     Op::Elementwise(op),
                     Task::CopyWatched { watch },
@@ -96,14 +98,14 @@ impl Writer<'_> {
             ];
             for (task, group, elements, ranks) in sums {
                 if ranks > 1 && elements > 0 {
-                    self.watched_sum(task, group, elements * element.size(), vec![copy]);
+                    self.watched_sum(task, group, elements * element.size(), smallvec![copy]);
                 }
             }
         }
         let op = Elementwise { kind: ElementwiseKind::GradientNorm, elements, operands: 1, element };
         let squares = self.push(Instruction {
             unit,
-            reads: vec![copy.unwrap_or(gradient)],
+            reads: smallvec![copy.unwrap_or(gradient)],
             frees: copy.into_iter().collect(),
             ..Instruction::plain(
                 Op::Elementwise(op),
@@ -118,13 +120,13 @@ impl Writer<'_> {
             _ => None,
         };
         if let Some(group) = group {
-            let sum = self.watched_sum(Task::SumWatchedSquares { watch }, group, SQUARES_SIZE, Vec::new());
-            self.instructions[sum as usize].waits = vec![squares];
+            let sum = self.watched_sum(Task::SumWatchedSquares { watch }, group, SQUARES_SIZE, Few::new());
+            self.instructions[sum as usize].waits = smallvec![squares];
             self.holding.squared = Some(sum);
         }
     }
 
-    fn watched_sum(&mut self, task: Task, group: Group, bytes: u64, writes: Vec<BufferId>) -> u32 {
+    fn watched_sum(&mut self, task: Task, group: Group, bytes: u64, writes: Few) -> u32 {
         let op = Collective { kind: CollectiveKind::AllReduce, group, bytes: Bytes(bytes) };
         self.push(Instruction {
             writes,
@@ -149,7 +151,7 @@ impl Writer<'_> {
         self.push(Instruction {
             unit: Some(self.chunk.units[place].unit),
             waits: self.holding.squared.into_iter().collect(),
-            reads: vec![gradient],
+            reads: smallvec![gradient],
             writes: is_own.then_some(gradient).into_iter().collect(),
             frees: (!is_own).then_some(gradient).into_iter().collect(),
             ..Instruction::plain(Op::Elementwise(op), task, Stream::Compute, Cause::Compute)

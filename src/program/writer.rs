@@ -1,15 +1,17 @@
 //! Writes the instructions of a template: waits, transfers, parameters that come and go, reductions.
 
-use crate::program::frame::ChunkFrame;
-use crate::program::passes::{Plan, Variant};
-use crate::program::reduction::{reductions, updates};
 use std::collections::HashMap;
 
-use crate::lower::{LoweredUnit, Step, Stream, ValueId};
+use smallvec::smallvec;
+
+use crate::lower::{LoweredUnit, Step, Stream, ValueId, ValueIds};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::engine::Overlap;
-use crate::program::instruction::{BufferId, Cause, Instruction, Message, Part, Payload, Task};
+use crate::program::frame::ChunkFrame;
+use crate::program::instruction::{BufferId, Cause, Few, Instruction, Message, Part, Payload, Task};
 use crate::program::layout::{Chunk, PlacedUnit};
+use crate::program::passes::{Plan, Variant};
+use crate::program::reduction::{reductions, updates};
 use crate::program::schedule::Pass;
 use crate::program::state::Gathering;
 use crate::program::waits::Waits;
@@ -31,7 +33,7 @@ pub(super) struct Writer<'a> {
     /// Reductions under way: the unit gradient that each reads.
     pub(super) reducing: Vec<BufferId>,
     /// Saved activations on their way out.
-    pub(super) leaving: Vec<Vec<BufferId>>,
+    pub(super) leaving: Vec<Few>,
     pub(super) holding: Holding,
 }
 
@@ -45,7 +47,7 @@ impl<'a> Writer<'a> {
         index
     }
 
-    pub(super) fn release(&mut self, frees: Vec<BufferId>, unit: Option<u32>, host: i64) -> u32 {
+    pub(super) fn release(&mut self, frees: Few, unit: Option<u32>, host: i64) -> u32 {
         self.push(Instruction {
             frees,
             unit,
@@ -57,15 +59,15 @@ impl<'a> Writer<'a> {
     pub(super) fn receive(&mut self, buffer: BufferId, message: Message) {
         let bytes = self.bytes(buffer);
         self.push(Instruction {
-            writes: vec![buffer],
-            allocates: vec![buffer],
+            writes: smallvec![buffer],
+            allocates: smallvec![buffer],
             message: Some(message),
             ..Instruction::plain(Op::Receive(bytes), Task::Receive, Stream::Receive, Cause::Communication)
         });
         if !self.plan.engine.timing.overlaps(Overlap::Sends) {
             // Receives that stand in the queue of the kernels hold back all of the pass, recomputation too.
             self.push(Instruction {
-                reads: vec![buffer],
+                reads: smallvec![buffer],
                 ..Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Compute)
             });
         }
@@ -76,7 +78,7 @@ impl<'a> Writer<'a> {
         let overlaps = self.plan.engine.timing.overlaps(Overlap::Sends);
         let stream = if overlaps { Stream::Send } else { Stream::Compute };
         self.push(Instruction {
-            reads: vec![buffer],
+            reads: smallvec![buffer],
             message: Some(message),
             ..Instruction::plain(Op::Send(bytes), Task::Send, stream, Cause::Communication)
         });
@@ -96,7 +98,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn buffers(&self, place: usize, ids: &[ValueId]) -> Vec<BufferId> {
+    fn buffers(&self, place: usize, ids: &[ValueId]) -> Few {
         ids.iter().map(|&id| self.buffer(place, id)).collect()
     }
 
@@ -117,7 +119,7 @@ impl<'a> Writer<'a> {
     /// Steps of one pass of the unit at `place`; `again` keeps what later backwards still read.
     pub(super) fn steps(&mut self, place: usize, steps: &[Step], again: bool, uses_parameters: bool) {
         let unit = self.chunk.units[place];
-        let parameters: Vec<_> = [self.frame.gathered[place], self.frame.fetched[place]]
+        let parameters: Few = [self.frame.gathered[place], self.frame.fetched[place]]
             .into_iter()
             .flatten()
             .filter(|_| uses_parameters)
@@ -126,7 +128,7 @@ impl<'a> Writer<'a> {
         let gradient = self.own_gradient(place);
         let mut allocated = false;
         for step in steps {
-            let frees: Vec<_> =
+            let frees: ValueIds =
                 step.frees.iter().copied().filter(|id| !(again && kept.contains(id))).collect();
             let cause = match step.op {
                 Op::Collective(_) => Cause::Communication,
@@ -149,7 +151,7 @@ impl<'a> Writer<'a> {
                 ..Instruction::plain(step.op, task, step.stream, cause)
             };
             if instruction.stream == Stream::Compute && uses_parameters {
-                instruction.reads.extend(&parameters);
+                instruction.reads.extend_from_slice(&parameters);
                 instruction.waits.extend(self.gathering.remove(&place));
             }
             if step.adds_gradient
@@ -169,7 +171,7 @@ impl<'a> Writer<'a> {
     pub(super) fn make_room(&mut self, most: usize) {
         while self.reducing.len() > most {
             let gradient = self.reducing.remove(0);
-            self.release(vec![gradient], None, 0);
+            self.release(smallvec![gradient], None, 0);
         }
     }
 
@@ -180,14 +182,14 @@ impl<'a> Writer<'a> {
     /// Makes the parameters of the unit at `place` usable: fetched from the host, gathered from the shards.
     pub(super) fn acquire(&mut self, place: usize, variant: Variant, after: Option<u32>) {
         let Some(&unit) = self.chunk.units.get(place) else { return };
-        let waits: Vec<_> = after.into_iter().collect();
+        let waits: Few = after.into_iter().collect();
         if let Some(buffer) = self.frame.fetched[place] {
             let op = Op::CopyIn(self.bytes(buffer));
             self.push(Instruction {
                 unit: Some(unit.unit),
                 waits: waits.clone(),
-                writes: vec![buffer],
-                allocates: vec![buffer],
+                writes: smallvec![buffer],
+                allocates: smallvec![buffer],
                 ..Instruction::plain(op, Task::FetchParameters, Stream::CopyIn, Cause::Copy)
             });
         }
@@ -207,7 +209,7 @@ impl<'a> Writer<'a> {
             (Part::Dense, Group::State, unit.parameters.dense + borrowed, self.plan.rules.shards),
             (Part::Expert, Group::ExpertState, unit.parameters.expert, self.plan.rules.expert_shards),
         ];
-        let mut allocates: Vec<_> = buffer.into_iter().collect();
+        let mut allocates: Few = buffer.into_iter().collect();
         let overlaps = self.plan.engine.timing.overlaps(Overlap::Gathers);
         let stream = if overlaps { Stream::Data } else { Stream::Compute };
         for (part, group, elements, shards) in parts {
@@ -246,7 +248,7 @@ impl<'a> Writer<'a> {
     /// Gives back what [`Self::acquire`] took; returns the instruction that did. What `stays` for another loss's
     /// backward was gathered for it too.
     pub(super) fn give_back(&mut self, place: usize, variant: Variant, stays: bool) -> Option<u32> {
-        let mut frees: Vec<_> = self.frame.fetched[place].into_iter().collect();
+        let mut frees: Few = self.frame.fetched[place].into_iter().collect();
         let gives = match self.plan.rules.gathering {
             Gathering::EachPass => true,
             Gathering::ForwardToBackward => {
@@ -291,7 +293,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What the unit at `place` keeps from forward to backward.
-    pub(super) fn kept(&self, place: usize) -> Vec<BufferId> {
+    pub(super) fn kept(&self, place: usize) -> Few {
         self.lowered(place).kept.iter().map(|&id| self.buffer(place, id)).collect()
     }
 

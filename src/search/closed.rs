@@ -179,10 +179,15 @@ impl<'a> Closing<'a> {
         })
     }
 
+    /// The number of the links under `pricing`.
+    pub fn links(&self, pricing: &DevicePricing<'_>) -> Links {
+        self.links.number(pricing)
+    }
+
     /// The units of the problem's model under the shape of `strategy`.
     pub fn shaped(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> Arc<Shaped> {
         let shares_cores = self.problem.cluster.device.cores.is_some();
-        let key = ShapeKey::new(strategy, self.links.number(pricing), shares_cores);
+        let key = ShapeKey::new(strategy, self.links(pricing), shares_cores);
         let known = self.shapes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         known.unwrap_or_else(|| {
             let shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);

@@ -12,6 +12,7 @@ use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
 use crate::search::load::Load;
+use crate::search::passes::Ways;
 use crate::search::rank::{Options, RankProblem};
 use crate::search::shares;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
@@ -81,27 +82,36 @@ pub struct Chosen {
 type RankKind = (Vec<(u32, u32)>, bool, bool);
 
 impl<'p> InnerProblem<'_, 'p> {
-    /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits.
-    pub fn solve(&self, outer: &Strategy, limit: f64) -> Option<Chosen> {
+    /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits. Chunks that
+    /// do not adjoin are cut in one of `ways`, after whose passes `step` seconds follow in any case, or by shares.
+    pub fn solve(&self, outer: &Strategy, (ways, step): (&Ways, f64), limit: f64) -> Option<Chosen> {
         let blocks = self.closing.problem.facts.blocks;
         if let Some(cuts) = self.cuts {
             return self.ranks(self.with_cuts(outer, cuts.to_vec()), limit);
         }
         if outer.virtual_stages > 1 {
-            let mut best: Option<Chosen> = None;
-            let divides = u64::from(blocks).is_multiple_of(outer.chunks());
-            for spread in Spread::ALL.into_iter().take(if divides { 1 } else { Spread::ALL.len() }) {
-                let limit = best.as_ref().map_or(limit, |best| best.seconds);
-                best = self.ranks(self.with_cuts(outer, spread.cuts(blocks, outer)), limit).or(best);
-            }
-            if !divides && self.load.is_even && self.checkpoint.is_none() {
-                let cuts = shares::cuts((self.closing, self.forms), (self.load, &self.pipeline), outer);
-                let limit = best.as_ref().map_or(limit, |best| best.seconds);
-                best = cuts.and_then(|cuts| self.ranks(self.with_cuts(outer, cuts), limit)).or(best);
-            }
-            return best;
+            return self.scattered(outer, (ways, step), limit);
         }
         if outer.pipeline == 1 { self.even(outer, limit) } else { self.contiguous(outer, blocks, limit) }
+    }
+
+    /// Several chunks a rank.
+    fn scattered(&self, outer: &Strategy, (ways, step): (&Ways, f64), limit: f64) -> Option<Chosen> {
+        let mut best: Option<Chosen> = None;
+        let below = |best: &Option<Chosen>| best.as_ref().map_or(limit, |best| best.seconds);
+        for way in &ways.list {
+            let limit = below(&best);
+            if way.seconds + step >= limit {
+                break;
+            }
+            best = self.ranks(self.with_cuts(outer, way.cuts.clone()), limit).or(best);
+        }
+        if ways.is_shared() {
+            let limit = below(&best);
+            let cuts = shares::cuts((self.closing, self.forms), (self.load, &self.pipeline), outer, limit);
+            best = cuts.and_then(|cuts| self.ranks(self.with_cuts(outer, cuts), limit)).or(best);
+        }
+        best
     }
 
     /// The best choice under the default cuts, or the fixed ones.

@@ -16,6 +16,7 @@ mod load;
 pub mod map;
 mod modes;
 mod orders;
+mod passes;
 mod picks;
 mod problem;
 mod rank;

@@ -9,11 +9,12 @@ use crate::search::load::Load;
 use crate::strategy::{Checkpoint, Strategy};
 
 /// Cuts of `outer`, of several chunks a rank and blocks that are alike, so that the slowest rank is the fastest, as
-/// far as bytes and seconds of blocks add up; none where that is not known.
+/// far as bytes and seconds of blocks add up; none where no rank's share ends before `limit` seconds, or none has room.
 pub fn cuts<'p>(
     (closing, forms): (&Closing<'p>, &OuterForms<'p>),
     (load, pipeline): (&Load, &Pipeline),
     outer: &Strategy,
+    limit: f64,
 ) -> Option<Vec<u32>> {
     let problem = closing.problem;
     let blocks = problem.facts.blocks;
@@ -24,6 +25,23 @@ pub fn cuts<'p>(
     let checkpoint = cuts.iter().map(|&blocks| Checkpoint::uniform(CheckpointMode::None, blocks)).collect();
     let least = Strategy { cuts, checkpoint, ..outer.clone() };
     let layout = closing.whole_layout(forms, &least);
+    let passes = pipeline.micro as f64 * load.block.work;
+    let (fewest, number) = (each * turns, f64::from(each * turns));
+    let seconds = |stage: u32| {
+        let parts = closing.parts(forms, &least, &layout, stage);
+        let way = pipeline.way_behind(load, u64::from(stage), u64::from(each * stage));
+        (parts.end(way) - number * passes).max(0.0)
+    };
+    let seconds: Vec<f64> = (0..outer.pipeline as u32).map(seconds).collect();
+    // What is slower than what is known needs no room.
+    let most = seconds.iter().map(|seconds| {
+        let most = (limit - seconds) / passes;
+        (most >= number).then(|| (most as u32).min(fewest + turns))
+    });
+    let most: Vec<u32> = most.collect::<Option<_>>()?;
+    if most.iter().sum::<u32>() < blocks {
+        return None;
+    }
     let ranks = (0..outer.pipeline as u32).map(|stage| {
         let kinds = closing.kinds(forms, &least, &layout, stage);
         let state = closing.state_of_block(forms, load.class, stage);
@@ -31,22 +49,18 @@ pub fn cuts<'p>(
             kinds.iter().map(|found| found.kind.modes.first().map_or(0.0, |mode| mode.bytes)).sum();
         let kept = held / f64::from(turns);
         let (peak, _) = closing.peaks(forms, &least, &layout, stage);
-        let number = f64::from(each * turns);
         let fixed = peak.0 as f64 - number * (state + kept);
         let modes = kinds.first()?.kind.modes.iter();
         let plain = modes.clone().next()?.bytes;
         let share = if plain > 0.0 { kept / plain } else { 0.0 };
-        let parts = closing.parts(forms, &least, &layout, stage);
-        let way = pipeline.way_behind(load, u64::from(stage), u64::from(each * stage));
-        let passes = pipeline.micro as f64 * load.block.work;
         Some(JointRank {
-            seconds: (parts.end(way) - number * passes).max(0.0),
+            seconds: seconds[stage as usize],
             room: problem.room(outer) - fixed,
             state,
             seconds_a_block_before: 0.0,
             modes: modes.map(|mode| Mode { bytes: share * mode.bytes, seconds: mode.seconds }).collect(),
-            least: each * turns,
-            most: (each + 1) * turns,
+            least: fewest,
+            most: most[stage as usize],
         })
     });
     let ranks: Vec<JointRank> = ranks.collect::<Option<_>>()?;

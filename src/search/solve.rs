@@ -1,14 +1,11 @@
 //! One outer strategy at its best inner choice, with what no inner choice can undercut.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use crate::search::bounding::{Bounding, Entry};
 use crate::search::closed::{Closed, Closing};
 use crate::search::inner::{Chosen, InnerProblem};
+use crate::search::passes::KnownWays;
 use crate::search::rank::Options;
-use crate::search::space::FrameChoice;
-use crate::strategy::{MeshOrder, Strategy};
+use crate::strategy::Strategy;
 
 /// An outer strategy at its best inner choice.
 #[derive(Clone, Debug)]
@@ -38,8 +35,8 @@ pub struct Solving<'a> {
     pub options: Options,
     /// The same without the host; none where nothing can be there.
     without_host: Option<Options>,
-    /// When the passes of a frame end that has one way to be cut, by task and mesh order.
-    passes: Mutex<HashMap<(usize, FrameChoice, MeshOrder), f64>>,
+    /// When the passes of frames end whose chunks do not adjoin.
+    ways: KnownWays,
 }
 
 impl<'a> Solving<'a> {
@@ -50,36 +47,18 @@ impl<'a> Solving<'a> {
         let options = Options::new(fix.checkpoint.is_some(), fix.offload.is_some(), offload);
         let without_host =
             (options.hosted.len() > 1).then(|| Options::new(fix.checkpoint.is_some(), true, offload));
-        Self { bounding, closing, options, without_host, passes: Mutex::new(HashMap::new()) }
+        Self { bounding, closing, options, without_host, ways: KnownWays::default() }
     }
 
     /// The best inner choice of `entry` that is faster than `limit` seconds.
     pub fn solve(&self, entry: &Entry, limit: f64) -> Solution {
-        if self.passes(entry).is_some_and(|passes| passes + entry.step >= limit) {
-            return Solution::Beaten;
-        }
-        self.chosen(entry, |inner, outer| inner.solve(outer, limit))
-    }
-
-    /// When the passes of `entry`'s frame end at the earliest, if there is one way to cut the blocks: under every
-    /// state, and however much is recomputed or copied.
-    fn passes(&self, entry: &Entry) -> Option<f64> {
         let space = self.bounding.space;
-        let mut outer = space.outer(&space.tasks[entry.task], &entry.frame);
-        let blocks = space.problem.facts.blocks;
-        let divides = u64::from(blocks).is_multiple_of(outer.chunks());
-        if outer.virtual_stages == 1 || !divides || space.request.fix.cuts.is_some() {
-            return None;
-        }
-        outer.order = entry.order;
-        let key = (entry.task, entry.frame, entry.order);
-        let known = self.passes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        Some(known.unwrap_or_else(|| {
-            outer = space.plainest(&outer);
-            let passes = self.closing.passes(&self.closing.outer(&outer), &outer).0;
-            self.passes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, passes);
-            passes
-        }))
+        let outer = space.strategy(entry);
+        let ways = self.ways.of(entry, &outer, (self.bounding, self.closing));
+        let Some(ways) = ways.get().filter(|ways| ways.may_end_before(limit - entry.step)) else {
+            return Solution::Beaten;
+        };
+        self.chosen(entry, |inner, outer| inner.solve(outer, (ways, entry.step), limit))
     }
 
     /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.
