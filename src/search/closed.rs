@@ -12,14 +12,14 @@ use crate::cost::unit_cost::UnitCosts;
 use crate::lower::Shape;
 use crate::lower::unit::{UnitKind, UnitLayers, units};
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule};
-use crate::program::Layout;
 use crate::program::build::build_on;
 use crate::program::layout::ShapedUnits;
 use crate::program::state::StateRules;
+use crate::program::{Layout, Program};
 use crate::search::integer::{Kind, Mode};
 use crate::search::links::{KnownLinks, Links};
-use crate::search::problem::{Problem, ProcessMemory};
-use crate::simulate::{Below, play_below};
+use crate::search::problem::{Candidate, Problem, ProcessMemory};
+use crate::simulate::{Below, play, play_below};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -354,14 +354,27 @@ impl<'a> Closing<'a> {
 
     /// Plays `strategy` until it is known to take `limit` or more.
     pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> Below {
-        let Problem { workload, engine, .. } = self.problem;
+        let (program, pricing) = self.program(strategy);
         if limit.0.is_infinite() {
-            return Below::Played(self.problem.play(strategy.clone()).playback);
+            return Below::Played(play(&program, pricing.as_ref()));
         }
+        play_below(&program, pricing.as_ref(), limit)
+    }
+
+    /// Plays `strategy`, which must be legal.
+    pub fn play(&self, strategy: Strategy) -> Candidate {
+        let (program, pricing) = self.program(&strategy);
+        let playback = play(&program, pricing.as_ref());
+        self.problem.candidate(strategy, playback)
+    }
+
+    /// The step program of `strategy`, and what its ops cost.
+    fn program(&self, strategy: &Strategy) -> (Program, Arc<DevicePricing<'a>>) {
+        let Problem { workload, engine, .. } = self.problem;
         let pricing = self.pricing(strategy);
         let shaped = self.shaped(strategy, pricing.as_ref());
         let layout = Layout::place(&shaped.units, strategy);
-        play_below(&build_on(&layout, strategy, workload, engine), pricing.as_ref(), limit)
+        (build_on(&layout, strategy, workload, engine), pricing)
     }
 
     /// Whether a strategy with these closed forms fits devices and hosts.

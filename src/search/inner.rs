@@ -314,7 +314,9 @@ impl Plain<'_, '_, '_> {
                 let most = if load.is_even { least } else { blocks - count };
                 (least..=most).any(|used| {
                     let way = self.inner.pipeline.way_behind(load, stage as u64, u64::from(used));
-                    self.parts(stage, used, count).end(way) < limit
+                    // Of the heaviest blocks, at least.
+                    let heaviest = f64::from(count.saturating_sub(load.others as u32));
+                    way + each * heaviest < limit && self.parts(stage, used, count).end(way) < limit
                 })
             })?;
             behind += most[stage];

@@ -3,11 +3,13 @@
 use rayon::prelude::*;
 
 use crate::profile::choices::{CheckpointMode, Schedule};
+use crate::search::closed::Closing;
 use crate::search::problem::{Candidate, Problem};
 use crate::strategy::{Checkpoint, Offload, Strategy, defaults, rules};
 
 /// The steps, the first the simplest legal strategy, the last the chosen one: what changed, and the strategy played.
-pub fn ladder(problem: &Problem<'_>, chosen: &Strategy) -> Vec<(String, Candidate)> {
+pub fn ladder(closing: &Closing<'_>, winner: &Candidate) -> Vec<(String, Candidate)> {
+    let (problem, chosen) = (closing.problem, &winner.strategy);
     let mut steps: Vec<(String, Strategy)> = Vec::new();
     let mut current = plain(problem, chosen);
     steps.push(("plain data parallelism".to_owned(), current.clone()));
@@ -24,7 +26,9 @@ pub fn ladder(problem: &Problem<'_>, chosen: &Strategy) -> Vec<(String, Candidat
     if current != *chosen {
         steps.push(("the rest of the plan".to_owned(), chosen.clone()));
     }
-    steps.into_par_iter().map(|(what, strategy)| (what, problem.play(strategy))).collect()
+    let played =
+        |strategy: Strategy| if strategy == *chosen { winner.clone() } else { closing.play(strategy) };
+    steps.into_par_iter().map(|(what, strategy)| (what, played(strategy))).collect()
 }
 
 /// One change from the current strategy towards the chosen one; none where they agree.

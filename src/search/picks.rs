@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use crate::profile::choices::{CheckpointMode, Schedule};
-use crate::search::problem::{Candidate, Problem};
+use crate::search::closed::Closing;
+use crate::search::problem::Candidate;
 use crate::search::waves::Stopped;
 use crate::strategy::{Checkpoint, Strategy};
 
@@ -15,22 +16,30 @@ const SHOWN: usize = 8;
 const MOST_PASSES: u64 = 20_000;
 
 /// The played plans, and the best few of them with every block recomputed selectively or wholly: leaner and slower.
-pub fn with_leaner(problem: &Problem<'_>, played: &[Candidate]) -> Vec<Candidate> {
+/// What is known to be no leaner than something as fast is not played.
+pub fn with_leaner(closing: &Closing<'_>, played: &[Candidate]) -> Vec<Candidate> {
     let modes = [CheckpointMode::Selective, CheckpointMode::Full];
     let leaner = played.iter().take(LEANER).flat_map(|candidate| {
         let known = &candidate.strategy;
         modes.into_iter().filter_map(move |mode| {
             let uniform = known.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks));
             let mut strategy = Strategy { checkpoint: uniform.collect(), ..known.clone() };
-            strategy.normalise(&problem.facts);
+            strategy.normalise(&closing.problem.facts);
             let passes = strategy.accumulation * strategy.chunks();
             (strategy != *known && passes <= MOST_PASSES).then_some(strategy)
         })
     });
     let leaner: Vec<Strategy> = leaner.collect();
-    let leaner: Vec<Candidate> = leaner.into_par_iter().map(|strategy| problem.play(strategy)).collect();
-    let fitting = leaner.into_iter().filter(|candidate| problem.fits(candidate));
-    played.iter().cloned().chain(fitting).collect()
+    let may_be_shown = |strategy: &Strategy| {
+        let closed = closing.close(strategy);
+        let beats = |known: &Candidate| {
+            known.memory.process <= closed.memory.process && known.playback.step_time.0 <= closed.bound.0
+        };
+        closing.fits(&closed) && !played.iter().any(beats)
+    };
+    let leaner = leaner.into_par_iter().filter(may_be_shown);
+    let leaner: Vec<Candidate> = leaner.map(|strategy| closing.play(strategy)).collect();
+    played.iter().cloned().chain(leaner).collect()
 }
 
 /// Plans that no other beats in both time and memory, the fastest first.

@@ -99,7 +99,7 @@ pub fn search(
     }
     sort(&mut found.played, request.objective);
     let shown = picks::shown(&found.played, &found.stopped, request.top);
-    let shown: Vec<Candidate> = shown.into_par_iter().map(|strategy| problem.play(strategy)).collect();
+    let shown: Vec<Candidate> = shown.into_par_iter().map(|strategy| closing.play(strategy)).collect();
     found.played.extend(shown);
     sort(&mut found.played, request.objective);
     account.lowest_played = found.lowest_played.map(Seconds);
@@ -112,8 +112,8 @@ pub fn search(
             (None, None) => Failure::Illegal(advice::empty(problem, &request.fix)),
         });
     };
-    let ladder = ladder::ladder(problem, &winner.strategy);
-    let pareto = pareto(&with_leaner(problem, &found.played));
+    let ladder = ladder::ladder(&closing, &winner);
+    let pareto = pareto(&with_leaner(&closing, &found.played));
     let alternatives = different(&found.played, request.top);
     account.wall_time = Seconds(start.elapsed().as_secs_f64());
     Ok(Outcome { winner, alternatives, ladder, pareto, account })

@@ -27,12 +27,15 @@ pub fn cuts<'p>(
     let layout = closing.whole_layout(forms, &least);
     let passes = pipeline.micro as f64 * load.block.work;
     let (fewest, number) = (each * turns, f64::from(each * turns));
+    // All ranks but those with the model's ends are alike.
+    let last = outer.pipeline as u32 - 1;
+    let kinds = [0, 1.min(last), last].map(|stage| closing.parts(forms, &least, &layout, stage));
     let seconds = |stage: u32| {
-        let parts = closing.parts(forms, &least, &layout, stage);
+        let parts = if stage == last { kinds[2] } else { kinds[stage.min(1) as usize] };
         let way = pipeline.way_behind(load, u64::from(stage), u64::from(each * stage));
         (parts.end(way) - number * passes).max(0.0)
     };
-    let seconds: Vec<f64> = (0..outer.pipeline as u32).map(seconds).collect();
+    let seconds: Vec<f64> = (0..=last).map(seconds).collect();
     // What is slower than what is known needs no room.
     let most = seconds.iter().map(|seconds| {
         let most = (limit - seconds) / passes;

@@ -196,14 +196,16 @@ pub fn events(strategy: &Strategy) -> u64 {
     if is_quiet { 8 * passes } else { 40 * strategy.accumulation * blocks }
 }
 
-/// Plays the likeliest of `chosen`, as long as one may be faster than what is known.
+/// Plays the likeliest of `chosen`, as long as one may be faster than what is known; the very first, which nothing
+/// can stop, by itself.
 pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mut Found) {
     chosen.sort_by(|one, other| one.closed.bound.0.total_cmp(&other.closed.bound.0));
     let mut chosen = chosen.into_iter().peekable();
     loop {
         let limit = found.limit();
         let wave = std::iter::from_fn(|| chosen.next_if(|solved| solved.closed.bound.0 < limit));
-        let wave: Vec<Solved> = wave.take(PLAYED_A_WAVE).collect();
+        let most = if found.best.is_none() { 1 } else { PLAYED_A_WAVE };
+        let wave: Vec<Solved> = wave.take(most).collect();
         if wave.is_empty() {
             return;
         }
