@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use crate::cost::{DevicePricing, Pricing as _};
 use crate::profile::choices::Schedule;
 use crate::program::state::StateRules;
+use crate::search::ample::{self, Ample, KnownAmple};
 use crate::search::axes::StateChoice;
 use crate::search::floor::{More, Pipeline};
 use crate::search::forms::{Former, Forms};
 use crate::search::links::Links;
 use crate::search::load::Load;
 use crate::search::orders;
-use crate::search::space::{FrameChoice, Space};
+use crate::search::problem::Problem;
+use crate::search::space::{FrameChoice, Space, Task};
 use crate::search::state_floor::{Floor, FrameFloor};
 use crate::search::state_prices::{KnownPrices, StatePrices};
 use crate::strategy::rules::{self, RuleBreak};
@@ -57,6 +59,7 @@ pub struct Bounded {
 pub struct Bounding<'a> {
     pub space: &'a Space<'a>,
     former: Former<'a>,
+    ample: KnownAmple,
     /// Classes of units, and how many of each there are.
     classes: Vec<(usize, u64)>,
 }
@@ -87,7 +90,7 @@ impl<'a> Bounding<'a> {
                 None => classes.push((unit.class, 1)),
             }
         }
-        Self { space, former, classes }
+        Self { space, former, ample: KnownAmple::default(), classes }
     }
 
     /// Bounds the strategies of task `index`; those that cannot be faster than `best` seconds cannot win.
@@ -111,6 +114,10 @@ impl<'a> Bounding<'a> {
                 continue;
             }
             result.illegal += illegal;
+            if best.is_finite() && self.ample(task, &frame, &strategy) >= best {
+                result.bounded += legal;
+                continue;
+            }
             let shape = self.shape(&mut shaped, &frame, &strategy);
             let floors = self.frame_floor(&strategy, shape);
             let core = floors.pipeline.floor(&shape.load, More::default());
@@ -286,6 +293,23 @@ impl<'a> Bounding<'a> {
     fn anywhere(&self, strategy: &Strategy) -> DevicePricing<'a> {
         let problem = self.space.problem;
         DevicePricing::anywhere(problem.cluster, problem.engine, strategy, problem.workload.compute_type())
+    }
+
+    /// Seconds that `strategy`, of `frame`, takes at the least, in micro-batches of any size. Where ranks share the cores
+    /// of a machine nothing is said, as small micro-batches may stay in its caches.
+    fn ample(&self, task: &Task, frame: &FrameChoice, strategy: &Strategy) -> f64 {
+        let Problem { workload, cluster, .. } = self.space.problem;
+        if cluster.device.cores.is_some() {
+            return 0.0;
+        }
+        let frame = FrameChoice { micro: (0, 0), ..shape_of(frame) };
+        let key = (task.mesh.tensor, task.mesh.context, task.experts, frame);
+        let ample = self.ample.of(key, || {
+            let sequences = ample::sequences(workload, task.mesh.context);
+            let shape = self.shaped(&Strategy { micro_batch: sequences, ..strategy.clone() });
+            Ample::new(&shape.load, sequences)
+        });
+        ample.floor(strategy.micro_batch * strategy.accumulation, strategy.pipeline)
     }
 
     /// Forms and load of `strategy`, which is of `frame`: those that are `known`, if these are of a frame of the same

@@ -1,6 +1,7 @@
 //! Floor 8: from a problem to the strategies worth running: all legal ones counted, bounded, priced, the best played.
 
 mod advice;
+mod ample;
 pub mod axes;
 mod bounding;
 pub mod closed;

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster;
 use crate::model;
 use crate::profile::choices::OffloadCategory;
-use crate::profile::engine::engine;
+use crate::profile::engine::{engine, engines};
 use crate::search::closed::Closing;
 use crate::search::inner::Spread;
 use crate::search::rank::FRACTIONS;
@@ -136,4 +136,46 @@ fn floors_hold_for_every_inner_choice() {
     }
     // A floor that is only ever far below would prove nothing.
     assert!(nearest.iter().all(|share| *share > 0.8), "{nearest:?}");
+}
+
+#[test]
+fn no_micro_batch_takes_less_for_each_sequence_than_a_very_large_one() {
+    let mut nearest: Vec<f64> = Vec::new();
+    let clusters = ["2x8xh100-sxm", "4x8xa100-sxm-80gb", "2x8xv100-sxm-32gb"];
+    for (place, config) in [LEADING_DENSE, ALTERNATING, ALIKE].into_iter().enumerate() {
+        for (engine, cluster) in engines().iter().zip(clusters.into_iter().cycle().skip(place)) {
+            let model = model::from_text(config, "the test", "small").unwrap();
+            let cluster = cluster::load(cluster).unwrap();
+            let workload = Workload {
+                global_batch: 48,
+                seq_len: 1024,
+                precision: ElementType::Bf16,
+                dropout: 0.1,
+                clip: 1.0,
+            };
+            let problem = Problem::new(&model, &cluster, workload, engine, None);
+            let request = Request::default();
+            let space = Space::new(&problem, &request);
+            let bounding = Bounding::new(&space);
+            let mut dice = Dice(5 + place as u64);
+            for _ in 0..400 {
+                let task = &space.tasks[dice.below(space.tasks.len())];
+                let legal = |frame: &FrameChoice| space.is_legal(&space.outer(task, frame));
+                let frames: Vec<_> = space.frames(task).into_iter().filter(legal).collect();
+                if frames.is_empty() {
+                    continue;
+                }
+                let frame = dice.pick(&frames);
+                let outer = space.outer(task, &frame);
+                let shape = bounding.shaped(&outer);
+                let passes =
+                    bounding.frame_floor(&outer, &shape).pipeline.floor(&shape.load, More::default());
+                let ample = bounding.ample(task, &frame, &outer);
+                assert!(ample <= passes, "{ample} > {passes}: {outer:?}");
+                nearest.push(ample / passes);
+            }
+        }
+    }
+    nearest.sort_by(f64::total_cmp);
+    assert!(nearest[nearest.len() - 1] > 0.95, "{:?}", nearest.last());
 }
