@@ -1,6 +1,9 @@
 //! Time of collectives by algorithm over the levels that a group crosses.
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::cluster::Cluster;
+use crate::cost::price::LEVELS;
 use crate::ops::{Collective, CollectiveKind};
 use crate::units::{Bytes, Seconds};
 
@@ -26,7 +29,7 @@ pub struct GroupLevel {
 pub struct Transfer {
     pub seconds: Seconds,
     /// Busy time of one device's link, by level.
-    pub busy: Vec<f64>,
+    pub busy: SmallVec<[f64; LEVELS]>,
 }
 
 impl GroupShape {
@@ -98,7 +101,7 @@ impl GroupShape {
 
     /// The time of `collective`.
     pub fn time(&self, collective: &Collective) -> Transfer {
-        let mut busy = vec![0.0; self.levels.len()];
+        let mut busy: SmallVec<[f64; LEVELS]> = smallvec![0.0; self.levels.len()];
         let n = self.size();
         if n <= 1 {
             return Transfer { seconds: Seconds::ZERO, busy };
@@ -150,7 +153,7 @@ impl GroupShape {
 
     /// The time of `bytes` from one member to a neighbour, over the outermost level that the group crosses.
     pub fn point_to_point(&self, bytes: Bytes) -> Transfer {
-        let mut busy = vec![0.0; self.levels.len()];
+        let mut busy: SmallVec<[f64; LEVELS]> = smallvec![0.0; self.levels.len()];
         if self.size() <= 1 {
             return Transfer { seconds: Seconds::ZERO, busy };
         }

@@ -36,7 +36,10 @@ pub struct UnitLayers {
     pub needs_input_gradient: bool,
     /// Index of the loss that this unit computes.
     pub loss: Option<usize>,
-    /// Elements a token of all edges that leave it or pass it by.
+    /// Of each of its layers, whether it or something before it is trained.
+    pub flows: Vec<bool>,
+    /// Elements a token of all edges that enter it or pass it by, and that leave it or do.
+    pub entering: u64,
     pub boundary: u64,
     /// Its head cannot make its gradient chunk by chunk in the forward: the weight of its loss is not known yet, or
     /// the gradient is looked at.
@@ -73,6 +76,7 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
         });
         if joins && let Some(unit) = units.last_mut() {
             unit.layers.end = index + 1;
+            unit.flows.push(flows[index]);
             unit.has_backward |= flows[index];
             unit.loss = loss;
             unit.reads_targets |= reads_targets;
@@ -81,8 +85,10 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
                 kind,
                 layers: index..index + 1,
                 has_backward: flows[index],
+                flows: vec![flows[index]],
                 needs_input_gradient: crosses(model, &flows, index),
                 loss,
+                entering: 0,
                 boundary: 0,
                 is_never_chunked: false,
                 reads_tokens,
@@ -94,6 +100,7 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
     let watches = model.watches();
     let mut known: Vec<UnitLayers> = Vec::new();
     for unit in &mut units {
+        unit.entering = boundary(model, unit.layers.start);
         unit.boundary = boundary(model, unit.layers.end);
         unit.is_never_chunked = unit.loss.is_some_and(|loss| {
             let looks_here = |watch: &Watch| watch.loss == loss && unit.layers.contains(&watch.layer);
@@ -131,14 +138,14 @@ fn alike(model: &Model, one: &UnitLayers, other: &UnitLayers) -> bool {
         (
             (unit.has_backward, unit.needs_input_gradient),
             (unit.loss.is_some(), unit.is_never_chunked),
-            (unit.boundary, unit.layers.len()),
+            (unit.entering, unit.boundary, unit.layers.len()),
         )
     };
     let wiring = |unit: &UnitLayers, index: usize| -> Vec<Option<usize>> {
         model.inputs(index).into_iter().map(|source| source.checked_sub(unit.layers.start)).collect()
     };
     duties(one) == duties(other)
-        && boundary(model, one.layers.start) == boundary(model, other.layers.start)
+        && one.flows == other.flows
         && one.layers.clone().zip(other.layers.clone()).all(|(first, second)| {
             let (a, b) = (model.layer(first), model.layer(second));
             a.kind == b.kind && a.frozen == b.frozen && wiring(one, first) == wiring(other, second)
@@ -169,9 +176,12 @@ pub fn graph(model: &Model, unit: &UnitLayers, mut shape: Shape<'_>) -> UnitGrap
     let mut b = Builder::new(shape);
     let stream = shape.stream_tokens();
     let first = unit.layers.start;
-    let entering = if first == 0 { 0 } else { boundary(model, first) };
-    let input = (entering > 0).then(|| {
-        b.activation("unit input", stream * entering, Some(crate::profile::engine::SavedTensor::BlockInput))
+    let input = (unit.entering > 0).then(|| {
+        b.activation(
+            "unit input",
+            stream * unit.entering,
+            Some(crate::profile::engine::SavedTensor::BlockInput),
+        )
     });
     let mut outputs: HashMap<usize, ValueId> = HashMap::new();
     let mut saved = Vec::new();
@@ -227,9 +237,8 @@ pub fn graph(model: &Model, unit: &UnitLayers, mut shape: Shape<'_>) -> UnitGrap
         gradients.insert(Some(unit.layers.end - 1), arriving);
     }
     let local = |source: usize| (source >= first).then_some(source);
-    let flows = flowing(model);
     if unit.has_backward {
-        for (index, kept) in saved.iter().rev().filter(|(index, _)| flows[*index]) {
+        for (index, kept) in saved.iter().rev().filter(|(index, _)| unit.flows[*index - first]) {
             let layer = model.layer(*index);
             b.layer = (*index - first) as u16;
             let trainable = !layer.frozen;

@@ -225,14 +225,22 @@ pub fn play(
     let played: Vec<(Solved, Below)> = chosen
         .into_par_iter()
         .map(|solved| {
-            let played = closing.play_below(&solved.strategy, Seconds(limit));
+            let least = solved.closed.bound;
+            // What its closed form alone rules out is stopped before it starts.
+            let played = if least.0 < limit {
+                closing.play_below(&solved.strategy, Seconds(limit))
+            } else {
+                Below::Slower(Slower { at_least: least, about: least })
+            };
             (solved, played)
         })
         .collect();
     for (Solved { strategy, closed, floor, is_second }, played) in played {
         account.played += u64::from(!is_second);
-        found.tried += 1;
-        found.events += events(&strategy);
+        if closed.bound.0 < limit {
+            found.tried += 1;
+            found.events += events(&strategy);
+        }
         found.lowest_played = Some(found.lowest_played.map_or(floor, |lowest| lowest.min(floor)));
         match played {
             Below::Slower(Slower { about, .. }) => {
