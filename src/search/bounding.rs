@@ -209,6 +209,7 @@ impl<'a> Bounding<'a> {
                 // That it may fit is known.
                 if let Floor::Seconds(floor) = floors.of(strategy.sync, &rules, &prices, best)
                     && floor.max(entry.floor) < best
+                    && floors.may_spread(strategy.sync, &rules, &prices, best)
                 {
                     list.push(Entry { floor: floor.max(entry.floor), order: *order, ..*entry });
                     bounded -= 1;

@@ -48,6 +48,12 @@ impl Pipeline {
         even.max(whole).max(if load.is_even { 0.0 } else { self.uneven(load, more.block) })
     }
 
+    /// Whether rank `rank` has the last chunk.
+    pub fn holds_last(&self, rank: u64) -> bool {
+        // A V comes back to the first rank.
+        rank == if self.schedule == Schedule::ZeroBubbleV { 0 } else { self.ranks - 1 }
+    }
+
     /// Seconds between ranks that a micro-batch cannot do without: there, and back where weight gradients do not follow
     /// apart.
     fn hop(&self) -> f64 {
@@ -73,7 +79,7 @@ impl Pipeline {
     }
 
     /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` of the heaviest blocks, and back.
-    fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
+    pub fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
         self.through(load, ranks, blocks as f64 * load.block.way)
     }
 

@@ -5,7 +5,7 @@
 //! the least maximum over the ranks is kept. Where a rank holds several chunks, they have ⌊n⌋ or ⌈n⌉ blocks each, and
 //! the remainder goes one of [`Spread::ALL`] ways, or to the ranks that have room and time for it (`shares`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::cost::bound::Parts;
 use crate::program::Layout;
@@ -106,7 +106,7 @@ impl<'p> InnerProblem<'_, 'p> {
             }
             best = self.ranks(self.with_cuts(outer, way.cuts.clone()), limit).or(best);
         }
-        if ways.is_shared() {
+        if ways.is_shared {
             let limit = below(&best);
             let cuts = shares::cuts((self.closing, self.forms), (self.load, &self.pipeline), outer, limit);
             best = cuts.and_then(|cuts| self.ranks(self.with_cuts(outer, cuts), limit)).or(best);
@@ -210,6 +210,8 @@ impl<'p> InnerProblem<'_, 'p> {
             }
         }
         let mut scratch = plain.scratch.clone();
+        // What no choice makes room for: the rank, where blocks like its own stand first, and how many they are.
+        let mut never: HashSet<(usize, u32, u32)> = HashSet::new();
         // By blocks used so far: the least maximum, and how many the last rank took.
         let mut reached: Vec<Vec<Option<(f64, u32)>>> = vec![vec![None; blocks as usize + 1]; ranks + 1];
         reached[0][0] = Some((0.0, 0));
@@ -228,12 +230,22 @@ impl<'p> InnerProblem<'_, 'p> {
                     if parts.end(way) >= best {
                         continue;
                     }
+                    // Nor do more blocks fit.
+                    let alike = (stage, self.first_alike(used, count), count);
+                    if never.contains(&alike) {
+                        break;
+                    }
                     let mut layout = self.place(&mut scratch, stage, used, count);
                     let mut rank = self.rank((&mut scratch, &mut layout), stage as u32, way);
-                    let choice = rank.best(&parts, best);
-                    if let Some(end) =
-                        choice.map(|choice| choice.seconds.max(value)).filter(|&end| end < best)
-                    {
+                    let Some(choice) = rank.best(&parts, best) else {
+                        if !rank.could_fit() {
+                            never.insert(alike);
+                            break;
+                        }
+                        continue;
+                    };
+                    let end = choice.seconds.max(value);
+                    if end < best {
                         reached[stage + 1][(used + count) as usize] = Some((end, count));
                     }
                 }

@@ -27,8 +27,9 @@ pub struct Load {
     /// Blocks of the class that weighs most, and one of them.
     pub blocks: u64,
     pub block: Piece,
-    /// Blocks of other classes.
+    /// Blocks of other classes, and how many blocks stand up to the last of them.
     pub others: u64,
+    pub last_other: u64,
     /// All blocks are alike.
     pub is_even: bool,
     /// What stands before the blocks, and behind them.
@@ -50,6 +51,8 @@ pub struct Load {
     pub class: usize,
     pub modes: [Kept; MODES],
     pub parameters: UnitParameters,
+    /// Parameters of what stands before the blocks, and behind them.
+    pub ends: [UnitParameters; 2],
     /// Bytes that enter a block at the least.
     pub entering: u64,
     /// Seconds of a micro-batch's way through the first blocks and back, by how many they are, and through any one at the
@@ -110,8 +113,12 @@ impl Load {
                     least_way = piece.way.min(least_way);
                     entering = class.digests[0].input.unsigned_abs().min(entering);
                 }
-                UnitKind::Front => load.front = load.front.and(piece),
+                UnitKind::Front => {
+                    load.front = load.front.and(piece);
+                    load.ends[0] = class.parameters;
+                }
                 UnitKind::Back => {
+                    load.ends[1] = class.parameters;
                     load.is_plain &= place + 1 == units.len();
                     load.back = load.back.and(piece);
                 }
@@ -123,6 +130,12 @@ impl Load {
             load.of_class(class, &forms.classes[class]);
             (load.blocks, load.block) = (blocks[class], by_class[class].0);
             load.others = blocks.iter().sum::<u64>() - blocks[class];
+            let all = units.iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
+            load.last_other = all
+                .enumerate()
+                .filter(|(_, unit)| unit.class != class)
+                .last()
+                .map_or(0, |(place, _)| place as u64 + 1);
         }
         load.is_even = load.others == 0;
         load.entering = if entering < u64::MAX { entering } else { 0 };

@@ -4,6 +4,7 @@ mod advice;
 mod ample;
 pub mod axes;
 mod bounding;
+mod capacity;
 pub mod closed;
 pub mod explain;
 mod floor;

@@ -10,7 +10,7 @@ use crate::search::inner::Spread;
 use crate::search::links::Links;
 use crate::search::space::FrameChoice;
 use crate::strategy::mesh::Mesh;
-use crate::strategy::{Axis, Strategy};
+use crate::strategy::{Axis, MeshOrder, Strategy};
 
 /// A way to cut the blocks.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,16 +21,23 @@ pub struct Way {
 }
 
 /// The ways of one frame.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Ways {
     /// The quickest first.
     pub list: Vec<Way>,
-    /// Where blocks may be shared out in any other way too.
-    shared: Option<Shared>,
+    /// Blocks may be shared out in any other way too.
+    pub is_shared: bool,
+    /// When the passes end at the earliest, in whatever way.
+    pub least: f64,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self { list: Vec::new(), is_shared: false, least: 0.0 }
+    }
 }
 
 /// What ranks take, each with its share of the blocks.
-#[derive(Debug)]
 struct Shared {
     blocks: u32,
     /// The fewest and the most that a rank may have.
@@ -40,51 +47,57 @@ struct Shared {
     ranks: Vec<f64>,
 }
 
-impl Ways {
-    /// Whether the passes may end before `limit` seconds.
-    pub fn may_end_before(&self, limit: f64) -> bool {
-        let quickest = self.list.first().is_none_or(|way| way.seconds < limit);
-        quickest || self.shared.as_ref().is_some_and(|shared| shared.may_end_before(limit))
-    }
-
-    /// Whether blocks may be shared out in any other way too.
-    pub const fn is_shared(&self) -> bool {
-        self.shared.is_some()
-    }
-}
-
 impl Shared {
-    /// Whether all blocks find a rank that ends before `limit` seconds by itself.
-    fn may_end_before(&self, limit: f64) -> bool {
+    /// When the last rank ends at the earliest, each by itself.
+    fn least(&self) -> f64 {
         let (fewest, most) = self.counts;
-        let room = |seconds: &f64| {
-            let number = (limit - seconds) / self.each;
-            (number >= f64::from(fewest)).then(|| (number as u32).min(most))
-        };
-        let all: Option<u32> = self.ranks.iter().map(room).sum();
-        all.is_some_and(|all| all >= self.blocks)
+        let end = |seconds: &f64, count: u32| seconds + self.each * f64::from(count);
+        let base = self.ranks.iter().map(|seconds| end(seconds, fewest)).fold(0.0, f64::max);
+        let mut more: Vec<f64> = self
+            .ranks
+            .iter()
+            .flat_map(|seconds| (fewest + 1..=most).map(|count| end(seconds, count)))
+            .collect();
+        more.sort_by(f64::total_cmp);
+        let left = self.blocks.saturating_sub(fewest * self.ranks.len() as u32) as usize;
+        left.checked_sub(1).and_then(|last| more.get(last)).map_or(base, |&last| base.max(last))
     }
 }
 
-/// A frame on a task's mesh, what its layers send over, and how many ranks on the next stage is.
-type Key = (usize, FrameChoice, Links, u64);
+/// What the layers of a task's frames send over in an order with shard groups of a size, and how many ranks on the next
+/// stage is.
+type Place = (Links, u64);
+
+/// By task, frame and place; made once.
+type Frames = HashMap<(usize, FrameChoice, Place), Arc<OnceLock<Ways>>>;
 
 /// Ways that were computed.
 #[derive(Default)]
-pub struct KnownWays(Mutex<HashMap<Key, Arc<OnceLock<Ways>>>>);
+pub struct KnownWays {
+    places: Mutex<HashMap<(usize, MeshOrder, u64), Place>>,
+    ways: Mutex<Frames>,
+}
 
 impl KnownWays {
-    /// The ways to cut the blocks of `outer`, the strategy of `entry`; none where chunks adjoin or cuts are fixed.
+    /// The ways to cut the blocks of the strategy of `entry`; none where chunks adjoin or cuts are fixed.
     pub fn of(
         &self,
         entry: &Entry,
-        outer: &Strategy,
         (bounding, closing): (&Bounding<'_>, &Closing<'_>),
     ) -> Arc<OnceLock<Ways>> {
-        let links = closing.links(&closing.pricing(outer));
-        let key = (entry.task, entry.frame, links, Mesh::new(outer).stride(Axis::Pipeline));
-        let known = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
-        known.get_or_init(|| ways(outer, bounding, closing));
+        let outer = bounding.space.strategy(entry);
+        let key = (entry.task, entry.order, outer.shard);
+        let known = self.places.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
+        let place = known.unwrap_or_else(|| {
+            let links = closing.links(&closing.pricing(&outer));
+            let place = (links, Mesh::new(&outer).stride(Axis::Pipeline));
+            self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(key, place);
+            place
+        });
+        let key = (entry.task, entry.frame, place);
+        let known =
+            Arc::clone(self.ways.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+        known.get_or_init(|| ways(&outer, bounding, closing));
         known
     }
 }
@@ -107,10 +120,11 @@ fn ways(outer: &Strategy, bounding: &Bounding<'_>, closing: &Closing<'_>) -> Way
         list.push(Way { cuts, seconds: closing.passes(&forms, &strategy).0 });
     }
     list.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    let mut least = list.first().map_or(0.0, |way| way.seconds);
     let (load, pipeline) = bounding.pipeline(outer, &forms.pricing);
     let divides = u64::from(blocks).is_multiple_of(outer.chunks());
     let is_shared = !divides && load.is_even && space.request.fix.checkpoint.is_none();
-    let shared = || {
+    if is_shared {
         let (turns, each) = (outer.virtual_stages as u32, blocks / outer.chunks() as u32);
         let micro = pipeline.micro as f64;
         let rank = |rank: u64| {
@@ -119,12 +133,13 @@ fn ways(outer: &Strategy, bounding: &Bounding<'_>, closing: &Closing<'_>) -> Way
             let back = if chunks.contains(&(outer.chunks() - 1)) { load.back.work } else { 0.0 };
             pipeline.way_behind(&load, rank, u64::from(each) * rank) + micro * (front + back)
         };
-        Shared {
+        let shared = Shared {
             blocks,
             counts: (each * turns, (each + 1) * turns),
             each: micro * load.block.work,
             ranks: (0..outer.pipeline).map(rank).collect(),
-        }
-    };
-    Ways { list, shared: is_shared.then(shared) }
+        };
+        least = least.min(shared.least());
+    }
+    Ways { list, is_shared, least }
 }

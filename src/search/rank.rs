@@ -131,7 +131,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     }
 
     /// Whether the device has room if everything is recomputed and on the host that can be.
-    fn could_fit(&mut self) -> bool {
+    pub fn could_fit(&mut self) -> bool {
         let mut most = NOTHING;
         for hosted in self.options.hosted.iter().filter(|hosted| self.allows(hosted)) {
             for (most, &fraction) in most.iter_mut().zip(hosted) {

@@ -3,7 +3,7 @@
 use crate::search::bounding::{Bounding, Entry};
 use crate::search::closed::{Closed, Closing};
 use crate::search::inner::{Chosen, InnerProblem};
-use crate::search::passes::KnownWays;
+use crate::search::passes::{KnownWays, Ways};
 use crate::search::rank::Options;
 use crate::strategy::Strategy;
 
@@ -50,14 +50,20 @@ impl<'a> Solving<'a> {
         Self { bounding, closing, options, without_host, ways: KnownWays::default() }
     }
 
+    /// The bound of `entry` with what is known of its frame: chunks that do not adjoin wait for each other.
+    pub fn tightened(&self, entry: &Entry) -> f64 {
+        if entry.frame.schedule.1 == 1 {
+            return entry.floor;
+        }
+        let ways = self.ways.of(entry, (self.bounding, self.closing));
+        ways.get().map_or(entry.floor, |ways| entry.floor.max(ways.least + entry.step))
+    }
+
     /// The best inner choice of `entry` that is faster than `limit` seconds.
     pub fn solve(&self, entry: &Entry, limit: f64) -> Solution {
-        let space = self.bounding.space;
-        let outer = space.strategy(entry);
-        let ways = self.ways.of(entry, &outer, (self.bounding, self.closing));
-        let Some(ways) = ways.get().filter(|ways| ways.may_end_before(limit - entry.step)) else {
-            return Solution::Beaten;
-        };
+        let known = (entry.frame.schedule.1 > 1).then(|| self.ways.of(entry, (self.bounding, self.closing)));
+        let none = Ways::default();
+        let ways = known.as_ref().and_then(|known| known.get()).unwrap_or(&none);
         self.chosen(entry, |inner, outer| inner.solve(outer, (ways, entry.step), limit))
     }
 

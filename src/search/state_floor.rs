@@ -1,6 +1,7 @@
 //! Lower bounds of a whole strategy over all its inner choices: time under a memory limit, and memory.
 
 use crate::cost::flow::{Beside, Busy, together};
+use crate::lower::UnitParameters;
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::Overlap;
@@ -34,7 +35,7 @@ impl FrameFloor<'_> {
     /// slower in any case needs no exact bound.
     pub fn of(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices, best: f64) -> Floor {
         let ranks = self.pipeline.ranks as f64;
-        let step = prices.step + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 };
+        let step = self.step(sync, prices);
         // Of blocks that differ, it is not known whose gradient a backward reduces last.
         let reduces_each = self.load.is_plain && self.load.is_even && !rules.keeps_whole_gradients;
         let pass = if reduces_each { prices.block } else { 0.0 };
@@ -57,6 +58,11 @@ impl FrameFloor<'_> {
             Ok(forced) => Floor::Seconds(time.max(forced)),
             Err(bytes) => Floor::OutOfMemory(bytes),
         }
+    }
+
+    /// What each block adds to the optimizer step, with the sums over replicas that wait for the last micro-batch.
+    pub(super) fn step(&self, sync: GradientSync, prices: &StatePrices) -> f64 {
+        prices.step + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 }
     }
 
     /// Seconds by which the first forward of a chunk is held up at the least, where its parameters stay from then on.
@@ -112,7 +118,7 @@ impl FrameFloor<'_> {
         let mut least = 0.0_f64;
         if self.load.is_plain {
             for (blocks, flying) in self.fullest(step, best) {
-                least = least.max(self.forced((blocks, flying), (rules, prices), step, best)?);
+                least = least.max(self.forced((blocks, flying), &[], (rules, prices), step, best)?);
             }
         }
         Ok(least)
@@ -121,34 +127,48 @@ impl FrameFloor<'_> {
     /// Blocks that some rank has at least if none is slower than `best`, with the chunks of micro-batches that it then
     /// holds at its fullest: of the first ranks, which hold the most, the more the fewer of them are looked at.
     fn fullest(&self, step: f64, best: f64) -> Vec<(u64, Flying)> {
-        let Pipeline { ranks, chunks, micro, .. } = self.pipeline;
-        let Load { blocks, others, is_even, .. } = *self.load;
-        let block = micro as f64 * self.load.block.work + step;
-        let mut most = if block > 0.0 { (best / block) as u64 } else { blocks };
-        // Of several chunks a rank, each has one of two numbers of blocks; of blocks that differ, any of these.
-        let (mut fewest, mut largest) = (0, 0);
-        if chunks > 1 {
-            let all = blocks + others;
-            fewest = if is_even { all / (ranks * chunks) } else { 0 };
-            largest = all.div_ceil(ranks * chunks);
-            most = most.min(chunks * largest);
-        }
+        let ranks = self.pipeline.ranks;
         let mut list: Vec<(u64, Flying)> = Vec::new();
         for rank in 0..ranks {
-            let behind = (ranks - 1 - rank).saturating_mul(most);
-            let own = blocks.saturating_sub(behind).div_ceil(rank + 1).max(fewest * chunks);
+            let counts = self.counts(rank, step, best);
+            let behind = (ranks - 1 - rank).saturating_mul(counts.most);
+            let own = self.load.blocks.saturating_sub(behind).div_ceil(rank + 1).max(counts.fewest);
             if own > list.last().map_or(0, |known| known.0) {
-                let each = own.saturating_sub((chunks - 1) * largest).max(fewest);
-                list.push((own, Flying { chunks: self.in_flight(rank), blocks: each }));
+                list.push((own, self.flying(rank, own, counts)));
             }
         }
         list
     }
 
-    /// The least time of a rank with `blocks` blocks that holds so many chunks of micro-batches, if it is to fit.
-    fn forced(
+    /// What rank `rank` with `blocks` blocks holds at its fullest: those of its first chunk.
+    pub(super) fn flying(&self, rank: u64, blocks: u64, counts: Counts) -> Flying {
+        let others = (self.pipeline.chunks - 1) * counts.largest;
+        Flying { chunks: self.in_flight(rank), blocks: blocks.saturating_sub(others).max(counts.each) }
+    }
+
+    /// How many of the blocks that weigh most rank `rank` may have, if it is not to be slower than `best`. Of several
+    /// chunks a rank, each has one of two numbers of all blocks; which of these are of other classes is known of the
+    /// ranks behind the last such block alone.
+    pub(super) fn counts(&self, rank: u64, step: f64, best: f64) -> Counts {
+        let Pipeline { ranks, chunks, micro, .. } = self.pipeline;
+        let Load { blocks, others, last_other, .. } = *self.load;
+        let block = micro as f64 * self.load.block.work + step;
+        let most = if block > 0.0 { ((best / block) as u64).min(blocks) } else { blocks };
+        if chunks == 1 {
+            return Counts { each: 0, largest: blocks, fewest: 0, most };
+        }
+        let (each, largest) =
+            ((blocks + others) / (ranks * chunks), (blocks + others).div_ceil(ranks * chunks));
+        let each = if rank * each >= last_other { each } else { 0 };
+        Counts { each, largest, fewest: chunks * each, most: most.min(chunks * largest) }
+    }
+
+    /// The least time of a rank with `blocks` blocks, and with what stands at the `ends` of the model, that holds so many
+    /// chunks of micro-batches, if it is to fit.
+    pub(super) fn forced(
         &self,
         (blocks, flying): (u64, Flying),
+        ends: &[UnitParameters],
         (rules, prices): (&StateRules, &StatePrices),
         step: f64,
         best: f64,
@@ -157,7 +177,15 @@ impl FrameFloor<'_> {
         if blocks < 1.0 {
             return Ok(0.0);
         }
-        let held = self.held(rules, blocks);
+        let mut held = self.held(rules, &self.load.parameters, blocks as u64);
+        held.fixed += self.engine.buffers.workspace as f64;
+        for parameters in ends {
+            let end = self.held(rules, parameters, 1);
+            held.fixed += end.fixed;
+            held.parameters += end.parameters;
+            held.optimizer += end.optimizer;
+            held.owned += end.owned;
+        }
         let supports = |category| self.engine.supports.offload.contains(&category);
         let chunks = flying.chunks as f64;
         let flying = chunks * flying.blocks as f64;
@@ -243,10 +271,8 @@ impl FrameFloor<'_> {
         }
     }
 
-    /// Bytes that `blocks` blocks hold over the whole step.
-    fn held(&self, rules: &StateRules, blocks: f64) -> Held {
-        let p = &self.load.parameters;
-        let count = blocks as u64;
+    /// Bytes that `count` units with parameters `p` hold over the whole step.
+    fn held(&self, rules: &StateRules, p: &UnitParameters, count: u64) -> Held {
         let (dense, expert) = (p.dense * count, p.expert * count);
         let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
         let stored = rules.at_least(rules.shards_parameters, dense, expert) * rules.parameter.size();
@@ -269,7 +295,7 @@ impl FrameFloor<'_> {
             if rules.keeps_working_gradients(self.engine) { trained * rules.compute.size() } else { 0 };
         let owned = rules.at_least(rules.shards_optimizer, dense_trained, expert_trained);
         Held {
-            fixed: (gradients + gathered + working + self.engine.buffers.workspace) as f64,
+            fixed: (gradients + gathered + working) as f64,
             parameters: stored as f64,
             optimizer: (owned * rules.optimizer_size) as f64,
             owned: owned as f64,
@@ -294,9 +320,20 @@ impl FrameFloor<'_> {
     }
 }
 
+/// Blocks of a chunk and of a rank.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    /// The fewest and the most of a chunk.
+    pub each: u64,
+    pub largest: u64,
+    /// The fewest and the most of a rank.
+    pub fewest: u64,
+    pub most: u64,
+}
+
 /// What a rank keeps from forwards to backwards: chunks of micro-batches, and the blocks of one.
 #[derive(Clone, Copy)]
-struct Flying {
+pub(super) struct Flying {
     chunks: u64,
     blocks: u64,
 }

@@ -1,6 +1,8 @@
 //! Best first: inner choices are solved and programs played in waves of fixed sizes, so that the answer does not
 //! depend on the number of threads, until no bound is below the best played time.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -122,41 +124,95 @@ impl Found {
     }
 }
 
+/// Strategies that wait to be solved, the lowest bound first; of equals, the first.
+struct Waiting {
+    entries: Vec<Entry>,
+    queue: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl Waiting {
+    fn new(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
+        let mut waiting = Self { queue: BinaryHeap::with_capacity(entries.len()), entries };
+        (0..waiting.entries.len()).for_each(|place| waiting.put(place));
+        waiting
+    }
+
+    /// Bounds are not negative, so their bits are in order as they are.
+    fn put(&mut self, place: usize) {
+        self.queue.push(Reverse((self.entries[place].floor.max(0.0).to_bits(), place)));
+    }
+
+    /// The lowest bound.
+    fn lowest(&self) -> Option<f64> {
+        self.queue.peek().map(|Reverse((bits, _))| f64::from_bits(*bits))
+    }
+
+    /// Up to `most` of them whose bounds are below `limit` seconds.
+    fn take(&mut self, most: usize, limit: f64) -> Vec<usize> {
+        let mut wave = Vec::new();
+        while wave.len() < most && self.lowest().is_some_and(|lowest| lowest < limit) {
+            wave.extend(self.queue.pop().map(|Reverse((_, place))| place));
+        }
+        wave
+    }
+}
+
+/// What became of a strategy in a wave.
+enum Looked {
+    /// Its bound rose to so many seconds: others may be likelier now.
+    Tightened(f64),
+    Solved(Solution),
+}
+
 /// Plays what may win of `entries`.
 pub fn waves(
     solving: &Solving<'_>,
-    mut entries: Vec<Entry>,
+    entries: Vec<Entry>,
     found: &mut Found,
     account: &mut Account,
     patience: Patience,
 ) {
-    entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-    let mut next = 0;
+    let mut waiting = Waiting::new(entries);
+    let mut solved = 0;
     let mut ready: Vec<Solved> = Vec::new();
     loop {
         let limit = patience.limit(found.limit());
-        let waiting = ready.iter().map(|solved| solved.floor);
-        let lowest = waiting.chain(entries.get(next).map(|entry| entry.floor)).fold(f64::INFINITY, f64::min);
-        let most = if patience.may_solve(next, found, lowest) { SOLVED_A_WAVE } else { 0 };
-        let wave = entries[next..].iter().take(most).take_while(|entry| entry.floor < limit).count();
-        let solutions: Vec<Solution> =
-            entries[next..next + wave].par_iter().map(|entry| solving.solve(entry, limit)).collect();
-        next += wave;
-        for solution in solutions {
-            match solution {
-                Solution::Fits(solved) => {
-                    account.priced += 1;
-                    ready.extend(solved);
-                }
-                Solution::Beaten if limit.is_infinite() => account.out_of_memory += 1,
-                Solution::Beaten => account.bounded += 1,
+        let floors = ready.iter().map(|solved| solved.floor);
+        let lowest = floors.chain(waiting.lowest()).fold(f64::INFINITY, f64::min);
+        let most = if patience.may_solve(solved, found, lowest) { SOLVED_A_WAVE } else { 0 };
+        let wave = waiting.take(most, limit);
+        let look = |place: &usize| {
+            let entry = &waiting.entries[*place];
+            let tightened = solving.tightened(entry);
+            if tightened > entry.floor {
+                Looked::Tightened(tightened)
+            } else {
+                Looked::Solved(solving.solve(entry, limit))
             }
+        };
+        let looked: Vec<Looked> = wave.par_iter().map(look).collect();
+        for (&place, looked) in wave.iter().zip(looked) {
+            match looked {
+                Looked::Tightened(floor) => {
+                    waiting.entries[place].floor = floor;
+                    waiting.put(place);
+                    continue;
+                }
+                Looked::Solved(Solution::Fits(fits)) => {
+                    account.priced += 1;
+                    ready.extend(fits);
+                }
+                Looked::Solved(Solution::Beaten) if limit.is_infinite() => account.out_of_memory += 1,
+                Looked::Solved(Solution::Beaten) => account.bounded += 1,
+            }
+            solved += 1;
         }
         // The likeliest last; what cannot win any more is not played.
         ready.sort_by(|one, other| other.closed.bound.0.total_cmp(&one.closed.bound.0));
         ready.retain(|solved| solved.floor < limit);
         // Others that are solved later may be likelier.
-        let horizon = entries.get(next).filter(|_| wave > 0).map_or(f64::INFINITY, |entry| entry.floor);
+        let horizon = waiting.lowest().filter(|_| !wave.is_empty()).unwrap_or(f64::INFINITY);
         let mut chosen = Vec::new();
         let mut passed_over = Vec::new();
         while chosen.len() < PLAYED_A_WAVE && patience.may_play(found, lowest) {
@@ -168,7 +224,7 @@ pub fn waves(
             }
         }
         ready.append(&mut passed_over);
-        if chosen.is_empty() && wave == 0 {
+        if chosen.is_empty() && wave.is_empty() {
             // A step that is too long to be played beside others is played if there is nothing else.
             let shortest = (0..ready.len()).min_by_key(|&place| events(&ready[place].strategy));
             match shortest.filter(|_| found.best.is_none()) {
@@ -178,9 +234,9 @@ pub fn waves(
         }
         play(solving, chosen, limit, found, account);
     }
-    account.bounded += (entries.len() - next) as u64;
+    account.bounded += waiting.queue.len() as u64;
     let limit = found.limit();
-    let left = ready.iter().map(|solved| solved.floor).chain(entries[next..].iter().map(|entry| entry.floor));
+    let left = ready.iter().map(|solved| solved.floor).chain(waiting.lowest());
     account.lowest_bound = left.filter(|floor| *floor < limit).reduce(f64::min).map(Seconds);
 }
 

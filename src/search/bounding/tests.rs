@@ -114,6 +114,8 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
         match floors.of(outer.sync, &rules, &prices, 1.01 * bound) {
             Floor::Seconds(floor) => {
                 assert!(floor <= bound * (1.0 + 1e-9), "{floor} > {bound}: {strategy:?}");
+                let may = floors.may_spread(outer.sync, &rules, &prices, bound * (1.0 + 1e-9));
+                assert!(may, "{bound} s is said to be too little: {strategy:?}");
                 shares.push(floor / bound);
             }
             Floor::OutOfMemory(bytes) => {
