@@ -49,8 +49,6 @@ pub struct Bounded {
     pub computed: u64,
     /// The leanest that does not fit: bytes at its peak, and what it is.
     pub leanest: Option<(Bytes, Strategy)>,
-    /// The lowest bound of those that were let go because there were too many, in seconds.
-    pub let_go: Option<f64>,
     /// The first broken rule.
     pub broken: Option<RuleBreak>,
 }
@@ -153,18 +151,18 @@ impl<'a> Bounding<'a> {
         result
     }
 
-    /// Lets go of all but the `most` entries of `bounded` with the lowest bounds.
-    pub fn thin_out(&self, bounded: &mut Bounded, most: usize) {
-        if bounded.entries.len() <= most {
-            return;
+    /// Lets go of all but the `most` of `entries` with the lowest bounds: the lowest bound of those that go, in seconds,
+    /// and how many strategies these are in all mesh orders.
+    pub fn thin_out(&self, entries: &mut Vec<Entry>, most: usize) -> (Option<f64>, u64) {
+        if entries.len() <= most {
+            return (None, 0);
         }
-        bounded.entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-        let let_go = bounded.entries.split_off(most);
-        let orders = |entry: &Entry| self.space.orders(&self.space.tasks[entry.task], &entry.state);
-        bounded.bounded += let_go.iter().map(orders).sum::<u64>();
-        bounded.let_go = let_go.first().map(|entry| entry.floor);
+        entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
+        let let_go = entries.split_off(most);
         // Frames of one shape stand together.
-        bounded.entries.sort_by_key(|entry| entry.place);
+        entries.sort_by_key(|entry| (entry.task, entry.place));
+        let orders = |entry: &Entry| self.space.orders(&self.space.tasks[entry.task], &entry.state);
+        (let_go.first().map(|entry| entry.floor), let_go.iter().map(orders).sum())
     }
 
     /// The mesh orders of `entries`, which are of one task, that can be faster than `best` seconds, at what ops cost

@@ -25,8 +25,10 @@ const SEEDS_A_WAVE: usize = 8;
 const SPREAD: f64 = 1.1;
 /// The most likely strategies that are solved at once.
 const MOST_LIKELY: usize = 4_000;
-/// The most strategies that are kept for a closer look; of each mesh, an equal share.
-const MOST_ENTRIES: usize = 2_000_000;
+/// The most strategies that are kept for a closer look, those with the lowest bounds.
+const MOST_ENTRIES: usize = 150_000;
+/// Meshes whose strategies are bounded between two looks at how many there are.
+const TASKS_AT_ONCE: usize = 512;
 /// Strategies of each mesh, schedule and way to gather that are solved before the others.
 const DIVES: usize = 2;
 /// Events of a strategy that is played before the others, at most.
@@ -158,25 +160,35 @@ pub fn bound_all(problem: &Problem<'_>, request: &Request) -> u64 {
     tasks.map(|task| bounding.bound(task, f64::INFINITY).computed).sum()
 }
 
+impl Bounds {
+    fn add(&mut self, result: Bounded) {
+        self.account.considered += result.considered;
+        self.account.illegal += result.illegal;
+        self.account.out_of_memory += result.out_of_memory;
+        self.account.bounded += result.bounded;
+        self.entries.extend(result.entries);
+        if let Some((bytes, strategy)) = result.leanest
+            && self.leanest.as_ref().is_none_or(|(least, _)| bytes < *least)
+        {
+            self.leanest = Some((bytes, strategy));
+        }
+        self.broken = self.broken.take().or(result.broken);
+    }
+}
+
 fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Sync)) -> Bounds {
     let (done, considered) = (AtomicU64::new(0), AtomicU64::new(0));
     let of = bounding.space.tasks.len();
-    let results: Vec<Bounded> = (0..of)
-        .into_par_iter()
-        .map(|task| {
-            let mut result = bounding.bound(task, limit);
-            if limit.is_finite() {
-                bounding.thin_out(&mut result, (MOST_ENTRIES / of).max(1));
-            }
-            let seen = considered.fetch_add(result.considered, Ordering::Relaxed);
-            progress(Progress {
-                done: done.fetch_add(1, Ordering::Relaxed) + 1,
-                of: of as u64,
-                considered: seen + result.considered,
-            });
-            result
-        })
-        .collect();
+    let one = |task: usize| {
+        let result = bounding.bound(task, limit);
+        let seen = considered.fetch_add(result.considered, Ordering::Relaxed);
+        progress(Progress {
+            done: done.fetch_add(1, Ordering::Relaxed) + 1,
+            of: of as u64,
+            considered: seen + result.considered,
+        });
+        result
+    };
     let mut bounds = Bounds {
         entries: Vec::new(),
         account: Account::default(),
@@ -184,19 +196,15 @@ fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Syn
         let_go: None,
         broken: None,
     };
-    for result in results {
-        bounds.account.considered += result.considered;
-        bounds.account.illegal += result.illegal;
-        bounds.account.out_of_memory += result.out_of_memory;
-        bounds.account.bounded += result.bounded;
-        bounds.entries.extend(result.entries);
-        bounds.let_go = bounds.let_go.into_iter().chain(result.let_go).reduce(f64::min);
-        if let Some((bytes, strategy)) = result.leanest
-            && bounds.leanest.as_ref().is_none_or(|(least, _)| bytes < *least)
-        {
-            bounds.leanest = Some((bytes, strategy));
+    let tasks: Vec<usize> = (0..of).collect();
+    for tasks in tasks.chunks(TASKS_AT_ONCE) {
+        let results: Vec<Bounded> = tasks.par_iter().map(|&task| one(task)).collect();
+        results.into_iter().for_each(|result| bounds.add(result));
+        if limit.is_finite() {
+            let (let_go, count) = bounding.thin_out(&mut bounds.entries, MOST_ENTRIES);
+            bounds.let_go = bounds.let_go.into_iter().chain(let_go).reduce(f64::min);
+            bounds.account.bounded += count;
         }
-        bounds.broken = bounds.broken.or(result.broken);
     }
     bounds
 }
