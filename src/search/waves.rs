@@ -263,10 +263,16 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
         let most = if found.best.is_none() { 1 } else { PLAYED_A_WAVE };
         let wave: Vec<Solved> = wave.take(most).collect();
         if wave.is_empty() {
-            return;
+            break;
         }
         play(solving, wave, limit, found, &mut Account::default());
     }
+    // The others may be shown beside the best.
+    found.stopped.extend(chosen.map(|Solved { strategy, closed, .. }| Stopped {
+        strategy,
+        memory: closed.memory,
+        about: closed.bound,
+    }));
 }
 
 /// Plays `chosen` at once, each as long as it may be faster than `limit` seconds.
