@@ -131,7 +131,11 @@ impl<'a> Bounding<'a> {
                 });
                 result.computed += 1;
                 match floors.of(state.sync, &rules, &prices, best) {
-                    Floor::Seconds(floor) if floor >= best => result.bounded += orders(state),
+                    Floor::Seconds(floor)
+                        if floor >= best || !floors.may_spread(state.sync, &rules, &prices, best) =>
+                    {
+                        result.bounded += orders(state);
+                    }
                     Floor::Seconds(floor) => {
                         let step = floors.least_step(&prices);
                         let order = strategy.order;
@@ -362,6 +366,7 @@ impl<'a> Bounding<'a> {
             },
             engine: problem.engine,
             room: problem.room(strategy),
+            bucket: strategy.bucket,
         }
     }
 }

@@ -53,11 +53,15 @@ impl FrameFloor<'_> {
         best: f64,
     ) -> Option<f64> {
         let micro = self.pipeline.micro as f64;
-        let flying = self.flying(rank, count, counts);
         let work = count as f64 * (micro * self.load.block.work + step);
         let (has_first, has_last) = (rank == 0, self.pipeline.holds_last(rank));
         let ends = &self.load.ends[usize::from(!has_first)..1 + usize::from(has_last)];
-        let forced = self.forced((count, flying), ends, (rules, prices), step, best).ok()?;
+        let (fullest, waiting) = self.moments(rank);
+        let mut forced = 0.0_f64;
+        for moment in [Some(fullest), waiting].into_iter().flatten() {
+            let flying = self.flying(moment, count, counts);
+            forced = forced.max(self.forced((count, flying), ends, (rules, prices), step, best).ok()?);
+        }
         let front = if has_first { self.load.front.work } else { 0.0 };
         let back = if has_last { self.load.back.work } else { 0.0 };
         let way = self.pipeline.way(self.load, rank, before);

@@ -240,14 +240,14 @@ impl<'a> Closing<'a> {
 
     /// What the rank that `layout` places has to do.
     pub fn parts(&self, outer: &OuterForms<'a>, strategy: &Strategy, layout: &Layout, stage: u32) -> Parts {
-        self.views(layout, outer, strategy).1.parts(stage)
+        self.time(outer, strategy, layout).parts(stage)
     }
 
     /// Device peak of each rank.
     pub fn device_peaks(&self, strategy: &Strategy) -> Vec<Bytes> {
         let outer = self.outer(strategy);
         let layout = Layout::place(&outer.shaped.units, strategy);
-        let ledger = self.views(&layout, &outer, strategy).0;
+        let ledger = self.ledger(&outer, strategy, &layout);
         let stages = 0..strategy.pipeline as u32;
         stages.map(|stage| ledger.peak(stage, &self.instants(strategy, u64::from(stage)))).collect()
     }
@@ -260,7 +260,7 @@ impl<'a> Closing<'a> {
         layout: &Layout,
         stage: u32,
     ) -> (Bytes, Bytes) {
-        let ledger = self.views(layout, outer, strategy).0;
+        let ledger = self.ledger(outer, strategy, layout);
         let rank = u64::from(stage);
         let instants = outer.instants[stage as usize].get_or_init(|| self.instants(strategy, rank));
         (ledger.peak(stage, instants), ledger.host(stage, instants))
@@ -313,28 +313,35 @@ impl<'a> Closing<'a> {
     /// When the last pass of `strategy` ends at the earliest, whatever its state.
     pub fn passes(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
         let layout = Layout::place(&outer.shaped.units, strategy);
-        self.views(&layout, outer, strategy).1.passes()
+        self.time(outer, strategy, &layout).passes()
     }
 
     /// The time bound of `strategy`, all of whose ranks `layout` places, alone.
     pub fn bound(&self, outer: &OuterForms<'a>, strategy: &Strategy, layout: &Layout) -> Seconds {
-        self.views(layout, outer, strategy).1.step_time()
+        self.time(outer, strategy, layout).step_time()
     }
 
-    /// Both closed forms over one layout.
-    fn views<'v>(
+    /// The closed form of memory over one layout.
+    fn ledger<'v>(
         &'v self,
-        layout: &'v Layout,
         outer: &'v OuterForms<'a>,
         strategy: &'v Strategy,
-    ) -> (Ledger<'v>, Bound<'v>) {
-        let engine = self.problem.engine;
-        let workload = &self.problem.workload;
+        layout: &'v Layout,
+    ) -> Ledger<'v> {
+        let OuterForms { costs, rules, .. } = outer;
+        Ledger { layout, costs, strategy, engine: self.problem.engine, rules }
+    }
+
+    /// The closed form of time over one layout.
+    pub fn time<'v>(
+        &'v self,
+        outer: &'v OuterForms<'a>,
+        strategy: &'v Strategy,
+        layout: &'v Layout,
+    ) -> Bound<'v> {
+        let Problem { workload, engine, .. } = self.problem;
         let OuterForms { costs, rules, pricing, .. } = outer;
-        (
-            Ledger { layout, costs, strategy, engine, rules },
-            Bound { layout, costs, strategy, workload, engine, rules, pricing: pricing.as_ref() },
-        )
+        Bound { layout, costs, strategy, workload, engine, rules, pricing: pricing.as_ref() }
     }
 
     /// Both closed forms of `strategy`, which must be legal.
@@ -342,7 +349,7 @@ impl<'a> Closing<'a> {
         let problem = self.problem;
         let outer = self.outer(strategy);
         let layout = Layout::place(&outer.shaped.units, strategy);
-        let (ledger, bound) = self.views(&layout, &outer, strategy);
+        let (ledger, bound) = (self.ledger(&outer, strategy, &layout), self.time(&outer, strategy, &layout));
         let (mut peak, mut host) = (Bytes::ZERO, Bytes::ZERO);
         for stage in 0..strategy.pipeline as u32 {
             let instants = self.instants(strategy, u64::from(stage));

@@ -5,7 +5,7 @@
 //! the least maximum over the ranks is kept. Where a rank holds several chunks, they have ⌊n⌋ or ⌈n⌉ blocks each, and
 //! the remainder goes one of [`Spread::ALL`] ways, or to the ranks that have room and time for it (`shares`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::cost::bound::Parts;
 use crate::program::Layout;
@@ -210,8 +210,8 @@ impl<'p> InnerProblem<'_, 'p> {
             }
         }
         let mut scratch = plain.scratch.clone();
-        // What no choice makes room for: the rank, where blocks like its own stand first, and how many they are.
-        let mut never: HashSet<(usize, u32, u32)> = HashSet::new();
+        // By rank, where blocks like its own stand first, and how many they are.
+        let mut known: HashMap<(usize, u32, u32), AtLeast> = HashMap::new();
         // By blocks used so far: the least maximum, and how many the last rank took.
         let mut reached: Vec<Vec<Option<(f64, u32)>>> = vec![vec![None; blocks as usize + 1]; ranks + 1];
         reached[0][0] = Some((0.0, 0));
@@ -230,20 +230,24 @@ impl<'p> InnerProblem<'_, 'p> {
                     if parts.end(way) >= best {
                         continue;
                     }
-                    // Nor do more blocks fit.
                     let alike = (stage, self.first_alike(used, count), count);
-                    if never.contains(&alike) {
-                        break;
+                    match known.get(&alike) {
+                        // Nor do more blocks fit.
+                        Some(AtLeast { seconds: f64::INFINITY, .. }) => break,
+                        Some(known) if known.way <= way && known.seconds >= best => continue,
+                        _ => {}
                     }
                     let mut layout = self.place(&mut scratch, stage, used, count);
                     let mut rank = self.rank((&mut scratch, &mut layout), stage as u32, way);
                     let Some(choice) = rank.best(&parts, best) else {
-                        if !rank.could_fit() {
-                            never.insert(alike);
+                        let seconds = if rank.could_fit() { best } else { f64::INFINITY };
+                        known.insert(alike, AtLeast { way, seconds });
+                        if seconds.is_infinite() {
                             break;
                         }
                         continue;
                     };
+                    known.insert(alike, AtLeast { way, seconds: choice.seconds });
                     let end = choice.seconds.max(value);
                     if end < best {
                         reached[stage + 1][(used + count) as usize] = Some((end, count));
@@ -284,6 +288,13 @@ impl<'p> InnerProblem<'_, 'p> {
         let fixed = self.checkpoint.and_then(|entries| entries.get(chunk).or(entries.first()));
         fixed.cloned().unwrap_or(CheckpointEntry::Whole(CheckpointMode::None))
     }
+}
+
+/// What is known of a rank: where a micro-batch's way to it takes `way` seconds or more, no choice that fits ends
+/// before `seconds`.
+struct AtLeast {
+    way: f64,
+    seconds: f64,
 }
 
 /// What ranks with one chunk have to do if they recompute nothing and keep nothing on the host.

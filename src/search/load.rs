@@ -2,7 +2,7 @@
 //! behind them, can take under any checkpoint mode. Of blocks that differ, those of the class that weighs most speak for
 //! all: what a bound says of these alone holds for the whole.
 
-use crate::cost::digest::{PassDigest, least};
+use crate::cost::digest::{PassDigest, UnitDigest, least};
 use crate::cost::price::{LEVELS, Links};
 use crate::lower::UnitParameters;
 use crate::lower::unit::{UnitKind, UnitLayers};
@@ -68,8 +68,17 @@ pub struct Kept {
     pub bytes: f64,
     /// Seconds of all passes.
     pub work: f64,
-    /// Bytes beside what is kept while a pass runs, before and after the first weight gradient is written.
-    pub above: f64,
+    /// Bytes from backward to weight pass, for one micro-batch.
+    pub waiting: f64,
+    /// While a pass runs: beside what is kept, and with what the block itself keeps.
+    pub beside: Passing,
+    pub alone: Passing,
+}
+
+/// Bytes while a pass runs, before and after the first weight gradient is written; the gradient is not counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passing {
+    pub before: f64,
     pub after: f64,
 }
 
@@ -166,13 +175,22 @@ impl Load {
     /// What the blocks of class `class` keep and hold.
     fn of_class(&mut self, class: usize, forms: &ClassForms) {
         self.class = class;
-        self.modes = forms.digests.map(|digest| {
-            let above = (digest.forward.before - digest.forward.net).max(digest.backward.before).max(0);
+        self.modes = forms.digests.map(|UnitDigest { forward, backward, weight, kept, .. }| {
+            let kept = kept.max(0);
+            let passing = |before: i64, after: i64| Passing {
+                before: before.max(0) as f64,
+                after: after.max(0) as f64,
+            };
+            let after = backward.after.unwrap_or(0);
             Kept {
-                bytes: digest.kept.max(0) as f64,
-                work: digest.forward.chain.0 + digest.backward.chain.0 + digest.weight.chain.0,
-                above: above as f64,
-                after: digest.backward.after.unwrap_or(0).max(0) as f64,
+                bytes: kept as f64,
+                work: forward.chain.0 + backward.chain.0 + weight.chain.0,
+                waiting: (-weight.net).max(0) as f64,
+                beside: passing((forward.before - forward.net).max(backward.before), after),
+                alone: passing(
+                    forward.before.max(kept + backward.before),
+                    backward.after.map_or(0, |after| kept + after),
+                ),
             }
         });
         self.parameters = forms.parameters;

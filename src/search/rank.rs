@@ -83,6 +83,8 @@ pub struct RankProblem<'a, 'p> {
     /// When its first input is there at the earliest, and its last gradient back at the first rank, in seconds.
     way: f64,
     options: &'a Options,
+    /// Seconds of optimizer steps, by what is on the host: what is recomputed is nothing to them.
+    steps: Vec<(Hosted, f64)>,
 }
 
 impl<'a, 'p> RankProblem<'a, 'p> {
@@ -94,7 +96,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         (stage, way): (u32, f64),
         options: &'a Options,
     ) -> Self {
-        Self { closing, forms, strategy, stage, layout, way, options }
+        Self { closing, forms, strategy, stage, layout, way, options, steps: Vec::new() }
     }
 
     /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits. `plain` are
@@ -102,6 +104,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     pub fn best(&mut self, plain: &Parts, limit: f64) -> Option<RankChoice> {
         let nothing = Recomputed::default();
         let seconds = plain.end(self.way);
+        self.steps.push((NOTHING, plain.step));
         if self.fits(nothing, &NOTHING) {
             return Some(RankChoice { modes: Modes::All(nothing), hosted: NOTHING, seconds });
         }
@@ -222,14 +225,25 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     /// What the rank has to do if it recomputes nothing and keeps nothing on the host.
     pub fn plain(&mut self) -> Parts {
         self.write(&Modes::All(Recomputed::default()), &NOTHING);
-        self.closing.parts(self.forms, self.strategy, self.layout, self.stage)
+        self.parts(&NOTHING)
+    }
+
+    /// The parts of the choice that is written down, of which `hosted` is on the host.
+    fn parts(&mut self, hosted: &Hosted) -> Parts {
+        let (bound, stage) = (self.closing.time(self.forms, self.strategy, self.layout), self.stage);
+        let known = self.steps.iter().find(|(known, _)| known == hosted);
+        let step = known.map_or_else(|| bound.optimizer_step(stage), |&(_, step)| step);
+        let parts = Parts { step, ..bound.parts_before_step(stage) };
+        if known.is_none() {
+            self.steps.push((*hosted, step));
+        }
+        parts
     }
 
     /// When the rank's step ends under a choice.
     fn ends(&mut self, recomputed: Recomputed, hosted: &Hosted) -> f64 {
         self.write(&Modes::All(recomputed), hosted);
-        let parts = self.closing.parts(self.forms, self.strategy, self.layout, self.stage);
-        parts.end(self.way)
+        self.parts(hosted).end(self.way)
     }
 
     /// Whether a choice fits device and host.
@@ -293,8 +307,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
                 Modes::Kinds(kinds.map(|(found, counts)| (found.chunk, found.class, counts)).collect());
             let over = self.over(&modes, hosted);
             if over.device <= 0.0 {
-                let parts = self.closing.parts(self.forms, self.strategy, self.layout, self.stage);
-                let seconds = parts.end(self.way);
+                let seconds = self.parts(hosted).end(self.way);
                 let wins = over.host <= 0.0 && seconds < limit;
                 return wins.then_some(RankChoice { modes, hosted: *hosted, seconds });
             }

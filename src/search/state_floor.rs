@@ -7,7 +7,7 @@ use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::Overlap;
 use crate::program::state::{Gathering, StateRules};
 use crate::search::floor::{More, Pipeline};
-use crate::search::load::Load;
+use crate::search::load::{Kept, Load, Passing};
 use crate::search::state_prices::StatePrices;
 use crate::units::Bytes;
 
@@ -19,6 +19,8 @@ pub struct FrameFloor<'a> {
     pub engine: &'a EngineProfile,
     /// Bytes that a program may take at its peak.
     pub room: f64,
+    /// Elements of a bucket.
+    pub bucket: u64,
 }
 
 /// The bound of one strategy.
@@ -134,16 +136,25 @@ impl FrameFloor<'_> {
             let behind = (ranks - 1 - rank).saturating_mul(counts.most);
             let own = self.load.blocks.saturating_sub(behind).div_ceil(rank + 1).max(counts.fewest);
             if own > list.last().map_or(0, |known| known.0) {
-                list.push((own, self.flying(rank, own, counts)));
+                // It may be any of the ranks so far, of which this one holds the least before backwards.
+                let fullest = Moment { waiting: (0, 0), ..self.moments(rank).0 };
+                list.push((own, self.flying(fullest, own, counts)));
             }
         }
         list
     }
 
-    /// What rank `rank` with `blocks` blocks holds at its fullest: those of its first chunk.
-    pub(super) fn flying(&self, rank: u64, blocks: u64, counts: Counts) -> Flying {
-        let others = (self.pipeline.chunks - 1) * counts.largest;
-        Flying { chunks: self.in_flight(rank), blocks: blocks.saturating_sub(others).max(counts.each) }
+    /// What a rank with `blocks` blocks holds at `moment`.
+    pub(super) fn flying(&self, moment: Moment, blocks: u64, counts: Counts) -> Flying {
+        let chunks = self.pipeline.chunks;
+        let each = blocks.saturating_sub((chunks - 1) * counts.largest).max(counts.each);
+        let (all, least) = moment.waiting;
+        Flying {
+            chunks: moment.kept,
+            kept: moment.kept * each,
+            waiting: all * each + least * blocks.saturating_sub(chunks * each),
+            runs: moment.runs,
+        }
     }
 
     /// How many of the blocks that weigh most rank `rank` may have, if it is not to be slower than `best`. Of several
@@ -178,7 +189,7 @@ impl FrameFloor<'_> {
             return Ok(0.0);
         }
         let mut held = self.held(rules, &self.load.parameters, blocks as u64);
-        held.fixed += self.engine.buffers.workspace as f64;
+        held.fixed += self.engine.buffers.workspace as f64 + self.buckets(rules, blocks as u64);
         for parameters in ends {
             let end = self.held(rules, parameters, 1);
             held.fixed += end.fixed;
@@ -187,20 +198,24 @@ impl FrameFloor<'_> {
             held.owned += end.owned;
         }
         let supports = |category| self.engine.supports.offload.contains(&category);
-        let chunks = flying.chunks as f64;
-        let flying = chunks * flying.blocks as f64;
-        let above = self.above(rules);
-        let free = self.room - held.fixed - held.optimizer - held.parameters - above;
         let modes = &self.load.modes;
-        let leanest = modes.iter().map(|mode| mode.bytes).fold(f64::INFINITY, f64::min);
+        let least = |bytes: fn(&Kept) -> f64| modes.iter().map(bytes).fold(f64::INFINITY, f64::min);
+        // Nothing takes away what weight passes wait for.
+        held.fixed += flying.waiting as f64 * least(|mode| mode.waiting);
+        let chunks = flying.chunks as f64;
+        let runs = flying.runs;
+        let flying = flying.kept as f64;
+        let (beside, alone) = if runs { self.passing(rules) } else { (0.0, 0.0) };
         let relief = if supports(OffloadCategory::Optimizer) { held.optimizer } else { 0.0 }
             + if supports(OffloadCategory::Parameters) { held.parameters } else { 0.0 };
         let activations = supports(OffloadCategory::Activations);
-        let kept = if activations { 0.0 } else { flying * leanest };
-        if free + relief < kept {
-            let bytes = self.room - free - relief + kept;
-            return Err(Bytes(bytes.max(0.0) as u64));
+        let kept = if activations { 0.0 } else { flying * least(|mode| mode.bytes) };
+        let holds = held.fixed + held.optimizer + held.parameters;
+        let leanest = holds - relief + alone.max(beside + kept);
+        if leanest > self.room {
+            return Err(Bytes(leanest.max(0.0) as u64));
         }
+        let free = self.room - holds - beside;
         let micro = self.pipeline.micro as f64;
         let work = micro * blocks * self.load.block.work + step * blocks;
         let keeps_all = flying * modes[0].bytes;
@@ -239,9 +254,18 @@ impl FrameFloor<'_> {
         Ok(recomputing.min(offloading))
     }
 
-    /// Bytes beside what is held and kept while a block's pass runs: its values, the gradient that it writes, and the
-    /// parameters that are gathered for it and the next.
-    fn above(&self, rules: &StateRules) -> f64 {
+    /// Bytes of the buckets that gradients of `blocks` blocks are reduced in.
+    fn buckets(&self, rules: &StateRules, blocks: u64) -> f64 {
+        let p = &self.load.parameters;
+        let reduced = if rules.gradient_ranks > 1 { p.dense_trained } else { 0 }
+            + if rules.expert_ranks > 1 { p.expert_trained } else { 0 };
+        let elements = (reduced * blocks).min(self.bucket);
+        (self.engine.buffers.reduce_buckets * elements * rules.reduce.size()) as f64
+    }
+
+    /// Bytes while a block's pass runs, whatever its mode: its values, the gradient that it writes, and the parameters
+    /// that are gathered for it; beside what is held and kept, and with what the block itself keeps.
+    fn passing(&self, rules: &StateRules) -> (f64, f64) {
         let p = &self.load.parameters;
         let gathered = match rules.gathering {
             Gathering::EachPass => (p.dense + p.expert) * rules.compute.size(),
@@ -252,22 +276,50 @@ impl FrameFloor<'_> {
         } else {
             (p.dense_trained + p.expert_trained) * rules.gradient.size()
         };
-        let values = self.load.modes.iter().map(|mode| mode.above.max(mode.after + gradient as f64));
-        values.fold(f64::INFINITY, f64::min) + gathered as f64
+        let least = |passing: fn(&Kept) -> Passing| {
+            let modes = self.load.modes.iter().map(passing);
+            let most = modes.map(|passing| passing.before.max(passing.after + gradient as f64));
+            most.fold(f64::INFINITY, f64::min) + gathered as f64
+        };
+        (least(|mode| mode.beside), least(|mode| mode.alone))
     }
 
-    /// Chunks of micro-batches that rank `rank` holds at its fullest, a forward under way among them; of several chunks
-    /// a rank, the first.
-    fn in_flight(&self, rank: u64) -> u64 {
+    /// When rank `rank` holds the most: a forward under way among the chunks of micro-batches that it keeps; and where
+    /// weight passes follow apart, when the most of these wait.
+    pub(super) fn moments(&self, rank: u64) -> (Moment, Option<Moment>) {
         let Pipeline { ranks, chunks, micro, schedule, .. } = self.pipeline;
         let behind = ranks - rank;
+        let full = |kept: u64, waiting: u64| Moment { kept, waiting: (waiting, waiting), runs: true };
+        // `delay` weight passes wait while `ahead` micro-batches are between forward and backward.
+        let delayed = |ahead: u64, delay: u64| {
+            let ahead = ahead.min(micro);
+            let last = delay.min(micro);
+            let most = Moment { kept: micro.min(ahead + last) - last, waiting: (last, last), runs: false };
+            (full(ahead, delay.min(micro - ahead)), Some(most))
+        };
         match schedule {
-            _ if ranks == 1 && schedule != Schedule::GPipe => 1,
-            Schedule::GPipe => micro,
-            Schedule::OneForwardOneBackward | Schedule::ZeroBubbleH1 => behind.min(micro),
-            Schedule::ZeroBubbleH2 | Schedule::ZeroBubbleV => (2 * behind - 1).min(micro),
-            Schedule::Interleaved if !micro.is_multiple_of(ranks) => micro * chunks,
-            Schedule::Interleaved => (2 * (behind - 1) + (chunks - 1) * ranks + 1).min(micro * chunks),
+            Schedule::GPipe => (full(micro, 0), None),
+            Schedule::OneForwardOneBackward => (full(behind.min(micro), 0), None),
+            Schedule::Interleaved => {
+                let ahead = match micro.is_multiple_of(ranks) {
+                    _ if ranks == 1 => 1,
+                    true => 2 * (behind - 1) + (chunks - 1) * ranks + 1,
+                    false => micro * chunks,
+                };
+                (full(ahead.min(micro * chunks), 0), None)
+            }
+            Schedule::ZeroBubbleH1 => delayed(behind, rank),
+            Schedule::ZeroBubbleH2 => delayed(2 * behind - 1, 2 * rank),
+            Schedule::ZeroBubbleV => {
+                // At the end, as many backwards of both chunks as there are ranks before it run without their weights.
+                let last = micro.max(2 * ranks - 1);
+                let left_out = last - micro;
+                let first = rank.saturating_sub(left_out.saturating_sub(behind));
+                let second = rank.saturating_sub(left_out);
+                let waiting = (first + second, first.min(second));
+                let kept = behind.saturating_sub(left_out);
+                (full((2 * behind - 1).min(micro), 0), Some(Moment { kept, waiting, runs: false }))
+            }
         }
     }
 
@@ -331,11 +383,24 @@ pub(super) struct Counts {
     pub most: u64,
 }
 
-/// What a rank keeps from forwards to backwards: chunks of micro-batches, and the blocks of one.
+/// What a rank holds at a moment, in chunks of micro-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// Of its first chunk, or of any of several: between forward and backward.
+    pub kept: u64,
+    /// Between backward and weight pass: of all chunks together, and of each at the least.
+    pub waiting: (u64, u64),
+    /// A pass of a block runs then, forward as well as backward.
+    pub runs: bool,
+}
+
+/// The same for its blocks: how often one is kept, and how often one waits for its weight pass.
 #[derive(Clone, Copy)]
 pub(super) struct Flying {
     chunks: u64,
-    blocks: u64,
+    kept: u64,
+    waiting: u64,
+    runs: bool,
 }
 
 /// What blocks hold over the step, in bytes; `owned` in elements of optimizer state.

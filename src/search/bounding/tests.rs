@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::cluster;
+use crate::cost::instants::{Instant, instants_of};
 use crate::model;
 use crate::profile::choices::OffloadCategory;
 use crate::profile::engine::{engine, engines};
+use crate::program::Pass;
 use crate::search::closed::Closing;
 use crate::search::inner::Spread;
 use crate::search::rank::FRACTIONS;
+use crate::search::state_floor::Moment;
 use crate::search::{Problem, Request};
 use crate::strategy::{Checkpoint, CheckpointMode, Workload};
 use crate::units::ElementType;
@@ -138,6 +141,59 @@ fn floors_hold_for_every_inner_choice() {
     }
     // A floor that is only ever far below would prove nothing.
     assert!(nearest.iter().all(|share| *share > 0.8), "{nearest:?}");
+}
+
+/// Whether a rank holds what `moment` says, at one and the same instant.
+fn holds(moment: Moment, instants: &[Instant]) -> bool {
+    let at = |pass: Option<Pass>| {
+        instants
+            .iter()
+            .filter(move |instant| pass.is_none() || instant.action.map(|this| this.0) == pass)
+            .any(|instant| {
+                let under_way = matches!(instant.action, Some((Pass::Forward, _)));
+                let kept: u64 = instant.held.iter().map(|held| u64::from(held.0)).sum();
+                let waiting = || instant.held.iter().map(|held| u64::from(held.1));
+                kept + u64::from(under_way) >= moment.kept
+                    && waiting().sum::<u64>() >= moment.waiting.0
+                    && waiting().min() >= Some(moment.waiting.1)
+            })
+    };
+    if moment.runs { at(Some(Pass::Forward)) && at(Some(Pass::Backward)) } else { at(None) }
+}
+
+#[test]
+fn ranks_hold_what_the_floors_say() {
+    let model = model::from_text(ALIKE, "the test", "small").unwrap();
+    let cluster = cluster::load("2x8xh100-sxm").unwrap();
+    let workload =
+        Workload { global_batch: 32, seq_len: 1024, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
+    let problem = Problem::new(&model, &cluster, workload, engine("embedded").unwrap(), None);
+    let request = Request::default();
+    let space = Space::new(&problem, &request);
+    let bounding = Bounding::new(&space);
+    let outer = space.outer(&space.tasks[0], &space.frames(&space.tasks[0])[0]);
+    let shape = bounding.shaped(&outer);
+    for &schedule in Schedule::ALL {
+        let chunks = match schedule {
+            Schedule::Interleaved => 3,
+            Schedule::ZeroBubbleV => 2,
+            _ => 1,
+        };
+        for (ranks, micro) in (1..=9).flat_map(|ranks| (1..=30).map(move |micro| (ranks, micro))) {
+            let floors = FrameFloor {
+                pipeline: Pipeline { ranks, chunks, micro, schedule, send: 0.0 },
+                ..bounding.frame_floor(&outer, &shape)
+            };
+            for rank in 0..ranks {
+                let instants = instants_of(schedule, ranks, rank, micro, chunks);
+                let (fullest, waiting) = floors.moments(rank);
+                for moment in [Some(fullest), waiting].into_iter().flatten() {
+                    let case = format!("{schedule:?} {ranks} {micro} {rank}: {moment:?}");
+                    assert!(holds(moment, &instants), "{case}, not in {instants:?}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
