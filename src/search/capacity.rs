@@ -31,8 +31,7 @@ impl FrameFloor<'_> {
                     1 => blocks.saturating_sub(behind + count),
                     _ => (rank * counts.each).saturating_sub(self.load.others),
                 };
-                self.end((rank, count, before), counts, (rules, prices, step), best)
-                    .is_some_and(|end| end < best)
+                self.end((rank, count, before), counts, (rules, prices, step)).is_some_and(|end| end < best)
             };
             let Some(most) = (counts.fewest..=counts.most).rev().find(ends) else { return false };
             behind += most;
@@ -50,7 +49,6 @@ impl FrameFloor<'_> {
         (rank, count, before): (u64, u64, u64),
         counts: Counts,
         (rules, prices, step): (&StateRules, &StatePrices, f64),
-        best: f64,
     ) -> Option<f64> {
         let micro = self.pipeline.micro as f64;
         let work = count as f64 * (micro * self.load.block.work + step);
@@ -60,7 +58,7 @@ impl FrameFloor<'_> {
         let mut forced = 0.0_f64;
         for moment in [Some(fullest), waiting].into_iter().flatten() {
             let flying = self.flying(moment, count, counts);
-            forced = forced.max(self.forced((count, flying), ends, (rules, prices), step, best).ok()?);
+            forced = forced.max(self.forced((count, flying), ends, (rules, prices), step).ok()?);
         }
         let front = if has_first { self.load.front.work } else { 0.0 };
         let back = if has_last { self.load.back.work } else { 0.0 };

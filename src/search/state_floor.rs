@@ -120,7 +120,7 @@ impl FrameFloor<'_> {
         let mut least = 0.0_f64;
         if self.load.is_plain {
             for (blocks, flying) in self.fullest(step, best) {
-                least = least.max(self.forced((blocks, flying), &[], (rules, prices), step, best)?);
+                least = least.max(self.forced((blocks, flying), &[], (rules, prices), step)?);
             }
         }
         Ok(least)
@@ -151,6 +151,7 @@ impl FrameFloor<'_> {
         let (all, least) = moment.waiting;
         Flying {
             chunks: moment.kept,
+            largest: blocks.min(counts.largest),
             kept: moment.kept * each,
             waiting: all * each + least * blocks.saturating_sub(chunks * each),
             runs: moment.runs,
@@ -182,16 +183,18 @@ impl FrameFloor<'_> {
         ends: &[UnitParameters],
         (rules, prices): (&StateRules, &StatePrices),
         step: f64,
-        best: f64,
     ) -> Result<f64, Bytes> {
+        let block = self.held(rules, &self.load.parameters, 1);
         let blocks = blocks as f64;
         if blocks < 1.0 {
             return Ok(0.0);
         }
         let mut held = self.held(rules, &self.load.parameters, blocks as u64);
         held.fixed += self.engine.buffers.workspace as f64 + self.buckets(rules, blocks as u64);
+        let mut at_ends = 0.0;
         for parameters in ends {
             let end = self.held(rules, parameters, 1);
+            at_ends += end.parameters;
             held.fixed += end.fixed;
             held.parameters += end.parameters;
             held.optimizer += end.optimizer;
@@ -202,12 +205,14 @@ impl FrameFloor<'_> {
         let least = |bytes: fn(&Kept) -> f64| modes.iter().map(bytes).fold(f64::INFINITY, f64::min);
         // Nothing takes away what weight passes wait for.
         held.fixed += flying.waiting as f64 * least(|mode| mode.waiting);
-        let chunks = flying.chunks as f64;
-        let runs = flying.runs;
-        let flying = flying.kept as f64;
+        let Flying { chunks, kept: flying, largest, runs, .. } = flying;
+        let (flying, chunks) = (flying as f64, chunks as f64);
         let (beside, alone) = if runs { self.passing(rules) } else { (0.0, 0.0) };
-        let relief = if supports(OffloadCategory::Optimizer) { held.optimizer } else { 0.0 }
-            + if supports(OffloadCategory::Parameters) { held.parameters } else { 0.0 };
+        // Parameters on the host are back for their block's passes.
+        let back = if runs { block.parameters } else { 0.0 };
+        let offloads = supports(OffloadCategory::Parameters);
+        let fetched = if offloads { (held.parameters - back).max(0.0) } else { 0.0 };
+        let relief = fetched + if supports(OffloadCategory::Optimizer) { held.optimizer } else { 0.0 };
         let activations = supports(OffloadCategory::Activations);
         let kept = if activations { 0.0 } else { flying * least(|mode| mode.bytes) };
         let holds = held.fixed + held.optimizer + held.parameters;
@@ -228,19 +233,28 @@ impl FrameFloor<'_> {
             Some(more) => work + micro * blocks * more,
             None => f64::INFINITY,
         };
-        // Or with something on the host: activations leave as fast as the link lets them while the step runs, and
-        // what is still over is paid for by the cheaper of the host's update and recomputation.
+        // Or with something on the host: activations leave, and parameters come, as long as a chunk's forward runs, but
+        // for parameters that are there before it; what is still over is paid for by the cheapest of longer forwards,
+        // the host's update and recomputation.
+        let forward = |blocks: f64| {
+            let block = modes.iter().map(|mode| mode.forward).fold(0.0, f64::max);
+            blocks * block + self.load.other_forwards
+        };
+        let mut cheapest = f64::INFINITY;
         let mut left = over;
-        if supports(OffloadCategory::Parameters) {
-            left -= held.parameters;
+        if fetched > 0.0 {
+            let ahead = self.pipeline.chunks * self.engine.buffers.gathered_units.max(1);
+            let there = at_ends + ahead as f64 * block.parameters;
+            left -= fetched.min(there + prices.in_rate * forward(blocks));
+            cheapest = cheapest.min(micro / prices.in_rate);
         }
-        if activations {
-            left -= (best * prices.copy_rate / micro * chunks / self.pipeline.chunks as f64).min(keeps_all);
+        if activations && chunks > 0.0 {
+            left -= (chunks * prices.out_rate * forward(largest as f64)).min(keeps_all);
+            cheapest = cheapest.min(micro / (prices.out_rate * chunks.min(micro)));
         }
         if left <= 0.0 {
             return Ok(recomputing.min(work));
         }
-        let mut cheapest = f64::INFINITY;
         for mode in &modes[1..] {
             let saved = flying * (modes[0].bytes - mode.bytes);
             if saved > 0.0 {
@@ -394,10 +408,11 @@ pub(super) struct Moment {
     pub runs: bool,
 }
 
-/// The same for its blocks: how often one is kept, and how often one waits for its weight pass.
+/// The same for its blocks: how often one is kept, how often one waits for its weight pass, and the most of a chunk.
 #[derive(Clone, Copy)]
 pub(super) struct Flying {
     chunks: u64,
+    largest: u64,
     kept: u64,
     waiting: u64,
     runs: bool,

@@ -35,8 +35,9 @@ pub struct StatePrices {
     pub block: f64,
     /// Updating one element on the host.
     pub host_element: f64,
-    /// Bytes that leave for the host in a second.
-    pub copy_rate: f64,
+    /// Bytes that leave for the host in a second, and that come from there, whatever a copy takes to start.
+    pub out_rate: f64,
+    pub in_rate: f64,
     /// The share of the multiprocessors that a collective takes, and those of links at the least.
     pub multiprocessors: f64,
     pub links: Links,
@@ -76,7 +77,8 @@ impl StatePrices {
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
             block: reductions(rules, engine, &load.parameters, false).iter().map(|(_, op)| seconds(op)).sum(),
             host_element: seconds(&rules.adamw(1 << 30, true)) / (1_u64 << 30) as f64,
-            copy_rate: (1_u64 << 30) as f64 / seconds(&Op::CopyOut(Bytes(1 << 30))),
+            out_rate: rate(pricing, Op::CopyOut),
+            in_rate: rate(pricing, Op::CopyIn),
             multiprocessors: pricing.beside(),
             links: [f64::INFINITY; LEVELS],
         };
@@ -100,6 +102,12 @@ impl StatePrices {
         prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });
         prices
     }
+}
+
+/// Bytes a second of long copies.
+fn rate(pricing: &DevicePricing<'_>, copy: fn(Bytes) -> Op) -> f64 {
+    let seconds = |bytes: u64| pricing.price(&copy(Bytes(bytes)), 0).seconds.0;
+    (1_u64 << 30) as f64 / (seconds(1 << 31) - seconds(1 << 30))
 }
 
 /// Seconds that each block more takes: a slope over many, so that rounding and what is fixed fall out.
