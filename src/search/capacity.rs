@@ -4,7 +4,9 @@
 use crate::profile::choices::GradientSync;
 use crate::program::state::StateRules;
 use crate::search::floor::Pipeline;
-use crate::search::state_floor::{Counts, FrameFloor};
+use crate::search::forced::{Ends, Forcing};
+use crate::search::occupancy::Counts;
+use crate::search::state_floor::FrameFloor;
 use crate::search::state_prices::StatePrices;
 
 impl FrameFloor<'_> {
@@ -17,52 +19,53 @@ impl FrameFloor<'_> {
         prices: &StatePrices,
         best: f64,
     ) -> bool {
-        let Pipeline { ranks, .. } = self.pipeline;
-        if !self.load.is_plain || ranks == 1 {
+        let Self { load, pipeline, .. } = self;
+        if !load.is_plain || pipeline.ranks == 1 {
             return true;
         }
-        let (blocks, step) = (self.load.blocks, self.step(sync, prices));
+        let step = self.step(sync, prices);
+        let forcing = Forcing::new(self, rules, prices, step);
         // From the last rank, which waits the longest for its first input.
         let mut behind = 0;
-        for rank in (0..ranks).rev() {
-            let counts = self.counts(rank, step, best);
-            let ends = |&count: &u64| {
-                let before = match self.pipeline.chunks {
-                    1 => blocks.saturating_sub(behind + count),
-                    _ => (rank * counts.each).saturating_sub(self.load.others),
+        for rank in (0..pipeline.ranks).rev() {
+            let counts = Counts::new((load, pipeline), rank, step, best);
+            let ends_in_time = |&count: &u64| {
+                let before = match pipeline.chunks {
+                    1 => load.blocks.saturating_sub(behind + count),
+                    _ => (rank * counts.each).saturating_sub(load.others),
                 };
-                self.end((rank, count, before), counts, (rules, prices, step)).is_some_and(|end| end < best)
+                let way = pipeline.way(load, rank, before);
+                self.end((rank, count), counts, (&forcing, step)).is_some_and(|end| way + end < best)
             };
-            let Some(most) = (counts.fewest..=counts.most).rev().find(ends) else { return false };
+            let Some(most) = (counts.fewest..=counts.most).rev().find(ends_in_time) else { return false };
             behind += most;
-            if behind >= blocks {
+            if behind >= load.blocks {
                 return true;
             }
         }
         false
     }
 
-    /// Seconds until rank `rank` with `count` of the blocks ends at the least, if `before` stand before it and each adds
-    /// `step` to the optimizer step; none if it cannot fit.
+    /// Seconds that rank `rank` with `count` of the blocks, each of which adds `step` to the optimizer step, takes at the
+    /// least from its first input on; none if it cannot fit.
     fn end(
         &self,
-        (rank, count, before): (u64, u64, u64),
+        (rank, count): (u64, u64),
         counts: Counts,
-        (rules, prices, step): (&StateRules, &StatePrices, f64),
+        (forcing, step): (&Forcing<'_>, f64),
     ) -> Option<f64> {
-        let micro = self.pipeline.micro as f64;
-        let work = count as f64 * (micro * self.load.block.work + step);
-        let (has_first, has_last) = (rank == 0, self.pipeline.holds_last(rank));
-        let ends = &self.load.ends[usize::from(!has_first)..1 + usize::from(has_last)];
-        let (fullest, waiting) = self.moments(rank);
+        let Self { load, pipeline, .. } = self;
+        let Pipeline { micro, chunks, .. } = *pipeline;
+        let ends = Ends { first: rank == 0, last: pipeline.holds_last(rank) };
         let mut forced = 0.0_f64;
+        let (fullest, waiting) = pipeline.moments(rank);
         for moment in [Some(fullest), waiting].into_iter().flatten() {
-            let flying = self.flying(moment, count, counts);
-            forced = forced.max(self.forced((count, flying), ends, (rules, prices), step).ok()?);
+            forced =
+                forced.max(forcing.least((count, counts.flying(moment, count, chunks)), Some(ends)).ok()?);
         }
-        let front = if has_first { self.load.front.work } else { 0.0 };
-        let back = if has_last { self.load.back.work } else { 0.0 };
-        let way = self.pipeline.way(self.load, rank, before);
-        Some(way + micro * (front + back) + work.max(forced))
+        let work = count as f64 * (micro as f64 * load.block.work + step);
+        let front = if ends.first { load.front.work } else { 0.0 };
+        let back = if ends.last { load.back.work } else { 0.0 };
+        Some(micro as f64 * (front + back) + work.max(forced))
     }
 }

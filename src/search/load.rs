@@ -30,7 +30,7 @@ pub struct Load {
     /// Blocks of other classes, and how many blocks stand up to the last of them.
     pub others: u64,
     pub last_other: u64,
-    /// The most that forwards of the other blocks, and of what stands at the ends, take together.
+    /// The most that forwards of the other blocks take together.
     pub other_forwards: f64,
     /// All blocks are alike.
     pub is_even: bool,

@@ -1,13 +1,14 @@
 //! Lower bounds of a whole strategy over all its inner choices: time under a memory limit, and memory.
 
 use crate::cost::flow::{Beside, Busy, together};
-use crate::lower::UnitParameters;
 use crate::profile::EngineProfile;
-use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
+use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::state::{Gathering, StateRules};
 use crate::search::floor::{More, Pipeline};
-use crate::search::load::{Kept, Load, Passing};
+use crate::search::forced::Forcing;
+use crate::search::load::Load;
+use crate::search::occupancy::{Counts, Flying, Moment};
 use crate::search::state_prices::StatePrices;
 use crate::units::Bytes;
 
@@ -119,8 +120,9 @@ impl FrameFloor<'_> {
     fn memory(&self, rules: &StateRules, prices: &StatePrices, step: f64, best: f64) -> Result<f64, Bytes> {
         let mut least = 0.0_f64;
         if self.load.is_plain {
-            for (blocks, flying) in self.fullest(step, best) {
-                least = least.max(self.forced((blocks, flying), &[], (rules, prices), step)?);
+            let forcing = Forcing::new(self, rules, prices, step);
+            for fullest in self.fullest(step, best) {
+                least = least.max(forcing.least(fullest, None)?);
             }
         }
         Ok(least)
@@ -132,296 +134,15 @@ impl FrameFloor<'_> {
         let ranks = self.pipeline.ranks;
         let mut list: Vec<(u64, Flying)> = Vec::new();
         for rank in 0..ranks {
-            let counts = self.counts(rank, step, best);
+            let counts = Counts::new((self.load, &self.pipeline), rank, step, best);
             let behind = (ranks - 1 - rank).saturating_mul(counts.most);
             let own = self.load.blocks.saturating_sub(behind).div_ceil(rank + 1).max(counts.fewest);
             if own > list.last().map_or(0, |known| known.0) {
                 // It may be any of the ranks so far, of which this one holds the least before backwards.
-                let fullest = Moment { waiting: (0, 0), ..self.moments(rank).0 };
-                list.push((own, self.flying(fullest, own, counts)));
+                let fullest = Moment { waiting: (0, 0), ..self.pipeline.moments(rank).0 };
+                list.push((own, counts.flying(fullest, own, self.pipeline.chunks)));
             }
         }
         list
     }
-
-    /// What a rank with `blocks` blocks holds at `moment`.
-    pub(super) fn flying(&self, moment: Moment, blocks: u64, counts: Counts) -> Flying {
-        let chunks = self.pipeline.chunks;
-        let each = blocks.saturating_sub((chunks - 1) * counts.largest).max(counts.each);
-        let (all, least) = moment.waiting;
-        Flying {
-            chunks: moment.kept,
-            largest: blocks.min(counts.largest),
-            kept: moment.kept * each,
-            waiting: all * each + least * blocks.saturating_sub(chunks * each),
-            runs: moment.runs,
-        }
-    }
-
-    /// How many of the blocks that weigh most rank `rank` may have, if it is not to be slower than `best`. Of several
-    /// chunks a rank, each has one of two numbers of all blocks; which of these are of other classes is known of the
-    /// ranks behind the last such block alone.
-    pub(super) fn counts(&self, rank: u64, step: f64, best: f64) -> Counts {
-        let Pipeline { ranks, chunks, micro, .. } = self.pipeline;
-        let Load { blocks, others, last_other, .. } = *self.load;
-        let block = micro as f64 * self.load.block.work + step;
-        let most = if block > 0.0 { ((best / block) as u64).min(blocks) } else { blocks };
-        if chunks == 1 {
-            return Counts { each: 0, largest: blocks, fewest: 0, most };
-        }
-        let (each, largest) =
-            ((blocks + others) / (ranks * chunks), (blocks + others).div_ceil(ranks * chunks));
-        let each = if rank * each >= last_other { each } else { 0 };
-        Counts { each, largest, fewest: chunks * each, most: most.min(chunks * largest) }
-    }
-
-    /// The least time of a rank with `blocks` blocks, and with what stands at the `ends` of the model, that holds so many
-    /// chunks of micro-batches, if it is to fit.
-    pub(super) fn forced(
-        &self,
-        (blocks, flying): (u64, Flying),
-        ends: &[UnitParameters],
-        (rules, prices): (&StateRules, &StatePrices),
-        step: f64,
-    ) -> Result<f64, Bytes> {
-        let block = self.held(rules, &self.load.parameters, 1);
-        let blocks = blocks as f64;
-        if blocks < 1.0 {
-            return Ok(0.0);
-        }
-        let mut held = self.held(rules, &self.load.parameters, blocks as u64);
-        held.fixed += self.engine.buffers.workspace as f64 + self.buckets(rules, blocks as u64);
-        let mut at_ends = 0.0;
-        for parameters in ends {
-            let end = self.held(rules, parameters, 1);
-            at_ends += end.parameters;
-            held.fixed += end.fixed;
-            held.parameters += end.parameters;
-            held.optimizer += end.optimizer;
-            held.owned += end.owned;
-        }
-        let supports = |category| self.engine.supports.offload.contains(&category);
-        let modes = &self.load.modes;
-        let least = |bytes: fn(&Kept) -> f64| modes.iter().map(bytes).fold(f64::INFINITY, f64::min);
-        // Nothing takes away what weight passes wait for.
-        held.fixed += flying.waiting as f64 * least(|mode| mode.waiting);
-        let Flying { chunks, kept: flying, largest, runs, .. } = flying;
-        let (flying, chunks) = (flying as f64, chunks as f64);
-        let (beside, alone) = if runs { self.passing(rules) } else { (0.0, 0.0) };
-        // Parameters on the host are back for their block's passes.
-        let back = if runs { block.parameters } else { 0.0 };
-        let offloads = supports(OffloadCategory::Parameters);
-        let fetched = if offloads { (held.parameters - back).max(0.0) } else { 0.0 };
-        let relief = fetched + if supports(OffloadCategory::Optimizer) { held.optimizer } else { 0.0 };
-        let activations = supports(OffloadCategory::Activations);
-        let kept = if activations { 0.0 } else { flying * least(|mode| mode.bytes) };
-        let holds = held.fixed + held.optimizer + held.parameters;
-        let leanest = holds - relief + alone.max(beside + kept);
-        if leanest > self.room {
-            return Err(Bytes(leanest.max(0.0) as u64));
-        }
-        let free = self.room - holds - beside;
-        let micro = self.pipeline.micro as f64;
-        let work = micro * blocks * self.load.block.work + step * blocks;
-        let keeps_all = flying * modes[0].bytes;
-        let over = keeps_all - free;
-        if over <= 0.0 {
-            return Ok(0.0);
-        }
-        // Recomputing alone.
-        let recomputing = match self.recomputed(free / flying.max(1.0)) {
-            Some(more) => work + micro * blocks * more,
-            None => f64::INFINITY,
-        };
-        // Or with something on the host: activations leave, and parameters come, as long as a chunk's forward runs, but
-        // for parameters that are there before it; what is still over is paid for by the cheapest of longer forwards,
-        // the host's update and recomputation.
-        let forward = |blocks: f64| {
-            let block = modes.iter().map(|mode| mode.forward).fold(0.0, f64::max);
-            blocks * block + self.load.other_forwards
-        };
-        let mut cheapest = f64::INFINITY;
-        let mut left = over;
-        if fetched > 0.0 {
-            let ahead = self.pipeline.chunks * self.engine.buffers.gathered_units.max(1);
-            let there = at_ends + ahead as f64 * block.parameters;
-            left -= fetched.min(there + prices.in_rate * forward(blocks));
-            cheapest = cheapest.min(micro / prices.in_rate);
-        }
-        if activations && chunks > 0.0 {
-            left -= (chunks * prices.out_rate * forward(largest as f64)).min(keeps_all);
-            cheapest = cheapest.min(micro / (prices.out_rate * chunks.min(micro)));
-        }
-        if left <= 0.0 {
-            return Ok(recomputing.min(work));
-        }
-        for mode in &modes[1..] {
-            let saved = flying * (modes[0].bytes - mode.bytes);
-            if saved > 0.0 {
-                cheapest = cheapest.min(micro * blocks * (mode.work - modes[0].work).max(0.0) / saved);
-            }
-        }
-        if supports(OffloadCategory::Optimizer) && held.optimizer > 0.0 {
-            cheapest = cheapest.min(held.owned * prices.host_element / held.optimizer);
-        }
-        let offloading = if cheapest.is_finite() { work + left * cheapest } else { f64::INFINITY };
-        Ok(recomputing.min(offloading))
-    }
-
-    /// Bytes of the buckets that gradients of `blocks` blocks are reduced in.
-    fn buckets(&self, rules: &StateRules, blocks: u64) -> f64 {
-        let p = &self.load.parameters;
-        let reduced = if rules.gradient_ranks > 1 { p.dense_trained } else { 0 }
-            + if rules.expert_ranks > 1 { p.expert_trained } else { 0 };
-        let elements = (reduced * blocks).min(self.bucket);
-        (self.engine.buffers.reduce_buckets * elements * rules.reduce.size()) as f64
-    }
-
-    /// Bytes while a block's pass runs, whatever its mode: its values, the gradient that it writes, and the parameters
-    /// that are gathered for it; beside what is held and kept, and with what the block itself keeps.
-    fn passing(&self, rules: &StateRules) -> (f64, f64) {
-        let p = &self.load.parameters;
-        let gathered = match rules.gathering {
-            Gathering::EachPass => (p.dense + p.expert) * rules.compute.size(),
-            _ => 0,
-        };
-        let gradient = if rules.keeps_whole_gradients {
-            0
-        } else {
-            (p.dense_trained + p.expert_trained) * rules.gradient.size()
-        };
-        let least = |passing: fn(&Kept) -> Passing| {
-            let modes = self.load.modes.iter().map(passing);
-            let most = modes.map(|passing| passing.before.max(passing.after + gradient as f64));
-            most.fold(f64::INFINITY, f64::min) + gathered as f64
-        };
-        (least(|mode| mode.beside), least(|mode| mode.alone))
-    }
-
-    /// When rank `rank` holds the most: a forward under way among the chunks of micro-batches that it keeps; and where
-    /// weight passes follow apart, when the most of these wait.
-    pub(super) fn moments(&self, rank: u64) -> (Moment, Option<Moment>) {
-        let Pipeline { ranks, chunks, micro, schedule, .. } = self.pipeline;
-        let behind = ranks - rank;
-        let full = |kept: u64, waiting: u64| Moment { kept, waiting: (waiting, waiting), runs: true };
-        // `delay` weight passes wait while `ahead` micro-batches are between forward and backward.
-        let delayed = |ahead: u64, delay: u64| {
-            let ahead = ahead.min(micro);
-            let last = delay.min(micro);
-            let most = Moment { kept: micro.min(ahead + last) - last, waiting: (last, last), runs: false };
-            (full(ahead, delay.min(micro - ahead)), Some(most))
-        };
-        match schedule {
-            Schedule::GPipe => (full(micro, 0), None),
-            Schedule::OneForwardOneBackward => (full(behind.min(micro), 0), None),
-            Schedule::Interleaved => {
-                let ahead = match micro.is_multiple_of(ranks) {
-                    _ if ranks == 1 => 1,
-                    true => 2 * (behind - 1) + (chunks - 1) * ranks + 1,
-                    false => micro * chunks,
-                };
-                (full(ahead.min(micro * chunks), 0), None)
-            }
-            Schedule::ZeroBubbleH1 => delayed(behind, rank),
-            Schedule::ZeroBubbleH2 => delayed(2 * behind - 1, 2 * rank),
-            Schedule::ZeroBubbleV => {
-                // At the end, as many backwards of both chunks as there are ranks before it run without their weights.
-                let last = micro.max(2 * ranks - 1);
-                let left_out = last - micro;
-                let first = rank.saturating_sub(left_out.saturating_sub(behind));
-                let second = rank.saturating_sub(left_out);
-                let waiting = (first + second, first.min(second));
-                let kept = behind.saturating_sub(left_out);
-                (full((2 * behind - 1).min(micro), 0), Some(Moment { kept, waiting, runs: false }))
-            }
-        }
-    }
-
-    /// Bytes that `count` units with parameters `p` hold over the whole step.
-    fn held(&self, rules: &StateRules, p: &UnitParameters, count: u64) -> Held {
-        let (dense, expert) = (p.dense * count, p.expert * count);
-        let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
-        let stored = rules.at_least(rules.shards_parameters, dense, expert) * rules.parameter.size();
-        let trained = dense_trained + expert_trained;
-        let gradients = if rules.keeps_whole_gradients {
-            trained * rules.gradient.size()
-        } else if rules.shards_gradients && !rules.gradients_reuse_parameters {
-            rules.at_least(true, dense_trained, expert_trained) * rules.gradient.size()
-        } else {
-            0
-        };
-        // Without a pipeline, what is gathered until its backward is all there at the end of the forward.
-        let gathered = match rules.gathering {
-            Gathering::OnceAStep => dense + expert,
-            Gathering::ForwardToBackward if self.pipeline.ranks == 1 => dense + expert,
-            _ => 0,
-        };
-        let gathered = gathered * rules.compute.size();
-        let working =
-            if rules.keeps_working_gradients(self.engine) { trained * rules.compute.size() } else { 0 };
-        let owned = rules.at_least(rules.shards_optimizer, dense_trained, expert_trained);
-        Held {
-            fixed: (gradients + gathered + working) as f64,
-            parameters: stored as f64,
-            optimizer: (owned * rules.optimizer_size) as f64,
-            owned: owned as f64,
-        }
-    }
-
-    /// Seconds that a block must spend on recomputation, for each micro-batch, to keep `bytes` on average; none if no
-    /// mode keeps so little.
-    fn recomputed(&self, bytes: f64) -> Option<f64> {
-        let modes = &self.load.modes;
-        let base = self.load.block.work;
-        let lean = || modes.iter().filter(|mode| mode.bytes <= bytes);
-        let whole = lean().map(|mode| mode.work - base).reduce(f64::min)?;
-        let mixed = lean().flat_map(|low| {
-            let high = modes.iter().filter(|high| high.bytes > bytes && high.work < low.work);
-            high.map(|high| {
-                let share = (bytes - low.bytes) / (high.bytes - low.bytes);
-                low.work + share * (high.work - low.work) - base
-            })
-        });
-        Some(mixed.fold(whole, f64::min).max(0.0))
-    }
-}
-
-/// Blocks of a chunk and of a rank.
-#[derive(Clone, Copy)]
-pub(super) struct Counts {
-    /// The fewest and the most of a chunk.
-    pub each: u64,
-    pub largest: u64,
-    /// The fewest and the most of a rank.
-    pub fewest: u64,
-    pub most: u64,
-}
-
-/// What a rank holds at a moment, in chunks of micro-batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
-    /// Of its first chunk, or of any of several: between forward and backward.
-    pub kept: u64,
-    /// Between backward and weight pass: of all chunks together, and of each at the least.
-    pub waiting: (u64, u64),
-    /// A pass of a block runs then, forward as well as backward.
-    pub runs: bool,
-}
-
-/// The same for its blocks: how often one is kept, how often one waits for its weight pass, and the most of a chunk.
-#[derive(Clone, Copy)]
-pub(super) struct Flying {
-    chunks: u64,
-    largest: u64,
-    kept: u64,
-    waiting: u64,
-    runs: bool,
-}
-
-/// What blocks hold over the step, in bytes; `owned` in elements of optimizer state.
-struct Held {
-    fixed: f64,
-    parameters: f64,
-    optimizer: f64,
-    owned: f64,
 }

@@ -9,9 +9,9 @@ use crate::profile::engine::{engine, engines};
 use crate::program::Pass;
 use crate::search::closed::Closing;
 use crate::search::inner::Spread;
+use crate::search::occupancy::Moment;
 use crate::search::rank::FRACTIONS;
 use crate::search::solve::{Solution, Solving};
-use crate::search::state_floor::Moment;
 use crate::search::{Problem, Request};
 use crate::strategy::{Checkpoint, CheckpointMode, Workload};
 use crate::units::ElementType;
@@ -235,16 +235,6 @@ fn holds(moment: Moment, instants: &[Instant]) -> bool {
 
 #[test]
 fn ranks_hold_what_the_floors_say() {
-    let model = model::from_text(ALIKE, "the test", "small").unwrap();
-    let cluster = cluster::load("2x8xh100-sxm").unwrap();
-    let workload =
-        Workload { global_batch: 32, seq_len: 1024, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
-    let problem = Problem::new(&model, &cluster, workload, engine("embedded").unwrap(), None);
-    let request = Request::default();
-    let space = Space::new(&problem, &request);
-    let bounding = Bounding::new(&space);
-    let outer = space.outer(&space.tasks[0], &space.frames(&space.tasks[0])[0]);
-    let shape = bounding.shaped(&outer);
     for &schedule in Schedule::ALL {
         let chunks = match schedule {
             Schedule::Interleaved => 3,
@@ -252,13 +242,10 @@ fn ranks_hold_what_the_floors_say() {
             _ => 1,
         };
         for (ranks, micro) in (1..=9).flat_map(|ranks| (1..=30).map(move |micro| (ranks, micro))) {
-            let floors = FrameFloor {
-                pipeline: Pipeline { ranks, chunks, micro, schedule, send: 0.0 },
-                ..bounding.frame_floor(&outer, &shape)
-            };
+            let pipeline = Pipeline { ranks, chunks, micro, schedule, send: 0.0 };
             for rank in 0..ranks {
                 let instants = instants_of(schedule, ranks, rank, micro, chunks);
-                let (fullest, waiting) = floors.moments(rank);
+                let (fullest, waiting) = pipeline.moments(rank);
                 for moment in [Some(fullest), waiting].into_iter().flatten() {
                     let case = format!("{schedule:?} {ranks} {micro} {rank}: {moment:?}");
                     assert!(holds(moment, &instants), "{case}, not in {instants:?}");
