@@ -42,6 +42,10 @@ impl FrameFloor<'_> {
             if behind >= load.blocks {
                 return true;
             }
+            // Not even if all before have as many as time allows.
+            if behind + rank * counts.most < load.blocks {
+                return false;
+            }
         }
         false
     }
@@ -59,7 +63,8 @@ impl FrameFloor<'_> {
         let ends = Ends { first: rank == 0, last: pipeline.holds_last(rank) };
         let mut forced = 0.0_f64;
         let (fullest, waiting) = pipeline.moments(rank);
-        for moment in [Some(fullest), waiting].into_iter().flatten() {
+        // What waits cannot leave, so it is what most often has no room.
+        for moment in waiting.into_iter().chain([fullest]) {
             forced =
                 forced.max(forcing.least((count, counts.flying(moment, count, chunks)), Some(ends)).ok()?);
         }
