@@ -51,26 +51,33 @@ pub fn nothing_fits(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -
     }
 }
 
-/// `near` with everything recomputed, and on the host what the engine can keep there and the host has room for, but for
-/// what is fixed.
+/// `near` with everything recomputed, the loss in chunks if that takes less, and on the host what the engine can keep
+/// there and the host has room for, but for what is fixed.
 fn leanest(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Strategy {
     let problem = closing.problem;
     let mut strategy = space.recomputing(near);
-    if space.request.fix.offload.is_some() {
-        return strategy;
-    }
     let mut least = closing.close(&strategy).memory.process;
-    for &category in &problem.engine.supports.offload {
-        let mut hosted = strategy.clone();
-        *hosted.offload.fractions_mut(category) = vec![1.0; strategy.pipeline as usize];
-        hosted.normalise(&problem.facts);
-        if !rules::legal(&hosted, &problem.facts) {
-            continue;
+    let mut try_with = |change: &dyn Fn(&mut Strategy)| {
+        let mut leaner = strategy.clone();
+        change(&mut leaner);
+        leaner.normalise(&problem.facts);
+        if !rules::legal(&leaner, &problem.facts) {
+            return;
         }
-        let closed = closing.close(&hosted);
+        let closed = closing.close(&leaner);
         let has_room = closed.host <= problem.cluster.host_memory_per_device();
         if has_room && closed.memory.process < least {
-            (strategy, least) = (hosted, closed.memory.process);
+            (strategy, least) = (leaner, closed.memory.process);
+        }
+    };
+    for &loss in &space.axes.loss {
+        try_with(&|strategy| strategy.loss = loss);
+    }
+    if space.request.fix.offload.is_none() {
+        for &category in &problem.engine.supports.offload {
+            try_with(&|strategy| {
+                *strategy.offload.fractions_mut(category) = vec![1.0; strategy.pipeline as usize];
+            });
         }
     }
     strategy

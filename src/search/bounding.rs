@@ -131,8 +131,10 @@ impl<'a> Bounding<'a> {
                 });
                 result.computed += 1;
                 match floors.of(state.sync, &rules, &prices, best) {
+                    // Where there is no plan to beat, ranks may take their time.
                     Floor::Seconds(floor)
-                        if floor >= best || !floors.may_spread(state.sync, &rules, &prices, best) =>
+                        if floor >= best
+                            || best.is_finite() && !floors.may_spread(state.sync, &rules, &prices, best) =>
                     {
                         result.bounded += orders(state);
                     }

@@ -29,15 +29,23 @@ impl FrameFloor<'_> {
         let mut behind = 0;
         for rank in (0..pipeline.ranks).rev() {
             let counts = Counts::new((load, pipeline), rank, step, best);
+            let end = |count: u64| self.end((rank, count), counts, (&forcing, step));
+            let fits = |count: u64| end(count).is_some();
             let ends_in_time = |&count: &u64| {
                 let before = match pipeline.chunks {
                     1 => load.blocks.saturating_sub(behind + count),
                     _ => (rank * counts.each).saturating_sub(load.others),
                 };
                 let way = pipeline.way(load, rank, before);
-                self.end((rank, count), counts, (&forcing, step)).is_some_and(|end| way + end < best)
+                end(count).is_some_and(|end| way + end < best)
             };
-            let Some(most) = (counts.fewest..=counts.most).rev().find(ends_in_time) else { return false };
+            let Counts { fewest, most, .. } = counts;
+            let most = if fewest <= most && ends_in_time(&most) {
+                Some(most)
+            } else {
+                largest(fewest, most, fits).and_then(|most| (fewest..=most).rev().find(ends_in_time))
+            };
+            let Some(most) = most else { return false };
             behind += most;
             if behind >= load.blocks {
                 return true;
@@ -73,4 +81,23 @@ impl FrameFloor<'_> {
         let back = if ends.last { load.back.work } else { 0.0 };
         Some(micro as f64 * (front + back) + work.max(forced))
     }
+}
+
+/// The largest number from `low` to `high` that `fits`, which no larger one does where one does not.
+fn largest(mut low: u64, mut high: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    if low > high || fits(high) {
+        return (low <= high).then_some(high);
+    }
+    if !fits(low) {
+        return None;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low)
 }

@@ -69,7 +69,8 @@ impl<'a> Forcing<'a> {
     }
 
     /// The least time of a rank with `blocks` blocks, and with the `ends` of the model, of which so much is in flight, if
-    /// it is to fit; where it is not known which ends it has, of any.
+    /// it is to fit, which it does not with more blocks where it does not with these; where it is not known which ends it
+    /// has, of any.
     pub fn least(&self, (blocks, flying): (u64, Flying), ends: Option<Ends>) -> Result<f64, Bytes> {
         if blocks == 0 {
             return Ok(0.0);

@@ -40,8 +40,8 @@ pub fn plain(text: impl ToString) -> Markup {
 }
 
 pub fn code(text: &str) -> Markup {
-    // A strategy may break after each of its keys.
-    html! { code { @for piece in text.split_inclusive(',') { (piece) wbr; } } }
+    // A strategy may break after each of its keys, and after what it says of a stage.
+    html! { code { @for piece in text.split_inclusive([',', '/']) { (piece) wbr; } } }
 }
 
 /// What the strategy sets, where it is not the plainest.
