@@ -90,9 +90,14 @@ impl PlanArgs {
             "cost" => (Objective::Time, Goal::Cheapest),
             _ => (Objective::Time, Goal::Given),
         };
+        let fix = Draft::parse(self.fix.as_deref().unwrap_or_default())?;
+        let free = self.free.as_deref().map_or(Ok(Vec::new()), keys)?;
+        if let Some(key) = free.iter().find(|&&key| fix.gives(key)) {
+            return Err(CliError::usage("free", &key.to_string(), "it is fixed by --fix"));
+        }
         let search = Request {
-            fix: Draft::parse(self.fix.as_deref().unwrap_or_default())?,
-            free: self.free.as_deref().map_or(Ok(Vec::new()), keys)?,
+            fix,
+            free,
             objective,
             top: whole("top", &self.top, 0..=MOST_ALTERNATIVES)? as usize,
             time_limit: self.time_limit.as_deref().map(time_limit).transpose()?,

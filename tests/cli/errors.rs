@@ -81,6 +81,7 @@ fn flags_that_do_not_parse_are_usage_errors() {
         ("--fix zero=4", "zero", "3"),
         ("--fix micro=1.5", "micro", "whole"),
         ("--free compres", "free", "compres"),
+        ("--fix grad=bf16 --free grad", "free", "fixed by --fix"),
     ] {
         fails(&place, &format!("{plan} {rest}"), 2, "usage", field, says);
     }

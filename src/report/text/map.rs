@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use crate::plan::map::SweepPoint;
 
 use super::super::{map, words};
-use super::sheet::{Sheet, plain, wrapped};
+use super::sheet::{Sheet, pieces, plain, wrapped};
 use super::tables::{table, write};
 
 /// Blanks behind a column.
@@ -104,8 +104,7 @@ fn listing(sheet: &mut Sheet, label: &str, (header, numbers): (&[&str], &[usize]
 
 /// A text in lines of `width`, broken behind commas and blanks.
 fn broken(text: &str, width: usize) -> String {
-    let pieces: Vec<_> = plain(text).split_inclusive([',', ' ']).map(str::to_owned).collect();
-    wrapped(&pieces, "", width).join("\n")
+    wrapped(&pieces(&plain(text), &[',', ' '], width), "", width).join("\n")
 }
 
 /// What the plan would be were one thing different.

@@ -134,6 +134,18 @@ fn words(text: &str) -> Vec<String> {
     plain(text).split_whitespace().map(str::to_owned).collect()
 }
 
+/// A strategy, or words with one, in pieces to be [`wrapped`]: each ends behind one of `ends`, and where it is longer
+/// than `width`, also behind what is said of a stage.
+pub fn pieces(text: &str, ends: &[char], width: usize) -> Vec<String> {
+    let split = |piece: &str| -> Vec<String> {
+        if piece.chars().count() <= width {
+            return vec![piece.to_owned()];
+        }
+        piece.split_inclusive(['/', '+']).map(str::to_owned).collect()
+    };
+    text.split_inclusive(ends).flat_map(split).collect()
+}
+
 /// Items in as few lines as they go into; an item longer than a line has one to itself.
 pub fn wrapped(items: &[String], between: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

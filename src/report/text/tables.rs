@@ -7,7 +7,7 @@ use crate::units::Bytes;
 
 use super::super::unit::Unit;
 use super::super::words;
-use super::sheet::{Sheet, plain, wrapped};
+use super::sheet::{Sheet, pieces, plain, wrapped};
 
 /// Stages shown in full; of more, the ends and the extremes.
 const MOST_STAGES: usize = 8;
@@ -98,9 +98,7 @@ pub fn ladder(sheet: &mut Sheet, plan: &Plan) {
 
 /// A strategy text in lines of `width`, broken after commas.
 pub(super) fn folded(text: &str, width: usize) -> String {
-    let text = plain(text);
-    let pieces: Vec<_> = text.split_inclusive(',').map(str::to_owned).collect();
-    wrapped(&pieces, "", width).join("\n")
+    wrapped(&pieces(&plain(text), &[','], width), "", width).join("\n")
 }
 
 pub(super) fn table(sheet: &Sheet, header: &[&str], numbers: &[usize]) -> Table {
