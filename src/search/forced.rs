@@ -51,15 +51,15 @@ impl<'a> Forcing<'a> {
     pub fn new(floor: &'a FrameFloor<'a>, rules: &'a StateRules, prices: &'a StatePrices, step: f64) -> Self {
         let modes = &floor.load.modes;
         let least = |bytes: fn(&Kept) -> f64| modes.iter().map(bytes).fold(f64::INFINITY, f64::min);
-        let held = |parameters: &UnitParameters| held(floor, rules, parameters, 1);
+        let one = |parameters: &UnitParameters| held(floor, rules, parameters, 1);
         let (beside, alone) = passing(floor, rules);
         Self {
             floor,
             rules,
             prices,
             step,
-            block: held(&floor.load.parameters),
-            ends: [held(&floor.load.ends[0]), held(&floor.load.ends[1])],
+            block: one(&floor.load.parameters),
+            ends: floor.load.ends.each_ref().map(one),
             beside,
             alone,
             kept: least(|mode| mode.bytes),
@@ -76,7 +76,7 @@ impl<'a> Forcing<'a> {
             return Ok(0.0);
         }
         let FrameFloor { load, pipeline, engine, room, .. } = self.floor;
-        let mut held = held(self.floor, self.rules, &load.parameters, blocks);
+        let mut own = held(self.floor, self.rules, &load.parameters, blocks);
         let blocks = blocks as f64;
         let mut there = 0.0;
         let mut others = load.other_forwards;
@@ -87,11 +87,11 @@ impl<'a> Forcing<'a> {
             }
             if has == Some(true) {
                 there += self.ends[place].parameters;
-                held.add(&self.ends[place]);
+                own.add(&self.ends[place]);
             }
         }
         // Nothing takes away what weight passes wait for.
-        held.fixed += engine.buffers.workspace as f64
+        own.fixed += engine.buffers.workspace as f64
             + self.buckets(blocks as u64)
             + flying.waiting as f64 * self.waiting;
         let supports = |category| engine.supports.offload.contains(&category);
@@ -100,10 +100,10 @@ impl<'a> Forcing<'a> {
         let (beside, alone, back) =
             if flying.runs { (self.beside, self.alone, self.block.parameters) } else { (0.0, 0.0, 0.0) };
         let offloads = supports(OffloadCategory::Parameters);
-        let fetched = if offloads { (held.parameters - back).max(0.0) } else { 0.0 };
-        let updated = if supports(OffloadCategory::Optimizer) { held.optimizer } else { 0.0 };
+        let fetched = if offloads { (own.parameters - back).max(0.0) } else { 0.0 };
+        let updated = if supports(OffloadCategory::Optimizer) { own.optimizer } else { 0.0 };
         let leaves = supports(OffloadCategory::Activations);
-        let holds = held.fixed + held.optimizer + held.parameters;
+        let holds = own.fixed + own.optimizer + own.parameters;
         let least_kept = if leaves { 0.0 } else { kept * self.kept };
         let leanest = holds - fetched - updated + alone.max(beside + least_kept);
         if leanest > *room {
@@ -118,9 +118,10 @@ impl<'a> Forcing<'a> {
         }
         let micro = pipeline.micro as f64;
         let work = micro * blocks * load.block.work + self.step * blocks;
-        // Recomputing alone.
+        // Recomputing alone, where that makes the most room.
+        let densest = flying.densest.max(1) as f64;
         let recomputing = match self.recomputed(free / kept.max(1.0)) {
-            Some(more) => work + micro * blocks * more,
+            Some(more) => work + micro * kept / densest * more,
             None => f64::INFINITY,
         };
         // Or with something on the host: activations leave, and parameters come, as long as a chunk's forward runs, but
@@ -140,17 +141,17 @@ impl<'a> Forcing<'a> {
         if leaves && chunks > 0.0 {
             let free = (chunks * self.prices.out_rate * forward(flying.largest as f64)).min(keeps_all);
             left -= free;
-            ways[1] = (micro / (self.prices.out_rate * chunks.min(micro)), keeps_all - free);
+            ways[1] = (micro / (self.prices.out_rate * densest), keeps_all - free);
         }
         for mode in &modes[1..] {
             let saved = kept * (modes[0].bytes - mode.bytes);
             if saved > 0.0 {
-                let each = micro * blocks * (mode.work - modes[0].work).max(0.0) / saved;
+                let each = micro * kept / densest * (mode.work - modes[0].work).max(0.0) / saved;
                 ways[2] = (each.min(ways[2].0), saved.max(ways[2].1));
             }
         }
         if updated > 0.0 {
-            ways[3] = (held.owned * self.prices.host_element / updated, updated);
+            ways[3] = (own.owned * self.prices.host_element / updated, updated);
         }
         ways.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut offloading = work;

@@ -152,6 +152,7 @@ fn floors_hold_for_every_inner_choice() {
 #[test]
 fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
     let mut nearest = Vec::new();
+    let mut cases: HashMap<Schedule, u32> = HashMap::new();
     let mut dice = Dice(4711);
     for (config, gibs) in [(LEADING_DENSE, [4, 6]), (ALTERNATING, [5, 7]), (ALIKE, [4, 6]), (WIDE, [16, 32])]
     {
@@ -173,13 +174,15 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
             let space = Space::new(&problem, &request);
             let (bounding, closing) = (Bounding::new(&space), Closing::new(&problem));
             let solving = Solving::new(&bounding, &closing);
-            for _ in 0..400 {
+            for _ in 0..700 {
                 let index = dice.below(space.tasks.len());
                 let task = &space.tasks[index];
                 let frame = dice.pick(&space.frames(task));
                 let mut outer = space.outer(task, &frame);
                 let states = space.states(task, &frame).0;
-                if states.is_empty() || !space.is_legal(&outer) {
+                // One rank leaves little to get wrong.
+                let is_dull = outer.pipeline == 1 && dice.below(10) > 0;
+                if states.is_empty() || is_dull || !space.is_legal(&outer) {
                     continue;
                 }
                 let state = dice.pick(states);
@@ -203,6 +206,7 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
                             !strategy.offload.is_none() || modes.any(|mode| mode != CheckpointMode::None);
                         if memory_binds {
                             nearest.push(floor / bound);
+                            *cases.entry(strategy.schedule).or_default() += 1;
                         }
                     }
                     Floor::OutOfMemory(bytes) => panic!("{bytes} at the least: {strategy:?}"),
@@ -211,7 +215,7 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
         }
     }
     nearest.sort_by(f64::total_cmp);
-    assert!(nearest.len() > 1_000, "{}", nearest.len());
+    assert!(Schedule::ALL.iter().all(|schedule| cases.get(schedule) > Some(&40)), "{cases:?}");
     assert!(nearest[nearest.len() * 9 / 10] > 0.85, "{:?}", nearest[nearest.len() * 9 / 10]);
 }
 
@@ -222,10 +226,13 @@ fn holds(moment: Moment, instants: &[Instant]) -> bool {
             .iter()
             .filter(move |instant| pass.is_none() || instant.action.map(|this| this.0) == pass)
             .any(|instant| {
-                let under_way = matches!(instant.action, Some((Pass::Forward, _)));
-                let kept: u64 = instant.held.iter().map(|held| u64::from(held.0)).sum();
+                // What is more of one chunk than the moment says is not counted.
+                let kept = instant.held.iter().enumerate().map(|(chunk, held)| {
+                    let under_way = instant.action == Some((Pass::Forward, chunk as u32));
+                    (u64::from(held.0) + u64::from(under_way)).min(moment.densest)
+                });
                 let waiting = || instant.held.iter().map(|held| u64::from(held.1));
-                kept + u64::from(under_way) >= moment.kept
+                kept.sum::<u64>() >= moment.kept
                     && waiting().sum::<u64>() >= moment.waiting.0
                     && waiting().min() >= Some(moment.waiting.1)
             })
