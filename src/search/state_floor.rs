@@ -133,13 +133,17 @@ impl FrameFloor<'_> {
     fn fullest(&self, step: f64, best: f64) -> Vec<(u64, Flying)> {
         let ranks = self.pipeline.ranks;
         let mut list: Vec<(u64, Flying)> = Vec::new();
+        let first = self.pipeline.moments(0).0;
         for rank in 0..ranks {
             let counts = Counts::new((self.load, &self.pipeline), rank, step, best);
             let behind = (ranks - 1 - rank).saturating_mul(counts.most);
             let own = self.load.blocks.saturating_sub(behind).div_ceil(rank + 1).max(counts.fewest);
             if own > list.last().map_or(0, |known| known.0) {
-                // It may be any of the ranks so far, of which this one holds the least before backwards.
-                let fullest = Moment { waiting: (0, 0), ..self.pipeline.moments(rank).0 };
+                // It may be any of the ranks so far, of which this one holds the least before backwards; of one of several
+                // chunks, the first rank has the most in flight.
+                let moment = self.pipeline.moments(rank).0;
+                let densest = if self.pipeline.chunks > 1 { first.densest } else { moment.densest };
+                let fullest = Moment { waiting: (0, 0), densest, ..moment };
                 list.push((own, counts.flying(fullest, own, self.pipeline.chunks)));
             }
         }
