@@ -29,7 +29,7 @@ impl FrameFloor<'_> {
         let mut behind = 0;
         for rank in (0..pipeline.ranks).rev() {
             let counts = Counts::new((load, pipeline), rank, step, best);
-            let end = |count: u64| self.end((rank, count), counts, (&forcing, step));
+            let end = |count: u64| self.end((rank, count), counts, &forcing);
             let fits = |count: u64| end(count).is_some();
             let ends_in_time = |&count: &u64| {
                 let before = match pipeline.chunks {
@@ -58,14 +58,9 @@ impl FrameFloor<'_> {
         false
     }
 
-    /// Seconds that rank `rank` with `count` of the blocks, each of which adds `step` to the optimizer step, takes at the
-    /// least from its first input on; none if it cannot fit.
-    fn end(
-        &self,
-        (rank, count): (u64, u64),
-        counts: Counts,
-        (forcing, step): (&Forcing<'_>, f64),
-    ) -> Option<f64> {
+    /// Seconds that rank `rank` with `count` of the blocks takes at the least from its first input on; none if it cannot
+    /// fit.
+    fn end(&self, (rank, count): (u64, u64), counts: Counts, forcing: &Forcing<'_>) -> Option<f64> {
         let Self { load, pipeline, .. } = self;
         let Pipeline { micro, chunks, .. } = *pipeline;
         let ends = Ends { first: rank == 0, last: pipeline.holds_last(rank) };
@@ -76,10 +71,9 @@ impl FrameFloor<'_> {
             forced =
                 forced.max(forcing.least((count, counts.flying(moment, count, chunks)), Some(ends)).ok()?);
         }
-        let work = count as f64 * (micro as f64 * load.block.work + step);
         let front = if ends.first { load.front.work } else { 0.0 };
         let back = if ends.last { load.back.work } else { 0.0 };
-        Some(micro as f64 * (front + back) + work.max(forced))
+        Some(micro as f64 * (front + back) + forcing.work(count as f64).max(forced))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cost::DevicePricing;
-use crate::cost::bound::{Bound, Parts};
+use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
@@ -238,11 +238,6 @@ impl<'a> Closing<'a> {
         Layout::place(&outer.shaped.units, strategy)
     }
 
-    /// What the rank that `layout` places has to do.
-    pub fn parts(&self, outer: &OuterForms<'a>, strategy: &Strategy, layout: &Layout, stage: u32) -> Parts {
-        self.time(outer, strategy, layout).parts(stage)
-    }
-
     /// Device peak of each rank.
     pub fn device_peaks(&self, strategy: &Strategy) -> Vec<Bytes> {
         let outer = self.outer(strategy);
@@ -314,11 +309,6 @@ impl<'a> Closing<'a> {
     pub fn passes(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
         let layout = Layout::place(&outer.shaped.units, strategy);
         self.time(outer, strategy, &layout).passes()
-    }
-
-    /// The time bound of `strategy`, all of whose ranks `layout` places, alone.
-    pub fn bound(&self, outer: &OuterForms<'a>, strategy: &Strategy, layout: &Layout) -> Seconds {
-        self.time(outer, strategy, layout).step_time()
     }
 
     /// The closed form of memory over one layout.

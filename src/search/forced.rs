@@ -68,6 +68,12 @@ impl<'a> Forcing<'a> {
         }
     }
 
+    /// Seconds of all passes of `blocks` blocks and of what they add to the optimizer step, whatever memory says.
+    pub fn work(&self, blocks: f64) -> f64 {
+        let FrameFloor { load, pipeline, .. } = self.floor;
+        blocks * (pipeline.micro as f64 * load.block.work + self.step)
+    }
+
     /// The least time of a rank with `blocks` blocks, and with the `ends` of the model, of which so much is in flight, if
     /// it is to fit, which it does not with more blocks where it does not with these; where it is not known which ends it
     /// has, of any.
@@ -95,10 +101,13 @@ impl<'a> Forcing<'a> {
             + self.buckets(blocks as u64)
             + flying.waiting as f64 * self.waiting;
         let supports = |category| engine.supports.offload.contains(&category);
-        let (kept, chunks) = (flying.kept as f64, flying.chunks as f64);
+        let (kept, chunks) = (flying.kept as f64, flying.moment.kept as f64);
         // Parameters on the host are back for their block's passes.
-        let (beside, alone, back) =
-            if flying.runs { (self.beside, self.alone, self.block.parameters) } else { (0.0, 0.0, 0.0) };
+        let (beside, alone, back) = if flying.moment.runs {
+            (self.beside, self.alone, self.block.parameters)
+        } else {
+            (0.0, 0.0, 0.0)
+        };
         let offloads = supports(OffloadCategory::Parameters);
         let fetched = if offloads { (own.parameters - back).max(0.0) } else { 0.0 };
         let updated = if supports(OffloadCategory::Optimizer) { own.optimizer } else { 0.0 };
@@ -117,9 +126,9 @@ impl<'a> Forcing<'a> {
             return Ok(0.0);
         }
         let micro = pipeline.micro as f64;
-        let work = micro * blocks * load.block.work + self.step * blocks;
+        let work = self.work(blocks);
         // Recomputing alone, where that makes the most room.
-        let densest = flying.densest.max(1) as f64;
+        let densest = flying.moment.densest.max(1) as f64;
         let recomputing = match self.recomputed(free / kept.max(1.0)) {
             Some(more) => work + micro * kept / densest * more,
             None => f64::INFINITY,

@@ -142,7 +142,7 @@ impl<'p> InnerProblem<'_, 'p> {
         let mut seconds = 0.0_f64;
         if strategy.virtual_stages > 1 {
             // Chunks wait for each other in turn; more work in one never lets another end earlier.
-            seconds = self.closing.bound(self.forms, &strategy, &layout).0;
+            seconds = self.closing.time(self.forms, &strategy, &layout).step_time().0;
             if seconds >= limit {
                 return None;
             }

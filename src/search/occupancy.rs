@@ -30,16 +30,12 @@ pub struct Moment {
 /// The same for its blocks.
 #[derive(Clone, Copy)]
 pub struct Flying {
-    /// Chunks of micro-batches between forward and backward, and the most of one chunk.
-    pub chunks: u64,
-    pub densest: u64,
+    pub moment: Moment,
     /// The most blocks of a chunk.
     pub largest: u64,
     /// How often a block is kept, and how often one waits for its weight pass.
     pub kept: u64,
     pub waiting: u64,
-    /// A pass of a block runs then.
-    pub runs: bool,
 }
 
 impl Counts {
@@ -65,12 +61,10 @@ impl Counts {
         let each = blocks.saturating_sub((chunks - 1) * self.largest).max(self.each);
         let (all, least) = moment.waiting;
         Flying {
-            chunks: moment.kept,
-            densest: moment.densest,
+            moment,
             largest: blocks.min(self.largest),
             kept: moment.kept * each,
             waiting: all * each + least * blocks.saturating_sub(chunks * each),
-            runs: moment.runs,
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn cuts<'p>(
     let (fewest, number) = (each * turns, f64::from(each * turns));
     // All ranks but those with the model's ends are alike.
     let last = outer.pipeline as u32 - 1;
-    let kinds = [0, 1.min(last), last].map(|stage| closing.parts(forms, &least, &layout, stage));
+    let kinds = [0, 1.min(last), last].map(|stage| closing.time(forms, &least, &layout).parts(stage));
     let seconds = |stage: u32| {
         let parts = if stage == last { kinds[2] } else { kinds[stage.min(1) as usize] };
         let way = pipeline.way_behind(load, u64::from(stage), u64::from(each * stage));
