@@ -35,7 +35,11 @@ fn no_gradient_is_reduced_before_it_is_computed() {
         for one in passes.flat_map(|template| &template.instructions) {
             let reduces = matches!(one.op, Op::Collective(collective)
                 if one.stream == Stream::Data && collective.kind != CollectiveKind::AllGather);
-            assert!(!reduces || one.joins || !one.waits.is_empty(), "seed {seed}, {}: {one:?}", case.text);
+            assert!(
+                !reduces || !one.behind.is_empty() || !one.waits.is_empty(),
+                "seed {seed}, {}: {one:?}",
+                case.text
+            );
         }
     }
 }

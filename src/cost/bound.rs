@@ -360,13 +360,12 @@ impl Bound<'_> {
     }
 }
 
-/// The end of `instructions` when nothing competes: streams in order, waits and joins kept.
+/// The end of `instructions` when nothing competes: streams in order, waits kept.
 fn alone(instructions: &[Instruction], pricing: &dyn Pricing) -> f64 {
     let mut streams = [0.0_f64; Stream::ALL.len()];
     let mut ends: Vec<f64> = Vec::with_capacity(instructions.len());
     for instruction in instructions {
-        let joined = if instruction.joins { streams.iter().copied().fold(0.0, f64::max) } else { 0.0 };
-        let waited = instruction.waits.iter().map(|&wait| ends[wait as usize]).fold(joined, f64::max);
+        let waited = instruction.waits.iter().map(|&wait| ends[wait as usize]).fold(0.0, f64::max);
         let clock = &mut streams[instruction.stream as usize];
         *clock = clock.max(waited) + pricing.price(&instruction.op, 0).seconds.0;
         ends.push(*clock);

@@ -3,7 +3,7 @@
 
 use crate::cost::price::{LEVELS, Links, Price, Pricing, Resource};
 use crate::lower::{LoweredUnit, Step, Stream, ValueId};
-use crate::units::Seconds;
+use crate::units::{Bytes, Seconds};
 
 /// One pass of one unit, relative to the moment it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,8 +36,10 @@ pub struct UnitDigest {
     /// A backward behind which another loss's backward still reads what is kept.
     pub backward_again: PassDigest,
     pub weight: PassDigest,
-    /// Bytes kept from forward to backward.
+    /// Memory kept from forward to backward.
     pub kept: i64,
+    /// The bytes in it, which go to the host and back where they are offloaded.
+    pub copied: Bytes,
     pub input: i64,
     pub output: i64,
     /// The gradient that arrives, and the one that leaves.
@@ -48,20 +50,26 @@ pub struct UnitDigest {
 impl UnitDigest {
     /// The digest of `unit` at the prices of `pricing`.
     pub fn new(unit: &LoweredUnit, pricing: &dyn Pricing) -> Self {
-        let size = |id: Option<ValueId>| id.map_or(0, |id| unit.values[usize::from(id)].bytes.0 as i64);
+        let size = |id: Option<ValueId>| id.map_or(0, |id| held(unit, id));
         let backward = pass(unit, &unit.backward, (unit.output_gradient, unit.input_gradient), pricing);
         Self {
             forward: pass(unit, &unit.forward, (unit.input, unit.output), pricing),
             backward,
             backward_again: stand(unit, &unit.backward, &unit.kept, backward),
             weight: pass(unit, &unit.weight, (None, None), pricing),
-            kept: unit.kept_bytes().0 as i64,
+            kept: unit.kept.iter().map(|&id| held(unit, id)).sum(),
+            copied: unit.kept_bytes(),
             input: size(unit.input),
             output: size(unit.output),
             output_gradient: size(unit.output_gradient),
             input_gradient: size(unit.input_gradient),
         }
     }
+}
+
+/// The memory that value `id` of `unit` takes.
+fn held(unit: &LoweredUnit, id: ValueId) -> i64 {
+    unit.values[usize::from(id)].bytes.aligned().0 as i64
 }
 
 fn pass(
@@ -89,7 +97,7 @@ fn pass(
 
 /// `times`, with how high the pass stands in memory if `not_freed` stay.
 fn stand(unit: &LoweredUnit, steps: &[Step], not_freed: &[ValueId], times: PassDigest) -> PassDigest {
-    let bytes = |id: &ValueId| unit.values[usize::from(*id)].bytes.0 as i64;
+    let bytes = |id: &ValueId| held(unit, *id);
     let mut digest = PassDigest { before: 0, after: None, net: 0, ..times };
     let mut live = 0;
     for step in steps {

@@ -94,26 +94,44 @@ impl Ledger<'_> {
         let (mut reads_tokens, mut reads_targets) = (false, false);
         for unit in self.units(stage) {
             let cost = self.cost(stage, unit);
-            bytes += cost.held + if unit.offloads_parameters { 0 } else { cost.stored };
+            bytes += cost.held + if unit.offloads_parameters { 0 } else { aligned(cost.stored) };
             owned += cost.owned;
             dense += cost.trained.0;
             expert += cost.trained.1;
             reads_tokens |= unit.reads_tokens;
             reads_targets |= unit.reads_targets;
         }
-        bytes += (owned - offloaded_elements(self.strategy, stage as usize, owned)) * rules.optimizer_size;
+        let on_device = owned - offloaded_elements(self.strategy, stage as usize, owned);
+        bytes += aligned(on_device * rules.optimizer_size);
         let reduced = if rules.gradient_ranks > 1 { dense } else { 0 }
             + if rules.expert_ranks > 1 { expert } else { 0 };
-        bytes += self.engine.buffers.reduce_buckets * reduced.min(self.strategy.bucket) * rules.reduce.size();
+        let bucket = reduced.min(self.strategy.bucket) * rules.reduce.size();
+        bytes += aligned(self.engine.buffers.reduce_buckets * bucket);
         if rules.keeps_working_gradients(self.engine) {
-            bytes += (dense + expert) * rules.compute.size();
+            bytes += aligned((dense + expert) * rules.compute.size());
         }
         if self.engine.buffers.placeholder_gradients {
-            bytes += self.layout.matrix_shape_elements(stage) * rules.compute.size();
+            bytes += aligned(self.layout.matrix_shape_elements(stage) * rules.compute.size());
         }
+        bytes += self.inboxes(stage);
         let ids = u64::from(reads_tokens) + u64::from(reads_targets);
-        bytes += 4 * ids * rules.step_tokens + self.engine.buffers.workspace;
+        bytes += ids * aligned(4 * rules.step_tokens) + aligned(self.engine.buffers.workspace);
         bytes as i64
+    }
+
+    /// Memory in which messages arrive: an input of each chunk behind the first, a gradient for each loss behind it.
+    fn inboxes(&self, stage: u32) -> u64 {
+        let of = |chunk: &Chunk| {
+            let entering = build::entering_of(self.layout, chunk.index).aligned().0;
+            let input = if chunk.index > 0 { entering } else { 0 };
+            let gradients = chunk.receives.iter().map(|&loss| match units_of_loss(chunk, loss).first() {
+                Some(unit) => self.cost(stage, unit).digest.output_gradient as u64,
+                None if chunk.units.is_empty() => entering,
+                None => 0,
+            });
+            input + gradients.sum::<u64>()
+        };
+        if self.engine.buffers.inboxes { self.layout.chunks_of(stage).map(of).sum() } else { 0 }
     }
 
     /// Host bytes of pipeline rank `stage`: offloaded state with its staging, and offloaded activations of
@@ -124,9 +142,10 @@ impl Ledger<'_> {
         let stored: u64 = self
             .units(stage)
             .filter(|unit| unit.offloads_parameters)
-            .map(|unit| self.cost(stage, unit).stored)
+            .map(|unit| aligned(self.cost(stage, unit).stored))
             .sum();
-        let state = on_host * (rules.optimizer_size + rules.gradient.size() + rules.parameter.size());
+        let size = rules.optimizer_size + rules.gradient.size() + rules.parameter.size();
+        let state = aligned(on_host * size);
         let saved: Vec<i64> = self
             .layout
             .chunks_of(stage)
@@ -135,7 +154,7 @@ impl Ledger<'_> {
                     .units
                     .iter()
                     .filter(|unit| unit.offloads_activations)
-                    .map(|unit| self.cost(stage, unit).digest.kept)
+                    .map(|unit| self.cost(stage, unit).digest.copied.aligned().0 as i64)
                     .sum()
             })
             .collect();
@@ -173,13 +192,13 @@ impl Ledger<'_> {
             return 0;
         }
         let owned = self.owned(stage);
-        4 * (owned - offloaded_elements(self.strategy, stage as usize, owned)) as i64
+        aligned(4 * (owned - offloaded_elements(self.strategy, stage as usize, owned))) as i64
     }
 
     /// Bytes that a unit's parameters take while a pass uses them: gathered, and fetched from the host.
     fn acquired(&self, stage: u32, unit: &PlacedUnit) -> (i64, i64) {
         let cost = self.cost(stage, unit);
-        (cost.gathered, if unit.offloads_parameters { cost.stored as i64 } else { 0 })
+        (cost.gathered, if unit.offloads_parameters { aligned(cost.stored) as i64 } else { 0 })
     }
 
     fn walk(&self, stage: u32) -> Walk<'_> {
@@ -199,7 +218,7 @@ impl Ledger<'_> {
         let mut walk = self.walk(chunk.stage);
         let units: Vec<&PlacedUnit> = chunk.units.iter().collect();
         let digest = |unit: &PlacedUnit| &self.cost(chunk.stage, unit).digest;
-        let entering = build::entering_of(self.layout, chunk.index).0 as i64;
+        let entering = build::entering_of(self.layout, chunk.index).aligned().0 as i64;
         if chunk.index > 0 {
             walk.take(entering);
         }
@@ -227,7 +246,7 @@ impl Ledger<'_> {
     fn backward(&self, chunk: &Chunk) -> PassPeak {
         let mut walk = self.walk(chunk.stage);
         if chunk.units.is_empty() {
-            let passing = build::entering_of(self.layout, chunk.index).0 as i64;
+            let passing = build::entering_of(self.layout, chunk.index).aligned().0 as i64;
             for _ in &chunk.receives {
                 walk.take(passing);
                 walk.sent += passing;
@@ -276,8 +295,8 @@ impl Ledger<'_> {
                     let summed = watch.is_summed(self.rules);
                     let copy =
                         if summed { watch.parameters.trained() * self.rules.gradient.size() } else { 0 };
-                    walk.take(copy as i64);
-                    walk.live -= copy as i64;
+                    walk.take(aligned(copy) as i64);
+                    walk.live -= aligned(copy) as i64;
                 }
                 if last_held == Some(place) || !shaped.is_weighed_late(loss) {
                     walk.weighed(self.rules.keeps_whole_gradients);
@@ -298,6 +317,11 @@ impl Ledger<'_> {
         }
         walk.done()
     }
+}
+
+/// The memory that a buffer of `bytes` bytes takes.
+const fn aligned(bytes: u64) -> u64 {
+    Bytes(bytes).aligned().0
 }
 
 /// Units that the backward of `loss` runs through, last first.

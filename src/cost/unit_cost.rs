@@ -156,16 +156,17 @@ impl UnitCost {
             }
             Gathering::Never | Gathering::OnceAStep => 0,
         };
-        let whole_gradient = (p.trained() + p.borrowed_trained()) * rules.gradient.size();
+        let held = |bytes: u64| Bytes(bytes).aligned().0;
+        let whole_gradient = held((p.trained() + p.borrowed_trained()) * rules.gradient.size()) as i64;
         Self {
             digest,
             stored: (trained(rules.shards_parameters) + frozen) * rules.parameter.size(),
-            held: gathered_once + gradients,
+            held: held(gathered_once) + held(gradients),
             owned: trained(rules.zero >= 1),
             trained: (p.dense_trained, p.expert_trained),
-            gathered: gathered as i64,
-            gradient: if rules.keeps_whole_gradients { 0 } else { whole_gradient as i64 },
-            whole_gradient: whole_gradient as i64,
+            gathered: held(gathered) as i64,
+            gradient: if rules.keeps_whole_gradients { 0 } else { whole_gradient },
+            whole_gradient,
             moves: Moves::of(p, rules, engine, pricing),
         }
     }
@@ -173,10 +174,9 @@ impl UnitCost {
     /// The same with the copies of what it keeps and stores.
     fn with_copies(mut self, pricing: &dyn Pricing) -> Self {
         let seconds = |op: Op| pricing.price(&op, 0).seconds.0;
-        let kept = Bytes(self.digest.kept.max(0) as u64);
-        (self.moves.out, self.moves.back) = match kept {
+        (self.moves.out, self.moves.back) = match self.digest.copied {
             Bytes::ZERO => (0.0, 0.0),
-            _ => (seconds(Op::CopyOut(kept)), seconds(Op::CopyIn(kept))),
+            copied => (seconds(Op::CopyOut(copied)), seconds(Op::CopyIn(copied))),
         };
         self.moves.fetch = if self.stored > 0 { seconds(Op::CopyIn(Bytes(self.stored))) } else { 0.0 };
         self

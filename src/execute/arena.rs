@@ -6,35 +6,12 @@ use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::cell::UnsafeCell;
 
 use crate::execute::element::Element;
+use crate::units::Bytes;
 
-/// A range of an arena, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Region {
-    pub offset: usize,
-    pub bytes: usize,
-}
-
-impl Region {
-    /// `count` elements of `size` bytes from element `start` on.
-    ///
-    /// # Panics
-    /// If they are not inside.
-    pub fn elements(self, start: usize, count: usize, size: usize) -> Self {
-        assert!(
-            (start + count) * size <= self.bytes,
-            "elements {start}+{count} of {size} B lie outside {self:?}"
-        );
-        Self { offset: self.offset + start * size, bytes: count * size }
-    }
-
-    /// Whether the two share a byte.
-    pub const fn overlaps(self, other: Self) -> bool {
-        self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
-    }
-}
+pub use crate::program::placing::Region;
 
 /// Every region starts at a multiple of this.
-pub const ALIGNMENT: usize = 64;
+const ALIGNMENT: usize = Bytes::ALIGNMENT as usize;
 
 #[repr(C, align(64))]
 struct Line(UnsafeCell<[u8; ALIGNMENT]>);

@@ -1,6 +1,7 @@
 //! What a rank holds of one space, counted as it is handed out.
 
 use crate::lower::Category;
+use crate::units::Bytes;
 
 /// Bytes by category: now, and at their peaks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,17 +18,17 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(super) fn take(&mut self, category: Category, bytes: u64) {
+    pub(super) fn take(&mut self, category: Category, bytes: Bytes) {
         let place = category as usize;
-        self.live[place] += bytes;
+        self.live[place] += bytes.aligned().0;
         self.own_peak[place] = self.own_peak[place].max(self.live[place]);
         if self.at.is_none() && self.curve.is_empty() {
             self.peak = self.live;
         }
     }
 
-    pub(super) fn give(&mut self, category: Category, bytes: u64) {
-        self.live[category as usize] -= bytes;
+    pub(super) fn give(&mut self, category: Category, bytes: Bytes) {
+        self.live[category as usize] -= bytes.aligned().0;
     }
 
     /// Instruction `issue` has taken what it takes.

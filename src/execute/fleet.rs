@@ -72,14 +72,13 @@ impl Fleet {
     pub fn new(run: Run) -> Result<Self, ExecuteError> {
         let shape = Shape::new(&run.strategy, &run.workload, run.engine);
         let mut placements: HashMap<u64, Arc<Placement>> = HashMap::new();
-        let lenders = run.layout.lenders();
         for stage in 0..run.strategy.pipeline {
-            let placement = Placement::new(&run.program.ranks[stage as usize], &lenders);
+            let placement = Placement::new(&run.program.ranks[stage as usize]);
             placements.insert(stage, Arc::new(placement));
         }
         let needs = |rank: u64| {
             let placement = &placements[&run.mesh.coordinate(rank, Axis::Pipeline)];
-            (placement.device_bytes + placement.host_bytes) as u64
+            (placement.device_extent + placement.host_extent).0
         };
         let total: u64 = (0..run.mesh.ranks()).map(needs).sum();
         let available = available_memory();
@@ -124,7 +123,7 @@ impl Fleet {
                 };
                 workers.push((
                     index,
-                    Worker::new(&self.run, rank, stream, pool, endpoints, hub.mailbox(index)?),
+                    Worker::new((&self.run, &self.ranks), rank, stream, pool, endpoints, hub.mailbox(index)?),
                 ));
             }
         }
@@ -373,8 +372,8 @@ fn build_rank(
         data_rank: mesh.data_rank(index),
         is_first_holder: is_first(MeshGroup::Replica, MeshGroup::Gradient),
         is_first_expert_holder: is_first(MeshGroup::ExpertReplica, MeshGroup::ExpertData),
-        device: Arena::new(placement.device_bytes),
-        host: Arena::new(placement.host_bytes),
+        device: Arena::new(placement.device_extent.0 as usize),
+        host: Arena::new(placement.host_extent.0 as usize),
         spans: std::array::from_fn(|_| Mutex::default()),
         placement,
         units,

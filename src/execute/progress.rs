@@ -2,8 +2,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::execute::placement::Waits;
 use crate::lower::Stream;
+use crate::program::issue_order::Waits;
 
 #[derive(Default)]
 struct State {

@@ -119,9 +119,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
 /// What the embedded backend has no kernel for.
 pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, ExecuteError> {
     let run = Run::new(job, settings)?;
-    let lenders = run.layout.lenders();
-    let placements: Vec<_> =
-        run.program.ranks.iter().map(|program| Placement::new(program, &lenders)).collect();
+    let placements: Vec<_> = run.program.ranks.iter().map(Placement::new).collect();
     let placements: Vec<_> = placements.iter().collect();
     Ok(trace(plan, (&run, &placements), &Samples::default()))
 }

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use crate::execute::arena::Region;
-use crate::execute::comm::{Communicator, Endpoint, Mailbox, PointToPoint, Reduction, Tag};
+use crate::execute::comm::{Communicator, Endpoint, Mailbox, Reduction, Tag};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::layout::Section;
@@ -32,6 +32,7 @@ pub struct Span {
 pub struct Worker<'r, T, G> {
     pub(super) run: &'r Run,
     pub(super) rank: &'r Rank,
+    ranks: &'r [Rank],
     pub(super) pool: Pool<'r>,
     pub(super) step: u64,
     endpoints: [Option<Endpoint>; Group::COUNT],
@@ -45,7 +46,7 @@ pub struct Worker<'r, T, G> {
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// The worker of `stream` on `rank`.
     pub fn new(
-        run: &'r Run,
+        (run, ranks): (&'r Run, &'r [Rank]),
         rank: &'r Rank,
         stream: crate::lower::Stream,
         pool: Pool<'r>,
@@ -55,6 +56,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Self {
             run,
             rank,
+            ranks,
             pool,
             step: 0,
             endpoints,
@@ -95,10 +97,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     fn one(&mut self, issue: &Issue) -> Done {
-        for &(message, micro) in &issue.retires {
-            let (to, tag) = self.address(message, micro, true);
-            self.mailbox.retire(to, tag)?;
-        }
         if self.run.settings.poison {
             for &region in &issue.allocates {
                 // SAFETY: just handed out; who used the memory before is done.
@@ -125,7 +123,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     fn task(&mut self, issue: &Issue) -> Done {
         match issue.task {
-            Task::Nothing => Ok(()),
+            Task::Nothing | Task::FreeSent => Ok(()),
             Task::Kernel { kernel, layer, adds_gradient } => match issue.op {
                 Op::Collective(_) => self.collective(issue, kernel),
                 _ => self.kernel(issue, kernel, layer, adds_gradient),
@@ -210,22 +208,27 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(())
     }
 
+    /// Into the receiver's inbox.
     fn send(&mut self, issue: &Issue) -> Done {
-        let (to, tag) = self.peer(issue, true)?;
-        let data = self.read::<T>(issue.reads[0]);
-        // SAFETY: the buffer stays as it is until an instruction that takes its memory retires the message.
-        Ok(unsafe { self.mailbox.post(to, tag, data) }?)
+        let message = self.need(issue, "its message", issue.message)?;
+        let (to, tag) = self.address(message, issue.micro, true);
+        let peer = &self.ranks[to];
+        let slot =
+            self.need(issue, "the inbox of its message", peer.state(Holds::Inbox(message), None))?.device;
+        let call = (issue.reads[0].bytes / size_of::<T>(), T::TYPE);
+        let fill = || self.copy_bytes((&self.rank.device, issue.reads[0]), (&peer.device, slot));
+        Ok(self.mailbox.send(to, tag, call, fill)?)
     }
 
+    /// Out of this rank's inbox.
     fn receive(&mut self, issue: &Issue) -> Done {
-        let (from, tag) = self.peer(issue, false)?;
-        let data = self.write::<T>(issue.writes[0]);
-        Ok(self.mailbox.receive(from, tag, data)?)
-    }
-
-    /// The rank at the other end of the instruction's message, and what names it.
-    fn peer(&self, issue: &Issue, sends: bool) -> Result<(usize, Tag), ExecuteError> {
-        Ok(self.address(self.need(issue, "its message", issue.message)?, issue.micro, sends))
+        let message = self.need(issue, "its message", issue.message)?;
+        let (from, tag) = self.address(message, issue.micro, false);
+        let state = self.rank.state(Holds::Inbox(message), None);
+        let slot = self.need(issue, "the inbox of its message", state)?.device;
+        let call = (issue.writes[0].bytes / size_of::<T>(), T::TYPE);
+        let take = || self.copy_bytes((&self.rank.device, slot), (&self.rank.device, issue.writes[0]));
+        Ok(self.mailbox.receive(from, tag, call, take)?)
     }
 
     fn address(&self, message: Message, micro_batch: u32, sends: bool) -> (usize, Tag) {

@@ -101,6 +101,13 @@ pub enum Kernel {
     Dequantise,
 }
 
+impl Kernel {
+    /// Whether it adds to the step's losses.
+    pub const fn counts_loss(self) -> bool {
+        matches!(self, Self::Loss | Self::SquaredError)
+    }
+}
+
 /// Whether a result replaces what is there or is added to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Into {

@@ -1,9 +1,10 @@
 //! From a model under a strategy to its step program.
 
 use crate::model::Model;
+use crate::ops::Op;
 use crate::profile::EngineProfile;
 use crate::program::frame::ChunkFrame;
-use crate::program::instruction::{Call, Frame, Program, RankProgram, Template};
+use crate::program::instruction::{Call, Frame, Message, Program, RankProgram, Task, Template};
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::passes::{self, Plan, Variant};
 use crate::program::reduction::reduces;
@@ -105,9 +106,14 @@ fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) ->
     let frames: Vec<Frame> = frames.into_iter().map(|frame| frame.frame).chain([step_frame]).collect();
     RankProgram {
         stage: stage as u32,
+        // A table is borrowed where the embedding is: on the first stage.
+        lenders: if stage == 0 { plan.layout.lenders() } else { Vec::new() },
+        has_inboxes: plan.engine.buffers.inboxes,
+        gathers_once: plan.rules.gathering == Gathering::OnceAStep,
         persistent: persistent(
             &units,
             (stage, plan.layout.matrix_shape_elements(stage as u32)),
+            &inboxes(plan, &templates),
             &plan.rules,
             plan.strategy,
             plan.engine,
@@ -116,6 +122,20 @@ fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) ->
         templates,
         calls,
     }
+}
+
+/// The messages that the passes of `templates` receive, with their sizes, where messages arrive in memory of their own.
+fn inboxes(plan: &Plan<'_>, templates: &[Template]) -> Vec<(Message, Bytes)> {
+    let mut list: Vec<(Message, Bytes)> = Vec::new();
+    for template in templates.iter().filter(|_| plan.engine.buffers.inboxes) {
+        for one in template.instructions.iter().filter(|one| one.task == Task::Receive) {
+            let (Some(message), Op::Receive(bytes)) = (one.message, one.op) else { continue };
+            if list.iter().all(|(known, _)| *known != message) {
+                list.push((message, bytes));
+            }
+        }
+    }
+    list
 }
 
 /// What is special about `action`; passes without anything special share one template.

@@ -124,6 +124,49 @@ pub enum Task {
     StoreParameters(Owned),
     /// Updated parameters to all ranks that hold them whole.
     GatherUpdated(Part),
+    /// Gives back what the rank's call before has sent.
+    FreeSent,
+}
+
+/// A set of streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Streams(u8);
+
+impl Streams {
+    /// No stream.
+    pub const NONE: Self = Self(0);
+
+    /// All streams but `own`.
+    pub const fn all_but(own: Stream) -> Self {
+        Self(u8::MAX & !(1 << own as u8))
+    }
+
+    /// `stream` alone.
+    pub const fn of(stream: Stream) -> Self {
+        Self(1 << stream as u8)
+    }
+
+    /// Those of both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Without `stream`.
+    #[must_use]
+    pub const fn without(self, stream: Stream) -> Self {
+        Self(self.0 & !(1 << stream as u8))
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The numbers of the streams, ascending.
+    pub fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..Stream::ALL.len()).filter(move |stream| self.0 & (1 << stream) != 0)
+    }
 }
 
 /// A few buffers, or indices of instructions.
@@ -139,10 +182,11 @@ pub struct Instruction {
     /// The unit (in model order) that it works for; none for the pipeline's and the step's own.
     pub unit: Option<u32>,
     /// Instructions of the same template that must be done before, by index; those before it on its own stream
-    /// always must.
+    /// always must. A receive also waits for its send, and a send into an inbox until the message before it, of its
+    /// kind, was received.
     pub waits: Few,
-    /// Waits for everything issued before it, on every stream.
-    pub joins: bool,
+    /// Streams on which everything that earlier calls issued must be done before.
+    pub behind: Streams,
     pub reads: Few,
     pub writes: Few,
     pub allocates: Few,
@@ -153,6 +197,11 @@ pub struct Instruction {
 }
 
 impl Instruction {
+    /// The host memory that it takes (positive) or gives back.
+    pub const fn host_held(&self) -> i64 {
+        Bytes(self.host.unsigned_abs()).aligned().0 as i64 * self.host.signum()
+    }
+
     /// An instruction that waits for nothing and touches no buffer.
     pub fn plain(op: Op, task: Task, stream: Stream, cause: Cause) -> Self {
         Self {
@@ -162,7 +211,7 @@ impl Instruction {
             cause,
             unit: None,
             waits: Few::new(),
-            joins: false,
+            behind: Streams::NONE,
             reads: Few::new(),
             writes: Few::new(),
             allocates: Few::new(),
@@ -206,7 +255,7 @@ pub struct Template {
     /// Which of the rank's frames its buffers live in.
     pub frame: u32,
     pub instructions: Vec<Instruction>,
-    /// Buffers that it sends; they are freed at the end of the rank's next call.
+    /// Buffers that it sends; the last instruction of the rank's next call, a [`Task::FreeSent`], frees them.
     pub sent: Vec<BufferId>,
 }
 
@@ -240,6 +289,8 @@ pub enum Holds {
     Tokens,
     /// The ids that a loss compares with.
     Targets,
+    /// Where messages of one kind arrive before they are received.
+    Inbox(Message),
     /// Scratch of kernels.
     Workspace,
 }
@@ -255,7 +306,8 @@ impl Holds {
             | Self::ReductionBuckets
             | Self::PlaceholderGradients
             | Self::Tokens
-            | Self::Targets => Category::Buffers,
+            | Self::Targets
+            | Self::Inbox(_) => Category::Buffers,
             Self::Workspace => Category::Overhead,
         }
     }
@@ -276,6 +328,12 @@ pub struct Persistent {
 pub struct RankProgram {
     pub stage: u32,
     pub persistent: Vec<Persistent>,
+    /// Units that use the table of another unit of this rank, and whose.
+    pub lenders: Vec<(u32, u32)>,
+    /// Sharded parameters are gathered once a step and kept.
+    pub gathers_once: bool,
+    /// Messages arrive in inboxes that hold one of each kind.
+    pub has_inboxes: bool,
     /// One a chunk of this rank, then one for the optimizer step.
     pub frames: Vec<Frame>,
     pub templates: Vec<Template>,

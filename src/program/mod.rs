@@ -3,12 +3,16 @@
 //! A program never sees a device: it says what happens, in which order and with which buffers. The simulator
 //! prices and plays it; the executor performs it.
 
+pub mod access;
 pub mod build;
 pub mod frame;
 pub mod gradients;
 pub mod instruction;
+pub mod issue_order;
 pub mod layout;
+mod packing;
 pub mod passes;
+pub mod placing;
 pub mod reduction;
 pub mod schedule;
 pub mod state;
@@ -22,7 +26,7 @@ pub use build::build;
 pub use gradients::GradientBuffer;
 pub use instruction::{
     Buffer, BufferId, Call, Cause, Frame, Instruction, Message, Payload, Persistent, Program, RankProgram,
-    Template,
+    Streams, Template,
 };
 pub use layout::Layout;
 pub use schedule::{Action, Pass, order};

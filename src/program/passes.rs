@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use crate::lower::Stream;
 use crate::ops::Op;
 use crate::profile::EngineProfile;
+use crate::profile::choices::GradientSync;
+use crate::profile::engine::Overlap;
 use crate::program::frame::ChunkFrame;
 use crate::program::instruction::{Cause, Instruction, Payload, Task, Template};
 use crate::program::layout::{Chunk, Layout};
@@ -39,6 +41,19 @@ pub struct Plan<'a> {
     pub entering: &'a [Bytes],
 }
 
+impl Plan<'_> {
+    /// The stream of copies and host work that may run on `stream` beside kernels: without overlap, that of the kernels.
+    pub fn beside(&self, stream: Stream) -> Stream {
+        if self.strategy.overlap { stream } else { Stream::Compute }
+    }
+
+    /// Whether gradients that are kept whole are summed beside later calls.
+    fn sums_before(&self) -> bool {
+        let sums = self.strategy.sync != GradientSync::Deferred && self.strategy.accumulation > 1;
+        sums && self.rules.keeps_whole_gradients && self.engine.timing.overlaps(Overlap::Gradients)
+    }
+}
+
 /// The template of `variant` for `chunk`, whose frame has the number `frame_index` on its rank.
 pub fn template(
     plan: &Plan<'_>,
@@ -59,13 +74,14 @@ pub fn template(
         reducing: Vec::new(),
         leaving: Vec::new(),
         holding: Holding::default(),
+        sums_before: plan.sums_before(),
     };
     match variant.pass {
         Pass::Forward => writer.forward(variant),
         Pass::Backward => writer.backward(variant),
         Pass::Weight => writer.weight(variant),
     }
-    writer.finish_reductions();
+    writer.finish();
     Template {
         pass: Some(variant.pass),
         frame: frame_index,
@@ -129,14 +145,19 @@ impl Writer<'_> {
             unit: Some(unit.unit),
             reads: buffers.clone(),
             host: bytes.0 as i64,
-            ..Instruction::plain(Op::CopyOut(bytes), Task::StashActivations, Stream::CopyOut, Cause::Copy)
+            ..Instruction::plain(
+                Op::CopyOut(bytes),
+                Task::StashActivations,
+                self.plan.beside(Stream::CopyOut),
+                Cause::Copy,
+            )
         });
         self.leaving.push(buffers);
         self.wait_copies(usize::from(self.plan.strategy.overlap));
     }
 
     /// Saved activations of an offloaded unit on their way back.
-    fn copy_in(&mut self, place: usize, after: Option<u32>) {
+    fn copy_in(&mut self, place: usize) {
         let unit = self.chunk.units[place];
         let buffers = self.kept(place);
         if !unit.offloads_activations || buffers.is_empty() {
@@ -145,11 +166,15 @@ impl Writer<'_> {
         let bytes: Bytes = buffers.iter().map(|&buffer| self.bytes(buffer)).sum();
         self.push(Instruction {
             unit: Some(unit.unit),
-            waits: after.into_iter().collect(),
             writes: buffers.clone(),
             allocates: buffers,
             host: -(bytes.0 as i64),
-            ..Instruction::plain(Op::CopyIn(bytes), Task::UnstashActivations, Stream::CopyIn, Cause::Copy)
+            ..Instruction::plain(
+                Op::CopyIn(bytes),
+                Task::UnstashActivations,
+                self.plan.beside(Stream::CopyIn),
+                Cause::Copy,
+            )
         });
     }
 
@@ -213,24 +238,21 @@ impl Writer<'_> {
         let places = &runs[turn].1;
         let uses = |runs: &[(u8, Vec<usize>)], place| runs.iter().any(|(_, places)| places.contains(&place));
         let comes = |place: usize| !uses(&runs[..turn], place);
-        let mut done: Vec<Option<u32>> = Vec::new();
         if overlap && let Some(&first) = places.first().filter(|&&first| comes(first)) {
-            self.copy_in(first, None);
+            self.copy_in(first);
         }
         let mut position = 0;
         let stays = |place: usize| uses(&runs[turn + 1..], place);
         self.walk(places, variant, stays, |writer, place| {
             if !overlap && comes(place) {
-                writer.copy_in(place, None);
+                writer.copy_in(place);
             } else if overlap && let Some(&next) = places.get(position + 1).filter(|&&next| comes(next)) {
-                let after = position.checked_sub(1).and_then(|before| done.get(before).copied().flatten());
-                writer.copy_in(next, after);
+                writer.copy_in(next);
             }
             position += 1;
             let again = stays(place);
             let steps = &writer.lowered(place).backward;
             writer.steps(place, steps, again, true);
-            done.push(writer.instructions.len().checked_sub(1).map(|last| last as u32));
             if writer.holding.places.contains(&place) {
                 writer.hold(place, again, variant);
             } else if !again || writer.frame.gradient[place].is_some() {

@@ -5,7 +5,7 @@ use crate::ops::{AdamW, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::{MasterWeights, Overlap};
-use crate::program::instruction::{Holds, Persistent};
+use crate::program::instruction::{Holds, Message, Persistent};
 use crate::program::layout::PlacedUnit;
 use crate::strategy::{Strategy, Workload};
 use crate::units::{Bytes, ElementType, ceil_div};
@@ -190,10 +190,11 @@ fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: boo
 }
 
 /// Everything that the rank of `units` holds over the step; its trained matrices, one of each shape, have
-/// `matrix_shapes` elements.
+/// `matrix_shapes` elements, and the messages that it receives the sizes in `inboxes`.
 pub fn persistent(
     units: &[&PlacedUnit],
     (stage, matrix_shapes): (usize, u64),
+    inboxes: &[(Message, Bytes)],
     rules: &StateRules,
     strategy: &Strategy,
     engine: &EngineProfile,
@@ -243,6 +244,9 @@ pub fn persistent(
     let ids = rules.step_tokens * TOKEN_ID_SIZE;
     add(Holds::Tokens, None, if units.iter().any(|unit| unit.reads_tokens) { ids } else { 0 }, 0);
     add(Holds::Targets, None, if units.iter().any(|unit| unit.reads_targets) { ids } else { 0 }, 0);
+    for &(message, bytes) in inboxes {
+        add(Holds::Inbox(message), None, bytes.0, 0);
+    }
     add(Holds::Workspace, None, engine.buffers.workspace, 0);
     list
 }

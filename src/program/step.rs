@@ -3,11 +3,13 @@
 use crate::lower::{Category, Stream};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::choices::GradientSync;
-use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Task, Template};
+use crate::program::access::{Accesses, Standing};
+use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Streams, Task, Template};
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
 use crate::program::reduction::reductions;
 use crate::program::state::offloaded_elements;
+use crate::program::writer::free_sent;
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType};
 
@@ -68,162 +70,180 @@ pub fn template(
         }
     }
     sizes.on_host = offloaded_elements(plan.strategy, stage, sizes.owned);
-    let mut list = Vec::new();
+    let mut step = Step { plan, sizes: &sizes, list: Vec::new(), accesses: Vec::new() };
     let mut first = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Optimizer);
-    first.joins = true;
-    list.push(first);
-    reduce(plan, units, &mut list);
-    finish_gradients(plan, &sizes, &mut list);
-    clip(plan, workload, &sizes, &mut list);
+    first.behind = Streams::all_but(Stream::Compute);
+    step.push(first);
+    step.reduce(units);
+    step.finish_gradients();
+    step.clip(workload);
     let mut frame = Frame::default();
-    update(plan, &sizes, &mut list, &mut frame);
-    gather(plan, &sizes, &mut list);
-    (Template { pass: None, frame: frame_index, instructions: list, sent: Vec::new() }, frame)
+    step.update(&mut frame);
+    step.gather();
+    let instructions = step.list.into_iter().chain(free_sent(plan)).collect();
+    (Template { pass: None, frame: frame_index, instructions, sent: Vec::new() }, frame)
 }
 
-/// Appends an instruction that waits for the one before it.
-fn then(list: &mut Vec<Instruction>, mut next: Instruction) {
-    next.waits = list.len().checked_sub(1).map(|before| before as u32).into_iter().collect();
-    list.push(next);
+/// The instructions of a step while they are written.
+struct Step<'a> {
+    plan: &'a Plan<'a>,
+    sizes: &'a Sizes,
+    list: Vec<Instruction>,
+    /// What each touches of what the rank keeps.
+    accesses: Vec<Accesses>,
 }
 
-fn collective(kind: CollectiveKind, group: Group, bytes: u64, task: Task) -> Instruction {
-    let op = Op::Collective(Collective { kind, group, bytes: Bytes(bytes) });
-    Instruction::plain(op, task, Stream::Data, Cause::Communication)
-}
-
-/// Gradients that no backward has reduced, a unit behind the other.
-fn reduce(plan: &Plan<'_>, units: &[&PlacedUnit], list: &mut Vec<Instruction>) {
-    if !plan.rules.reduces_behind {
-        return;
+impl Step<'_> {
+    /// Appends `next`, which waits for each stream's last instruction that touches what it touches, and for the first
+    /// of all, which waits for all passes.
+    fn push(&mut self, mut next: Instruction) {
+        let standing = Standing { units: &[], lenders: &[], gathers_once: false, pass: None };
+        let accesses = standing.accesses(&next);
+        let conflicts =
+            |others: &Accesses| accesses.iter().any(|one| others.iter().any(|other| one.conflicts(other)));
+        for stream in Stream::ALL.into_iter().filter(|&stream| stream != next.stream) {
+            let mut before = self.list.iter().zip(&self.accesses);
+            let last = before.rposition(|(one, touched)| one.stream == stream && conflicts(touched));
+            next.waits.extend(last.map(|last| last as u32));
+        }
+        let follows = self.list.iter().any(|one| one.stream == next.stream);
+        if next.waits.is_empty() && !follows && !self.list.is_empty() {
+            next.waits.push(0);
+        }
+        next.waits.sort_unstable();
+        self.list.push(next);
+        self.accesses.push(accesses);
     }
-    for unit in units {
-        for (part, op) in reductions(&plan.rules, plan.engine, &unit.parameters, true) {
-            let task = Task::ReduceGradient(part);
-            let mut next = Instruction::plain(op, task, Stream::Data, Cause::Communication);
-            next.unit = Some(unit.unit);
-            then(list, next);
+
+    fn collective(&mut self, kind: CollectiveKind, group: Group, bytes: u64, task: Task) {
+        let op = Op::Collective(Collective { kind, group, bytes: Bytes(bytes) });
+        self.push(Instruction::plain(op, task, Stream::Data, Cause::Communication));
+    }
+
+    /// Gradients that no backward has reduced, a unit behind the other.
+    fn reduce(&mut self, units: &[&PlacedUnit]) {
+        let plan = self.plan;
+        if !plan.rules.reduces_behind {
+            return;
+        }
+        for unit in units {
+            for (part, op) in reductions(&plan.rules, plan.engine, &unit.parameters, true) {
+                let task = Task::ReduceGradient(part);
+                let mut next = Instruction::plain(op, task, Stream::Data, Cause::Communication);
+                next.unit = Some(unit.unit);
+                self.push(next);
+            }
         }
     }
-}
 
-/// Sums that wait for the last micro-batch: across replicas under `scatter`, of a tied table, of gradients that
-/// tensor ranks hold parts of.
-fn finish_gradients(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>) {
-    let rules = &plan.rules;
-    let strategy = plan.strategy;
-    if strategy.sync == GradientSync::Scatter && strategy.zero >= 2 && rules.replicas > 1 {
-        let size = rules.reduce.size();
+    /// Sums that wait for the last micro-batch: across replicas under `scatter`, of a tied table, of gradients that
+    /// tensor ranks hold parts of.
+    fn finish_gradients(&mut self) {
+        let (rules, strategy, sizes) = (&self.plan.rules, self.plan.strategy, self.sizes);
+        if strategy.sync == GradientSync::Scatter && strategy.zero >= 2 && rules.replicas > 1 {
+            let size = rules.reduce.size();
+            let parts = [
+                (Part::Dense, Group::Replica, sizes.dense_shard),
+                (Part::Expert, Group::ExpertReplica, sizes.expert_shard),
+            ];
+            for (part, group, elements) in parts.into_iter().filter(|(_, _, elements)| *elements > 0) {
+                let task = Task::SumReplicas(part);
+                self.collective(CollectiveKind::AllReduce, group, elements * size, task);
+            }
+        }
+        if sizes.partial > 0 {
+            let bytes = sizes.partial * rules.gradient.size();
+            self.collective(CollectiveKind::AllReduce, Group::Tensor, bytes, Task::SumPartial);
+        }
+        if sizes.tied > 0 {
+            let bytes = sizes.tied * rules.gradient.size();
+            self.collective(CollectiveKind::AllReduce, Group::Tied, bytes, Task::SumTied);
+        }
+    }
+
+    /// The global gradient norm: a pass over the owned gradients and one number summed over all ranks.
+    fn clip(&mut self, workload: &Workload) {
+        if workload.clip <= 0.0 {
+            return;
+        }
+        let op = Elementwise {
+            kind: ElementwiseKind::GradientNorm,
+            elements: self.sizes.owned,
+            operands: 1,
+            element: self.plan.rules.gradient,
+        };
+        let squares = Task::GradientSquares;
+        self.push(Instruction::plain(Op::Elementwise(op), squares, Stream::Compute, Cause::Optimizer));
+        if self.plan.strategy.devices() > 1 {
+            self.collective(CollectiveKind::AllReduce, Group::World, SQUARES_SIZE, Task::SumSquares);
+        }
+    }
+
+    /// AdamW: the device's share on the compute stream, the host's in slices through three streams.
+    fn update(&mut self, frame: &mut Frame) {
+        let (plan, rules, sizes) = (self.plan, &self.plan.rules, self.sizes);
+        let slices = if plan.strategy.overlap { HOST_SLICES } else { 1 };
+        let on = |stream: Stream| plan.beside(stream);
+        for slice in 0..if sizes.on_host > 0 { slices } else { 0 } {
+            let part = |slice: u64| sizes.on_host * slice / slices;
+            let owned = Owned { start: part(slice), end: part(slice + 1) };
+            let elements = owned.end - owned.start;
+            let op = Op::CopyOut(Bytes(elements * rules.gradient.size()));
+            self.push(Instruction::plain(op, Task::HostGradients(owned), on(Stream::CopyOut), Cause::Copy));
+            let op = rules.adamw(elements, true);
+            self.push(Instruction::plain(op, Task::HostStep(owned), on(Stream::Host), Cause::Optimizer));
+            // Parameters that live on the host stay there.
+            let returned = elements - sizes.stored_within(owned);
+            if returned > 0 {
+                let op = Op::CopyIn(Bytes(returned * rules.parameter.size()));
+                self.push(Instruction::plain(
+                    op,
+                    Task::HostParameters(owned),
+                    on(Stream::CopyIn),
+                    Cause::Copy,
+                ));
+            }
+        }
+        let owned = Owned { start: sizes.on_host, end: sizes.owned };
+        let on_device = sizes.owned - sizes.on_host;
+        if on_device > 0 {
+            let task = Task::DeviceStep(owned);
+            let mut step =
+                Instruction::plain(rules.adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
+            if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
+                frame.buffers.push(Buffer {
+                    name: "32-bit gradient copy",
+                    bytes: Bytes(on_device * ElementType::Fp32.size()),
+                    category: Category::Gradients,
+                });
+                step.allocates.push(0);
+                step.writes.push(0);
+                step.frees.push(0);
+            }
+            self.push(step);
+        }
+        let to_host = sizes.stored_within(owned);
+        if to_host > 0 {
+            let op = Op::CopyOut(Bytes(to_host * rules.parameter.size()));
+            self.push(Instruction::plain(op, Task::StoreParameters(owned), on(Stream::CopyOut), Cause::Copy));
+        }
+    }
+
+    /// Updated parameters back to the ranks that hold them whole.
+    fn gather(&mut self) {
+        let (rules, sizes) = (&self.plan.rules, self.sizes);
+        if rules.shards_parameters || !rules.shards_optimizer || rules.gathers_updates_ahead {
+            return;
+        }
         let parts = [
-            (Part::Dense, Group::Replica, sizes.dense_shard),
-            (Part::Expert, Group::ExpertReplica, sizes.expert_shard),
+            (Part::Dense, Group::State, sizes.dense, rules.shards),
+            (Part::Expert, Group::ExpertState, sizes.expert, rules.expert_shards),
         ];
-        for (part, group, elements) in parts.into_iter().filter(|(_, _, elements)| *elements > 0) {
-            let task = Task::SumReplicas(part);
-            then(list, collective(CollectiveKind::AllReduce, group, elements * size, task));
-        }
-    }
-    if sizes.partial > 0 {
-        let bytes = sizes.partial * rules.gradient.size();
-        then(list, collective(CollectiveKind::AllReduce, Group::Tensor, bytes, Task::SumPartial));
-    }
-    if sizes.tied > 0 {
-        let bytes = sizes.tied * rules.gradient.size();
-        then(list, collective(CollectiveKind::AllReduce, Group::Tied, bytes, Task::SumTied));
-    }
-}
-
-/// The global gradient norm: a pass over the owned gradients and one number summed over all ranks.
-fn clip(plan: &Plan<'_>, workload: &Workload, sizes: &Sizes, list: &mut Vec<Instruction>) {
-    if workload.clip <= 0.0 {
-        return;
-    }
-    let op = Elementwise {
-        kind: ElementwiseKind::GradientNorm,
-        elements: sizes.owned,
-        operands: 1,
-        element: plan.rules.gradient,
-    };
-    let squares = Task::GradientSquares;
-    then(list, Instruction::plain(Op::Elementwise(op), squares, Stream::Compute, Cause::Optimizer));
-    if plan.strategy.devices() > 1 {
-        then(list, collective(CollectiveKind::AllReduce, Group::World, SQUARES_SIZE, Task::SumSquares));
-    }
-}
-
-/// AdamW: the device's share on the compute stream, the host's in slices through three streams.
-fn update(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>, frame: &mut Frame) {
-    let rules = &plan.rules;
-    let start = list.len().saturating_sub(1) as u32;
-    let slices = if plan.strategy.overlap { HOST_SLICES } else { 1 };
-    let mut before: Option<u32> = None;
-    for slice in 0..if sizes.on_host > 0 { slices } else { 0 } {
-        let part = |slice: u64| sizes.on_host * slice / slices;
-        let owned = Owned { start: part(slice), end: part(slice + 1) };
-        let elements = owned.end - owned.start;
-        let mut out = Instruction::plain(
-            Op::CopyOut(Bytes(elements * rules.gradient.size())),
-            Task::HostGradients(owned),
-            Stream::CopyOut,
-            Cause::Copy,
-        );
-        out.waits = [Some(start), before].into_iter().flatten().collect();
-        list.push(out);
-        let step = Task::HostStep(owned);
-        then(list, Instruction::plain(rules.adamw(elements, true), step, Stream::Host, Cause::Optimizer));
-        // Parameters that live on the host stay there.
-        let returned = elements - sizes.stored_within(owned);
-        if returned > 0 {
-            let op = Op::CopyIn(Bytes(returned * rules.parameter.size()));
-            let task = Task::HostParameters(owned);
-            then(list, Instruction::plain(op, task, Stream::CopyIn, Cause::Copy));
-        }
-        before = (!plan.strategy.overlap).then(|| list.len() as u32 - 1);
-    }
-    let owned = Owned { start: sizes.on_host, end: sizes.owned };
-    let on_device = sizes.owned - sizes.on_host;
-    if on_device > 0 {
-        let task = Task::DeviceStep(owned);
-        let mut step =
-            Instruction::plain(rules.adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
-        step.waits.push(start);
-        if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
-            frame.buffers.push(Buffer {
-                name: "32-bit gradient copy",
-                bytes: Bytes(on_device * ElementType::Fp32.size()),
-                category: Category::Gradients,
-            });
-            step.allocates.push(0);
-            step.writes.push(0);
-            step.frees.push(0);
-        }
-        list.push(step);
-    }
-    let to_host = sizes.stored_within(owned);
-    if to_host > 0 {
-        let op = Op::CopyOut(Bytes(to_host * rules.parameter.size()));
-        let task = Task::StoreParameters(owned);
-        then(list, Instruction::plain(op, task, Stream::CopyOut, Cause::Copy));
-    }
-}
-
-/// Updated parameters back to the ranks that hold them whole.
-fn gather(plan: &Plan<'_>, sizes: &Sizes, list: &mut Vec<Instruction>) {
-    let rules = &plan.rules;
-    if rules.shards_parameters || !rules.shards_optimizer || rules.gathers_updates_ahead {
-        return;
-    }
-    let parts = [
-        (Part::Dense, Group::State, sizes.dense, rules.shards),
-        (Part::Expert, Group::ExpertState, sizes.expert, rules.expert_shards),
-    ];
-    for (part, group, elements, shards) in parts {
-        if shards > 1 && elements > 0 {
-            let bytes = elements * rules.parameter.size();
-            let task = Task::GatherUpdated(part);
-            let mut next = collective(CollectiveKind::AllGather, group, bytes, task);
-            next.joins = true;
-            list.push(next);
+        for (part, group, elements, shards) in parts {
+            if shards > 1 && elements > 0 {
+                let bytes = elements * rules.parameter.size();
+                self.collective(CollectiveKind::AllGather, group, bytes, Task::GatherUpdated(part));
+            }
         }
     }
 }

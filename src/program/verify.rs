@@ -1,4 +1,9 @@
 //! Checks a program before anything interprets it: what does not verify is a bug of ours and is never run.
+//!
+//! Of any two instructions that touch the same memory, one of which writes, one must be known to be done when the other
+//! begins: by its stream, by its waits, or by those of instructions between. A buffer is the same memory as all that
+//! were freed before it was taken, wherever they come to lie. What only other ranks' messages order counts as
+//! unordered.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +11,25 @@ use thiserror::Error;
 
 use crate::lower::Stream;
 use crate::ops::Op;
-use crate::program::instruction::{Message, Program, RankProgram, Template};
+use crate::program::access::{Access, Kept};
+use crate::program::instruction::{Instruction, Message, Program, RankProgram, Task};
+use crate::program::issue_order::{Clock, Instance, Issued, Waits};
+
+/// An instruction in a message: rank, call, number in the call's template, and what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub rank: u32,
+    pub call: u32,
+    pub index: u32,
+    pub task: Task,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rank, call, index, task } = self;
+        write!(f, "rank {rank}, call {call}, instruction {index} ({task:?})")
+    }
+}
 
 /// What is wrong with a program.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -15,88 +38,291 @@ pub enum Fault {
     Unreceived { rank: u32, message: Message, micro: u32 },
     #[error("rank {rank} waits for {message:?} for micro-batch {micro}, which nobody sends")]
     Unsent { rank: u32, message: Message, micro: u32 },
-    #[error(
-        "rank {rank}, call {call}: instruction {instruction} waits for instruction {waits}, which is not before it"
-    )]
-    WaitsForward { rank: u32, call: usize, instruction: usize, waits: u32 },
-    #[error("rank {rank}, call {call}: {buffer} is {what}")]
-    Buffer { rank: u32, call: usize, buffer: &'static str, what: &'static str },
+    #[error("{at} waits for instruction {waits}, which is not before it")]
+    WaitsForward { at: Place, waits: u32 },
+    #[error("{at}: {buffer} is {what}")]
+    Buffer { at: Place, buffer: &'static str, what: &'static str },
+    #[error("{later} does not wait for {earlier}: {why}")]
+    Unordered { earlier: Box<Place>, later: Box<Place>, why: String },
     #[error("rank {rank}: {count} buffers are never freed, {buffer} among them")]
     Leak { rank: u32, count: usize, buffer: &'static str },
-    #[error("rank {rank} stops at call {call}: the ranks wait for each other in a circle")]
-    Deadlock { rank: u32, call: usize },
+    #[error(
+        "rank {rank} stops at call {call}, instruction {index}: the ranks wait for each other in a circle"
+    )]
+    Deadlock { rank: u32, call: u32, index: u32 },
 }
 
-/// Verifies `program`: waits point backwards, buffers are allocated before use and freed once, nothing leaks over
-/// the step, every message sent is received, and no circle of ranks waits for itself. Collectives need no check of
-/// their own: all members of a group run one rank program, so their order is one by construction.
+/// Verifies `program`: conflicting instructions are ordered, buffers are allocated before use, written before they are
+/// read and freed once, nothing leaks over the step, every message sent is received, and no circle of streams waits for
+/// itself. Collectives need no check of their own: all members of a group run one rank program, so their order is one
+/// by construction.
 ///
 /// # Errors
 /// The first fault found.
 pub fn verify(program: &Program) -> Result<(), Fault> {
     for rank in &program.ranks {
-        for template in &rank.templates {
-            check_waits(rank, template)?;
-        }
-        check_buffers(rank)?;
+        Checker::new(rank).check()?;
     }
     check_messages(program)?;
     check_progress(program)
 }
 
-fn check_waits(rank: &RankProgram, template: &Template) -> Result<(), Fault> {
-    for (index, instruction) in template.instructions.iter().enumerate() {
-        for &waits in &instruction.waits {
-            if waits as usize >= index {
-                return Err(Fault::WaitsForward { rank: rank.stage, call: 0, instruction: index, waits });
-            }
-        }
-    }
-    Ok(())
+/// By stream, how many instructions have touched something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Uses {
+    all: Waits,
+    writers: Waits,
 }
 
-/// A buffer of one micro-batch: frame, micro-batch, index.
-type Instance = (u32, u32, u32);
+/// What a buffer holds and who used it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Live {
+    uses: Uses,
+    written: bool,
+}
 
-fn check_buffers(rank: &RankProgram) -> Result<(), Fault> {
-    let mut live: HashSet<Instance> = HashSet::new();
-    let mut sent: Vec<Instance> = Vec::new();
-    for (call_index, call) in rank.calls.iter().enumerate() {
-        let template = &rank.templates[call.template as usize];
-        let name = |buffer: u32| rank.frames[template.frame as usize].buffers[buffer as usize].name;
-        let fault =
-            |buffer, what| Fault::Buffer { rank: rank.stage, call: call_index, buffer: name(buffer), what };
-        for instruction in &template.instructions {
-            for &buffer in &instruction.allocates {
-                if !live.insert((template.frame, call.micro, buffer)) {
-                    return Err(fault(buffer, "allocated twice"));
-                }
-            }
-            for &buffer in instruction.reads.iter().chain(&instruction.writes) {
-                if !live.contains(&(template.frame, call.micro, buffer)) {
-                    return Err(fault(buffer, "used while it is not allocated"));
-                }
-            }
-            for &buffer in &instruction.frees {
-                if !live.remove(&(template.frame, call.micro, buffer)) {
-                    return Err(fault(buffer, "freed while it is not allocated"));
-                }
-            }
-        }
-        for instance in sent.drain(..) {
-            if !live.remove(&instance) {
-                return Err(fault(instance.2, "freed behind its send while it is not allocated"));
-            }
-        }
-        sent.extend(template.sent.iter().map(|&buffer| (template.frame, call.micro, buffer)));
+struct Checker<'a> {
+    rank: &'a RankProgram,
+    /// By stream and position: what is done for certain when that instruction is.
+    done: [Vec<Waits>; Stream::ALL.len()],
+    places: [Vec<Place>; Stream::ALL.len()],
+    live: HashMap<Instance, Live>,
+    stashed: HashMap<(u32, u32, u32), Uses>,
+    /// The users of all device and host memory that was freed.
+    freed: Waits,
+    freed_on_host: Waits,
+    kept: HashMap<(Kept, Option<u32>), Vec<(Access, Uses)>>,
+    /// Kernels issued so far.
+    computed: u32,
+    /// The last receive of the present call, if kernels wait for it in their queue.
+    received: u32,
+}
+
+fn join(waits: &mut Waits, others: &Waits) {
+    for (wait, other) in waits.iter_mut().zip(others) {
+        *wait = (*wait).max(*other);
     }
-    match live.iter().min() {
-        Some(&(frame, _, buffer)) => Err(Fault::Leak {
-            rank: rank.stage,
-            count: live.len(),
-            buffer: rank.frames[frame as usize].buffers[buffer as usize].name,
-        }),
-        None => Ok(()),
+}
+
+impl<'a> Checker<'a> {
+    fn new(rank: &'a RankProgram) -> Self {
+        Self {
+            rank,
+            done: Default::default(),
+            places: Default::default(),
+            live: HashMap::new(),
+            stashed: HashMap::new(),
+            freed: Waits::default(),
+            freed_on_host: Waits::default(),
+            kept: HashMap::new(),
+            computed: 0,
+            received: 0,
+        }
+    }
+
+    fn check(mut self) -> Result<(), Fault> {
+        let mut clock = Clock::default();
+        for issued in self.rank.issued() {
+            let Issued { call, index, instruction, .. } = issued;
+            let at = Place { rank: self.rank.stage, call, index, task: instruction.task };
+            if let Some(&waits) = instruction.waits.iter().find(|&&wait| wait >= index) {
+                return Err(Fault::WaitsForward { at, waits });
+            }
+            let (waits, position) = clock.next(&issued);
+            let mut before = waits;
+            for (stream, &count) in waits.iter().enumerate() {
+                if let Some(last) = (count as usize).checked_sub(1) {
+                    join(&mut before, &self.done[stream][last]);
+                }
+            }
+            self.one(&issued, at, &before, position)?;
+            before[instruction.stream as usize] = position + 1;
+            self.done[instruction.stream as usize].push(before);
+            self.places[instruction.stream as usize].push(at);
+        }
+        match self.live.keys().min() {
+            Some(&Instance { frame, buffer, .. }) => Err(Fault::Leak {
+                rank: self.rank.stage,
+                count: self.live.len(),
+                buffer: self.rank.frames[frame as usize].buffers[buffer as usize].name,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks one instruction, before which everything in `before` is done.
+    fn one(&mut self, issued: &Issued<'_>, at: Place, before: &Waits, position: u32) -> Result<(), Fault> {
+        let Issued { instruction, frame, .. } = *issued;
+        let stream = instruction.stream as usize;
+        let name = |buffer: u32| self.rank.frames[frame as usize].buffers[buffer as usize].name;
+        let wrong = |buffer, what| Fault::Buffer { at, buffer: name(buffer), what };
+        self.follow_rules(instruction, at, before)?;
+        for &buffer in &instruction.allocates {
+            self.ordered(at, before, &self.freed, || {
+                format!("{} may take memory that it has used", name(buffer))
+            })?;
+            if self.live.insert(issued.instance(buffer), Live::default()).is_some() {
+                return Err(wrong(buffer, "allocated twice"));
+            }
+        }
+        for (&buffer, writes) in instruction
+            .reads
+            .iter()
+            .map(|buffer| (buffer, false))
+            .chain(instruction.writes.iter().map(|buffer| (buffer, true)))
+        {
+            let Some(&live) = self.live.get(&issued.instance(buffer)) else {
+                return Err(wrong(buffer, "used while it is not allocated"));
+            };
+            if !writes && !live.written {
+                return Err(wrong(buffer, "read before anything is written to it"));
+            }
+            let users = if writes { &live.uses.all } else { &live.uses.writers };
+            self.ordered(at, before, users, || format!("both use {}", name(buffer)))?;
+        }
+        for (&buffer, writes) in instruction
+            .reads
+            .iter()
+            .map(|buffer| (buffer, false))
+            .chain(instruction.writes.iter().map(|buffer| (buffer, true)))
+        {
+            if let Some(live) = self.live.get_mut(&issued.instance(buffer)) {
+                live.uses.add(stream, position, writes);
+                live.written |= writes;
+            }
+        }
+        for instance in self.rank.frees(issued) {
+            let name = self.rank.frames[instance.frame as usize].buffers[instance.buffer as usize].name;
+            let Some(live) = self.live.remove(&instance) else {
+                return Err(Fault::Buffer { at, buffer: name, what: "freed while it is not allocated" });
+            };
+            let mut users = live.uses.all;
+            users[stream] = users[stream].min(position);
+            self.ordered(at, before, &users, || format!("it frees {name}"))?;
+            self.freed[stream] = self.freed[stream].max(position + 1);
+        }
+        self.stash(issued, at, before, position)?;
+        self.touch_kept(issued, at, before, position)
+    }
+
+    /// What an engine orders beside memory: collectives between kernels behind the kernels issued before them; receives
+    /// in the queue of the kernels before those issued behind them.
+    fn follow_rules(&mut self, instruction: &Instruction, at: Place, before: &Waits) -> Result<(), Fault> {
+        let mut rule = Waits::default();
+        match instruction.stream {
+            Stream::Model => {
+                rule[Stream::Compute as usize] = self.computed;
+                self.ordered(at, before, &rule, || "its stream follows the kernels".to_owned())?;
+            }
+            Stream::Compute => {
+                rule[Stream::Receive as usize] = self.received;
+                self.ordered(at, before, &rule, || "receives hold the kernels up".to_owned())?;
+                self.computed += 1;
+            }
+            Stream::Receive if self.rank.sends_from_kernels() => self.received += 1,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Saved activations on the host: taken on their way out, given back on their way in.
+    fn stash(&mut self, issued: &Issued<'_>, at: Place, before: &Waits, position: u32) -> Result<(), Fault> {
+        let Issued { instruction, frame, micro, .. } = *issued;
+        let Some(unit) = instruction.unit else { return Ok(()) };
+        let key = (frame, micro, unit);
+        match instruction.task {
+            Task::StashActivations => {
+                self.ordered(at, before, &self.freed_on_host, || {
+                    "host memory that it has used may be taken".to_owned()
+                })?;
+                let mut uses = Uses::default();
+                uses.add(instruction.stream as usize, position, true);
+                self.stashed.insert(key, uses);
+            }
+            Task::UnstashActivations => {
+                let Some(uses) = self.stashed.remove(&key) else {
+                    let what = "brought back before they are there";
+                    return Err(Fault::Buffer { at, buffer: "saved activations", what });
+                };
+                self.ordered(at, before, &uses.writers, || {
+                    "activations leave before they return".to_owned()
+                })?;
+                let slot = &mut self.freed_on_host[instruction.stream as usize];
+                *slot = (*slot).max(position + 1);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn touch_kept(
+        &mut self,
+        issued: &Issued<'_>,
+        at: Place,
+        before: &Waits,
+        position: u32,
+    ) -> Result<(), Fault> {
+        let accesses = self.rank.standing(issued.template as usize).accesses(issued.instruction);
+        for access in &accesses {
+            for ((kept, _), known) in &self.kept {
+                if *kept != access.kept {
+                    continue;
+                }
+                for (other, uses) in known {
+                    let whole = Access { writes: true, ..*other };
+                    if access.conflicts(&whole) {
+                        let users = if access.writes { &uses.all } else { &uses.writers };
+                        self.ordered(at, before, users, || format!("both use {kept:?}"))?;
+                    }
+                }
+            }
+        }
+        for access in accesses {
+            let known = self.kept.entry((access.kept, access.unit)).or_default();
+            let same = |(other, _): &&mut (Access, Uses)| other.owned == access.owned;
+            let stream = issued.instruction.stream as usize;
+            match known.iter_mut().find(same) {
+                Some((_, uses)) => uses.add(stream, position, access.writes),
+                None => {
+                    let mut uses = Uses::default();
+                    uses.add(stream, position, access.writes);
+                    known.push((access, uses));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all `users` are in `before`.
+    fn ordered(
+        &self,
+        later: Place,
+        before: &Waits,
+        users: &Waits,
+        why: impl FnOnce() -> String,
+    ) -> Result<(), Fault> {
+        let Some(stream) = (0..users.len()).find(|&stream| users[stream] > before[stream]) else {
+            return Ok(());
+        };
+        let earlier = self.places[stream][users[stream] as usize - 1];
+        Err(Fault::Unordered { earlier: Box::new(earlier), later: Box::new(later), why: why() })
+    }
+}
+
+impl Uses {
+    fn add(&mut self, stream: usize, position: u32, writes: bool) {
+        self.all[stream] = position + 1;
+        if writes {
+            self.writers[stream] = position + 1;
+        }
+    }
+}
+
+impl RankProgram {
+    /// Whether messages stand in the queue of the kernels.
+    fn sends_from_kernels(&self) -> bool {
+        let mut instructions = self.templates.iter().flat_map(|template| &template.instructions);
+        instructions.any(|one| one.task == Task::Send && one.stream == Stream::Compute)
     }
 }
 
@@ -104,13 +330,11 @@ fn check_messages(program: &Program) -> Result<(), Fault> {
     let mut sent: HashMap<(Message, u32), u32> = HashMap::new();
     let mut received: HashMap<(Message, u32), u32> = HashMap::new();
     for rank in &program.ranks {
-        for call in &rank.calls {
-            for instruction in &rank.templates[call.template as usize].instructions {
-                let Some(message) = instruction.message else { continue };
-                let ends = if matches!(instruction.op, Op::Send(_)) { &mut sent } else { &mut received };
-                if ends.insert((message, call.micro), rank.stage).is_some() {
-                    return Err(Fault::Unreceived { rank: rank.stage, message, micro: call.micro });
-                }
+        for Issued { instruction, micro, .. } in rank.issued() {
+            let Some(message) = instruction.message else { continue };
+            let ends = if matches!(instruction.op, Op::Send(_)) { &mut sent } else { &mut received };
+            if ends.insert((message, micro), rank.stage).is_some() {
+                return Err(Fault::Unreceived { rank: rank.stage, message, micro });
             }
         }
     }
@@ -127,40 +351,65 @@ fn check_messages(program: &Program) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Runs the calls of all ranks as far as messages allow; a call whose messages have not come blocks its rank.
+/// One rank's streams while they run as far as waits and messages allow.
+struct Progress<'a> {
+    /// By stream, its instructions with what each waits for.
+    queues: [Vec<(Issued<'a>, Waits)>; Stream::ALL.len()],
+    done: Waits,
+}
+
+impl<'a> Progress<'a> {
+    fn new(rank: &'a RankProgram) -> Self {
+        let mut this = Self { queues: Default::default(), done: Waits::default() };
+        let mut clock = Clock::default();
+        for issued in rank.issued() {
+            let (waits, _) = clock.next(&issued);
+            this.queues[issued.instruction.stream as usize].push((issued, waits));
+        }
+        this
+    }
+
+    fn next(&self, stream: usize) -> Option<&(Issued<'a>, Waits)> {
+        self.queues[stream].get(self.done[stream] as usize)
+    }
+}
+
+/// Runs all streams of all ranks as far as waits and messages allow.
 fn check_progress(program: &Program) -> Result<(), Fault> {
-    let mut at = vec![0_usize; program.ranks.len()];
+    let mut ranks: Vec<Progress<'_>> = program.ranks.iter().map(Progress::new).collect();
     let mut sent: HashSet<(Message, u32)> = HashSet::new();
-    loop {
-        let mut moved = false;
-        for (rank, at) in program.ranks.iter().zip(&mut at) {
-            while let Some(call) = rank.calls.get(*at) {
-                let template = &rank.templates[call.template as usize];
-                let blocked = template.instructions.iter().any(|instruction| {
-                    instruction.stream == Stream::Receive
-                        && instruction.message.is_some_and(|message| !sent.contains(&(message, call.micro)))
-                });
-                if blocked {
-                    break;
+    let mut received: HashSet<(Message, u32)> = HashSet::new();
+    let mut moved = true;
+    while std::mem::take(&mut moved) {
+        for (rank, progress) in program.ranks.iter().zip(&mut ranks) {
+            for stream in 0..Stream::ALL.len() {
+                while let Some((issued, waits)) = progress.next(stream) {
+                    let Issued { instruction, micro, .. } = *issued;
+                    let awaits = match (instruction.task, instruction.message) {
+                        (Task::Receive, Some(message)) => !sent.contains(&(message, micro)),
+                        (Task::Send, Some(message)) if rank.has_inboxes => {
+                            micro.checked_sub(1).is_some_and(|before| !received.contains(&(message, before)))
+                        }
+                        _ => false,
+                    };
+                    if awaits || waits.iter().zip(&progress.done).any(|(wait, done)| wait > done) {
+                        break;
+                    }
+                    match (instruction.task, instruction.message) {
+                        (Task::Send, Some(message)) => sent.insert((message, micro)),
+                        (Task::Receive, Some(message)) => received.insert((message, micro)),
+                        _ => false,
+                    };
+                    progress.done[stream] += 1;
+                    moved = true;
                 }
-                sent.extend(
-                    template
-                        .instructions
-                        .iter()
-                        .filter(|instruction| matches!(instruction.op, Op::Send(_)))
-                        .filter_map(|instruction| instruction.message.map(|message| (message, call.micro))),
-                );
-                *at += 1;
-                moved = true;
             }
         }
-        if !moved {
-            break;
-        }
     }
-    for (rank, at) in program.ranks.iter().zip(at) {
-        if at < rank.calls.len() {
-            return Err(Fault::Deadlock { rank: rank.stage, call: at });
+    for (rank, progress) in program.ranks.iter().zip(&ranks) {
+        let stuck = (0..Stream::ALL.len()).filter_map(|stream| progress.next(stream));
+        if let Some((issued, _)) = stuck.min_by_key(|(issued, _)| (issued.call, issued.index)) {
+            return Err(Fault::Deadlock { rank: rank.stage, call: issued.call, index: issued.index });
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
-//! What an instruction waits for: the last uses, on other streams, of the buffers that it touches.
+//! What an instruction waits for: the last uses, on other streams, of the buffers that it touches, those that freed
+//! memory before it takes some, and what its stream always waits for.
 
 use crate::lower::Stream;
-use crate::program::instruction::{Few, Instruction};
+use crate::program::instruction::{Instruction, Streams};
 
 /// An index that no instruction has.
 const NONE: u32 = u32::MAX;
@@ -19,17 +20,27 @@ struct Uses {
 /// The uses of all buffers of a frame by a template that is being written.
 pub(super) struct Waits {
     buffers: Vec<Uses>,
+    /// The last instructions that freed something.
+    freed: Latest,
+    last: Latest,
+    /// The last collective between kernels that a kernel waits for.
+    awaited: Option<u32>,
 }
 
 impl Waits {
     /// Nothing is used yet, of `buffers` buffers.
     pub(super) fn new(buffers: usize) -> Self {
-        let unused = Uses { written: NONE, last: [NONE; Stream::ALL.len()] };
-        Self { buffers: vec![unused; buffers] }
+        let nothing = [NONE; Stream::ALL.len()];
+        let unused = Uses { written: NONE, last: nothing };
+        Self { buffers: vec![unused; buffers], freed: nothing, last: nothing, awaited: None }
     }
 
-    /// What `next`, which will stand behind `written`, must wait for, each stream's last and in issue order.
-    pub(super) fn of(&self, next: &Instruction, written: &[Instruction]) -> Few {
+    /// Makes `next`, which will stand behind `written`, wait for what it must, each stream's last.
+    ///
+    /// Memory is handed out in issue order wherever it lies, so what takes some waits for all that was freed before:
+    /// of its own template by instruction, of earlier calls by the computing stream, behind whose end all of these
+    /// are done.
+    pub(super) fn order(&mut self, next: &mut Instruction, written: &[Instruction]) {
         let mut latest: Latest = [NONE; Stream::ALL.len()];
         let mut wait = |before: u32| {
             if before != NONE {
@@ -44,20 +55,52 @@ impl Waits {
             self.buffers[buffer as usize].last.into_iter().for_each(&mut wait);
         }
         next.waits.iter().copied().for_each(&mut wait);
+        let computed = self.last[Stream::Compute as usize];
+        if next.stream == Stream::Model {
+            // Collectives between kernels are issued behind them, as engines do it.
+            wait(computed);
+        }
+        if !next.allocates.is_empty() {
+            self.freed.into_iter().for_each(&mut wait);
+        }
+        let waits_for_earlier = next.stream == Stream::Model || !next.allocates.is_empty();
+        if waits_for_earlier && latest[Stream::Compute as usize] == NONE {
+            next.behind = next.behind.and(Streams::of(Stream::Compute));
+        }
+        let collective = latest[Stream::Model as usize];
+        if next.stream == Stream::Compute && collective != NONE {
+            self.awaited = self.awaited.max(Some(collective));
+        }
         // What stands before it on its own stream is done in any case.
+        next.behind = next.behind.without(next.stream);
         latest[next.stream as usize] = NONE;
-        let mut waits: Few = latest.into_iter().filter(|&before| before != NONE).collect();
-        waits.sort_unstable();
-        waits
+        next.waits.clear();
+        next.waits.extend(latest.into_iter().filter(|&before| before != NONE));
+        next.waits.sort_unstable();
     }
 
     /// Remembers that `instruction` stands at `index`.
     pub(super) fn used(&mut self, instruction: &Instruction, index: u32) {
+        let stream = instruction.stream as usize;
+        self.last[stream] = index;
+        if !instruction.frees.is_empty() {
+            self.freed[stream] = index;
+        }
         for &buffer in &instruction.writes {
             self.buffers[buffer as usize].written = index;
         }
         for &buffer in instruction.reads.iter().chain(&instruction.writes) {
-            self.buffers[buffer as usize].last[instruction.stream as usize] = index;
+            self.buffers[buffer as usize].last[stream] = index;
         }
+    }
+
+    /// The last instruction on `stream`.
+    pub(super) fn last(&self, stream: Stream) -> Option<u32> {
+        Some(self.last[stream as usize]).filter(|&last| last != NONE)
+    }
+
+    /// The last collective between kernels, if no kernel waits for it yet.
+    pub(super) fn unawaited(&self) -> Option<u32> {
+        self.last(Stream::Model).filter(|&last| Some(last) > self.awaited)
     }
 }

@@ -8,7 +8,7 @@ use crate::lower::{LoweredUnit, Step, Stream, ValueId, ValueIds};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::engine::Overlap;
 use crate::program::frame::ChunkFrame;
-use crate::program::instruction::{BufferId, Cause, Few, Instruction, Message, Part, Payload, Task};
+use crate::program::instruction::{BufferId, Cause, Few, Instruction, Message, Part, Payload, Streams, Task};
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::passes::{Plan, Variant};
 use crate::program::reduction::{reductions, updates};
@@ -35,25 +35,26 @@ pub(super) struct Writer<'a> {
     /// Saved activations on their way out.
     pub(super) leaving: Vec<Few>,
     pub(super) holding: Holding,
+    /// Earlier calls may still sum the gradients that are kept whole, and nothing here has waited for them.
+    pub(super) sums_before: bool,
 }
 
 impl<'a> Writer<'a> {
-    /// Appends `instruction`, with waits for the last uses on other streams of what it touches. Returns its index.
+    /// Appends `instruction` with its waits. Returns its index.
     pub(super) fn push(&mut self, mut instruction: Instruction) -> u32 {
         let index = self.instructions.len() as u32;
-        instruction.waits = self.waits.of(&instruction, &self.instructions);
+        self.waits.order(&mut instruction, &self.instructions);
         self.waits.used(&instruction, index);
         self.instructions.push(instruction);
         index
     }
 
-    pub(super) fn release(&mut self, frees: Few, unit: Option<u32>, host: i64) -> u32 {
+    pub(super) fn release(&mut self, frees: Few, unit: Option<u32>) {
         self.push(Instruction {
             frees,
             unit,
-            host,
             ..Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Compute)
-        })
+        });
     }
 
     pub(super) fn receive(&mut self, buffer: BufferId, message: Message) {
@@ -154,24 +155,43 @@ impl<'a> Writer<'a> {
                 instruction.reads.extend_from_slice(&parameters);
                 instruction.waits.extend(self.gathering.remove(&place));
             }
-            if step.adds_gradient
-                && let Some(gradient) = gradient
-            {
-                if !std::mem::replace(&mut allocated, true) {
-                    self.make_room(1);
-                    instruction.allocates.push(gradient);
+            match gradient.filter(|_| step.adds_gradient) {
+                Some(gradient) => {
+                    if !std::mem::replace(&mut allocated, true) {
+                        self.make_room(1);
+                        instruction.allocates.push(gradient);
+                    }
+                    instruction.writes.push(gradient);
                 }
-                instruction.writes.push(gradient);
+                None if step.adds_gradient => instruction.behind = self.behind_sums(),
+                None => {}
             }
             self.push(instruction);
         }
+    }
+
+    /// What the first instruction waits for that writes to gradients which earlier calls sum.
+    pub(super) fn behind_sums(&mut self) -> Streams {
+        if std::mem::take(&mut self.sums_before) { Streams::of(Stream::Data) } else { Streams::NONE }
+    }
+
+    /// Ends the template: what its collectives make is there when its computing is done, and what the call before has
+    /// sent is free.
+    pub(super) fn finish(&mut self) {
+        self.finish_reductions();
+        if let Some(last) = self.waits.unawaited() {
+            let waits = smallvec![last];
+            let end = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Compute);
+            self.push(Instruction { waits, ..end });
+        }
+        self.instructions.extend(free_sent(self.plan));
     }
 
     /// Waits until at most `most` unit gradients are being reduced, freeing the others.
     pub(super) fn make_room(&mut self, most: usize) {
         while self.reducing.len() > most {
             let gradient = self.reducing.remove(0);
-            self.release(smallvec![gradient], None, 0);
+            self.release(smallvec![gradient], None);
         }
     }
 
@@ -180,17 +200,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Makes the parameters of the unit at `place` usable: fetched from the host, gathered from the shards.
-    pub(super) fn acquire(&mut self, place: usize, variant: Variant, after: Option<u32>) {
+    pub(super) fn acquire(&mut self, place: usize, variant: Variant) {
         let Some(&unit) = self.chunk.units.get(place) else { return };
-        let waits: Few = after.into_iter().collect();
         if let Some(buffer) = self.frame.fetched[place] {
             let op = Op::CopyIn(self.bytes(buffer));
             self.push(Instruction {
                 unit: Some(unit.unit),
-                waits: waits.clone(),
                 writes: smallvec![buffer],
                 allocates: smallvec![buffer],
-                ..Instruction::plain(op, Task::FetchParameters, Stream::CopyIn, Cause::Copy)
+                ..Instruction::plain(op, Task::FetchParameters, self.plan.beside(Stream::CopyIn), Cause::Copy)
             });
         }
         let gathers = match self.plan.rules.gathering {
@@ -220,7 +238,6 @@ impl<'a> Writer<'a> {
             let op = if shards > 1 { Op::Collective(op) } else { Op::Release };
             let gather = self.push(Instruction {
                 unit: Some(unit.unit),
-                waits: waits.clone(),
                 reads: self.frame.fetched[place].into_iter().collect(),
                 writes: buffer.into_iter().collect(),
                 allocates: std::mem::take(&mut allocates),
@@ -235,19 +252,19 @@ impl<'a> Writer<'a> {
     /// Parameters that the step before updated, gathered while this forward computes.
     pub(super) fn gather_updated(&mut self) {
         let rules = self.plan.rules;
-        for unit in &self.chunk.units {
+        for (place, unit) in self.chunk.units.iter().enumerate() {
             for (part, op) in updates(&rules, &unit.parameters) {
-                self.push(Instruction {
+                let gather = self.push(Instruction {
                     unit: Some(unit.unit),
                     ..Instruction::plain(op, Task::GatherUpdated(part), Stream::Data, Cause::Communication)
                 });
+                self.gathering.insert(place, gather);
             }
         }
     }
 
-    /// Gives back what [`Self::acquire`] took; returns the instruction that did. What `stays` for another loss's
-    /// backward was gathered for it too.
-    pub(super) fn give_back(&mut self, place: usize, variant: Variant, stays: bool) -> Option<u32> {
+    /// Gives back what [`Self::acquire`] took. What `stays` for another loss's backward was gathered for it too.
+    pub(super) fn give_back(&mut self, place: usize, variant: Variant, stays: bool) {
         let mut frees: Few = self.frame.fetched[place].into_iter().collect();
         let gives = match self.plan.rules.gathering {
             Gathering::EachPass => true,
@@ -259,7 +276,9 @@ impl<'a> Writer<'a> {
         if gives {
             frees.extend(self.frame.gathered[place]);
         }
-        (!frees.is_empty()).then(|| self.release(frees, Some(self.chunk.units[place].unit), 0))
+        if !frees.is_empty() {
+            self.release(frees, Some(self.chunk.units[place].unit));
+        }
     }
 
     /// Units in the order of a pass, with parameters acquired ahead of their use.
@@ -271,24 +290,22 @@ impl<'a> Writer<'a> {
         mut visit: impl FnMut(&mut Self, usize),
     ) {
         let depth = self.plan.engine.buffers.gathered_units.max(1) as usize;
-        let mut given: Vec<Option<u32>> = Vec::with_capacity(places.len());
         for &place in places.iter().take(depth - 1) {
-            self.acquire(place, variant, None);
+            self.acquire(place, variant);
         }
         for (turn, &place) in places.iter().enumerate() {
             if let Some(&ahead) = places.get(turn + depth - 1) {
-                let after = turn.checked_sub(1).and_then(|before| given[before]);
-                self.acquire(ahead, variant, after);
+                self.acquire(ahead, variant);
             }
             visit(self, place);
-            given.push(self.give_back(place, variant, stays(place)));
+            self.give_back(place, variant, stays(place));
         }
     }
 
     pub(super) fn wait_copies(&mut self, most: usize) {
         while self.leaving.len() > most {
             let buffers = self.leaving.remove(0);
-            self.release(buffers, None, 0);
+            self.release(buffers, None);
         }
     }
 
@@ -346,8 +363,7 @@ impl<'a> Writer<'a> {
         across_replicas: bool,
         gradient: Option<BufferId>,
     ) {
-        let computes = |instruction: &Instruction| instruction.stream == Stream::Compute;
-        let after = self.instructions.iter().rposition(computes).map(|index| index as u32);
+        let after = self.waits.last(Stream::Compute);
         let (rules, engine) = (self.plan.rules, self.plan.engine);
         let sums = reductions(&rules, engine, &unit.parameters, across_replicas);
         let sums = sums.into_iter().map(|(part, op)| (op, Task::ReduceGradient(part)));
@@ -364,10 +380,20 @@ impl<'a> Writer<'a> {
                 unit: Some(unit.unit),
                 waits: after.into_iter().collect(),
                 // Where this pass has computed nothing yet, the gradient is an earlier pass's.
-                joins: after.is_none(),
-                reads: gradient.into_iter().collect(),
+                behind: if after.is_none() { Streams::of(Stream::Compute) } else { Streams::NONE },
+                reads: gradient.filter(|_| task == Task::KeepGradient).into_iter().collect(),
+                writes: gradient.filter(|_| task != Task::KeepGradient).into_iter().collect(),
                 ..Instruction::plain(op, task, stream, Cause::Communication)
             });
         }
     }
+}
+
+/// What gives back at the end of a call what the call before has sent, where the program sends anything.
+pub(super) fn free_sent(plan: &Plan<'_>) -> Option<Instruction> {
+    let sends = plan.layout.chunks.len() > 1;
+    let behind =
+        if plan.engine.timing.overlaps(Overlap::Sends) { Streams::of(Stream::Send) } else { Streams::NONE };
+    let plain = Instruction::plain(Op::Release, Task::FreeSent, Stream::Compute, Cause::Communication);
+    sends.then_some(Instruction { behind, ..plain })
 }

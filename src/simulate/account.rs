@@ -1,7 +1,7 @@
 //! The memory account: what a rank holds by category, on device and host, found by walking its whole step.
 
 use crate::lower::Category;
-use crate::program::{BufferId, RankProgram};
+use crate::program::RankProgram;
 use crate::units::Bytes;
 
 /// What a rank holds of both spaces over a step.
@@ -32,34 +32,23 @@ pub fn account(rank: &RankProgram) -> Account {
     let (mut device, mut host) = (Tally::default(), Tally::default());
     for state in &rank.persistent {
         let category = state.holds.category();
-        device.change(category, state.device.0 as i64);
-        host.change(category, state.host.0 as i64);
+        device.change(category, state.device.aligned().0 as i64);
+        host.change(category, state.host.aligned().0 as i64);
     }
     device.look();
     host.look();
-    let mut sent: Option<(u32, &[BufferId])> = None;
-    for call in &rank.calls {
-        let template = &rank.templates[call.template as usize];
-        let buffers = &rank.frames[template.frame as usize].buffers;
-        for instruction in &template.instructions {
-            for &id in &instruction.allocates {
-                let buffer = &buffers[id as usize];
-                device.change(buffer.category, buffer.bytes.0 as i64);
-            }
-            host.change(Category::Activations, instruction.host);
-            device.look();
-            host.look();
-            for &id in &instruction.frees {
-                let buffer = &buffers[id as usize];
-                device.change(buffer.category, -(buffer.bytes.0 as i64));
-            }
+    for issued in rank.issued() {
+        let instruction = issued.instruction;
+        for &id in &instruction.allocates {
+            let buffer = &rank.frames[issued.frame as usize].buffers[id as usize];
+            device.change(buffer.category, buffer.bytes.aligned().0 as i64);
         }
-        // What a call sends is freed at the end of the next.
-        if let Some((frame, ids)) = sent.replace((template.frame, &template.sent)) {
-            for &id in ids {
-                let buffer = &rank.frames[frame as usize].buffers[id as usize];
-                device.change(buffer.category, -(buffer.bytes.0 as i64));
-            }
+        host.change(Category::Activations, instruction.host_held());
+        device.look();
+        host.look();
+        for freed in rank.frees(&issued) {
+            let buffer = &rank.frames[freed.frame as usize].buffers[freed.buffer as usize];
+            device.change(buffer.category, -(buffer.bytes.aligned().0 as i64));
         }
     }
     Account { device: device.best, host: host.best }

@@ -33,9 +33,9 @@ pub fn peak(rank: &RankProgram) -> MemoryPeak {
     let effects: Vec<Effect> = rank.templates.iter().map(|template| effect(rank, template)).collect();
     let mut live = [0_i64; 7];
     for state in &rank.persistent {
-        live[state.holds.category() as usize] += state.device.0 as i64;
+        live[state.holds.category() as usize] += state.device.aligned().0 as i64;
     }
-    let mut host = rank.persistent.iter().map(|state| state.host.0 as i64).sum::<i64>();
+    let mut host = rank.persistent.iter().map(|state| state.host.aligned().0 as i64).sum::<i64>();
     let mut best = (live.iter().sum::<i64>(), live, 0, 0);
     let mut host_peak = host;
     let mut pending = [0_i64; 7];
@@ -64,6 +64,7 @@ pub fn peak(rank: &RankProgram) -> MemoryPeak {
 
 fn effect(rank: &RankProgram, template: &Template) -> Effect {
     let buffers = &rank.frames[template.frame as usize].buffers;
+    let held = |id: u32| buffers[id as usize].bytes.aligned().0 as i64;
     let mut live = [0_i64; 7];
     let mut effect = Effect {
         at_peak: live,
@@ -78,24 +79,24 @@ fn effect(rank: &RankProgram, template: &Template) -> Effect {
     for (index, instruction) in template.instructions.iter().enumerate() {
         for &id in &instruction.allocates {
             let buffer = &buffers[id as usize];
-            live[buffer.category as usize] += buffer.bytes.0 as i64;
-            total += buffer.bytes.0 as i64;
+            live[buffer.category as usize] += held(id);
+            total += held(id);
         }
         if total > effect.peak_total {
             (effect.peak_total, effect.at_peak, effect.peak_instruction) = (total, live, index);
         }
         for &id in &instruction.frees {
             let buffer = &buffers[id as usize];
-            live[buffer.category as usize] -= buffer.bytes.0 as i64;
-            total -= buffer.bytes.0 as i64;
+            live[buffer.category as usize] -= held(id);
+            total -= held(id);
         }
-        effect.host_net += instruction.host;
+        effect.host_net += instruction.host_held();
         effect.host_peak = effect.host_peak.max(effect.host_net);
     }
     effect.net = live;
     for &id in &template.sent {
         let buffer = &buffers[id as usize];
-        effect.sent[buffer.category as usize] += buffer.bytes.0 as i64;
+        effect.sent[buffer.category as usize] += held(id);
     }
     effect
 }

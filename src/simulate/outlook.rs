@@ -190,8 +190,9 @@ fn others(rank: &Rank<'_>, within: &[Vec<f64>], computes: &[f64]) -> Vec<[f64; S
     let mut left = [0.0; Stream::ALL.len()];
     if let Some(last) = calls.last() {
         let template = &rank.prepared[last.template as usize];
-        let joins =
-            template.by_stream[COMPUTE].first().is_some_and(|&first| template.steps[first as usize].joins);
+        let joins = template.by_stream[COMPUTE]
+            .first()
+            .is_some_and(|&first| !template.steps[first as usize].behind.is_empty());
         left = [if joins { of(COMPUTE, last.template) } else { 0.0 }; Stream::ALL.len()];
     }
     let mut list = vec![[0.0; Stream::ALL.len()]; calls.len()];

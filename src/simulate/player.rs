@@ -135,6 +135,7 @@ impl<'a> Player<'a> {
             payloads,
             started: vec![f64::INFINITY; size],
             delivered: vec![f64::INFINITY; size],
+            received: program.ranks[0].has_inboxes.then(|| vec![false; size]),
         };
         let ranks = program
             .ranks
@@ -248,7 +249,7 @@ impl<'a> Player<'a> {
                     rank.finish_quiet(position.0, time);
                 } else {
                     rank.finish(stream, position, time);
-                    self.told(index, position, false, time);
+                    self.ended(index, position, time);
                 }
                 changed = true;
             }
@@ -318,6 +319,11 @@ impl<'a> Player<'a> {
             {
                 return started;
             }
+            if let Some(MessageEnd::Send(message)) = step.transfer
+                && !self.messages.has_room(message, call.micro)
+            {
+                return started;
+            }
             started = true;
             let template = &rank.prepared[call.template as usize];
             let price = template.prices[position.1 as usize];
@@ -335,9 +341,24 @@ impl<'a> Player<'a> {
                 return true;
             }
             rank.finish(stream, position, time);
-            if sends {
-                self.told(index, position, false, time);
-            }
+            self.ended(index, position, time);
+        }
+    }
+
+    /// Tells the other end of a message that the instruction at `position` is done.
+    fn ended(&mut self, index: usize, position: Position, time: f64) {
+        let (call, step) = self.ranks[index].at(position);
+        let message = match step.transfer {
+            Some(MessageEnd::Send(_)) => return self.told(index, position, false, time),
+            Some(MessageEnd::Receive(message)) => message,
+            None => return,
+        };
+        let slot = self.messages.index(message, call.micro);
+        let Some(received) = &mut self.messages.received else { return };
+        received[slot] = true;
+        let sender = self.stage_of_chunk[message.from as usize];
+        if self.ranks[sender].is_about_to_send(message) {
+            self.woken.push(sender);
         }
     }
 

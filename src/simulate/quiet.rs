@@ -1,10 +1,11 @@
 //! Quiet templates: passes that share nothing with what runs beside them. Such a pass takes the same time at every
-//! use, so it is played once and then counted whole. Where an engine sends from the queue of its kernels, the send
-//! and what follows it are played by themselves behind the quiet part.
+//! use, so it is played once and then counted whole. What waits for other ranks behind it, a send from the queue of the
+//! kernels and what frees memory that was sent, is played by itself.
 
 use crate::cost::{Price, Resource};
 use crate::lower::Stream;
 use crate::ops::Op;
+use crate::program::instruction::Task;
 use crate::program::{Cause, Instruction, Template};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
@@ -39,11 +40,12 @@ impl Quiet {
     /// Plays `template` at `prices`; none if it shares streams with other passes, sends before it is done, or could
     /// compete with `send`, the highest demands of any send of its rank that runs beside passes.
     pub fn new(template: &Template, prices: &[Price], send: &[f64; Resource::COUNT]) -> Option<Self> {
-        let is_sent = |instruction: &Instruction| {
-            matches!(instruction.op, Op::Send(_)) && instruction.stream == Stream::Compute
+        let ends = |instruction: &Instruction| {
+            let is_sent = matches!(instruction.op, Op::Send(_)) && instruction.stream == Stream::Compute;
+            is_sent || instruction.task == Task::FreeSent
         };
         let whole = &template.instructions;
-        let (list, rest) = whole.split_at(whole.iter().position(is_sent).unwrap_or(whole.len()));
+        let (list, rest) = whole.split_at(whole.iter().position(ends).unwrap_or(whole.len()));
         if rest.iter().any(|instruction| instruction.stream != Stream::Compute) {
             return None;
         }
@@ -54,7 +56,7 @@ impl Quiet {
                 Stream::Compute | Stream::Model | Stream::Send => {}
                 _ => return None,
             }
-            if instruction.joins {
+            if !instruction.behind.without(Stream::Compute).is_empty() {
                 return None;
             }
         }
@@ -151,13 +153,11 @@ fn start_ready(
     let mut changed = true;
     while changed {
         changed = false;
-        for place in 0..2 {
-            let computed = lanes[0].queue.get(lanes[0].next).copied().unwrap_or(u32::MAX);
-            let lane = &mut lanes[place];
+        for lane in lanes.iter_mut() {
             let Some(&index) = lane.queue.get(lane.next).filter(|_| lane.running.is_none()) else { continue };
             let instruction = &list[index as usize];
             let waits_done = instruction.waits.iter().all(|&wait| !ends[wait as usize].is_nan());
-            if !waits_done || (place == 1 && computed < index) {
+            if !waits_done {
                 continue;
             }
             starts[index as usize] = now;

@@ -3,7 +3,7 @@
 use crate::cost::{Price, Pricing, Resource};
 use crate::lower::Stream;
 use crate::ops::Op;
-use crate::program::{Call, Cause, Instruction, Message, Payload, RankProgram};
+use crate::program::{Call, Cause, Instruction, Message, Payload, RankProgram, Streams};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::issue;
 use crate::simulate::memory::{self, MemoryPeak};
@@ -42,7 +42,7 @@ pub(super) struct StreamState {
 pub(super) struct Step {
     pub(super) stream: Stream,
     pub(super) cause: Cause,
-    pub(super) joins: bool,
+    pub(super) behind: Streams,
     pub(super) transfer: Option<MessageEnd>,
     /// Where its waits end in the template's list of them; they begin where those of the step before end.
     waits_until: u32,
@@ -98,8 +98,8 @@ impl Step {
             Op::Send(_) => MessageEnd::Send(message),
             _ => MessageEnd::Receive(message),
         });
-        let Instruction { stream, cause, joins, .. } = *instruction;
-        Self { stream, cause, joins, transfer, waits_until: waits_until as u32 }
+        let Instruction { stream, cause, behind, .. } = *instruction;
+        Self { stream, cause, behind, transfer, waits_until: waits_until as u32 }
     }
 }
 
@@ -134,9 +134,17 @@ pub(super) struct Messages {
     pub(super) payloads: usize,
     pub(super) started: Vec<f64>,
     pub(super) delivered: Vec<f64>,
+    /// Where messages arrive in inboxes: it was taken out.
+    pub(super) received: Option<Vec<bool>>,
 }
 
 impl Messages {
+    /// Whether nothing lies where `message` of micro-batch `micro` arrives.
+    pub(super) fn has_room(&self, message: Message, micro: u32) -> bool {
+        let before = micro.checked_sub(1).map(|before| self.index(message, before));
+        before.zip(self.received.as_ref()).is_none_or(|(before, received)| received[before])
+    }
+
     pub(super) fn index(&self, message: Message, micro: u32) -> usize {
         let payload = match message.payload {
             Payload::Activation => 0,
@@ -301,12 +309,7 @@ impl<'a> Rank<'a> {
             quiet.receive.is_none_or(|receive| self.streams[Stream::Receive as usize].next > (call, receive));
         let others = [Stream::Data, Stream::CopyOut, Stream::CopyIn, Stream::Host];
         let is_alone = others.iter().all(|&stream| self.is_behind(stream as usize, call));
-        if !at_first(compute, quiet.first[0])
-            || !at_first(model, quiet.first[1])
-            || !received
-            || !is_alone
-            || !self.sends_done(position, Stream::Compute)
-        {
+        if !at_first(compute, quiet.first[0]) || !at_first(model, quiet.first[1]) || !received || !is_alone {
             return false;
         }
         let seconds = quiet.seconds;
@@ -354,11 +357,14 @@ impl<'a> Rank<'a> {
         self.spans[call as usize].end = Seconds(time);
     }
 
-    /// Buffers that the call before the last one sent are reused from here on.
-    fn sends_done(&self, position: Position, stream: Stream) -> bool {
-        position.0 < 2
-            || stream != Stream::Compute
-            || self.streams[Stream::Send as usize].next.0 >= position.0 - 1
+    /// Whether one of its streams stands before the sending of `message`.
+    pub(super) fn is_about_to_send(&self, message: Message) -> bool {
+        let sends = |stream: Stream| {
+            let position = self.streams[stream as usize].next;
+            let is_it = |step: Step| matches!(step.transfer, Some(MessageEnd::Send(next)) if next == message);
+            position != END && is_it(self.at(position).1)
+        };
+        sends(Stream::Send) || sends(Stream::Compute)
     }
 
     pub(super) fn at(&self, position: Position) -> (&'a Call, Step) {
@@ -369,18 +375,10 @@ impl<'a> Rank<'a> {
     pub(super) fn is_ready(&self, position: Position, step: Step) -> bool {
         let prepared = &self.prepared[self.program.calls[position.0 as usize].template as usize];
         let waits = prepared.waits_of(position.1 as usize);
-        let waits_done =
-            waits.iter().all(|&(stream, wait)| self.streams[usize::from(stream)].next > (position.0, wait));
-        // A communication stream waits for the computing one when a collective is issued.
-        let computed =
-            step.stream != Stream::Model || self.streams[Stream::Compute as usize].next >= position;
-        let joined = !step.joins
-            || self
-                .streams
-                .iter()
-                .enumerate()
-                .all(|(index, stream)| index == step.stream as usize || stream.next >= position);
-        waits_done && computed && self.sends_done(position, step.stream) && joined
+        let is_done =
+            |&(stream, wait): &(u8, u32)| self.streams[usize::from(stream)].next > (position.0, wait);
+        waits.iter().all(is_done)
+            && step.behind.numbers().all(|stream| self.streams[stream].next.0 >= position.0)
     }
 
     pub(super) fn begin(&mut self, stream: usize, position: Position, time: f64) {

@@ -119,6 +119,15 @@ impl Bytes {
         Self(count << 30)
     }
 
+    /// Every buffer starts at a multiple of this, and takes whole multiples of it.
+    pub const ALIGNMENT: u64 = 64;
+
+    /// The memory that a buffer of these bytes takes.
+    #[must_use]
+    pub const fn aligned(self) -> Self {
+        Self(self.0.next_multiple_of(Self::ALIGNMENT))
+    }
+
     /// As a real number of gibibytes.
     pub fn as_gib(self) -> f64 {
         self.0 as f64 / (1u64 << 30) as f64

@@ -104,14 +104,3 @@ pub trait Communicator {
     /// communicate.
     fn exchange<T: Element>(&mut self, send: &[T], take: impl FnMut(usize, &[T])) -> Result<(), CommError>;
 }
-
-/// Messages from one rank to another.
-pub trait PointToPoint {
-    fn rank(&self) -> usize;
-
-    /// Hands `data` to rank `to`, which asks for it under the same tag; returns once it has been copied.
-    fn send<T: Element>(&self, to: usize, tag: Tag, data: &[T]) -> Result<(), CommError>;
-
-    /// Waits for the message of rank `from` with tag `tag` and copies it to `data`, whose length it must have.
-    fn receive<T: Element>(&self, from: usize, tag: Tag, data: &mut [T]) -> Result<(), CommError>;
-}

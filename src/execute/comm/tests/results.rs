@@ -2,6 +2,7 @@
 
 use half::bf16;
 use proptest::prelude::*;
+use std::sync::Mutex;
 
 use super::*;
 
@@ -161,20 +162,31 @@ fn groups_of_one_channel_work_side_by_side() {
 fn messages_find_their_receivers_whatever_the_order() {
     let hub = Hub::new(3);
     let orders = [[0u32, 1, 2, 3], [3, 1, 0, 2], [2, 3, 1, 0]];
+    let pairs = [(0, 1), (1, 2), (2, 0), (1, 0)];
+    let slots: Vec<Mutex<Vec<f32>>> = (0..4 * pairs.len()).map(|_| Mutex::default()).collect();
     thread::scope(|scope| {
-        for (from, to) in [(0, 1), (1, 2), (2, 0), (1, 0)] {
+        for ((from, to), slots) in pairs.into_iter().zip(slots.chunks(4)) {
+            let tag = |micro_batch: usize| Tag {
+                message: micro_batch as u32,
+                micro_batch: micro_batch as u32,
+                step: 0,
+            };
             for micro_batch in 0..4 {
                 let mailbox = hub.mailbox(from).unwrap();
                 let data: Vec<f32> = numbers(from * 10 + micro_batch, 100 + micro_batch);
-                let tag = Tag { message: 7, micro_batch: micro_batch as u32, step: 0 };
-                scope.spawn(move || mailbox.send(to, tag, &data).unwrap());
+                scope.spawn(move || {
+                    let fill = || *slots[micro_batch].lock().unwrap() = data.clone();
+                    mailbox.send(to, tag(micro_batch), (data.len(), ElementType::Fp32), fill).unwrap();
+                });
             }
             let mailbox = hub.mailbox(to).unwrap();
             scope.spawn(move || {
-                for micro_batch in orders[to] {
-                    let mut data = vec![0.0f32; 100 + micro_batch as usize];
-                    mailbox.receive(from, Tag { message: 7, micro_batch, step: 0 }, &mut data).unwrap();
-                    assert_eq!(data, numbers::<f32>(from * 10 + micro_batch as usize, data.len()));
+                for micro_batch in orders[to].map(|micro_batch| micro_batch as usize) {
+                    let mut data = Vec::new();
+                    let take = || data = std::mem::take(&mut *slots[micro_batch].lock().unwrap());
+                    let call = (100 + micro_batch, ElementType::Fp32);
+                    mailbox.receive(from, tag(micro_batch), call, take).unwrap();
+                    assert_eq!(data, numbers::<f32>(from * 10 + micro_batch, 100 + micro_batch));
                 }
             });
         }

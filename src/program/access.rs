@@ -1,0 +1,192 @@
+//! What an instruction touches beside the buffers of its frame: the memory that a rank keeps over the whole step.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::lower::Stream;
+use crate::ops::Op;
+use crate::program::instruction::{Instruction, Owned, RankProgram, Task, UnitBuffers};
+use crate::program::schedule::Pass;
+
+/// A part of what a rank keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// Parameters or this rank's shards of them, where the rank stores them.
+    Parameters,
+    HostParameters,
+    /// Whole parameters that were gathered once for the step.
+    Gathered,
+    /// Gradients, whole or this rank's shards.
+    Gradients,
+    Moments,
+    HostMoments,
+    /// Gradients and updated parameters on their way through the host.
+    StagedGradients,
+    StagedParameters,
+    /// Scratch of kernels.
+    Workspace,
+    /// Losses of the step's tokens.
+    Losses,
+    /// Squares of gradients at which adaptive weights look, and the weights that they give.
+    WatchedSquares,
+    LossWeights,
+    /// Squares of the owned gradients, then of all.
+    Squares,
+}
+
+/// One touch of what is kept: of one unit or of all, of some owned elements or of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    pub kept: Kept,
+    pub unit: Option<u32>,
+    pub owned: Option<Owned>,
+    pub writes: bool,
+}
+
+impl Access {
+    const fn reads(kept: Kept) -> Self {
+        Self { kept, unit: None, owned: None, writes: false }
+    }
+
+    const fn writes(kept: Kept) -> Self {
+        Self { kept, unit: None, owned: None, writes: true }
+    }
+
+    const fn of(self, unit: Option<u32>) -> Self {
+        Self { unit, ..self }
+    }
+
+    const fn within(self, owned: Owned) -> Self {
+        Self { owned: Some(owned), ..self }
+    }
+
+    /// Whether the two must not happen at the same time.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let meet = |one: Option<u32>, other: Option<u32>| one.is_none() || other.is_none() || one == other;
+        let overlap = match (self.owned, other.owned) {
+            (Some(one), Some(other)) => one.start < other.end && other.start < one.end,
+            _ => true,
+        };
+        (self.writes || other.writes) && self.kept == other.kept && meet(self.unit, other.unit) && overlap
+    }
+}
+
+/// A few accesses.
+pub type Accesses = SmallVec<[Access; 4]>;
+
+/// What of a rank says where its instructions find parameters and gradients.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing<'a> {
+    /// Buffers of the units in the template's frame.
+    pub units: &'a [UnitBuffers],
+    /// Units that use the table of another unit of the rank, and whose.
+    pub lenders: &'a [(u32, u32)],
+    /// Parameters are gathered once a step.
+    pub gathers_once: bool,
+    pub pass: Option<Pass>,
+}
+
+impl RankProgram {
+    /// Where the instructions of template `template` find parameters and gradients.
+    pub fn standing(&self, template: usize) -> Standing<'_> {
+        let template = &self.templates[template];
+        Standing {
+            units: &self.frames[template.frame as usize].units,
+            lenders: &self.lenders,
+            gathers_once: self.gathers_once,
+            pass: template.pass,
+        }
+    }
+}
+
+impl Standing<'_> {
+    /// What `instruction` touches of what its rank keeps.
+    pub fn accesses(&self, instruction: &Instruction) -> Accesses {
+        use Kept::*;
+        let unit = instruction.unit;
+        let lender = self.lenders.iter().find(|(borrower, _)| Some(*borrower) == unit).map(|pair| pair.1);
+        let buffers = self.units.iter().find(|buffers| Some(buffers.unit) == unit);
+        let has_gradient = buffers.is_some_and(|buffers| buffers.gradient.is_some());
+        let mut list = Accesses::new();
+        // A unit's and that of the table it borrows.
+        let both = |list: &mut Accesses, access: Access| {
+            list.push(access.of(unit));
+            list.extend(lender.map(|lender| access.of(Some(lender))));
+        };
+        match instruction.task {
+            Task::Kernel { .. } if matches!(instruction.op, Op::Collective(_)) => {}
+            Task::Kernel { kernel, adds_gradient, .. } => {
+                if instruction.stream == Stream::Compute {
+                    list.push(Access::writes(Workspace));
+                }
+                let in_frame = buffers.is_some_and(|buffers| buffers.gathered.or(buffers.fetched).is_some());
+                if !in_frame && self.pass != Some(Pass::Weight) {
+                    both(&mut list, Access::reads(if self.gathers_once { Gathered } else { Parameters }));
+                }
+                if adds_gradient && !has_gradient {
+                    both(&mut list, Access::writes(Gradients));
+                }
+                if kernel.counts_loss() {
+                    list.push(Access::writes(Losses));
+                }
+            }
+            Task::FetchParameters => list.push(Access::reads(HostParameters).of(unit)),
+            Task::GatherParameters(_) => {
+                if buffers.is_none_or(|buffers| buffers.fetched.is_none()) {
+                    both(&mut list, Access::reads(Parameters));
+                }
+                if self.gathers_once {
+                    list.push(Access::writes(Gathered).of(unit));
+                }
+            }
+            Task::ReduceGradient(_) if !has_gradient => list.push(Access::writes(Gradients).of(unit)),
+            Task::KeepGradient => both(&mut list, Access::writes(Gradients)),
+            Task::AddGradient { .. } => {
+                both(&mut list, Access::writes(Gradients));
+                list.extend([Access::reads(WatchedSquares), Access::writes(LossWeights)]);
+            }
+            Task::WeighGradient { .. } | Task::WeighFlow { .. } => {
+                list.extend([Access::reads(WatchedSquares), Access::writes(LossWeights)]);
+            }
+            Task::WatchedSquares { watch } | Task::SumWatchedSquares { watch } => {
+                list.push(Access::writes(WatchedSquares).of(Some(u32::from(watch))));
+            }
+            Task::SumWatchedPartial { .. } => list.push(Access::writes(Workspace)),
+            Task::SumReplicas(_) | Task::SumTied => list.push(Access::writes(Gradients)),
+            Task::SumPartial => list.extend([Access::writes(Gradients), Access::writes(Workspace)]),
+            Task::GradientSquares => list.extend([Access::reads(Gradients), Access::writes(Squares)]),
+            Task::SumSquares => list.push(Access::writes(Squares)),
+            Task::HostGradients(owned) => {
+                list = smallvec![Access::reads(Gradients), Access::writes(StagedGradients)];
+                list.iter_mut().for_each(|access| *access = access.within(owned));
+            }
+            Task::HostStep(owned) => {
+                list = smallvec![
+                    Access::reads(StagedGradients),
+                    Access::writes(HostMoments),
+                    Access::writes(StagedParameters),
+                    Access::writes(HostParameters),
+                ];
+                list.iter_mut().for_each(|access| *access = access.within(owned));
+                list.push(Access::reads(Squares));
+            }
+            Task::HostParameters(owned) => {
+                list = smallvec![Access::reads(StagedParameters), Access::writes(Parameters)];
+                list.iter_mut().for_each(|access| *access = access.within(owned));
+            }
+            Task::DeviceStep(owned) => {
+                list = smallvec![
+                    Access::reads(Gradients),
+                    Access::writes(Moments),
+                    Access::writes(Parameters),
+                    Access::writes(HostParameters),
+                ];
+                list.iter_mut().for_each(|access| *access = access.within(owned));
+                list.push(Access::reads(Squares));
+            }
+            Task::StoreParameters(owned) => list.push(Access::reads(HostParameters).within(owned)),
+            Task::GatherUpdated(_) => list.push(Access::writes(Parameters).of(unit)),
+            _ => {}
+        }
+        list
+    }
+}
