@@ -282,6 +282,8 @@ fn report(outcome: &Outcome, written: Written) -> RunReport {
         losses: trace.losses.clone(),
         loss_parts: trace.loss_parts.clone(),
         memory: trace.memory.clone(),
+        extent: trace.extent.clone(),
+        resident_bytes: trace.resident_bytes,
         time: trace.time.clone(),
         step_time_s: trace.step_time_s,
         tokens_per_s: trace.tokens_per_s(),

@@ -20,8 +20,8 @@ impl From<ExecuteError> for CliError {
             | ExecuteError::State { rank, .. } => (Kind::Run, "rank", rank.to_string(), Vec::new()),
             ExecuteError::NotFinite { layer, .. } => (Kind::Run, "loss", layer, Vec::new()),
             ExecuteError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
-            ExecuteError::Memory { total, available, .. } => {
-                (Kind::Infeasible, "memory", total.to_string(), vec![available.to_string()])
+            ExecuteError::Memory { extent, available, .. } => {
+                (Kind::Infeasible, "memory", extent.0.to_string(), vec![available.0.to_string()])
             }
             ExecuteError::Data(error) => return error.into(),
             ExecuteError::Weights(WeightsError::Unwritable { path, .. }) => {

@@ -131,7 +131,7 @@ impl Ledger<'_> {
             });
             input + gradients.sum::<u64>()
         };
-        if self.engine.buffers.inboxes { self.layout.chunks_of(stage).map(of).sum() } else { 0 }
+        if self.engine.buffers.placed { self.layout.chunks_of(stage).map(of).sum() } else { 0 }
     }
 
     /// Host bytes of pipeline rank `stage`: offloaded state with its staging, and offloaded activations of

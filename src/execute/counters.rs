@@ -1,7 +1,13 @@
 //! What a rank holds of one space, counted as it is handed out.
 
 use crate::lower::Category;
+use crate::program::placing::Region;
 use crate::units::Bytes;
+
+/// The memory that a region takes.
+const fn held(region: Region) -> u64 {
+    Bytes(region.bytes as u64).aligned().0
+}
 
 /// Bytes by category: now, and at their peaks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,17 +24,17 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(super) fn take(&mut self, category: Category, bytes: Bytes) {
+    pub(super) fn take(&mut self, category: Category, region: Region) {
         let place = category as usize;
-        self.live[place] += bytes.aligned().0;
+        self.live[place] += held(region);
         self.own_peak[place] = self.own_peak[place].max(self.live[place]);
         if self.at.is_none() && self.curve.is_empty() {
             self.peak = self.live;
         }
     }
 
-    pub(super) fn give(&mut self, category: Category, bytes: Bytes) {
-        self.live[category as usize] -= bytes.aligned().0;
+    pub(super) fn give(&mut self, category: Category, region: Region) {
+        self.live[category as usize] -= held(region);
     }
 
     /// Instruction `issue` has taken what it takes.

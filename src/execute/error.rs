@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::execute::comm::CommError;
 use crate::program::instruction::Holds;
+use crate::units::Bytes;
 
 /// A run that failed or cannot be.
 #[derive(Debug, Error)]
@@ -18,9 +19,9 @@ pub enum ExecuteError {
     )]
     NotFinite { step: u64, value: f64, rank: usize, layer: String, what: String },
     #[error(
-        "rank {rank} needs {needed} B, all ranks together {total} B, and this machine has {available} B free"
+        "the arenas of {ranks} ranks take {extent} to hold {live} at once, and this machine has {available} free"
     )]
-    Memory { rank: usize, needed: u64, total: u64, available: u64 },
+    Memory { ranks: u64, extent: Bytes, live: Bytes, available: Bytes },
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },
     #[error("{0}")]

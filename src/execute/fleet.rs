@@ -14,6 +14,7 @@ use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::layout::UnitTensors;
 use crate::execute::mapping::Slot;
+use crate::execute::marks::resident;
 use crate::execute::placement::Placement;
 use crate::execute::pool::Pool;
 use crate::execute::progress::Progress;
@@ -25,14 +26,18 @@ use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
 use crate::program::build;
+use crate::program::placing::Placing;
 use crate::program::state::offloaded_elements;
 use crate::strategy::Axis;
 use crate::strategy::mesh::Group as MeshGroup;
+use crate::units::Bytes;
 
 /// The ranks of a run.
 pub struct Fleet {
     pub run: Run,
     pub ranks: Vec<Rank>,
+    /// What was resident before the arenas were taken.
+    pub resident_before: Option<Bytes>,
     /// The ranks hold the gradients of a step, and nothing writes to them.
     has_gradients: AtomicBool,
 }
@@ -76,20 +81,20 @@ impl Fleet {
             let placement = Placement::new(&run.program.ranks[stage as usize]);
             placements.insert(stage, Arc::new(placement));
         }
-        let needs = |rank: u64| {
-            let placement = &placements[&run.mesh.coordinate(rank, Axis::Pipeline)];
-            (placement.device_extent + placement.host_extent).0
+        let sum = |bytes: fn(&Placing) -> Bytes| -> Bytes {
+            let of = |rank: u64| bytes(&placements[&run.mesh.coordinate(rank, Axis::Pipeline)].placing);
+            (0..run.mesh.ranks()).map(of).sum()
         };
-        let total: u64 = (0..run.mesh.ranks()).map(needs).sum();
+        let extent = sum(|placing| placing.device.extent + placing.host.extent);
+        let live = sum(|placing| placing.device.live + placing.host.live);
         let available = available_memory();
-        if total > available {
-            let (needed, rank) =
-                (0..run.mesh.ranks()).map(|rank| (needs(rank), rank)).max().unwrap_or_default();
-            return Err(ExecuteError::Memory { rank: rank as usize, needed, total, available });
+        if extent > available {
+            return Err(ExecuteError::Memory { ranks: run.mesh.ranks(), extent, live, available });
         }
+        let resident_before = resident();
         let ranks = (0..run.mesh.ranks()).map(|rank| build_rank(&run, rank, &shape, &placements));
         let ranks = ranks.collect::<Result<_, _>>()?;
-        Ok(Self { run, ranks, has_gradients: AtomicBool::new(false) })
+        Ok(Self { run, ranks, resident_before, has_gradients: AtomicBool::new(false) })
     }
 
     /// Makes steps `first` to `first + count − 1`, or until the watcher breaks off.
@@ -372,8 +377,8 @@ fn build_rank(
         data_rank: mesh.data_rank(index),
         is_first_holder: is_first(MeshGroup::Replica, MeshGroup::Gradient),
         is_first_expert_holder: is_first(MeshGroup::ExpertReplica, MeshGroup::ExpertData),
-        device: Arena::new(placement.device_extent.0 as usize),
-        host: Arena::new(placement.host_extent.0 as usize),
+        device: Arena::new(placement.placing.device.extent.0 as usize),
+        host: Arena::new(placement.placing.host.extent.0 as usize),
         spans: std::array::from_fn(|_| Mutex::default()),
         placement,
         units,
@@ -385,6 +390,7 @@ fn build_rank(
         stream_positions: Vec::new(),
         stream_rows: Vec::new(),
         progress: Progress::default(),
+        written: Default::default(),
         scalars: Mutex::new(Scalars {
             losses: vec![0.0; run.weighings.len()],
             by_micro: vec![0.0; run.weighings.len() * strategy.accumulation as usize],
@@ -421,9 +427,9 @@ fn build_rank(
 }
 
 /// Bytes that this machine can still hand out.
-fn available_memory() -> u64 {
+fn available_memory() -> Bytes {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kibibytes.map_or(u64::MAX, |kibibytes| kibibytes * 1024)
+    kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
 }

@@ -13,20 +13,27 @@ use crate::program::Cause;
 use crate::program::instruction::{Message, Task};
 use crate::simulate::{Holdings, account};
 use crate::strategy::Axis;
-use crate::trace::{MemoryRow, Space, TOTAL, TimeRow};
+use crate::trace::{ExtentRow, MemoryRow, Resident, Space, TOTAL, TimeRow};
 use crate::units::{Bytes, Seconds};
 
-/// Memory of every rank, space and category: predicted by the program's own sum, measured as it was handed out.
-/// `placements` are one a stage.
-pub fn memory(run: &Run, placements: &[&Placement]) -> Vec<MemoryRow> {
+/// What was measured of a run's memory.
+pub struct Measured {
+    /// By rank, what the instructions that were performed held of device and host.
+    pub held: Vec<(Counters, Counters)>,
+    /// By rank, how far steps wrote into its arenas; none where no step was made.
+    pub written: Option<Vec<[Bytes; 2]>>,
+    pub resident: Resident,
+}
+
+/// Memory of every rank, space and category: predicted by the program's own sum, measured by what was performed.
+pub fn memory(run: &Run, measured: &Measured) -> Vec<MemoryRow> {
     let accounts: Vec<_> = run.program.ranks.iter().map(account).collect();
     let mut rows = Vec::new();
-    for rank in 0..run.mesh.ranks() {
+    for (rank, held) in (0..).zip(&measured.held) {
         let stage = run.mesh.coordinate(rank, Axis::Pipeline) as usize;
-        let placement = placements[stage];
         let spaces = [
-            (Space::Device, &accounts[stage].device, &placement.device),
-            (Space::Host, &accounts[stage].host, &placement.host),
+            (Space::Device, &accounts[stage].device, &held.0),
+            (Space::Host, &accounts[stage].host, &held.1),
         ];
         for (space, predicted, measured) in spaces {
             rows.extend(Category::ALL.map(|category| row((rank, space), category, predicted, measured)));
@@ -38,6 +45,31 @@ pub fn memory(run: &Run, placements: &[&Placement]) -> Vec<MemoryRow> {
                 measured_bytes: Bytes(measured.peak()),
                 predicted_own_peak_bytes: predicted.peak(),
                 measured_own_peak_bytes: Bytes(measured.peak()),
+            });
+        }
+    }
+    rows
+}
+
+/// How far every rank's arenas are used; `placements` are one a stage.
+pub fn extents(run: &Run, placements: &[&Placement], measured: &Measured) -> Vec<ExtentRow> {
+    let mut rows = Vec::new();
+    for rank in 0..run.mesh.ranks() {
+        let placement = placements[run.mesh.coordinate(rank, Axis::Pipeline) as usize];
+        let (device, host) = placement.written();
+        let spaces = [
+            (Space::Device, &placement.placing.device, device),
+            (Space::Host, &placement.placing.host, host),
+        ];
+        for (place, (space, placed, predicted)) in spaces.into_iter().enumerate() {
+            let written = measured.written.as_ref().map(|written| written[rank as usize][place]);
+            rows.push(ExtentRow {
+                rank,
+                space,
+                live_bytes: placed.live,
+                extent_bytes: placed.extent,
+                predicted_bytes: Bytes(predicted as u64),
+                measured_bytes: written,
             });
         }
     }

@@ -14,6 +14,7 @@ mod keep;
 pub mod kernels;
 pub mod layout;
 pub mod mapping;
+mod marks;
 pub mod matrix;
 pub mod measure;
 mod perform;

@@ -10,8 +10,7 @@ use crate::ops::Op;
 use crate::program::instruction::{Cause, Holds, Message, Task};
 use crate::program::issue_order::{Clock, Instance, Issued, Waits};
 use crate::program::placing::{Placing, place};
-use crate::program::{BufferId, RankProgram};
-use crate::units::Bytes;
+use crate::program::{BufferId, Persistent, RankProgram};
 
 /// One instruction of a step in its place.
 #[derive(Clone, Debug)]
@@ -29,8 +28,8 @@ pub struct Issue {
     pub reads: Box<[Region]>,
     pub writes: Box<[Region]>,
     /// Allocated here: filled before use where the run asks for it.
-    pub allocates: Box<[Region]>,
-    pub frees: Box<[Region]>,
+    pub allocates: Box<[Held]>,
+    pub frees: Box<[Held]>,
     /// Whole parameters of its unit.
     pub parameters: Option<Region>,
     /// The gradient of its unit that it adds to or sums.
@@ -39,6 +38,13 @@ pub struct Issue {
     pub starts_gradient: bool,
     /// Host memory that it copies to or from.
     pub host: Region,
+}
+
+/// A buffer in its place, and what its memory is put down to.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub region: Region,
+    pub category: Category,
 }
 
 /// A persistent buffer in its place.
@@ -58,20 +64,17 @@ pub struct Placement {
     /// For each stream, its instructions by index.
     pub streams: [Vec<u32>; Stream::ALL.len()],
     pub states: Vec<State>,
-    pub device: Counters,
-    pub host: Counters,
+    /// Which unit's instructions are the first to write to the gradient of a table that is lent.
+    pub table_starts_with: Option<u32>,
     /// The first instruction behind which gradients are summed up and the optimizer works.
     pub halt: usize,
-    /// Bytes from the first to the last address.
-    pub device_extent: Bytes,
-    pub host_extent: Bytes,
+    pub placing: Placing,
 }
 
 impl Placement {
     /// Lays out `program`.
     pub fn new(program: &RankProgram) -> Self {
-        let placing = place(program);
-        let mut binder = Binder::new(program, &placing);
+        let mut binder = Binder::new(program, place(program));
         let mut clock = Clock::default();
         for issued in program.issued() {
             let (mut waits, _) = clock.next(&issued);
@@ -89,9 +92,39 @@ impl Placement {
         done
     }
 
-    /// Host bytes held over the whole run.
-    pub fn host_state(&self) -> u64 {
-        self.states.iter().map(|state| Bytes(state.host.bytes as u64).aligned().0).sum()
+    /// What a rank holds of device and host memory whose instructions are those that are `performed`.
+    pub fn counted(&self, performed: impl Fn(usize) -> bool) -> (Counters, Counters) {
+        let (mut device, mut host) = (Counters::default(), Counters::default());
+        for state in &self.states {
+            device.take(state.holds.category(), state.device);
+            host.take(state.holds.category(), state.host);
+        }
+        for (index, issue) in self.issues.iter().enumerate().filter(|(index, _)| performed(*index)) {
+            issue.allocates.iter().for_each(|held| device.take(held.category, held.region));
+            if issue.task == Task::StashActivations {
+                host.take(Category::Activations, issue.host);
+            }
+            device.mark(index);
+            host.mark(index);
+            issue.frees.iter().for_each(|held| device.give(held.category, held.region));
+            if issue.task == Task::UnstashActivations {
+                host.give(Category::Activations, issue.host);
+            }
+        }
+        (device, host)
+    }
+
+    /// Behind the last byte that the state or an instruction of a step writes to, on device and host.
+    pub fn written(&self) -> (usize, usize) {
+        let end = |region: &Region| region.offset + region.bytes;
+        let device = self.states.iter().map(|state| state.device);
+        let device = device.chain(self.issues.iter().flat_map(|issue| issue.writes.iter().copied()));
+        let host = self.states.iter().map(|state| state.host);
+        let host = host.chain(self.issues.iter().map(|issue| issue.host));
+        (
+            device.map(|region| end(&region)).max().unwrap_or(0),
+            host.map(|region| end(&region)).max().unwrap_or(0),
+        )
     }
 
     /// The persistent buffer that holds `holds`, of `unit` if it is a unit's.
@@ -102,34 +135,32 @@ impl Placement {
 
 struct Binder<'a> {
     program: &'a RankProgram,
-    placing: &'a Placing,
     done: Placement,
     /// Buffers taken so far, of the device and of the host.
     taken: [usize; 2],
-    live: HashMap<Instance, (Region, Category)>,
+    live: HashMap<Instance, Held>,
     stashed: HashMap<(u32, u32, u32), Region>,
 }
 
 impl<'a> Binder<'a> {
-    fn new(program: &'a RankProgram, placing: &'a Placing) -> Self {
+    fn new(program: &'a RankProgram, placing: Placing) -> Self {
         let mut done = Placement {
             issues: Vec::with_capacity(program.instruction_count()),
             streams: Default::default(),
             states: Vec::new(),
-            device: Counters::default(),
-            host: Counters::default(),
+            table_starts_with: program.table_starts_with,
             halt: 0,
-            device_extent: placing.device.extent,
-            host_extent: placing.host.extent,
+            placing,
         };
-        let regions = placing.device.kept.iter().zip(&placing.host.kept);
-        for (state, (&device, &host)) in program.persistent.iter().zip(regions) {
-            let category = state.holds.category();
-            done.device.take(category, state.device);
-            done.host.take(category, state.host);
-            done.states.push(State { holds: state.holds, unit: state.unit, device, host });
-        }
-        Self { program, placing, done, taken: [0; 2], live: HashMap::new(), stashed: HashMap::new() }
+        let regions = done.placing.device.kept.iter().zip(&done.placing.host.kept);
+        let place = |(state, (&device, &host)): (&Persistent, (&Region, &Region))| State {
+            holds: state.holds,
+            unit: state.unit,
+            device,
+            host,
+        };
+        done.states = program.persistent.iter().zip(regions).map(place).collect();
+        Self { program, done, taken: [0; 2], live: HashMap::new(), stashed: HashMap::new() }
     }
 
     fn issue(&mut self, issued: &Issued<'_>, waits: Waits) -> Issue {
@@ -138,22 +169,18 @@ impl<'a> Binder<'a> {
         let mut allocates = Vec::with_capacity(instruction.allocates.len());
         for &id in &instruction.allocates {
             let buffer = &buffers[id as usize];
-            let region = self.placing.device.taken[self.taken[0]];
+            let region = self.done.placing.device.taken[self.taken[0]];
             self.taken[0] += 1;
-            self.done.device.take(buffer.category, buffer.bytes);
-            self.live.insert(issued.instance(id), (region, buffer.category));
-            allocates.push(region);
+            let held = Held { region, category: buffer.category };
+            self.live.insert(issued.instance(id), held);
+            allocates.push(held);
         }
-        let (host, given_back) = self.stash(issued);
-        self.done.device.mark(self.done.issues.len());
-        self.done.host.mark(self.done.issues.len());
-        self.done.host.give(Category::Activations, given_back);
-
+        let host = self.stash(issued);
         let region = |id: &BufferId| {
-            let Some((region, _)) = self.live.get(&issued.instance(*id)) else {
+            let Some(held) = self.live.get(&issued.instance(*id)) else {
                 unreachable!("a verified program uses no buffer that is not there")
             };
-            *region
+            held.region
         };
         let mut issue = Issue {
             op: instruction.op,
@@ -176,14 +203,8 @@ impl<'a> Binder<'a> {
             host,
         };
         self.state(issued, &mut issue);
-        let mut frees = Vec::new();
-        for instance in self.program.frees(issued) {
-            if let Some((region, category)) = self.live.remove(&instance) {
-                self.done.device.give(category, Bytes(region.bytes as u64));
-                frees.push(region);
-            }
-        }
-        issue.frees = frees.into();
+        let freed = self.program.frees(issued).filter_map(|instance| self.live.remove(&instance));
+        issue.frees = freed.collect();
         issue
     }
 
@@ -193,7 +214,7 @@ impl<'a> Binder<'a> {
         let units = &self.program.frames[issued.frame as usize].units;
         let Some(buffers) = units.iter().find(|buffers| buffers.unit == unit) else { return };
         let in_frame = |id: Option<BufferId>| {
-            id.and_then(|id| self.live.get(&issued.instance(id))).map(|(region, _)| *region)
+            id.and_then(|id| self.live.get(&issued.instance(id))).map(|held| held.region)
         };
         let kept = |holds| self.done.state(holds, Some(unit)).map(|state| state.device);
         match issue.task {
@@ -215,31 +236,29 @@ impl<'a> Binder<'a> {
             Task::ReduceGradient(_) => {
                 issue.gradient = in_frame(buffers.gradient).or_else(|| kept(Holds::Gradients));
             }
-            Task::KeepGradient => issue.gradient = in_frame(buffers.gradient),
+            Task::KeepGradient { .. } => issue.gradient = in_frame(buffers.gradient),
             _ => {}
         }
     }
 
-    /// Host memory of saved activations, taken on their way out and given back on their way in: where it lies, and the
-    /// bytes that are given back.
-    fn stash(&mut self, issued: &Issued<'_>) -> (Region, Bytes) {
-        let Some(unit) = issued.instruction.unit else { return (Region::default(), Bytes::ZERO) };
+    /// Where saved activations lie on the host.
+    fn stash(&mut self, issued: &Issued<'_>) -> Region {
+        let Some(unit) = issued.instruction.unit else { return Region::default() };
         let key = (issued.frame, issued.micro, unit);
         match issued.instruction.task {
             Task::StashActivations => {
-                let region = self.placing.host.taken[self.taken[1]];
+                let region = self.done.placing.host.taken[self.taken[1]];
                 self.taken[1] += 1;
-                self.done.host.take(Category::Activations, Bytes(region.bytes as u64));
                 self.stashed.insert(key, region);
-                (region, Bytes::ZERO)
+                region
             }
             Task::UnstashActivations => {
                 let Some(region) = self.stashed.remove(&key) else {
                     unreachable!("a verified program brings back what it took away")
                 };
-                (region, Bytes(region.bytes as u64))
+                region
             }
-            _ => (Region::default(), Bytes::ZERO),
+            _ => Region::default(),
         }
     }
 }

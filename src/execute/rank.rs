@@ -1,8 +1,10 @@
 //! One rank of a run: where it stands, its memory, and where its units' state lies in it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::execute::arena::{Arena, Region};
+use crate::execute::counters::Counters;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::mapping::Slot;
@@ -82,6 +84,8 @@ pub struct Rank {
     /// By stream, when its instructions ran.
     pub spans: [Mutex<Vec<Span>>; Stream::ALL.len()],
     pub progress: Progress,
+    /// Behind the last byte of each arena that the state or a step has written to, device and host.
+    pub written: [AtomicUsize; 2],
     pub scalars: Mutex<Scalars>,
 }
 
@@ -102,6 +106,18 @@ impl Rank {
             Part::Dense => self.shard,
             Part::Expert => self.expert_shard,
         }
+    }
+
+    /// What it holds of device and host memory in a step, by the instructions that it performed in the last one.
+    pub fn counted(&self) -> (Counters, Counters) {
+        let mut performed = vec![false; self.placement.issues.len()];
+        for (stream, spans) in self.placement.streams.iter().zip(&self.spans) {
+            let spans = spans.lock().unwrap_or_else(PoisonError::into_inner);
+            for (&issue, span) in stream.iter().zip(spans.iter()) {
+                performed[issue as usize] = span.end > 0.0;
+            }
+        }
+        self.placement.counted(|issue| performed[issue])
     }
 
     /// The persistent buffer that holds `holds` of unit `unit`.

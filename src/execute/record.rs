@@ -12,18 +12,25 @@ use crate::strategy::Axis;
 use crate::trace::{InstructionRecord, Moment, RankTrace, StageTrace};
 use crate::units::Bytes;
 
-/// The instructions and memory curves of each stage; `placements` are one a stage.
-pub fn stages(run: &Run, placements: &[&Placement]) -> Vec<StageTrace> {
+/// The instructions and memory curves of each stage; `placements` are one a stage, `held` one a rank.
+pub fn stages(run: &Run, placements: &[&Placement], held: &[(Counters, Counters)]) -> Vec<StageTrace> {
+    let first = |stage: usize| {
+        let on_stage = |rank: &u64| run.mesh.coordinate(*rank, Axis::Pipeline) as usize == stage;
+        &held[(0..run.mesh.ranks()).find(on_stage).unwrap_or(0) as usize]
+    };
     placements
         .iter()
         .enumerate()
-        .map(|(stage, placement)| StageTrace {
-            stage: stage as u32,
-            instructions: placement.issues.iter().map(|issue| instruction(run, issue)).collect(),
-            device_curve: curve(&placement.device),
-            host_curve: curve(&placement.host),
-            device_peak: peak_instruction(run, (stage, placement), &placement.device),
-            host_peak: peak_instruction(run, (stage, placement), &placement.host),
+        .map(|(stage, placement)| {
+            let (device, host) = first(stage);
+            StageTrace {
+                stage: stage as u32,
+                instructions: placement.issues.iter().map(|issue| instruction(run, issue)).collect(),
+                device_curve: curve(device),
+                host_curve: curve(host),
+                device_peak: peak_instruction(run, (stage, placement), device),
+                host_peak: peak_instruction(run, (stage, placement), host),
+            }
         })
         .collect()
 }

@@ -7,6 +7,7 @@ use crate::execute::data::Batches;
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::gradients::GradientFile;
+use crate::execute::marks::PATTERNS;
 use crate::execute::samples::Samples;
 use crate::execute::session::Observer;
 use crate::trace::NamedGradient;
@@ -81,6 +82,9 @@ impl Recorder<'_> {
 impl Watcher for Recorder<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
         load(fleet, self.batches, step, self.skipped);
+        if let Some(&pattern) = PATTERNS.get(self.steps.losses.len()) {
+            fleet.mark(pattern);
+        }
         Ok(())
     }
 
@@ -93,6 +97,9 @@ impl Watcher for Recorder<'_> {
     }
 
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
+        if let Some(&pattern) = PATTERNS.get(self.steps.losses.len()) {
+            fleet.look(pattern);
+        }
         self.steps.losses.push(result.loss);
         self.steps.parts.push(result.parts.clone());
         self.steps.samples.add(fleet, result.seconds);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use half::bf16;
 use thiserror::Error;
@@ -15,7 +16,10 @@ use crate::execute::error::ExecuteError;
 use crate::execute::fleet::{Fleet, StepResult};
 use crate::execute::gradients::{GradientFile, Wanted};
 use crate::execute::keep::save;
+use crate::execute::marks::resident;
+use crate::execute::measure::Measured;
 use crate::execute::placement::Placement;
+use crate::execute::rank::Rank;
 use crate::execute::recorder::{Loader, Recorder, Steps};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::samples::Samples;
@@ -24,8 +28,9 @@ use crate::execute::{measure, record};
 use crate::model::layer::LayerKind;
 use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
-use crate::trace::{Machine, StepTime, Trace, VERSION, today};
-use crate::units::{ElementType, Seconds};
+use crate::strategy::Axis;
+use crate::trace::{Machine, Resident, StepTime, Trace, VERSION, today};
+use crate::units::{Bytes, ElementType, Seconds};
 
 /// Ranks that run in one process at most: each is several threads.
 const MOST_RANKS: u64 = 1024;
@@ -121,7 +126,11 @@ pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, Execut
     let run = Run::new(job, settings)?;
     let placements: Vec<_> = run.program.ranks.iter().map(Placement::new).collect();
     let placements: Vec<_> = placements.iter().collect();
-    Ok(trace(plan, (&run, &placements), &Samples::default()))
+    let all: Vec<_> = placements.iter().map(|placement| placement.counted(|_| true)).collect();
+    let stage = |rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
+    let held = (0..run.mesh.ranks()).map(|rank| all[stage(rank)].clone()).collect();
+    let measured = Measured { held, written: None, resident: Resident::default() };
+    Ok(trace(plan, (&run, &placements), &measured, &Samples::default()))
 }
 
 /// A fleet that is filled and what its steps read.
@@ -166,7 +175,8 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
         .filter_map(|stage| fleet.ranks.iter().find(|rank| rank.stage == stage))
         .map(|rank| Arc::clone(&rank.placement))
         .collect();
-    observer.ready(placements.iter().map(|placement| placement.device.peak()).max().unwrap_or_default());
+    observer
+        .ready(placements.iter().map(|placement| placement.placing.device.live.0).max().unwrap_or_default());
     // Another batch size reads on from the next whole batch.
     let skipped = position.div_ceil(fleet.run.workload.global_batch) as i64 - first as i64;
     let mut recorder = Recorder {
@@ -183,7 +193,8 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
     let steps = recorder.steps;
     let done = steps.losses.len() as u64;
     let placements: Vec<&Placement> = placements.iter().map(AsRef::as_ref).collect();
-    let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &steps.samples);
+    let measured = measured(&fleet, done > 0);
+    let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &measured, &steps.samples);
     trace.first_step = first;
     trace.losses = steps.losses;
     trace.named_gradients = steps.gradients;
@@ -249,8 +260,32 @@ fn explained<T: Element, G: Element<Wide = T::Wide>>(
     }
 }
 
+/// What `fleet` has held and written.
+fn measured(fleet: &Fleet, has_steps: bool) -> Measured {
+    let ranks = &fleet.ranks;
+    let written = || {
+        let of = |rank: &Rank| rank.written.each_ref().map(|end| Bytes(end.load(Ordering::Relaxed) as u64));
+        ranks.iter().map(of).collect()
+    };
+    let arenas: Bytes =
+        ranks.iter().map(|rank| Bytes((rank.device.bytes() + rank.host.bytes()) as u64)).sum();
+    Measured {
+        held: ranks.iter().map(Rank::counted).collect(),
+        written: has_steps.then(written),
+        resident: Resident {
+            predicted: fleet.resident_before.map(|before| before + arenas),
+            measured: resident().filter(|_| has_steps),
+        },
+    }
+}
+
 /// A trace with everything but the losses.
-fn trace(plan: Plan, (run, placements): (&Run, &[&Placement]), samples: &Samples) -> Trace {
+fn trace(
+    plan: Plan,
+    (run, placements): (&Run, &[&Placement]),
+    measured: &Measured,
+    samples: &Samples,
+) -> Trace {
     let spans = samples.spans();
     Trace {
         version: VERSION,
@@ -267,12 +302,14 @@ fn trace(plan: Plan, (run, placements): (&Run, &[&Placement]), samples: &Samples
             predicted: plan.prediction.step_time_s,
             measured: samples.median().map(Seconds),
         },
-        memory: measure::memory(run, placements),
+        memory: measure::memory(run, measured),
+        extent: measure::extents(run, placements, measured),
+        resident_bytes: measured.resident,
         time: measure::time(run, placements, &plan.prediction, spans),
         gradients: record::gradients(run),
         named_gradients: Vec::new(),
         failure: None,
-        stages: record::stages(run, placements),
+        stages: record::stages(run, placements, &measured.held),
         ranks: record::ranks(run, placements, spans),
         plan,
     }

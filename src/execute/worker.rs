@@ -38,8 +38,6 @@ pub struct Worker<'r, T, G> {
     endpoints: [Option<Endpoint>; Group::COUNT],
     mailbox: Mailbox,
     stream: crate::lower::Stream,
-    /// By unit and tensor (or section), whether this step has written a gradient yet.
-    written: Vec<Vec<bool>>,
     types: std::marker::PhantomData<(T, G)>,
 }
 
@@ -53,22 +51,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         endpoints: [Option<Endpoint>; Group::COUNT],
         mailbox: Mailbox,
     ) -> Self {
-        Self {
-            run,
-            rank,
-            ranks,
-            pool,
-            step: 0,
-            endpoints,
-            mailbox,
-            stream,
-            written: rank
-                .units
-                .iter()
-                .map(|unit| vec![false; unit.tensors.tensors.len() + Section::ALL.len()])
-                .collect(),
-            types: std::marker::PhantomData,
-        }
+        Self { run, rank, ranks, pool, step: 0, endpoints, mailbox, stream, types: std::marker::PhantomData }
     }
 
     /// Performs the stream's instructions number `part` of step `step`, which began at `began`.
@@ -77,11 +60,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// What an instruction could not do.
     pub fn perform(&mut self, step: u64, part: std::ops::Range<usize>, began: Instant) -> Done {
         self.step = step;
-        if part.start == 0 {
-            self.written.iter_mut().for_each(|unit| unit.fill(false));
-        }
         let rank = self.rank;
         let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        if part.start == 0 {
+            spans.fill(Span::default());
+        }
         for position in part {
             let issue =
                 &rank.placement.issues[rank.placement.streams[self.stream as usize][position] as usize];
@@ -98,9 +81,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     fn one(&mut self, issue: &Issue) -> Done {
         if self.run.settings.poison {
-            for &region in &issue.allocates {
+            for held in &issue.allocates {
                 // SAFETY: just handed out; who used the memory before is done.
-                unsafe { self.rank.device.poison(region) };
+                unsafe { self.rank.device.poison(held.region) };
             }
         }
         if issue.starts_gradient
@@ -113,9 +96,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         self.task(issue)?;
         self.look_at(issue)?;
         if self.run.settings.poison {
-            for &region in &issue.frees {
+            for held in &issue.frees {
                 // SAFETY: freed here, behind its last user.
-                unsafe { self.rank.device.poison(region) };
+                unsafe { self.rank.device.poison(held.region) };
             }
         }
         Ok(())
@@ -124,7 +107,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn task(&mut self, issue: &Issue) -> Done {
         match issue.task {
             Task::Nothing | Task::FreeSent => Ok(()),
-            Task::Kernel { kernel, layer, adds_gradient } => match issue.op {
+            Task::Kernel { kernel, layer, adds_gradient, .. } => match issue.op {
                 Op::Collective(_) => self.collective(issue, kernel),
                 _ => self.kernel(issue, kernel, layer, adds_gradient),
             },
@@ -137,7 +120,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
             Task::GatherParameters(part) => self.gather_parameters(issue, part),
             Task::ReduceGradient(part) => self.reduce_gradient(issue, part),
-            Task::KeepGradient => self.keep_gradient(issue),
+            Task::KeepGradient { .. } => self.keep_gradient(issue),
             Task::StashActivations => {
                 let mut offset = issue.host.offset;
                 for &region in &issue.reads {
@@ -312,12 +295,21 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         issue.micro as u64 + 1 == self.run.strategy.accumulation
     }
 
-    /// Whether nothing was written yet in this step to slot `slot` (a tensor; or a section, behind the tensors) of
-    /// `unit`; from now on it was.
-    pub(super) fn is_first(&mut self, unit: &Unit, slot: usize) -> bool {
-        let place = self.rank.units.iter().position(|other| other.index == unit.index);
-        let Some(place) = place else { unreachable!("a unit of another rank is not written to here") };
-        !std::mem::replace(&mut self.written[place][slot], true)
+    /// Whether what `issue` adds to the gradient of `section` of `unit`, which is kept over the step, replaces what is
+    /// there.
+    pub(super) fn replaces(&self, issue: &Issue, unit: &Unit, section: Section) -> bool {
+        let starts = match issue.task {
+            Task::Kernel { starts, .. }
+            | Task::KeepGradient { starts }
+            | Task::AddGradient { starts, .. } => starts,
+            _ => false,
+        };
+        // A table that is lent is started by one of those that share it.
+        let is_lent = section == Section::Table
+            && self.rank.units.iter().any(|other| {
+                other.borrows_from.is_some_and(|place| self.rank.units[place].index == unit.index)
+            });
+        starts && issue.micro == 0 && (!is_lent || self.rank.placement.table_starts_with == issue.unit)
     }
 
     /// The elements of a device region.

@@ -102,6 +102,16 @@ pub enum Kernel {
 }
 
 impl Kernel {
+    /// Whether it goes on with a matrix whose gradient another kernel of the same pass has started.
+    pub const fn continues(self) -> bool {
+        matches!(self, Self::WeightGradient(Matrix::Vocabulary { chunk: 1.., .. }))
+    }
+
+    /// Whether it writes to the gradient of a table that an embedding and a head share.
+    pub const fn is_of_table(self) -> bool {
+        matches!(self, Self::EmbedGradient | Self::WeightGradient(Matrix::Vocabulary { .. }))
+    }
+
     /// Whether it adds to the step's losses.
     pub const fn counts_loss(self) -> bool {
         matches!(self, Self::Loss | Self::SquaredError)

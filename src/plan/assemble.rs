@@ -8,13 +8,14 @@ use crate::plan::document::{
     CategoryBytes, CauseSeconds, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction,
     RankPrediction, SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
 };
+use crate::plan::file::VERSION;
 use crate::plan::gradients::{GradientRecord, Lived, gradients};
 use crate::plan::verdict::verdict;
 use crate::profile::catalog::sha256;
 use crate::program::Pass;
 use crate::program::build::build_on;
 use crate::program::state::StateRules;
-use crate::search::{Candidate, HalfWidths, Problem};
+use crate::search::{Candidate, Extent, HalfWidths, Problem};
 use crate::simulate::{CauseTimes, MemoryPeak, RankPlayback, Span};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
@@ -35,7 +36,7 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
     let strategy = strategy_record(problem, &candidate.strategy);
     let warnings = problem.model.warnings.clone();
     Plan {
-        version: 1,
+        version: VERSION,
         engine: problem.engine.name.clone(),
         cost_model: CostModelRecord {
             name: cluster.device.name.clone(),
@@ -164,6 +165,8 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         },
         fits: problem.fits(candidate),
         peak_memory_bytes: peak,
+        extent_bytes: candidate.extents.iter().map(|extent| extent.device).max().unwrap_or_default()
+            + workspace,
         memory_bytes: categories(&fullest.memory, workspace),
         safe_memory_bytes: SafeMemory {
             allocated: candidate.memory.allocated,
@@ -171,21 +174,29 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
             process: candidate.memory.process,
         },
         host_memory_bytes: playback.ranks.iter().map(|rank| rank.memory.host).max().unwrap_or_default(),
+        host_extent_bytes: candidate.extents.iter().map(|extent| extent.host).max().unwrap_or_default(),
         time_s: causes(&slowest.causes),
         communication_hidden_s: slowest.causes.communication_hidden,
-        ranks: playback.ranks.iter().map(|rank| rank_prediction(rank, workspace)).collect(),
+        ranks: playback
+            .ranks
+            .iter()
+            .zip(&candidate.extents)
+            .map(|(rank, extent)| rank_prediction(rank, *extent, workspace))
+            .collect(),
     }
 }
 
-fn rank_prediction(rank: &RankPlayback, workspace: Bytes) -> RankPrediction {
+fn rank_prediction(rank: &RankPlayback, extent: Extent, workspace: Bytes) -> RankPrediction {
     RankPrediction {
         stage: rank.stage,
         step_time_s: rank.end,
         peak_memory_bytes: rank.memory.total + workspace,
+        extent_bytes: extent.device + workspace,
         memory_bytes: categories(&rank.memory, workspace),
         peak_at_s: rank.peak_at,
         peak_instant: rank.spans.get(rank.memory.call).map_or_else(|| "step".to_owned(), instant),
         host_memory_bytes: rank.memory.host,
+        host_extent_bytes: extent.host,
         time_s: causes(&rank.causes),
         communication_hidden_s: rank.causes.communication_hidden,
     }

@@ -149,11 +149,14 @@ pub struct Prediction {
     pub fits: bool,
     /// The worst rank's expected peak of what the allocator hands out.
     pub peak_memory_bytes: Bytes,
+    /// The block of memory that holds it, where the engine places buffers as the program says; otherwise the peak.
+    pub extent_bytes: Bytes,
     /// Its composition at that instant of that rank.
     pub memory_bytes: CategoryBytes,
     pub safe_memory_bytes: SafeMemory,
-    /// Host memory a device, at its peak.
+    /// Host memory a device, at its peak, and the block that holds it.
     pub host_memory_bytes: Bytes,
+    pub host_extent_bytes: Bytes,
     /// Parts of the slowest rank's step; they sum to it.
     pub time_s: CauseSeconds,
     /// Communication that ran while something else did.
@@ -239,12 +242,14 @@ pub struct RankPrediction {
     pub stage: u32,
     pub step_time_s: Seconds,
     pub peak_memory_bytes: Bytes,
+    pub extent_bytes: Bytes,
     pub memory_bytes: CategoryBytes,
     /// When in the step the peak is reached.
     pub peak_at_s: Seconds,
     /// What runs then, e.g. `backward of micro-batch 3, chunk 0`.
     pub peak_instant: String,
     pub host_memory_bytes: Bytes,
+    pub host_extent_bytes: Bytes,
     pub time_s: CauseSeconds,
     pub communication_hidden_s: Seconds,
 }

@@ -9,10 +9,11 @@ use thiserror::Error;
 
 use super::assemble::digest;
 use super::document::Plan;
+use super::shell::quoted;
 use crate::units::Bytes;
 
 /// The version of the document that this program writes and reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The largest file that is read as a plan.
 const LARGEST_FILE: Bytes = Bytes::mib(256);
@@ -26,8 +27,8 @@ pub enum PlanFileError {
     NotJson { path: String, reason: String },
     #[error("`{path}` is not a plan: {reason}")]
     NotAPlan { path: String, reason: String },
-    #[error("`{path}` has version {version}, and this program reads version {VERSION}")]
-    Version { path: String, version: String },
+    #[error("`{path}` has version {version}, and this program reads version {VERSION}; {remedy}")]
+    Version { path: String, version: String, remedy: String },
     #[error(
         "`{path}` was changed after it was written: its digest is {found}, and the rest of it has {expected}"
     )]
@@ -88,7 +89,8 @@ fn parse(text: &str, path: &str) -> Result<Plan, PlanFileError> {
         }
         Some(version) if *version != VERSION => {
             let version: String = version.to_string().chars().take(40).collect();
-            return Err(PlanFileError::Version { path, version });
+            let remedy = remedy(&value, &path);
+            return Err(PlanFileError::Version { path, version, remedy });
         }
         Some(_) => {}
     }
@@ -100,6 +102,27 @@ fn parse(text: &str, path: &str) -> Result<Plan, PlanFileError> {
     }
     let found = plan.digest.chars().take(64).collect();
     Err(PlanFileError::Digest { path, found, expected })
+}
+
+/// What makes a plan of this version in place of `value`, one of another.
+fn remedy(value: &Value, path: &str) -> String {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(quoted);
+    let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
+    let command = || {
+        Some(format!(
+            "`meshwright simulate {} --cluster {} --global-batch {} --seq-len {} --precision {} --engine {} \
+             --strategy {} --out {}` predicts the same strategy anew",
+            text("/model/name")?,
+            text("/cluster/name")?,
+            number("/workload/global_batch")?,
+            number("/workload/seq_len")?,
+            text("/workload/precision")?,
+            text("/engine")?,
+            text("/strategy/text")?,
+            quoted(path),
+        ))
+    };
+    command().unwrap_or_else(|| "`meshwright plan` makes a new one".to_owned())
 }
 
 /// The text of a regular file of bearable size, or why not.

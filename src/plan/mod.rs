@@ -11,6 +11,7 @@ pub mod map;
 pub mod mfu;
 pub mod money;
 mod searched;
+pub mod shell;
 mod verdict;
 mod why;
 
@@ -21,6 +22,6 @@ pub use document::{
 };
 pub use explain::explain;
 pub use explanation::Explanation;
-pub use file::{PlanFileError, read};
+pub use file::{PlanFileError, VERSION, read};
 pub use gradients::{GradientRecord, GradientSumRecord};
 pub use searched::search;

@@ -237,9 +237,10 @@ pub struct BufferModel {
     pub gathered_units: u64,
     /// With a pipeline, gathered parameters stay until the last backward of the step (PyTorch).
     pub pipeline_keeps_gathered: bool,
-    /// Messages between pipeline ranks arrive in memory that is kept for one of each kind.
+    /// The program's own offsets are used: one block holds all buffers, and messages between pipeline ranks arrive in
+    /// memory that is kept for one of each kind.
     #[serde(default)]
-    pub inboxes: bool,
+    pub placed: bool,
     /// Bytes of scratch that kernels share, where the engine counts it among what it hands out.
     pub workspace: u64,
     /// Weight gradients are added to the kept ones by the product itself, and a tensor of their shape and the

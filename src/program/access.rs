@@ -105,7 +105,8 @@ impl Standing<'_> {
         let unit = instruction.unit;
         let lender = self.lenders.iter().find(|(borrower, _)| Some(*borrower) == unit).map(|pair| pair.1);
         let buffers = self.units.iter().find(|buffers| Some(buffers.unit) == unit);
-        let has_gradient = buffers.is_some_and(|buffers| buffers.gradient.is_some());
+        let gradient = buffers.and_then(|buffers| buffers.gradient);
+        let has_gradient = gradient.is_some_and(|gradient| instruction.writes.contains(&gradient));
         let mut list = Accesses::new();
         // A unit's and that of the table it borrows.
         let both = |list: &mut Accesses, access: Access| {
@@ -139,7 +140,7 @@ impl Standing<'_> {
                 }
             }
             Task::ReduceGradient(_) if !has_gradient => list.push(Access::writes(Gradients).of(unit)),
-            Task::KeepGradient => both(&mut list, Access::writes(Gradients)),
+            Task::KeepGradient { .. } => both(&mut list, Access::writes(Gradients)),
             Task::AddGradient { .. } => {
                 both(&mut list, Access::writes(Gradients));
                 list.extend([Access::reads(WatchedSquares), Access::writes(LossWeights)]);

@@ -104,11 +104,13 @@ fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) ->
     calls.push(Call { template: templates.len() as u32, micro: 0 });
     templates.push(step);
     let frames: Vec<Frame> = frames.into_iter().map(|frame| frame.frame).chain([step_frame]).collect();
+    // A table is borrowed where the embedding is: on the first stage.
+    let lenders = if stage == 0 { plan.layout.lenders() } else { Vec::new() };
     RankProgram {
         stage: stage as u32,
-        // A table is borrowed where the embedding is: on the first stage.
-        lenders: if stage == 0 { plan.layout.lenders() } else { Vec::new() },
-        has_inboxes: plan.engine.buffers.inboxes,
+        table_starts_with: table_starts_with(&lenders, &calls, &templates),
+        lenders,
+        has_inboxes: plan.engine.buffers.placed,
         gathers_once: plan.rules.gathering == Gathering::OnceAStep,
         persistent: persistent(
             &units,
@@ -124,10 +126,30 @@ fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) ->
     }
 }
 
+/// The unit whose instruction is the first of micro-batch 0 to write to the gradient of a lent table.
+fn table_starts_with(lenders: &[(u32, u32)], calls: &[Call], templates: &[Template]) -> Option<u32> {
+    let lender = lenders.first()?.1;
+    let shares = |unit: u32| unit == lender || lenders.iter().any(|&(borrower, _)| borrower == unit);
+    let firsts = calls.iter().filter(|call| call.micro == 0);
+    let mut instructions = firsts.flat_map(|call| &templates[call.template as usize].instructions);
+    let first = instructions.find(|one| {
+        let writes = match one.task {
+            // Into a buffer of the pass, it is written to what is kept later.
+            Task::Kernel { kernel, adds_gradient, .. } => {
+                adds_gradient && kernel.is_of_table() && one.writes.is_empty()
+            }
+            Task::KeepGradient { .. } | Task::AddGradient { .. } => true,
+            _ => false,
+        };
+        writes && one.unit.is_some_and(shares)
+    });
+    first?.unit
+}
+
 /// The messages that the passes of `templates` receive, with their sizes, where messages arrive in memory of their own.
 fn inboxes(plan: &Plan<'_>, templates: &[Template]) -> Vec<(Message, Bytes)> {
     let mut list: Vec<(Message, Bytes)> = Vec::new();
-    for template in templates.iter().filter(|_| plan.engine.buffers.inboxes) {
+    for template in templates.iter().filter(|_| plan.engine.buffers.placed) {
         for one in template.instructions.iter().filter(|one| one.task == Task::Receive) {
             let (Some(message), Op::Receive(bytes)) = (one.message, one.op) else { continue };
             if list.iter().all(|(known, _)| *known != message) {

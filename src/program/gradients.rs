@@ -89,7 +89,7 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
     };
     let adds =
         |instruction: &Instruction| matches!(instruction.task, Task::Kernel { adds_gradient: true, .. });
-    let keeps = |instruction: &Instruction| instruction.task == Task::KeepGradient;
+    let keeps = |instruction: &Instruction| matches!(instruction.task, Task::KeepGradient { .. });
     let reduces = |instruction: &Instruction| matches!(instruction.task, Task::ReduceGradient(_));
     let mut list = Vec::new();
     let mut push = |buffer, unit, bytes, during: Option<During>, sums| {

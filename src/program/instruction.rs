@@ -60,6 +60,8 @@ pub enum Task {
         kernel: Kernel,
         layer: u16,
         adds_gradient: bool,
+        /// What it adds to gradients is the first of a micro-batch: in micro-batch 0 it replaces what is there.
+        starts: bool,
     },
     /// A message of the pipeline.
     Send,
@@ -70,8 +72,10 @@ pub enum Task {
     GatherParameters(Part),
     /// Sums the unit's gradient over the op's group.
     ReduceGradient(Part),
-    /// Adds the unit's reduced gradient to this rank's shard.
-    KeepGradient,
+    /// Adds the unit's reduced gradient to this rank's shard; the first of micro-batch 0 replaces what is there.
+    KeepGradient {
+        starts: bool,
+    },
     /// What the unit keeps for its backward, to the host; and back.
     StashActivations,
     UnstashActivations,
@@ -101,9 +105,11 @@ pub enum Task {
     WeighFlow {
         loss: u8,
     },
-    /// Adds a unit's gradient of one loss, times its weight if that came late, to what is kept over the step.
+    /// Adds a unit's gradient of one loss, times its weight if that came late, to what is kept over the step; the
+    /// first of micro-batch 0 replaces what is there.
     AddGradient {
         loss: u8,
+        starts: bool,
     },
     /// Gradient shards over the replicas, once a step.
     SumReplicas(Part),
@@ -330,6 +336,8 @@ pub struct RankProgram {
     pub persistent: Vec<Persistent>,
     /// Units that use the table of another unit of this rank, and whose.
     pub lenders: Vec<(u32, u32)>,
+    /// Which unit's instructions are the first to write to the gradient of a table that is lent.
+    pub table_starts_with: Option<u32>,
     /// Sharded parameters are gathered once a step and kept.
     pub gathers_once: bool,
     /// Messages arrive in inboxes that hold one of each kind.

@@ -74,6 +74,7 @@ pub fn template(
         reducing: Vec::new(),
         leaving: Vec::new(),
         holding: Holding::default(),
+        earlier: Vec::new(),
         sums_before: plan.sums_before(),
     };
     match variant.pass {
@@ -206,6 +207,7 @@ impl Writer<'_> {
                 self.receive(self.buffer(first, id), self.arriving(false, payload));
             }
             self.backward_run(&runs, turn, variant);
+            self.earlier.extend(places);
             if self.chunk.sends_gradient
                 && let Some(id) = self.lowered(0).input_gradient
             {

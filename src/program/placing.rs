@@ -44,6 +44,14 @@ pub struct Space {
     pub extent: Bytes,
 }
 
+impl Space {
+    /// Where what is kept ends, and what a step takes begins.
+    pub fn kept_end(&self) -> usize {
+        let end = |kept: &Region| kept.offset + Bytes(kept.bytes as u64).aligned().0 as usize;
+        self.kept.iter().map(end).max().unwrap_or(0)
+    }
+}
+
 /// Both blocks of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placing {

@@ -139,10 +139,11 @@ impl Writer<'_> {
         if !self.lowered(place).backward.iter().any(|step| step.adds_gradient) {
             return;
         }
+        let starts = self.starts_at(place);
         let (loss, element) = (self.loss, self.plan.rules.gradient);
         let (gradient, kind, operands, task) = match (self.frame.gradient[place], self.frame.held[place]) {
             (Some(own), _) if is_late => (own, ElementwiseKind::Scale, 2, Task::WeighGradient { loss }),
-            (None, Some(held)) => (held, ElementwiseKind::Add, 3, Task::AddGradient { loss }),
+            (None, Some(held)) => (held, ElementwiseKind::Add, 3, Task::AddGradient { loss, starts }),
             _ => return,
         };
         let elements = self.bytes(gradient).0 / element.size();

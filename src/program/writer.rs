@@ -35,6 +35,8 @@ pub(super) struct Writer<'a> {
     /// Saved activations on their way out.
     pub(super) leaving: Vec<Few>,
     pub(super) holding: Holding,
+    /// Places that backwards of other losses have been at.
+    pub(super) earlier: Vec<usize>,
     /// Earlier calls may still sum the gradients that are kept whole, and nothing here has waited for them.
     pub(super) sums_before: bool,
 }
@@ -126,7 +128,7 @@ impl<'a> Writer<'a> {
             .filter(|_| uses_parameters)
             .collect();
         let kept = &self.lowered(place).kept;
-        let gradient = self.own_gradient(place);
+        let (gradient, starts) = (self.own_gradient(place), self.starts_at(place));
         let mut allocated = false;
         for step in steps {
             let frees: ValueIds =
@@ -140,7 +142,8 @@ impl<'a> Writer<'a> {
                 Op::Release => Task::Nothing,
                 _ => {
                     let Step { kernel, layer, adds_gradient, .. } = *step;
-                    Task::Kernel { kernel, layer, adds_gradient }
+                    let starts = adds_gradient && starts && !kernel.continues();
+                    Task::Kernel { kernel, layer, adds_gradient, starts }
                 }
             };
             let mut instruction = Instruction {
@@ -168,6 +171,11 @@ impl<'a> Writer<'a> {
             }
             self.push(instruction);
         }
+    }
+
+    /// Whether nothing of this template has added to the gradient of the unit at `place` yet.
+    pub(super) fn starts_at(&self, place: usize) -> bool {
+        !self.earlier.contains(&place)
     }
 
     /// What the first instruction waits for that writes to gradients which earlier calls sum.
@@ -367,22 +375,26 @@ impl<'a> Writer<'a> {
         let (rules, engine) = (self.plan.rules, self.plan.engine);
         let sums = reductions(&rules, engine, &unit.parameters, across_replicas);
         let sums = sums.into_iter().map(|(part, op)| (op, Task::ReduceGradient(part)));
-        let keeps = gradient.map(|_| {
+        let keeps = |task| matches!(task, Task::KeepGradient { .. });
+        let starts = (0..)
+            .zip(&self.chunk.units)
+            .all(|(place, other)| other.unit != unit.unit || self.starts_at(place));
+        let kept = gradient.map(|_| {
             let elements = unit.parameters.trained_shard(rules.shards, rules.expert_shards);
             let (kind, element) = (ElementwiseKind::Add, rules.gradient);
             let add = Elementwise { kind, elements, operands: 3, element };
-            (Op::Elementwise(add), Task::KeepGradient)
+            (Op::Elementwise(add), Task::KeepGradient { starts })
         });
         // What does not overlap stands in the queue of the kernels.
         let stream = if engine.timing.overlaps(Overlap::Gradients) { Stream::Data } else { Stream::Compute };
-        for (op, task) in sums.chain(keeps) {
+        for (op, task) in sums.chain(kept) {
             self.push(Instruction {
                 unit: Some(unit.unit),
                 waits: after.into_iter().collect(),
                 // Where this pass has computed nothing yet, the gradient is an earlier pass's.
                 behind: if after.is_none() { Streams::of(Stream::Compute) } else { Streams::NONE },
-                reads: gradient.filter(|_| task == Task::KeepGradient).into_iter().collect(),
-                writes: gradient.filter(|_| task != Task::KeepGradient).into_iter().collect(),
+                reads: gradient.filter(|_| keeps(task)).into_iter().collect(),
+                writes: gradient.filter(|_| !keeps(task)).into_iter().collect(),
                 ..Instruction::plain(op, task, stream, Cause::Communication)
             });
         }

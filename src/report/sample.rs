@@ -23,7 +23,7 @@ const TEXT: &str = "tp=8,pp=4,dp=2,zero=1,micro=1,accum=256,ckpt=selective";
 pub fn sample_plan() -> Plan {
     let ranks: Vec<_> = (0..4).map(|stage| rank(stage, 4)).collect();
     Plan {
-        version: 1,
+        version: crate::plan::VERSION,
         engine: "embedded".to_owned(),
         cost_model: CostModelRecord {
             name: "h100-sxm".to_owned(),
@@ -218,10 +218,12 @@ pub fn rank(stage: u32, stages: u32) -> RankPrediction {
         stage,
         step_time_s: time.parts().into_iter().map(|(_, seconds)| seconds).sum(),
         peak_memory_bytes: memory.parts().into_iter().map(|(_, bytes)| bytes).sum(),
+        extent_bytes: memory.parts().into_iter().map(|(_, bytes)| bytes).sum(),
         memory_bytes: memory,
         peak_at_s: Seconds(1.9),
         peak_instant: format!("forward of micro-batch {}, chunk 0", stages - 1 - stage),
         host_memory_bytes: Bytes::gib(2),
+        host_extent_bytes: Bytes::gib(2),
         time_s: time,
         communication_hidden_s: Seconds(6.8),
     }
@@ -242,6 +244,7 @@ pub fn prediction(ranks: Vec<RankPrediction>) -> Prediction {
         },
         fits: true,
         peak_memory_bytes: peak,
+        extent_bytes: worst.extent_bytes,
         memory_bytes: worst.memory_bytes,
         safe_memory_bytes: SafeMemory {
             allocated: peak.scaled(1.04),
@@ -249,6 +252,7 @@ pub fn prediction(ranks: Vec<RankPrediction>) -> Prediction {
             process: peak.scaled(1.09) + Bytes::gib(2),
         },
         host_memory_bytes: worst.host_memory_bytes,
+        host_extent_bytes: worst.host_extent_bytes,
         time_s: slowest.time_s,
         communication_hidden_s: slowest.communication_hidden_s,
         ranks,

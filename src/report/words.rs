@@ -1,6 +1,7 @@
 //! Phrases that text and page share, each made from one part of a plan.
 
 use crate::plan::document::ParetoPoint;
+use crate::plan::shell::quoted;
 use crate::plan::{GradientRecord, GradientSumRecord, Plan, Prediction, RankPrediction, SearchAccount};
 use crate::program::GradientBuffer;
 use crate::strategy::Workload;
@@ -248,16 +249,6 @@ pub fn command(plan: &Plan) -> String {
         format!("--engine {} --strategy {}", quoted(&plan.engine), quoted(&plan.strategy.text)),
     ]
     .join(" \\\n  ")
-}
-
-/// One word for a POSIX shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=:+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

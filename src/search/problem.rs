@@ -1,11 +1,14 @@
 //! What is to be planned: a model on a cluster under a workload, for an engine; and one strategy played on it.
 
+use rayon::prelude::*;
+
 use crate::cluster::Cluster;
 use crate::cost::DevicePricing;
 use crate::model::Model;
 use crate::profile::EngineProfile;
-use crate::program::{Layout, Program, build};
-use crate::simulate::{Playback, play};
+use crate::program::placing::place;
+use crate::program::{Layout, Program, RankProgram, build};
+use crate::simulate::{Playback, RankPlayback, play};
 use crate::strategy::{Facts, Strategy, Workload};
 use crate::units::Bytes;
 
@@ -27,8 +30,18 @@ pub struct Problem<'a> {
 pub struct Candidate {
     pub strategy: Strategy,
     pub playback: Playback,
+    /// One a pipeline rank.
+    pub extents: Vec<Extent>,
     /// What the worst rank's process takes of the device.
     pub memory: ProcessMemory,
+}
+
+/// What a rank's buffers take of device and host: the blocks that hold them where the program places them, else the
+/// most that is held at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub device: Bytes,
+    pub host: Bytes,
 }
 
 /// Memory of a process: what its allocator hands out, what that reserves, and all that the device loses to it.
@@ -84,19 +97,31 @@ impl<'a> Problem<'a> {
 
     /// `strategy`, whose playback is known.
     pub fn candidate(&self, strategy: Strategy, playback: Playback) -> Candidate {
-        let peak = playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default();
-        let memory = self.process_memory(&strategy, peak);
-        Candidate { strategy, playback, memory }
+        let extents: Vec<Extent> = if self.engine.buffers.placed {
+            let placed = |rank: &RankProgram| {
+                let placing = place(rank);
+                Extent { device: placing.device.extent, host: placing.host.extent }
+            };
+            self.program(&strategy).ranks.par_iter().map(placed).collect()
+        } else {
+            let held = |rank: &RankPlayback| Extent { device: rank.memory.total, host: rank.memory.host };
+            playback.ranks.iter().map(held).collect()
+        };
+        let extent = extents.iter().map(|extent| extent.device).max().unwrap_or_default();
+        let memory = self.process_memory(&strategy, extent);
+        Candidate { strategy, playback, extents, memory }
     }
 
-    /// What a process takes whose program peaks at `peak`.
+    /// What a process takes whose program peaks at `peak`, or has that extent.
     pub fn process_memory(&self, strategy: &Strategy, peak: Bytes) -> ProcessMemory {
         let reserve = &self.cluster.device.reserve;
         // Half of the workspace is the framework's, half that of the kernels which experts run on several streams.
         let streams = if self.facts.experts.is_empty() { 0 } else { self.engine.buffers.expert_streams };
         let allocated = peak + reserve.workspace.value + Bytes(reserve.workspace.value.0 / 2 * streams);
         let fragmentation = self.engine.buffers.fragmentation.as_ref().map_or(1.0, |factor| factor.value);
-        let reserved = allocated.scaled(reserve.allocator_factor.value * fragmentation);
+        // Where the program places its buffers, nothing lies between them.
+        let factor = if self.engine.buffers.placed { 1.0 } else { reserve.allocator_factor.value };
+        let reserved = allocated.scaled(factor * fragmentation);
         let process = reserved + reserve.context.value + reserve.communicator.value * communicators(strategy);
         ProcessMemory { allocated, reserved, process }
     }
@@ -122,7 +147,7 @@ impl<'a> Problem<'a> {
 
     /// Whether `candidate` fits the memory of its devices and hosts.
     pub fn fits(&self, candidate: &Candidate) -> bool {
-        let host = candidate.playback.ranks.iter().map(|rank| rank.memory.host).max().unwrap_or_default();
+        let host = candidate.extents.iter().map(|extent| extent.host).max().unwrap_or_default();
         candidate.memory.process <= self.memory_limit && host <= self.cluster.host_memory_per_device()
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::cost::{Price, Pricing};
 use crate::lower::Stream;
+use crate::ops::Op;
 use crate::program::Instruction;
 
 /// What a pass takes its host to issue and its device to run, in seconds. A full queue hides a slow launch behind a
@@ -41,5 +42,11 @@ pub(super) fn pace(instructions: &[Instruction], prices: &mut [Price], pricing: 
 }
 
 fn is_queued(instruction: &Instruction) -> bool {
-    matches!(instruction.stream, Stream::Compute | Stream::Model) && instruction.message.is_none()
+    // Copies and host work that do not overlap stand on the computing stream too.
+    let is_kernel = match instruction.op {
+        Op::CopyIn(_) | Op::CopyOut(_) => false,
+        Op::AdamW(update) => !update.on_host,
+        _ => instruction.message.is_none(),
+    };
+    matches!(instruction.stream, Stream::Compute | Stream::Model) && is_kernel
 }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{GradientRecord, Plan};
 use crate::trace::gradients::NamedGradient;
-use crate::trace::rows::{MemoryRow, TimeRow};
+use crate::trace::rows::{ExtentRow, MemoryRow, Resident, TimeRow};
 use crate::units::{Bytes, Seconds};
 
 /// The version of both documents that this program writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A run: its plan, its machine, and what was predicted and measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +31,8 @@ pub struct Trace {
     pub step_times_s: Vec<Seconds>,
     pub step_time_s: StepTime,
     pub memory: Vec<MemoryRow>,
+    pub extent: Vec<ExtentRow>,
+    pub resident_bytes: Resident,
     pub time: Vec<TimeRow>,
     /// Where gradients lived, in which type, and from when until when.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -130,6 +132,8 @@ pub struct RunReport {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loss_parts: BTreeMap<String, Vec<f64>>,
     pub memory: Vec<MemoryRow>,
+    pub extent: Vec<ExtentRow>,
+    pub resident_bytes: Resident,
     pub time: Vec<TimeRow>,
     pub step_time_s: StepTime,
     /// Of all ranks together, in the median step.

@@ -11,4 +11,4 @@ pub use document::{
     InstructionRecord, Machine, Moment, RankTrace, RunReport, StageTrace, StepTime, Trace, VERSION,
 };
 pub use gradients::{NamedGradient, ShardRecord};
-pub use rows::{MemoryRow, Space, TOTAL, TimeRow};
+pub use rows::{ExtentRow, MemoryRow, Resident, Space, TOTAL, TimeRow};

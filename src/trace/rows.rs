@@ -51,6 +51,31 @@ impl MemoryRow {
     }
 }
 
+/// How far one rank's arena is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtentRow {
+    pub rank: u64,
+    pub space: Space,
+    /// The most that is held at once, in aligned sizes, and the arena that holds it.
+    pub live_bytes: Bytes,
+    pub extent_bytes: Bytes,
+    /// Behind the last byte that state or an instruction writes to, by the program.
+    pub predicted_bytes: Bytes,
+    /// The same, found in the arena behind a step; none where no step was made.
+    pub measured_bytes: Option<Bytes>,
+}
+
+/// Memory of the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resident {
+    /// What was resident before the arenas were taken, and the arenas; none where it is not known.
+    pub predicted: Option<Bytes>,
+    /// Behind the last step.
+    pub measured: Option<Bytes>,
+}
+
 /// Seconds of one cause of one rank's step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

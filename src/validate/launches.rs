@@ -3,7 +3,7 @@
 use crate::cost::{Price, Pricing};
 use crate::plan::{Prediction, prediction};
 use crate::program::{Instruction, RankProgram};
-use crate::search::{Candidate, Problem};
+use crate::search::Problem;
 use crate::simulate::{Issue, play};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
@@ -17,8 +17,7 @@ pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Predictio
     let slowest = playback.slowest().stage as usize;
     let launches = share(&program.ranks[slowest], &pricing);
     let peaks: Vec<Bytes> = playback.ranks.iter().map(|rank| rank.memory.total).collect();
-    let memory = problem.process_memory(strategy, peaks.iter().copied().max().unwrap_or_default());
-    let candidate = Candidate { strategy: strategy.clone(), playback, memory };
+    let candidate = problem.candidate(strategy.clone(), playback);
     (prediction(problem, &candidate), launches, peaks)
 }
 

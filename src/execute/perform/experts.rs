@@ -215,7 +215,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let (x, dy) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
                 let (gradient, write) = self.needed_gradient(issue, number, role)?;
                 if write == Write::Replace {
-                    gradient.fill(G::default());
+                    let experts = 0..sizes.experts.max(1);
+                    experts.for_each(|expert| gradient[sizes.matrix(matrix, expert)].fill(G::default()));
                 }
                 for block in 0..blocks(x.len(), dy.len()) {
                     let x = View::new(&x[inputs(block)], depth);

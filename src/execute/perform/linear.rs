@@ -229,8 +229,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(())
     }
 
-    /// Rows `rows` (of `depth` elements) of the gradient of a role. A gated matrix has two halves, of which each
-    /// starts anew by itself.
+    /// Rows `rows` (of `depth` elements) of the gradient of a role: a gated matrix has two halves.
     fn gradient_part(
         &mut self,
         issue: &Issue,
@@ -239,15 +238,11 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         rows: &Range<usize>,
         depth: usize,
     ) -> Result<Option<Target<'r, G>>, ExecuteError> {
-        let Some(tensor) = self.unit(issue)?.tensors.tensor(layer, role) else { return Ok(None) };
-        let (gradient, write) = self.needed_gradient(issue, layer, role)?;
-        let is_half = rows.len() * depth < tensor.elements();
-        if is_half && write == Write::Replace {
-            // The other half comes later, and adds.
-            gradient.fill(G::default());
+        if self.unit(issue)?.tensors.tensor(layer, role).is_none() {
+            return Ok(None);
         }
-        let part = &mut gradient[rows.start * depth..rows.end * depth];
-        Ok(Some((part, if is_half { Write::Add } else { write })))
+        let (gradient, write) = self.needed_gradient(issue, layer, role)?;
+        Ok(Some((&mut gradient[rows.start * depth..rows.end * depth], write)))
     }
 
     /// Columns of the tensor of `role` on this rank.
@@ -291,8 +286,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         if !lender.tensors.table().is_trained() {
             return Ok(None);
         }
-        let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table);
-        let table = self.need(issue, "the table of a tied head", table)?;
         let length = lender.tensors.length(Section::Table);
         // A buffer of the pass has room for it behind the unit's own.
         let own = unit.tensors.trained() * size_of::<G>();
@@ -300,7 +293,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         if let Some(state) = self.rank.state(Holds::Gradients, Some(lender.index)).filter(|_| is_kept) {
             let start = lender.tensors.gradient_start(Section::Table);
             let region = state.device.elements(start, length, size_of::<G>());
-            let write = if self.is_first(lender, table) { Write::Replace } else { Write::Add };
+            let write =
+                if self.replaces(issue, lender, Section::Table) { Write::Replace } else { Write::Add };
             return Ok(Some((self.write::<G>(region), write)));
         }
         let region = self.need(issue, "the buffer of its gradient", issue.gradient)?;

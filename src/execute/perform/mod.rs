@@ -191,7 +191,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         // A buffer of the pass starts at zero; what is kept over the step starts anew with its first gradient.
         let kept = self.rank.state(Holds::Gradients, Some(unit.index)).map(|state| state.device);
         let is_kept = kept.is_some() && kept == issue.gradient;
-        let replaces = is_kept && self.is_first(unit, place);
+        let replaces = is_kept && self.replaces(issue, unit, tensor.section);
         Ok(Some((self.write::<G>(region), if replaces { Write::Replace } else { Write::Add })))
     }
 

@@ -144,7 +144,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let from = region.elements(own.start, own.len(), size_of::<G>());
                 let to = self.rank.owned_gradient(owner, (section, own), (false, size_of::<G>()));
                 let (from, to) = (self.read::<G>(from), self.write::<G>(to));
-                if self.is_first(owner, owner.tensors.tensors.len() + section as usize) {
+                if self.replaces(issue, owner, section) {
                     to.copy_from_slice(from);
                 } else {
                     residual::add(self.pool, from, to);

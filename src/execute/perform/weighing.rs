@@ -57,7 +57,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let weight = self.late_weight(issue, loss)?;
                 residual::scale(self.pool, weight, self.write::<T>(issue.writes[0]));
             }
-            Task::AddGradient { loss } => {
+            Task::AddGradient { loss, .. } => {
                 let weight = self.late_weight(issue, loss)?;
                 self.add_gradient(issue, weight)?;
             }
@@ -124,26 +124,24 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn add_gradient(&mut self, issue: &Issue, weight: f64) -> Result<(), ExecuteError> {
         let unit = self.unit(issue)?;
         let held = issue.reads[0];
-        for (place, tensor) in unit.tensors.tensors.iter().enumerate() {
+        for tensor in &unit.tensors.tensors {
             if tensor.section.is_trained() {
                 let whole = self.need(issue, "the buffer of its gradient", issue.gradient)?;
                 let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
                 let piece = |region: Region| region.elements(start, tensor.elements(), size_of::<G>());
-                let is_first = self.is_first(unit, place);
+                let is_first = self.replaces(issue, unit, tensor.section);
                 self.add_weighed(weight, piece(held), piece(whole), is_first);
             }
         }
         let is_behind = held.bytes > unit.tensors.trained() * size_of::<G>();
         let Some(lender) = unit.borrows_from.filter(|_| is_behind) else { return Ok(()) };
         let lender = &self.rank.units[lender];
-        let table = lender.tensors.tensors.iter().position(|tensor| tensor.section == Section::Table);
         let state = self.rank.state(Holds::Gradients, Some(lender.index));
-        let table = self.need(issue, "the table of a tied head", table)?;
         let state = self.need(issue, "the gradient of the table", state)?;
         let (length, size) = (unit.tensors.borrowed, size_of::<G>());
         let from = held.elements(unit.tensors.trained(), length, size);
         let to = state.device.elements(lender.tensors.gradient_start(Section::Table), length, size);
-        let is_first = self.is_first(lender, table);
+        let is_first = self.replaces(issue, lender, Section::Table);
         self.add_weighed(weight, from, to, is_first);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use comfy_table::Table;
 
 use crate::plan::CauseSeconds;
-use crate::trace::{MemoryRow, Space, TOTAL, TimeRow, Trace};
+use crate::trace::{MemoryRow, Resident, Space, TOTAL, TimeRow, Trace};
 use crate::units::{Seconds, grouped};
 
 use super::super::{parts, words};
@@ -27,6 +27,7 @@ pub fn run_text(trace: &Trace, files: &[(&str, &str)], style: Style) -> String {
     losses(&mut sheet, trace);
     memory(&mut sheet, trace);
     ranks(&mut sheet, trace);
+    arenas(&mut sheet, trace);
     time(&mut sheet, trace);
     gradients::table(&mut sheet, &trace.named_gradients);
     if !files.is_empty() {
@@ -155,6 +156,31 @@ fn ranks(sheet: &mut Sheet, trace: &Trace) {
         ]);
     }
     tables::write(sheet, "peaks", &table);
+}
+
+/// How far the fullest rank's arenas are used, and what the process holds.
+fn arenas(sheet: &mut Sheet, trace: &Trace) {
+    let rank = fullest(trace);
+    for row in trace.extent.iter().filter(|row| row.rank == rank && row.extent_bytes.0 > 0) {
+        let bytes = |bytes: u64| format!("{} B", grouped(bytes));
+        let written = match row.measured_bytes {
+            Some(measured) => format!(
+                "steps wrote up to byte {} (predicted {})",
+                grouped(measured.0),
+                grouped(row.predicted_bytes.0)
+            ),
+            None => "no step was made".to_owned(),
+        };
+        let name = if row.space == Space::Device { "device" } else { "host" };
+        let (extent, live) = (bytes(row.extent_bytes.0), bytes(row.live_bytes.0));
+        sheet.paragraph("", &format!("Rank {rank}'s {name} arena has {extent} for {live} held; {written}."));
+    }
+    if let Resident { predicted: Some(predicted), measured: Some(measured) } = trace.resident_bytes {
+        sheet.paragraph(
+            "",
+            &format!("The process holds {measured}; predicted {predicted}, within 5 % or 64 MiB."),
+        );
+    }
 }
 
 /// Seconds of one rank by cause.
