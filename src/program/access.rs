@@ -185,7 +185,9 @@ impl Standing<'_> {
                 list.push(Access::reads(Squares));
             }
             Task::StoreParameters(owned) => list.push(Access::reads(HostParameters).within(owned)),
-            Task::GatherUpdated(_) => list.push(Access::writes(Parameters).of(unit)),
+            Task::GatherUpdated(_) => {
+                list.extend([Access::writes(Parameters).of(unit), Access::writes(HostParameters).of(unit)]);
+            }
             _ => {}
         }
         list

@@ -23,8 +23,8 @@ pub(super) struct Waits {
     /// The last instructions that freed something.
     freed: Latest,
     last: Latest,
-    /// The last collective between kernels that a kernel waits for.
-    awaited: Option<u32>,
+    /// By stream, the last instruction that a kernel waits for.
+    awaited: Latest,
 }
 
 impl Waits {
@@ -32,7 +32,7 @@ impl Waits {
     pub(super) fn new(buffers: usize) -> Self {
         let nothing = [NONE; Stream::ALL.len()];
         let unused = Uses { written: NONE, last: nothing };
-        Self { buffers: vec![unused; buffers], freed: nothing, last: nothing, awaited: None }
+        Self { buffers: vec![unused; buffers], freed: nothing, last: nothing, awaited: nothing }
     }
 
     /// Makes `next`, which will stand behind `written`, wait for what it must, each stream's last.
@@ -67,9 +67,9 @@ impl Waits {
         if waits_for_earlier && latest[Stream::Compute as usize] == NONE {
             next.behind = next.behind.and(Streams::of(Stream::Compute));
         }
-        let collective = latest[Stream::Model as usize];
-        if next.stream == Stream::Compute && collective != NONE {
-            self.awaited = self.awaited.max(Some(collective));
+        if next.stream == Stream::Compute {
+            let seen = self.awaited.iter_mut().zip(latest).filter(|(_, last)| *last != NONE);
+            seen.for_each(|(known, last)| *known = if *known == NONE { last } else { last.max(*known) });
         }
         // What stands before it on its own stream is done in any case.
         next.behind = next.behind.without(next.stream);
@@ -99,8 +99,11 @@ impl Waits {
         Some(self.last[stream as usize]).filter(|&last| last != NONE)
     }
 
-    /// The last collective between kernels, if no kernel waits for it yet.
-    pub(super) fn unawaited(&self) -> Option<u32> {
-        self.last(Stream::Model).filter(|&last| Some(last) > self.awaited)
+    /// Of the streams whose results later calls may find in buffers, the last instruction, if no kernel waits for it yet.
+    pub(super) fn unawaited(&self) -> impl Iterator<Item = u32> {
+        [Stream::Model, Stream::Receive, Stream::CopyIn].into_iter().filter_map(|stream| {
+            let awaited = self.awaited[stream as usize];
+            self.last(stream).filter(|&last| awaited == NONE || last > awaited)
+        })
     }
 }

@@ -183,12 +183,13 @@ impl<'a> Writer<'a> {
         if std::mem::take(&mut self.sums_before) { Streams::of(Stream::Data) } else { Streams::NONE }
     }
 
-    /// Ends the template: what its collectives make is there when its computing is done, and what the call before has
-    /// sent is free.
+    /// Ends the template: what came or was made beside the computing is there when that is done, and what the call before
+    /// has sent is free.
     pub(super) fn finish(&mut self) {
         self.finish_reductions();
-        if let Some(last) = self.waits.unawaited() {
-            let waits = smallvec![last];
+        let waits: Few = self.waits.unawaited().collect();
+        // A chunk without units only passes on what comes, whatever its rank computes.
+        if !waits.is_empty() && !self.chunk.units.is_empty() {
             let end = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Compute);
             self.push(Instruction { waits, ..end });
         }
