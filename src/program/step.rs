@@ -13,8 +13,11 @@ use crate::program::writer::free_sent;
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType};
 
-/// Slices that an overlapped host step is cut in: one is copied out while one is updated and one copied back.
-pub const HOST_SLICES: u64 = 8;
+/// Slices that an overlapped host step is cut in at most: one is copied out while one is updated and one copied back.
+const HOST_SLICES: u64 = 8;
+
+/// Elements of a slice at the least: smaller ones would take longer to start than to copy.
+const SLICE_ELEMENTS: u64 = 1 << 20;
 
 /// Bytes of a sum of squares that does not depend on the order in which it is taken: four numbers of 64 bits.
 pub(super) const SQUARES_SIZE: u64 = 32;
@@ -182,7 +185,8 @@ impl Step<'_> {
     /// AdamW: the device's share on the compute stream, the host's in slices through three streams.
     fn update(&mut self, frame: &mut Frame) {
         let (plan, rules, sizes) = (self.plan, &self.plan.rules, self.sizes);
-        let slices = if plan.strategy.overlap { HOST_SLICES } else { 1 };
+        let most = if plan.strategy.overlap { HOST_SLICES } else { 1 };
+        let slices = (sizes.on_host / SLICE_ELEMENTS).clamp(1, most);
         let on = |stream: Stream| plan.beside(stream);
         for slice in 0..if sizes.on_host > 0 { slices } else { 0 } {
             let part = |slice: u64| sizes.on_host * slice / slices;

@@ -338,7 +338,15 @@ impl<'a> Writer<'a> {
             if !has_weight {
                 return;
             }
-            self.collectives(&unit, variant.across_replicas, Some(gradient));
+            let lowered = self.lowered(place);
+            let adds = |steps: &[Step]| steps.iter().any(|step| step.adds_gradient);
+            let added = match variant.pass {
+                Pass::Forward => false,
+                Pass::Backward => adds(&lowered.forward),
+                Pass::Weight => adds(&lowered.forward) || adds(&lowered.backward),
+            };
+            let starts = self.starts_at(place) && !added;
+            self.collectives(&unit, variant.across_replicas, Some((gradient, starts)));
             self.reducing.push(gradient);
             return;
         }
@@ -365,22 +373,21 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// The collectives that sum the gradient of `unit`.
+    /// The collectives that sum the gradient of `unit`; one in a buffer of its own is then added to what is kept, or
+    /// starts it.
     pub(super) fn collectives(
         &mut self,
         unit: &PlacedUnit,
         across_replicas: bool,
-        gradient: Option<BufferId>,
+        own: Option<(BufferId, bool)>,
     ) {
         let after = self.waits.last(Stream::Compute);
         let (rules, engine) = (self.plan.rules, self.plan.engine);
         let sums = reductions(&rules, engine, &unit.parameters, across_replicas);
         let sums = sums.into_iter().map(|(part, op)| (op, Task::ReduceGradient(part)));
         let keeps = |task| matches!(task, Task::KeepGradient { .. });
-        let starts = (0..)
-            .zip(&self.chunk.units)
-            .all(|(place, other)| other.unit != unit.unit || self.starts_at(place));
-        let kept = gradient.map(|_| {
+        let gradient = own.map(|(gradient, _)| gradient);
+        let kept = own.map(|(_, starts)| {
             let elements = unit.parameters.trained_shard(rules.shards, rules.expert_shards);
             let (kind, element) = (ElementwiseKind::Add, rules.gradient);
             let add = Elementwise { kind, elements, operands: 3, element };
