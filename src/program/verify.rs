@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::lower::Stream;
 use crate::ops::Op;
 use crate::program::access::{Access, Kept};
-use crate::program::instruction::{Instruction, Message, Program, RankProgram, Task};
+use crate::program::instruction::{Message, Program, RankProgram, Task};
 use crate::program::issue_order::{Clock, Instance, Issued, Waits};
 
 /// An instruction in a message: rank, call, number in the call's template, and what it does.
@@ -156,7 +156,7 @@ impl<'a> Checker<'a> {
         let stream = instruction.stream as usize;
         let name = |buffer: u32| self.rank.frames[frame as usize].buffers[buffer as usize].name;
         let wrong = |buffer, what| Fault::Buffer { at, buffer: name(buffer), what };
-        self.follow_rules(instruction, at, before)?;
+        self.follow_rules(issued, at, before)?;
         for &buffer in &instruction.allocates {
             self.ordered(at, before, &self.freed, || {
                 format!("{} may take memory that it has used", name(buffer))
@@ -206,10 +206,14 @@ impl<'a> Checker<'a> {
     }
 
     /// What an engine orders beside memory: collectives between kernels behind the kernels issued before them; receives
-    /// in the queue of the kernels before those issued behind them.
-    fn follow_rules(&mut self, instruction: &Instruction, at: Place, before: &Waits) -> Result<(), Fault> {
+    /// in the queue of the kernels before those issued behind them; the optimizer step behind all passes.
+    fn follow_rules(&mut self, issued: &Issued<'_>, at: Place, before: &Waits) -> Result<(), Fault> {
         let mut rule = Waits::default();
-        match instruction.stream {
+        if issued.index == 0 && self.rank.templates[issued.template as usize].pass.is_none() {
+            rule = std::array::from_fn(|stream| self.places[stream].len() as u32);
+            self.ordered(at, before, &rule, || "the step begins behind all passes".to_owned())?;
+        }
+        match issued.instruction.stream {
             Stream::Model => {
                 rule[Stream::Compute as usize] = self.computed;
                 self.ordered(at, before, &rule, || "its stream follows the kernels".to_owned())?;
