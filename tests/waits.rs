@@ -248,6 +248,6 @@ fn playing_with_a_limit_gives_the_same_time() {
         let program: Program = build(&case.model, &case.strategy, &case.workload, case.engine);
         let pricing = DevicePricing::new(&cluster, case.engine, &case.strategy, case.workload.compute_type());
         let (free, limited) = (play(&program, &pricing), play_below(&program, &pricing, Seconds(f64::MAX)));
-        assert_eq!(limited, Below::Played(free), "seed {seed}, {}", case.text);
+        assert_eq!(limited, Below::Played(free), "seed {seed}, {} on {}", case.text, case.devices);
     }
 }

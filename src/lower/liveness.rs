@@ -273,6 +273,25 @@ impl Pass<'_> {
                 frees,
             });
         }
+        free_behind_kernels(&mut steps);
         steps
+    }
+}
+
+/// Lets what a collective frees stay until the kernel that waits for the collective, where others take memory before:
+/// these would wait for it too, as memory is handed out in issue order.
+fn free_behind_kernels(steps: &mut [Step]) {
+    for place in 0..steps.len() {
+        if steps[place].stream != Stream::Model || steps[place].frees.is_empty() {
+            continue;
+        }
+        let made = &steps[place].writes;
+        let touches = |step: &Step| step.reads.iter().chain(&step.writes).any(|id| made.contains(id));
+        let mut behind = (place + 1..steps.len()).filter(|&other| steps[other].stream == Stream::Compute);
+        let Some(waiting) = behind.clone().find(|&other| touches(&steps[other])) else { continue };
+        if behind.any(|other| other < waiting && !steps[other].allocates.is_empty()) {
+            let frees = std::mem::take(&mut steps[place].frees);
+            steps[waiting].frees.extend(frees);
+        }
     }
 }

@@ -144,7 +144,7 @@ impl Streams {
 
     /// All streams but `own`.
     pub const fn all_but(own: Stream) -> Self {
-        Self(u8::MAX & !(1 << own as u8))
+        Self(!(1 << own as u8))
     }
 
     /// `stream` alone.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crate::program::instruction::{RankProgram, Task};
 use crate::program::issue_order::Instance;
-use crate::program::packing::{Lifetime, pack};
+use crate::program::packing::{Lifetime, Packing, pack};
 use crate::units::Bytes;
 
 /// A range of a block of memory, in bytes.
@@ -113,14 +113,34 @@ impl Taken {
             space.kept.push(Region { offset: offset as usize, bytes: bytes.0 as usize });
             end += bytes.aligned().0;
         }
-        let packing = pack(&self.lifetimes);
-        let place = |(&offset, &bytes): (&u64, &Bytes)| match bytes.0 {
-            0 => Region::default(),
-            _ => Region { offset: (end + offset) as usize, bytes: bytes.0 as usize },
-        };
-        space.taken = packing.offsets.iter().zip(&self.sizes).map(place).collect();
-        space.live = Bytes(end + packing.live);
-        space.extent = Bytes(end + packing.extent);
+        // What ends before the next begins is packed by itself, and what is alike once.
+        let mut known: HashMap<Vec<Lifetime>, Packing> = HashMap::new();
+        let mut sizes = self.sizes.iter();
+        for group in self.groups() {
+            let first = group[0].start;
+            let moved = |one: &Lifetime| Lifetime { start: one.start - first, end: one.end - first, ..*one };
+            let group: Vec<Lifetime> = group.iter().map(moved).collect();
+            let packing = known.entry(group).or_insert_with_key(|group| pack(group));
+            let place = |(&offset, &bytes): (&u64, &Bytes)| match bytes.0 {
+                0 => Region::default(),
+                _ => Region { offset: (end + offset) as usize, bytes: bytes.0 as usize },
+            };
+            space.taken.extend(packing.offsets.iter().zip(sizes.by_ref()).map(place));
+            space.live = space.live.max(Bytes(packing.live));
+            space.extent = space.extent.max(Bytes(packing.extent));
+        }
+        space.live += Bytes(end);
+        space.extent += Bytes(end);
         space
+    }
+
+    /// Runs of lifetimes that share no instant with others; they are in order of their starts.
+    fn groups(&self) -> impl Iterator<Item = &[Lifetime]> {
+        let mut end = 0;
+        let meets = move |one: &Lifetime, next: &Lifetime| {
+            end = one.end.max(end);
+            next.start < end
+        };
+        self.lifetimes.chunk_by(meets)
     }
 }

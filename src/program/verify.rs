@@ -91,7 +91,7 @@ struct Checker<'a> {
     /// The users of all device and host memory that was freed.
     freed: Waits,
     freed_on_host: Waits,
-    kept: HashMap<(Kept, Option<u32>), Vec<(Access, Uses)>>,
+    kept: HashMap<Kept, Vec<(Access, Uses)>>,
     /// Kernels issued so far.
     computed: u32,
     /// The last receive of the present call, if kernels wait for it in their queue.
@@ -268,22 +268,17 @@ impl<'a> Checker<'a> {
     ) -> Result<(), Fault> {
         let accesses = self.rank.standing(issued.template as usize).accesses(issued.instruction);
         for access in &accesses {
-            for ((kept, _), known) in &self.kept {
-                if *kept != access.kept {
-                    continue;
-                }
-                for (other, uses) in known {
-                    let whole = Access { writes: true, ..*other };
-                    if access.conflicts(&whole) {
-                        let users = if access.writes { &uses.all } else { &uses.writers };
-                        self.ordered(at, before, users, || format!("both use {kept:?}"))?;
-                    }
+            for (other, uses) in self.kept.get(&access.kept).into_iter().flatten() {
+                if access.conflicts(&Access { writes: true, ..*other }) {
+                    let users = if access.writes { &uses.all } else { &uses.writers };
+                    self.ordered(at, before, users, || format!("both use {:?}", access.kept))?;
                 }
             }
         }
         for access in accesses {
-            let known = self.kept.entry((access.kept, access.unit)).or_default();
-            let same = |(other, _): &&mut (Access, Uses)| other.owned == access.owned;
+            let known = self.kept.entry(access.kept).or_default();
+            let same =
+                |(other, _): &&mut (Access, Uses)| (other.unit, other.owned) == (access.unit, access.owned);
             let stream = issued.instruction.stream as usize;
             match known.iter_mut().find(same) {
                 Some((_, uses)) => uses.add(stream, position, access.writes),

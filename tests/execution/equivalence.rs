@@ -7,11 +7,14 @@ use meshwright::execute::data::{Synthetic, Tokens};
 use meshwright::execute::pool::Pool;
 use meshwright::execute::run::{Job, Settings};
 use meshwright::execute::weights::Weights;
-use meshwright::lower::Category;
+use meshwright::lower::{Category, Stream};
 use meshwright::model::Model;
 use meshwright::model::layer::LayerKind;
 use meshwright::model::parameters::parameters;
 use meshwright::profile::engine::engine;
+use meshwright::program::build;
+use meshwright::program::instruction::Task;
+use meshwright::program::placing::{Space, place};
 use meshwright::simulate::memory;
 use meshwright::strategy::{Draft, Strategy, Workload, resolve};
 use meshwright::units::ElementType;
@@ -245,8 +248,73 @@ fn check_random(model: &Model, dropout: f64, seed: u64, count: usize) {
         let trained = run(model, strategy, workload);
         compare(&trained, &reference, TOLERANCE, &case);
         check_memory(&trained, &case);
+        check_order(&trained, &case);
         checked += 1;
     }
+}
+
+/// Whether, in the last step, no instruction began before all that its program makes it wait for had ended, and no
+/// message was received before it was sent.
+fn check_order(trained: &Trained, case: &str) {
+    let mut sent = HashMap::new();
+    let mut received = Vec::new();
+    for rank in &trained.fleet.ranks {
+        let placement = &rank.placement;
+        let spans = Stream::ALL.map(|stream| trained.fleet.spans(rank.index, stream));
+        for (stream, (issues, own)) in placement.streams.iter().zip(&spans).enumerate() {
+            for (position, (&issue, span)) in issues.iter().zip(own).enumerate() {
+                let issue = &placement.issues[issue as usize];
+                let told = || format!("{case}: rank {}, {:?} of call {}", rank.index, issue.task, issue.call);
+                assert!(span.start <= span.end && span.end > 0.0, "{}", told());
+                assert!(position == 0 || own[position - 1].end <= span.start, "{}", told());
+                for (&count, others) in issue.waits.iter().zip(&spans).filter(|(count, _)| **count > 0) {
+                    assert!(others[count as usize - 1].end <= span.start, "{} on {stream}", told());
+                }
+                let Some(message) = issue.message else { continue };
+                if issue.task == Task::Send {
+                    let to = trained.fleet.run.stage_of_chunk(message.to);
+                    let peer = trained.fleet.run.rank_at_stage(rank.index, to);
+                    sent.insert((peer, message, issue.micro), span.start);
+                } else {
+                    received.push((rank.index, message, issue.micro, span.end));
+                }
+            }
+        }
+    }
+    for (rank, message, micro, end) in received {
+        let start = sent[&(rank, message, micro)];
+        assert!(start <= end, "{case}: rank {rank} has {message:?} of {micro} at {end}, sent at {start}");
+    }
+}
+
+/// Arenas of the strategies above are hardly larger than what they hold.
+#[test]
+fn extents_are_near_what_is_held() {
+    let models = [models::gpt2(), models::llama(), models::mixtral(), models::two_losses()];
+    let mut ratios = Vec::new();
+    for (seed, model) in (1..).zip(&models) {
+        let (workload, draw) = (workload(1.0, 0.0), Draw::of(model));
+        let mut dice = Dice(seed);
+        let mut checked = 0;
+        while checked < 60 {
+            let devices = dice.pick(&[1, 2, 2, 4, 4, 8]);
+            let text = random_text(&mut dice, devices, draw);
+            let Some(strategy) = strategy(model, &text, devices, &workload) else { continue };
+            let program = build(model, &strategy, &workload, engine("embedded").unwrap());
+            for rank in &program.ranks {
+                let Space { live, extent, .. } = place(rank).device;
+                assert!(live <= extent, "{text}");
+                let case = format!("{text} on {devices}, stage {}: {extent} for {live}", rank.stage);
+                ratios.push((extent.0 as f64 / live.0 as f64, case));
+            }
+            checked += 1;
+        }
+    }
+    ratios.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let at = |share: usize| ratios[(ratios.len() - 1) * share / 100].0;
+    let over: Vec<_> = ratios.iter().filter(|(ratio, _)| *ratio > 1.01).collect();
+    eprintln!("{} arenas: median {}, 99 % {}, over {over:#?}", ratios.len(), at(50), at(99));
+    assert!(at(50) <= 1.002 && at(99) <= 1.01, "median {}, 99 % {}: {over:#?}", at(50), at(99));
 }
 
 #[test]

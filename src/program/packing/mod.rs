@@ -17,7 +17,7 @@ use orders::Pressure;
 use search::Search;
 
 /// A buffer: its bytes, and the instants `start <= instant < end` at which it is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lifetime {
     pub bytes: u64,
     pub start: u32,

@@ -171,11 +171,11 @@ fn messages_find_their_receivers_whatever_the_order() {
                 micro_batch: micro_batch as u32,
                 step: 0,
             };
-            for micro_batch in 0..4 {
+            for (micro_batch, slot) in slots.iter().enumerate() {
                 let mailbox = hub.mailbox(from).unwrap();
                 let data: Vec<f32> = numbers(from * 10 + micro_batch, 100 + micro_batch);
                 scope.spawn(move || {
-                    let fill = || *slots[micro_batch].lock().unwrap() = data.clone();
+                    let fill = || *slot.lock().unwrap() = data.clone();
                     mailbox.send(to, tag(micro_batch), (data.len(), ElementType::Fp32), fill).unwrap();
                 });
             }
