@@ -61,12 +61,15 @@ impl Access {
 
     /// Whether the two must not happen at the same time.
     pub fn conflicts(&self, other: &Self) -> bool {
+        if self.kept != other.kept || !(self.writes || other.writes) {
+            return false;
+        }
         let meet = |one: Option<u32>, other: Option<u32>| one.is_none() || other.is_none() || one == other;
         let overlap = match (self.owned, other.owned) {
             (Some(one), Some(other)) => one.start < other.end && other.start < one.end,
             _ => true,
         };
-        (self.writes || other.writes) && self.kept == other.kept && meet(self.unit, other.unit) && overlap
+        meet(self.unit, other.unit) && overlap
     }
 }
 

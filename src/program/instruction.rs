@@ -164,6 +164,11 @@ impl Streams {
         Self(self.0 & !(1 << stream as u8))
     }
 
+    /// Whether `stream` is one of them.
+    pub const fn contains(self, stream: Stream) -> bool {
+        self.0 & (1 << stream as u8) != 0
+    }
+
     /// Whether there are none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

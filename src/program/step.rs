@@ -73,7 +73,8 @@ pub fn template(
         }
     }
     sizes.on_host = offloaded_elements(plan.strategy, stage, sizes.owned);
-    let mut step = Step { plan, sizes: &sizes, list: Vec::new(), accesses: Vec::new() };
+    let mut step =
+        Step { plan, sizes: &sizes, list: Vec::with_capacity(32), accesses: Vec::with_capacity(32) };
     let mut first = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Optimizer);
     first.behind = Streams::all_but(Stream::Compute);
     step.push(first);
@@ -83,7 +84,8 @@ pub fn template(
     let mut frame = Frame::default();
     step.update(&mut frame);
     step.gather();
-    let instructions = step.list.into_iter().chain(free_sent(plan)).collect();
+    let mut instructions = step.list;
+    instructions.extend(free_sent(plan));
     (Template { pass: None, frame: frame_index, instructions, sent: Vec::new() }, frame)
 }
 
@@ -104,12 +106,14 @@ impl Step<'_> {
         let accesses = standing.accesses(&next);
         let conflicts =
             |others: &Accesses| accesses.iter().any(|one| others.iter().any(|other| one.conflicts(other)));
-        for stream in Stream::ALL.into_iter().filter(|&stream| stream != next.stream) {
-            let mut before = self.list.iter().zip(&self.accesses);
-            let last = before.rposition(|(one, touched)| one.stream == stream && conflicts(touched));
-            next.waits.extend(last.map(|last| last as u32));
+        let (mut seen, mut follows) = (Streams::of(next.stream), false);
+        for (index, (before, touched)) in self.list.iter().zip(&self.accesses).enumerate().rev() {
+            follows |= before.stream == next.stream;
+            if !seen.contains(before.stream) && conflicts(touched) {
+                seen = seen.and(Streams::of(before.stream));
+                next.waits.push(index as u32);
+            }
         }
-        let follows = self.list.iter().any(|one| one.stream == next.stream);
         if next.waits.is_empty() && !follows && !self.list.is_empty() {
             next.waits.push(0);
         }

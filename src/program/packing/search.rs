@@ -13,7 +13,8 @@ const EXCHANGE_PLACEMENTS: usize = 200_000;
 /// The most buffers a small problem has.
 const SMALL: usize = 300;
 
-/// Beyond `PLACEMENTS` an extent is good enough within one part in this many.
+/// Of more buffers an extent is good enough within one part in this many of the live bytes.
+const FEW: usize = 1000;
 const CLOSE: u64 = 1000;
 
 /// The best packing so far, and what it takes to try another.
@@ -75,13 +76,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether to stop. Within the placements only the live bytes themselves are
-    /// good enough; beyond them a close extent is, and without `must` any is.
+    /// Whether to stop: of a few buffers nothing but the live bytes themselves is good enough, of many a close extent is,
+    /// and behind all placements, without `must`, any is.
     fn done(&self, must: bool) -> bool {
-        if self.placements + self.spans.len() <= PLACEMENTS {
-            return self.extent <= self.live;
-        }
-        !must || self.extent <= self.live.saturating_add(self.live / CLOSE)
+        let enough =
+            if self.spans.len() <= FEW { self.live } else { self.live.saturating_add(self.live / CLOSE) };
+        let left = self.placements + self.spans.len() <= PLACEMENTS;
+        self.extent <= enough || !(left || must)
     }
 
     /// Places the buffers in the order given and keeps the result if it is the
