@@ -3,11 +3,13 @@
 use std::ops::ControlFlow;
 
 use crate::execute::contents::Tensors;
+use crate::execute::counters::Counters;
 use crate::execute::data::Batches;
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::gradients::GradientFile;
 use crate::execute::marks::PATTERNS;
+use crate::execute::rank::Rank;
 use crate::execute::samples::Samples;
 use crate::execute::session::Observer;
 use crate::trace::NamedGradient;
@@ -62,6 +64,8 @@ pub(super) struct Steps {
     /// By step and loss.
     pub parts: Vec<Vec<f64>>,
     pub samples: Samples,
+    /// By rank, what the first step that was made held of device and host.
+    pub held: Vec<(Counters, Counters)>,
     /// Where the gradients are that were written; empty where none were.
     pub gradients: Vec<NamedGradient>,
     pub broken_off: bool,
@@ -99,6 +103,9 @@ impl Watcher for Recorder<'_> {
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
         if let Some(&pattern) = PATTERNS.get(self.steps.losses.len()) {
             fleet.look(pattern);
+        }
+        if self.steps.held.is_empty() {
+            self.steps.held = fleet.ranks.iter().map(Rank::counted).collect();
         }
         self.steps.losses.push(result.loss);
         self.steps.parts.push(result.parts.clone());

@@ -10,6 +10,7 @@ use half::bf16;
 use thiserror::Error;
 
 use crate::execute::contents::Kept;
+use crate::execute::counters::Counters;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -193,7 +194,7 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
     let steps = recorder.steps;
     let done = steps.losses.len() as u64;
     let placements: Vec<&Placement> = placements.iter().map(AsRef::as_ref).collect();
-    let measured = measured(&fleet, done > 0);
+    let measured = measured(&fleet, steps.held);
     let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &measured, &steps.samples);
     trace.first_step = first;
     trace.losses = steps.losses;
@@ -260,9 +261,13 @@ fn explained<T: Element, G: Element<Wide = T::Wide>>(
     }
 }
 
-/// What `fleet` has held and written.
-fn measured(fleet: &Fleet, has_steps: bool) -> Measured {
+/// What `fleet` has held, as `held` says if a step was made, and written.
+fn measured(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
     let ranks = &fleet.ranks;
+    let has_steps = !held.is_empty();
+    if !has_steps {
+        held = ranks.iter().map(|rank| rank.placement.counted(|_| true)).collect();
+    }
     let written = || {
         let of = |rank: &Rank| rank.written.each_ref().map(|end| Bytes(end.load(Ordering::Relaxed) as u64));
         ranks.iter().map(of).collect()
@@ -270,7 +275,7 @@ fn measured(fleet: &Fleet, has_steps: bool) -> Measured {
     let arenas: Bytes =
         ranks.iter().map(|rank| Bytes((rank.device.bytes() + rank.host.bytes()) as u64)).sum();
     Measured {
-        held: ranks.iter().map(Rank::counted).collect(),
+        held,
         written: has_steps.then(written),
         resident: Resident {
             predicted: fleet.resident_before.map(|before| before + arenas),

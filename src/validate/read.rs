@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::plan;
 use crate::trace::published::{PublishedRun, PublishedTrace, Quality};
-use crate::trace::{Trace, VERSION};
+use crate::trace::{Trace, VERSION, published};
 
 /// A measured run.
 #[derive(Clone, Debug)]
@@ -86,15 +86,18 @@ fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
         .map_err(|error| failed(format!("is no JSON: {error}")))?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     match value {
-        Value::Array(list) => {
-            Ok(list.into_iter().enumerate().map(|(place, run)| published(place, run)).collect())
-        }
+        Value::Array(list) => Ok(list.into_iter().enumerate().map(|(place, run)| one(place, run)).collect()),
         value => {
             let version = value.get("version").cloned().unwrap_or(Value::Null);
-            if version != VERSION {
-                return Err(failed(format!("is a document of version {version}; traces have {VERSION}")));
+            let is_published = value.get("kind").is_some();
+            let known = if is_published { published::VERSION } else { VERSION };
+            if version != known {
+                let remedy = if is_published { "" } else { "; `meshwright execute` makes a new one" };
+                let reason =
+                    format!("is a document of version {version}, and such traces have {known}{remedy}");
+                return Err(failed(reason));
             }
-            if value.get("kind").is_some() {
+            if is_published {
                 return family(value)
                     .map_err(|error| failed(format!("is no trace of published runs: {error}")));
             }
@@ -117,11 +120,11 @@ fn family(mut value: Value) -> Result<Vec<(String, Measured)>, serde_json::Error
     let runs = value.get_mut("runs").map_or(Value::Null, |runs| mem::replace(runs, Value::Array(Vec::new())));
     let _: PublishedTrace = serde_json::from_value(value)?;
     let runs: Vec<Value> = serde_json::from_value(runs)?;
-    Ok(runs.into_iter().enumerate().map(|(place, run)| published(place, run)).collect())
+    Ok(runs.into_iter().enumerate().map(|(place, run)| one(place, run)).collect())
 }
 
 /// One run, called by its id or, where it has none, by its place.
-fn published(place: usize, run: Value) -> (String, Measured) {
+fn one(place: usize, run: Value) -> (String, Measured) {
     let text = |field: &str| run.get(field).and_then(Value::as_str).map(str::to_owned);
     let id = text("id").unwrap_or_else(|| place.to_string());
     let family = text("family").unwrap_or_else(|| "unread".to_owned());
@@ -181,11 +184,11 @@ mod tests {
     fn a_wrong_record_names_its_field() {
         let run = serde_json::json!({ "id": "x", "family": "f", "quality": "A", "framework": "NeMo", "model": {
             "name": "m", "type": "gpt", "seq_len": "NaN" } });
-        let (id, measured) = published(3, run);
+        let (id, measured) = one(3, run);
         let Measured::Unread { family, quality, reason } = measured else { panic!("it reads") };
         assert_eq!((id.as_str(), family.as_str(), quality), ("x", "f", Quality::A));
         assert!(reason.contains("model.seq_len: invalid type: string \"NaN\""), "{reason}");
-        let (id, measured) = published(3, Value::Null);
+        let (id, measured) = one(3, Value::Null);
         assert_eq!(id, "3");
         assert!(matches!(measured, Measured::Unread { quality: Quality::C, .. }));
     }

@@ -56,6 +56,29 @@ fn check_memory(document: &Value, ranks: u64) {
         assert_eq!((sum, &rows[7]["category"]), (bytes(&rows[7], "measured_bytes"), &json!("total")));
     }
     assert!(rows[7]["measured_bytes"].as_u64().unwrap() > 0);
+    check_arenas(document, ranks);
+}
+
+/// Arenas hold what is live, steps write as far as predicted, and the process is not much larger than they are; none of
+/// it was measured where no step was made.
+fn check_arenas(document: &Value, ranks: u64) {
+    let rows = document["extent"].as_array().unwrap();
+    assert_eq!(rows.len() as u64, 2 * ranks);
+    let has_steps = !numbers(&document["losses"]).is_empty();
+    for row in rows {
+        let [live, extent] = ["live_bytes", "extent_bytes"].map(|field| row[field].as_u64().unwrap());
+        assert!(live <= extent && row["predicted_bytes"].as_u64().unwrap() <= extent, "{row}");
+        let measured = if has_steps { row["predicted_bytes"].clone() } else { Value::Null };
+        assert_eq!(row["measured_bytes"], measured, "{row}");
+    }
+    let resident = &document["resident_bytes"];
+    if !has_steps {
+        assert_eq!(resident["measured"], Value::Null);
+        return;
+    }
+    let [predicted, measured] = ["predicted", "measured"].map(|field| resident[field].as_f64().unwrap());
+    let most = (0.05 * predicted).max(64.0 * 1024.0 * 1024.0);
+    assert!((measured - predicted).abs() <= most, "{resident}");
 }
 
 /// Rows of time sum to a step that is no longer than the measured one.
@@ -180,11 +203,11 @@ fn plans_that_cannot_be_executed_say_why() {
     let place = Place::new();
     planned(&place, "dp=2,micro=1", "fp32");
     let plan = place.read("plan.json");
-    place.write("later.json", plan.replacen("\"version\": 1", "\"version\": 2", 1));
+    place.write("older.json", plan.replacen("\"version\": 2", "\"version\": 1", 1));
     place.write("changed.json", plan.replacen("\"fits\": true", "\"fits\": false", 1));
     place.write("cut.json", &plan[..plan.len() / 2]);
     for (line, expected, says) in [
-        ("later.json", (3, "input", "version"), "version 2"),
+        ("older.json", (3, "input", "version"), "meshwright simulate"),
         ("changed.json", (3, "input", "digest"), "changed after it was written"),
         ("cut.json", (3, "input", "plan"), "not JSON"),
         ("missing.json", (3, "input", "plan"), "missing.json"),

@@ -5,7 +5,7 @@ use super::orders::{Order, Pressure};
 
 /// Placements after which no further order is begun, whatever was reached; the
 /// first two orders are tried even so.
-const PLACEMENTS: usize = 30_000;
+const PLACEMENTS: usize = 12_000;
 
 /// Placements that a small problem may spend on exchanging buffers.
 const EXCHANGE_PLACEMENTS: usize = 200_000;
