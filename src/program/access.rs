@@ -122,9 +122,17 @@ impl Standing<'_> {
                 if instruction.stream == Stream::Compute {
                     list.push(Access::writes(Workspace));
                 }
-                let in_frame = buffers.is_some_and(|buffers| buffers.gathered.or(buffers.fetched).is_some());
-                if !in_frame && self.pass != Some(Pass::Weight) {
-                    both(&mut list, Access::reads(if self.gathers_once { Gathered } else { Parameters }));
+                // Parameters are read where they were gathered, else where they were fetched, else where they are stored.
+                let is_gathered = buffers.is_some_and(|buffers| buffers.gathered.is_some());
+                let is_fetched = buffers.is_some_and(|buffers| buffers.fetched.is_some());
+                if self.gathers_once {
+                    both(&mut list, Access::reads(Gathered));
+                } else if !is_gathered && !is_fetched {
+                    both(&mut list, Access::reads(Parameters));
+                }
+                if self.pass == Some(Pass::Weight) {
+                    // Weight gradients read activations and gradients alone.
+                    list.retain(|access| access.writes);
                 }
                 if adds_gradient && !has_gradient {
                     both(&mut list, Access::writes(Gradients));

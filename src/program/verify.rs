@@ -92,6 +92,8 @@ struct Checker<'a> {
     freed: Waits,
     freed_on_host: Waits,
     kept: HashMap<Kept, Vec<(Access, Uses)>>,
+    /// The instructions of all passes, and the first of the step.
+    passes: Waits,
     /// Kernels issued so far.
     computed: u32,
     /// The last receive of the present call, if kernels wait for it in their queue.
@@ -115,6 +117,7 @@ impl<'a> Checker<'a> {
             freed: Waits::default(),
             freed_on_host: Waits::default(),
             kept: HashMap::new(),
+            passes: Waits::default(),
             computed: 0,
             received: 0,
         }
@@ -209,9 +212,14 @@ impl<'a> Checker<'a> {
     /// in the queue of the kernels before those issued behind them; the optimizer step behind all passes.
     fn follow_rules(&mut self, issued: &Issued<'_>, at: Place, before: &Waits) -> Result<(), Fault> {
         let mut rule = Waits::default();
-        if issued.index == 0 && self.rank.templates[issued.template as usize].pass.is_none() {
-            rule = std::array::from_fn(|stream| self.places[stream].len() as u32);
-            self.ordered(at, before, &rule, || "the step begins behind all passes".to_owned())?;
+        if self.rank.templates[issued.template as usize].pass.is_none() {
+            let issued_before = std::array::from_fn(|stream| self.places[stream].len() as u32);
+            let first = if issued.index == 0 { issued_before } else { self.passes };
+            self.ordered(at, before, &first, || "the step begins behind all passes".to_owned())?;
+            if issued.index == 0 {
+                self.passes = issued_before;
+                self.passes[Stream::Compute as usize] += 1;
+            }
         }
         match issued.instruction.stream {
             Stream::Model => {
