@@ -38,7 +38,8 @@ pub fn with_leaner(closing: &Closing<'_>, played: &[Candidate]) -> Vec<Candidate
         closing.fits(&closed) && !played.iter().any(beats)
     };
     let leaner = leaner.into_par_iter().filter(may_be_shown);
-    let leaner: Vec<Candidate> = leaner.map(|strategy| closing.play(strategy)).collect();
+    let leaner = leaner.map(|strategy| closing.play(strategy));
+    let leaner: Vec<Candidate> = leaner.filter(|candidate| closing.problem.fits(candidate)).collect();
     played.iter().cloned().chain(leaner).collect()
 }
 

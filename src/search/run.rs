@@ -102,7 +102,7 @@ pub fn search(
     sort(&mut found.played, request.objective);
     let shown = picks::shown(&found.played, &found.stopped, request.top);
     let shown: Vec<Candidate> = shown.into_par_iter().map(|strategy| closing.play(strategy)).collect();
-    found.played.extend(shown);
+    found.played.extend(shown.into_iter().filter(|candidate| problem.fits(candidate)));
     sort(&mut found.played, request.objective);
     account.lowest_played = found.lowest_played.map(Seconds);
     account.inner_choices_log10 = inner_choices_log10(problem);

@@ -70,6 +70,8 @@ pub(super) fn fixes(problem: &Problem<'_>, strategy: &Strategy) -> Fixes {
     let mut fitting: Vec<Fix> = fitting
         .into_par_iter()
         .map(|(Change { key, follows, strategy }, _)| Fix { key, follows, candidate: problem.play(strategy) })
+        // What is live at once may fit where the block that holds it does not.
+        .filter(|fix| problem.fits(&fix.candidate))
         .collect();
     let time = |fix: &Fix| fix.candidate.playback.step_time.0;
     fitting.sort_by(|one, other| time(one).total_cmp(&time(other)));
