@@ -251,3 +251,45 @@ fn playing_with_a_limit_gives_the_same_time() {
         assert_eq!(limited, Below::Played(free), "seed {seed}, {} on {}", case.text, case.devices);
     }
 }
+
+/// One inbox a kind of message is enough: no schedule blocks itself, whatever the stages and micro-batches.
+#[test]
+fn schedules_get_by_with_one_inbox() {
+    let engine = engine("embedded").expect("built in");
+    let mut verified = 0;
+    for (schedule, chunks) in [
+        ("gpipe", 1),
+        ("1f1b", 1),
+        ("interleaved", 2),
+        ("interleaved", 3),
+        ("zb-h1", 1),
+        ("zb-h2", 1),
+        ("zb-v", 2),
+    ] {
+        for stages in 2..=8 {
+            let config = format!(
+                r#"{{"model_type":"gpt2","n_embd":32,"n_layer":{},"n_head":4,"n_positions":64,"vocab_size":128,
+                    "activation_function":"gelu_new"}}"#,
+                stages * chunks
+            );
+            let model = meshwright::model::from_text(&config, "config.json", "pipe").expect("legal");
+            for micro in [1, 2, 3, 5, 8, 11, 16, 23] {
+                let workload = Workload {
+                    global_batch: micro,
+                    seq_len: 16,
+                    precision: ElementType::Bf16,
+                    dropout: 0.0,
+                    clip: 0.0,
+                };
+                let text = format!("pp={stages},sched={schedule},virtual={chunks}");
+                let draft = Draft::parse(&text).expect("legal");
+                let Ok(strategy) = resolve(&draft, &model, stages, &workload, engine) else { continue };
+                let program = build(&model, &strategy, &workload, engine);
+                assert!(program.ranks[0].has_inboxes);
+                assert_eq!(verify(&program), Ok(()), "{text}, {micro} micro-batches");
+                verified += 1;
+            }
+        }
+    }
+    assert!(verified > 250, "{verified}");
+}

@@ -16,7 +16,7 @@ use crate::units::{Bytes, ElementType};
 /// Slices that an overlapped host step is cut in at most: one is copied out while one is updated and one copied back.
 const HOST_SLICES: u64 = 8;
 
-/// Elements of a slice at the least: smaller ones would take longer to start than to copy.
+/// The fewest elements of a slice: a smaller one takes longer to start than to copy.
 const SLICE_ELEMENTS: u64 = 1 << 20;
 
 /// Bytes of a sum of squares that does not depend on the order in which it is taken: four numbers of 64 bits.

@@ -35,7 +35,7 @@ impl Waits {
         Self { buffers: vec![unused; buffers], freed: nothing, last: nothing, awaited: nothing }
     }
 
-    /// Makes `next`, which will stand behind `written`, wait for what it must, each stream's last.
+    /// Gives `next`, which follows `written`, its waits: on each stream, the last instruction that it must wait for.
     ///
     /// Memory is handed out in issue order wherever it lies, so what takes some waits for all that was freed before:
     /// of its own template by instruction, of earlier calls by the computing stream, behind whose end all of these
