@@ -107,16 +107,18 @@ fn parse(text: &str, path: &str) -> Result<Plan, PlanFileError> {
 /// What makes a plan of this version in place of `value`, one of another.
 fn remedy(value: &Value, path: &str) -> String {
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(quoted);
-    let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
+    let number = |pointer: &str| value.pointer(pointer).filter(|value| value.is_number());
     let command = || {
         Some(format!(
-            "`meshwright simulate {} --cluster {} --global-batch {} --seq-len {} --precision {} --engine {} \
-             --strategy {} --out {}` predicts the same strategy anew",
+            "`meshwright simulate {} --cluster {} --global-batch {} --seq-len {} --precision {} --dropout {} \
+             --clip {} --engine {} --strategy {} --out {}` predicts the same strategy anew",
             text("/model/name")?,
             text("/cluster/name")?,
             number("/workload/global_batch")?,
             number("/workload/seq_len")?,
             text("/workload/precision")?,
+            number("/workload/dropout")?,
+            number("/workload/clip")?,
             text("/engine")?,
             text("/strategy/text")?,
             quoted(path),
