@@ -9,7 +9,7 @@ use crate::lower::{Category, Stream};
 use crate::ops::Op;
 use crate::program::instruction::{Cause, Holds, Message, Task};
 use crate::program::issue_order::{Clock, Instance, Issued, Waits};
-use crate::program::placing::{Placing, place};
+use crate::program::placing::{Extent, Placing, place};
 use crate::program::{BufferId, Persistent, RankProgram};
 
 /// One instruction of a step in its place.
@@ -74,7 +74,7 @@ pub struct Placement {
 impl Placement {
     /// Lays out `program`.
     pub fn new(program: &RankProgram) -> Self {
-        let mut binder = Binder::new(program, place(program));
+        let mut binder = Binder::new(program, place(program, Extent::default()));
         let mut clock = Clock::default();
         for issued in program.issued() {
             let (mut waits, _) = clock.next(&issued);

@@ -59,8 +59,30 @@ pub struct Placing {
     pub host: Space,
 }
 
-/// Where the buffers of `rank` lie.
-pub fn place(rank: &RankProgram) -> Placing {
+/// What a rank's buffers take of device and host: the blocks that hold them where the program places them, else the
+/// most that is held at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub device: Bytes,
+    pub host: Bytes,
+}
+
+impl Extent {
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { device: self.device.max(other.device), host: self.host.max(other.host) }
+    }
+}
+
+impl Placing {
+    pub const fn extent(&self) -> Extent {
+        Extent { device: self.device.extent, host: self.host.extent }
+    }
+}
+
+/// Where the buffers of `rank` lie: as low as can be found, or no higher than `enough`.
+pub fn place(rank: &RankProgram, enough: Extent) -> Placing {
     let (mut device, mut host) = (Taken::default(), Taken::default());
     for (position, issued) in (0..).zip(rank.issued()) {
         let instruction = issued.instruction;
@@ -80,7 +102,10 @@ pub fn place(rank: &RankProgram) -> Placing {
         }
     }
     let kept = |bytes: fn(&crate::program::Persistent) -> Bytes| rank.persistent.iter().map(bytes);
-    Placing { device: device.placed(kept(|state| state.device)), host: host.placed(kept(|state| state.host)) }
+    Placing {
+        device: device.placed(kept(|state| state.device), enough.device),
+        host: host.placed(kept(|state| state.host), enough.host),
+    }
 }
 
 /// What a step takes of one space.
@@ -105,7 +130,7 @@ impl Taken {
         }
     }
 
-    fn placed(self, kept: impl Iterator<Item = Bytes>) -> Space {
+    fn placed(self, kept: impl Iterator<Item = Bytes>, enough: Bytes) -> Space {
         let mut space = Space::default();
         let mut end = 0;
         for bytes in kept {
@@ -120,7 +145,8 @@ impl Taken {
             let first = group[0].start;
             let moved = |one: &Lifetime| Lifetime { start: one.start - first, end: one.end - first, ..*one };
             let group: Vec<Lifetime> = group.iter().map(moved).collect();
-            let packing = known.entry(group).or_insert_with_key(|group| pack(group));
+            let packing =
+                known.entry(group).or_insert_with_key(|group| pack(group, enough.0.saturating_sub(end)));
             let place = |(&offset, &bytes): (&u64, &Bytes)| match bytes.0 {
                 0 => Region::default(),
                 _ => Region { offset: (end + offset) as usize, bytes: bytes.0 as usize },

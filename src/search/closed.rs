@@ -349,20 +349,22 @@ impl<'a> Closing<'a> {
         Closed { peak, memory: problem.process_memory(strategy, peak), host, bound: bound.step_time() }
     }
 
-    /// Plays `strategy` until it is known to take `limit` or more.
-    pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> Below {
+    /// Plays `strategy` until it is known to take `limit` or more; also its program.
+    pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below) {
         let (program, pricing) = self.program(strategy);
-        if limit.0.is_infinite() {
-            return Below::Played(play(&program, pricing.as_ref()));
-        }
-        play_below(&program, pricing.as_ref(), limit)
+        let below = if limit.0.is_infinite() {
+            Below::Played(play(&program, pricing.as_ref()))
+        } else {
+            play_below(&program, pricing.as_ref(), limit)
+        };
+        (program, below)
     }
 
     /// Plays `strategy`, which must be legal.
     pub fn play(&self, strategy: Strategy) -> Candidate {
         let (program, pricing) = self.program(&strategy);
         let playback = play(&program, pricing.as_ref());
-        self.problem.candidate(strategy, playback)
+        self.problem.candidate(strategy, &program, playback)
     }
 
     /// The step program of `strategy`, and what its ops cost.

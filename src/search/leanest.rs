@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::search::bounding::Entry;
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
-use crate::search::waves::{Found, play as play_chosen};
+use crate::search::waves::Found;
 
 /// Strategies that are played in the end, the leanest by closed form.
 const PLAYED: usize = 8;
@@ -23,5 +23,9 @@ pub fn play(solving: &Solving<'_>, entries: &[Entry], found: &mut Found, account
     account.out_of_memory += (looked_at.len() - closed.len()) as u64;
     closed.sort_by_key(|solved| (solved.closed.memory.process, solved.closed.bound.0.to_bits()));
     closed.truncate(PLAYED);
-    play_chosen(solving, closed, f64::INFINITY, found, account);
+    account.played += closed.len() as u64;
+    found.lowest_played = closed.iter().map(|solved| solved.floor).reduce(f64::min);
+    let closing = solving.closing;
+    let played = closed.into_par_iter().map(|solved| closing.play(solved.strategy));
+    found.played = played.filter(|candidate| closing.problem.fits(candidate)).collect();
 }

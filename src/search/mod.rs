@@ -33,6 +33,6 @@ mod state_floor;
 mod state_prices;
 mod waves;
 
-pub use problem::{Candidate, Extent, HalfWidths, Problem, ProcessMemory};
+pub use problem::{Candidate, HalfWidths, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
 pub use run::{bound_all, search};

@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::cost::DevicePricing;
 use crate::model::Model;
 use crate::profile::EngineProfile;
-use crate::program::placing::place;
+use crate::program::placing::{Extent, place};
 use crate::program::{Layout, Program, RankProgram, build};
 use crate::simulate::{Playback, RankPlayback, play};
 use crate::strategy::{Facts, Strategy, Workload};
@@ -30,18 +30,10 @@ pub struct Problem<'a> {
 pub struct Candidate {
     pub strategy: Strategy,
     pub playback: Playback,
-    /// One a pipeline rank.
+    /// What the buffers of each pipeline rank take.
     pub extents: Vec<Extent>,
     /// What the worst rank's process takes of the device.
     pub memory: ProcessMemory,
-}
-
-/// What a rank's buffers take of device and host: the blocks that hold them where the program places them, else the
-/// most that is held at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    pub device: Bytes,
-    pub host: Bytes,
 }
 
 /// Memory of a process: what its allocator hands out, what that reserves, and all that the device loses to it.
@@ -91,24 +83,37 @@ impl<'a> Problem<'a> {
 
     /// Plays `strategy`, which must be legal.
     pub fn play(&self, strategy: Strategy) -> Candidate {
-        let playback = play(&self.program(&strategy), &self.pricing(&strategy));
-        self.candidate(strategy, playback)
+        let program = self.program(&strategy);
+        let playback = play(&program, &self.pricing(&strategy));
+        let mut candidate = self.candidate(strategy, &program, playback);
+        self.place(&mut candidate, &program);
+        candidate
     }
 
-    /// `strategy`, whose playback is known.
-    pub fn candidate(&self, strategy: Strategy, playback: Playback) -> Candidate {
-        let extents: Vec<Extent> = if self.engine.buffers.placed {
-            let placed = |rank: &RankProgram| {
-                let placing = place(rank);
-                Extent { device: placing.device.extent, host: placing.host.extent }
-            };
-            self.program(&strategy).ranks.par_iter().map(placed).collect()
-        } else {
-            let held = |rank: &RankPlayback| Extent { device: rank.memory.total, host: rank.memory.host };
-            playback.ranks.iter().map(held).collect()
-        };
-        let extent = extents.iter().map(|extent| extent.device).max().unwrap_or_default();
-        let memory = self.process_memory(&strategy, extent);
+    /// Places the buffers of all ranks of `candidate`, which has this program, as low as can be found.
+    pub fn place(&self, candidate: &mut Candidate, program: &Program) {
+        if self.engine.buffers.placed {
+            let placed = |rank: &RankProgram| place(rank, Extent::default()).extent();
+            candidate.extents = program.ranks.par_iter().map(placed).collect();
+        }
+    }
+
+    /// `strategy`, whose program has this playback. Only of the rank that takes most are buffers placed as low as can be
+    /// found: others take no more.
+    pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
+        let held = |rank: &RankPlayback| Extent { device: rank.memory.total, host: rank.memory.host };
+        let mut extents: Vec<Extent> = playback.ranks.iter().map(held).collect();
+        if self.engine.buffers.placed {
+            let mut order: Vec<usize> = (0..extents.len()).collect();
+            order.sort_by_key(|&rank| std::cmp::Reverse(extents[rank].device));
+            let mut most = Extent::default();
+            for rank in order {
+                extents[rank] = place(&program.ranks[rank], most).extent();
+                most = most.max(extents[rank]);
+            }
+        }
+        let extent = extents.iter().copied().fold(Extent::default(), Extent::max);
+        let memory = self.process_memory(&strategy, extent.device);
         Candidate { strategy, playback, extents, memory }
     }
 

@@ -107,13 +107,15 @@ pub fn search(
     account.lowest_played = found.lowest_played.map(Seconds);
     account.inner_choices_log10 = inner_choices_log10(problem);
     account.axes = space.axes.listed();
-    let Some(winner) = found.played.first().cloned() else {
+    let Some(mut winner) = found.played.first().cloned() else {
         return Err(match (near, broken) {
             (Some(strategy), _) => advice::nothing_fits(&space, &closing, &strategy),
             (None, Some(broken)) => Failure::Illegal(broken),
             (None, None) => Failure::Illegal(advice::empty(problem, &request.fix)),
         });
     };
+    let program = problem.program(&winner.strategy);
+    problem.place(&mut winner, &program);
     let ladder = ladder::ladder(&closing, &winner);
     let pareto = pareto(&with_leaner(&closing, &found.played));
     let alternatives = different(&found.played, request.top);

@@ -8,11 +8,12 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use crate::profile::choices::GradientSync;
+use crate::program::Program;
 use crate::search::bounding::Entry;
 use crate::search::problem::{Candidate, ProcessMemory};
 use crate::search::request::Account;
 use crate::search::solve::{Solution, Solved, Solving};
-use crate::simulate::{Below, Slower};
+use crate::simulate::{Below, Playback};
 use crate::strategy::Strategy;
 use crate::units::Seconds;
 
@@ -87,7 +88,7 @@ impl Patience {
     }
 }
 
-/// A strategy that fits, not played to its end because others are faster.
+/// A strategy that others are faster than; most were not played to their end. It fits by what it holds at once.
 #[derive(Clone, Debug)]
 pub struct Stopped {
     pub strategy: Strategy,
@@ -99,9 +100,9 @@ pub struct Stopped {
 /// What the waves have found so far.
 #[derive(Default)]
 pub struct Found {
-    /// That fit, in the order in which they were played.
+    /// That fit and were the fastest so far, in the order in which they were played.
     pub played: Vec<Candidate>,
-    /// That turned out too slow while they were played.
+    /// That turned out slower than another.
     pub stopped: Vec<Stopped>,
     /// Seconds of the fastest.
     pub best: Option<f64>,
@@ -275,46 +276,47 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
     }));
 }
 
-/// Plays `chosen` at once, each as long as it may be faster than `limit` seconds.
-pub fn play(
-    solving: &Solving<'_>,
-    chosen: Vec<Solved>,
-    limit: f64,
-    found: &mut Found,
-    account: &mut Account,
-) {
+/// Plays `chosen` at once, each as long as it may be faster than `limit` seconds. Buffers are placed of what wins alone.
+fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Found, account: &mut Account) {
     let closing = solving.closing;
-    let played: Vec<(Solved, Below)> = chosen
+    let mut ended: Vec<(Strategy, ProcessMemory, Program, Playback)> = Vec::new();
+    let played: Vec<(Solved, Option<(Program, Below)>)> = chosen
         .into_par_iter()
         .map(|solved| {
-            let least = solved.closed.bound;
             // What its closed form alone rules out is stopped before it starts.
-            let played = if least.0 < limit {
-                closing.play_below(&solved.strategy, Seconds(limit))
-            } else {
-                Below::Slower(Slower { at_least: least, about: least })
-            };
+            let may_win = solved.closed.bound.0 < limit;
+            let played = may_win.then(|| closing.play_below(&solved.strategy, Seconds(limit)));
             (solved, played)
         })
         .collect();
     for (Solved { strategy, closed, floor, is_second }, played) in played {
         account.played += u64::from(!is_second);
-        if closed.bound.0 < limit {
+        if played.is_some() {
             found.tried += 1;
             found.events += events(&strategy);
         }
         found.lowest_played = Some(found.lowest_played.map_or(floor, |lowest| lowest.min(floor)));
-        match played {
-            Below::Slower(Slower { about, .. }) => {
-                found.stopped.push(Stopped { strategy, memory: closed.memory, about });
+        let about = match played {
+            Some((program, Below::Played(playback))) => {
+                ended.push((strategy, closed.memory, program, playback));
+                continue;
             }
-            Below::Played(playback) => {
-                let candidate = closing.problem.candidate(strategy, playback);
-                if closing.problem.fits(&candidate) {
-                    found.best = Some(found.limit().min(candidate.playback.step_time.0));
-                    found.played.push(candidate);
-                }
-            }
+            Some((_, Below::Slower(slower))) => slower.about,
+            None => closed.bound,
+        };
+        found.stopped.push(Stopped { strategy, memory: closed.memory, about });
+    }
+    ended.sort_by(|one, other| one.3.step_time.0.total_cmp(&other.3.step_time.0));
+    for (strategy, memory, program, playback) in ended {
+        let about = playback.step_time;
+        if about.0 >= found.limit() {
+            found.stopped.push(Stopped { strategy, memory, about });
+            continue;
+        }
+        let candidate = closing.problem.candidate(strategy, &program, playback);
+        if closing.problem.fits(&candidate) {
+            found.best = Some(about.0);
+            found.played.push(candidate);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Predictio
     let slowest = playback.slowest().stage as usize;
     let launches = share(&program.ranks[slowest], &pricing);
     let peaks: Vec<Bytes> = playback.ranks.iter().map(|rank| rank.memory.total).collect();
-    let candidate = problem.candidate(strategy.clone(), playback);
+    let candidate = problem.candidate(strategy.clone(), &program, playback);
     (prediction(problem, &candidate), launches, peaks)
 }
 

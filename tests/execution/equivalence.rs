@@ -14,7 +14,7 @@ use meshwright::model::parameters::parameters;
 use meshwright::profile::engine::engine;
 use meshwright::program::build;
 use meshwright::program::instruction::Task;
-use meshwright::program::placing::{Space, place};
+use meshwright::program::placing::{Extent, Space, place};
 use meshwright::simulate::memory;
 use meshwright::strategy::{Draft, Strategy, Workload, resolve};
 use meshwright::units::ElementType;
@@ -302,7 +302,7 @@ fn extents_are_near_what_is_held() {
             let Some(strategy) = strategy(model, &text, devices, &workload) else { continue };
             let program = build(model, &strategy, &workload, engine("embedded").unwrap());
             for rank in &program.ranks {
-                let Space { live, extent, .. } = place(rank).device;
+                let Space { live, extent, .. } = place(rank, Extent::default()).device;
                 assert!(live <= extent, "{text}");
                 let case = format!("{text} on {devices}, stage {}: {extent} for {live}", rank.stage);
                 ratios.push((extent.0 as f64 / live.0 as f64, case));

@@ -1,5 +1,7 @@
 //! Which addresses are taken when.
 
+use smallvec::SmallVec;
+
 use super::Lifetime;
 use super::ranges::Ranges;
 
@@ -82,17 +84,23 @@ impl Calendar {
         offset
     }
 
-    /// The lowest offset free in every node of the span. Each node can only push
-    /// the offset up; it is found when a whole round leaves it where it was.
+    /// The lowest offset free in every node of the span. Each node can only push the offset up; it is found when a whole
+    /// round leaves it where it was. What ends below it is not looked at again.
     fn lowest(&self, bytes: u64) -> u64 {
+        let path = self.path.iter().map(|&node| self.nodes[node].all.as_slice());
+        let cover = self.cover.iter().map(|&node| self.nodes[node].some.as_slice());
+        let mut taken: SmallVec<[&[(u64, u64)]; 64]> =
+            path.chain(cover).filter(|ranges| !ranges.is_empty()).collect();
         let mut offset = 0;
         loop {
             let before = offset;
-            for &node in &self.path {
-                offset = self.nodes[node].all.lowest(offset, bytes);
-            }
-            for &node in &self.cover {
-                offset = self.nodes[node].some.lowest(offset, bytes);
+            for ranges in &mut taken {
+                while let [(from, to), higher @ ..] = *ranges
+                    && *from < offset + bytes
+                {
+                    offset = offset.max(*to);
+                    *ranges = higher;
+                }
             }
             if offset == before {
                 return offset;

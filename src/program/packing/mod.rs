@@ -1,18 +1,20 @@
 //! Packing: offsets for buffers whose sizes and lifetimes are known, in as little memory as possible.
 //!
-//! Every attempt places the buffers one after another, each at the lowest offset that is free during its whole
-//! lifetime; attempts differ only in the order. What is held at the fullest instant is a lower bound, and the first
-//! attempt that reaches it is the answer. Otherwise a bounded number of further orders is tried, each made from the one
-//! before by moving the buffers forward that ended too high. Nothing here is random or depends on time.
+//! What is held at the fullest instant is a lower bound, and the first attempt that reaches it is the answer. The first
+//! attempts are cheap: they place buffers as they come, into gaps between those that are held. All others place them one
+//! after another in some order, each at the lowest offset that is free during its whole lifetime. Behind the given orders
+//! come a bounded number of further ones, each made from the one before by moving the buffers forward that ended too high.
+//! Nothing here is random or depends on time.
 
 mod calendar;
+mod gaps;
 mod orders;
 mod ranges;
 mod search;
 #[cfg(test)]
 mod tests;
 
-use calendar::{Calendar, spans};
+use calendar::spans;
 use orders::Pressure;
 use search::Search;
 
@@ -35,16 +37,16 @@ pub struct Packing {
     pub live: u64,
 }
 
-/// Packs the buffers as low as a bounded search finds. Offsets are sums of sizes, so they keep the sizes' common
-/// alignment. Buffers of no bytes or with an empty lifetime lie at offset 0.
-pub fn pack(lifetimes: &[Lifetime]) -> Packing {
+/// Packs the buffers as low as a bounded search finds, or no higher than `enough`. Offsets are sums of sizes, so they keep
+/// the sizes' common alignment. Buffers of no bytes or with an empty lifetime lie at offset 0.
+pub fn pack(lifetimes: &[Lifetime], enough: u64) -> Packing {
     let (spans, instants) = spans(lifetimes);
     let pressure = Pressure::new(&spans, instants);
     let buffers: Vec<usize> = (0..spans.len()).filter(|&buffer| !spans[buffer].is_empty()).collect();
     if buffers.is_empty() {
         return Packing { offsets: vec![0; spans.len()], extent: 0, live: 0 };
     }
-    let mut search = Search::new(&spans, Calendar::new(instants), pressure.live());
-    search.run(&buffers, &pressure);
+    let mut search = Search::new(&spans, pressure.live(), enough);
+    search.run(&buffers, &pressure, instants);
     Packing { offsets: search.offsets, extent: search.extent, live: pressure.live() }
 }

@@ -25,17 +25,9 @@ impl Ranges {
         self.ranges.drain(first + 1..first + touching);
     }
 
-    /// The lowest offset, from `offset` upwards, with `bytes` free addresses.
-    pub(super) fn lowest(&self, offset: u64, bytes: u64) -> u64 {
-        let first = self.ranges.partition_point(|range| range.1 <= offset);
-        let mut lowest = offset;
-        for range in &self.ranges[first..] {
-            if range.0 >= lowest + bytes {
-                break;
-            }
-            lowest = range.1;
-        }
-        lowest
+    /// Lowest first.
+    pub(super) fn as_slice(&self) -> &[(u64, u64)] {
+        &self.ranges
     }
 }
 
@@ -49,12 +41,10 @@ mod tests {
         taken.add(0, 64);
         taken.add(128, 192);
         taken.add(320, 384);
-        assert_eq!(taken.lowest(0, 64), 64);
-        assert_eq!(taken.lowest(0, 128), 192);
-        assert_eq!(taken.lowest(0, 192), 384);
+        assert_eq!(taken.as_slice(), [(0, 64), (128, 192), (320, 384)]);
         taken.add(64, 128);
-        assert_eq!(taken.ranges, [(0, 192), (320, 384)]);
+        assert_eq!(taken.as_slice(), [(0, 192), (320, 384)]);
         taken.add(0, 1024);
-        assert_eq!(taken.ranges, [(0, 1024)]);
+        assert_eq!(taken.as_slice(), [(0, 1024)]);
     }
 }

@@ -1,6 +1,7 @@
 //! Trying orders, and repairing those that end too high.
 
 use super::calendar::{Calendar, Span};
+use super::gaps;
 use super::orders::{Order, Pressure};
 
 /// Placements after which no further order is begun, whatever was reached; the
@@ -11,37 +12,52 @@ const PLACEMENTS: usize = 4_000;
 const FEW: usize = 1000;
 const CLOSE: u64 = 1000;
 
+/// Up to how many instants buffers are short, in the cheap attempts.
+const SHORT: [usize; 3] = [0, 16, 64];
+
 /// The best packing so far, and what it takes to try another.
 pub(super) struct Search<'a> {
     spans: &'a [Span],
-    calendar: Calendar,
     live: u64,
+    /// What is low enough.
+    enough: u64,
     placements: usize,
     pub(super) offsets: Vec<u64>,
     pub(super) extent: u64,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(spans: &'a [Span], calendar: Calendar, live: u64) -> Self {
-        Self { spans, calendar, live, placements: 0, offsets: vec![0; spans.len()], extent: u64::MAX }
+    /// A search that ends at an extent of `enough`. Of a few buffers nothing but the `live` bytes themselves is good enough
+    /// in any case, of many a close extent is.
+    pub(super) fn new(spans: &'a [Span], live: u64, enough: u64) -> Self {
+        let close = if spans.len() <= FEW { live } else { live.saturating_add(live / CLOSE) };
+        let enough = enough.max(close);
+        Self { spans, live, enough, placements: 0, offsets: vec![0; spans.len()], extent: u64::MAX }
     }
 
-    /// Tries one order after another until the live bytes are reached or the
-    /// placements are spent.
-    pub(super) fn run(&mut self, buffers: &[usize], pressure: &Pressure) {
+    /// Tries one way after another until one is good enough or the placements are spent.
+    pub(super) fn run(&mut self, buffers: &[usize], pressure: &Pressure, instants: usize) {
+        for short in SHORT {
+            let (offsets, extent) = gaps::place(self.spans, buffers, self.live, short);
+            self.keep(offsets, extent);
+            if self.extent <= self.enough {
+                return;
+            }
+        }
+        let mut calendar = Calendar::new(instants);
         let mut queue: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
         for (tried, order) in Order::ALL.iter().enumerate() {
             if self.done(tried < 2) {
                 return;
             }
             let order = order.sort(buffers, self.spans, pressure);
-            let failed = self.attempt(&order);
+            let failed = self.attempt(&mut calendar, &order);
             queue.push((order, failed));
         }
         while !self.done(false) {
             for (order, failed) in &mut queue {
                 move_to_front(order, failed);
-                *failed = self.attempt(order);
+                *failed = self.attempt(&mut calendar, order);
                 if self.done(false) {
                     break;
                 }
@@ -49,33 +65,34 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether to stop: of a few buffers nothing but the live bytes themselves is good enough, of many a close extent is,
-    /// and behind all placements, without `must`, any is.
+    /// Whether to stop: the extent is low enough, or all placements are spent, without `must`.
     fn done(&self, must: bool) -> bool {
-        let enough =
-            if self.spans.len() <= FEW { self.live } else { self.live.saturating_add(self.live / CLOSE) };
         let left = self.placements + self.spans.len() <= PLACEMENTS;
-        self.extent <= enough || !(left || must)
+        self.extent <= self.enough || !(left || must)
+    }
+
+    fn keep(&mut self, offsets: Vec<u64>, extent: u64) {
+        if extent < self.extent {
+            (self.extent, self.offsets) = (extent, offsets);
+        }
     }
 
     /// Places the buffers in the order given and keeps the result if it is the lowest; the positions of those that ended
     /// above the live bytes.
-    fn attempt(&mut self, order: &[usize]) -> Vec<usize> {
-        self.calendar.clear();
+    fn attempt(&mut self, calendar: &mut Calendar, order: &[usize]) -> Vec<usize> {
+        calendar.clear();
         self.placements += order.len();
         let (mut offsets, mut extent, mut failed) = (vec![0; self.spans.len()], 0, Vec::new());
         for (position, &buffer) in order.iter().enumerate() {
             let span = self.spans[buffer];
-            offsets[buffer] = self.calendar.take(span);
+            offsets[buffer] = calendar.take(span);
             let end = offsets[buffer] + span.bytes;
             extent = end.max(extent);
             if end > self.live {
                 failed.push(position);
             }
         }
-        if extent < self.extent {
-            (self.extent, self.offsets) = (extent, offsets);
-        }
+        self.keep(offsets, extent);
         failed
     }
 }

@@ -3,8 +3,10 @@
 use super::{Lifetime, pack};
 
 fn assert_sound(lifetimes: &[Lifetime]) {
-    let packing = pack(lifetimes);
-    assert_eq!(packing, pack(lifetimes));
+    let packing = pack(lifetimes, 0);
+    assert_eq!(packing, pack(lifetimes, 0));
+    let loose = pack(lifetimes, 2 * packing.live);
+    assert!(loose.extent >= packing.extent && loose.extent <= packing.extent.max(2 * packing.live));
     for (one, first) in lifetimes.iter().enumerate() {
         assert!(packing.offsets[one] + first.bytes <= packing.extent);
         for (other, second) in lifetimes.iter().enumerate().skip(one + 1) {
@@ -19,9 +21,9 @@ fn assert_sound(lifetimes: &[Lifetime]) {
 
 #[test]
 fn nothing_needs_no_space() {
-    assert_eq!(pack(&[]).extent, 0);
+    assert_eq!(pack(&[], 0).extent, 0);
     let empty = [Lifetime { bytes: 64, start: 3, end: 3 }, Lifetime { bytes: 0, start: 1, end: 9 }];
-    assert_eq!(pack(&empty).extent, 0);
+    assert_eq!(pack(&empty, 0).extent, 0);
 }
 
 #[test]
@@ -29,7 +31,7 @@ fn a_nest_is_exact() {
     let lifetimes: Vec<Lifetime> = (0..50)
         .map(|depth| Lifetime { bytes: 64 * u64::from(depth + 1), start: depth, end: 200 - depth })
         .collect();
-    let packing = pack(&lifetimes);
+    let packing = pack(&lifetimes, 0);
     assert_eq!(packing.extent, packing.live);
     assert_sound(&lifetimes);
 }
