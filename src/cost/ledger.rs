@@ -62,19 +62,16 @@ impl Ledger<'_> {
         let sent = |before: Option<(Pass, u32)>| {
             before.map_or(0, |(pass, chunk)| passes[chunk as usize][pass as usize].sent)
         };
+        // What a micro-batch leaves of each chunk between its forward and its backward, and behind that.
+        let left: Vec<(i64, i64)> =
+            passes.iter().map(|[f, b, _]| (f.net - f.sent, f.net - f.sent + b.net - b.sent)).collect();
         instants
             .iter()
             .map(|instant| {
-                let held: i64 = instant
-                    .held
-                    .iter()
-                    .zip(&passes)
-                    .map(|(&(forward, backward), [f, b, _])| {
-                        let after_forward = f.net - f.sent;
-                        let after_backward = after_forward + b.net - b.sent;
-                        i64::from(forward) * after_forward + i64::from(backward) * after_backward
-                    })
-                    .sum();
+                let of = |(&(forward, backward), left): (&(u32, u32), &(i64, i64))| {
+                    i64::from(forward) * left.0 + i64::from(backward) * left.1
+                };
+                let held: i64 = instant.held.iter().zip(&left).map(of).sum();
                 let own = match instant.action {
                     Some((pass, chunk)) => passes[chunk as usize][pass as usize].peak,
                     None => self.step(stage),
