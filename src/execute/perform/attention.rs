@@ -7,10 +7,9 @@ use crate::execute::kernels::attention::{
     Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, Write, fused, materialised,
 };
 use crate::execute::kernels::dropout;
-use crate::execute::kernels::rotary::{HeadColumns, Rotary, Scaling, Turn, rotate};
+use crate::execute::kernels::rotary::{HeadColumns, Rotary, Turn, rotate};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
-use crate::model::constants::RotaryScaling;
 use crate::model::layer::{Attention, LayerKind, Position};
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
@@ -49,10 +48,14 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         }
     }
 
+    /// Context ranks that share the heads of a tensor rank under Ulysses.
+    fn spread(&self) -> u64 {
+        if self.run.is_ring() { 1 } else { self.run.strategy.context.max(1) }
+    }
+
     /// Heads that this rank computes attention of: those of its tensor rank, or its share of them under Ulysses.
     fn heads(&self, layer: &Attention) -> Heads {
-        let strategy = &self.run.strategy;
-        let spread = if strategy.context > 1 && !self.run.is_ring() { strategy.context } else { 1 };
+        let (strategy, spread) = (&self.run.strategy, self.spread());
         let per_tensor = ceil_div(layer.kv_heads(), strategy.tensor);
         Heads {
             heads: (layer.heads / strategy.tensor / spread) as usize,
@@ -75,14 +78,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// The global number of the first head that the core of this rank sees.
     fn first_head(&self, layer: &Attention) -> u64 {
-        let strategy = &self.run.strategy;
-        let per_tensor = layer.heads / strategy.tensor;
-        let first = self.rank.slot.tensor * per_tensor;
-        if strategy.context > 1 && !self.run.is_ring() {
-            first + self.rank.context * (per_tensor / strategy.context)
-        } else {
-            first
-        }
+        let (per_tensor, spread) = (layer.heads / self.run.strategy.tensor, self.spread());
+        self.rank.slot.tensor * per_tensor + self.rank.context % spread * (per_tensor / spread)
     }
 
     fn score(&self, issue: &Issue, layer: &Attention) -> Result<Score, ExecuteError> {
@@ -249,21 +246,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let rotary = Rotary {
             theta: constants.theta,
             dim: constants.rotated(head_dim as u64) as usize,
-            scaling: match &constants.scaling {
-                RotaryScaling::None | RotaryScaling::Other(_) => Scaling::None,
-                RotaryScaling::Linear { factor } => Scaling::Linear { factor: *factor },
-                RotaryScaling::Llama3 {
-                    factor,
-                    low_freq_factor,
-                    high_freq_factor,
-                    original_max_position,
-                } => Scaling::Llama3 {
-                    factor: *factor,
-                    low: *low_freq_factor,
-                    high: *high_freq_factor,
-                    original: *original_max_position as f64,
-                },
-            },
+            scaling: &constants.scaling,
         };
         let columns = self.columns(layer);
         let data = self.write::<T>(issue.writes[0]);
