@@ -36,7 +36,7 @@ macro_rules! each {
 }
 
 /// Does `$work` for each element of slices of one length, the first of which is written: a name is the slice outside
-/// and its element inside.
+/// and its element inside, as in `each_element!(pool, |y, x| *y = *x)`.
 macro_rules! each_element {
     ($pool:expr, |$first:ident $(, $other:ident)*| $work:expr) => {{
         use $crate::execute::kernels::each::{GRAIN, each, nested};

@@ -74,7 +74,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let sizes = self.moe_sizes(layer);
         let router = self.router(layer);
         let pool = self.pool;
-        let rows = sizes.first_token * sizes.hidden..(sizes.first_token + sizes.tokens) * sizes.hidden;
+        let rows = sizes.routed();
         match kernel {
             Kernel::Permute | Kernel::CombineGradient => {
                 let carried = if kernel == Kernel::Permute { Carried::Weights } else { Carried::Nothing };
@@ -227,14 +227,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(())
     }
 
-    /// Tokens of the residual stream that this rank routes.
-    pub(in crate::execute) fn routed_rows(
+    /// The elements of the residual stream that are tokens which this rank routes.
+    pub(in crate::execute) fn routed(
         &self,
         issue: &Issue,
         number: u16,
     ) -> Result<Range<usize>, ExecuteError> {
-        let sizes = self.moe_sizes(self.moe_layer(issue, number)?);
-        Ok(sizes.first_token..sizes.first_token + sizes.tokens)
+        Ok(self.moe_sizes(self.moe_layer(issue, number)?).routed())
     }
 
     pub(in crate::execute) fn router_of(&self, issue: &Issue, number: u16) -> Result<Router, ExecuteError> {
@@ -253,6 +252,11 @@ impl Sizes {
                 "elements of {blocks} blocks of slots"
             );
         }
+    }
+
+    /// The elements of the tokens that this rank routes.
+    const fn routed(&self) -> Range<usize> {
+        self.first_token * self.hidden..(self.first_token + self.tokens) * self.hidden
     }
 
     /// Where the weights of block `block` lie among blocks of slots that carry them.

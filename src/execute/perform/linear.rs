@@ -91,15 +91,12 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let x = self.read::<T>(issue.reads[0]);
         if matrix == Matrix::Router {
             let weight = self.weight(issue, layer, "router")?;
-            let rows = self.routed_rows(issue, layer)?;
             let depth = self.width(issue, layer)?;
-            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
-            let logits = self.write::<T::Wide>(issue.writes[0]);
-            let experts = weight.len() / depth;
+            let x = View::new(&x[self.routed(issue, layer)?], depth);
             let weight = View::new(weight, depth);
-            let y = MatrixMut::new(logits, experts);
-            product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
             let logits = self.write::<T::Wide>(issue.writes[0]);
+            let y = MatrixMut::new(&mut *logits, weight.rows);
+            product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
             routing::assign(&self.router_of(issue, layer)?, logits, pool);
             return Ok(());
         }
@@ -133,11 +130,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let scratch = self.workspace();
         if matrix == Matrix::Router {
             let weight = self.weight(issue, layer, "router")?;
-            let rows = self.routed_rows(issue, layer)?;
             let depth = self.width(issue, layer)?;
             let dy = View::new(self.read::<T::Wide>(issue.reads[0]), weight.len() / depth);
             let dx = self.write::<T>(issue.writes[0]);
-            let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
+            let dx = MatrixMut::new(&mut dx[self.routed(issue, layer)?], depth);
             product(pool, (dy, View::new(weight, depth)), dx, write(into), None, scratch);
             return Ok(());
         }
@@ -163,14 +159,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let scratch = self.workspace();
         let x = self.read::<T>(issue.reads[0]);
         if matrix == Matrix::Router {
-            let rows = self.routed_rows(issue, layer)?;
             let depth = self.width(issue, layer)?;
             let dy = self.read::<T::Wide>(issue.reads[1]);
-            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
+            let x = View::new(&x[self.routed(issue, layer)?], depth);
             let (gradient, write) = self.needed_gradient(issue, layer, "router")?;
-            let experts = gradient.len() / depth;
-            let dy = View::new(dy, experts).transposed();
-            product(pool, (dy, x), MatrixMut::new(gradient, depth), write, None, scratch);
+            let gradient = MatrixMut::new(gradient, depth);
+            let dy = View::new(dy, gradient.rows).transposed();
+            product(pool, (dy, x), gradient, write, None, scratch);
             return Ok(());
         }
         let dy = self.read::<T>(issue.reads[1]);
