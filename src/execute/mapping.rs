@@ -57,8 +57,9 @@ impl Mapping {
             }
             Split::Tensor => (parts(0, tensor.rows, cut.parts, slot.tensor, slot.tensors, 0), 0),
             Split::Expert | Split::ExpertReplicated => {
-                let held = local.tensor_experts(kind) / slot.experts;
-                let whole = tensor.rows / local.tensor_experts(kind).max(1);
+                let experts = if let LayerKind::Moe(moe) = kind { moe.experts } else { 1 };
+                let held = experts / slot.experts;
+                let whole = tensor.rows / experts.max(1);
                 let is_cut = tensor.split == Split::Expert;
                 let by_columns = is_cut && cut.along == Along::Columns;
                 let (place, places) =
@@ -95,14 +96,4 @@ fn parts(first: u64, rows: u64, parts: u64, place: u64, places: u64, local_row: 
             rows: own as usize,
         })
         .collect()
-}
-
-impl LocalTensor {
-    /// Experts of the layer that this is a tensor of.
-    const fn tensor_experts(&self, kind: &LayerKind) -> u64 {
-        match kind {
-            LayerKind::Moe(moe) => moe.experts,
-            _ => 1,
-        }
-    }
 }

@@ -14,11 +14,6 @@ use crate::execute::samples::Samples;
 use crate::execute::session::Observer;
 use crate::trace::NamedGradient;
 
-/// The batch of step `step` into the memory of all ranks.
-fn load(fleet: &Fleet, batches: &Batches, step: u64, skipped: i64) {
-    fleet.load(batches, step.saturating_add_signed(skipped));
-}
-
 /// Feeds a step and listens to nothing.
 pub(super) struct Loader<'a> {
     pub batches: &'a Batches,
@@ -27,7 +22,7 @@ pub(super) struct Loader<'a> {
 
 impl Watcher for Loader<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        load(fleet, self.batches, step, self.skipped);
+        fleet.load(self.batches, step.saturating_add_signed(self.skipped));
         Ok(())
     }
 
@@ -85,7 +80,7 @@ impl Recorder<'_> {
 
 impl Watcher for Recorder<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        load(fleet, self.batches, step, self.skipped);
+        fleet.load(self.batches, step.saturating_add_signed(self.skipped));
         if let Some(&pattern) = PATTERNS.get(self.steps.losses.len()) {
             fleet.mark(pattern);
         }

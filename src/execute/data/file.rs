@@ -50,11 +50,10 @@ impl TokenFile {
     pub fn read(&self, position: u64, tokens: &mut [u32]) {
         let width = self.width as usize;
         let ids = &self.ids()[position as usize * width..][..tokens.len() * width];
-        let widened = |token: &mut u32, id: u32| *token = id;
         match self.width {
-            Width::One => tokens.iter_mut().zip(ids).for_each(|(token, id)| widened(token, u32::from(*id))),
-            Width::Two => tokens.iter_mut().zip(pairs(ids)).for_each(|(token, id)| widened(token, id)),
-            Width::Four => tokens.iter_mut().zip(fours(ids)).for_each(|(token, id)| widened(token, id)),
+            Width::One => tokens.iter_mut().zip(ids).for_each(|(token, id)| *token = u32::from(*id)),
+            Width::Two => tokens.iter_mut().zip(pairs(ids)).for_each(|(token, id)| *token = id),
+            Width::Four => tokens.iter_mut().zip(fours(ids)).for_each(|(token, id)| *token = id),
         }
     }
 

@@ -42,11 +42,3 @@ impl Tokens {
         }
     }
 }
-
-/// A step of the splitmix64 generator (Steele, Lea, Flood 2014): well-mixed bits of any number.
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ number >> 31
-}

@@ -1,6 +1,6 @@
 //! Shuffling: a permutation of windows that is a function, not a table.
 
-use super::mixed;
+use crate::execute::kernels::dropout::mix;
 
 /// Rounds of the network.
 const ROUNDS: u64 = 6;
@@ -8,8 +8,8 @@ const ROUNDS: u64 = 6;
 /// A permutation of 0 … count−1 that a seed picks.
 ///
 /// With h the least number of bits such that 4ʰ ≥ count, x = left·2ʰ + right goes through six rounds
-/// (left, right) ← (right, left xor (low h bits of mixed(mixed(seed + round) xor right))), round = 0 … 5, sums taken
-/// mod 2⁶⁴ (a Feistel network), `mixed` being one step of splitmix64; and again until the outcome is below count.
+/// (left, right) ← (right, left xor (low h bits of mix(mix(seed + round) xor right))), round = 0 … 5, sums taken
+/// mod 2⁶⁴ (a Feistel network), `mix` being one step of splitmix64; and again until the outcome is below count.
 #[derive(Clone, Copy, Debug)]
 pub struct Permutation {
     count: u64,
@@ -38,7 +38,7 @@ impl Permutation {
         let mask = (1u64 << self.half_bits) - 1;
         let halves = (index >> self.half_bits, index & mask);
         let (left, right) = (0..ROUNDS).fold(halves, |(left, right), round| {
-            (right, left ^ mixed(mixed(self.seed.wrapping_add(round)) ^ right) & mask)
+            (right, left ^ mix(mix(self.seed.wrapping_add(round)) ^ right) & mask)
         });
         left << self.half_bits | right
     }

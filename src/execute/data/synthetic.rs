@@ -5,7 +5,8 @@
 //! before it says the likeliest; now and then a document repeats what it had [`ECHO`] tokens before. So there is
 //! something for the bias of the head, for pairs, for attention to the token before, and for attention far back.
 
-use super::{DataError, mixed};
+use super::DataError;
+use crate::execute::kernels::dropout::mix;
 
 const DOCUMENT: usize = 256;
 /// Ids that occur, at most.
@@ -29,7 +30,7 @@ impl Synthetic {
         if vocabulary < 2 {
             return Err(DataError::Vocabulary { vocabulary });
         }
-        Ok(Self { seed: mixed(seed), vocabulary: vocabulary.into() })
+        Ok(Self { seed: mix(seed), vocabulary: vocabulary.into() })
     }
 
     /// Writes the tokens from `position` on to `tokens`.
@@ -57,10 +58,10 @@ impl Synthetic {
     /// The first `length` letters of document `number`; the rest is 0.
     fn document(&self, number: u64, length: usize) -> [u64; DOCUMENT] {
         let mut letters = [0; DOCUMENT];
-        let mut random = mixed(self.seed ^ mixed(number));
+        let mut random = mix(self.seed ^ mix(number));
         let mut echo = 0;
         for place in 0..length {
-            random = mixed(random);
+            random = mix(random);
             if echo == 0 && place >= ECHO && random >> 32 & 31 == 0 {
                 echo = ECHO;
             }
@@ -79,9 +80,9 @@ impl Synthetic {
     /// What follows `before` and `last`: one of four successors of `last`, in five of eight cases the one that
     /// `before` points at.
     fn successor(&self, before: u64, last: u64, random: u64) -> u64 {
-        let likeliest = mixed(self.seed ^ before) & 3;
+        let likeliest = mix(self.seed ^ before) & 3;
         let choice = if random & 7 < 5 { likeliest } else { random >> 3 & 3 };
-        let of_last = mixed(self.seed ^ (last << 8 | 1));
+        let of_last = mix(self.seed ^ (last << 8 | 1));
         // At least two of the four differ, as the stride is no multiple of the number of letters.
         let stride = 1 + (of_last >> 32) % (self.letters() - 1);
         ((of_last & 0xffff_ffff) + choice * stride) % self.letters()

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::execute::contents::Tensors;
 use crate::execute::error::ExecuteError;
-use crate::execute::gradients::{names, parts, trained};
+use crate::execute::gradients::{names, parts};
 use crate::execute::keep::copy_rows;
-use crate::execute::weights::save_tensors;
+use crate::execute::weights::{save_tensors, trained};
 use crate::model::Model;
 use crate::model::tensors::NamedTensor;
 use crate::units::ElementType;

@@ -19,6 +19,7 @@ use crate::execute::fleet::Fleet;
 use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
 use crate::execute::pool::Pool;
 use crate::execute::rank::Rank;
+use crate::execute::weights::trained;
 use crate::model::Model;
 use crate::model::tensors::{NamedTensor, tensors};
 use crate::profile::spelling::nearest;
@@ -154,13 +155,6 @@ impl Gradients<'_> {
             _ => square_sum(Pool::Serial, held::<bf16>(rank, place.region)),
         }
     }
-}
-
-/// The weights of `model` that have gradients.
-fn trained(model: &Model) -> Vec<NamedTensor> {
-    let mut tensors = tensors(model);
-    tensors.retain(|tensor| !model.layer(tensor.layer).frozen);
-    tensors
 }
 
 /// The names of `tensors`, each once, in their order.

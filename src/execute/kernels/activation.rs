@@ -1,8 +1,8 @@
 //! Activation functions, plain and as gates, with their gradients.
 
+use super::each::each_element;
 use crate::execute::element::{Element, Real};
-use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::vectorised;
+use crate::execute::pool::Pool;
 
 /// A function of each element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +21,6 @@ pub enum Activation {
 /// √(2/π) and the factor of x³ in GELU by tanh.
 const TANH_SLOPE: f64 = 0.797_884_560_802_865_4;
 const TANH_CUBE: f64 = 0.044_715;
-
-/// Elements that are handed to a thread at least.
-const GRAIN: usize = 4096;
 
 /// A function of reals with its derivative.
 trait Function: Sync {
@@ -113,15 +110,17 @@ impl Function for ReluSquared {
     }
 }
 
-/// Calls `$function::<…, F>` for the function that `$activation` names.
+/// Does `$work`, in which `$function` is the function that `$activation` names.
 macro_rules! of_function {
-    ($activation:expr, $function:ident($($argument:expr),*)) => {
+    ($activation:expr, $function:ident => $work:expr) => {
+        of_function!($activation, $function => $work, Gelu GeluTanh Silu Relu ReluSquared)
+    };
+    ($activation:expr, $function:ident => $work:expr, $($name:ident)*) => {
         match $activation {
-            Activation::Gelu => $function::<_, Gelu>($($argument),*),
-            Activation::GeluTanh => $function::<_, GeluTanh>($($argument),*),
-            Activation::Silu => $function::<_, Silu>($($argument),*),
-            Activation::Relu => $function::<_, Relu>($($argument),*),
-            Activation::ReluSquared => $function::<_, ReluSquared>($($argument),*),
+            $(Activation::$name => {
+                type $function = $name;
+                $work
+            })*
         }
     };
 }
@@ -129,13 +128,15 @@ macro_rules! of_function {
 /// y = f(x).
 pub fn forward<T: Element>(pool: Pool<'_>, activation: Activation, x: &[T], y: &mut [T]) {
     assert_eq!(x.len(), y.len(), "input and output");
-    of_function!(activation, plain(pool, x, y));
+    of_function!(activation, F => each_element!(pool, |y, x| *y = T::narrow(F::value(x.wide()))));
 }
 
 /// The gradient in place: `gradient` holds dy and becomes dx = dy · f′(x).
 pub fn backward<T: Element>(pool: Pool<'_>, activation: Activation, x: &[T], gradient: &mut [T]) {
     assert_eq!(x.len(), gradient.len(), "input and gradient");
-    of_function!(activation, plain_backward(pool, x, gradient));
+    of_function!(activation, F => each_element!(pool, |gradient, x| {
+        *gradient = T::narrow(gradient.wide() * F::derivative(x.wide()));
+    }));
 }
 
 /// y = f(gate) · up.
@@ -146,7 +147,9 @@ pub fn gated_forward<T: Element>(
     y: &mut [T],
 ) {
     assert_eq!((gate.len(), up.len()), (y.len(), y.len()), "gate, up and output");
-    of_function!(activation, gated(pool, gate, up, y));
+    of_function!(activation, F => each_element!(pool, |y, gate, up| {
+        *y = T::narrow(F::value(gate.wide()) * up.wide());
+    }));
 }
 
 /// The gradients of gate, dy · up · f′(gate), and up, dy · f(gate). `dup` holds dy at first.
@@ -158,68 +161,11 @@ pub fn gated_backward<T: Element>(
 ) {
     assert_eq!((gate.len(), up.len()), (dup.len(), dup.len()), "gate, up and gradient");
     assert_eq!(dgate.len(), dup.len(), "both gradients");
-    of_function!(activation, gated_gradients(pool, gate, up, dgate, dup));
-}
-
-fn plain<T: Element, F: Function>(pool: Pool<'_>, x: &[T], y: &mut [T]) {
-    pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(y, 1)), |_, (x, y)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (y, x) in y.0.iter_mut().zip(x.0) {
-                    *y = T::narrow(F::value(x.wide()));
-                }
-            },
-        );
-    });
-}
-
-fn plain_backward<T: Element, F: Function>(pool: Pool<'_>, x: &[T], gradient: &mut [T]) {
-    pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(gradient, 1)), |_, (x, gradient)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (gradient, x) in gradient.0.iter_mut().zip(x.0) {
-                    *gradient = T::narrow(gradient.wide() * F::derivative(x.wide()));
-                }
-            },
-        );
-    });
-}
-
-fn gated<T: Element, F: Function>(pool: Pool<'_>, gate: &[T], up: &[T], y: &mut [T]) {
-    pool.each(y.len(), GRAIN, (Rows(gate, 1), Rows(up, 1), Rows(y, 1)), |_, (gate, up, y)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for ((y, gate), up) in y.0.iter_mut().zip(gate.0).zip(up.0) {
-                    *y = T::narrow(F::value(gate.wide()) * up.wide());
-                }
-            },
-        );
-    });
-}
-
-fn gated_gradients<T: Element, F: Function>(
-    pool: Pool<'_>,
-    gate: &[T],
-    up: &[T],
-    dgate: &mut [T],
-    dup: &mut [T],
-) {
-    let parts = (Rows(gate, 1), Rows(up, 1), Rows(dgate, 1), Rows(dup, 1));
-    pool.each(up.len(), GRAIN, parts, |_, (gate, up, dgate, dup)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (((dgate, dup), gate), up) in dgate.0.iter_mut().zip(dup.0).zip(gate.0).zip(up.0) {
-                    let (gate, dy) = (gate.wide(), dup.wide());
-                    *dgate = T::narrow(dy * up.wide() * F::derivative(gate));
-                    *dup = T::narrow(dy * F::value(gate));
-                }
-            },
-        );
-    });
+    of_function!(activation, F => each_element!(pool, |dgate, dup, gate, up| {
+        let (gate, dy) = (gate.wide(), dup.wide());
+        *dgate = T::narrow(dy * up.wide() * F::derivative(gate));
+        *dup = T::narrow(dy * F::value(gate));
+    }));
 }
 
 #[cfg(test)]

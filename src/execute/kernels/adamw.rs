@@ -1,8 +1,8 @@
 //! AdamW (Loshchilov and Hutter, ICLR 2019, algorithm 2), with the order of operations of `torch.optim.AdamW`.
 
+use super::each::{each, inlined};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::{inlined, vectorised};
 
 /// What one step does to each element.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,39 +48,31 @@ pub fn step<G, P, S, T>(
     let (clip, epsilon) = (of(adamw.clip), of(adamw.epsilon));
     let moments = (Rows(m, 1), Rows(v, 1));
     let parts = (Rows(gradient, 1), Rows(parameter, 1), moments, working.map(|working| Rows(working, 1)));
-    pool.each(count, GRAIN, parts, |_, (gradient, parameter, (m, v), working)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let update = inlined(
-                    #[inline(always)]
-                    |parameter: &mut P, m: &mut S, v: &mut S, gradient: &G| {
-                        let g = gradient.wide() * clip;
-                        let first = beta1.mul_add(m.wide(), rest1 * g);
-                        let second = beta2.mul_add(v.wide(), rest2 * g * g);
-                        let denominator = second.sqrt().mul_add(root, epsilon);
-                        let updated = kept.mul_add(parameter.wide(), -(rate * first / denominator));
-                        *m = S::narrow(first);
-                        *v = S::narrow(second);
-                        *parameter = P::narrow(updated);
-                        T::narrow(updated)
-                    },
-                );
-                let state = parameter.0.iter_mut().zip(m.0).zip(v.0).zip(gradient.0);
-                match working {
-                    Some(working) => {
-                        for ((((parameter, m), v), gradient), working) in state.zip(working.0) {
-                            *working = update(parameter, m, v, gradient);
-                        }
-                    }
-                    None => {
-                        for (((parameter, m), v), gradient) in state {
-                            update(parameter, m, v, gradient);
-                        }
-                    }
+    each!(pool, count, GRAIN, parts, |_, (gradient, parameter, (m, v), working)| {
+        let update = inlined!(|parameter: &mut P, m: &mut S, v: &mut S, gradient: &G| {
+            let g = gradient.wide() * clip;
+            let first = beta1.mul_add(m.wide(), rest1 * g);
+            let second = beta2.mul_add(v.wide(), rest2 * g * g);
+            let denominator = second.sqrt().mul_add(root, epsilon);
+            let updated = kept.mul_add(parameter.wide(), -(rate * first / denominator));
+            *m = S::narrow(first);
+            *v = S::narrow(second);
+            *parameter = P::narrow(updated);
+            T::narrow(updated)
+        });
+        let state = parameter.0.iter_mut().zip(m.0).zip(v.0).zip(gradient.0);
+        match working {
+            Some(working) => {
+                for ((((parameter, m), v), gradient), working) in state.zip(working.0) {
+                    *working = update(parameter, m, v, gradient);
                 }
-            },
-        );
+            }
+            None => {
+                for (((parameter, m), v), gradient) in state {
+                    update(parameter, m, v, gradient);
+                }
+            }
+        }
     });
 }
 

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::each::{each, each_element, inlined, sum};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::{LANES, inlined, total, vectorised};
+use crate::execute::vector::LANES;
 
 /// The columns of a matrix of logits: `width` in all, of which the first `vocabulary.len()` are these words; the rest
 /// is padding.
@@ -41,24 +42,15 @@ pub fn forward<T: Element>(
 ) {
     shard.check(logits, targets, statistics);
     let parts = (Rows(logits, shard.width), Rows(targets, 1), Rows(statistics, STATISTICS));
-    pool.each(targets.len(), 1, parts, |_, (logits, targets, statistics)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let rows = logits.0.chunks_exact(shard.width).zip(statistics.0.chunks_exact_mut(STATISTICS));
-                for ((logits, statistics), &target) in rows.zip(targets.0) {
-                    let row = &logits[..shard.vocabulary.len()];
-                    let greatest = greatest(row);
-                    let sum = sum(
-                        row,
-                        #[inline(always)]
-                        |logit| (logit - greatest).exp(),
-                    );
-                    let target = shard.column(target).map_or(Real::ZERO, |column| row[column].wide());
-                    statistics.copy_from_slice(&[greatest, sum, target]);
-                }
-            },
-        );
+    each!(pool, targets.len(), 1, parts, |_, (logits, targets, statistics)| {
+        let rows = logits.0.chunks_exact(shard.width).zip(statistics.0.chunks_exact_mut(STATISTICS));
+        for ((logits, statistics), &target) in rows.zip(targets.0) {
+            let row = &logits[..shard.vocabulary.len()];
+            let greatest = greatest(row);
+            let sum = sum(row, inlined!(|logit: T::Wide| (logit - greatest).exp()));
+            let target = shard.column(target).map_or(Real::ZERO, |column| row[column].wide());
+            statistics.copy_from_slice(&[greatest, sum, target]);
+        }
     });
 }
 
@@ -99,72 +91,49 @@ pub fn backward<T: Element>(
     let scale = T::Wide::of(scale);
     let inverse_cap = cap.map(|cap| T::Wide::of(1.0 / cap));
     let parts = (Rows(logits, shard.width), Rows(targets, 1), Rows(statistics, STATISTICS));
-    pool.each(targets.len(), 1, parts, |_, (logits, targets, statistics)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let rows = logits.0.chunks_exact_mut(shard.width).zip(statistics.0.chunks_exact(STATISTICS));
-                for ((logits, statistics), &target) in rows.zip(targets.0) {
-                    let (row, padding) = logits.split_at_mut(shard.vocabulary.len());
-                    let (greatest, factor) = (statistics[0], scale / statistics[1]);
-                    let slope = inlined(
-                        #[inline(always)]
-                        |logit: T::Wide| match inverse_cap {
-                            Some(inverse) => T::Wide::ONE - (logit * inverse) * (logit * inverse),
-                            None => T::Wide::ONE,
-                        },
-                    );
-                    let gradient = inlined(
-                        #[inline(always)]
-                        |logit: T::Wide| (logit - greatest).exp() * factor,
-                    );
-                    let of_target = shard.column(target).map(|column| {
-                        let logit = row[column].wide();
-                        (column, T::narrow((gradient(logit) - scale) * slope(logit)))
-                    });
-                    match inverse_cap {
-                        None => {
-                            for logit in row.iter_mut() {
-                                *logit = T::narrow(gradient(logit.wide()));
-                            }
-                        }
-                        Some(_) => {
-                            for logit in row.iter_mut() {
-                                *logit = T::narrow(gradient(logit.wide()) * slope(logit.wide()));
-                            }
-                        }
+    each!(pool, targets.len(), 1, parts, |_, (logits, targets, statistics)| {
+        let rows = logits.0.chunks_exact_mut(shard.width).zip(statistics.0.chunks_exact(STATISTICS));
+        for ((logits, statistics), &target) in rows.zip(targets.0) {
+            let (row, padding) = logits.split_at_mut(shard.vocabulary.len());
+            let (greatest, factor) = (statistics[0], scale / statistics[1]);
+            let slope = inlined!(|logit: T::Wide| match inverse_cap {
+                Some(inverse) => T::Wide::ONE - (logit * inverse) * (logit * inverse),
+                None => T::Wide::ONE,
+            });
+            let gradient = inlined!(|logit: T::Wide| (logit - greatest).exp() * factor);
+            let of_target = shard.column(target).map(|column| {
+                let logit = row[column].wide();
+                (column, T::narrow((gradient(logit) - scale) * slope(logit)))
+            });
+            match inverse_cap {
+                None => {
+                    for logit in row.iter_mut() {
+                        *logit = T::narrow(gradient(logit.wide()));
                     }
-                    if let Some((column, value)) = of_target {
-                        row[column] = value;
-                    }
-                    padding.fill(T::default());
                 }
-            },
-        );
+                Some(_) => {
+                    for logit in row.iter_mut() {
+                        *logit = T::narrow(gradient(logit.wide()) * slope(logit.wide()));
+                    }
+                }
+            }
+            if let Some((column, value)) = of_target {
+                row[column] = value;
+            }
+            padding.fill(T::default());
+        }
     });
 }
 
 /// Caps logits softly, in place: c · tanh(logit / c).
 pub fn cap<T: Element>(pool: Pool<'_>, cap: f64, logits: &mut [T]) {
     let (cap, inverse) = (T::Wide::of(cap), T::Wide::of(1.0 / cap));
-    pool.each(logits.len(), 4096, Rows(logits, 1), |_, logits| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for logit in logits.0 {
-                    *logit = T::narrow((logit.wide() * inverse).tanh() * cap);
-                }
-            },
-        );
-    });
+    each_element!(pool, |logits| *logits = T::narrow((logits.wide() * inverse).tanh() * cap));
 }
 
 #[inline(always)]
 fn greatest<T: Element>(row: &[T]) -> T::Wide {
-    let larger = inlined(
-        #[inline(always)]
-        |a: T::Wide, b: T::Wide| if b > a { b } else { a },
-    );
+    let larger = inlined!(|a: T::Wide, b: T::Wide| if b > a { b } else { a });
     let mut lanes = [T::Wide::NEG_INFINITY; LANES];
     let (blocks, rest) = row.as_chunks::<LANES>();
     for block in blocks {
@@ -174,19 +143,6 @@ fn greatest<T: Element>(row: &[T]) -> T::Wide {
     }
     lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane = larger(*lane, x.wide()));
     lanes.into_iter().fold(T::Wide::NEG_INFINITY, larger)
-}
-
-#[inline(always)]
-fn sum<T: Element>(row: &[T], value: impl Fn(T::Wide) -> T::Wide) -> T::Wide {
-    let mut lanes = [T::Wide::ZERO; LANES];
-    let (blocks, rest) = row.as_chunks::<LANES>();
-    for block in blocks {
-        for lane in 0..LANES {
-            lanes[lane] += value(block[lane].wide());
-        }
-    }
-    lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane += value(x.wide()));
-    total(lanes)
 }
 
 #[cfg(test)]

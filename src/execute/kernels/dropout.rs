@@ -31,7 +31,7 @@ impl Dropout {
 
 /// The output function of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) after one step from `state`.
 #[inline(always)]
-const fn mix(state: u64) -> u64 {
+pub(in crate::execute) const fn mix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

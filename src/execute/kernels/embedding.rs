@@ -1,9 +1,9 @@
 //! Rows of a table by index, tokens and positions alike, and their gradients; the table may be a shard of a larger one.
 
+use super::each::each;
 use super::gemm::Write;
 use crate::execute::element::Element;
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::vectorised;
 
 /// `y[r]` (=|+=) `table[indices[r] − first]`, with `table` (shard rows, width) and y (rows, width). Indices outside the
 /// shard give rows of 0.
@@ -17,23 +17,18 @@ pub fn forward<T: Element>(
     assert_eq!(table.len() % width, 0, "whole rows of the table");
     assert_eq!(y.len(), indices.len() * width, "a row for each index");
     let shard = table.len() / width;
-    pool.rows(y, width, |start, rows| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (y, &index) in rows.chunks_exact_mut(width).zip(&indices[start..]) {
-                    let row = (index as usize).checked_sub(first).filter(|&row| row < shard);
-                    match (row.map(|row| &table[row * width..][..width]), write) {
-                        (Some(row), Write::Replace) => y.copy_from_slice(row),
-                        (Some(row), Write::Add) => {
-                            y.iter_mut().zip(row).for_each(|(y, x)| *y = T::narrow(y.wide() + x.wide()));
-                        }
-                        (None, Write::Replace) => y.fill(T::default()),
-                        (None, Write::Add) => {}
-                    }
+    each!(pool, indices.len(), 1, (Rows(indices, 1), Rows(y, width)), |_, (indices, y)| {
+        for (y, &index) in y.0.chunks_exact_mut(width).zip(indices.0) {
+            let row = (index as usize).checked_sub(first).filter(|&row| row < shard);
+            match (row.map(|row| &table[row * width..][..width]), write) {
+                (Some(row), Write::Replace) => y.copy_from_slice(row),
+                (Some(row), Write::Add) => {
+                    y.iter_mut().zip(row).for_each(|(y, x)| *y = T::narrow(y.wide() + x.wide()));
                 }
-            },
-        );
+                (None, Write::Replace) => y.fill(T::default()),
+                (None, Write::Add) => {}
+            }
+        }
     });
 }
 
@@ -49,20 +44,14 @@ pub fn backward<T: Element, G: Element<Wide = T::Wide>>(
     assert_eq!(dtable.len() % width, 0, "whole rows of the table");
     assert_eq!(dy.len(), indices.len() * width, "a row for each index");
     let shard = dtable.len() / width;
-    pool.each(shard, 1, Rows(dtable, width), |range, part| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (dy, &index) in dy.chunks_exact(width).zip(indices) {
-                    let row =
-                        (index as usize).checked_sub(first + range.start).filter(|&row| row < range.len());
-                    if let Some(row) = row {
-                        let out = &mut part.0[row * width..][..width];
-                        out.iter_mut().zip(dy).for_each(|(out, dy)| *out = G::narrow(out.wide() + dy.wide()));
-                    }
-                }
-            },
-        );
+    each!(pool, shard, 1, Rows(dtable, width), |range, part| {
+        for (dy, &index) in dy.chunks_exact(width).zip(indices) {
+            let row = (index as usize).checked_sub(first + range.start).filter(|&row| row < range.len());
+            if let Some(row) = row {
+                let out = &mut part.0[row * width..][..width];
+                out.iter_mut().zip(dy).for_each(|(out, dy)| *out = G::narrow(out.wide() + dy.wide()));
+            }
+        }
     });
 }
 

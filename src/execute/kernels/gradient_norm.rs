@@ -1,8 +1,8 @@
 //! Sums of squares that are the same to the bit however gradients are cut and in whichever order parts are added.
 
+use super::each::vectorised;
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::Pool;
-use crate::execute::vector::vectorised;
 
 /// A sum of squares in bins: bin i adds up what squares are worth in whole multiples of its quantum, and those sums
 /// are exact (after Demmel and Nguyen, "Parallel reproducible summation", 2015, with bins fixed beforehand).
@@ -42,10 +42,7 @@ impl SquareSum {
 pub fn square_sum<G: Element>(pool: Pool<'_>, gradient: &[G]) -> SquareSum {
     let chunk = |index: usize| {
         let part = &gradient[index * CHUNK..gradient.len().min((index + 1) * CHUNK)];
-        vectorised(
-            #[inline(always)]
-            || chunk_sum(part),
-        )
+        vectorised!(chunk_sum(part))
     };
     pool.reduce(gradient.len().div_ceil(CHUNK), &chunk, &SquareSum::plus).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
 //! Linear layers: outputs, and the gradients of inputs, weights and biases.
 
+use super::each::each;
 use super::gemm::{self, Write};
 use crate::execute::element::{Element, Real};
 use crate::execute::matrix::{Matrix, MatrixMut};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::vectorised;
 
 /// Wide elements of scratch that each product here needs at least, for `rows` rows of `inputs` and `outputs`.
 pub fn scratch(rows: usize, inputs: usize, outputs: usize) -> usize {
@@ -57,24 +57,19 @@ pub fn bias_gradient<T: Element, G: Element<Wide = T::Wide>>(
     (dbias, write): (&mut [G], Write),
 ) {
     assert_eq!(dbias.len(), dy.columns, "the bias's gradient");
-    pool.each(dbias.len(), COLUMNS, Rows(dbias, 1), |columns, out| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (start, out) in columns.step_by(COLUMNS).zip(out.0.chunks_mut(COLUMNS)) {
-                    let mut sums = [T::Wide::ZERO; COLUMNS];
-                    for first in (0..dy.rows).step_by(GROUP) {
-                        let mut group = [T::Wide::ZERO; COLUMNS];
-                        for row in first..dy.rows.min(first + GROUP) {
-                            let values = &dy.row(row)[start..][..out.len()];
-                            group.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.wide());
-                        }
-                        sums.iter_mut().zip(&group).for_each(|(sum, &group)| *sum += group);
-                    }
-                    add(out, &sums, write);
+    each!(pool, dbias.len(), COLUMNS, Rows(dbias, 1), |columns, out| {
+        for (start, out) in columns.step_by(COLUMNS).zip(out.0.chunks_mut(COLUMNS)) {
+            let mut sums = [T::Wide::ZERO; COLUMNS];
+            for first in (0..dy.rows).step_by(GROUP) {
+                let mut group = [T::Wide::ZERO; COLUMNS];
+                for row in first..dy.rows.min(first + GROUP) {
+                    let values = &dy.row(row)[start..][..out.len()];
+                    group.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.wide());
                 }
-            },
-        );
+                sums.iter_mut().zip(&group).for_each(|(sum, &group)| *sum += group);
+            }
+            add(out, &sums, write);
+        }
     });
 }
 

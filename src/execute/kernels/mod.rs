@@ -3,9 +3,9 @@
 pub mod activation;
 pub mod adamw;
 pub mod attention;
-pub mod cast;
 pub mod cross_entropy;
 pub mod dropout;
+mod each;
 pub mod embedding;
 pub mod gemm;
 pub mod gradient_norm;

@@ -1,10 +1,11 @@
 //! Layer norm and RMS norm over rows, as `torch.nn.LayerNorm` and Hugging Face's RMS norms compute them.
 
+use super::each::{each, inlined, sum};
 use super::gemm::Write;
 use super::linear::{COLUMNS, GROUP, add};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::{LANES, inlined, total, vectorised};
+use crate::execute::vector::{LANES, total};
 
 /// What is normalised, over rows of `width` elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,42 +42,32 @@ pub fn forward<T: Element>(
     assert_eq!(y.len(), x.len(), "the output");
     assert!(bias.is_none_or(|bias| bias.len() == width), "the bias");
     let parts = (Rows(x, width), (Rows(y, width), statistics.map(|statistics| Rows(statistics, STATISTICS))));
-    pool.each(rows, 1, parts, |_, (x, (y, mut statistics))| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (row, (x, y)) in x.0.chunks_exact(width).zip(y.0.chunks_exact_mut(width)).enumerate() {
-                    let [mean, scale] = norm.row(x);
-                    if let Some(statistics) = &mut statistics {
-                        statistics.0[row * STATISTICS..][..STATISTICS].copy_from_slice(&[mean, scale]);
-                    }
-                    let normed = inlined(
-                        #[inline(always)]
-                        |x: &T| (x.wide() - mean) * scale,
-                    );
-                    match (weight, bias) {
-                        (Some(weight), Some(bias)) => {
-                            for (((y, x), weight), bias) in y.iter_mut().zip(x).zip(weight).zip(bias) {
-                                *y = T::narrow(normed(x).mul_add(weight.wide(), bias.wide()));
-                            }
-                        }
-                        (Some(weight), None) => {
-                            for ((y, x), weight) in y.iter_mut().zip(x).zip(weight) {
-                                *y = T::narrow(normed(x) * weight.wide());
-                            }
-                        }
-                        (None, bias) => {
-                            y.iter_mut().zip(x).for_each(|(y, x)| *y = T::narrow(normed(x)));
-                            if let Some(bias) = bias {
-                                y.iter_mut()
-                                    .zip(bias)
-                                    .for_each(|(y, bias)| *y = T::narrow(y.wide() + bias.wide()));
-                            }
-                        }
+    each!(pool, rows, 1, parts, |_, (x, (y, mut statistics))| {
+        for (row, (x, y)) in x.0.chunks_exact(width).zip(y.0.chunks_exact_mut(width)).enumerate() {
+            let [mean, scale] = norm.row(x);
+            if let Some(statistics) = &mut statistics {
+                statistics.0[row * STATISTICS..][..STATISTICS].copy_from_slice(&[mean, scale]);
+            }
+            let normed = inlined!(|x: &T| (x.wide() - mean) * scale);
+            match (weight, bias) {
+                (Some(weight), Some(bias)) => {
+                    for (((y, x), weight), bias) in y.iter_mut().zip(x).zip(weight).zip(bias) {
+                        *y = T::narrow(normed(x).mul_add(weight.wide(), bias.wide()));
                     }
                 }
-            },
-        );
+                (Some(weight), None) => {
+                    for ((y, x), weight) in y.iter_mut().zip(x).zip(weight) {
+                        *y = T::narrow(normed(x) * weight.wide());
+                    }
+                }
+                (None, bias) => {
+                    y.iter_mut().zip(x).for_each(|(y, x)| *y = T::narrow(normed(x)));
+                    if let Some(bias) = bias {
+                        y.iter_mut().zip(bias).for_each(|(y, bias)| *y = T::narrow(y.wide() + bias.wide()));
+                    }
+                }
+            }
+        }
     });
 }
 
@@ -108,48 +99,40 @@ pub fn backward<T: Element>(
     let width = norm.width;
     let given = (Rows(x, width), dy.map(|dy| Rows(dy, width)));
     let statistics = statistics.map(|statistics| Rows(statistics, STATISTICS));
-    pool.each(rows, 1, (given, statistics, Rows(dx, width)), |_, ((x, dy), statistics, dx)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (row, (x, dx)) in x.0.chunks_exact(width).zip(dx.0.chunks_exact_mut(width)).enumerate() {
-                    let [mean, scale] = norm.known(x, statistics.map(|statistics| statistics.0), row);
-                    let dy = dy.map(|dy| &dy.0[row * width..][..width]);
-                    let sums = norm.gradient_means(x, dy.unwrap_or(dx), weight, [mean, scale]);
-                    // Both means with 1/std, so that dx = g · scale + (x − mean) · slope + shift.
-                    let (shift, slope) = (-sums[0] * scale, -sums[1] * scale * scale);
-                    let value = inlined(
-                        #[inline(always)]
-                        |x: T, dy: T, weight: T::Wide| {
-                            (dy.wide() * weight).mul_add(scale, (x.wide() - mean).mul_add(slope, shift))
-                        },
-                    );
-                    let one = T::Wide::ONE;
-                    match (dy, weight) {
-                        (None, Some(weight)) => {
-                            for ((dx, x), weight) in dx.iter_mut().zip(x).zip(weight) {
-                                *dx = T::narrow(value(*x, *dx, weight.wide()));
-                            }
-                        }
-                        (None, None) => {
-                            dx.iter_mut().zip(x).for_each(|(dx, x)| *dx = T::narrow(value(*x, *dx, one)));
-                        }
-                        (Some(dy), Some(weight)) => {
-                            for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
-                                let before = if write == Write::Add { dx.wide() } else { Real::ZERO };
-                                *dx = T::narrow(before + value(*x, *dy, weight.wide()));
-                            }
-                        }
-                        (Some(dy), None) => {
-                            for ((dx, x), dy) in dx.iter_mut().zip(x).zip(dy) {
-                                let before = if write == Write::Add { dx.wide() } else { Real::ZERO };
-                                *dx = T::narrow(before + value(*x, *dy, one));
-                            }
-                        }
+    each!(pool, rows, 1, (given, statistics, Rows(dx, width)), |_, ((x, dy), statistics, dx)| {
+        for (row, (x, dx)) in x.0.chunks_exact(width).zip(dx.0.chunks_exact_mut(width)).enumerate() {
+            let [mean, scale] = norm.known(x, statistics.map(|statistics| statistics.0), row);
+            let dy = dy.map(|dy| &dy.0[row * width..][..width]);
+            let sums = norm.gradient_means(x, dy.unwrap_or(dx), weight, [mean, scale]);
+            // Both means with 1/std, so that dx = g · scale + (x − mean) · slope + shift.
+            let (shift, slope) = (-sums[0] * scale, -sums[1] * scale * scale);
+            let value = inlined!(|x: T, dy: T, weight: T::Wide| {
+                (dy.wide() * weight).mul_add(scale, (x.wide() - mean).mul_add(slope, shift))
+            });
+            let one = T::Wide::ONE;
+            match (dy, weight) {
+                (None, Some(weight)) => {
+                    for ((dx, x), weight) in dx.iter_mut().zip(x).zip(weight) {
+                        *dx = T::narrow(value(*x, *dx, weight.wide()));
                     }
                 }
-            },
-        );
+                (None, None) => {
+                    dx.iter_mut().zip(x).for_each(|(dx, x)| *dx = T::narrow(value(*x, *dx, one)));
+                }
+                (Some(dy), Some(weight)) => {
+                    for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
+                        let before = if write == Write::Add { dx.wide() } else { Real::ZERO };
+                        *dx = T::narrow(before + value(*x, *dy, weight.wide()));
+                    }
+                }
+                (Some(dy), None) => {
+                    for ((dx, x), dy) in dx.iter_mut().zip(x).zip(dy) {
+                        let before = if write == Write::Add { dx.wide() } else { Real::ZERO };
+                        *dx = T::narrow(before + value(*x, *dy, one));
+                    }
+                }
+            }
+        }
     });
 }
 
@@ -168,38 +151,33 @@ pub fn weight_gradient<T: Element, G: Element<Wide = T::Wide>>(
     assert_eq!(dweight.len(), width, "the weight's gradient");
     assert!(dbias.as_ref().is_none_or(|dbias| dbias.len() == width), "the bias's gradient");
     let parts = (Rows(dweight, 1), dbias.map(|dbias| Rows(dbias, 1)));
-    pool.each(width, COLUMNS, parts, |columns, (dweight, mut dbias)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (block, out) in dweight.0.chunks_mut(COLUMNS).enumerate() {
-                    let window = columns.start + block * COLUMNS..columns.start + block * COLUMNS + out.len();
-                    let mut sums = [[T::Wide::ZERO; COLUMNS]; 2];
-                    for first in (0..rows).step_by(GROUP) {
-                        let mut group = [[T::Wide::ZERO; COLUMNS]; 2];
-                        for row in first..rows.min(first + GROUP) {
-                            let x = &x[row * width..][..width];
-                            let [mean, scale] = norm.known(x, statistics, row);
-                            let dy = &dy[row * width..][..width][window.clone()];
-                            let [weights, biases] = &mut group;
-                            for (((weight, bias), x), dy) in
-                                weights.iter_mut().zip(biases).zip(&x[window.clone()]).zip(dy)
-                            {
-                                *weight = ((x.wide() - mean) * scale).mul_add(dy.wide(), *weight);
-                                *bias += dy.wide();
-                            }
-                        }
-                        for (sums, group) in sums.iter_mut().zip(&group) {
-                            sums.iter_mut().zip(group).for_each(|(sum, &group)| *sum += group);
-                        }
-                    }
-                    add(out, &sums[0], Write::Add);
-                    if let Some(dbias) = &mut dbias {
-                        add(&mut dbias.0[block * COLUMNS..][..out.len()], &sums[1], Write::Add);
+    each!(pool, width, COLUMNS, parts, |columns, (dweight, mut dbias)| {
+        for (block, out) in dweight.0.chunks_mut(COLUMNS).enumerate() {
+            let window = columns.start + block * COLUMNS..columns.start + block * COLUMNS + out.len();
+            let mut sums = [[T::Wide::ZERO; COLUMNS]; 2];
+            for first in (0..rows).step_by(GROUP) {
+                let mut group = [[T::Wide::ZERO; COLUMNS]; 2];
+                for row in first..rows.min(first + GROUP) {
+                    let x = &x[row * width..][..width];
+                    let [mean, scale] = norm.known(x, statistics, row);
+                    let dy = &dy[row * width..][..width][window.clone()];
+                    let [weights, biases] = &mut group;
+                    for (((weight, bias), x), dy) in
+                        weights.iter_mut().zip(biases).zip(&x[window.clone()]).zip(dy)
+                    {
+                        *weight = ((x.wide() - mean) * scale).mul_add(dy.wide(), *weight);
+                        *bias += dy.wide();
                     }
                 }
-            },
-        );
+                for (sums, group) in sums.iter_mut().zip(&group) {
+                    sums.iter_mut().zip(group).for_each(|(sum, &group)| *sum += group);
+                }
+            }
+            add(out, &sums[0], Write::Add);
+            if let Some(dbias) = &mut dbias {
+                add(&mut dbias.0[block * COLUMNS..][..out.len()], &sums[1], Write::Add);
+            }
+        }
     });
 }
 
@@ -226,20 +204,10 @@ impl Norm {
     fn row<T: Element>(&self, x: &[T]) -> [T::Wide; 2] {
         let count = T::Wide::of(self.width as f64);
         let mean = match self.kind {
-            NormKind::Layer => {
-                sum(
-                    x,
-                    #[inline(always)]
-                    |x| x,
-                ) / count
-            }
+            NormKind::Layer => sum(x, inlined!(|x: T::Wide| x)) / count,
             NormKind::Rms => Real::ZERO,
         };
-        let variance = sum(
-            x,
-            #[inline(always)]
-            |x| (x - mean) * (x - mean),
-        ) / count;
+        let variance = sum(x, inlined!(|x: T::Wide| (x - mean) * (x - mean))) / count;
         [mean, T::Wide::ONE / (variance + T::Wide::of(self.epsilon)).sqrt()]
     }
 
@@ -254,17 +222,14 @@ impl Norm {
     ) -> [T::Wide; 2] {
         let mut plain = [T::Wide::ZERO; LANES];
         let mut with_x = [T::Wide::ZERO; LANES];
-        let mut add = inlined(
-            #[inline(always)]
-            |x: &[T], dy: &[T], weight: Option<&[T]>| {
-                for lane in 0..x.len().min(LANES) {
-                    let weight = weight.map_or(T::Wide::ONE, |weight| weight[lane].wide());
-                    let g = dy[lane].wide() * weight;
-                    plain[lane] += g;
-                    with_x[lane] = (x[lane].wide() - mean).mul_add(g, with_x[lane]);
-                }
-            },
-        );
+        let mut add = inlined!(|x: &[T], dy: &[T], weight: Option<&[T]>| {
+            for lane in 0..x.len().min(LANES) {
+                let weight = weight.map_or(T::Wide::ONE, |weight| weight[lane].wide());
+                let g = dy[lane].wide() * weight;
+                plain[lane] += g;
+                with_x[lane] = (x[lane].wide() - mean).mul_add(g, with_x[lane]);
+            }
+        });
         let (x, x_rest) = x.as_chunks::<LANES>();
         let (dy, dy_rest) = dy.as_chunks::<LANES>();
         match weight.map(|weight| weight.as_chunks::<LANES>()) {
@@ -284,20 +249,6 @@ impl Norm {
         };
         [plain, total(with_x) * scale / count]
     }
-}
-
-/// The sum of `value` over a row, in partial sums.
-#[inline(always)]
-fn sum<T: Element>(x: &[T], value: impl Fn(T::Wide) -> T::Wide) -> T::Wide {
-    let mut lanes = [T::Wide::ZERO; LANES];
-    let (blocks, rest) = x.as_chunks::<LANES>();
-    for block in blocks {
-        for lane in 0..LANES {
-            lanes[lane] += value(block[lane].wide());
-        }
-    }
-    lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane += value(x.wide()));
-    total(lanes)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Saved activations as integers of 8 or 4 bits, with one f32 scale for each 256 elements.
 
+use super::each::{each, inlined};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::{inlined, vectorised};
 
 /// Bits of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,39 +43,26 @@ pub fn quantise<T: Element>(pool: Pool<'_>, bits: Bits, x: &[T], bytes: &mut [u8
     assert_eq!(bytes.len(), bits.bytes(x.len()), "the bytes");
     let (integers, scales) = bytes.split_at_mut(bits.bytes_of(x.len()));
     let parts = (Rows(x, GROUP), Rows(integers, bits.bytes_of(GROUP)), Rows(scales, SCALE_BYTES));
-    pool.each(x.len().div_ceil(GROUP), 1, parts, |_, (x, integers, scales)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let groups = x.0.chunks(GROUP).zip(integers.0.chunks_mut(bits.bytes_of(GROUP)));
-                for ((x, integers), scale) in groups.zip(scales.0.as_chunks_mut::<SCALE_BYTES>().0) {
-                    let magnitude = x.iter().fold(T::Wide::ZERO, |most, x| most.max(x.wide().abs()));
-                    let step = (magnitude.to_f64() / bits.greatest()) as f32;
-                    *scale = step.to_le_bytes();
-                    let inverse =
-                        if step > 0.0 { T::Wide::ONE / T::Wide::of(f64::from(step)) } else { Real::ZERO };
-                    let integer = inlined(
-                        #[inline(always)]
-                        |x: &T| (x.wide() * inverse).round().to_f64() as i8,
-                    );
-                    match bits {
-                        Bits::Eight => {
-                            integers
-                                .iter_mut()
-                                .zip(x)
-                                .for_each(|(byte, x)| *byte = integer(x).cast_unsigned());
-                        }
-                        Bits::Four => {
-                            for (byte, pair) in integers.iter_mut().zip(x.chunks(2)) {
-                                let half =
-                                    |at: usize| pair.get(at).map_or(0, |x| integer(x).cast_unsigned() & 0xf);
-                                *byte = half(0) | (half(1) << 4);
-                            }
-                        }
+    each!(pool, x.len().div_ceil(GROUP), 1, parts, |_, (x, integers, scales)| {
+        let groups = x.0.chunks(GROUP).zip(integers.0.chunks_mut(bits.bytes_of(GROUP)));
+        for ((x, integers), scale) in groups.zip(scales.0.as_chunks_mut::<SCALE_BYTES>().0) {
+            let magnitude = x.iter().fold(T::Wide::ZERO, |most, x| most.max(x.wide().abs()));
+            let step = (magnitude.to_f64() / bits.greatest()) as f32;
+            *scale = step.to_le_bytes();
+            let inverse = if step > 0.0 { T::Wide::ONE / T::Wide::of(f64::from(step)) } else { Real::ZERO };
+            let integer = inlined!(|x: &T| (x.wide() * inverse).round().to_f64() as i8);
+            match bits {
+                Bits::Eight => {
+                    integers.iter_mut().zip(x).for_each(|(byte, x)| *byte = integer(x).cast_unsigned());
+                }
+                Bits::Four => {
+                    for (byte, pair) in integers.iter_mut().zip(x.chunks(2)) {
+                        let half = |at: usize| pair.get(at).map_or(0, |x| integer(x).cast_unsigned() & 0xf);
+                        *byte = half(0) | (half(1) << 4);
                     }
                 }
-            },
-        );
+            }
+        }
     });
 }
 
@@ -85,32 +72,24 @@ pub fn dequantise<T: Element>(pool: Pool<'_>, bits: Bits, bytes: &[u8], x: &mut 
     let (integers, scales) = bytes.split_at(bits.bytes_of(x.len()));
     let groups = x.len().div_ceil(GROUP);
     let parts = (Rows(x, GROUP), Rows(integers, bits.bytes_of(GROUP)), Rows(scales, SCALE_BYTES));
-    pool.each(groups, 1, parts, |_, (x, integers, scales)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let groups = x.0.chunks_mut(GROUP).zip(integers.0.chunks(bits.bytes_of(GROUP)));
-                for ((x, integers), scale) in groups.zip(scales.0.as_chunks::<SCALE_BYTES>().0) {
-                    let scale = T::Wide::of(f64::from(f32::from_le_bytes(*scale)));
-                    let value = inlined(
-                        #[inline(always)]
-                        |integer: i8| T::narrow(T::Wide::of(f64::from(integer)) * scale),
-                    );
-                    match bits {
-                        Bits::Eight => {
-                            x.iter_mut().zip(integers).for_each(|(x, byte)| *x = value(byte.cast_signed()));
-                        }
-                        Bits::Four => {
-                            for (pair, byte) in x.chunks_mut(2).zip(integers) {
-                                // Shifting right again copies the sign into the upper bits.
-                                let halves = [(byte << 4).cast_signed() >> 4, byte.cast_signed() >> 4];
-                                pair.iter_mut().zip(halves).for_each(|(x, half)| *x = value(half));
-                            }
-                        }
+    each!(pool, groups, 1, parts, |_, (x, integers, scales)| {
+        let groups = x.0.chunks_mut(GROUP).zip(integers.0.chunks(bits.bytes_of(GROUP)));
+        for ((x, integers), scale) in groups.zip(scales.0.as_chunks::<SCALE_BYTES>().0) {
+            let scale = T::Wide::of(f64::from(f32::from_le_bytes(*scale)));
+            let value = inlined!(|integer: i8| T::narrow(T::Wide::of(f64::from(integer)) * scale));
+            match bits {
+                Bits::Eight => {
+                    x.iter_mut().zip(integers).for_each(|(x, byte)| *x = value(byte.cast_signed()));
+                }
+                Bits::Four => {
+                    for (pair, byte) in x.chunks_mut(2).zip(integers) {
+                        // Shifting right again copies the sign into the upper bits.
+                        let halves = [(byte << 4).cast_signed() >> 4, byte.cast_signed() >> 4];
+                        pair.iter_mut().zip(halves).for_each(|(x, half)| *x = value(half));
                     }
                 }
-            },
-        );
+            }
+        }
     });
 }
 

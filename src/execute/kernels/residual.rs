@@ -1,12 +1,9 @@
 //! Residual sums with bias and dropout, gradients through dropout, and sums and copies of whole tensors.
 
 use super::dropout::{Dropout, Place};
+use super::each::{GRAIN, each, each_element};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
-use crate::execute::vector::vectorised;
-
-/// Elements that are handed to a thread at least.
-const GRAIN: usize = 4096;
 
 /// out = residual + dropout(branch + bias), all (rows, width), bias (width).
 pub fn forward<T: Element>(
@@ -22,60 +19,47 @@ pub fn forward<T: Element>(
     assert_eq!((residual.len(), branch.len()), (out.len(), out.len()), "residual, branch and output");
     assert!(bias.is_none_or(|bias| bias.len() == width), "the bias");
     let parts = (Rows(residual, width), Rows(branch, width), Rows(out, width));
-    pool.each(rows, 1, parts, |range, (residual, branch, out)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                let lines = out.0.chunks_exact_mut(width).zip(residual.0.chunks_exact(width));
-                for (row, ((out, residual), branch)) in range.zip(lines.zip(branch.0.chunks_exact(width))) {
-                    let terms = out.iter_mut().zip(residual).zip(branch);
-                    let first = dropout.map(|(dropout, place)| (dropout, place.first(row)));
-                    match (bias, first) {
-                        (None, None) => {
-                            for ((out, residual), branch) in terms {
-                                *out = T::narrow(residual.wide() + branch.wide());
-                            }
-                        }
-                        (Some(bias), None) => {
-                            for (((out, residual), branch), bias) in terms.zip(bias) {
-                                *out = T::narrow(residual.wide() + (branch.wide() + bias.wide()));
-                            }
-                        }
-                        (None, Some((dropout, first))) => {
-                            for (((out, residual), branch), element) in terms.zip(first..) {
-                                *out = T::narrow(
-                                    branch.wide().mul_add(dropout.factor(element), residual.wide()),
-                                );
-                            }
-                        }
-                        (Some(bias), Some((dropout, first))) => {
-                            for ((((out, residual), branch), bias), element) in terms.zip(bias).zip(first..) {
-                                let branch = branch.wide() + bias.wide();
-                                *out = T::narrow(branch.mul_add(dropout.factor(element), residual.wide()));
-                            }
-                        }
+    each!(pool, rows, 1, parts, |range, (residual, branch, out)| {
+        let lines = out.0.chunks_exact_mut(width).zip(residual.0.chunks_exact(width));
+        for (row, ((out, residual), branch)) in range.zip(lines.zip(branch.0.chunks_exact(width))) {
+            let terms = out.iter_mut().zip(residual).zip(branch);
+            let first = dropout.map(|(dropout, place)| (dropout, place.first(row)));
+            match (bias, first) {
+                (None, None) => {
+                    for ((out, residual), branch) in terms {
+                        *out = T::narrow(residual.wide() + branch.wide());
                     }
                 }
-            },
-        );
+                (Some(bias), None) => {
+                    for (((out, residual), branch), bias) in terms.zip(bias) {
+                        *out = T::narrow(residual.wide() + (branch.wide() + bias.wide()));
+                    }
+                }
+                (None, Some((dropout, first))) => {
+                    for (((out, residual), branch), element) in terms.zip(first..) {
+                        *out = T::narrow(branch.wide().mul_add(dropout.factor(element), residual.wide()));
+                    }
+                }
+                (Some(bias), Some((dropout, first))) => {
+                    for ((((out, residual), branch), bias), element) in terms.zip(bias).zip(first..) {
+                        let branch = branch.wide() + bias.wide();
+                        *out = T::narrow(branch.mul_add(dropout.factor(element), residual.wide()));
+                    }
+                }
+            }
+        }
     });
 }
 
 /// dropout(x) in place, forward or backward; x (rows, width).
 pub fn drop<T: Element>(pool: Pool<'_>, width: usize, (dropout, place): (Dropout, Place<'_>), x: &mut [T]) {
     assert_eq!(x.len() % width, 0, "whole rows");
-    pool.rows(x, width, |first, rows| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (row, line) in rows.chunks_exact_mut(width).enumerate() {
-                    let first = place.first(first + row);
-                    for (at, x) in line.iter_mut().enumerate() {
-                        *x = T::narrow(x.wide() * dropout.factor(first + at as u64));
-                    }
-                }
-            },
-        );
+    each!(pool, x.len() / width, 1, Rows(x, width), |range, rows| {
+        for (row, line) in range.zip(rows.0.chunks_exact_mut(width)) {
+            for (x, element) in line.iter_mut().zip(place.first(row)..) {
+                *x = T::narrow(x.wide() * dropout.factor(element));
+            }
+        }
     });
 }
 
@@ -96,55 +80,20 @@ pub fn branch_gradient<T: Element>(
 /// out += x.
 pub fn add<T: Element, G: Element<Wide = T::Wide>>(pool: Pool<'_>, x: &[T], out: &mut [G]) {
     assert_eq!(x.len(), out.len(), "addend and sum");
-    pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(out, 1)), |_, (x, out)| {
-        vectorised(
-            #[inline(always)]
-            || out.0.iter_mut().zip(x.0).for_each(|(out, x)| *out = G::narrow(out.wide() + x.wide())),
-        );
-    });
-}
-
-/// out = a + b.
-pub fn sum<T: Element>(pool: Pool<'_>, (a, b): (&[T], &[T]), out: &mut [T]) {
-    assert_eq!((a.len(), b.len()), (out.len(), out.len()), "addends and sum");
-    pool.each(out.len(), GRAIN, (Rows(a, 1), Rows(b, 1), Rows(out, 1)), |_, (a, b, out)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                for ((out, a), b) in out.0.iter_mut().zip(a.0).zip(b.0) {
-                    *out = T::narrow(a.wide() + b.wide());
-                }
-            },
-        );
-    });
+    each_element!(pool, |out, x| *out = G::narrow(out.wide() + x.wide()));
 }
 
 /// x ·= factor.
 pub fn scale<T: Element>(pool: Pool<'_>, factor: f64, x: &mut [T]) {
     let factor = T::Wide::of(factor);
-    pool.each(x.len(), GRAIN, Rows(x, 1), |_, x| {
-        vectorised(
-            #[inline(always)]
-            || x.0.iter_mut().for_each(|x| *x = T::narrow(x.wide() * factor)),
-        );
-    });
+    each_element!(pool, |x| *x = T::narrow(x.wide() * factor));
 }
 
 /// out += factor · x.
 pub fn add_scaled<T: Element>(pool: Pool<'_>, factor: f64, x: &[T], out: &mut [T]) {
     assert_eq!(x.len(), out.len(), "addend and sum");
     let factor = T::Wide::of(factor);
-    pool.each(x.len(), GRAIN, (Rows(x, 1), Rows(out, 1)), |_, (x, out)| {
-        vectorised(
-            #[inline(always)]
-            || {
-                out.0
-                    .iter_mut()
-                    .zip(x.0)
-                    .for_each(|(out, x)| *out = T::narrow(out.wide() + factor * x.wide()))
-            },
-        );
-    });
+    each_element!(pool, |out, x| *out = T::narrow(out.wide() + factor * x.wide()));
 }
 
 /// out = x.
@@ -222,8 +171,6 @@ mod tests {
         let (a, b) = (random::<f32>(9000, 1), random::<f32>(9000, 2));
         let pool = Pool::Threads(threads());
         let mut out = vec![0f32; 9000];
-        sum(pool, (&a, &b), &mut out);
-        assert_eq!(out, a.iter().zip(&b).map(|(a, b)| a + b).collect::<Vec<_>>());
         copy(pool, &a, &mut out);
         add(pool, &b, &mut out);
         assert_eq!(out, a.iter().zip(&b).map(|(a, b)| a + b).collect::<Vec<_>>());

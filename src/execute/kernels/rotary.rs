@@ -6,36 +6,20 @@
 
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::Pool;
+use crate::model::constants::RotaryScaling;
 
 /// Pairs of one head, at most.
 const MAX_PAIRS: usize = 128;
 
 /// Angles by position.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rotary {
+pub struct Rotary<'a> {
     /// Base of the frequencies: pair i turns by base^(−2i / dim) a position.
     pub theta: f64,
     /// Leading elements of each head that turn: even, at most 256.
     pub dim: usize,
-    pub scaling: Scaling,
-}
-
-/// How frequencies are lowered for sequences longer than those that a model was first trained on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scaling {
-    None,
-    /// All by one factor (`linear`).
-    Linear {
-        factor: f64,
-    },
-    /// By `factor` where fewer than `low` turns fit in `original` positions, not at all above `high` turns, and in
-    /// between gradually (`llama3`).
-    Llama3 {
-        factor: f64,
-        low: f64,
-        high: f64,
-        original: f64,
-    },
+    /// How frequencies are lowered for sequences longer than those that a model was first trained on.
+    pub scaling: &'a RotaryScaling,
 }
 
 /// Which way to turn: the backward of a rotation is its inverse.
@@ -55,17 +39,22 @@ pub struct HeadColumns {
     pub head_dim: usize,
 }
 
-impl Rotary {
+impl Rotary<'_> {
     /// Angle a position of pair `pair`, in the type of arithmetic.
     pub fn frequency<R: Real>(&self, pair: usize) -> R {
         let exponent = R::of(2.0 * pair as f64 / self.dim as f64);
         let frequency = R::ONE / R::of(self.theta.powf(exponent.to_f64()));
-        match self.scaling {
-            Scaling::None => frequency,
-            Scaling::Linear { factor } => frequency / R::of(factor),
-            Scaling::Llama3 { factor, low, high, original } => {
+        match *self.scaling {
+            RotaryScaling::None | RotaryScaling::Other(_) => frequency,
+            RotaryScaling::Linear { factor } => frequency / R::of(factor),
+            RotaryScaling::Llama3 {
+                factor,
+                low_freq_factor: low,
+                high_freq_factor: high,
+                original_max_position,
+            } => {
                 let lowered = frequency / R::of(factor);
-                let turns = R::of(original) * frequency / R::of(std::f64::consts::TAU);
+                let turns = R::of(original_max_position as f64) * frequency / R::of(std::f64::consts::TAU);
                 if turns < R::of(low) {
                     lowered
                 } else if turns > R::of(high) {
@@ -82,7 +71,7 @@ impl Rotary {
 /// Turns `heads` of all tokens of `data` [sequences·tokens, stride] in place; `positions` are those of the tokens of
 /// one sequence.
 pub fn rotate<T: Element>(
-    rotary: &Rotary,
+    rotary: &Rotary<'_>,
     data: &mut [T],
     heads: HeadColumns,
     positions: &[u32],
@@ -129,7 +118,7 @@ fn rotate_head<T: Element>(left: &mut [T], right: &mut [T], cosines: &[T::Wide],
 mod tests {
     use super::*;
 
-    const PLAIN: Rotary = Rotary { theta: 10_000.0, dim: 8, scaling: Scaling::None };
+    const PLAIN: Rotary<'_> = Rotary { theta: 10_000.0, dim: 8, scaling: &RotaryScaling::None };
     const LAYOUT: HeadColumns = HeadColumns { stride: 34, column: 1, heads: 3, head_dim: 10 };
 
     fn numbers(count: usize) -> Vec<f64> {
@@ -176,16 +165,21 @@ mod tests {
 
     #[test]
     fn scaling_lowers_slow_frequencies() {
-        let llama = Scaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
-        let scaled = Rotary { theta: 500_000.0, dim: 128, scaling: llama };
-        let plain = Rotary { scaling: Scaling::None, ..scaled };
+        let llama = RotaryScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position: 8192,
+        };
+        let scaled = Rotary { theta: 500_000.0, dim: 128, scaling: &llama };
+        let plain = Rotary { scaling: &RotaryScaling::None, ..scaled };
         let ratio = |pair| scaled.frequency::<f64>(pair) / plain.frequency::<f64>(pair);
         // Turns in 8192 positions: 1303.8·500000^(−2i/128); above 4 at pair 28, in between at 30, below 1 at 36.
         assert_eq!((ratio(0), ratio(28), ratio(36), ratio(63)), (1.0, 1.0, 0.125, 0.125));
         let turns = 8192.0 * 500_000.0_f64.powf(-60.0 / 128.0) / std::f64::consts::TAU;
         let smooth = (turns - 1.0) / 3.0;
         assert!((ratio(30) - ((1.0 - smooth) / 8.0 + smooth)).abs() < 1e-15);
-        let linear = Rotary { scaling: Scaling::Linear { factor: 4.0 }, ..plain };
+        let linear = Rotary { scaling: &RotaryScaling::Linear { factor: 4.0 }, ..plain };
         assert_eq!(linear.frequency::<f64>(5), plain.frequency::<f64>(5) / 4.0);
     }
 

@@ -4,14 +4,12 @@ use crate::execute::comm::Communicator;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::attention::{
-    Alibi, Core, Dropout, Heads, KeyValues, KeyValuesMut, Mask, Pair, Score, Window, WindowMut, Write, fused,
-    materialised,
+    Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, Write, fused, materialised,
 };
 use crate::execute::kernels::dropout;
-use crate::execute::kernels::rotary::{HeadColumns, Rotary, Scaling, Turn, rotate};
+use crate::execute::kernels::rotary::{HeadColumns, Rotary, Turn, rotate};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
-use crate::model::constants::RotaryScaling;
 use crate::model::layer::{Attention, LayerKind, Position};
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
@@ -30,6 +28,12 @@ impl Columns {
     const fn all(self) -> usize {
         self.query + self.key + self.value
     }
+
+    /// Keys and values in `data`: beside their queries, or without them, as they travel a ring.
+    fn keys_values<D>(self, data: D, travels: bool) -> KeyValues<D> {
+        let keys = if travels { 0 } else { self.query };
+        KeyValues { data, stride: keys + self.key + self.value, keys, values: keys + self.key }
+    }
 }
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
@@ -44,10 +48,14 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         }
     }
 
+    /// Context ranks that share the heads of a tensor rank under Ulysses.
+    fn spread(&self) -> u64 {
+        if self.run.is_ring() { 1 } else { self.run.strategy.context.max(1) }
+    }
+
     /// Heads that this rank computes attention of: those of its tensor rank, or its share of them under Ulysses.
     fn heads(&self, layer: &Attention) -> Heads {
-        let strategy = &self.run.strategy;
-        let spread = if strategy.context > 1 && !self.run.is_ring() { strategy.context } else { 1 };
+        let (strategy, spread) = (&self.run.strategy, self.spread());
         let per_tensor = ceil_div(layer.kv_heads(), strategy.tensor);
         Heads {
             heads: (layer.heads / strategy.tensor / spread) as usize,
@@ -70,14 +78,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// The global number of the first head that the core of this rank sees.
     fn first_head(&self, layer: &Attention) -> u64 {
-        let strategy = &self.run.strategy;
-        let per_tensor = layer.heads / strategy.tensor;
-        let first = self.rank.slot.tensor * per_tensor;
-        if strategy.context > 1 && !self.run.is_ring() {
-            first + self.rank.context * (per_tensor / strategy.context)
-        } else {
-            first
-        }
+        let (per_tensor, spread) = (layer.heads / self.run.strategy.tensor, self.spread());
+        self.rank.slot.tensor * per_tensor + self.rank.context % spread * (per_tensor / spread)
     }
 
     fn score(&self, issue: &Issue, layer: &Attention) -> Result<Score, ExecuteError> {
@@ -156,127 +158,66 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let columns = self.core_columns(layer);
         let packed = self.read::<T>(issue.reads[0]);
         let queries = Window { data: packed, stride: columns.all(), column: 0 };
-        let keys_values =
-            self.keys_values(issue.reads.get(1).filter(|_| self.run.is_ring()), packed, columns);
+        let travelling = issue.reads.get(1).filter(|_| self.run.is_ring());
+        let keys_values = travelling.map_or(packed, |region| self.read::<T>(*region));
+        let keys_values = columns.keys_values(keys_values, travelling.is_some());
         let output = self.write::<T>(issue.writes[0]);
-        let write = if ring == 0 { Write::Set } else { Write::Add };
+        let write = if ring == 0 { Write::Replace } else { Write::Add };
         let pool = self.pool;
         if self.is_fused() {
             let log_sum_exp = self.write::<T::Wide>(issue.writes[1]);
             self.with_core(issue, layer, number, ring, |core| {
                 fused::forward(core, queries, keys_values, output, log_sum_exp, write, pool);
-            })?;
+            })
         } else {
             let probabilities = self.write::<T>(issue.writes[1]);
             let kept = issue.writes.get(2).map_or(&mut [][..], |region| self.write::<T>(*region));
             self.with_core(issue, layer, number, ring, |core| {
                 materialised::forward(core, queries, keys_values, probabilities, kept, output, pool);
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Keys and values: those that travel a ring, or the columns beside the queries.
-    fn keys_values<'a>(
-        &self,
-        travelling: Option<&crate::execute::arena::Region>,
-        packed: &'a [T],
-        columns: Columns,
-    ) -> KeyValues<'a, T>
-    where
-        Self: 'a,
-    {
-        match travelling {
-            Some(&region) => KeyValues {
-                data: self.read::<T>(region),
-                stride: columns.key + columns.value,
-                keys: 0,
-                values: columns.key,
-            },
-            None => KeyValues {
-                data: packed,
-                stride: columns.all(),
-                keys: columns.query,
-                values: columns.query + columns.key,
-            },
+            })
         }
     }
 
     pub(in crate::execute) fn attention_gradient(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
         let layer = self.attention_layer(issue, number)?;
         let columns = self.core_columns(layer);
-        let is_ring = self.run.is_ring();
-        let packed = self.read::<T>(issue.reads[0]);
-        let queries = Window { data: packed, stride: columns.all(), column: 0 };
-        let (output, output_gradient) = (self.read::<T>(issue.reads[1]), self.read::<T>(issue.reads[2]));
-        let is_fused = self.is_fused();
+        let (is_ring, is_fused) = (self.run.is_ring(), self.is_fused());
         let drops = self.run.workload.dropout > 0.0;
+        let (packed, stride) = (self.read::<T>(issue.reads[0]), columns.all());
+        let queries = Window { data: packed, stride, column: 0 };
+        let (output, output_gradient) = (self.read::<T>(issue.reads[1]), self.read::<T>(issue.reads[2]));
         let left = 3 + if is_fused || !drops { 1 } else { 2 };
-        let keys_values = self.keys_values(issue.reads.get(left).filter(|_| is_ring), packed, columns);
-        let write = if ring == 0 { Write::Set } else { Write::Add };
+        let travelling = issue.reads.get(left).filter(|_| is_ring);
+        let keys_values = travelling.map_or(packed, |region| self.read::<T>(*region));
+        let keys_values = columns.keys_values(keys_values, travelling.is_some());
+        let write = if ring == 0 { Write::Replace } else { Write::Add };
         let pool = self.pool;
-        let stride = columns.all();
-        let travelling = if is_ring { issue.writes.last().copied() } else { None };
         // The gradient that arrives has its sender's part in it, so each rank adds its own; the first starts it.
-        let key_write = if is_ring && ring > 0 { Write::Add } else { Write::Set };
+        let key_write = if is_ring { write } else { Write::Replace };
+        let query_gradients = || Window { data: self.write::<T>(issue.writes[0]), stride, column: 0 };
+        let key_gradients = || {
+            let travelling = issue.writes.last().filter(|_| is_ring);
+            let data = self.write::<T>(travelling.copied().unwrap_or(issue.writes[0]));
+            columns.keys_values(data, travelling.is_some())
+        };
         if is_fused {
-            let saved = fused::Saved {
-                queries,
-                keys_values,
-                output,
-                output_gradient,
-                log_sum_exp: self.read::<T::Wide>(issue.reads[3]),
-            };
+            let log_sum_exp = self.read::<T::Wide>(issue.reads[3]);
+            let saved = fused::Saved { queries, keys_values, output, output_gradient, log_sum_exp };
             self.with_core(issue, layer, number, ring, |core| {
-                let data = self.write::<T>(issue.writes[0]);
-                fused::backward_queries(core, &saved, WindowMut { data, stride, column: 0 }, write, pool);
-                let gradients = self.key_gradients(issue.writes[0], travelling, columns);
-                fused::backward_keys_values(core, &saved, gradients, key_write, pool);
-            })?;
+                fused::backward_queries(core, &saved, query_gradients(), write, pool);
+                fused::backward_keys_values(core, &saved, key_gradients(), key_write, pool);
+            })
         } else {
             let all = self.read::<T>(issue.reads[3]);
             let kept = if drops { self.read::<T>(issue.reads[4]) } else { all };
-            let saved = materialised::Saved {
-                queries,
-                keys_values,
-                probabilities: materialised::Probabilities { all, kept },
-                output_gradient,
-            };
+            let probabilities = materialised::Probabilities { all, kept };
+            let saved = materialised::Saved { queries, keys_values, probabilities, output_gradient };
             self.with_core(issue, layer, number, ring, |core| {
                 let scores = self.write::<T>(issue.writes[1]);
                 materialised::backward_scores(core, &saved, scores, pool);
-                let data = self.write::<T>(issue.writes[0]);
-                let target = WindowMut { data, stride, column: 0 };
-                materialised::backward_queries(core, &saved, scores, target, write, pool);
-                let gradients = self.key_gradients(issue.writes[0], travelling, columns);
-                materialised::backward_keys_values(core, &saved, scores, gradients, key_write, pool);
-            })?;
-        }
-        Ok(())
-    }
-
-    fn key_gradients<'a>(
-        &self,
-        packed: crate::execute::arena::Region,
-        travelling: Option<crate::execute::arena::Region>,
-        columns: Columns,
-    ) -> KeyValuesMut<'a, T>
-    where
-        Self: 'a,
-    {
-        match travelling {
-            Some(region) => KeyValuesMut {
-                data: self.write::<T>(region),
-                stride: columns.key + columns.value,
-                keys: 0,
-                values: columns.key,
-            },
-            None => KeyValuesMut {
-                data: self.write::<T>(packed),
-                stride: columns.all(),
-                keys: columns.query,
-                values: columns.query + columns.key,
-            },
+                materialised::backward_queries(core, &saved, scores, query_gradients(), write, pool);
+                materialised::backward_keys_values(core, &saved, scores, key_gradients(), key_write, pool);
+            })
         }
     }
 
@@ -305,21 +246,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let rotary = Rotary {
             theta: constants.theta,
             dim: constants.rotated(head_dim as u64) as usize,
-            scaling: match &constants.scaling {
-                RotaryScaling::None | RotaryScaling::Other(_) => Scaling::None,
-                RotaryScaling::Linear { factor } => Scaling::Linear { factor: *factor },
-                RotaryScaling::Llama3 {
-                    factor,
-                    low_freq_factor,
-                    high_freq_factor,
-                    original_max_position,
-                } => Scaling::Llama3 {
-                    factor: *factor,
-                    low: *low_freq_factor,
-                    high: *high_freq_factor,
-                    original: *original_max_position as f64,
-                },
-            },
+            scaling: &constants.scaling,
         };
         let columns = self.columns(layer);
         let data = self.write::<T>(issue.writes[0]);
@@ -353,21 +280,18 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let (whole, core) = (self.columns(layer), self.core_columns(layer));
         let value = layer.value_dim() as usize;
         let heads = self.heads(layer);
-        let parts: Vec<(usize, usize, usize, usize)> = if is_packed {
-            // Start among all heads and among own ones, width of own ones, and how many ranks share each part.
+        // Start among all heads and among own ones, width of own ones, and how many ranks share each part.
+        let (parts, all_width, own_width) = if is_packed {
             let copies = |own: usize, all: usize| (own * contexts / all.max(1)).max(1);
-            vec![
+            let parts = vec![
                 (0, 0, core.query, 1),
                 (whole.query, core.query, core.key, copies(core.key, whole.key)),
                 (whole.query + whole.key, core.query + core.key, core.value, copies(core.value, whole.value)),
-            ]
+            ];
+            (parts, whole.all(), core.all())
         } else {
-            vec![(0, 0, heads.heads * value, 1)]
-        };
-        let (all_width, own_width) = if is_packed {
-            (whole.all(), core.all())
-        } else {
-            (heads.heads * value * contexts, heads.heads * value)
+            let own = heads.heads * value;
+            (vec![(0, 0, own, 1)], own * contexts, own)
         };
         let me = self.rank.context as usize;
         let endpoint = self.endpoint(op.group);
@@ -396,9 +320,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                         for &(start, own, width, copies) in &parts {
                             let first = start + member / copies * width;
                             for (to, from) in target[first..first + width].iter_mut().zip(&source[own..]) {
-                                let mut sum = to.wide();
-                                sum += from.wide();
-                                *to = T::narrow(sum);
+                                *to = T::narrow(to.wide() + from.wide());
                             }
                         }
                     }

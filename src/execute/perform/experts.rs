@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use crate::execute::arena::Region;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gemm::Write;
@@ -75,7 +74,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let sizes = self.moe_sizes(layer);
         let router = self.router(layer);
         let pool = self.pool;
-        let rows = sizes.first_token * sizes.hidden..(sizes.first_token + sizes.tokens) * sizes.hidden;
+        let rows = sizes.routed();
         match kernel {
             Kernel::Permute | Kernel::CombineGradient => {
                 let carried = if kernel == Kernel::Permute { Carried::Weights } else { Carried::Nothing };
@@ -94,23 +93,23 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 routing::from_slots(&router, assigned, slots, tokens, (Weighting::None, carried), pool);
                 if kernel == Kernel::PermuteGradient {
                     let gradient = self.write::<T::Wide>(issue.writes[1]);
-                    let (slots, width) = ((sizes.slots, slots), sizes.hidden);
-                    let products = SlotProducts::Carried { slots: slots.0, width, data: slots.1 };
+                    let products =
+                        SlotProducts::Carried { slots: sizes.slots, width: sizes.hidden, data: slots };
                     routing::router_gradient(&router, assigned, products, Weighting::None, gradient, pool);
                 }
             }
             Kernel::ExpertActivation => {
-                let (gate, rest) = split_gate(&issue.reads, sizes.gated);
+                let (gate, rest) = issue.reads.split_at(usize::from(sizes.gated));
+                let gate = gate.first().map(|gate| self.read::<T>(*gate));
                 let (up, input) = (self.read::<T>(rest[0]), self.read::<T>(rest[1]));
                 let output = self.write::<T>(issue.writes[0]);
-                let gate = gate.map(|gate| self.read::<T>(gate));
                 sizes.check(input, &[Some(up), Some(&*output), gate]);
-                for (block, output) in output.chunks_exact_mut((sizes.slots * sizes.width).max(1)).enumerate()
-                {
-                    let rows = block_of(block, sizes.slots * sizes.width);
+                let length = sizes.slots * sizes.width;
+                for (block, output) in output.chunks_exact_mut(length.max(1)).enumerate() {
+                    let rows = block_of(block, length);
                     let gate = gate.map(|gate| &gate[rows.clone()]);
                     activate(pool, layer, gate, &up[rows], output);
-                    let weights = weights_of(input, block, &sizes);
+                    let weights = &input[sizes.weights(block)];
                     for (row, weight) in output.chunks_exact_mut(sizes.width).zip(weights) {
                         let weight = weight.wide();
                         row.iter_mut().for_each(|value| *value = T::narrow(value.wide() * weight));
@@ -143,13 +142,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let (up, gradient) = (&up[rows.clone()], &gradient[rows]);
             // The activation itself, for the weight's gradient, where the up gradient will be.
             activate(pool, layer, gate, up, up_gradient);
-            let target = &mut input_gradient[weight_range(block, sizes)];
+            let target = &mut input_gradient[sizes.weights(block)];
             let products = up_gradient.chunks_exact(sizes.width).zip(gradient.chunks_exact(sizes.width));
             for (target, (activated, gradient)) in target.iter_mut().zip(products) {
                 let sum: T::Wide = activated.iter().zip(gradient).map(|(a, g)| a.wide() * g.wide()).sum();
                 *target = T::narrow(sum);
             }
-            let weights = weights_of(input, block, sizes);
+            let weights = &input[sizes.weights(block)];
             let scaled = up_gradient.chunks_exact_mut(sizes.width).zip(gradient.chunks_exact(sizes.width));
             for ((to, from), weight) in scaled.zip(weights) {
                 let weight = weight.wide();
@@ -167,14 +166,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// A product with one matrix of each expert, block by block.
     pub(in crate::execute) fn expert_product(&mut self, issue: &Issue, kernel: Kernel, number: u16) -> Done {
+        let (Kernel::Linear(matrix) | Kernel::InputGradient(matrix, _) | Kernel::WeightGradient(matrix)) =
+            kernel
+        else {
+            return Err(self.missing(issue, "its matrix"));
+        };
         let layer = self.moe_layer(issue, number)?;
         let sizes = self.moe_sizes(layer);
-        let matrix = match kernel {
-            Kernel::Linear(matrix) | Kernel::InputGradient(matrix, _) | Kernel::WeightGradient(matrix) => {
-                matrix
-            }
-            _ => return Err(self.missing(issue, "its matrix")),
-        };
         let (slots, pool, scratch) = (sizes.slots, self.pool, self.workspace());
         // Rows of slots on their way into experts carry their weights behind them.
         let (role, depth, outputs, carried) = match matrix {
@@ -229,14 +227,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(())
     }
 
-    /// Tokens of the residual stream that this rank routes.
-    pub(in crate::execute) fn routed_rows(
+    /// The elements of the residual stream that are tokens which this rank routes.
+    pub(in crate::execute) fn routed(
         &self,
         issue: &Issue,
         number: u16,
     ) -> Result<Range<usize>, ExecuteError> {
-        let sizes = self.moe_sizes(self.moe_layer(issue, number)?);
-        Ok(sizes.first_token..sizes.first_token + sizes.tokens)
+        Ok(self.moe_sizes(self.moe_layer(issue, number)?).routed())
     }
 
     pub(in crate::execute) fn router_of(&self, issue: &Issue, number: u16) -> Result<Router, ExecuteError> {
@@ -255,6 +252,17 @@ impl Sizes {
                 "elements of {blocks} blocks of slots"
             );
         }
+    }
+
+    /// The elements of the tokens that this rank routes.
+    const fn routed(&self) -> Range<usize> {
+        self.first_token * self.hidden..(self.first_token + self.tokens) * self.hidden
+    }
+
+    /// Where the weights of block `block` lie among blocks of slots that carry them.
+    const fn weights(&self, block: usize) -> Range<usize> {
+        let length = self.slots * (self.hidden + 1);
+        block * length + self.slots * self.hidden..(block + 1) * length
     }
 
     /// The elements of `matrix` of the expert of block `block` among those of its role. Blocks repeat the experts
@@ -287,20 +295,6 @@ fn activate<T: Element>(pool: Pool<'_>, layer: &Moe, gate: Option<&[T]>, up: &[T
     }
 }
 
-fn split_gate(reads: &[Region], gated: bool) -> (Option<Region>, &[Region]) {
-    if gated { (Some(reads[0]), &reads[1..]) } else { (None, reads) }
-}
-
 const fn block_of(block: usize, length: usize) -> Range<usize> {
     block * length..(block + 1) * length
-}
-
-/// Where the weights of block `block` lie among blocks of slots that carry them.
-const fn weight_range(block: usize, sizes: &Sizes) -> Range<usize> {
-    let length = sizes.slots * (sizes.hidden + 1);
-    block * length + sizes.slots * sizes.hidden..(block + 1) * length
-}
-
-fn weights_of<'a, T>(input: &'a [T], block: usize, sizes: &Sizes) -> &'a [T] {
-    &input[weight_range(block, sizes)]
 }

@@ -10,6 +10,7 @@ use crate::execute::kernels::{linear, routing};
 use crate::execute::layout::Section;
 use crate::execute::matrix::{Matrix as View, MatrixMut};
 use crate::execute::placement::Issue;
+use crate::execute::rank::Unit;
 use crate::execute::worker::Worker;
 use crate::lower::kernel::{Into, Kernel, Matrix};
 use crate::model::layer::LayerKind;
@@ -17,11 +18,13 @@ use crate::program::instruction::Holds;
 
 type Done = Result<(), ExecuteError>;
 
-/// One product among those of a matrix: which rows of which tensor, which columns of the wide operand.
+/// One product among those of a matrix: which rows, of `depth` elements, of which tensor, which columns of the wide
+/// operand.
 struct Factor {
     role: &'static str,
     bias: Option<&'static str>,
     rows: Range<usize>,
+    depth: usize,
     columns: Range<usize>,
 }
 
@@ -48,7 +51,17 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let mut factors = Vec::new();
         let mut width = 0;
         for &role in roles(matrix) {
-            let rows = self.need(issue, role, unit.tensors.tensor(layer, role))?.rows;
+            let (rows, depth) = match (matrix, unit.tensors.tensor(layer, role)) {
+                (Matrix::Vocabulary { .. }, None) => {
+                    let lender = self.lender(issue, unit)?;
+                    let depth = self.width(issue, layer)?;
+                    (lender.tensors.length(lender.tensors.table()) / depth, depth)
+                }
+                (_, tensor) => {
+                    let tensor = self.need(issue, role, tensor)?;
+                    (tensor.rows, tensor.columns)
+                }
+            };
             let rows = match matrix {
                 Matrix::Gate => 0..rows / 2,
                 Matrix::Up if is_gated => rows / 2..rows,
@@ -64,7 +77,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             };
             let columns = width..width + rows.len();
             width = columns.end;
-            factors.push(Factor { role, bias, rows, columns });
+            factors.push(Factor { role, bias, rows, depth, columns });
         }
         Ok((factors, width))
     }
@@ -78,41 +91,27 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let x = self.read::<T>(issue.reads[0]);
         if matrix == Matrix::Router {
             let weight = self.weight(issue, layer, "router")?;
-            let rows = self.routed_rows(issue, layer)?;
             let depth = self.width(issue, layer)?;
-            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
-            let logits = self.write::<T::Wide>(issue.writes[0]);
-            let experts = weight.len() / depth;
+            let x = View::new(&x[self.routed(issue, layer)?], depth);
             let weight = View::new(weight, depth);
-            let y = MatrixMut::new(logits, experts);
-            product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
             let logits = self.write::<T::Wide>(issue.writes[0]);
+            let y = MatrixMut::new(&mut *logits, weight.rows);
+            product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
             routing::assign(&self.router_of(issue, layer)?, logits, pool);
-            return Ok(());
-        }
-        if let Matrix::Vocabulary { chunk, chunks } = matrix {
-            let weight = self.vocabulary(issue, layer)?;
-            let depth = self.width(issue, layer)?;
-            let bias = self.parameter(issue, layer, "vocabulary bias")?;
-            let rows = chunk_rows(x.len() / depth, chunk, chunks);
-            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
-            let y = MatrixMut::new(self.write::<T>(issue.writes[0]), weight.len() / depth);
-            linear::forward(pool, x, weight, bias, (y, Write::Replace), scratch);
             return Ok(());
         }
         let (factors, width) = self.factors(issue, layer, matrix)?;
         for factor in factors {
-            let weight = self.weight(issue, layer, factor.role)?;
-            let depth = self.depth(issue, layer, factor.role)?;
+            let weight = self.weight_part(issue, layer, &factor)?;
             let bias = match factor.bias {
                 Some(bias) => self.parameter(issue, layer, bias)?,
                 None => None,
             };
             let bias = bias.map(|bias| &bias[factor.rows.clone()]);
-            let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
+            let x = View::new(&x[chunk_elements(matrix, x.len(), factor.depth)], factor.depth);
             let y = self.write::<T>(issue.writes[0]);
             let y = MatrixMut::window(y, width, factor.columns.start, factor.columns.len());
-            linear::forward(pool, View::new(x, depth), weight, bias, (y, Write::Replace), scratch);
+            linear::forward(pool, x, weight, bias, (y, Write::Replace), scratch);
         }
         Ok(())
     }
@@ -131,39 +130,23 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let scratch = self.workspace();
         if matrix == Matrix::Router {
             let weight = self.weight(issue, layer, "router")?;
-            let rows = self.routed_rows(issue, layer)?;
             let depth = self.width(issue, layer)?;
             let dy = View::new(self.read::<T::Wide>(issue.reads[0]), weight.len() / depth);
             let dx = self.write::<T>(issue.writes[0]);
-            let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
+            let dx = MatrixMut::new(&mut dx[self.routed(issue, layer)?], depth);
             product(pool, (dy, View::new(weight, depth)), dx, write(into), None, scratch);
             return Ok(());
         }
         let dy = self.read::<T>(issue.reads[0]);
-        if let Matrix::Vocabulary { chunk, chunks } = matrix {
-            let weight = self.vocabulary(issue, layer)?;
-            let depth = self.width(issue, layer)?;
-            let dx = self.write::<T>(issue.writes[0]);
-            let rows = chunk_rows(dx.len() / depth, chunk, chunks);
-            let dx = MatrixMut::new(&mut dx[rows.start * depth..rows.end * depth], depth);
-            let dy = View::new(dy, weight.len() / depth);
-            linear::input_gradient(pool, dy, weight, (dx, write(into)), scratch);
-            return Ok(());
-        }
         let (factors, width) = self.factors(issue, layer, matrix)?;
         for (turn, factor) in factors.into_iter().enumerate() {
-            let weight = self.weight(issue, layer, factor.role)?;
-            let depth = self.depth(issue, layer, factor.role)?;
-            let weight = &weight[factor.rows.start * depth..factor.rows.end * depth];
-            let dx = MatrixMut::new(self.write::<T>(issue.writes[0]), depth);
+            let weight = self.weight_part(issue, layer, &factor)?;
+            let dy = View::window(dy, width, factor.columns.start, factor.columns.len());
+            let dx = self.write::<T>(issue.writes[0]);
+            let part = chunk_elements(matrix, dx.len(), factor.depth);
+            let dx = MatrixMut::new(&mut dx[part], factor.depth);
             let write = if turn == 0 { write(into) } else { Write::Add };
-            linear::input_gradient(
-                pool,
-                View::window(dy, width, factor.columns.start, factor.columns.len()),
-                weight,
-                (dx, write),
-                scratch,
-            );
+            linear::input_gradient(pool, dy, weight, (dx, write), scratch);
         }
         Ok(())
     }
@@ -176,42 +159,33 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let scratch = self.workspace();
         let x = self.read::<T>(issue.reads[0]);
         if matrix == Matrix::Router {
-            let rows = self.routed_rows(issue, layer)?;
             let depth = self.width(issue, layer)?;
             let dy = self.read::<T::Wide>(issue.reads[1]);
-            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
+            let x = View::new(&x[self.routed(issue, layer)?], depth);
             let (gradient, write) = self.needed_gradient(issue, layer, "router")?;
-            let experts = gradient.len() / depth;
-            let dy = View::new(dy, experts).transposed();
-            product(pool, (dy, x), MatrixMut::new(gradient, depth), write, None, scratch);
+            let gradient = MatrixMut::new(gradient, depth);
+            let dy = View::new(dy, gradient.rows).transposed();
+            product(pool, (dy, x), gradient, write, None, scratch);
             return Ok(());
         }
         let dy = self.read::<T>(issue.reads[1]);
-        if let Matrix::Vocabulary { chunk, chunks } = matrix {
-            let depth = self.width(issue, layer)?;
-            let rows = chunk_rows(x.len() / depth, chunk, chunks);
-            let x = View::new(&x[rows.start * depth..rows.end * depth], depth);
-            if let Some((gradient, write)) = self.vocabulary_gradient(issue, layer)? {
-                let dy = View::new(dy, gradient.len() / depth);
-                linear::weight_gradient(pool, dy, x, (gradient, write), scratch);
-            }
-            if let Some((gradient, write)) = self.gradient(issue, layer, "vocabulary bias")? {
-                let dy = View::new(dy, gradient.len());
-                linear::bias_gradient(pool, dy, (gradient, write));
-            }
-            return Ok(());
-        }
         let (factors, width) = self.factors(issue, layer, matrix)?;
-        for factor in factors {
-            let depth = self.depth(issue, layer, factor.role)?;
-            let dy = View::window(dy, width, factor.columns.start, factor.columns.len());
-            let target = self.gradient_part(issue, layer, factor.role, &factor.rows, depth)?;
-            let target = self.need(issue, factor.role, target)?;
-            linear::weight_gradient(pool, dy, View::new(x, depth), target, scratch);
-            if let Some(bias) = factor.bias
-                && let Some((gradient, write)) = self.gradient_part(issue, layer, bias, &factor.rows, 1)?
+        for Factor { role, bias, rows, depth, columns } in factors {
+            let dy = View::window(dy, width, columns.start, columns.len());
+            let target = if matches!(matrix, Matrix::Vocabulary { .. }) {
+                self.vocabulary_gradient(issue, layer)?
+            } else {
+                let target = self.gradient_part(issue, layer, role, &rows, depth)?;
+                Some(self.need(issue, role, target)?)
+            };
+            if let Some(target) = target {
+                let x = View::new(&x[chunk_elements(matrix, x.len(), depth)], depth);
+                linear::weight_gradient(pool, dy, x, target, scratch);
+            }
+            if let Some(bias) = bias
+                && let Some(target) = self.gradient_part(issue, layer, bias, &rows, 1)?
             {
-                linear::bias_gradient(pool, dy, (gradient, write));
+                linear::bias_gradient(pool, dy, target);
             }
         }
         // A bias behind a sum over tensor ranks takes the gradient of the sum.
@@ -229,7 +203,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(())
     }
 
-    /// Rows `rows` (of `depth` elements) of the gradient of a role: a gated matrix has two halves.
+    /// Rows `rows` (of `depth` elements) of the gradient of a role: a gated matrix has two halves. None where the layer
+    /// has no such weight, or a frozen one.
     fn gradient_part(
         &mut self,
         issue: &Issue,
@@ -238,16 +213,23 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         rows: &Range<usize>,
         depth: usize,
     ) -> Result<Option<Target<'r, G>>, ExecuteError> {
-        if self.unit(issue)?.tensors.tensor(layer, role).is_none() {
-            return Ok(None);
-        }
-        let (gradient, write) = self.needed_gradient(issue, layer, role)?;
-        Ok(Some((&mut gradient[rows.start * depth..rows.end * depth], write)))
+        let gradient = self.gradient(issue, layer, role)?;
+        Ok(gradient.map(|(gradient, write)| (&mut gradient[rows.start * depth..rows.end * depth], write)))
     }
 
-    /// Columns of the tensor of `role` on this rank.
-    fn depth(&self, issue: &Issue, layer: u16, role: &str) -> Result<usize, ExecuteError> {
-        Ok(self.need(issue, role, self.unit(issue)?.tensors.tensor(layer, role))?.columns)
+    /// The rows of a tensor that `factor` is.
+    fn weight_part(&self, issue: &Issue, layer: u16, factor: &Factor) -> Result<&'r [T], ExecuteError> {
+        let Factor { role, rows, depth, .. } = factor;
+        let whole = match *role {
+            "vocabulary" => self.vocabulary(issue, layer)?,
+            role => self.weight(issue, layer, role)?,
+        };
+        Ok(&whole[rows.start * depth..rows.end * depth])
+    }
+
+    /// The unit of the embedding whose table the head of `unit` has too.
+    fn lender(&self, issue: &Issue, unit: &Unit) -> Result<&'r Unit, ExecuteError> {
+        Ok(&self.rank.units[self.need(issue, "the embedding of a tied head", unit.borrows_from)?])
     }
 
     /// The head's matrix: its own, or the table of the embedding.
@@ -256,7 +238,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             return Ok(own);
         }
         let unit = self.unit(issue)?;
-        let lender = &self.rank.units[self.need(issue, "the embedding of a tied head", unit.borrows_from)?];
+        let lender = self.lender(issue, unit)?;
         let table = lender.tensors.table();
         let length = lender.tensors.length(table);
         let own = unit.tensors.total();
@@ -282,7 +264,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         if unit.tensors.tensor(layer, "vocabulary").is_some() {
             return self.gradient(issue, layer, "vocabulary");
         }
-        let lender = &self.rank.units[self.need(issue, "the embedding of a tied head", unit.borrows_from)?];
+        let lender = self.lender(issue, unit)?;
         if !lender.tensors.table().is_trained() {
             return Ok(None);
         }
@@ -312,6 +294,14 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 pub(super) const fn chunk_rows(rows: usize, chunk: u16, chunks: u16) -> Range<usize> {
     let (chunk, chunks) = (chunk as usize, chunks as usize);
     chunk * rows / chunks..(chunk + 1) * rows / chunks
+}
+
+/// The elements, in rows of `depth`, of the stream of `elements` elements that a product with `matrix` is over: a
+/// chunk of the rows for the vocabulary, else all.
+const fn chunk_elements(matrix: Matrix, elements: usize, depth: usize) -> Range<usize> {
+    let Matrix::Vocabulary { chunk, chunks } = matrix else { return 0..elements };
+    let rows = chunk_rows(elements / depth, chunk, chunks);
+    rows.start * depth..rows.end * depth
 }
 
 const fn is_expert(matrix: Matrix) -> bool {

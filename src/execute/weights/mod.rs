@@ -18,7 +18,7 @@ use crate::model::tensors::{Initial, NamedTensor, tensors};
 use checkpoint::Checkpoint;
 pub use error::WeightsError;
 pub use save::{save_tensors, save_weights};
-pub use state::{State, save_state};
+pub use state::{State, save_state, trained};
 
 /// The values of a model's parameters, to be read in the rows and columns of each parameter, so that any sharding
 /// reads just its part.

@@ -51,7 +51,7 @@ impl State {
 }
 
 /// The tensors of layers that are not frozen.
-fn trained(model: &Model) -> Vec<NamedTensor> {
+pub fn trained(model: &Model) -> Vec<NamedTensor> {
     let mut tensors = tensors(model);
     tensors.retain(|tensor| !model.layer(tensor.layer).frozen);
     tensors

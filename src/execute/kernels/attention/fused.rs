@@ -1,51 +1,47 @@
 //! Fused forward: scores of a tile of queries with a tile of keys, softmax on the way, nothing kept but log-sum-exps.
 //! Dao 2023 (FlashAttention-2), algorithm 1.
 
-use pulp::{Arch, Simd, WithSimd};
-
 pub use super::fused_backward::{Saved, backward_keys_values, backward_queries};
-use super::layout::{KeyValues, RowTile, Window, Write, row_tiles_of_two};
+use super::layout::{KeyValues, RowTile, Window, row_tiles};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
     LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products,
     load_lanes, load_rows, store_lanes,
 };
-use super::{Core, Dropout, Heads, Pair};
+use super::{Core, Heads, Write};
 use crate::execute::element::{Element, Real};
-use crate::execute::pool::Pool;
+use crate::execute::kernels::each::vectorised;
+use crate::execute::pool::{Pool, Rows};
 
 /// `output` [batch·queries, heads·value_dim] and `log_sum_exp` [batch·queries, heads] of these keys and values alone
-/// ([`Write::Set`]), or together with those that both hold already ([`Write::Add`], a step of ring attention).
+/// ([`Write::Replace`]), or together with those that both hold already ([`Write::Add`], a step of ring attention).
 /// A query that sees no key has output 0 and log-sum-exp −∞.
 pub fn forward<T: Element>(
     core: &Core<'_>,
-    queries: Window<'_, T>,
-    keys_values: KeyValues<'_, T>,
+    queries: Window<&[T]>,
+    keys_values: KeyValues<&[T]>,
     output: &mut [T],
     log_sum_exp: &mut [T::Wide],
     write: Write,
     pool: Pool<'_>,
 ) {
-    core.check();
-    let Heads { heads, kv_heads, query_dim, value_dim } = core.heads;
-    let (tokens, key_tokens) = (core.mask.query_positions.len(), core.mask.key_positions.len());
-    queries.check("queries", core.batch * tokens, heads * query_dim);
-    keys_values.keys().check("keys", core.batch * key_tokens, kv_heads * query_dim);
-    keys_values.values().check("values", core.batch * key_tokens, kv_heads * value_dim);
-    assert_eq!(output.len(), core.batch * tokens * heads * value_dim, "elements of the output");
+    core.check(&queries, &keys_values);
+    let Heads { heads, value_dim, .. } = core.heads;
+    let tokens = core.tokens().0;
+    assert_eq!(output.len(), core.outputs(), "elements of the output");
     assert_eq!(log_sum_exp.len(), core.batch * tokens * heads, "elements of the log-sum-exp");
-    let (output, log_sum_exp) = ((output, heads * value_dim), (log_sum_exp, heads));
-    row_tiles_of_two(pool, tokens, output, log_sum_exp, |tile, output, log_sum_exp| {
-        forward_tile(core, tile, queries, keys_values, output, log_sum_exp, write);
+    let rows = (Rows(output, heads * value_dim), Rows(log_sum_exp, heads));
+    row_tiles(pool, (core.batch, tokens), rows, |tile, (output, log_sum_exp)| {
+        forward_tile(core, tile, queries, keys_values, output.0, log_sum_exp.0, write);
     });
 }
 
 fn forward_tile<T: Element>(
     core: &Core<'_>,
     tile: RowTile,
-    queries: Window<'_, T>,
-    keys_values: KeyValues<'_, T>,
+    queries: Window<&[T]>,
+    keys_values: KeyValues<&[T]>,
     output: &mut [T],
     log_sum_exp: &mut [T::Wide],
     write: Write,
@@ -53,7 +49,7 @@ fn forward_tile<T: Element>(
     let zero = T::Wide::ZERO;
     let Heads { heads, query_dim, value_dim, .. } = core.heads;
     let count = log_sum_exp.len() / heads;
-    let tokens = core.mask.query_positions.len();
+    let (tokens, key_tokens) = core.tokens();
     let positions = &core.mask.query_positions[tile.first..tile.first + count];
     let mut query: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut sums: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
@@ -63,83 +59,41 @@ fn forward_tile<T: Element>(
         let kv_head = head / core.heads.group();
         let (query, sums) = (&mut query[..query_dim], &mut sums[..value_dim]);
         load_lanes(query, queries.right(head * query_dim), tile.sequence * tokens + tile.first, count);
+        let (keys, values) = (keys_values.keys(), keys_values.values());
+        let (keys, values) = (keys.right(kv_head * query_dim), values.right(kv_head * value_dim));
         let mut softmax = Softmax::new();
         if write == Write::Add {
             softmax.resume(log_sum_exp.iter().skip(head).step_by(heads));
-            let held = Window { data: &*output, stride: heads * value_dim, column: head * value_dim };
-            load_lanes(sums, held, 0, count);
+            load_lanes(sums, core.output(output, head), 0, count);
         } else {
             sums.fill([zero; LANES]);
         }
-        let score = HeadScore::new(&core.score, &core.mask, head, LaneSide::Queries);
-        for (turn, keys) in core.mask.key_positions.chunks(LANES).enumerate() {
-            let visible = core.mask.between(positions, keys);
+        let score = HeadScore::new(core, tile.sequence, head, LaneSide::Queries);
+        for (turn, key_positions) in core.mask.key_positions.chunks(LANES).enumerate() {
+            let visible = core.mask.between(positions, key_positions);
             if visible == Visible::Nothing {
                 continue;
             }
-            let first = tile.sequence * core.mask.key_positions.len() + turn * LANES;
-            let scores = &mut scores[..keys.len()];
+            let (first, count) = (tile.sequence * key_tokens + turn * LANES, key_positions.len());
+            let scores = &mut scores[..count];
             scores.fill([zero; LANES]);
-            load_rows(&mut rows, keys_values.keys().right(kv_head * query_dim), query_dim, first, keys.len());
+            load_rows(&mut rows, query_dim, (keys, query_dim), first, count);
             add_products(scores, &rows, query);
-            let softmax = &mut softmax;
-            Arch::new().dispatch(Step { score: &score, softmax, scores, sums, keys, positions, visible });
-            if let Some(dropout) = &core.dropout {
-                let pair = |key, query| Pair { sequence: tile.sequence, head, query, key };
-                drop_out(dropout, scores, |row, lane| pair(keys[row], positions[lane]), count);
-            }
-            load_rows(
-                &mut rows,
-                keys_values.values().right(kv_head * value_dim),
-                value_dim,
-                first,
-                keys.len(),
-            );
+            // Products become weights, and join the softmax.
+            vectorised!({
+                score.apply(scores, key_positions, positions, visible);
+                softmax.take(scores, sums);
+            });
+            score.drop_out(scores, key_positions, positions);
+            load_rows(&mut rows, value_dim, (values, value_dim), first, count);
             add_transposed_products(sums, &rows, scores);
         }
         let inverse = softmax.inverse_sums();
         sums.iter_mut()
             .for_each(|sums| sums.iter_mut().zip(&inverse).for_each(|(sum, &inverse)| *sum *= inverse));
-        store_lanes(sums, output, (heads * value_dim, head * value_dim), Write::Set);
+        store_lanes(sums, output, (heads * value_dim, head * value_dim), Write::Replace);
         let places = log_sum_exp.iter_mut().skip(head).step_by(heads);
         places.zip(softmax.log_sum_exps()).for_each(|(place, value)| *place = value);
-    }
-}
-
-/// Drops probabilities, or their gradients, and scales the rest; `pair` names row and lane.
-pub fn drop_out<R: Real>(
-    dropout: &Dropout<'_>,
-    tile: &mut [Lanes<R>],
-    pair: impl Fn(usize, usize) -> Pair,
-    lanes: usize,
-) {
-    let scale = R::of(dropout.scale);
-    for (row, values) in tile.iter_mut().enumerate() {
-        for (lane, value) in values.iter_mut().take(lanes).enumerate() {
-            *value = if (dropout.keep)(pair(row, lane)) { *value * scale } else { R::ZERO };
-        }
-    }
-}
-
-/// Products of a tile of keys become weights, and join the softmax.
-struct Step<'a, R> {
-    score: &'a HeadScore<'a, R>,
-    softmax: &'a mut Softmax<R>,
-    scores: &'a mut [Lanes<R>],
-    sums: &'a mut [Lanes<R>],
-    /// Positions.
-    keys: &'a [u32],
-    positions: &'a [u32],
-    visible: Visible,
-}
-
-impl<R: Real> WithSimd for Step<'_, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        self.score.apply(self.scores, self.keys, self.positions, self.visible);
-        self.softmax.take(self.scores, self.sums);
     }
 }
 

@@ -1,54 +1,41 @@
 //! Fused backward: scores are made again from log-sum-exps, once for the queries' gradients and once for those of keys
 //! and values, so that each sum stays with one thread. Dao 2023 (FlashAttention-2), algorithm 2.
 
-use pulp::{Arch, Simd, WithSimd};
-
-use super::fused::drop_out;
-use super::layout::{KeyValues, KeyValuesMut, RowTile, Window, WindowMut, Write, row_tiles};
+use super::layout::{KeyValues, RowTile, Window, row_tiles};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
     LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, dot,
     load_lanes, load_rows, store_lanes,
 };
-use super::{Core, Heads, Pair};
+use super::{Core, Heads, Write};
 use crate::execute::element::{Element, Real};
-use crate::execute::pool::Pool;
+use crate::execute::kernels::each::vectorised;
+use crate::execute::pool::{Pool, Rows};
 
 /// What the backward reads: queries, keys and values, and [batch·queries, heads·value_dim] `output` and its gradient,
 /// [batch·queries, heads] `log_sum_exp` of all keys (of all ring steps).
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a, T: Element> {
-    pub queries: Window<'a, T>,
-    pub keys_values: KeyValues<'a, T>,
+    pub queries: Window<&'a [T]>,
+    pub keys_values: KeyValues<&'a [T]>,
     pub output: &'a [T],
     pub output_gradient: &'a [T],
     pub log_sum_exp: &'a [T::Wide],
 }
 
-impl<'a, T: Element> Saved<'a, T> {
+impl<T: Element> Saved<'_, T> {
     fn check(&self, core: &Core<'_>) {
-        core.check();
-        let Heads { heads, kv_heads, query_dim, value_dim } = core.heads;
-        let rows = core.batch * core.mask.query_positions.len();
-        let key_rows = core.batch * core.mask.key_positions.len();
-        self.queries.check("queries", rows, heads * query_dim);
-        self.keys_values.keys().check("keys", key_rows, kv_heads * query_dim);
-        self.keys_values.values().check("values", key_rows, kv_heads * value_dim);
-        assert_eq!(self.output.len(), rows * heads * value_dim, "elements of the output");
+        core.check(&self.queries, &self.keys_values);
+        let rows = core.batch * core.tokens().0;
+        assert_eq!(self.output.len(), core.outputs(), "elements of the output");
         assert_eq!(self.output_gradient.len(), self.output.len(), "elements of the output gradient");
-        assert_eq!(self.log_sum_exp.len(), rows * heads, "elements of the log-sum-exp");
-    }
-
-    fn output_gradient(&self, core: &Core<'_>, head: usize) -> Window<'a, T> {
-        let (heads, width) = (core.heads.heads, core.heads.value_dim);
-        Window { data: self.output_gradient, stride: heads * width, column: head * width }
+        assert_eq!(self.log_sum_exp.len(), rows * core.heads.heads, "elements of the log-sum-exp");
     }
 
     /// Log-sum-exps (0 where there was no key, so that exp(−∞ − it) is 0) and Σ output·gradient of a head.
     fn statistics(&self, core: &Core<'_>, head: usize, first: usize, count: usize) -> Statistics<T::Wide> {
-        let gradients = self.output_gradient(core, head);
-        let outputs = Window { data: self.output, ..gradients };
+        let (outputs, gradients) = (core.output(self.output, head), core.output(self.output_gradient, head));
         let mut statistics =
             Statistics { log_sum_exp: [T::Wide::ZERO; LANES], delta: [T::Wide::ZERO; LANES] };
         for lane in 0..count {
@@ -72,20 +59,15 @@ struct Statistics<R> {
 pub fn backward_queries<T: Element>(
     core: &Core<'_>,
     saved: &Saved<'_, T>,
-    gradient: WindowMut<'_, T>,
+    gradient: Window<&mut [T]>,
     write: Write,
     pool: Pool<'_>,
 ) {
     saved.check(core);
-    let WindowMut { data, stride, column } = gradient;
-    let tokens = core.mask.query_positions.len();
-    Window { data: &*data, stride, column }.check(
-        "query gradients",
-        core.batch * tokens,
-        core.heads.heads * core.heads.query_dim,
-    );
-    row_tiles(pool, tokens, (data, stride), |tile, rows| {
-        queries_tile(core, saved, tile, rows, (stride, column), write);
+    core.check_queries("query gradients", &gradient);
+    let Window { data, stride, column } = gradient;
+    row_tiles(pool, (core.batch, core.tokens().0), Rows(data, stride), |tile, rows| {
+        queries_tile(core, saved, tile, Window { data: rows.0, stride, column }, write);
     });
 }
 
@@ -93,14 +75,14 @@ fn queries_tile<T: Element>(
     core: &Core<'_>,
     saved: &Saved<'_, T>,
     tile: RowTile,
-    gradients: &mut [T],
-    (stride, column): (usize, usize),
+    gradients: Window<&mut [T]>,
     write: Write,
 ) {
     let zero = T::Wide::ZERO;
     let Heads { heads, query_dim, value_dim, .. } = core.heads;
-    let count = gradients.len() / stride;
-    let first = tile.sequence * core.mask.query_positions.len() + tile.first;
+    let Window { data, stride, column } = gradients;
+    let (count, (tokens, key_tokens)) = (data.len() / stride, core.tokens());
+    let first = tile.sequence * tokens + tile.first;
     let positions = &core.mask.query_positions[tile.first..tile.first + count];
     let mut query: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut output_gradient: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
@@ -115,33 +97,25 @@ fn queries_tile<T: Element>(
         let (query, sums) = (&mut query[..query_dim], &mut sums[..query_dim]);
         let output_gradient = &mut output_gradient[..value_dim];
         load_lanes(query, saved.queries.right(head * query_dim), first, count);
-        load_lanes(output_gradient, saved.output_gradient(core, head), first, count);
+        load_lanes(output_gradient, core.output(saved.output_gradient, head), first, count);
         sums.fill([zero; LANES]);
         let statistics = saved.statistics(core, head, first, count);
-        let score = HeadScore::new(&core.score, &core.mask, head, LaneSide::Queries);
+        let score = HeadScore::new(core, tile.sequence, head, LaneSide::Queries);
         for (turn, key_positions) in core.mask.key_positions.chunks(LANES).enumerate() {
             let visible = core.mask.between(positions, key_positions);
             if visible == Visible::Nothing {
                 continue;
             }
-            let first = tile.sequence * core.mask.key_positions.len() + turn * LANES;
-            load_rows(&mut keys, key_window, query_dim, first, key_positions.len());
-            load_rows(&mut values, value_window, value_dim, first, key_positions.len());
-            squares.fill(key_positions.len(), (&keys, query), (&values, output_gradient));
+            let (first, rows) = (tile.sequence * key_tokens + turn * LANES, key_positions.len());
+            load_rows(&mut keys, query_dim, (key_window, query_dim), first, rows);
+            load_rows(&mut values, value_dim, (value_window, value_dim), first, rows);
+            squares.fill(rows, (&keys, query), (&values, output_gradient));
             squares.probabilities(&score, key_positions, positions, visible, &statistics.log_sum_exp);
-            if let Some(dropout) = &core.dropout {
-                let pair = |row: usize, lane: usize| Pair {
-                    sequence: tile.sequence,
-                    head,
-                    query: positions[lane],
-                    key: key_positions[row],
-                };
-                drop_out(dropout, &mut squares.gradients[..key_positions.len()], pair, count);
-            }
-            squares.score_gradients(&score, key_positions.len(), &statistics.delta);
-            add_transposed_products(sums, &keys, &squares.gradients[..key_positions.len()]);
+            score.drop_out(&mut squares.gradients, key_positions, positions);
+            squares.score_gradients(&score, rows, &statistics.delta);
+            add_transposed_products(sums, &keys, &squares.gradients[..rows]);
         }
-        store_lanes(sums, gradients, (stride, column + head * query_dim), write);
+        store_lanes(sums, data, (stride, column + head * query_dim), write);
     }
 }
 
@@ -149,20 +123,15 @@ fn queries_tile<T: Element>(
 pub fn backward_keys_values<T: Element>(
     core: &Core<'_>,
     saved: &Saved<'_, T>,
-    gradients: KeyValuesMut<'_, T>,
+    gradients: KeyValues<&mut [T]>,
     write: Write,
     pool: Pool<'_>,
 ) {
     saved.check(core);
-    let Heads { kv_heads, query_dim, value_dim, .. } = core.heads;
-    let KeyValuesMut { data, stride, keys, values } = gradients;
-    let tokens = core.mask.key_positions.len();
-    let window = Window { data: &*data, stride, column: keys };
-    window.check("key gradients", core.batch * tokens, kv_heads * query_dim);
-    Window { column: values, ..window }.check("value gradients", core.batch * tokens, kv_heads * value_dim);
-    row_tiles(pool, tokens, (data, stride), |tile, rows| {
-        let gradients = KeyValuesMut { data: rows, stride, keys, values };
-        keys_values_tile(core, saved, tile, gradients, write);
+    core.check_keys_values(["key gradients", "value gradients"], &gradients);
+    let KeyValues { data, stride, keys, values } = gradients;
+    row_tiles(pool, (core.batch, core.tokens().1), Rows(data, stride), |tile, rows| {
+        keys_values_tile(core, saved, tile, KeyValues { data: rows.0, stride, keys, values }, write);
     });
 }
 
@@ -170,14 +139,14 @@ fn keys_values_tile<T: Element>(
     core: &Core<'_>,
     saved: &Saved<'_, T>,
     tile: RowTile,
-    gradients: KeyValuesMut<'_, T>,
+    gradients: KeyValues<&mut [T]>,
     write: Write,
 ) {
     let zero = T::Wide::ZERO;
     let Heads { kv_heads, query_dim, value_dim, .. } = core.heads;
-    let KeyValuesMut { data, stride, keys, values } = gradients;
-    let count = data.len() / stride;
-    let first_key = tile.sequence * core.mask.key_positions.len() + tile.first;
+    let KeyValues { data, stride, keys, values } = gradients;
+    let (count, (tokens, key_tokens)) = (data.len() / stride, core.tokens());
+    let first_key = tile.sequence * key_tokens + tile.first;
     let positions = &core.mask.key_positions[tile.first..tile.first + count];
     let mut key: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut value: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
@@ -193,31 +162,24 @@ fn keys_values_tile<T: Element>(
         load_lanes(value, saved.keys_values.values().right(kv_head * value_dim), first_key, count);
         key_sums.fill([zero; LANES]);
         value_sums.fill([zero; LANES]);
-        for head in kv_head * core.heads.group()..(kv_head + 1) * core.heads.group() {
-            let score = HeadScore::new(&core.score, &core.mask, head, LaneSide::Keys);
+        for head in core.heads.sharing(kv_head) {
+            let query_window = saved.queries.right(head * query_dim);
+            let gradient_window = core.output(saved.output_gradient, head);
+            let score = HeadScore::new(core, tile.sequence, head, LaneSide::Keys);
             for (turn, query_positions) in core.mask.query_positions.chunks(LANES).enumerate() {
                 let visible = core.mask.between(query_positions, positions);
                 if visible == Visible::Nothing {
                     continue;
                 }
-                let rows = query_positions.len();
-                let first = tile.sequence * core.mask.query_positions.len() + turn * LANES;
+                let (first, rows) = (tile.sequence * tokens + turn * LANES, query_positions.len());
                 let statistics = saved.statistics(core, head, first, rows);
-                load_rows(&mut queries, saved.queries.right(head * query_dim), query_dim, first, rows);
-                load_rows(&mut output_gradients, saved.output_gradient(core, head), value_dim, first, rows);
+                load_rows(&mut queries, query_dim, (query_window, query_dim), first, rows);
+                load_rows(&mut output_gradients, value_dim, (gradient_window, value_dim), first, rows);
                 squares.fill(rows, (&queries, key), (&output_gradients, value));
                 squares.probabilities(&score, query_positions, positions, visible, &statistics.log_sum_exp);
                 let mut kept = squares.scores;
-                if let Some(dropout) = &core.dropout {
-                    let pair = |row: usize, lane: usize| Pair {
-                        sequence: tile.sequence,
-                        head,
-                        query: query_positions[row],
-                        key: positions[lane],
-                    };
-                    drop_out(dropout, &mut kept[..rows], pair, count);
-                    drop_out(dropout, &mut squares.gradients[..rows], pair, count);
-                }
+                score.drop_out(&mut kept, query_positions, positions);
+                score.drop_out(&mut squares.gradients, query_positions, positions);
                 add_transposed_products(value_sums, &output_gradients, &kept[..rows]);
                 squares.score_gradients(&score, rows, &statistics.delta);
                 add_transposed_products(key_sums, &queries, &squares.gradients[..rows]);
@@ -253,6 +215,7 @@ impl<R: Real> Squares<R> {
         add_products(&mut self.gradients[..rows], gradients.0, gradients.1);
     }
 
+    /// exp(score − log-sum-exp): products become scores, then probabilities. `rows` and `lanes` are positions.
     fn probabilities(
         &mut self,
         score: &HeadScore<'_, R>,
@@ -263,68 +226,31 @@ impl<R: Real> Squares<R> {
     ) {
         let scores = &mut self.scores[..rows.len()];
         scores.copy_from_slice(&self.products[..rows.len()]);
-        let side = score.side();
-        Arch::new().dispatch(Probabilities { score, scores, rows, lanes, visible, log_sum_exp, side });
+        vectorised!({
+            score.apply(scores, rows, lanes, visible);
+            for (row, scores) in scores.iter_mut().enumerate() {
+                let log_sum_exp = by_query(log_sum_exp, score.side, row);
+                for lane in 0..LANES {
+                    scores[lane] = (scores[lane] - log_sum_exp[lane]).exp();
+                }
+            }
+        });
     }
 
+    /// probability·(gradient − `delta`), through the score to the product; `delta` is Σ probability·gradient of each
+    /// query.
     fn score_gradients(&mut self, score: &HeadScore<'_, R>, rows: usize, delta: &Lanes<R>) {
-        let (gradients, side) = (&mut self.gradients[..rows], score.side());
+        let gradients = &mut self.gradients[..rows];
         let (probabilities, products) = (&self.scores[..rows], &self.products[..rows]);
-        Arch::new().dispatch(ScoreGradients { score, gradients, probabilities, products, delta, side });
-    }
-}
-
-/// exp(score − log-sum-exp): products become scores, then probabilities.
-struct Probabilities<'a, R> {
-    score: &'a HeadScore<'a, R>,
-    scores: &'a mut [Lanes<R>],
-    /// Positions.
-    rows: &'a [u32],
-    lanes: &'a [u32],
-    visible: Visible,
-    log_sum_exp: &'a Lanes<R>,
-    side: LaneSide,
-}
-
-impl<R: Real> WithSimd for Probabilities<'_, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        self.score.apply(self.scores, self.rows, self.lanes, self.visible);
-        for (row, scores) in self.scores.iter_mut().enumerate() {
-            let log_sum_exp = by_query(self.log_sum_exp, self.side, row);
-            for lane in 0..LANES {
-                scores[lane] = (scores[lane] - log_sum_exp[lane]).exp();
+        vectorised!({
+            for (row, (gradients, probabilities)) in gradients.iter_mut().zip(probabilities).enumerate() {
+                let delta = by_query(delta, score.side, row);
+                for lane in 0..LANES {
+                    gradients[lane] = probabilities[lane] * (gradients[lane] - delta[lane]);
+                }
             }
-        }
-    }
-}
-
-/// probability·(gradient − Σ probability·gradient), through the score to the product.
-struct ScoreGradients<'a, R> {
-    score: &'a HeadScore<'a, R>,
-    gradients: &'a mut [Lanes<R>],
-    probabilities: &'a [Lanes<R>],
-    products: &'a [Lanes<R>],
-    /// Σ probability·gradient of each query.
-    delta: &'a Lanes<R>,
-    side: LaneSide,
-}
-
-impl<R: Real> WithSimd for ScoreGradients<'_, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (row, (gradients, probabilities)) in self.gradients.iter_mut().zip(self.probabilities).enumerate()
-        {
-            let delta = by_query(self.delta, self.side, row);
-            for lane in 0..LANES {
-                gradients[lane] = probabilities[lane] * (gradients[lane] - delta[lane]);
-            }
-        }
-        self.score.apply_backward(self.gradients, self.products);
+            score.apply_backward(gradients, products);
+        });
     }
 }
 

@@ -1,26 +1,28 @@
 //! Windows of columns of a packed matrix, and the walk over tiles of its rows.
 
-use rayon::prelude::*;
+use std::ops::{Deref, Range};
 
 use super::tile::LANES;
-use crate::execute::element::Element;
-use crate::execute::pool::Pool;
+use crate::execute::pool::{Cut, Pool};
 
-/// Columns from `column` on of a row-major matrix of `stride` columns.
+/// Columns from `column` on of a row-major matrix of `stride` columns. Where they are written, the rest of the matrix
+/// stays as it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Window<'a, T> {
-    pub data: &'a [T],
+pub struct Window<D> {
+    pub data: D,
     pub stride: usize,
     pub column: usize,
 }
 
-impl<'a, T: Element> Window<'a, T> {
+impl<D> Window<D> {
     /// The same rows, `columns` further right.
     pub(super) fn right(self, columns: usize) -> Self {
         Self { column: self.column + columns, ..self }
     }
+}
 
-    pub(super) fn row(self, row: usize, width: usize) -> &'a [T] {
+impl<T, D: Deref<Target = [T]>> Window<D> {
+    pub(super) fn row(&self, row: usize, width: usize) -> &[T] {
         &self.data[row * self.stride + self.column..][..width]
     }
 
@@ -30,49 +32,23 @@ impl<'a, T: Element> Window<'a, T> {
     }
 }
 
-/// Columns that are written; the rest of the matrix stays as it is.
-#[derive(Debug)]
-pub struct WindowMut<'a, T> {
-    pub data: &'a mut [T],
-    pub stride: usize,
-    pub column: usize,
-}
-
-/// Keys from column `keys` on and values from column `values` on of one matrix.
+/// Keys from column `keys` on and values from column `values` on of one matrix, or their gradients.
 #[derive(Clone, Copy, Debug)]
-pub struct KeyValues<'a, T> {
-    pub data: &'a [T],
+pub struct KeyValues<D> {
+    pub data: D,
     pub stride: usize,
     pub keys: usize,
     pub values: usize,
 }
 
-impl<'a, T: Element> KeyValues<'a, T> {
-    pub(super) fn keys(self) -> Window<'a, T> {
-        Window { data: self.data, stride: self.stride, column: self.keys }
+impl<T, D: Deref<Target = [T]>> KeyValues<D> {
+    pub(super) fn keys(&self) -> Window<&[T]> {
+        Window { data: &self.data, stride: self.stride, column: self.keys }
     }
 
-    pub(super) fn values(self) -> Window<'a, T> {
-        Window { data: self.data, stride: self.stride, column: self.values }
+    pub(super) fn values(&self) -> Window<&[T]> {
+        Window { data: &self.data, stride: self.stride, column: self.values }
     }
-}
-
-/// Gradients of keys and values, columns of one matrix; the rest of it stays as it is.
-#[derive(Debug)]
-pub struct KeyValuesMut<'a, T> {
-    pub data: &'a mut [T],
-    pub stride: usize,
-    pub keys: usize,
-    pub values: usize,
-}
-
-/// What happens to what a result's place holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// It is forgotten.
-    Set,
-    /// The result is added to it; a forward merges the two softmaxes.
-    Add,
 }
 
 /// A tile of rows of one sequence: rows `first ..` of sequence `sequence`.
@@ -82,61 +58,38 @@ pub struct RowTile {
     pub first: usize,
 }
 
-/// Runs `work` over tiles of at most [`LANES`] rows of each sequence of `tokens` rows of `stride` elements.
-pub fn row_tiles<T: Send>(
+/// Runs `work` over tiles of at most [`LANES`] rows of each of `batch` sequences of `tokens` rows; `rows` are those of
+/// all sequences.
+pub fn row_tiles<P: Cut>(
     pool: Pool<'_>,
-    tokens: usize,
-    (data, stride): (&mut [T], usize),
-    work: impl Fn(RowTile, &mut [T]) + Sync,
+    (batch, tokens): (usize, usize),
+    rows: P,
+    work: impl Fn(RowTile, P) + Sync,
 ) {
-    let (sequence_len, tile_len) = ((tokens * stride).max(1), (LANES * stride).max(1));
-    let tile = |sequence, turn| RowTile { sequence, first: turn * LANES };
-    match pool {
-        Pool::Serial => {
-            for (sequence, rows) in data.chunks_mut(sequence_len).enumerate() {
-                rows.chunks_mut(tile_len)
-                    .enumerate()
-                    .for_each(|(turn, rows)| work(tile(sequence, turn), rows));
-            }
-        }
-        Pool::Threads(pool) => pool.install(|| {
-            data.par_chunks_mut(sequence_len).enumerate().for_each(|(sequence, rows)| {
-                let tiles = rows.par_chunks_mut(tile_len).enumerate();
-                tiles.for_each(|(turn, rows)| work(tile(sequence, turn), rows));
-            });
-        }),
-    }
+    let tiles = 0..batch * tokens.div_ceil(LANES);
+    pool.enter(|| halve(tiles, tokens, rows, pool.threads() > 1, &work));
 }
 
-/// As [`row_tiles`], over two matrices of as many rows.
-pub fn row_tiles_of_two<T: Send, U: Send>(
-    pool: Pool<'_>,
+/// Halves upon halves of `tiles`, whose rows `rows` are.
+fn halve<P: Cut>(
+    tiles: Range<usize>,
     tokens: usize,
-    (first, first_stride): (&mut [T], usize),
-    (second, second_stride): (&mut [U], usize),
-    work: impl Fn(RowTile, &mut [T], &mut [U]) + Sync,
+    rows: P,
+    together: bool,
+    work: &(impl Fn(RowTile, P) + Sync),
 ) {
-    let sizes = |rows: usize| ((rows * first_stride).max(1), (rows * second_stride).max(1));
-    let (sequence_len, tile_len) = (sizes(tokens), sizes(LANES));
-    let tile = |sequence, turn| RowTile { sequence, first: turn * LANES };
-    match pool {
-        Pool::Serial => {
-            let sequences = first.chunks_mut(sequence_len.0).zip(second.chunks_mut(sequence_len.1));
-            for (sequence, (first, second)) in sequences.enumerate() {
-                let tiles = first.chunks_mut(tile_len.0).zip(second.chunks_mut(tile_len.1));
-                tiles
-                    .enumerate()
-                    .for_each(|(turn, (first, second))| work(tile(sequence, turn), first, second));
-            }
+    let of_sequence = tokens.div_ceil(LANES);
+    let tile = |index| RowTile { sequence: index / of_sequence, first: index % of_sequence * LANES };
+    let row = |index| tile(index).sequence * tokens + tile(index).first;
+    match tiles.len() {
+        0 => {}
+        1 => work(tile(tiles.start), rows),
+        count => {
+            let middle = tiles.start + count / 2;
+            let (left, right) = rows.cut(row(middle) - row(tiles.start));
+            let left = || halve(tiles.start..middle, tokens, left, together, work);
+            let right = || halve(middle..tiles.end, tokens, right, together, work);
+            let _: ((), ()) = if together { rayon::join(left, right) } else { (left(), right()) };
         }
-        Pool::Threads(pool) => pool.install(|| {
-            let sequences = first.par_chunks_mut(sequence_len.0).zip(second.par_chunks_mut(sequence_len.1));
-            sequences.enumerate().for_each(|(sequence, (first, second))| {
-                let tiles = first.par_chunks_mut(tile_len.0).zip(second.par_chunks_mut(tile_len.1));
-                tiles
-                    .enumerate()
-                    .for_each(|(turn, (first, second))| work(tile(sequence, turn), first, second));
-            });
-        }),
     }
 }

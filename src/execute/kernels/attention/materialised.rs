@@ -1,19 +1,17 @@
 //! Materialised forward: scores and probabilities are tensors [batch, heads, queries, keys].
 
-use pulp::{Arch, Simd, WithSimd};
-
-use super::fused::drop_out;
-use super::layout::{KeyValues, RowTile, Window, Write, row_tiles};
+use super::layout::{KeyValues, RowTile, Window, row_tiles};
 use super::mask::Visible;
 pub use super::materialised_backward::{Saved, backward_keys_values, backward_queries, backward_scores};
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, load_columns,
-    load_lanes, load_rows, store_rows,
+    COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products,
+    add_transposed_products, load_lanes, load_rows, store_rows,
 };
-use super::{Core, Heads, Pair};
+use super::{Core, Heads, Pair, Write};
 use crate::execute::element::{Element, Real};
-use crate::execute::pool::Pool;
+use crate::execute::kernels::each::vectorised;
+use crate::execute::pool::{Pool, Rows};
 
 /// Probabilities, as all passes share them: [batch, heads, queries, keys].
 #[derive(Clone, Copy, Debug)]
@@ -27,27 +25,23 @@ pub struct Probabilities<'a, T> {
 /// [batch·queries, heads·value_dim].
 pub fn forward<T: Element>(
     core: &Core<'_>,
-    queries: Window<'_, T>,
-    keys_values: KeyValues<'_, T>,
+    queries: Window<&[T]>,
+    keys_values: KeyValues<&[T]>,
     probabilities: &mut [T],
     kept: &mut [T],
     output: &mut [T],
     pool: Pool<'_>,
 ) {
-    core.check();
-    let Heads { heads, kv_heads, query_dim, value_dim } = core.heads;
-    let (tokens, keys) = (core.mask.query_positions.len(), core.mask.key_positions.len());
-    let pairs = core.batch * heads * tokens * keys;
-    queries.check("queries", core.batch * tokens, heads * query_dim);
-    keys_values.keys().check("keys", core.batch * keys, kv_heads * query_dim);
-    keys_values.values().check("values", core.batch * keys, kv_heads * value_dim);
+    core.check(&queries, &keys_values);
+    let Heads { heads, value_dim, .. } = core.heads;
+    let ((tokens, keys), pairs) = (core.tokens(), core.pairs());
     assert_eq!(probabilities.len(), pairs, "elements of the probabilities");
     assert_eq!(
         kept.len(),
         if core.dropout.is_some() { pairs } else { 0 },
         "elements of the kept probabilities"
     );
-    assert_eq!(output.len(), core.batch * tokens * heads * value_dim, "elements of the output");
+    assert_eq!(output.len(), core.outputs(), "elements of the output");
     if output.is_empty() || keys == 0 {
         return output.fill(T::default());
     }
@@ -55,7 +49,7 @@ pub fn forward<T: Element>(
         for (turn, map) in maps.chunks_exact_mut(tokens * keys).enumerate() {
             let (sequence, head) = ((first + turn) / heads, (first + turn) % heads);
             scores(core, sequence, head, queries, keys_values.keys(), map);
-            map.chunks_exact_mut(keys).for_each(|row| Arch::new().dispatch(Softmax(row)));
+            map.chunks_exact_mut(keys).for_each(|row| vectorised!(softmax(row)));
         }
     });
     if let Some(dropout) = &core.dropout {
@@ -74,9 +68,10 @@ pub fn forward<T: Element>(
         });
     }
     let weights = if core.dropout.is_some() { &*kept } else { &*probabilities };
-    row_tiles(pool, tokens, (output, heads * value_dim), |tile, rows| {
+    row_tiles(pool, (core.batch, tokens), Rows(output, heads * value_dim), |tile, rows| {
         let layout = (heads * value_dim, 0, value_dim);
-        weighted_sums(core, tile, weights, keys_values.values(), rows, layout, Write::Set);
+        let sides = (LaneSide::Queries, weights, keys_values.values());
+        weighted_sums(core, tile, sides, rows.0, layout, Write::Replace);
     });
 }
 
@@ -85,11 +80,11 @@ fn scores<T: Element>(
     core: &Core<'_>,
     sequence: usize,
     head: usize,
-    queries: Window<'_, T>,
-    keys: Window<'_, T>,
+    queries: Window<&[T]>,
+    keys: Window<&[T]>,
     map: &mut [T],
 ) {
-    let score = HeadScore::new(&core.score, &core.mask, head, LaneSide::Keys);
+    let score = HeadScore::new(core, sequence, head, LaneSide::Keys);
     let dim = core.heads.query_dim;
     let keys = keys.right(head / core.heads.group() * dim);
     each_square(core, sequence, (queries.right(head * dim), keys, dim), |square| {
@@ -97,10 +92,10 @@ fn scores<T: Element>(
         if visible == Visible::Nothing {
             products.fill([T::Wide::NEG_INFINITY; LANES]);
         } else {
-            Arch::new().dispatch(Apply { score: &score, products, rows, lanes, visible });
+            vectorised!(score.apply(products, rows, lanes, visible));
         }
         let layout = (core.mask.key_positions.len(), first_lane, lanes.len());
-        store_rows(products, &mut map[first_row * layout.0..], layout, Write::Set);
+        store_rows(products, &mut map[first_row * layout.0..], layout, Write::Replace);
     });
 }
 
@@ -121,7 +116,7 @@ pub(super) struct Products<'a, R> {
 pub(super) fn each_square<T: Element>(
     core: &Core<'_>,
     sequence: usize,
-    (left, right, width): (Window<'_, T>, Window<'_, T>, usize),
+    (left, right, width): (Window<&[T]>, Window<&[T]>, usize),
     mut work: impl FnMut(Products<'_, T::Wide>),
 ) {
     let zero = T::Wide::ZERO;
@@ -137,7 +132,8 @@ pub(super) fn each_square<T: Element>(
             let visible = core.mask.between(rows, lanes);
             let products = &mut square[..rows.len()];
             if visible != Visible::Nothing {
-                load_rows(&mut packed, left, width, sequence * queries.len() + first_row, rows.len());
+                let first = sequence * queries.len() + first_row;
+                load_rows(&mut packed, width, (left, width), first, rows.len());
                 products.fill([zero; LANES]);
                 add_products(products, &packed, &transposed[..width]);
             }
@@ -146,108 +142,82 @@ pub(super) fn each_square<T: Element>(
     }
 }
 
-struct Apply<'a, R> {
-    score: &'a HeadScore<'a, R>,
-    products: &'a mut [Lanes<R>],
-    rows: &'a [u32],
-    lanes: &'a [u32],
-    visible: Visible,
-}
-
-impl<R: Real> WithSimd for Apply<'_, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        self.score.apply(self.products, self.rows, self.lanes, self.visible);
-    }
-}
-
 /// A row of scores becomes probabilities; all zero where nothing is visible.
-struct Softmax<'a, T>(&'a mut [T]);
-
-impl<T: Element> WithSimd for Softmax<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let mut lanes = [T::Wide::NEG_INFINITY; LANES];
-        for part in self.0.chunks(LANES) {
-            for (greatest, score) in lanes.iter_mut().zip(part) {
-                *greatest = if score.wide() > *greatest { score.wide() } else { *greatest };
-            }
+#[inline(always)]
+fn softmax<T: Element>(row: &mut [T]) {
+    let mut lanes = [T::Wide::NEG_INFINITY; LANES];
+    for part in row.chunks(LANES) {
+        for (greatest, score) in lanes.iter_mut().zip(part) {
+            *greatest = if score.wide() > *greatest { score.wide() } else { *greatest };
         }
-        let greatest = lanes.into_iter().fold(T::Wide::NEG_INFINITY, T::Wide::max);
-        if greatest == T::Wide::NEG_INFINITY {
-            return self.0.fill(T::default());
+    }
+    let greatest = lanes.into_iter().fold(T::Wide::NEG_INFINITY, T::Wide::max);
+    if greatest == T::Wide::NEG_INFINITY {
+        return row.fill(T::default());
+    }
+    let mut sums = [T::Wide::ZERO; LANES];
+    for part in row.chunks_mut(LANES) {
+        for (sum, score) in sums.iter_mut().zip(part) {
+            let weight = (score.wide() - greatest).exp();
+            *sum += weight;
+            *score = T::narrow(weight);
         }
-        let mut sums = [T::Wide::ZERO; LANES];
-        for part in self.0.chunks_mut(LANES) {
-            for (sum, score) in sums.iter_mut().zip(part) {
-                let weight = (score.wide() - greatest).exp();
-                *sum += weight;
-                *score = T::narrow(weight);
-            }
-        }
-        let inverse = T::Wide::ONE / sums.into_iter().sum();
-        for weight in self.0 {
-            *weight = T::narrow(weight.wide() * inverse);
-        }
+    }
+    let inverse = T::Wide::ONE / sums.into_iter().sum();
+    for weight in row {
+        *weight = T::narrow(weight.wide() * inverse);
     }
 }
 
-/// Σ over keys of weight·row, for each query head of a tile of queries: `weights` are [batch, heads, queries, keys],
-/// `sources` hold a row a key and key-value head; sums go to columns of `rows` (stride, first column, head width).
+/// Σ of weight·row for a tile of tokens of `side`: over the keys for each query and query head, or over the queries and
+/// the heads that share it for each key and key-value head. `weights` are [batch, heads, queries, keys]; `sources` hold
+/// a row a token of the other side, for each of its heads; sums go to columns of `rows` (stride, first column, head
+/// width).
 pub(super) fn weighted_sums<T: Element>(
     core: &Core<'_>,
     tile: RowTile,
-    weights: &[T],
-    sources: Window<'_, T>,
+    (side, weights, sources): (LaneSide, &[T], Window<&[T]>),
     rows: &mut [T],
     (stride, column, width): (usize, usize, usize),
     write: Write,
 ) {
     let zero = T::Wide::ZERO;
-    let (tokens, keys) = (core.mask.query_positions.len(), core.mask.key_positions.len());
-    let count = rows.len() / stride;
-    let positions = &core.mask.query_positions[tile.first..tile.first + count];
+    let (heads, (tokens, key_tokens)) = (core.heads, core.tokens());
+    let of_queries = side == LaneSide::Queries;
+    let (own_heads, others) = if of_queries { (heads.heads, key_tokens) } else { (heads.kv_heads, tokens) };
+    let own = tile.first..tile.first + rows.len() / stride;
     let mut packed: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
     let mut columns: Square<T::Wide> = [[zero; LANES]; LANES];
     let mut sums: [Square<T::Wide>; COLUMN_BLOCKS] = [columns; COLUMN_BLOCKS];
-    for head in 0..core.heads.heads {
-        let sources = sources.right(head / core.heads.group() * width);
-        let map = tile.sequence * core.heads.heads + head;
+    let sums = &mut sums[..width.div_ceil(LANES)];
+    for own_head in 0..own_heads {
         sums.fill([[zero; LANES]; LANES]);
-        for (turn, key_positions) in core.mask.key_positions.chunks(LANES).enumerate() {
-            if core.mask.between(positions, key_positions) == Visible::Nothing {
-                continue;
-            }
-            let window = Window { data: weights, stride: keys, column: turn * LANES };
-            load_rows(&mut packed, window, key_positions.len(), map * tokens + tile.first, count);
-            let columns = &mut columns[..key_positions.len()];
-            for (block, sums) in sums.iter_mut().enumerate().take(width.div_ceil(LANES)) {
-                let first = tile.sequence * keys + turn * LANES;
-                load_columns(columns, sources.right(block * LANES), width - block * LANES, first);
-                add_products(&mut sums[..count], &packed, columns);
+        for head in if of_queries { own_head..own_head + 1 } else { heads.sharing(own_head) } {
+            let sources = sources.right(width * if of_queries { head / heads.group() } else { head });
+            for first in (0..others).step_by(LANES) {
+                let other = first..others.min(first + LANES);
+                let (queries, keys) = if of_queries { (&own, &other) } else { (&other, &own) };
+                let positions = &core.mask.query_positions[queries.clone()];
+                let visible = core.mask.between(positions, &core.mask.key_positions[keys.clone()]);
+                if visible == Visible::Nothing {
+                    continue;
+                }
+                let window = Window { data: weights, stride: key_tokens, column: keys.start };
+                let row = (tile.sequence * heads.heads + head) * tokens + queries.start;
+                load_rows(&mut packed, keys.len(), (window, keys.len()), row, queries.len());
+                let columns = &mut columns[..other.len()];
+                for (block, sums) in sums.iter_mut().enumerate() {
+                    let source = (sources.right(block * LANES), LANES.min(width - block * LANES));
+                    let row = tile.sequence * others + first;
+                    load_rows(columns.as_flattened_mut(), LANES, source, row, other.len());
+                    let add = if of_queries { add_products } else { add_transposed_products };
+                    add(&mut sums[..own.len()], &packed, columns);
+                }
             }
         }
-        for (block, sums) in sums.iter().enumerate().take(width.div_ceil(LANES)) {
-            let first = column + head * width + block * LANES;
-            store_rows(&sums[..count], rows, (stride, first, width - block * LANES), write);
+        for (block, sums) in sums.iter().enumerate() {
+            let first = column + own_head * width + block * LANES;
+            store_rows(&sums[..own.len()], rows, (stride, first, width - block * LANES), write);
         }
-    }
-}
-
-/// Gradients of a tile's probabilities through dropout: `products` are those of output gradients with values.
-pub(super) fn drop_gradients<R: Real>(
-    core: &Core<'_>,
-    sequence: usize,
-    head: usize,
-    square: &mut Products<'_, R>,
-) {
-    if let Some(dropout) = &core.dropout {
-        let (rows, lanes) = (square.rows, square.lanes);
-        let pair = |row: usize, lane: usize| Pair { sequence, head, query: rows[row], key: lanes[lane] };
-        drop_out(dropout, square.products, pair, lanes.len());
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! Work is split over tiles of rows, whose sums are always taken in the same order: results do not depend on threads.
 
+use std::ops::{Deref, Range};
+
 pub mod fused;
 mod fused_backward;
 mod layout;
@@ -17,7 +19,8 @@ mod score;
 mod tests;
 mod tile;
 
-pub use layout::{KeyValues, KeyValuesMut, Window, WindowMut, Write};
+pub use super::gemm::Write;
+pub use layout::{KeyValues, Window};
 pub use mask::Mask;
 pub use score::{Alibi, Score};
 pub use tile::{LANES, MAX_HEAD_DIM};
@@ -37,6 +40,11 @@ impl Heads {
     /// Query heads that share one key-value head.
     fn group(&self) -> usize {
         self.heads / self.kv_heads
+    }
+
+    /// The query heads that share key-value head `kv_head`.
+    fn sharing(&self, kv_head: usize) -> Range<usize> {
+        kv_head * self.group()..(kv_head + 1) * self.group()
     }
 }
 
@@ -73,10 +81,44 @@ pub struct Core<'a> {
 }
 
 impl Core<'_> {
-    fn check(&self) {
+    /// Query and key tokens of one sequence.
+    fn tokens(&self) -> (usize, usize) {
+        (self.mask.query_positions.len(), self.mask.key_positions.len())
+    }
+
+    /// Pairs of a query and a key, of all heads and sequences.
+    fn pairs(&self) -> usize {
+        let (queries, keys) = self.tokens();
+        self.batch * self.heads.heads * queries * keys
+    }
+
+    /// Elements of the output.
+    fn outputs(&self) -> usize {
+        self.batch * self.tokens().0 * self.heads.heads * self.heads.value_dim
+    }
+
+    /// The columns of a head of the output, or of its gradient.
+    fn output<'a, T>(&self, output: &'a [T], head: usize) -> Window<&'a [T]> {
+        let width = self.heads.value_dim;
+        Window { data: output, stride: self.heads.heads * width, column: head * width }
+    }
+
+    fn check<T>(&self, queries: &Window<&[T]>, keys_values: &KeyValues<&[T]>) {
         let Heads { heads, kv_heads, query_dim, value_dim } = self.heads;
         assert!(kv_heads > 0 && heads % kv_heads == 0, "{heads} heads on {kv_heads} key-value heads");
         let widest = query_dim.max(value_dim);
         assert!(widest <= MAX_HEAD_DIM, "a head of {widest} elements: at most {MAX_HEAD_DIM}");
+        self.check_queries("queries", queries);
+        self.check_keys_values(["keys", "values"], keys_values);
+    }
+
+    fn check_queries<T>(&self, name: &str, window: &Window<impl Deref<Target = [T]>>) {
+        window.check(name, self.batch * self.tokens().0, self.heads.heads * self.heads.query_dim);
+    }
+
+    fn check_keys_values<T>(&self, names: [&str; 2], windows: &KeyValues<impl Deref<Target = [T]>>) {
+        let (rows, kv_heads) = (self.batch * self.tokens().1, self.heads.kv_heads);
+        windows.keys().check(names[0], rows, kv_heads * self.heads.query_dim);
+        windows.values().check(names[1], rows, kv_heads * self.heads.value_dim);
     }
 }

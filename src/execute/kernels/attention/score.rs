@@ -1,7 +1,8 @@
 //! From products of queries and keys to scores: scale, soft cap, ALiBi and mask; and the way back.
 
-use super::mask::{Mask, Visible};
+use super::mask::Visible;
 use super::tile::{LANES, Lanes};
+use super::{Core, Pair};
 use crate::execute::element::Real;
 
 /// How a product becomes a score: scale, then soft cap, then ALiBi.
@@ -44,29 +45,38 @@ pub enum LaneSide {
     Keys,
 }
 
-/// Scores of one head in the arithmetic of the tile.
+/// Scores of one head of one sequence in the arithmetic of the tile.
 #[derive(Clone, Copy)]
 pub struct HeadScore<'a, R> {
-    mask: &'a Mask<'a>,
+    core: &'a Core<'a>,
+    sequence: usize,
+    head: usize,
     scale: R,
     soft_cap: Option<R>,
     slope: Option<R>,
-    side: LaneSide,
+    pub side: LaneSide,
 }
 
 impl<'a, R: Real> HeadScore<'a, R> {
-    pub fn new(score: &Score, mask: &'a Mask<'a>, head: usize, side: LaneSide) -> Self {
-        Self {
-            mask,
-            scale: R::of(score.scale),
-            soft_cap: score.soft_cap.map(R::of),
-            slope: score.alibi.map(|alibi| R::of(alibi.slope(head))),
-            side,
-        }
+    pub fn new(core: &'a Core<'a>, sequence: usize, head: usize, side: LaneSide) -> Self {
+        let Score { scale, soft_cap, alibi } = core.score;
+        let (scale, soft_cap) = (R::of(scale), soft_cap.map(R::of));
+        let slope = alibi.map(|alibi| R::of(alibi.slope(head)));
+        Self { core, sequence, head, scale, soft_cap, slope, side }
     }
 
-    pub fn side(&self) -> LaneSide {
-        self.side
+    /// Drops probabilities, or their gradients, and scales the rest, where there is dropout. `rows` and `lanes` are
+    /// positions.
+    pub fn drop_out(&self, tile: &mut [Lanes<R>], rows: &[u32], lanes: &[u32]) {
+        let Some(dropout) = &self.core.dropout else { return };
+        let scale = R::of(dropout.scale);
+        for (values, &row) in tile.iter_mut().zip(rows) {
+            for (value, &lane) in values.iter_mut().zip(lanes) {
+                let (query, key) = if self.side == LaneSide::Queries { (lane, row) } else { (row, lane) };
+                let pair = Pair { sequence: self.sequence, head: self.head, query, key };
+                *value = if (dropout.keep)(pair) { *value * scale } else { R::ZERO };
+            }
+        }
     }
 
     /// Products become scores; what is not visible becomes −∞. `rows` and `lanes` are positions.
@@ -95,7 +105,7 @@ impl<'a, R: Real> HeadScore<'a, R> {
                     *value -= slope * R::of(f64::from(distance));
                 }
                 if visible == Visible::Some {
-                    *value = if self.mask.sees(distance) { *value } else { R::NEG_INFINITY };
+                    *value = if self.core.mask.sees(distance) { *value } else { R::NEG_INFINITY };
                 }
             }
         }

@@ -4,9 +4,7 @@ use half::bf16;
 
 use super::fused::{Saved, backward_keys_values, backward_queries, forward};
 use super::materialised::{self, Probabilities};
-use super::{
-    Alibi, Core, Dropout, Heads, KeyValues, KeyValuesMut, Mask, Pair, Score, Window, WindowMut, Write,
-};
+use super::{Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, Write};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::Pool;
 
@@ -223,11 +221,11 @@ struct Results<T: Element> {
     key_value_gradients: Vec<T>,
 }
 
-fn queries<'a, T>(case: &Case, tensors: &'a Tensors<T>) -> Window<'a, T> {
+fn queries<'a, T>(case: &Case, tensors: &'a Tensors<T>) -> Window<&'a [T]> {
     Window { data: &tensors.queries, stride: case.query_stride(), column: 1 }
 }
 
-fn keys_values<'a, T>(case: &Case, tensors: &'a Tensors<T>) -> KeyValues<'a, T> {
+fn keys_values<'a, T>(case: &Case, tensors: &'a Tensors<T>) -> KeyValues<&'a [T]> {
     let (keys, values, stride) = case.key_value_columns();
     KeyValues { data: &tensors.keys_values, stride, keys, values }
 }
@@ -237,7 +235,7 @@ fn fused<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -> Resul
     let (queries, keys_values) = (queries(case, tensors), keys_values(case, tensors));
     let mut output = vec![T::default(); tensors.output_gradient.len()];
     let mut log_sum_exp = vec![T::Wide::ZERO; output.len() / case.heads.value_dim];
-    forward(&core, queries, keys_values, &mut output, &mut log_sum_exp, Write::Set, pool);
+    forward(&core, queries, keys_values, &mut output, &mut log_sum_exp, Write::Replace, pool);
     let mut query_gradients = vec![T::default(); tensors.queries.len()];
     let mut key_value_gradients = vec![T::default(); tensors.keys_values.len()];
     let saved = Saved {
@@ -248,10 +246,10 @@ fn fused<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -> Resul
         log_sum_exp: &log_sum_exp,
     };
     let (keys, values, stride) = case.key_value_columns();
-    let window = WindowMut { data: &mut query_gradients, stride: case.query_stride(), column: 1 };
-    backward_queries(&core, &saved, window, Write::Set, pool);
-    let window = KeyValuesMut { data: &mut key_value_gradients, stride, keys, values };
-    backward_keys_values(&core, &saved, window, Write::Set, pool);
+    let window = Window { data: &mut query_gradients[..], stride: case.query_stride(), column: 1 };
+    backward_queries(&core, &saved, window, Write::Replace, pool);
+    let window = KeyValues { data: &mut key_value_gradients[..], stride, keys, values };
+    backward_keys_values(&core, &saved, window, Write::Replace, pool);
     Results { output, log_sum_exp, query_gradients, key_value_gradients }
 }
 
@@ -276,10 +274,10 @@ fn materialised<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -
     let mut query_gradients = vec![T::default(); tensors.queries.len()];
     let mut key_value_gradients = vec![T::default(); tensors.keys_values.len()];
     let (keys, values, stride) = case.key_value_columns();
-    let window = WindowMut { data: &mut query_gradients, stride: case.query_stride(), column: 1 };
-    materialised::backward_queries(&core, &saved, &score_gradients, window, Write::Set, pool);
-    let window = KeyValuesMut { data: &mut key_value_gradients, stride, keys, values };
-    materialised::backward_keys_values(&core, &saved, &score_gradients, window, Write::Set, pool);
+    let window = Window { data: &mut query_gradients[..], stride: case.query_stride(), column: 1 };
+    materialised::backward_queries(&core, &saved, &score_gradients, window, Write::Replace, pool);
+    let window = KeyValues { data: &mut key_value_gradients[..], stride, keys, values };
+    materialised::backward_keys_values(&core, &saved, &score_gradients, window, Write::Replace, pool);
     Results { output, log_sum_exp: Vec::new(), query_gradients, key_value_gradients }
 }
 
@@ -389,7 +387,7 @@ fn parts_of_the_keys_merge_to_the_whole() {
         };
         for (turn, range) in cuts.iter().enumerate() {
             let (part, data) = part(range);
-            let write = if turn == 0 { Write::Set } else { Write::Add };
+            let write = if turn == 0 { Write::Replace } else { Write::Add };
             let keys_values = KeyValues { data, stride, keys, values };
             let queries = queries(&case, &tensors);
             forward(&part.core(), queries, keys_values, &mut output, &mut log_sum_exp, write, Pool::Serial);
@@ -407,10 +405,10 @@ fn parts_of_the_keys_merge_to_the_whole() {
                 output_gradient: &tensors.output_gradient,
                 log_sum_exp: &log_sum_exp,
             };
-            let window = WindowMut { data: &mut query_gradients, stride: case.query_stride(), column: 1 };
+            let window = Window { data: &mut query_gradients[..], stride: case.query_stride(), column: 1 };
             backward_queries(&part.core(), &saved, window, Write::Add, Pool::Serial);
             let data = &mut key_value_gradients[range.start * stride..range.end * stride];
-            let window = KeyValuesMut { data, stride, keys, values };
+            let window = KeyValues { data, stride, keys, values };
             backward_keys_values(&part.core(), &saved, window, Write::Add, Pool::Serial);
         }
         key_value_gradients.iter_mut().for_each(|gradient| *gradient -= 1.0);

@@ -5,7 +5,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::layout::{Window, Write};
+use super::Write;
+use super::layout::Window;
 use crate::execute::element::{Element, Real};
 
 /// Rows of a tile and numbers in each.
@@ -25,12 +26,7 @@ pub type TokenRows<R> = [R; LANES * MAX_HEAD_DIM];
 pub type Square<R> = [Lanes<R>; LANES];
 
 /// Tokens `first .. first + count` of a window into lanes; other lanes are zero.
-pub fn load_lanes<T: Element>(
-    tile: &mut [Lanes<T::Wide>],
-    window: Window<'_, T>,
-    first: usize,
-    count: usize,
-) {
+pub fn load_lanes<T: Element>(tile: &mut [Lanes<T::Wide>], window: Window<&[T]>, first: usize, count: usize) {
     tile.fill([T::Wide::ZERO; LANES]);
     for lane in 0..count {
         let row = window.row(first + lane, tile.len());
@@ -38,17 +34,17 @@ pub fn load_lanes<T: Element>(
     }
 }
 
-/// Tokens `first .. first + count` of a window into packed rows.
+/// The first `width` columns of tokens `first .. first + count` of a window into rows that stand `stride` apart.
 pub fn load_rows<T: Element>(
-    tile: &mut TokenRows<T::Wide>,
-    window: Window<'_, T>,
-    width: usize,
+    tile: &mut [T::Wide],
+    stride: usize,
+    (window, width): (Window<&[T]>, usize),
     first: usize,
     count: usize,
 ) {
-    for (row, packed) in tile.chunks_exact_mut(width.max(1)).take(count).enumerate() {
+    for (row, wide) in tile.chunks_exact_mut(stride.max(1)).take(count).enumerate() {
         let source = window.row(first + row, width);
-        packed.iter_mut().zip(source).for_each(|(wide, &value)| *wide = value.wide());
+        wide.iter_mut().zip(source).for_each(|(wide, &value)| *wide = value.wide());
     }
 }
 
@@ -60,25 +56,7 @@ pub fn store_lanes<T: Element>(
     write: Write,
 ) {
     for (lane, row) in rows.chunks_exact_mut(stride).enumerate() {
-        for (place, lanes) in row[column..].iter_mut().zip(tile) {
-            *place = match write {
-                Write::Set => T::narrow(lanes[lane]),
-                Write::Add => T::narrow(place.wide() + lanes[lane]),
-            };
-        }
-    }
-}
-
-/// The first `width` columns of as many tokens as `tile` has rows, from `first` on, into lanes; at most [`LANES`].
-pub fn load_columns<T: Element>(
-    tile: &mut [Lanes<T::Wide>],
-    window: Window<'_, T>,
-    width: usize,
-    first: usize,
-) {
-    for (row, lanes) in tile.iter_mut().enumerate() {
-        let source = window.row(first + row, width.min(LANES));
-        lanes.iter_mut().zip(source).for_each(|(wide, &value)| *wide = value.wide());
+        row[column..].iter_mut().zip(tile).for_each(|(place, lanes)| put(place, lanes[lane], write));
     }
 }
 
@@ -90,13 +68,17 @@ pub fn store_rows<T: Element>(
     write: Write,
 ) {
     for (lanes, row) in tile.iter().zip(rows.chunks_exact_mut(stride)) {
-        for (place, &value) in row[column..][..width.min(LANES)].iter_mut().zip(lanes) {
-            *place = match write {
-                Write::Set => T::narrow(value),
-                Write::Add => T::narrow(place.wide() + value),
-            };
-        }
+        let places = row[column..][..width.min(LANES)].iter_mut();
+        places.zip(lanes).for_each(|(place, &value)| put(place, value, write));
     }
+}
+
+#[inline(always)]
+fn put<T: Element>(place: &mut T, value: T::Wide, write: Write) {
+    *place = match write {
+        Write::Replace => T::narrow(value),
+        Write::Add => T::narrow(place.wide() + value),
+    };
 }
 
 /// sums[i] += Σₖ left[i, k]·right[k], where `left` is packed rows of as many columns as `right` has rows.
