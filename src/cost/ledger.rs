@@ -7,6 +7,7 @@ use crate::cost::instants::Instant;
 use crate::cost::unit_cost::{UnitCost, UnitCosts};
 use crate::profile::EngineProfile;
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
+use crate::program::scalars::Scalars;
 use crate::program::state::{Gathering, StateRules, offloaded_elements};
 use crate::program::{Pass, build};
 use crate::strategy::Strategy;
@@ -110,7 +111,7 @@ impl Ledger<'_> {
         if self.engine.buffers.placeholder_gradients {
             bytes += aligned(self.layout.matrix_shape_elements(stage) * rules.compute.size());
         }
-        bytes += self.inboxes(stage);
+        bytes += self.inboxes(stage) + self.layout.scalars(self.strategy.accumulation).bytes().aligned().0;
         let ids = u64::from(reads_tokens) + u64::from(reads_targets);
         bytes += ids * aligned(4 * rules.step_tokens) + aligned(self.engine.buffers.workspace);
         bytes as i64
@@ -142,7 +143,8 @@ impl Ledger<'_> {
             .map(|unit| aligned(self.cost(stage, unit).stored))
             .sum();
         let size = rules.optimizer_size + rules.gradient.size() + rules.parameter.size();
-        let state = aligned(on_host * size);
+        let scalars = if on_host > 0 { aligned(Scalars::head_bytes().0) } else { 0 };
+        let state = aligned(on_host * size) + scalars;
         let saved: Vec<i64> = self
             .layout
             .chunks_of(stage)

@@ -16,6 +16,7 @@ use crate::execute::state::{Piece, Planes};
 use crate::execute::weights::Weights;
 use crate::model::layer::LayerKind;
 use crate::program::instruction::Holds;
+use crate::program::scalars::Scalar;
 
 /// Something that is kept for each parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -265,6 +266,25 @@ impl Fleet {
             let row = row as usize;
             target[row * whole.columns as usize + mapping.first_column as usize + column] = value;
         }
+    }
+
+    /// The numbers that step `step` reads into the memory of all ranks; sums start at zero, and gradients are not clipped
+    /// until their norm is known.
+    pub(super) fn load_scalars(&self, step: u64) {
+        let settings = &self.run.settings;
+        let head = [step as f64, f64::from_bits(settings.seed), settings.learning_rate, 1.0];
+        for rank in &self.ranks {
+            // SAFETY: no step is under way.
+            let scalars = unsafe { rank.device.write::<f64>(rank.region(Holds::Scalars)) };
+            scalars.fill(0.0);
+            scalars[..head.len()].copy_from_slice(&head);
+        }
+    }
+
+    /// What `rank` holds of `scalar`.
+    pub(super) fn scalar<'a>(&self, rank: &'a Rank, scalar: Scalar) -> &'a [f64] {
+        // SAFETY: no step is under way.
+        unsafe { rank.device.read::<f64>(rank.scalar(scalar)) }
     }
 
     /// The ids of step `step` into the memory of all ranks.

@@ -18,7 +18,7 @@ use crate::execute::marks::resident;
 use crate::execute::placement::Placement;
 use crate::execute::pool::Pool;
 use crate::execute::progress::Progress;
-use crate::execute::rank::{Rank, Scalars, Unit};
+use crate::execute::rank::{Rank, Unit};
 use crate::execute::run::{Run, Weighing};
 use crate::execute::state::{Holder, UnitState, pieces};
 use crate::execute::watched::{Standing, Watched};
@@ -27,6 +27,7 @@ use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
 use crate::program::build;
 use crate::program::placing::Placing;
+use crate::program::scalars::Scalar;
 use crate::program::state::offloaded_elements;
 use crate::strategy::Axis;
 use crate::strategy::mesh::Group as MeshGroup;
@@ -164,10 +165,8 @@ impl Fleet {
             watcher.load(self, step)?;
             for rank in &self.ranks {
                 rank.progress.restart();
-                let mut scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-                scalars.losses.fill(0.0);
-                scalars.by_micro.fill(0.0);
             }
+            self.load_scalars(step);
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
             let began = Instant::now();
@@ -206,10 +205,16 @@ impl Fleet {
         let mut parts = vec![0.0; self.run.weighings.len()];
         let (mut squares, mut adaptive) = (0.0, 0.0);
         for rank in &self.ranks {
-            let scalars = rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-            squares = scalars.squares.total();
-            parts.iter_mut().zip(&scalars.losses).for_each(|(sum, part)| *sum += part);
-            adaptive += scalars.by_micro.iter().zip(&scalars.weights).map(|(part, w)| part * w).sum::<f64>();
+            squares = SquareSum::of(self.scalar(rank, Scalar::Squares)).total();
+            for ((loss, sum), weighing) in (0..).zip(&mut parts).zip(&self.run.weighings) {
+                for micro in 0..self.run.strategy.accumulation as u32 {
+                    let part = self.scalar(rank, Scalar::Loss { loss, micro })[0];
+                    *sum += part;
+                    if let Weighing::Adaptive { .. } = weighing {
+                        adaptive += part * self.scalar(rank, Scalar::Weight { loss, micro })[0];
+                    }
+                }
+            }
         }
         let tokens = self.run.workload.tokens() as f64;
         parts.iter_mut().for_each(|part| *part /= tokens);
@@ -391,13 +396,7 @@ fn build_rank(
         stream_rows: Vec::new(),
         progress: Progress::default(),
         written: Default::default(),
-        scalars: Mutex::new(Scalars {
-            losses: vec![0.0; run.weighings.len()],
-            by_micro: vec![0.0; run.weighings.len() * strategy.accumulation as usize],
-            weights: vec![0.0; run.weighings.len() * strategy.accumulation as usize],
-            watched: vec![SquareSum::default(); run.layout.shaped().watches().len()],
-            squares: SquareSum::default(),
-        }),
+        scalars: run.layout.scalars(strategy.accumulation),
     };
     let local = rank.positions[rank.context as usize].clone();
     let tokens = run.workload.seq_len as u32;

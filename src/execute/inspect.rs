@@ -1,7 +1,5 @@
-//! Numbers that are not finite: the step with the first bad loss ends there, before anything is updated, and when it is
-//! made again every kernel's output is looked at as it is written.
-
-use std::sync::PoisonError;
+//! Numbers that are not finite: the kernel that makes the first bad loss stops the step, as an assertion on a device
+//! would, before anything is updated; when the step is made again every kernel's output is looked at as it is written.
 
 use crate::execute::element::{Element, Real};
 use crate::execute::error::ExecuteError;
@@ -10,6 +8,7 @@ use crate::execute::record::lowered;
 use crate::execute::worker::Worker;
 use crate::lower::Kernel;
 use crate::program::instruction::Task;
+use crate::program::scalars::Scalar;
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Looks at what `issue` has just done.
@@ -20,8 +19,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let Task::Kernel { kernel, layer, .. } = issue.task else { return Ok(()) };
         let bad = match kernel {
             Kernel::Loss | Kernel::SquaredError => {
-                let scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-                scalars.losses.iter().copied().find(|loss| !loss.is_finite())
+                let loss = self.need(issue, "its loss", self.unit(issue)?.loss)?;
+                let sum = self.scalar(Scalar::Loss { loss, micro: issue.micro })[0];
+                Some(sum).filter(|sum| !sum.is_finite())
             }
             _ if self.run.settings.inspect && writes_activations(kernel) => {
                 let values = self.read::<T>(issue.writes[0]);

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::execute::arena::{Arena, Region};
 use crate::execute::counters::Counters;
-use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::mapping::Slot;
 use crate::execute::placement::{Placement, State};
@@ -16,6 +15,7 @@ use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::Layer;
 use crate::program::instruction::{Holds, Part};
+use crate::program::scalars::{SCALAR_SIZE, Scalar, Scalars};
 
 /// A unit of a rank.
 pub struct Unit {
@@ -33,20 +33,6 @@ pub struct Unit {
     pub owned: usize,
     /// For a tied head beside its embedding: the place of the embedding's unit on this rank.
     pub borrows_from: Option<usize>,
-}
-
-/// Numbers that a rank's kernels make beside its buffers.
-#[derive(Clone, Debug, Default)]
-pub struct Scalars {
-    /// Sum of the losses of this rank's tokens in this step, by loss, unweighted.
-    pub losses: Vec<f64>,
-    /// Likewise of each micro-batch (loss by loss), and the adaptive weights that it was given.
-    pub by_micro: Vec<f64>,
-    pub weights: Vec<f64>,
-    /// By watch, squares of the last gradient that was looked at.
-    pub watched: Vec<SquareSum>,
-    /// Squares of the owned gradients, then of all ranks'.
-    pub squares: SquareSum,
 }
 
 /// One rank.
@@ -86,7 +72,8 @@ pub struct Rank {
     pub progress: Progress,
     /// Behind the last byte of each arena that the state or a step has written to, device and host.
     pub written: [AtomicUsize; 2],
-    pub scalars: Mutex<Scalars>,
+    /// Which numbers its buffer for those of a step holds.
+    pub scalars: Scalars,
 }
 
 impl Rank {
@@ -128,5 +115,11 @@ impl Rank {
     /// The device region of a persistent buffer that is not a unit's; empty if there is none.
     pub fn region(&self, holds: Holds) -> Region {
         self.state(holds, None).map_or(Region::default(), |state| state.device)
+    }
+
+    /// Where `scalar` lies on the device.
+    pub fn scalar(&self, scalar: Scalar) -> Region {
+        let places = self.scalars.places(scalar);
+        self.region(Holds::Scalars).elements(places.start, places.len(), SCALAR_SIZE as usize)
     }
 }

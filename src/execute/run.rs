@@ -165,11 +165,6 @@ impl Run {
         run(context).chain(run(late)).map(|position| position as u32).collect()
     }
 
-    /// The place of loss `loss` of micro-batch `micro` among those of all.
-    pub const fn loss_place(&self, loss: u8, micro: u32) -> usize {
-        loss as usize * self.strategy.accumulation as usize + micro as usize
-    }
-
     /// What a token's loss counts when its backward starts, by loss: a weight over the tokens of a step.
     pub fn loss_scale(&self, loss: u8) -> f64 {
         self.loss_weights[usize::from(loss)] / self.workload.tokens() as f64

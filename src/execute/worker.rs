@@ -18,6 +18,7 @@ use crate::execute::run::Run;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::program::Payload;
 use crate::program::instruction::{Holds, Message, Part, Task};
+use crate::program::scalars::Scalar;
 
 type Done = Result<(), ExecuteError>;
 
@@ -145,6 +146,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             | Task::SumWatchedPartial { .. }
             | Task::WatchedSquares { .. }
             | Task::SumWatchedSquares { .. }
+            | Task::LossWeight { .. }
             | Task::WeighGradient { .. }
             | Task::WeighFlow { .. }
             | Task::AddGradient { .. } => self.weigh(issue),
@@ -324,6 +326,16 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         unsafe { self.rank.device.write(region) }
     }
 
+    /// Numbers of the step.
+    pub(super) fn scalar(&self, scalar: Scalar) -> &'r [f64] {
+        self.read(self.rank.scalar(scalar))
+    }
+
+    /// Numbers of the step that the instruction writes.
+    pub(super) fn scalar_mut(&self, scalar: Scalar) -> &'r mut [f64] {
+        self.write(self.rank.scalar(scalar))
+    }
+
     /// The elements of a region of `arena`, device or host.
     pub(super) fn read_in<E: Element>(
         &self,
@@ -369,7 +381,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         (halt, stream.len())
     }
 
-    fn copy_bytes(
+    pub(super) fn copy_bytes(
         &self,
         (source, from): (&crate::execute::arena::Arena, Region),
         (target, to): (&crate::execute::arena::Arena, Region),

@@ -1,6 +1,6 @@
 //! What an instruction touches beside the buffers of its frame: the memory that a rank keeps over the whole step.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::lower::Stream;
 use crate::ops::Op;
@@ -29,8 +29,9 @@ pub enum Kept {
     /// Squares of gradients at which adaptive weights look, and the weights that they give.
     WatchedSquares,
     LossWeights,
-    /// Squares of the owned gradients, then of all.
+    /// Squares of the owned gradients, then of all, and what clips by them; what the host knows of them.
     Squares,
+    HostScalars,
 }
 
 /// One touch of what is kept: of one unit or of all, of some owned elements or of all.
@@ -53,10 +54,6 @@ impl Access {
 
     const fn of(self, unit: Option<u32>) -> Self {
         Self { unit, ..self }
-    }
-
-    const fn within(self, owned: Owned) -> Self {
-        Self { owned: Some(owned), ..self }
     }
 
     /// Whether the two must not happen at the same time.
@@ -154,53 +151,40 @@ impl Standing<'_> {
             Task::KeepGradient { .. } => both(&mut list, Access::writes(Gradients)),
             Task::AddGradient { .. } => {
                 both(&mut list, Access::writes(Gradients));
-                list.extend([Access::reads(WatchedSquares), Access::writes(LossWeights)]);
-            }
-            Task::WeighGradient { .. } | Task::WeighFlow { .. } => {
-                list.extend([Access::reads(WatchedSquares), Access::writes(LossWeights)]);
+                list.push(Access::reads(LossWeights));
             }
             Task::WatchedSquares { watch } | Task::SumWatchedSquares { watch } => {
                 list.push(Access::writes(WatchedSquares).of(Some(u32::from(watch))));
             }
-            Task::SumWatchedPartial { .. } => list.push(Access::writes(Workspace)),
-            Task::SumReplicas(_) | Task::SumTied => list.push(Access::writes(Gradients)),
-            Task::SumPartial => list.extend([Access::writes(Gradients), Access::writes(Workspace)]),
-            Task::GradientSquares => list.extend([Access::reads(Gradients), Access::writes(Squares)]),
-            Task::SumSquares => list.push(Access::writes(Squares)),
-            Task::HostGradients(owned) => {
-                list = smallvec![Access::reads(Gradients), Access::writes(StagedGradients)];
-                list.iter_mut().for_each(|access| *access = access.within(owned));
-            }
-            Task::HostStep(owned) => {
-                list = smallvec![
-                    Access::reads(StagedGradients),
-                    Access::writes(HostMoments),
-                    Access::writes(StagedParameters),
-                    Access::writes(HostParameters),
-                ];
-                list.iter_mut().for_each(|access| *access = access.within(owned));
-                list.push(Access::reads(Squares));
-            }
-            Task::HostParameters(owned) => {
-                list = smallvec![Access::reads(StagedParameters), Access::writes(Parameters)];
-                list.iter_mut().for_each(|access| *access = access.within(owned));
-            }
-            Task::DeviceStep(owned) => {
-                list = smallvec![
-                    Access::reads(Gradients),
-                    Access::writes(Moments),
-                    Access::writes(Parameters),
-                    Access::writes(HostParameters),
-                ];
-                list.iter_mut().for_each(|access| *access = access.within(owned));
-                list.push(Access::reads(Squares));
-            }
-            Task::StoreParameters(owned) => list.push(Access::reads(HostParameters).within(owned)),
             Task::GatherUpdated(_) => {
-                list.extend([Access::writes(Parameters).of(unit), Access::writes(HostParameters).of(unit)]);
+                list.extend([Parameters, HostParameters].map(|kept| Access::writes(kept).of(unit)));
             }
             _ => {}
         }
+        let (owned, reads, writes): (_, &[Kept], &[Kept]) = match instruction.task {
+            Task::WeighGradient { .. } | Task::WeighFlow { .. } => (None, &[LossWeights], &[]),
+            Task::LossWeight { .. } => (None, &[WatchedSquares], &[LossWeights]),
+            Task::SumWatchedPartial { .. } => (None, &[], &[Workspace]),
+            Task::SumReplicas(_) | Task::SumTied => (None, &[], &[Gradients]),
+            Task::SumPartial => (None, &[], &[Gradients, Workspace]),
+            Task::GradientSquares => (None, &[Gradients], &[Squares]),
+            Task::SumSquares | Task::ClipFactor => (None, &[], &[Squares]),
+            Task::CopyScalars => (None, &[Squares], &[HostScalars]),
+            Task::HostGradients(owned) => (Some(owned), &[Gradients], &[StagedGradients]),
+            Task::HostStep(owned) => {
+                let writes = &[HostMoments, StagedParameters, HostParameters];
+                (Some(owned), &[StagedGradients, HostScalars], writes)
+            }
+            Task::HostParameters(owned) => (Some(owned), &[StagedParameters], &[Parameters]),
+            Task::DeviceStep(owned) => {
+                (Some(owned), &[Gradients, Squares], &[Moments, Parameters, HostParameters])
+            }
+            Task::StoreParameters(owned) => (Some(owned), &[HostParameters], &[]),
+            _ => (None, &[], &[]),
+        };
+        let touched = reads.iter().map(|&kept| Access::reads(kept));
+        let touched = touched.chain(writes.iter().map(|&kept| Access::writes(kept)));
+        list.extend(touched.map(|access| Access { owned, ..access }));
         list
     }
 }

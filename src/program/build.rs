@@ -116,6 +116,7 @@ fn rank(plan: &Plan<'_>, workload: &Workload, stage: usize, order: &[Action]) ->
             &units,
             (stage, plan.layout.matrix_shape_elements(stage as u32)),
             &inboxes(plan, &templates),
+            plan.layout.scalars(plan.strategy.accumulation),
             &plan.rules,
             plan.strategy,
             plan.engine,

@@ -98,6 +98,10 @@ pub enum Task {
     SumWatchedSquares {
         watch: u8,
     },
+    /// What the gradients of a loss are weighed with, by the norms of what was looked at.
+    LossWeight {
+        loss: u8,
+    },
     /// A unit's gradient, and the gradient that flows on, times the weight of a loss.
     WeighGradient {
         loss: u8,
@@ -120,6 +124,10 @@ pub enum Task {
     /// The squares of the owned gradients; their sum over all ranks.
     GradientSquares,
     SumSquares,
+    /// What clips gradients, by their squares.
+    ClipFactor,
+    /// The numbers that the host's step reads, to the host.
+    CopyScalars,
     /// AdamW of what the host owns: gradients out, the step, parameters back.
     HostGradients(Owned),
     HostStep(Owned),
@@ -300,6 +308,8 @@ pub enum Holds {
     Tokens,
     /// The ids that a loss compares with.
     Targets,
+    /// The numbers of the step ([`crate::program::scalars`]); on the host a copy of their head.
+    Scalars,
     /// Where messages of one kind arrive before they are received.
     Inbox(Message),
     /// Scratch of kernels.
@@ -318,6 +328,7 @@ impl Holds {
             | Self::PlaceholderGradients
             | Self::Tokens
             | Self::Targets
+            | Self::Scalars
             | Self::Inbox(_) => Category::Buffers,
             Self::Workspace => Category::Overhead,
         }

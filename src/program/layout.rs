@@ -9,6 +9,7 @@ use crate::lower::{LoweredUnit, Shape, UnitParameters};
 use crate::model::{Model, Watch};
 use crate::profile::EngineProfile;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
+use crate::program::scalars::Scalars;
 use crate::program::state::StateRules;
 use crate::strategy::{Strategy, Workload};
 
@@ -327,6 +328,12 @@ impl Layout {
         let shapes: BTreeSet<(u64, u64)> =
             units.flat_map(|unit| &self.shaped.matrices[unit.lowered / MODES.len()]).copied().collect();
         shapes.into_iter().map(|(rows, columns)| rows * columns).sum()
+    }
+
+    /// The numbers that every rank keeps for a step of `micro_batches`.
+    pub fn scalars(&self, micro_batches: u64) -> Scalars {
+        let watches = self.shaped.watches.len() as u64;
+        Scalars { losses: u64::from(self.losses), watches, micro_batches }
     }
 
     /// Units whose head uses the table of an embedding of the same rank, each with that embedding's unit.

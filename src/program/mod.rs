@@ -14,6 +14,7 @@ mod packing;
 pub mod passes;
 pub mod placing;
 pub mod reduction;
+pub mod scalars;
 pub mod schedule;
 pub mod state;
 mod step;

@@ -105,21 +105,13 @@ fn alternate(
 /// every rank holds that many micro-batches, and only the way to the last rank is left of the bubble).
 fn zero_bubble(ahead: u64, delay: u64, micro: u64) -> Vec<Action> {
     let mut order = Order::default();
-    for _ in 0..ahead.min(micro) {
-        order.next(Pass::Forward, 0);
-    }
+    order.repeat(ahead.min(micro), &[(Pass::Forward, 0)]);
     for index in 0..micro {
-        order.next(Pass::Backward, 0);
-        if index >= delay {
-            order.next(Pass::Weight, 0);
-        }
-        if index + ahead < micro {
-            order.next(Pass::Forward, 0);
-        }
+        order.repeat(1, &[(Pass::Backward, 0)]);
+        order.repeat(u64::from(index >= delay), &[(Pass::Weight, 0)]);
+        order.repeat(u64::from(index + ahead < micro), &[(Pass::Forward, 0)]);
     }
-    for _ in 0..delay.min(micro) {
-        order.next(Pass::Weight, 0);
-    }
+    order.repeat(delay.min(micro), &[(Pass::Weight, 0)]);
     order.list
 }
 
@@ -127,42 +119,20 @@ fn zero_bubble(ahead: u64, delay: u64, micro: u64) -> Vec<Action> {
 /// chunks, as many bytes as under 1F1B. The turns are laid out for a full pipeline; micro-batches that a short
 /// step does not have are left out.
 fn zero_bubble_v(pipeline: u64, stage: u64, micro: u64) -> Vec<Action> {
-    let full = micro.max(2 * pipeline - 1);
+    use Pass::{Backward, Forward, Weight};
+    let (full, below) = (micro.max(2 * pipeline - 1), pipeline - stage);
     let mut order = Order::default();
-    for _ in 0..2 * (pipeline - stage) - 1 {
-        order.next(Pass::Forward, 0);
+    order.repeat(2 * below - 1, &[(Forward, 0)]);
+    order.repeat(stage, &[(Forward, 1), (Forward, 0)]);
+    order.repeat(below, &[(Forward, 1), (Backward, 1), (Weight, 1)]);
+    while order.done(Forward, 1) < full {
+        order.repeat(u64::from(order.done(Forward, 0) < full), &[(Forward, 0)]);
+        order.repeat(1, &[(Backward, 0), (Weight, 0), (Forward, 1), (Backward, 1), (Weight, 1)]);
     }
-    for _ in 0..stage {
-        order.next(Pass::Forward, 1);
-        order.next(Pass::Forward, 0);
-    }
-    for _ in stage..pipeline {
-        order.next(Pass::Forward, 1);
-        order.next(Pass::Backward, 1);
-        order.next(Pass::Weight, 1);
-    }
-    while order.done(Pass::Forward, 1) < full {
-        if order.done(Pass::Forward, 0) < full {
-            order.next(Pass::Forward, 0);
-        }
-        order.next(Pass::Backward, 0);
-        order.next(Pass::Weight, 0);
-        order.next(Pass::Forward, 1);
-        order.next(Pass::Backward, 1);
-        order.next(Pass::Weight, 1);
-    }
-    for _ in 0..stage {
-        order.next(Pass::Backward, 0);
-        order.next(Pass::Backward, 1);
-    }
-    for _ in stage..pipeline {
-        order.next(Pass::Backward, 0);
-        order.next(Pass::Weight, 0);
-    }
+    order.repeat(stage, &[(Backward, 0), (Backward, 1)]);
+    order.repeat(below, &[(Backward, 0), (Weight, 0)]);
     for chunk in [1, 0] {
-        while order.done(Pass::Weight, chunk) < full {
-            order.next(Pass::Weight, chunk);
-        }
+        order.repeat(full - order.done(Weight, chunk), &[(Weight, chunk)]);
     }
     order.list.retain(|action| u64::from(action.micro) < micro);
     order.list
@@ -180,10 +150,13 @@ impl Order {
         self.done[pass as usize][chunk]
     }
 
-    fn next(&mut self, pass: Pass, chunk: usize) {
-        let done = &mut self.done[pass as usize][chunk];
-        self.list.push(action(pass, chunk as u64, *done));
-        *done += 1;
+    /// Appends `passes` of chunks, `count` times.
+    fn repeat(&mut self, count: u64, passes: &[(Pass, usize)]) {
+        for &(pass, chunk) in (0..count).flat_map(|_| passes) {
+            let done = &mut self.done[pass as usize][chunk];
+            self.list.push(action(pass, chunk as u64, *done));
+            *done += 1;
+        }
     }
 }
 

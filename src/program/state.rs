@@ -7,6 +7,7 @@ use crate::profile::choices::{GradientSync, OffloadCategory, Schedule};
 use crate::profile::engine::{MasterWeights, Overlap};
 use crate::program::instruction::{Holds, Message, Persistent};
 use crate::program::layout::PlacedUnit;
+use crate::program::scalars::Scalars;
 use crate::strategy::{Strategy, Workload};
 use crate::units::{Bytes, ElementType, ceil_div};
 
@@ -190,11 +191,12 @@ fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: boo
 }
 
 /// Everything that the rank of `units` holds over the step; its trained matrices, one of each shape, have
-/// `matrix_shapes` elements, and the messages that it receives the sizes in `inboxes`.
+/// `matrix_shapes` elements, the messages that it receives the sizes in `inboxes`.
 pub fn persistent(
     units: &[&PlacedUnit],
     (stage, matrix_shapes): (usize, u64),
     inboxes: &[(Message, Bytes)],
+    scalars: Scalars,
     rules: &StateRules,
     strategy: &Strategy,
     engine: &EngineProfile,
@@ -244,6 +246,8 @@ pub fn persistent(
     let ids = rules.step_tokens * TOKEN_ID_SIZE;
     add(Holds::Tokens, None, if units.iter().any(|unit| unit.reads_tokens) { ids } else { 0 }, 0);
     add(Holds::Targets, None, if units.iter().any(|unit| unit.reads_targets) { ids } else { 0 }, 0);
+    let copied = if on_host > 0 { Scalars::head_bytes().0 } else { 0 };
+    add(Holds::Scalars, None, scalars.bytes().0, copied);
     for &(message, bytes) in inboxes {
         add(Holds::Inbox(message), None, bytes.0, 0);
     }

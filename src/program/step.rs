@@ -8,6 +8,7 @@ use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
 use crate::program::reduction::reductions;
+use crate::program::scalars::{SCALAR_SIZE, SQUARES, Scalars};
 use crate::program::state::offloaded_elements;
 use crate::program::writer::free_sent;
 use crate::strategy::Workload;
@@ -19,8 +20,12 @@ const HOST_SLICES: u64 = 8;
 /// The fewest elements of a slice: a smaller one takes longer to start than to copy.
 const SLICE_ELEMENTS: u64 = 1 << 20;
 
-/// Bytes of a sum of squares that does not depend on the order in which it is taken: four numbers of 64 bits.
-pub(super) const SQUARES_SIZE: u64 = 32;
+/// The kernel that makes a number of `sums` sums of squares.
+pub(super) fn of_squares(task: Task, sums: u64, cause: Cause) -> Instruction {
+    let (kind, element) = (ElementwiseKind::Scale, ElementType::Fp64);
+    let op = Elementwise { kind, elements: sums * SQUARES, operands: 1, element };
+    Instruction::plain(Op::Elementwise(op), task, Stream::Compute, cause)
+}
 
 /// Sizes of the step on one rank, in elements.
 #[derive(Clone, Debug, Default)]
@@ -182,8 +187,11 @@ impl Step<'_> {
         let squares = Task::GradientSquares;
         self.push(Instruction::plain(Op::Elementwise(op), squares, Stream::Compute, Cause::Optimizer));
         if self.plan.strategy.devices() > 1 {
-            self.collective(CollectiveKind::AllReduce, Group::World, SQUARES_SIZE, Task::SumSquares);
+            let bytes = SQUARES * SCALAR_SIZE;
+            self.collective(CollectiveKind::AllReduce, Group::World, bytes, Task::SumSquares);
         }
+        let factor = of_squares(Task::ClipFactor, 1, Cause::Optimizer);
+        self.push(factor);
     }
 
     /// AdamW: the device's share on the compute stream, the host's in slices through three streams.
@@ -192,6 +200,10 @@ impl Step<'_> {
         let most = if plan.strategy.overlap { HOST_SLICES } else { 1 };
         let slices = (sizes.on_host / SLICE_ELEMENTS).clamp(1, most);
         let on = |stream: Stream| plan.beside(stream);
+        if sizes.on_host > 0 {
+            let op = Op::CopyOut(Scalars::head_bytes());
+            self.push(Instruction::plain(op, Task::CopyScalars, on(Stream::Host), Cause::Copy));
+        }
         for slice in 0..if sizes.on_host > 0 { slices } else { 0 } {
             let part = |slice: u64| sizes.on_host * slice / slices;
             let owned = Owned { start: part(slice), end: part(slice + 1) };

@@ -168,12 +168,9 @@ impl<'a> Checker<'a> {
                 return Err(wrong(buffer, "allocated twice"));
             }
         }
-        for (&buffer, writes) in instruction
-            .reads
-            .iter()
-            .map(|buffer| (buffer, false))
-            .chain(instruction.writes.iter().map(|buffer| (buffer, true)))
-        {
+        let reads = instruction.reads.iter().map(|&buffer| (buffer, false));
+        let uses = reads.chain(instruction.writes.iter().map(|&buffer| (buffer, true)));
+        for (buffer, writes) in uses.clone() {
             let Some(&live) = self.live.get(&issued.instance(buffer)) else {
                 return Err(wrong(buffer, "used while it is not allocated"));
             };
@@ -183,12 +180,7 @@ impl<'a> Checker<'a> {
             let users = if writes { &live.uses.all } else { &live.uses.writers };
             self.ordered(at, before, users, || format!("both use {}", name(buffer)))?;
         }
-        for (&buffer, writes) in instruction
-            .reads
-            .iter()
-            .map(|buffer| (buffer, false))
-            .chain(instruction.writes.iter().map(|buffer| (buffer, true)))
-        {
+        for (buffer, writes) in uses {
             if let Some(live) = self.live.get_mut(&issued.instance(buffer)) {
                 live.uses.add(stream, position, writes);
                 live.written |= writes;
@@ -333,26 +325,24 @@ impl RankProgram {
     }
 }
 
+/// Of every message of a micro-batch, the rank that sends it and the rank that receives it.
 fn check_messages(program: &Program) -> Result<(), Fault> {
-    let mut sent: HashMap<(Message, u32), u32> = HashMap::new();
-    let mut received: HashMap<(Message, u32), u32> = HashMap::new();
+    let mut ends: HashMap<(Message, u32), [Option<u32>; 2]> = HashMap::new();
     for rank in &program.ranks {
         for Issued { instruction, micro, .. } in rank.issued() {
             let Some(message) = instruction.message else { continue };
-            let ends = if matches!(instruction.op, Op::Send(_)) { &mut sent } else { &mut received };
-            if ends.insert((message, micro), rank.stage).is_some() {
+            let is_send = matches!(instruction.op, Op::Send(_));
+            let end = &mut ends.entry((message, micro)).or_default()[usize::from(!is_send)];
+            if end.replace(rank.stage).is_some() {
                 return Err(Fault::Unreceived { rank: rank.stage, message, micro });
             }
         }
     }
-    for (&(message, micro), &rank) in &sent {
-        if !received.contains_key(&(message, micro)) {
-            return Err(Fault::Unreceived { rank, message, micro });
-        }
-    }
-    for (&(message, micro), &rank) in &received {
-        if !sent.contains_key(&(message, micro)) {
-            return Err(Fault::Unsent { rank, message, micro });
+    for ((message, micro), ends) in ends {
+        match ends {
+            [Some(rank), None] => return Err(Fault::Unreceived { rank, message, micro }),
+            [None, Some(rank)] => return Err(Fault::Unsent { rank, message, micro }),
+            _ => {}
         }
     }
     Ok(())

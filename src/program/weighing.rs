@@ -7,7 +7,8 @@ use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group
 use crate::program::instruction::{BufferId, Cause, Few, Instruction, Part, Task};
 use crate::program::layout::PlacedWatch;
 use crate::program::passes::Variant;
-use crate::program::step::SQUARES_SIZE;
+use crate::program::scalars::{SCALAR_SIZE, SQUARES};
+use crate::program::step::of_squares;
 use crate::program::writer::Writer;
 use crate::units::Bytes;
 
@@ -44,6 +45,11 @@ impl Writer<'_> {
         if is_late && self.holding.places.last() != Some(&place) {
             return;
         }
+        if is_late {
+            let waits = self.holding.squared.into_iter().collect();
+            let weight = of_squares(Task::LossWeight { loss: self.loss }, 2, Cause::Compute);
+            self.push(Instruction { waits, ..weight });
+        }
         for (place, again) in std::mem::take(&mut self.holding.passed) {
             self.weigh(place, is_late);
             if !again || self.frame.gradient[place].is_some() {
@@ -60,7 +66,6 @@ impl Writer<'_> {
             self.push(Instruction {
                 reads: smallvec![buffer],
                 writes: smallvec![buffer],
-                waits: self.holding.squared.into_iter().collect(),
                 ..Instruction::plain(Op::Elementwise(op), task, Stream::Compute, Cause::Compute)
             });
         }
@@ -120,7 +125,8 @@ impl Writer<'_> {
             _ => None,
         };
         if let Some(group) = group {
-            let sum = self.watched_sum(Task::SumWatchedSquares { watch }, group, SQUARES_SIZE, Few::new());
+            let (task, bytes) = (Task::SumWatchedSquares { watch }, SQUARES * SCALAR_SIZE);
+            let sum = self.watched_sum(task, group, bytes, Few::new());
             self.instructions[sum as usize].waits = smallvec![squares];
             self.holding.squared = Some(sum);
         }
@@ -151,7 +157,6 @@ impl Writer<'_> {
         let is_own = self.frame.gradient[place].is_some();
         self.push(Instruction {
             unit: Some(self.chunk.units[place].unit),
-            waits: self.holding.squared.into_iter().collect(),
             reads: smallvec![gradient],
             writes: is_own.then_some(gradient).into_iter().collect(),
             frees: (!is_own).then_some(gradient).into_iter().collect(),

@@ -32,6 +32,11 @@ impl SquareSum {
         Self(std::array::from_fn(|bin| self.0[bin] + other.0[bin]))
     }
 
+    /// The sum whose bins are `bins`.
+    pub fn of(bins: &[f64]) -> Self {
+        Self(std::array::from_fn(|bin| bins[bin]))
+    }
+
     /// Σ g².
     pub fn total(&self) -> f64 {
         self.0.iter().rev().sum()

@@ -6,7 +6,6 @@ use crate::execute::error::ExecuteError;
 use crate::execute::kernels::attention::{
     Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, Write, fused, materialised,
 };
-use crate::execute::kernels::dropout;
 use crate::execute::kernels::rotary::{HeadColumns, Rotary, Turn, rotate};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
@@ -119,7 +118,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let score = self.score(issue, layer)?;
         let first_head = self.first_head(layer);
         let rate = run.workload.dropout;
-        let dropout = dropout::Dropout::new(rate, run.settings.seed, self.step, self.site(issue, number, 1)?);
+        let dropout = self.dropout_of(self.site(issue, number, 1)?);
         let first_sequence = self.first_sequence(issue);
         let (heads, tokens) = (layer.heads, run.workload.seq_len);
         let keep = |pair: Pair| {

@@ -1,7 +1,5 @@
 //! Losses: cross-entropy over shards of the vocabulary, and squared errors against zero.
 
-use std::sync::PoisonError;
-
 use super::linear::chunk_rows;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -13,6 +11,7 @@ use crate::execute::worker::Worker;
 use crate::lower::Shape;
 use crate::model::layer::LayerKind;
 use crate::program::instruction::Holds;
+use crate::program::scalars::Scalar;
 
 type Done = Result<(), ExecuteError>;
 
@@ -100,10 +99,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     fn add_loss(&self, issue: &Issue, sum: f64) -> Done {
         let loss = self.need(issue, "its loss", self.unit(issue)?.loss)?;
-        let mut scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-        scalars.losses[usize::from(loss)] += sum;
-        let place = self.run.loss_place(loss, issue.micro);
-        scalars.by_micro[place] += sum;
+        self.scalar_mut(Scalar::Loss { loss, micro: issue.micro })[0] += sum;
         Ok(())
     }
 

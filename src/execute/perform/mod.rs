@@ -23,6 +23,7 @@ use crate::lower::kernel::{Branch, Into, Kernel, Matrix, Place};
 use crate::model::layer::{self, LayerKind, NormKind};
 use crate::profile::choices::Compression;
 use crate::program::instruction::Holds;
+use crate::program::scalars::Scalar;
 
 type Done = Result<(), ExecuteError>;
 /// Where a kernel adds to a gradient, or what it replaces.
@@ -383,12 +384,14 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     /// The dropout of a layer's own site `kind`, if anything is dropped.
     fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Result<Option<Dropout>, ExecuteError> {
-        let rate = self.run.workload.dropout;
-        if rate <= 0.0 {
-            return Ok(None);
-        }
-        let site = self.site(issue, layer, kind)?;
-        Ok(Some(Dropout::new(rate, self.run.settings.seed, self.step, site)))
+        let dropout = self.dropout_of(self.site(issue, layer, kind)?);
+        Ok(Some(dropout).filter(|_| self.run.workload.dropout > 0.0))
+    }
+
+    /// The dropout of a site in this step.
+    fn dropout_of(&self, site: u64) -> Dropout {
+        let (seed, step) = (self.scalar(Scalar::Seed)[0].to_bits(), self.scalar(Scalar::Step)[0] as u64);
+        Dropout::new(self.run.workload.dropout, seed, step, site)
     }
 
     /// What tells the dropouts of a step apart: the layer, and which of its dropouts.

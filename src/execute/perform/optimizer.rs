@@ -1,7 +1,5 @@
 //! The optimizer step: the gradient's norm, AdamW on device and host, parameters on their way back.
 
-use std::sync::PoisonError;
-
 use crate::execute::arena::Region;
 use crate::execute::comm::{Communicator, Reduction};
 use crate::execute::element::Element;
@@ -9,10 +7,11 @@ use crate::execute::error::ExecuteError;
 use crate::execute::kernels::adamw::{self, AdamW};
 use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
 use crate::execute::layout::Section;
-use crate::execute::placement::Issue;
+use crate::execute::placement::{Issue, State};
 use crate::execute::state::{Piece, Planes};
 use crate::execute::worker::Worker;
-use crate::program::instruction::{Owned, Part, Task};
+use crate::program::instruction::{Holds, Owned, Part, Task};
+use crate::program::scalars::{Scalar, Scalars};
 use crate::units::ElementType;
 
 type Done = Result<(), ExecuteError>;
@@ -23,6 +22,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         match issue.task {
             Task::GradientSquares => self.gradient_squares(),
             Task::SumSquares => self.sum_squares(issue)?,
+            Task::ClipFactor => self.clip_factor(),
+            Task::CopyScalars => self.copy_scalars(),
             Task::HostGradients(owned) => self.host_gradients(owned),
             Task::HostStep(owned) => self.host_step(owned),
             Task::HostParameters(owned) => self.host_parameters(owned),
@@ -41,29 +42,48 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             let gradient = self.read::<G>(self.gradient_of(piece));
             squares = squares.plus(square_sum(self.pool, gradient));
         }
-        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares;
+        self.scalar_mut(Scalar::Squares).copy_from_slice(&squares.0);
     }
 
     fn sum_squares(&mut self, issue: &Issue) -> Done {
-        let op = self.collective_of(issue)?;
-        let mut squares = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares;
-        self.endpoint(op.group).all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
-        self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares = squares;
-        Ok(())
+        let squares = self.scalar_mut(Scalar::Squares);
+        let group = self.collective_of(issue)?.group;
+        Ok(self.endpoint(group).all_reduce(squares, Reduction::sum(ElementType::Fp64))?)
     }
 
-    /// The update of this step: rates, corrections, and the factor that clips.
-    fn update(&self, decays: bool) -> AdamW {
+    fn clip_factor(&self) {
+        let norm = SquareSum::of(self.scalar(Scalar::Squares)).total().sqrt();
+        self.scalar_mut(Scalar::Clip)[0] = (self.run.workload.clip / (norm + 1e-6)).min(1.0);
+    }
+
+    fn copy_scalars(&self) {
+        let [device, host] = self.scalar_heads();
+        self.copy_bytes((&self.rank.device, device), (&self.rank.host, host));
+    }
+
+    /// The first numbers of the step, on the device and their copy on the host.
+    fn scalar_heads(&self) -> [Region; 2] {
+        let Some(State { device, host, .. }) = self.rank.state(Holds::Scalars, None) else {
+            return [Region::default(); 2];
+        };
+        [device.elements(0, Scalars::HEAD as usize, size_of::<f64>()), *host]
+    }
+
+    /// The update of this step, by the numbers that the device has, or by their copy on the host.
+    fn update(&self, on_host: bool, decays: bool) -> AdamW {
+        let [device, host] = self.scalar_heads();
+        let rank = self.rank;
+        let head = if on_host { (&rank.host, host) } else { (&rank.device, device) };
+        let head = self.read_in::<f64>(head);
+        let of = |scalar: Scalar| head[rank.scalars.places(scalar).start];
         let settings = &self.run.settings;
-        let clip = self.run.workload.clip;
-        let squares = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner).squares;
         AdamW {
-            learning_rate: settings.learning_rate,
+            learning_rate: of(Scalar::LearningRate),
             betas: settings.betas,
             epsilon: settings.epsilon,
             weight_decay: if decays { settings.weight_decay } else { 0.0 },
-            step: (self.step + 1) as u32,
-            clip: if clip > 0.0 { (clip / (squares.total().sqrt() + 1e-6)).min(1.0) } else { 1.0 },
+            step: of(Scalar::Step) as u32 + 1,
+            clip: of(Scalar::Clip),
         }
     }
 
@@ -98,7 +118,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             let first = self.write::<T::Wide>(planes.plane(0, piece.owned, count));
             let second = self.write::<T::Wide>(planes.plane(1, piece.owned, count));
             let parameters = self.write_in::<T>(parameters);
-            let update = self.update(piece.decays);
+            let update = self.update(false, piece.decays);
             if self.run.rules.has_separate_master {
                 let master = self.write::<T::Wide>(planes.plane(2, piece.owned, count));
                 adamw::step(self.pool, &update, gradient, master, (first, second), Some(parameters));
@@ -127,7 +147,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
                 |index| self.write_in::<T::Wide>((&rank.host, planes.plane(index, piece.owned, count)));
             let (first, second) = (plane(0), plane(1));
             let parameters = self.write_in::<T>((&rank.host, parameters));
-            let update = self.update(piece.decays);
+            let update = self.update(true, piece.decays);
             if self.run.rules.has_separate_master {
                 let working = Some(&mut *parameters);
                 adamw::step(self.pool, &update, gradient, plane(2), (first, second), working);

@@ -1,7 +1,5 @@
 //! Adaptive loss weights: norms of a loss's gradient at a layer, the weight that they make, and gradients times it.
 
-use std::sync::PoisonError;
-
 use crate::execute::arena::Region;
 use crate::execute::comm::{Communicator, Reduction};
 use crate::execute::element::Element;
@@ -13,6 +11,7 @@ use crate::execute::placement::Issue;
 use crate::execute::run::Weighing;
 use crate::execute::worker::Worker;
 use crate::program::instruction::{Holds, Task};
+use crate::program::scalars::Scalar;
 use crate::units::ElementType;
 
 type Done = Result<(), ExecuteError>;
@@ -44,36 +43,24 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
             Task::WatchedSquares { watch } => self.watched_squares(issue, watch),
             Task::SumWatchedSquares { watch } => {
-                let mut squares = self.squares_of(watch);
+                let squares = self.scalar_mut(Scalar::Watched { watch });
                 let group = self.collective_of(issue)?.group;
-                self.endpoint(group).all_reduce(&mut squares.0, Reduction::sum(ElementType::Fp64))?;
-                self.set_squares(watch, squares);
+                self.endpoint(group).all_reduce(squares, Reduction::sum(ElementType::Fp64))?;
+            }
+            Task::LossWeight { loss } => {
+                let weight = self.loss_weight(loss)?;
+                self.scalar_mut(Scalar::Weight { loss, micro: issue.micro })[0] = weight;
             }
             Task::WeighGradient { loss } => {
-                let weight = self.late_weight(issue, loss)?;
-                residual::scale(self.pool, weight, self.write::<G>(issue.writes[0]));
+                residual::scale(self.pool, self.late_weight(issue, loss), self.write::<G>(issue.writes[0]));
             }
             Task::WeighFlow { loss } => {
-                let weight = self.late_weight(issue, loss)?;
-                residual::scale(self.pool, weight, self.write::<T>(issue.writes[0]));
+                residual::scale(self.pool, self.late_weight(issue, loss), self.write::<T>(issue.writes[0]));
             }
-            Task::AddGradient { loss, .. } => {
-                let weight = self.late_weight(issue, loss)?;
-                self.add_gradient(issue, weight)?;
-            }
+            Task::AddGradient { loss, .. } => self.add_gradient(issue, self.late_weight(issue, loss))?,
             _ => return Err(self.missing(issue, "its part of weighing losses")),
         }
         Ok(())
-    }
-
-    fn squares_of(&self, watch: u8) -> SquareSum {
-        let scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-        scalars.watched[usize::from(watch)]
-    }
-
-    fn set_squares(&self, watch: u8, squares: SquareSum) {
-        let mut scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-        scalars.watched[usize::from(watch)] = squares;
     }
 
     /// Squares of what this rank counts, of a copy that was summed or of the unit's gradient itself.
@@ -85,14 +72,17 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let region = issue.reads[0].elements(start, tensor.elements, size_of::<G>());
             squares = squares.plus(square_sum(self.pool, self.read::<G>(region)));
         }
-        self.set_squares(watch, squares);
+        self.scalar_mut(Scalar::Watched { watch }).copy_from_slice(&squares.0);
     }
 
     /// What the gradient of `loss` is still to be multiplied by: 1 where it started with its weight.
-    fn late_weight(&self, issue: &Issue, loss: u8) -> Result<f64, ExecuteError> {
-        if !self.run.layout.shaped().is_weighed_late(loss) {
-            return Ok(1.0);
-        }
+    fn late_weight(&self, issue: &Issue, loss: u8) -> f64 {
+        let is_late = self.run.layout.shaped().is_weighed_late(loss);
+        if is_late { self.scalar(Scalar::Weight { loss, micro: issue.micro })[0] } else { 1.0 }
+    }
+
+    /// The weight of `loss` by the norms of two gradients that were looked at.
+    fn loss_weight(&self, loss: u8) -> Result<f64, ExecuteError> {
         let (of, own) = match self.run.weighings[usize::from(loss)] {
             Weighing::Fixed(weight) => return Ok(weight),
             Weighing::Adaptive { of, own } => (of, own),
@@ -100,24 +90,20 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         // Gradients started with the loss's own weight, which norms leave out.
         let norm = |watch: u8| {
             let started = self.run.layout.shaped().watches()[usize::from(watch)].loss;
-            self.squares_of(watch).total().sqrt() / self.run.loss_weights[usize::from(started)].abs()
+            let squares = SquareSum::of(self.scalar(Scalar::Watched { watch }));
+            squares.total().sqrt() / self.run.loss_weights[usize::from(started)].abs()
         };
         let weight = (norm(of) / (norm(own) + 1e-4)).clamp(0.0, 1e4);
-        if !weight.is_finite() {
-            let what = "adaptive weight".to_owned();
-            let layer = self.run.model.losses[usize::from(loss)].name.clone();
-            return Err(ExecuteError::NotFinite {
-                step: self.step,
-                value: weight,
-                rank: self.rank.index,
-                layer,
-                what,
-            });
+        if weight.is_finite() {
+            return Ok(weight);
         }
-        let mut scalars = self.rank.scalars.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = self.run.loss_place(loss, issue.micro);
-        scalars.weights[place] = weight;
-        Ok(weight)
+        Err(ExecuteError::NotFinite {
+            step: self.step,
+            value: weight,
+            rank: self.rank.index,
+            layer: self.run.model.losses[usize::from(loss)].name.clone(),
+            what: "adaptive weight".to_owned(),
+        })
     }
 
     /// A unit's own gradient, times `weight`, added to what is kept over the step.
