@@ -2,8 +2,6 @@
 
 mod sampling;
 
-use std::collections::HashMap;
-
 use meshwright::cost::DevicePricing;
 use meshwright::lower::Stream;
 use meshwright::ops::Op;
@@ -72,41 +70,30 @@ fn drop_wait(instruction: &mut Instruction, wait: Wait) {
     }
 }
 
-/// Waits of one kind that are dropped in one program: all of a kind are written by the same lines.
-const DROPPED: u32 = 3;
+/// The most instructions of a step whose waits are all dropped, one after another.
+const MOST_INSTRUCTIONS: usize = 5_000;
 
 #[test]
 fn no_wait_can_be_dropped() {
     let (mut red, mut implied) = (0, 0);
     let texts = |case: &Case| case.text.contains("offload") || case.text.contains("tp=2");
-    for (seed, case) in cases(600_000, 200).filter(|(_, case)| texts(case)).take(24) {
-        let mut program = build(&case.model, &case.strategy, &case.workload, case.engine);
+    let programs = cases(600_000, 2_000).filter(|(_, case)| texts(case)).filter_map(|(seed, case)| {
+        let program = build(&case.model, &case.strategy, &case.workload, case.engine);
+        let issued: usize = program.ranks.iter().map(RankProgram::instruction_count).sum();
+        (issued <= MOST_INSTRUCTIONS).then_some((seed, case, program))
+    });
+    for (seed, case, mut program) in programs.take(32) {
         assert_eq!(verify(&program), Ok(()), "seed {seed}, {}", case.text);
-        let mut tried: HashMap<(usize, String, usize, bool), u32> = HashMap::new();
         for rank in 0..program.ranks.len() {
             for template in 0..program.ranks[rank].templates.len() {
                 for index in 0..program.ranks[rank].templates[template].instructions.len() {
                     let one = program.ranks[rank].templates[template].instructions[index].clone();
-                    let list = &program.ranks[rank].templates[template].instructions;
-                    let waits: Vec<(Wait, usize)> = one
-                        .waits
-                        .iter()
-                        .map(|&wait| (Wait::For(wait), list[wait as usize].stream as usize))
-                        .chain(one.behind.numbers().map(|stream| (Wait::Behind(stream), stream)))
-                        .collect();
-                    for (wait, waited) in waits {
-                        let task = format!("{:?}", one.task);
-                        let task = task.split([' ', '(']).next().unwrap_or_default().to_owned();
-                        let kind = (one.stream as usize, task, waited, matches!(wait, Wait::For(_)));
-                        let times = tried.entry(kind).or_default();
-                        if *times >= DROPPED {
-                            continue;
-                        }
+                    let waits = one.waits.iter().map(|&wait| Wait::For(wait));
+                    for wait in waits.chain(one.behind.numbers().map(Wait::Behind)) {
                         drop_wait(&mut program.ranks[rank].templates[template].instructions[index], wait);
                         if is_implied(&program.ranks[rank], (template, index), wait) {
                             implied += 1;
                         } else {
-                            *times += 1;
                             red += 1;
                             let place = format!("rank {rank}, template {template}, instruction {index}");
                             let text = format!("seed {seed}, {}, {}: {place}", case.text, case.engine.name);
@@ -119,7 +106,8 @@ fn no_wait_can_be_dropped() {
         }
     }
     // A test that dropped next to nothing would say next to nothing.
-    assert!(red > 300, "{red} dropped, {implied} implied by others");
+    eprintln!("{red} dropped, {implied} implied by others");
+    assert!(red > 3_000, "{red} dropped, {implied} implied by others");
 }
 
 #[test]
