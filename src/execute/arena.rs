@@ -5,10 +5,28 @@
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::cell::UnsafeCell;
 
-use crate::execute::element::Element;
+use half::bf16;
+
 use crate::units::Bytes;
 
 pub use crate::program::placing::Region;
+
+/// What a region may be read as.
+///
+/// # Safety
+/// Every bit pattern of its size is a value.
+pub unsafe trait Plain: Copy + 'static {}
+
+// SAFETY: numbers without padding.
+unsafe impl Plain for u8 {}
+// SAFETY: likewise.
+unsafe impl Plain for u32 {}
+// SAFETY: likewise.
+unsafe impl Plain for bf16 {}
+// SAFETY: likewise.
+unsafe impl Plain for f32 {}
+// SAFETY: likewise.
+unsafe impl Plain for f64 {}
 
 /// Every region starts at a multiple of this.
 const ALIGNMENT: usize = Bytes::ALIGNMENT as usize;
@@ -46,7 +64,7 @@ impl Arena {
         self.lines.len() * ALIGNMENT
     }
 
-    fn start<T: Element>(&self, region: Region) -> (*mut T, usize) {
+    fn start<T: Plain>(&self, region: Region) -> (*mut T, usize) {
         assert!(
             region.offset + region.bytes <= self.bytes(),
             "{region:?} lies outside {} bytes",
@@ -62,12 +80,12 @@ impl Arena {
     ///
     /// # Safety
     /// Nobody writes to the region while the slice lives.
-    pub unsafe fn read<T: Element>(&self, region: Region) -> &[T] {
+    pub unsafe fn read<T: Plain>(&self, region: Region) -> &[T] {
         let (start, len) = self.start::<T>(region);
         if len == 0 {
             return &[];
         }
-        // SAFETY: inside the block and aligned; every bit pattern is an element; the caller rules out writers.
+        // SAFETY: inside the block and aligned; every bit pattern is a value; the caller rules out writers.
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
@@ -79,55 +97,13 @@ impl Arena {
         clippy::mut_from_ref,
         reason = "regions are kept apart by the program, not by the borrow checker"
     )]
-    pub unsafe fn write<T: Element>(&self, region: Region) -> &mut [T] {
+    pub unsafe fn write<T: Plain>(&self, region: Region) -> &mut [T] {
         let (start, len) = self.start::<T>(region);
         if len == 0 {
             return &mut [];
         }
-        // SAFETY: inside the block and aligned; every bit pattern is an element; the caller rules out other users.
+        // SAFETY: inside the block and aligned; every bit pattern is a value; the caller rules out other users.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
-    }
-
-    /// The bytes of `region`.
-    ///
-    /// # Safety
-    /// As for [`Self::read`].
-    pub unsafe fn read_bytes(&self, region: Region) -> &[u8] {
-        assert!(region.offset + region.bytes <= self.bytes());
-        // SAFETY: inside the block; the caller rules out writers.
-        unsafe {
-            std::slice::from_raw_parts(self.lines.as_ptr().cast::<u8>().add(region.offset), region.bytes)
-        }
-    }
-
-    /// The bytes of `region`, to write.
-    ///
-    /// # Safety
-    /// As for [`Self::write`].
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "regions are kept apart by the program, not by the borrow checker"
-    )]
-    pub unsafe fn write_bytes(&self, region: Region) -> &mut [u8] {
-        assert!(region.offset + region.bytes <= self.bytes());
-        let base = self.lines.as_ptr().cast::<u8>().cast_mut();
-        // SAFETY: inside the block; the caller rules out other users.
-        unsafe { std::slice::from_raw_parts_mut(base.add(region.offset), region.bytes) }
-    }
-
-    /// Token ids in `region`, to write.
-    ///
-    /// # Safety
-    /// As for [`Self::write`].
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "regions are kept apart by the program, not by the borrow checker"
-    )]
-    pub unsafe fn write_ids(&self, region: Region) -> &mut [u32] {
-        assert!(region.offset + region.bytes <= self.bytes() && region.offset.is_multiple_of(4));
-        let base = self.lines.as_ptr().cast::<u8>().cast_mut();
-        // SAFETY: inside the block and aligned; the caller rules out other users.
-        unsafe { std::slice::from_raw_parts_mut(base.add(region.offset).cast::<u32>(), region.bytes / 4) }
     }
 
     /// Fills `region` with ones in every bit, which is not a number in any floating-point type.
@@ -135,10 +111,8 @@ impl Arena {
     /// # Safety
     /// As for [`Self::write`].
     pub unsafe fn poison(&self, region: Region) {
-        assert!(region.offset + region.bytes <= self.bytes());
-        let base = self.lines.as_ptr().cast::<u8>().cast_mut();
-        // SAFETY: inside the block; the caller rules out other users.
-        unsafe { std::ptr::write_bytes(base.add(region.offset), 0xff, region.bytes) };
+        // SAFETY: the caller rules out other users.
+        unsafe { self.write::<u8>(region) }.fill(0xff);
     }
 
     /// Copies `from` of `source` to `to`, byte by byte.
@@ -146,11 +120,7 @@ impl Arena {
     /// # Safety
     /// Nobody writes to `from`, nobody uses `to` meanwhile; they do not overlap.
     pub unsafe fn copy_from(&self, source: &Self, from: Region, to: Region) {
-        assert_eq!(from.bytes, to.bytes, "{from:?} is copied to {to:?}");
-        assert!(from.offset + from.bytes <= source.bytes() && to.offset + to.bytes <= self.bytes());
-        let (source, target) =
-            (source.lines.as_ptr().cast::<u8>(), self.lines.as_ptr().cast::<u8>().cast_mut());
-        // SAFETY: both inside their blocks; the caller rules out other users and overlap.
-        unsafe { std::ptr::copy_nonoverlapping(source.add(from.offset), target.add(to.offset), from.bytes) };
+        // SAFETY: the caller rules out other users and overlap.
+        unsafe { self.write::<u8>(to).copy_from_slice(source.read(from)) };
     }
 }

@@ -3,8 +3,9 @@
 #![expect(unsafe_code, reason = "between steps nothing else uses the ranks' memory")]
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use crate::execute::arena::{Arena, Region};
+use crate::execute::arena::Arena;
 use crate::execute::data::Batches;
 use crate::execute::element::{Element, Real};
 use crate::execute::fleet::Fleet;
@@ -15,8 +16,27 @@ use crate::execute::rank::{Rank, Unit};
 use crate::execute::state::{Piece, Planes};
 use crate::execute::weights::Weights;
 use crate::model::layer::LayerKind;
-use crate::program::instruction::Holds;
+use crate::program::instruction::{Holds, Owned};
 use crate::program::scalars::Scalar;
+
+/// The pieces of `rank` whose optimizer state is on the host, then those of the device.
+fn owned(rank: &Rank) -> impl Iterator<Item = (bool, Piece)> {
+    let split = rank.owned_on_host as u64;
+    let spaces = [(true, Owned { start: 0, end: split }), (false, Owned { start: split, end: u64::MAX })];
+    let within = |(on_host, owned): (bool, Owned)| {
+        rank.pieces.iter().filter_map(move |piece| Some((on_host, piece.within(owned)?)))
+    };
+    spaces.into_iter().flat_map(within)
+}
+
+/// Makes `to` the first of `values`, rounded.
+fn fill<E: Element>(to: &mut [E], values: &[f64]) {
+    to.iter_mut().zip(values).for_each(|(to, &value)| *to = E::narrow(E::Wide::of(value)));
+}
+
+fn wide<E: Element>(from: &[E]) -> Vec<f64> {
+    from.iter().map(|value| value.wide().to_f64()).collect()
+}
 
 /// Something that is kept for each parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,56 +73,32 @@ impl Fleet {
         let is_sharded = self.run.rules.shards_parameters;
         for tensor in &unit.tensors.tensors {
             let values = self.local_values(rank, unit, tensor, weights);
-            let range = tensor.range();
-            let held = if is_sharded {
-                let shard = unit.tensors.shard(tensor.section, rank.shard_index(tensor.section));
-                range.start.max(shard.start)..range.end.min(shard.end)
-            } else {
-                range.clone()
-            };
+            let (range, held) = (tensor.range(), self.stored_range(rank, unit, tensor));
             if held.start >= held.end {
                 continue;
             }
             let target = rank.stored(unit, (tensor.section, held.clone()), (is_sharded, size_of::<T>()));
             // SAFETY: no step is under way.
             let target = unsafe { target.0.write::<T>(target.1) };
-            let values = &values[held.start - range.start..held.end - range.start];
-            for (to, value) in target.iter_mut().zip(values) {
-                *to = T::narrow(T::Wide::of(*value));
-            }
+            fill(target, &values[held.start - range.start..]);
         }
     }
 
     /// Master weights, and the parameters that the host keeps beside its optimizer state.
     fn set_owned<T: Element>(&self, rank: &Rank, weights: &Weights) {
-        let has_master = self.run.rules.has_separate_master;
-        let mut last: Option<(usize, usize, Vec<f64>)> = None;
-        for piece in &rank.pieces {
-            let on_host = piece.owned < rank.owned_on_host;
-            if !has_master && !on_host {
-                continue;
+        let rules = &self.run.rules;
+        for (on_host, piece) in owned(rank).filter(|(on_host, _)| rules.has_separate_master || *on_host) {
+            let values = self.piece_values(rank, &piece, weights);
+            let (arena, planes) = self.planes::<T>(rank, on_host);
+            let count = piece.range.len();
+            if rules.has_separate_master {
+                // SAFETY: no step is under way.
+                fill(unsafe { arena.write::<T::Wide>(planes.plane(2, piece.owned, count)) }, &values);
             }
-            let unit = &rank.units[piece.unit];
-            let tensor = &unit.tensors.tensors[piece.tensor];
-            if last.as_ref().is_none_or(|(unit, tensor, _)| (*unit, *tensor) != (piece.unit, piece.tensor)) {
-                last = Some((piece.unit, piece.tensor, self.local_values(rank, unit, tensor, weights)));
-            }
-            let Some((_, _, values)) = &last else { continue };
-            for (offset, element) in piece.range.clone().enumerate() {
-                let value = values[element - tensor.start];
-                let owned = piece.owned + offset;
-                if has_master {
-                    let (arena, planes) = self.planes::<T>(rank, owned < rank.owned_on_host);
-                    // SAFETY: no step is under way.
-                    let master = unsafe { arena.write::<T::Wide>(planes.plane(2, owned, 1)) };
-                    master.fill(T::Wide::of(value));
-                }
-                if owned < rank.owned_on_host {
-                    let staged = self.staged_parameter::<T>(rank, owned);
-                    // SAFETY: no step is under way.
-                    let staged = unsafe { rank.host.write::<T>(staged) };
-                    staged.fill(T::narrow(T::Wide::of(value)));
-                }
+            if on_host {
+                let sizes = (rules.gradient.size() as usize, size_of::<T>());
+                // SAFETY: no step is under way.
+                fill(unsafe { arena.write::<T>(planes.staged((piece.owned, count), sizes).1) }, &values);
             }
         }
     }
@@ -111,20 +107,24 @@ impl Fleet {
     pub fn set_moments<T: Element>(&self, first: &Weights, second: &Weights) {
         for rank in &self.ranks {
             for (index, weights) in [first, second].into_iter().enumerate() {
-                for piece in &rank.pieces {
-                    let unit = &rank.units[piece.unit];
-                    let tensor = &unit.tensors.tensors[piece.tensor];
-                    let values = self.local_values(rank, unit, tensor, weights);
-                    let values = &values[piece.range.start - tensor.start..][..piece.range.len()];
-                    for (owned, value) in (piece.owned..).zip(values) {
-                        let (arena, planes) = self.planes::<T>(rank, owned < rank.owned_on_host);
-                        // SAFETY: no step is under way.
-                        let moment = unsafe { arena.write::<T::Wide>(planes.plane(index, owned, 1)) };
-                        moment.fill(T::Wide::of(*value));
-                    }
+                for (on_host, piece) in owned(rank) {
+                    let values = self.piece_values(rank, &piece, weights);
+                    let (arena, planes) = self.planes::<T>(rank, on_host);
+                    let plane = planes.plane(index, piece.owned, piece.range.len());
+                    // SAFETY: no step is under way.
+                    fill(unsafe { arena.write::<T::Wide>(plane) }, &values);
                 }
             }
         }
+    }
+
+    /// The values of a piece of a local tensor.
+    fn piece_values(&self, rank: &Rank, piece: &Piece, weights: &Weights) -> Vec<f64> {
+        let unit = &rank.units[piece.unit];
+        let tensor = &unit.tensors.tensors[piece.tensor];
+        let mut values = self.local_values(rank, unit, tensor, weights);
+        values.drain(..piece.range.start - tensor.start);
+        values
     }
 
     /// The values of a local tensor; padding is 0.
@@ -161,19 +161,14 @@ impl Fleet {
         (if on_host { &rank.host } else { &rank.device }, planes)
     }
 
-    fn staged_parameter<T: Element>(&self, rank: &Rank, owned: usize) -> Region {
-        let gradient = self.run.rules.gradient.size() as usize;
-        self.planes::<T>(rank, true).1.staged((owned, 1), (gradient, size_of::<T>())).1
-    }
-
     /// All tensors of what is kept, gathered from the ranks that own them. Frozen parameters have no gradients and
     /// no moments. Under mixed precision, parameters are the master weights.
     pub fn read<T: Element, G: Element<Wide = T::Wide>>(&self, kept: Kept) -> Tensors {
         let mut tensors = Tensors::new();
         for rank in self.ranks.iter().rev().filter(|rank| rank.is_first_holder || rank.is_first_expert_holder)
         {
-            for piece in &rank.pieces {
-                self.read_piece::<T, G>(rank, piece, kept, &mut tensors);
+            for (on_host, piece) in owned(rank) {
+                self.read_piece::<T, G>(rank, (on_host, &piece), kept, &mut tensors);
             }
             if kept == Kept::Parameters {
                 self.read_frozen::<T>(rank, &mut tensors);
@@ -185,42 +180,35 @@ impl Fleet {
     fn read_piece<T: Element, G: Element<Wide = T::Wide>>(
         &self,
         rank: &Rank,
-        piece: &Piece,
+        (on_host, piece): (bool, &Piece),
         kept: Kept,
         tensors: &mut Tensors,
     ) {
         let unit = &rank.units[piece.unit];
         let tensor = &unit.tensors.tensors[piece.tensor];
-        let count = piece.range.len();
-        let mut values = vec![0.0; count];
         let rules = &self.run.rules;
-        let plane = |index: usize, values: &mut [f64]| {
-            for (offset, value) in values.iter_mut().enumerate() {
-                let owned = piece.owned + offset;
-                let (arena, planes) = self.planes::<T>(rank, owned < rank.owned_on_host);
-                // SAFETY: no step is under way, or it waits.
-                *value = unsafe { arena.read::<T::Wide>(planes.plane(index, owned, 1)) }[0].to_f64();
-            }
+        let plane = |index: usize| {
+            let (arena, planes) = self.planes::<T>(rank, on_host);
+            // SAFETY: no step is under way, or it waits.
+            wide(unsafe { arena.read::<T::Wide>(planes.plane(index, piece.owned, piece.range.len())) })
         };
-        match kept {
+        let values = match kept {
             Kept::Gradients => {
                 let place = (rules.keeps_whole_gradients, size_of::<G>());
                 let region = rank.owned_gradient(unit, (piece.section, piece.range.clone()), place);
                 // SAFETY: no step is under way, or it waits.
-                let gradient = unsafe { rank.device.read::<G>(region) };
-                values.iter_mut().zip(gradient).for_each(|(to, from)| *to = from.wide().to_f64());
+                wide(unsafe { rank.device.read::<G>(region) })
             }
-            Kept::Parameters if rules.has_separate_master => plane(2, &mut values),
+            Kept::Parameters if rules.has_separate_master => plane(2),
             Kept::Parameters => {
                 let stored = (rules.shards_parameters, size_of::<T>());
                 let (arena, region) = rank.stored(unit, (piece.section, piece.range.clone()), stored);
                 // SAFETY: no step is under way.
-                let parameters = unsafe { arena.read::<T>(region) };
-                values.iter_mut().zip(parameters).for_each(|(to, from)| *to = from.wide().to_f64());
+                wide(unsafe { arena.read::<T>(region) })
             }
-            Kept::FirstMoments => plane(0, &mut values),
-            Kept::SecondMoments => plane(1, &mut values),
-        }
+            Kept::FirstMoments => plane(0),
+            Kept::SecondMoments => plane(1),
+        };
         self.place(rank, unit, tensor, (piece.range.start - tensor.start, &values), tensors);
     }
 
@@ -228,23 +216,27 @@ impl Fleet {
         let is_sharded = self.run.rules.shards_parameters;
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
-                let shard = unit.tensors.shard(tensor.section, rank.shard_index(tensor.section));
-                let range = if is_sharded {
-                    tensor.range().start.max(shard.start)..tensor.range().end.min(shard.end)
-                } else {
-                    tensor.range()
-                };
+                let range = self.stored_range(rank, unit, tensor);
                 if range.start >= range.end {
                     continue;
                 }
                 let stored = (is_sharded, size_of::<T>());
                 let (arena, region) = rank.stored(unit, (tensor.section, range.clone()), stored);
                 // SAFETY: no step is under way.
-                let values: Vec<f64> =
-                    unsafe { arena.read::<T>(region) }.iter().map(|value| value.wide().to_f64()).collect();
+                let values = wide(unsafe { arena.read::<T>(region) });
                 self.place(rank, unit, tensor, (range.start - tensor.start, &values), tensors);
             }
         }
+    }
+
+    /// The elements of `tensor` that the rank stores: all, or those in its shard of the tensor's section.
+    fn stored_range(&self, rank: &Rank, unit: &Unit, tensor: &LocalTensor) -> Range<usize> {
+        let range = tensor.range();
+        if !self.run.rules.shards_parameters {
+            return range;
+        }
+        let shard = unit.tensors.shard(tensor.section, rank.shard_index(tensor.section));
+        range.start.max(shard.start)..range.end.min(shard.end)
     }
 
     /// Puts local elements from `start` on where they stand in the whole tensor.
@@ -304,7 +296,7 @@ impl Fleet {
                         let count = sequences * positions.len();
                         let region = state.device.elements(micro as usize * count, count, 4);
                         // SAFETY: no step is under way.
-                        let to = unsafe { rank.device.write_ids(region) };
+                        let to = unsafe { rank.device.write::<u32>(region) };
                         let rows = to.chunks_exact_mut(positions.len()).zip(ids.chunks_exact(tokens));
                         for (to, ids) in rows {
                             for (to, &position) in to.iter_mut().zip(positions) {

@@ -2,11 +2,12 @@
 
 use half::bf16;
 
+use super::arena::Plain;
 use super::vector::{self, Lane};
 use crate::units::ElementType;
 
 /// What a tensor stores.
-pub trait Element: Copy + Default + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+pub trait Element: Plain + Default + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     /// What sums over it are taken in: f32 for bf16 and f32, f64 for f64.
     type Wide: Real;
     const TYPE: ElementType;

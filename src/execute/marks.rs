@@ -34,7 +34,7 @@ impl Fleet {
     pub(super) fn mark(&self, pattern: u8) {
         self.ranks.par_iter().flat_map(Rank::spaces).for_each(|(arena, space)| {
             // SAFETY: no step is under way, and what steps take holds nothing between them.
-            unsafe { arena.write_bytes(taken(space)) }.fill(pattern);
+            unsafe { arena.write::<u8>(taken(space)) }.fill(pattern);
         });
     }
 
@@ -45,7 +45,7 @@ impl Fleet {
             for ((arena, space), written) in rank.spaces().into_iter().zip(&rank.written) {
                 let taken = taken(space);
                 // SAFETY: no step is under way.
-                let bytes = unsafe { arena.read_bytes(taken) };
+                let bytes = unsafe { arena.read::<u8>(taken) };
                 let last = bytes.iter().rposition(|&byte| byte != pattern);
                 let kept = space.kept.iter().map(|kept| kept.offset + kept.bytes).max().unwrap_or(0);
                 written.fetch_max(last.map_or(kept, |last| taken.offset + last + 1), Ordering::Relaxed);

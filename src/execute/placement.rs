@@ -224,9 +224,9 @@ impl<'a> Binder<'a> {
                     .or_else(|| in_frame(buffers.fetched))
                     .or_else(|| kept(Holds::Parameters));
                 if adds_gradient {
-                    issue.gradient = in_frame(buffers.gradient).or_else(|| kept(Holds::Gradients));
+                    issue.gradient = in_frame(buffers.own_gradient()).or_else(|| kept(Holds::Gradients));
                     issue.starts_gradient =
-                        buffers.gradient.is_some_and(|id| issued.instruction.allocates.contains(&id));
+                        buffers.own_gradient().is_some_and(|id| issued.instruction.allocates.contains(&id));
                 }
             }
             Task::AddGradient { .. } => issue.gradient = kept(Holds::Gradients),
@@ -234,9 +234,9 @@ impl<'a> Binder<'a> {
                 issue.parameters = in_frame(buffers.gathered).or_else(|| kept(Holds::GatheredParameters));
             }
             Task::ReduceGradient(_) => {
-                issue.gradient = in_frame(buffers.gradient).or_else(|| kept(Holds::Gradients));
+                issue.gradient = in_frame(buffers.own_gradient()).or_else(|| kept(Holds::Gradients));
             }
-            Task::KeepGradient { .. } => issue.gradient = in_frame(buffers.gradient),
+            Task::KeepGradient { .. } => issue.gradient = in_frame(buffers.own_gradient()),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@
 use std::sync::PoisonError;
 use std::time::Instant;
 
-use crate::execute::arena::Region;
+use crate::execute::arena::{Arena, Plain, Region};
 use crate::execute::comm::{Communicator, Endpoint, Mailbox, Reduction, Tag};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -314,14 +314,14 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         starts && issue.micro == 0 && (!is_lent || self.rank.placement.table_starts_with == issue.unit)
     }
 
-    /// The elements of a device region.
-    pub(super) fn read<E: Element>(&self, region: Region) -> &'r [E] {
+    /// What a device region holds.
+    pub(super) fn read<E: Plain>(&self, region: Region) -> &'r [E] {
         // SAFETY: the instruction reads this region; who writes to it is waited for, or waits.
         unsafe { self.rank.device.read(region) }
     }
 
-    /// The elements of a device region that the instruction writes.
-    pub(super) fn write<E: Element>(&self, region: Region) -> &'r mut [E] {
+    /// A device region that the instruction writes.
+    pub(super) fn write<E: Plain>(&self, region: Region) -> &'r mut [E] {
         // SAFETY: the instruction writes this region; all other users are waited for, or wait.
         unsafe { self.rank.device.write(region) }
     }
@@ -336,11 +336,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         self.write(self.rank.scalar(scalar))
     }
 
-    /// The elements of a region of `arena`, device or host.
-    pub(super) fn read_in<E: Element>(
-        &self,
-        (arena, region): (&'r crate::execute::arena::Arena, Region),
-    ) -> &'r [E] {
+    /// What a region of `arena`, device or host, holds.
+    pub(super) fn read_in<E: Plain>(&self, (arena, region): (&'r Arena, Region)) -> &'r [E] {
         // SAFETY: as for `read`.
         unsafe { arena.read(region) }
     }
@@ -349,29 +346,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         clippy::mut_from_ref,
         reason = "regions are kept apart by the program, not by the borrow checker"
     )]
-    pub(super) fn write_in<E: Element>(
-        &self,
-        (arena, region): (&'r crate::execute::arena::Arena, Region),
-    ) -> &'r mut [E] {
+    pub(super) fn write_in<E: Plain>(&self, (arena, region): (&'r Arena, Region)) -> &'r mut [E] {
         // SAFETY: as for `write`.
         unsafe { arena.write(region) }
-    }
-
-    /// The bytes of a device region.
-    pub(super) fn read_bytes(&self, region: Region) -> &'r [u8] {
-        // SAFETY: as for `read`.
-        unsafe { self.rank.device.read_bytes(region) }
-    }
-
-    pub(super) fn write_bytes(&self, region: Region) -> &'r mut [u8] {
-        // SAFETY: as for `write`.
-        unsafe { self.rank.device.write_bytes(region) }
-    }
-
-    /// Token ids in a device region.
-    pub(super) fn read_ids(&self, region: Region) -> &'r [u32] {
-        // SAFETY: as for `read`; nobody writes ids during a step.
-        unsafe { self.rank.device.write_ids(region) }
     }
 
     /// How many of the stream's instructions stand before the optimizer's own work, and how many there are.
@@ -381,11 +358,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         (halt, stream.len())
     }
 
-    pub(super) fn copy_bytes(
-        &self,
-        (source, from): (&crate::execute::arena::Arena, Region),
-        (target, to): (&crate::execute::arena::Arena, Region),
-    ) {
+    pub(super) fn copy_bytes(&self, (source, from): (&Arena, Region), (target, to): (&Arena, Region)) {
         // SAFETY: the instruction reads one and writes the other; all other users are waited for, or wait.
         unsafe { target.copy_from(source, from, to) };
     }

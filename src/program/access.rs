@@ -105,7 +105,7 @@ impl Standing<'_> {
         let unit = instruction.unit;
         let lender = self.lenders.iter().find(|(borrower, _)| Some(*borrower) == unit).map(|pair| pair.1);
         let buffers = self.units.iter().find(|buffers| Some(buffers.unit) == unit);
-        let gradient = buffers.and_then(|buffers| buffers.gradient);
+        let gradient = buffers.and_then(UnitBuffers::own_gradient);
         let has_gradient = gradient.is_some_and(|gradient| instruction.writes.contains(&gradient));
         let mut list = Accesses::new();
         // A unit's and that of the table it borrows.

@@ -12,15 +12,10 @@ pub struct ChunkFrame {
     pub frame: Frame,
     /// For each unit of the chunk, the buffer of each of its values.
     pub(super) values: Vec<Vec<BufferId>>,
-    pub(super) gathered: Vec<Option<BufferId>>,
-    pub(super) fetched: Vec<Option<BufferId>>,
-    pub(super) gradient: Vec<Option<BufferId>>,
     /// Input of a chunk without units.
     pub(super) passed: BufferId,
     /// By loss, the gradient that leaves the chunk: each is still being sent while the next is computed.
     pub(super) leaving: Vec<BufferId>,
-    /// Where gradients are kept whole over the step, that of a unit under one loss, until its weight is known.
-    pub(super) held: Vec<Option<BufferId>>,
     /// By watch, a copy of the gradient on its way to its norm.
     pub(super) watched: Vec<Option<BufferId>>,
 }
@@ -36,8 +31,7 @@ impl ChunkFrame {
             (frame.buffers.len() - 1) as BufferId
         };
         let mut values: Vec<Vec<BufferId>> = Vec::new();
-        let (mut gathered, mut fetched) = (Vec::new(), Vec::new());
-        let (mut gradient, mut held) = (Vec::new(), Vec::new());
+        let mut units = Vec::with_capacity(chunk.units.len());
         let shaped = plan.layout.shaped();
         let mut output: Option<BufferId> = None;
         for unit in &chunk.units {
@@ -56,17 +50,16 @@ impl ChunkFrame {
             let parameters = &unit.parameters;
             let whole = Bytes(rules.gathered_elements(parameters) * rules.compute.size());
             let stored = Bytes(rules.parameter_elements(parameters) * rules.parameter.size());
-            gathered.push((whole.0 > 0).then(|| add("gathered parameters", whole, Category::Buffers)));
-            fetched.push(
-                (unit.offloads_parameters && stored.0 > 0)
-                    .then(|| add("fetched parameters", stored, Category::Buffers)),
-            );
+            let gathered = (whole.0 > 0).then(|| add("gathered parameters", whole, Category::Buffers));
+            let fetched = (unit.offloads_parameters && stored.0 > 0)
+                .then(|| add("fetched parameters", stored, Category::Buffers));
             let trained = Bytes(rules.unit_gradient_elements(parameters) * rules.gradient.size());
-            gradient.push((trained.0 > 0).then(|| add("unit gradient", trained, Category::Gradients)));
+            let gradient = (trained.0 > 0).then(|| add("unit gradient", trained, Category::Gradients));
             let whole = Bytes((parameters.trained() + parameters.borrowed_trained()) * rules.gradient.size());
             let holds = (0..plan.layout.losses).any(|loss| shaped.holds_gradient(loss, unit.unit));
             let is_held = holds && rules.keeps_whole_gradients && whole.0 > 0;
-            held.push(is_held.then(|| add("held gradient", whole, Category::Gradients)));
+            let held = is_held.then(|| add("held gradient", whole, Category::Gradients));
+            units.push(UnitBuffers { unit: unit.unit, gathered, fetched, gradient, held });
         }
         for index in (1..chunk.units.len()).rev() {
             let later = plan.layout.lowered(&chunk.units[index]);
@@ -105,17 +98,7 @@ impl ChunkFrame {
                 watch.is_summed(rules).then(|| add("watched gradient", bytes, Category::Gradients))
             })
             .collect();
-        frame.units = chunk
-            .units
-            .iter()
-            .enumerate()
-            .map(|(place, unit)| UnitBuffers {
-                unit: unit.unit,
-                gathered: gathered[place],
-                fetched: fetched[place],
-                gradient: gradient[place].or(held[place]),
-            })
-            .collect();
-        Self { frame, held, watched, values, gathered, fetched, gradient, passed, leaving }
+        frame.units = units;
+        Self { frame, watched, values, passed, leaving }
     }
 }

@@ -119,7 +119,7 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
     }
     for (index, frame) in program.frames.iter().enumerate() {
         for unit in &frame.units {
-            let Some(id) = unit.gradient else { continue };
+            let Some(id) = unit.own_gradient() else { continue };
             let here = |template: &Template| template.frame as usize == index;
             let during = uses.when_in(here, |instruction| instruction.allocates.contains(&id));
             let sums = uses.sums(|instruction| reduces(instruction) && instruction.unit == Some(unit.unit));

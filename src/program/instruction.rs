@@ -256,6 +256,15 @@ pub struct UnitBuffers {
     pub gathered: Option<BufferId>,
     pub fetched: Option<BufferId>,
     pub gradient: Option<BufferId>,
+    /// Where gradients are kept whole over the step, that of one loss, until its weight is known.
+    pub held: Option<BufferId>,
+}
+
+impl UnitBuffers {
+    /// Where its gradient is, if not where it is kept over the step.
+    pub fn own_gradient(&self) -> Option<BufferId> {
+        self.gradient.or(self.held)
+    }
 }
 
 /// All buffers that one micro-batch may hold in one chunk.

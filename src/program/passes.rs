@@ -8,7 +8,7 @@ use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::frame::ChunkFrame;
-use crate::program::instruction::{Cause, Instruction, Payload, Task, Template};
+use crate::program::instruction::{Cause, Few, Instruction, Payload, Task, Template};
 use crate::program::layout::{Chunk, Layout};
 use crate::program::schedule::Pass;
 use crate::program::state::StateRules;
@@ -131,27 +131,23 @@ impl Writer<'_> {
         }
     }
 
+    /// What the unit at `place` keeps on the host between forward and backward, and its bytes.
+    fn saved(&self, place: usize) -> Option<(Few, Bytes)> {
+        let buffers = self.kept(place);
+        let bytes = buffers.iter().map(|&buffer| self.bytes(buffer)).sum();
+        let is_offloaded = self.chunk.units[place].offloads_activations && !buffers.is_empty();
+        is_offloaded.then_some((buffers, bytes))
+    }
+
     /// Saved activations of an offloaded unit on their way to the host.
     fn copy_out(&mut self, place: usize) {
-        let unit = self.chunk.units[place];
-        if !unit.offloads_activations {
-            return;
-        }
-        let buffers = self.kept(place);
-        if buffers.is_empty() {
-            return;
-        }
-        let bytes: Bytes = buffers.iter().map(|&buffer| self.bytes(buffer)).sum();
+        let Some((buffers, bytes)) = self.saved(place) else { return };
+        let (op, stream) = (Op::CopyOut(bytes), self.plan.beside(Stream::CopyOut));
         self.push(Instruction {
-            unit: Some(unit.unit),
+            unit: Some(self.chunk.units[place].unit),
             reads: buffers.clone(),
             host: bytes.0 as i64,
-            ..Instruction::plain(
-                Op::CopyOut(bytes),
-                Task::StashActivations,
-                self.plan.beside(Stream::CopyOut),
-                Cause::Copy,
-            )
+            ..Instruction::plain(op, Task::StashActivations, stream, Cause::Copy)
         });
         self.leaving.push(buffers);
         self.wait_copies(usize::from(self.plan.strategy.overlap));
@@ -159,23 +155,14 @@ impl Writer<'_> {
 
     /// Saved activations of an offloaded unit on their way back.
     fn copy_in(&mut self, place: usize) {
-        let unit = self.chunk.units[place];
-        let buffers = self.kept(place);
-        if !unit.offloads_activations || buffers.is_empty() {
-            return;
-        }
-        let bytes: Bytes = buffers.iter().map(|&buffer| self.bytes(buffer)).sum();
+        let Some((buffers, bytes)) = self.saved(place) else { return };
+        let (op, stream) = (Op::CopyIn(bytes), self.plan.beside(Stream::CopyIn));
         self.push(Instruction {
-            unit: Some(unit.unit),
+            unit: Some(self.chunk.units[place].unit),
             writes: buffers.clone(),
             allocates: buffers,
             host: -(bytes.0 as i64),
-            ..Instruction::plain(
-                Op::CopyIn(bytes),
-                Task::UnstashActivations,
-                self.plan.beside(Stream::CopyIn),
-                Cause::Copy,
-            )
+            ..Instruction::plain(op, Task::UnstashActivations, stream, Cause::Copy)
         });
     }
 
@@ -257,7 +244,7 @@ impl Writer<'_> {
             writer.steps(place, steps, again, true);
             if writer.holding.places.contains(&place) {
                 writer.hold(place, again, variant);
-            } else if !again || writer.frame.gradient[place].is_some() {
+            } else if !again || writer.unit_buffers(place).gradient.is_some() {
                 writer.reduce(place, steps, variant);
             }
         });

@@ -26,8 +26,8 @@ pub(super) struct Holding {
 impl Writer<'_> {
     /// The buffer that the gradient of the unit at `place` goes to, if not to what is kept over the step.
     pub(super) fn own_gradient(&self, place: usize) -> Option<BufferId> {
-        let held = || self.frame.held[place].filter(|_| self.holding.places.contains(&place));
-        self.frame.gradient[place].or_else(held)
+        let held = || self.unit_buffers(place).held.filter(|_| self.holding.places.contains(&place));
+        self.unit_buffers(place).gradient.or_else(held)
     }
 
     /// Looks at the gradient of the unit at `place`, which has just been made, and weighs what is known by then.
@@ -52,7 +52,7 @@ impl Writer<'_> {
         }
         for (place, again) in std::mem::take(&mut self.holding.passed) {
             self.weigh(place, is_late);
-            if !again || self.frame.gradient[place].is_some() {
+            if !again || self.unit_buffers(place).gradient.is_some() {
                 let steps = &self.lowered(place).backward;
                 self.reduce(place, steps, variant);
             }
@@ -147,14 +147,15 @@ impl Writer<'_> {
         }
         let starts = self.starts_at(place);
         let (loss, element) = (self.loss, self.plan.rules.gradient);
-        let (gradient, kind, operands, task) = match (self.frame.gradient[place], self.frame.held[place]) {
-            (Some(own), _) if is_late => (own, ElementwiseKind::Scale, 2, Task::WeighGradient { loss }),
-            (None, Some(held)) => (held, ElementwiseKind::Add, 3, Task::AddGradient { loss, starts }),
-            _ => return,
-        };
+        let (gradient, kind, operands, task) =
+            match (self.unit_buffers(place).gradient, self.unit_buffers(place).held) {
+                (Some(own), _) if is_late => (own, ElementwiseKind::Scale, 2, Task::WeighGradient { loss }),
+                (None, Some(held)) => (held, ElementwiseKind::Add, 3, Task::AddGradient { loss, starts }),
+                _ => return,
+            };
         let elements = self.bytes(gradient).0 / element.size();
         let op = Elementwise { kind, elements, operands, element };
-        let is_own = self.frame.gradient[place].is_some();
+        let is_own = self.unit_buffers(place).gradient.is_some();
         self.push(Instruction {
             unit: Some(self.chunk.units[place].unit),
             reads: smallvec![gradient],

@@ -8,7 +8,9 @@ use crate::lower::{LoweredUnit, Step, Stream, ValueId, ValueIds};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::engine::Overlap;
 use crate::program::frame::ChunkFrame;
-use crate::program::instruction::{BufferId, Cause, Few, Instruction, Message, Part, Payload, Streams, Task};
+use crate::program::instruction::{
+    BufferId, Cause, Few, Instruction, Message, Part, Payload, Streams, Task, UnitBuffers,
+};
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::passes::{Plan, Variant};
 use crate::program::reduction::{reductions, updates};
@@ -101,6 +103,11 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// The buffers of the unit at `place` beside its values.
+    pub(super) fn unit_buffers(&self, place: usize) -> UnitBuffers {
+        self.frame.frame.units[place]
+    }
+
     fn buffers(&self, place: usize, ids: &[ValueId]) -> Few {
         ids.iter().map(|&id| self.buffer(place, id)).collect()
     }
@@ -122,7 +129,7 @@ impl<'a> Writer<'a> {
     /// Steps of one pass of the unit at `place`; `again` keeps what later backwards still read.
     pub(super) fn steps(&mut self, place: usize, steps: &[Step], again: bool, uses_parameters: bool) {
         let unit = self.chunk.units[place];
-        let parameters: Few = [self.frame.gathered[place], self.frame.fetched[place]]
+        let parameters: Few = [self.unit_buffers(place).gathered, self.unit_buffers(place).fetched]
             .into_iter()
             .flatten()
             .filter(|_| uses_parameters)
@@ -211,7 +218,7 @@ impl<'a> Writer<'a> {
     /// Makes the parameters of the unit at `place` usable: fetched from the host, gathered from the shards.
     pub(super) fn acquire(&mut self, place: usize, variant: Variant) {
         let Some(&unit) = self.chunk.units.get(place) else { return };
-        if let Some(buffer) = self.frame.fetched[place] {
+        if let Some(buffer) = self.unit_buffers(place).fetched {
             let op = Op::CopyIn(self.bytes(buffer));
             self.push(Instruction {
                 unit: Some(unit.unit),
@@ -230,7 +237,7 @@ impl<'a> Writer<'a> {
             return;
         }
         let size = self.plan.rules.compute.size();
-        let buffer = self.frame.gathered[place];
+        let buffer = self.unit_buffers(place).gathered;
         let borrowed = buffer.map_or(0, |_| unit.parameters.borrowed);
         let parts = [
             (Part::Dense, Group::State, unit.parameters.dense + borrowed, self.plan.rules.shards),
@@ -247,7 +254,7 @@ impl<'a> Writer<'a> {
             let op = if shards > 1 { Op::Collective(op) } else { Op::Release };
             let gather = self.push(Instruction {
                 unit: Some(unit.unit),
-                reads: self.frame.fetched[place].into_iter().collect(),
+                reads: self.unit_buffers(place).fetched.into_iter().collect(),
                 writes: buffer.into_iter().collect(),
                 allocates: std::mem::take(&mut allocates),
                 ..Instruction::plain(op, Task::GatherParameters(part), stream, Cause::Communication)
@@ -274,7 +281,7 @@ impl<'a> Writer<'a> {
 
     /// Gives back what [`Self::acquire`] took. What `stays` for another loss's backward was gathered for it too.
     pub(super) fn give_back(&mut self, place: usize, variant: Variant, stays: bool) {
-        let mut frees: Few = self.frame.fetched[place].into_iter().collect();
+        let mut frees: Few = self.unit_buffers(place).fetched.into_iter().collect();
         let gives = match self.plan.rules.gathering {
             Gathering::EachPass => true,
             Gathering::ForwardToBackward => {
@@ -283,7 +290,7 @@ impl<'a> Writer<'a> {
             Gathering::Never | Gathering::OnceAStep => false,
         };
         if gives {
-            frees.extend(self.frame.gathered[place]);
+            frees.extend(self.unit_buffers(place).gathered);
         }
         if !frees.is_empty() {
             self.release(frees, Some(self.chunk.units[place].unit));
@@ -333,7 +340,7 @@ impl<'a> Writer<'a> {
             Pass::Backward => self.lowered(place).weight.is_empty(),
             Pass::Weight => true,
         };
-        let gradient = self.frame.gradient[place];
+        let gradient = self.unit_buffers(place).gradient;
         if let Some(gradient) = gradient {
             if !has_weight {
                 return;

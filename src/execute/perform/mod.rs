@@ -102,12 +102,12 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Kernel::Zero => residual::zero(pool, self.write::<T>(issue.writes[0])),
             Kernel::Quantise => {
                 let bits = self.bits();
-                let to = self.write_bytes(issue.writes[0]);
+                let to = self.write::<u8>(issue.writes[0]);
                 quantise::quantise(pool, bits, self.read::<T>(issue.reads[0]), to);
             }
             Kernel::Dequantise => {
                 let bits = self.bits();
-                let from = self.read_bytes(issue.reads[0]);
+                let from = self.read::<u8>(issue.reads[0]);
                 quantise::dequantise(pool, bits, from, self.write::<T>(issue.writes[0]));
             }
             Kernel::Planned
@@ -420,7 +420,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn ids(&self, issue: &Issue, holds: Holds) -> Result<&'r [u32], ExecuteError> {
         let count = self.run.strategy.micro_batch as usize * self.run.local_tokens();
         let ids = self.need(issue, "the buffer of token ids", self.rank.state(holds, None))?;
-        Ok(self.read_ids(ids.device.elements(issue.micro as usize * count, count, 4)))
+        Ok(self.read(ids.device.elements(issue.micro as usize * count, count, 4)))
     }
 
     fn embed(&mut self, issue: &Issue, layer: u16) -> Done {
