@@ -73,6 +73,30 @@ impl Access {
 /// A few accesses.
 pub type Accesses = SmallVec<[Access; 4]>;
 
+/// What accesses touch at all, as a set of bits each for what is read or written, and for what is written: a quick look
+/// before a close one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Touched {
+    all: u32,
+    written: u32,
+}
+
+impl Touched {
+    pub(super) fn of(accesses: &Accesses) -> Self {
+        let mut touched = Self::default();
+        for access in accesses {
+            touched.all |= 1 << access.kept as u32;
+            touched.written |= u32::from(access.writes) << access.kept as u32;
+        }
+        touched
+    }
+
+    /// Whether any of both may conflict.
+    pub(super) const fn may_conflict(self, other: Self) -> bool {
+        self.written & other.all | self.all & other.written != 0
+    }
+}
+
 /// What of a rank says where its instructions find parameters and gradients.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing<'a> {

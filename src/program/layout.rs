@@ -324,9 +324,15 @@ impl Layout {
 
     /// Elements of one trained matrix of each shape on pipeline rank `stage`.
     pub fn matrix_shape_elements(&self, stage: u32) -> u64 {
-        let units = self.chunks_of(stage).flat_map(|chunk| &chunk.units);
-        let shapes: BTreeSet<(u64, u64)> =
-            units.flat_map(|unit| &self.shaped.matrices[unit.lowered / MODES.len()]).copied().collect();
+        let mut classes: Vec<usize> = Vec::new();
+        for unit in self.chunks_of(stage).flat_map(|chunk| &chunk.units) {
+            let class = unit.lowered / MODES.len();
+            if !classes.contains(&class) {
+                classes.push(class);
+            }
+        }
+        let shapes = classes.into_iter().flat_map(|class| &self.shaped.matrices[class]);
+        let shapes: BTreeSet<(u64, u64)> = shapes.copied().collect();
         shapes.into_iter().map(|(rows, columns)| rows * columns).sum()
     }
 

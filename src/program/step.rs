@@ -3,7 +3,7 @@
 use crate::lower::{Category, Stream};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::choices::GradientSync;
-use crate::program::access::{Accesses, Standing};
+use crate::program::access::{Access, Accesses, Standing, Touched};
 use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Streams, Task, Template};
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
@@ -100,7 +100,7 @@ struct Step<'a> {
     sizes: &'a Sizes,
     list: Vec<Instruction>,
     /// What each touches of what the rank keeps.
-    accesses: Vec<Accesses>,
+    accesses: Vec<(Touched, Accesses)>,
 }
 
 impl Step<'_> {
@@ -109,12 +109,15 @@ impl Step<'_> {
     fn push(&mut self, mut next: Instruction) {
         let standing = Standing { units: &[], lenders: &[], gathers_once: false, pass: None };
         let accesses = standing.accesses(&next);
-        let conflicts =
-            |others: &Accesses| accesses.iter().any(|one| others.iter().any(|other| one.conflicts(other)));
+        let touched = Touched::of(&accesses);
+        let conflicts = |(others_touched, others): &(Touched, Accesses)| {
+            let conflicts = |one: &Access| others.iter().any(|other| one.conflicts(other));
+            touched.may_conflict(*others_touched) && accesses.iter().any(conflicts)
+        };
         let (mut seen, mut follows) = (Streams::of(next.stream), false);
-        for (index, (before, touched)) in self.list.iter().zip(&self.accesses).enumerate().rev() {
+        for (index, (before, others)) in self.list.iter().zip(&self.accesses).enumerate().rev() {
             follows |= before.stream == next.stream;
-            if !seen.contains(before.stream) && conflicts(touched) {
+            if !seen.contains(before.stream) && conflicts(others) {
                 seen = seen.and(Streams::of(before.stream));
                 next.waits.push(index as u32);
             }
@@ -124,7 +127,7 @@ impl Step<'_> {
         }
         next.waits.sort_unstable();
         self.list.push(next);
-        self.accesses.push(accesses);
+        self.accesses.push((touched, accesses));
     }
 
     fn collective(&mut self, kind: CollectiveKind, group: Group, bytes: u64, task: Task) {
