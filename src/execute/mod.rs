@@ -3,7 +3,6 @@
 pub mod arena;
 pub mod comm;
 pub mod contents;
-pub mod counters;
 pub mod data;
 pub mod element;
 pub mod error;

@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::execute::arena::{Arena, Region};
-use crate::execute::counters::Counters;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::mapping::Slot;
@@ -16,6 +15,7 @@ use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::Layer;
 use crate::program::instruction::{Holds, Part};
+use crate::simulate::Counters;
 
 /// A unit of a rank.
 pub struct Unit {

@@ -10,7 +10,6 @@ use half::bf16;
 use thiserror::Error;
 
 use crate::execute::contents::Kept;
-use crate::execute::counters::Counters;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -29,6 +28,7 @@ use crate::execute::{measure, record};
 use crate::model::layer::LayerKind;
 use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
+use crate::simulate::Counters;
 use crate::strategy::Axis;
 use crate::trace::{Machine, Resident, StepTime, Trace, VERSION, today};
 use crate::units::{Bytes, ElementType, Seconds};
