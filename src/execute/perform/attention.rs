@@ -1,15 +1,15 @@
 //! Attention cores, rotary positions, and heads that context ranks exchange.
 
-use crate::execute::comm::Communicator;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::attention::{
-    Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, Write, fused, materialised,
+    Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, fused, materialised,
 };
 use crate::execute::kernels::dropout;
 use crate::execute::kernels::rotary::{HeadColumns, Rotary, Turn, rotate};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
+use crate::lower::kernel::Into;
 use crate::model::layer::{Attention, LayerKind, Position};
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
@@ -162,7 +162,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let keys_values = travelling.map_or(packed, |region| self.read::<T>(*region));
         let keys_values = columns.keys_values(keys_values, travelling.is_some());
         let output = self.write::<T>(issue.writes[0]);
-        let write = if ring == 0 { Write::Replace } else { Write::Add };
+        let write = if ring == 0 { Into::Set } else { Into::Add };
         let pool = self.pool;
         if self.is_fused() {
             let log_sum_exp = self.write::<T::Wide>(issue.writes[1]);
@@ -190,10 +190,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let travelling = issue.reads.get(left).filter(|_| is_ring);
         let keys_values = travelling.map_or(packed, |region| self.read::<T>(*region));
         let keys_values = columns.keys_values(keys_values, travelling.is_some());
-        let write = if ring == 0 { Write::Replace } else { Write::Add };
+        let write = if ring == 0 { Into::Set } else { Into::Add };
         let pool = self.pool;
         // The gradient that arrives has its sender's part in it, so each rank adds its own; the first starts it.
-        let key_write = if is_ring { write } else { Write::Replace };
+        let key_write = if is_ring { write } else { Into::Set };
         let query_gradients = || Window { data: self.write::<T>(issue.writes[0]), stride, column: 0 };
         let key_gradients = || {
             let travelling = issue.writes.last().filter(|_| is_ring);

@@ -12,7 +12,6 @@ use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::activation;
 use crate::execute::kernels::dropout::{Dropout, Place as RowPlace};
-use crate::execute::kernels::gemm::Write;
 use crate::execute::kernels::rotary::Turn;
 use crate::execute::kernels::{embedding, norm, quantise, residual};
 use crate::execute::layout::LocalTensor;
@@ -20,13 +19,13 @@ use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::worker::Worker;
 use crate::lower::kernel::{Branch, Into, Kernel, Matrix, Place};
-use crate::model::layer::{self, LayerKind, NormKind};
+use crate::model::layer::{self, Activation, LayerKind, NormKind};
 use crate::profile::choices::Compression;
 use crate::program::instruction::Holds;
 
 type Done = Result<(), ExecuteError>;
 /// Where a kernel adds to a gradient, or what it replaces.
-type Target<'r, G> = (&'r mut [G], Write);
+type Target<'r, G> = (&'r mut [G], Into);
 /// Of a norm, where it has them.
 type WeightAndBias<'r, T> = (Option<&'r [T]>, Option<&'r [T]>);
 
@@ -192,7 +191,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let kept = self.rank.state(Holds::Gradients, Some(unit.index)).map(|state| state.device);
         let is_kept = kept.is_some() && kept == issue.gradient;
         let replaces = is_kept && self.replaces(issue, unit, tensor.section);
-        Ok(Some((self.write::<G>(region), if replaces { Write::Replace } else { Write::Add })))
+        Ok(Some((self.write::<G>(region), if replaces { Into::Set } else { Into::Add })))
     }
 
     fn norm_of(
@@ -235,7 +234,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     fn norm_kernel(&self, norm: &layer::Norm) -> norm::Norm {
         norm::Norm {
-            kind: if norm.kind == NormKind::Rms { norm::NormKind::Rms } else { norm::NormKind::Layer },
+            kind: norm.kind,
             width: norm.width as usize,
             epsilon: self.run.model.constants.norm_epsilon,
         }
@@ -259,8 +258,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let gradient = if issue.reads[0] == issue.writes[0] {
             norm::InputGradient::InPlace(dx)
         } else {
-            let write = if into == Into::Add { Write::Add } else { Write::Replace };
-            norm::InputGradient::Apart { dy: self.read::<T>(issue.reads[0]), dx, write }
+            norm::InputGradient::Apart { dy: self.read::<T>(issue.reads[0]), dx, write: into }
         };
         norm::backward(self.pool, self.norm_kernel(norm), x, weight, statistics, gradient);
         Ok(())
@@ -275,7 +273,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let (dy, x) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
         let kernel = self.norm_kernel(norm);
         let (gradient, write) = self.needed_gradient(issue, layer, role)?;
-        if write == Write::Replace {
+        if write == Into::Set {
             gradient.fill(G::default());
         }
         let (weight, bias) = gradient.split_at_mut(kernel.width);
@@ -305,7 +303,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     }
 
     /// Gate and up of shared experts are columns of one matrix.
-    fn side_by_side(&mut self, issue: &Issue, to: &mut [T], kind: activation::Activation) -> Done {
+    fn side_by_side(&mut self, issue: &Issue, to: &mut [T], kind: Activation) -> Done {
         let both = self.read::<T>(issue.reads[0]);
         let width = self.shared_width(issue)?;
         for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
@@ -351,14 +349,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(self.need(issue, "its shared experts", shared)? as usize)
     }
 
-    fn activation_of(
-        &self,
-        issue: &Issue,
-        number: u16,
-    ) -> Result<(activation::Activation, bool), ExecuteError> {
+    fn activation_of(&self, issue: &Issue, number: u16) -> Result<(Activation, bool), ExecuteError> {
         match self.layer(issue, number)? {
-            LayerKind::Mlp(layer) => Ok((function(layer.activation), layer.gated)),
-            LayerKind::Moe(layer) => Ok((function(layer.activation), layer.gated)),
+            LayerKind::Mlp(layer) => Ok((layer.activation, layer.gated)),
+            LayerKind::Moe(layer) => Ok((layer.activation, layer.gated)),
             _ => Err(self.missing(issue, "its activation function")),
         }
     }
@@ -428,7 +422,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let first = self.first_word(table.len() / kind.hidden as usize);
         let ids = self.ids(issue, Holds::Tokens)?;
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (&mut *to, Write::Replace));
+        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (&mut *to, Into::Set));
         let scale = self.run.model.constants.embedding_scale;
         if scale != 1.0 {
             residual::scale(self.pool, scale, to);
@@ -446,7 +440,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let table = self.weight(issue, layer, "positions")?;
         let rows = &self.rank.stream_positions;
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, width, (self.position_rows(table, width), 0), rows, (to, Write::Add));
+        embedding::forward(self.pool, width, (self.position_rows(table, width), 0), rows, (to, Into::Add));
         Ok(())
     }
 
@@ -457,13 +451,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let whole = self.read::<T>(issue.reads[0]);
         let stream = self.read::<T>(issue.reads.get(1).copied().unwrap_or(issue.reads[0]));
         let (gradient, write) = self.needed_gradient(issue, layer, "tokens")?;
-        if write == Write::Replace {
+        if write == Into::Set {
             residual::zero(pool, gradient);
         }
         let first = self.first_word(gradient.len() / width);
         embedding::backward(pool, width, ids, whole, (gradient, first));
         if let Some((gradient, write)) = self.gradient(issue, layer, "positions")? {
-            if write == Write::Replace {
+            if write == Into::Set {
                 gradient.fill(G::default());
             }
             let skipped = self.run.model.constants.position_offset as usize * width;
@@ -476,16 +470,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// The rows of a position table that positions name.
     fn position_rows<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
         &table[self.run.model.constants.position_offset as usize * width..]
-    }
-}
-
-const fn function(activation: layer::Activation) -> activation::Activation {
-    match activation {
-        layer::Activation::Gelu => activation::Activation::Gelu,
-        layer::Activation::GeluTanh => activation::Activation::GeluTanh,
-        layer::Activation::Silu => activation::Activation::Silu,
-        layer::Activation::Relu => activation::Activation::Relu,
-        layer::Activation::Relu2 => activation::Activation::ReluSquared,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parameters that come from their shards, gradients that are summed: collectives over a unit's sections.
 
 use crate::execute::arena::Region;
-use crate::execute::comm::{Communicator, Reduction};
+use crate::execute::comm::Reduction;
 use crate::execute::element::{Element, Real};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::residual;

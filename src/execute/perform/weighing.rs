@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use crate::execute::arena::Region;
-use crate::execute::comm::{Communicator, Reduction};
+use crate::execute::comm::Reduction;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
