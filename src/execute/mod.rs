@@ -9,7 +9,6 @@ pub mod error;
 pub mod fleet;
 pub mod gradients;
 mod inspect;
-mod keep;
 pub mod kernels;
 pub mod layout;
 pub mod mapping;
