@@ -139,7 +139,9 @@ fn activation_backward<T: Element, const THREADS: usize>(bencher: Bencher, activ
 fn residual_dropout<T: Element, const THREADS: usize>(bencher: Bencher, dropout: bool) {
     let x = values::<T>(ROWS * WIDTH);
     let mut out = x.clone();
-    let dropout = dropout.then(|| (Dropout::new(0.1, 0, 0, 0), Place::whole(WIDTH)));
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let place = Place { start: 0, rows: &rows, width: WIDTH as u64 };
+    let dropout = dropout.then(|| (Dropout::new(0.1, 0, 0, 0), place));
     on(bencher, THREADS, BytesCount::new(3 * size_of_val(&x[..])), |pool| {
         residual::forward(pool, WIDTH, &x, (&x, Some(&x[..WIDTH])), dropout, &mut out);
     });

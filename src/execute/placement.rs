@@ -119,15 +119,12 @@ impl Placement {
 
     /// Behind the last byte that the state or an instruction of a step writes to, on device and host.
     pub fn written(&self) -> (usize, usize) {
-        let end = |region: &Region| region.offset + region.bytes;
-        let device = self.states.iter().map(|state| state.device);
-        let device = device.chain(self.issues.iter().flat_map(|issue| issue.writes.iter().copied()));
-        let host = self.states.iter().map(|state| state.host);
-        let host = host.chain(self.issues.iter().map(|issue| issue.host));
-        (
-            device.map(|region| end(&region)).max().unwrap_or(0),
-            host.map(|region| end(&region)).max().unwrap_or(0),
-        )
+        let end = |region: Region| region.offset + region.bytes;
+        let written = self.issues.iter().flat_map(|issue| issue.writes.iter().copied());
+        let device = self.states.iter().map(|state| state.device).chain(written);
+        let host =
+            self.states.iter().map(|state| state.host).chain(self.issues.iter().map(|issue| issue.host));
+        (device.map(end).max().unwrap_or(0), host.map(end).max().unwrap_or(0))
     }
 
     /// The persistent buffer that holds `holds`, of `unit` if it is a unit's.

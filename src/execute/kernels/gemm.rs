@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::each::vectorised;
 use super::packing::pack;
 use super::tile::{lanes, sum_tile, tile};
 use crate::execute::element::{Element, Real};
@@ -88,10 +89,7 @@ pub fn product<A, B, C>(
                 let right = &mut right[..panels * tile_columns * depth.len()];
                 pool.each(panels, 1, Rows(&mut *right, tile_columns * depth.len()), |range, part| {
                     let columns = columns.start + range.start * tile_columns..columns.end;
-                    Arch::new().dispatch(
-                        #[inline(always)]
-                        || pack(part.0, tile_columns, b, columns, &depth),
-                    );
+                    vectorised!(pack(part.0, tile_columns, b, columns, &depth));
                 });
                 let block = Block {
                     a,

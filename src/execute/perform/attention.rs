@@ -1,5 +1,6 @@
 //! Attention cores, rotary positions, and heads that context ranks exchange.
 
+use super::Done;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::attention::{
@@ -14,8 +15,6 @@ use crate::model::layer::{Attention, LayerKind, Position};
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
 
-type Done = Result<(), ExecuteError>;
-
 /// Widths of the columns of packed heads, in elements.
 #[derive(Clone, Copy)]
 struct Columns {
@@ -25,6 +24,15 @@ struct Columns {
 }
 
 impl Columns {
+    fn new(layer: &Attention, heads: u64, kv_heads: u64) -> Self {
+        let (query, value) = (layer.query_dim(), layer.value_dim());
+        Self {
+            query: (heads * query) as usize,
+            key: (kv_heads * query) as usize,
+            value: (kv_heads * value) as usize,
+        }
+    }
+
     const fn all(self) -> usize {
         self.query + self.key + self.value
     }
@@ -68,12 +76,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Columns of the heads of this tensor rank.
     fn columns(&self, layer: &Attention) -> Columns {
         let tensor = self.run.strategy.tensor;
-        let kv_heads = ceil_div(layer.kv_heads(), tensor);
-        Columns {
-            query: (layer.heads / tensor * layer.query_dim()) as usize,
-            key: (kv_heads * layer.query_dim()) as usize,
-            value: (kv_heads * layer.value_dim()) as usize,
-        }
+        Columns::new(layer, layer.heads / tensor, ceil_div(layer.kv_heads(), tensor))
     }
 
     /// The global number of the first head that the core of this rank sees.
@@ -146,11 +149,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Columns of the heads that the core sees.
     fn core_columns(&self, layer: &Attention) -> Columns {
         let heads = self.heads(layer);
-        Columns {
-            query: heads.heads * heads.query_dim,
-            key: heads.kv_heads * heads.query_dim,
-            value: heads.kv_heads * heads.value_dim,
-        }
+        Columns::new(layer, heads.heads as u64, heads.kv_heads as u64)
     }
 
     pub(in crate::execute) fn attention(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
@@ -250,12 +249,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         };
         let columns = self.columns(layer);
         let data = self.write::<T>(issue.writes[0]);
-        let heads = HeadColumns {
-            stride: columns.all(),
-            column: 0,
-            heads: (columns.query + columns.key) / head_dim,
-            head_dim,
-        };
+        let heads =
+            HeadColumns { stride: columns.all(), heads: (columns.query + columns.key) / head_dim, head_dim };
         rotate(&rotary, data, heads, &self.rank.positions[self.rank.context as usize], turn, self.pool);
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::Done;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::routing::{self, Carried, Router};
@@ -16,8 +17,6 @@ use crate::execute::worker::Worker;
 use crate::lower::Shape;
 use crate::lower::kernel::{Into, Kernel, Matrix};
 use crate::model::layer::{LayerKind, Moe};
-
-type Done = Result<(), ExecuteError>;
 
 /// Sizes of one rank's part of a layer.
 #[derive(Clone, Copy)]

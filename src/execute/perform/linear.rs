@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Target, roles};
+use super::{Done, Target, roles};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gemm::product;
@@ -15,8 +15,6 @@ use crate::execute::worker::Worker;
 use crate::lower::kernel::{Into, Kernel, Matrix};
 use crate::model::layer::LayerKind;
 use crate::program::instruction::Holds;
-
-type Done = Result<(), ExecuteError>;
 
 /// One product among those of a matrix: which rows, of `depth` elements, of which tensor, which columns of the wide
 /// operand.

@@ -14,7 +14,6 @@ use crate::execute::kernels::activation;
 use crate::execute::kernels::dropout::{Dropout, Place as RowPlace};
 use crate::execute::kernels::rotary::Turn;
 use crate::execute::kernels::{embedding, norm, quantise, residual};
-use crate::execute::layout::LocalTensor;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::worker::Worker;
@@ -63,17 +62,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Kernel::Activation => return self.activation(issue, layer),
             Kernel::ActivationGradient => return self.activation_gradient(issue, layer),
             Kernel::Residual(branch) => return self.residual(issue, layer, branch),
-            Kernel::BranchGradient(_) => {
-                let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
-                let (dropout, width) = (self.dropout(issue, layer, 0)?, self.width(issue, layer)?);
-                let place = self.stream_place(issue, width);
-                residual::branch_gradient(pool, width, dropout.map(|dropout| (dropout, place)), from, to);
-            }
-            Kernel::Dropout | Kernel::DropoutGradient => {
-                let width = self.width(issue, layer)?;
-                if let Some(dropout) = self.dropout(issue, layer, 0)? {
-                    let place = self.stream_place(issue, width);
-                    residual::drop(pool, width, (dropout, place), self.write::<T>(issue.writes[0]));
+            Kernel::BranchGradient(_) | Kernel::Dropout | Kernel::DropoutGradient => {
+                let (width, to) = (self.width(issue, layer)?, self.write::<T>(issue.writes[0]));
+                if matches!(kernel, Kernel::BranchGradient(_)) {
+                    residual::copy(pool, self.read::<T>(issue.reads[0]), to);
+                }
+                if let Some(dropout) = self.dropout(issue, layer, width)? {
+                    residual::drop(pool, width, dropout, to);
                 }
             }
             Kernel::Permute
@@ -178,12 +173,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         role: &str,
     ) -> Result<Option<Target<'r, G>>, ExecuteError> {
         let unit = self.unit(issue)?;
-        let is_it = |tensor: &LocalTensor| tensor.layer == layer && tensor.tensor.role == role;
-        let Some(place) = unit.tensors.tensors.iter().position(is_it) else { return Ok(None) };
-        let tensor = &unit.tensors.tensors[place];
-        if !tensor.section.is_trained() {
-            return Ok(None);
-        }
+        let tensor = unit.tensors.tensor(layer, role).filter(|tensor| tensor.section.is_trained());
+        let Some(tensor) = tensor else { return Ok(None) };
         let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
         let whole = self.need(issue, "the buffer of its gradient", issue.gradient)?;
         let region = whole.elements(start, tensor.elements(), size_of::<G>());
@@ -369,20 +360,26 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             None => None,
         };
         let (from, stream) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
-        let dropout =
-            self.dropout(issue, layer, 0)?.map(|dropout| (dropout, self.stream_place(issue, width)));
+        let dropout = self.dropout(issue, layer, width)?;
         residual::forward(self.pool, width, stream, (from, bias), dropout, self.write::<T>(issue.writes[0]));
         Ok(())
     }
 
-    /// The dropout of a layer's own site `kind`, if anything is dropped.
-    fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Result<Option<Dropout>, ExecuteError> {
+    /// The dropout of a layer's rows of the residual stream, of `width` elements, and where they stand in the whole batch,
+    /// if anything is dropped.
+    fn dropout(
+        &self,
+        issue: &Issue,
+        layer: u16,
+        width: usize,
+    ) -> Result<Option<(Dropout, RowPlace<'r>)>, ExecuteError> {
         let rate = self.run.workload.dropout;
         if rate <= 0.0 {
             return Ok(None);
         }
-        let site = self.site(issue, layer, kind)?;
-        Ok(Some(Dropout::new(rate, self.run.settings.seed, self.step, site)))
+        let dropout = Dropout::new(rate, self.run.settings.seed, self.step, self.site(issue, layer, 0)?);
+        let start = self.first_sequence(issue) * self.run.workload.seq_len;
+        Ok(Some((dropout, RowPlace { start, rows: &self.rank.stream_rows, width: width as u64 })))
     }
 
     /// What tells the dropouts of a step apart: the layer, and which of its dropouts.
@@ -395,16 +392,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     fn first_sequence(&self, issue: &Issue) -> u64 {
         let strategy = &self.run.strategy;
         (self.rank.data_rank * strategy.accumulation + u64::from(issue.micro)) * strategy.micro_batch
-    }
-
-    /// Where rows of the residual stream on this rank stand in the whole batch.
-    fn stream_place(&self, issue: &Issue, width: usize) -> RowPlace<'r> {
-        RowPlace {
-            start: self.first_sequence(issue) * self.run.workload.seq_len,
-            rows: Some(&self.rank.stream_rows),
-            column: 0,
-            width: width as u64,
-        }
     }
 
     /// Ids of the instruction's micro-batch.
@@ -422,11 +409,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let first = self.first_word(table.len() / kind.hidden as usize);
         let ids = self.ids(issue, Holds::Tokens)?;
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (&mut *to, Into::Set));
-        let scale = self.run.model.constants.embedding_scale;
-        if scale != 1.0 {
-            residual::scale(self.pool, scale, to);
-        }
+        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (to, Into::Set));
         Ok(())
     }
 
@@ -440,7 +423,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let table = self.weight(issue, layer, "positions")?;
         let rows = &self.rank.stream_positions;
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, width, (self.position_rows(table, width), 0), rows, (to, Into::Add));
+        // The rows that positions name.
+        let table = &table[self.run.model.constants.position_offset as usize * width..];
+        embedding::forward(self.pool, width, (table, 0), rows, (to, Into::Add));
         Ok(())
     }
 
@@ -465,11 +450,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             embedding::backward(pool, width, &self.rank.stream_positions, stream, (gradient, 0));
         }
         Ok(())
-    }
-
-    /// The rows of a position table that positions name.
-    fn position_rows<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
-        &table[self.run.model.constants.position_offset as usize * width..]
     }
 }
 
