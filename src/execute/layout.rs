@@ -127,7 +127,14 @@ impl UnitTensors {
                 && let LayerKind::Head(head) = &layer.kind
                 && head.tied
             {
-                list.push(tied_table(head.vocabulary, head.table_width.unwrap_or(head.hidden)));
+                // The copy of a tied table that a head on another pipeline rank holds.
+                list.push(ParameterTensor {
+                    role: "vocabulary",
+                    rows: head.vocabulary,
+                    columns: head.table_width.unwrap_or(head.hidden),
+                    split: Split::Vocabulary,
+                    multiplies: true,
+                });
             }
             for tensor in list {
                 let section = section(&layer.kind, &tensor, layer.frozen, &placed.parameters);
@@ -230,17 +237,6 @@ impl UnitTensors {
     /// The tensor of layer `layer` with this role.
     pub fn tensor(&self, layer: u16, role: &str) -> Option<&LocalTensor> {
         self.tensors.iter().find(|tensor| tensor.layer == layer && tensor.tensor.role == role)
-    }
-}
-
-/// The copy of a tied table that a head on another pipeline rank holds; it has the embedding's role.
-pub const fn tied_table(vocabulary: u64, width: u64) -> ParameterTensor {
-    ParameterTensor {
-        role: "vocabulary",
-        rows: vocabulary,
-        columns: width,
-        split: Split::Vocabulary,
-        multiplies: true,
     }
 }
 

@@ -314,18 +314,14 @@ impl<'a> Rank<'a> {
     /// Ends a quiet pass: its streams stand behind it, its causes are booked.
     pub(super) fn finish_quiet(&mut self, call: u32, time: f64) {
         let template = self.program.calls[call as usize].template as usize;
-        let mut until = 0;
-        if let Some(quiet) = &self.prepared[template].quiet {
-            until = quiet.until;
-            let causes = quiet.causes;
-            self.causes.compute += causes.compute;
-            self.causes.recompute += causes.recompute;
-            self.causes.communication_exposed += causes.communication_exposed;
-            self.causes.communication_hidden += causes.communication_hidden;
-            self.causes.copy_exposed += causes.copy_exposed;
-            self.causes.bubble += causes.bubble;
-            self.causes.optimizer += causes.optimizer;
-        }
+        let Some(&Quiet { causes, until, .. }) = self.prepared[template].quiet.as_ref() else { return };
+        self.causes.compute += causes.compute;
+        self.causes.recompute += causes.recompute;
+        self.causes.communication_exposed += causes.communication_exposed;
+        self.causes.communication_hidden += causes.communication_hidden;
+        self.causes.copy_exposed += causes.copy_exposed;
+        self.causes.bubble += causes.bubble;
+        self.causes.optimizer += causes.optimizer;
         for stream in [Stream::Compute as usize, Stream::Model as usize] {
             if self.streams[stream].next.0 <= call {
                 self.streams[stream].next = self.position_from(stream, call, until);

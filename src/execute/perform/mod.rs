@@ -284,21 +284,17 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let to = self.write::<T>(issue.writes[0]);
         match (gated, issue.reads.len()) {
             (false, _) => activation::forward(self.pool, kind, self.read::<T>(issue.reads[0]), to),
-            (true, 1) => return self.side_by_side(issue, to, kind),
+            // Gate and up of shared experts are columns of one matrix.
+            (true, 1) => {
+                let (both, width) = (self.read::<T>(issue.reads[0]), self.shared_width(issue)?);
+                for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
+                    activation::gated_forward(Pool::Serial, kind, both.split_at(width), to);
+                }
+            }
             (true, _) => {
                 let parts = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
                 activation::gated_forward(self.pool, kind, parts, to);
             }
-        }
-        Ok(())
-    }
-
-    /// Gate and up of shared experts are columns of one matrix.
-    fn side_by_side(&mut self, issue: &Issue, to: &mut [T], kind: Activation) -> Done {
-        let both = self.read::<T>(issue.reads[0]);
-        let width = self.shared_width(issue)?;
-        for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
-            activation::gated_forward(Pool::Serial, kind, both.split_at(width), to);
         }
         Ok(())
     }
