@@ -4,15 +4,16 @@ use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use half::bf16;
 use meshwright::execute::element::{Element, Real};
-use meshwright::execute::kernels::activation::{self, Activation};
+use meshwright::execute::kernels::activation;
 use meshwright::execute::kernels::adamw::{self, AdamW};
 use meshwright::execute::kernels::cross_entropy::{self, STATISTICS, Shard};
 use meshwright::execute::kernels::dropout::{Dropout, Place};
-use meshwright::execute::kernels::gemm::Write;
-use meshwright::execute::kernels::norm::{self, InputGradient, Norm, NormKind};
+use meshwright::execute::kernels::norm::{self, InputGradient, Norm};
 use meshwright::execute::kernels::{embedding, gradient_norm, linear, residual};
 use meshwright::execute::matrix::{Matrix, MatrixMut};
 use meshwright::execute::pool::Pool;
+use meshwright::lower::kernel::Into;
+use meshwright::model::layer::{Activation, NormKind};
 
 /// Rows, inputs and outputs of GPT-2's linear layers.
 const LINEAR: [(usize, usize, usize); 5] =
@@ -50,7 +51,7 @@ fn linear_forward<T: Element, const THREADS: usize>(
     let mut y = values::<T>(rows * outputs);
     let mut scratch = values(linear::scratch(rows, inputs, outputs));
     on(bencher, THREADS, ItemsCount::new(2 * rows * inputs * outputs), |pool| {
-        let out = (MatrixMut::new(&mut y, outputs), Write::Replace);
+        let out = (MatrixMut::new(&mut y, outputs), Into::Set);
         linear::forward(pool, Matrix::new(&x, inputs), &weight, None, out, &mut scratch);
     });
 }
@@ -64,7 +65,7 @@ fn linear_input_gradient<T: Element, const THREADS: usize>(
     let mut dx = values::<T>(rows * inputs);
     let mut scratch = values(linear::scratch(rows, inputs, outputs));
     on(bencher, THREADS, ItemsCount::new(2 * rows * inputs * outputs), |pool| {
-        let out = (MatrixMut::new(&mut dx, inputs), Write::Replace);
+        let out = (MatrixMut::new(&mut dx, inputs), Into::Set);
         linear::input_gradient(pool, Matrix::new(&dy, outputs), &weight, out, &mut scratch);
     });
 }
@@ -78,7 +79,7 @@ fn linear_weight_gradient<T: Element<Wide = f32>, const THREADS: usize>(
     let mut dweight = values::<f32>(outputs * inputs);
     let mut scratch = values(linear::scratch(rows, inputs, outputs));
     on(bencher, THREADS, ItemsCount::new(2 * rows * inputs * outputs), |pool| {
-        let out = (&mut dweight[..], Write::Add);
+        let out = (&mut dweight[..], Into::Add);
         linear::weight_gradient(pool, Matrix::new(&dy, outputs), Matrix::new(&x, inputs), out, &mut scratch);
     });
 }
@@ -99,7 +100,7 @@ fn layer_norm_backward<T: Element, const THREADS: usize>(bencher: Bencher) {
     let (x, weight, statistics) = (values::<T>(ROWS * WIDTH), values::<T>(WIDTH), values(ROWS * 2));
     let (dy, mut dx) = (x.clone(), x.clone());
     on(bencher, THREADS, BytesCount::new(4 * size_of_val(&x[..])), |pool| {
-        let gradient = InputGradient::Apart { dy: &dy, dx: &mut dx, write: Write::Add };
+        let gradient = InputGradient::Apart { dy: &dy, dx: &mut dx, write: Into::Add };
         norm::backward(pool, norm, &x, Some(&weight), Some(&statistics), gradient);
     });
 }
@@ -138,7 +139,9 @@ fn activation_backward<T: Element, const THREADS: usize>(bencher: Bencher, activ
 fn residual_dropout<T: Element, const THREADS: usize>(bencher: Bencher, dropout: bool) {
     let x = values::<T>(ROWS * WIDTH);
     let mut out = x.clone();
-    let dropout = dropout.then(|| (Dropout::new(0.1, 0, 0, 0), Place::whole(WIDTH)));
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let place = Place { start: 0, rows: &rows, width: WIDTH as u64 };
+    let dropout = dropout.then(|| (Dropout::new(0.1, 0, 0, 0), place));
     on(bencher, THREADS, BytesCount::new(3 * size_of_val(&x[..])), |pool| {
         residual::forward(pool, WIDTH, &x, (&x, Some(&x[..WIDTH])), dropout, &mut out);
     });
@@ -160,7 +163,7 @@ fn cross_entropy_both_ways<T: Element, const THREADS: usize>(bencher: Bencher) {
     let (mut logits, mut statistics) = (values::<T>(ROWS * WORDS), values(ROWS * STATISTICS));
     on(bencher, THREADS, BytesCount::new(3 * size_of_val(&logits[..])), |pool| {
         cross_entropy::forward(pool, &shard, &logits, &targets, &mut statistics);
-        cross_entropy::backward(pool, &shard, &mut logits, &targets, &statistics, (1e-3, None));
+        cross_entropy::backward(pool, &shard, &mut logits, &targets, &statistics, 1e-3);
     });
 }
 

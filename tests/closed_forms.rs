@@ -28,7 +28,7 @@ fn closed_form_memory_is_the_played_peak() {
         let program = build_on(&layout, strategy, &case.workload, engine);
         for rank in &program.ranks {
             let played = peak(rank);
-            let walked = account(rank);
+            let (device, host) = account(rank);
             let context = format!(
                 "seed {seed}, rank {}, {} on {} devices, {}",
                 rank.stage, case.text, case.devices, engine.name
@@ -36,9 +36,9 @@ fn closed_form_memory_is_the_played_peak() {
             let instants = &named[rank.stage as usize];
             assert_eq!(ledger.peak(rank.stage, instants), played.total, "{context}");
             assert_eq!(ledger.host(rank.stage, instants), played.host, "host, {context}");
-            assert_eq!(walked.device.at_peak, played.categories, "walked, {context}");
-            assert_eq!(walked.host.peak(), played.host, "walked host, {context}");
-            let own = walked.device.own_peak.iter().zip(walked.device.at_peak);
+            assert_eq!(device.at_peak, played.categories, "walked, {context}");
+            assert_eq!(host.peak(), played.host, "walked host, {context}");
+            let own = device.own_peak.iter().zip(device.at_peak);
             assert!(own.into_iter().all(|(own, at_peak)| *own >= at_peak), "{context}");
         }
     }

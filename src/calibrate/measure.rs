@@ -9,7 +9,7 @@ use crate::calibrate::observe::{Observation, median, observe};
 use crate::calibrate::programs::{self, Small};
 use crate::calibrate::samples::{self, Sample};
 use crate::cost::cores::{copied, meetings};
-use crate::execute::comm::{Channel, Communicator, Hub, Reduction};
+use crate::execute::comm::{Channel, Hub, Reduction};
 use crate::execute::kernels::adamw::{self, AdamW};
 use crate::execute::pool::Pool;
 use crate::execute::run::Settings;

@@ -33,9 +33,17 @@ impl Section {
     pub const ALL: [Self; 6] =
         [Self::Dense, Self::Table, Self::Frozen, Self::FrozenTable, Self::Expert, Self::FrozenExpert];
 
+    /// Those that have gradients and optimizer state.
+    pub const TRAINED: [Self; 3] = [Self::Dense, Self::Table, Self::Expert];
+
     /// Whether it has gradients and optimizer state.
     pub const fn is_trained(self) -> bool {
         matches!(self, Self::Dense | Self::Table | Self::Expert)
+    }
+
+    /// The trained sections that lie before it.
+    pub fn trained_before(self) -> impl Iterator<Item = Self> {
+        Self::TRAINED.into_iter().filter(move |before| (*before as usize) < self as usize)
     }
 
     /// Which groups gather and sum it.
@@ -119,7 +127,14 @@ impl UnitTensors {
                 && let LayerKind::Head(head) = &layer.kind
                 && head.tied
             {
-                list.push(tied_table(head.vocabulary, head.table_width.unwrap_or(head.hidden)));
+                // The copy of a tied table that a head on another pipeline rank holds.
+                list.push(ParameterTensor {
+                    role: "vocabulary",
+                    rows: head.vocabulary,
+                    columns: head.table_width.unwrap_or(head.hidden),
+                    split: Split::Vocabulary,
+                    multiplies: true,
+                });
             }
             for tensor in list {
                 let section = section(&layer.kind, &tensor, layer.frozen, &placed.parameters);
@@ -181,17 +196,12 @@ impl UnitTensors {
 
     /// Where `section` starts in a unit's whole gradient, which has trained sections only.
     pub fn gradient_start(&self, section: Section) -> usize {
-        let before = Section::ALL[..section as usize].iter().filter(|before| before.is_trained());
-        before.map(|&before| self.length(before)).sum()
+        section.trained_before().map(|before| self.length(before)).sum()
     }
 
     /// Trained elements.
     pub fn trained(&self) -> usize {
-        Section::ALL
-            .into_iter()
-            .filter(|section| section.is_trained())
-            .map(|section| self.length(section))
-            .sum()
+        Section::TRAINED.into_iter().map(|section| self.length(section)).sum()
     }
 
     /// Elements of one shard of `section`, padding counted.
@@ -214,8 +224,7 @@ impl UnitTensors {
 
     /// Where the shard of a trained section starts among a rank's shards of trained sections.
     pub fn trained_shard_start(&self, section: Section) -> usize {
-        let before = Section::ALL[..section as usize].iter().filter(|before| before.is_trained());
-        before.map(|&before| self.shard_length(before)).sum()
+        section.trained_before().map(|before| self.shard_length(before)).sum()
     }
 
     /// The elements of `section` in shard `index`, without padding.
@@ -228,17 +237,6 @@ impl UnitTensors {
     /// The tensor of layer `layer` with this role.
     pub fn tensor(&self, layer: u16, role: &str) -> Option<&LocalTensor> {
         self.tensors.iter().find(|tensor| tensor.layer == layer && tensor.tensor.role == role)
-    }
-}
-
-/// The copy of a tied table that a head on another pipeline rank holds; it has the embedding's role.
-pub const fn tied_table(vocabulary: u64, width: u64) -> ParameterTensor {
-    ParameterTensor {
-        role: "vocabulary",
-        rows: vocabulary,
-        columns: width,
-        split: Split::Vocabulary,
-        multiplies: true,
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use crate::execute::counters::Counters;
 use crate::execute::placement::{Issue, Placement};
 use crate::execute::run::Run;
 use crate::execute::samples::RankSpans;
@@ -11,7 +10,7 @@ use crate::lower::{Category, Stream};
 use crate::plan::{CauseSeconds, Prediction};
 use crate::program::Cause;
 use crate::program::instruction::{Message, Task};
-use crate::simulate::{Holdings, account};
+use crate::simulate::{Counters, account};
 use crate::strategy::Axis;
 use crate::trace::{ExtentRow, MemoryRow, Resident, Space, TOTAL, TimeRow};
 use crate::units::{Bytes, Seconds};
@@ -31,21 +30,22 @@ pub fn memory(run: &Run, measured: &Measured) -> Vec<MemoryRow> {
     let mut rows = Vec::new();
     for (rank, held) in (0..).zip(&measured.held) {
         let stage = run.mesh.coordinate(rank, Axis::Pipeline) as usize;
-        let spaces = [
-            (Space::Device, &accounts[stage].device, &held.0),
-            (Space::Host, &accounts[stage].host, &held.1),
-        ];
+        let spaces =
+            [(Space::Device, &accounts[stage].0, &held.0), (Space::Host, &accounts[stage].1, &held.1)];
         for (space, predicted, measured) in spaces {
-            rows.extend(Category::ALL.map(|category| row((rank, space), category, predicted, measured)));
-            rows.push(MemoryRow {
+            let row = |category: &str, predicted: [Bytes; 2], measured: [Bytes; 2]| MemoryRow {
                 rank,
                 space,
-                category: TOTAL.to_owned(),
-                predicted_bytes: predicted.peak(),
-                measured_bytes: Bytes(measured.peak()),
-                predicted_own_peak_bytes: predicted.peak(),
-                measured_own_peak_bytes: Bytes(measured.peak()),
-            });
+                category: category.to_owned(),
+                predicted_bytes: predicted[0],
+                measured_bytes: measured[0],
+                predicted_own_peak_bytes: predicted[1],
+                measured_own_peak_bytes: measured[1],
+            };
+            let of =
+                |held: &Counters, one: Category| [held.at_peak, held.own_peak].map(|by| by[one as usize]);
+            rows.extend(Category::ALL.map(|one| row(one.name(), of(predicted, one), of(measured, one))));
+            rows.push(row(TOTAL, [predicted.peak(); 2], [measured.peak(); 2]));
         }
     }
     rows
@@ -74,23 +74,6 @@ pub fn extents(run: &Run, placements: &[&Placement], measured: &Measured) -> Vec
         }
     }
     rows
-}
-
-fn row(
-    (rank, space): (u64, Space),
-    category: Category,
-    predicted: &Holdings,
-    measured: &Counters,
-) -> MemoryRow {
-    MemoryRow {
-        rank,
-        space,
-        category: category.name().to_owned(),
-        predicted_bytes: predicted.at_peak[category as usize],
-        measured_bytes: Bytes(measured.at_peak(category)),
-        predicted_own_peak_bytes: predicted.own_peak[category as usize],
-        measured_own_peak_bytes: Bytes(measured.own_peak(category)),
-    }
 }
 
 /// Time of every rank by cause; `spans` are those of the measured step, if one was made.

@@ -3,14 +3,12 @@
 pub mod arena;
 pub mod comm;
 pub mod contents;
-pub mod counters;
 pub mod data;
 pub mod element;
 pub mod error;
 pub mod fleet;
 pub mod gradients;
 mod inspect;
-mod keep;
 pub mod kernels;
 pub mod layout;
 pub mod mapping;

@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 
 use crate::execute::arena::Region;
-use crate::execute::counters::Counters;
 use crate::lower::{Category, Stream};
 use crate::ops::Op;
 use crate::program::instruction::{Cause, Holds, Message, Task};
 use crate::program::issue_order::{Clock, Instance, Issued, Waits};
 use crate::program::placing::{Extent, Placing, place};
 use crate::program::{BufferId, Persistent, RankProgram};
+use crate::simulate::Counters;
+use crate::units::Bytes;
 
 /// One instruction of a step in its place.
 #[derive(Clone, Debug)]
@@ -96,19 +97,21 @@ impl Placement {
     pub fn counted(&self, performed: impl Fn(usize) -> bool) -> (Counters, Counters) {
         let (mut device, mut host) = (Counters::default(), Counters::default());
         for state in &self.states {
-            device.take(state.holds.category(), state.device);
-            host.take(state.holds.category(), state.host);
+            device.take(state.holds.category(), memory(state.device));
+            host.take(state.holds.category(), memory(state.host));
         }
+        device.look(None);
+        host.look(None);
         for (index, issue) in self.issues.iter().enumerate().filter(|(index, _)| performed(*index)) {
-            issue.allocates.iter().for_each(|held| device.take(held.category, held.region));
+            issue.allocates.iter().for_each(|held| device.take(held.category, memory(held.region)));
             if issue.task == Task::StashActivations {
-                host.take(Category::Activations, issue.host);
+                host.take(Category::Activations, memory(issue.host));
             }
-            device.mark(index);
-            host.mark(index);
-            issue.frees.iter().for_each(|held| device.give(held.category, held.region));
+            device.look(Some(index));
+            host.look(Some(index));
+            issue.frees.iter().for_each(|held| device.give(held.category, memory(held.region)));
             if issue.task == Task::UnstashActivations {
-                host.give(Category::Activations, issue.host);
+                host.give(Category::Activations, memory(issue.host));
             }
         }
         (device, host)
@@ -116,21 +119,23 @@ impl Placement {
 
     /// Behind the last byte that the state or an instruction of a step writes to, on device and host.
     pub fn written(&self) -> (usize, usize) {
-        let end = |region: &Region| region.offset + region.bytes;
-        let device = self.states.iter().map(|state| state.device);
-        let device = device.chain(self.issues.iter().flat_map(|issue| issue.writes.iter().copied()));
-        let host = self.states.iter().map(|state| state.host);
-        let host = host.chain(self.issues.iter().map(|issue| issue.host));
-        (
-            device.map(|region| end(&region)).max().unwrap_or(0),
-            host.map(|region| end(&region)).max().unwrap_or(0),
-        )
+        let end = |region: Region| region.offset + region.bytes;
+        let written = self.issues.iter().flat_map(|issue| issue.writes.iter().copied());
+        let device = self.states.iter().map(|state| state.device).chain(written);
+        let host =
+            self.states.iter().map(|state| state.host).chain(self.issues.iter().map(|issue| issue.host));
+        (device.map(end).max().unwrap_or(0), host.map(end).max().unwrap_or(0))
     }
 
     /// The persistent buffer that holds `holds`, of `unit` if it is a unit's.
     pub fn state(&self, holds: Holds, unit: Option<u32>) -> Option<&State> {
         self.states.iter().find(|state| state.holds == holds && state.unit == unit)
     }
+}
+
+/// What a region takes of its space.
+fn memory(region: Region) -> Bytes {
+    Bytes(region.bytes as u64).aligned()
 }
 
 struct Binder<'a> {

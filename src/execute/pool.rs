@@ -48,9 +48,7 @@ impl Pool<'_> {
             _ => work(0..count, parts),
         }
     }
-}
 
-impl Pool<'_> {
     /// `part` of 0 … `count` − 1, combined two by two, halves upon halves: an order that threads do not change.
     /// None where `count` is 0.
     pub fn reduce<R: Send>(

@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::execute::arena::{Arena, Region};
-use crate::execute::counters::Counters;
 use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::mapping::Slot;
 use crate::execute::placement::{Placement, State};
@@ -16,6 +15,7 @@ use crate::lower::Stream;
 use crate::model::Layer;
 use crate::program::instruction::{Holds, Part};
 use crate::program::scalars::{SCALAR_SIZE, Scalar, Scalars};
+use crate::simulate::Counters;
 
 /// A unit of a rank.
 pub struct Unit {

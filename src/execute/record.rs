@@ -1,6 +1,5 @@
 //! What a trace says of a run's instructions: their names, when each ran, and the memory curve.
 
-use crate::execute::counters::Counters;
 use crate::execute::placement::{Issue, Placement};
 use crate::execute::run::Run;
 use crate::execute::samples::RankSpans;
@@ -8,9 +7,9 @@ use crate::plan::GradientRecord;
 use crate::plan::gradients::{self, Lived};
 use crate::program::Pass;
 use crate::program::instruction::Task;
+use crate::simulate::Counters;
 use crate::strategy::Axis;
 use crate::trace::{InstructionRecord, Moment, RankTrace, StageTrace};
-use crate::units::Bytes;
 
 /// The instructions and memory curves of each stage; `placements` are one a stage, `held` one a rank.
 pub fn stages(run: &Run, placements: &[&Placement], held: &[(Counters, Counters)]) -> Vec<StageTrace> {
@@ -51,13 +50,12 @@ fn instruction(run: &Run, issue: &Issue) -> InstructionRecord {
 }
 
 fn curve(counters: &Counters) -> Vec<Moment> {
-    let moment = |&(instruction, bytes): &(u32, u64)| Moment { instruction, bytes: Bytes(bytes) };
-    counters.curve().iter().map(moment).collect()
+    counters.curve.iter().map(|&(instruction, bytes)| Moment { instruction, bytes }).collect()
 }
 
 /// The instruction at which `counters` stand highest: `backward of micro-batch 0, block 3 mlp: linear (up)`.
 pub fn peak_instruction(run: &Run, (stage, placement): (usize, &Placement), counters: &Counters) -> String {
-    let Some(issue) = counters.peak_issue().and_then(|issue| placement.issues.get(issue)) else {
+    let Some(issue) = counters.peak_issue.and_then(|issue| placement.issues.get(issue)) else {
         return "the state that is always held".to_owned();
     };
     let program = &run.program.ranks[stage];

@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 
 use crate::execute::contents::Tensors;
-use crate::execute::counters::Counters;
 use crate::execute::data::Batches;
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
@@ -12,6 +11,7 @@ use crate::execute::marks::PATTERNS;
 use crate::execute::rank::Rank;
 use crate::execute::samples::Samples;
 use crate::execute::session::Observer;
+use crate::simulate::Counters;
 use crate::trace::NamedGradient;
 
 /// Feeds a step and listens to nothing.

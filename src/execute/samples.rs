@@ -35,10 +35,8 @@ impl Samples {
             (0..fleet.ranks.len()).map(|rank| Stream::ALL.map(|stream| fleet.spans(rank, stream))).collect();
         self.kept.push((seconds, spans));
         if self.kept.len() > KEPT {
-            let median = self.median().unwrap_or_default();
-            let far = |&(seconds, _): &(f64, _)| (seconds - median).abs();
-            let farthest = (0..self.kept.len())
-                .max_by(|&one, &other| far(&self.kept[one]).total_cmp(&far(&self.kept[other])));
+            let far = |place: &usize| self.far(self.kept[*place].0);
+            let farthest = (0..self.kept.len()).max_by(|one, other| far(one).total_cmp(&far(other)));
             self.kept.remove(farthest.unwrap_or_default());
         }
     }
@@ -56,9 +54,12 @@ impl Samples {
 
     /// The spans of the step that came nearest to the median.
     pub fn spans(&self) -> Option<&[RankSpans]> {
-        let median = self.median()?;
-        let far = |seconds: f64| (seconds - median).abs();
-        let nearest = self.kept.iter().min_by(|one, other| far(one.0).total_cmp(&far(other.0)));
+        let nearest = self.kept.iter().min_by(|one, other| self.far(one.0).total_cmp(&self.far(other.0)));
         nearest.map(|(_, spans)| spans.as_slice())
+    }
+
+    /// How far `seconds` are from the median.
+    fn far(&self, seconds: f64) -> f64 {
+        (seconds - self.median().unwrap_or_default()).abs()
     }
 }

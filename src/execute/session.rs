@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,13 +10,11 @@ use half::bf16;
 use thiserror::Error;
 
 use crate::execute::contents::Kept;
-use crate::execute::counters::Counters;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::{Fleet, StepResult};
 use crate::execute::gradients::{GradientFile, Wanted};
-use crate::execute::keep::save;
 use crate::execute::marks::resident;
 use crate::execute::measure::Measured;
 use crate::execute::placement::Placement;
@@ -24,11 +22,12 @@ use crate::execute::rank::Rank;
 use crate::execute::recorder::{Loader, Recorder, Steps};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::samples::Samples;
-use crate::execute::weights::{State, Weights};
+use crate::execute::weights::{State, Weights, save_state, save_weights};
 use crate::execute::{measure, record};
 use crate::model::layer::LayerKind;
 use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
+use crate::simulate::Counters;
 use crate::strategy::Axis;
 use crate::trace::{Machine, Resident, StepTime, Trace, VERSION, today};
 use crate::units::{Bytes, ElementType, Seconds};
@@ -220,6 +219,18 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
         return Err(Failure { error, trace: Some(Box::new(trace)) });
     }
     Ok(Outcome { trace, was_broken_off: steps.broken_off && done < request.steps })
+}
+
+/// Writes weights and moments of `fleet` to `folder`, after `steps` steps and with `sequences` sequences read.
+fn save<T: Element, G: Element<Wide = T::Wide>>(
+    fleet: &Fleet,
+    folder: &Path,
+    (steps, sequences): (u64, u64),
+) -> Result<(), ExecuteError> {
+    let (model, element) = (&fleet.run.model, fleet.run.workload.state_type());
+    save_weights(folder, model, element, &fleet.read::<T, G>(Kept::Parameters))?;
+    let (first, second) = (fleet.read::<T, G>(Kept::FirstMoments), fleet.read::<T, G>(Kept::SecondMoments));
+    Ok(save_state(folder, model, element, (steps, sequences), [&first, &second])?)
 }
 
 /// The batches that `request` asks for, checked against the model's vocabulary.

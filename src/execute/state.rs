@@ -53,7 +53,7 @@ pub fn pieces(rank: &Rank, holder: Holder) -> Vec<Piece> {
     let mut list = Vec::new();
     for (place, unit) in rank.units.iter().enumerate() {
         let tensors = &unit.tensors;
-        for section in Section::ALL.into_iter().filter(|section| section.is_trained()) {
+        for section in Section::TRAINED {
             let shard = tensors.shard(section, rank.shard_index(section));
             let base = unit.owned_start + tensors.trained_shard_start(section);
             for (index, tensor) in tensors.tensors.iter().enumerate() {
@@ -127,16 +127,15 @@ impl UnitState {
             }
             Err(ExecuteError::State { rank, unit: tensors.unit, holds, found: region.bytes, needed })
         };
-        let sections = Section::ALL.into_iter();
         let stored: usize = if rules.shards_parameters {
-            sections.clone().map(|section| tensors.shard_length(section)).sum()
+            Section::ALL.into_iter().map(|section| tensors.shard_length(section)).sum()
         } else {
             tensors.total()
         };
         let (kept, trained) = if rules.keeps_whole_gradients {
             (Holds::Gradients, tensors.trained())
         } else {
-            let trained = sections.filter(|section| section.is_trained());
+            let trained = Section::TRAINED.into_iter();
             (Holds::GradientShards, trained.map(|section| tensors.shard_length(section)).sum())
         };
         Ok(Self {
@@ -191,9 +190,7 @@ impl Rank {
         let shard = tensors.shard(section, self.shard_index(section));
         tensors.trained_shard_start(section) + element - shard.start
     }
-}
 
-impl Rank {
     /// Optimizer state of `planes` planes of elements of `size` bytes, in host or device memory.
     pub fn planes(&self, on_host: bool, (planes, size): (usize, usize)) -> Planes {
         let (owned, split) = (self.owned(), self.owned_on_host);

@@ -1,22 +1,8 @@
 //! Loops for the widest vectors of this machine, sums in a fixed order, and functions of f32 that vectorise.
 
-use pulp::{Arch, Simd};
+use pulp::Simd;
 
 use super::element::Real;
-
-/// Runs `work` compiled for the widest vectors that this machine has: loops over slices in it then use them. Every
-/// operation is rounded as written, so the results do not depend on the machine.
-#[inline(always)]
-pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
-    Arch::new().dispatch(work)
-}
-
-/// `closure` itself, so that one bound to a name can bear `#[inline(always)]`: what is not inlined into [`vectorised`]
-/// does not use its vectors.
-#[inline(always)]
-pub const fn inlined<F>(closure: F) -> F {
-    closure
-}
 
 /// Partial sums that a sum over a slice is kept in: element `i` goes to partial sum `i mod LANES`.
 pub const LANES: usize = 16;

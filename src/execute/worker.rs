@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::time::Instant;
 
 use crate::execute::arena::{Arena, Plain, Region};
-use crate::execute::comm::{Communicator, Endpoint, Mailbox, Reduction, Tag};
+use crate::execute::comm::{Endpoint, Mailbox, Reduction, Tag};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::layout::Section;

@@ -18,9 +18,9 @@ pub struct MemoryPeak {
 }
 
 /// What a template does to memory: by category, where it stands highest and what it leaves behind.
+#[derive(Default)]
 struct Effect {
     at_peak: [i64; 7],
-    peak_total: i64,
     peak_instruction: usize,
     net: [i64; 7],
     sent: [i64; 7],
@@ -36,15 +36,14 @@ pub fn peak(rank: &RankProgram) -> MemoryPeak {
         live[state.holds.category() as usize] += state.device.aligned().0 as i64;
     }
     let mut host = rank.persistent.iter().map(|state| state.host.aligned().0 as i64).sum::<i64>();
-    let mut best = (live.iter().sum::<i64>(), live, 0, 0);
+    let (mut best, mut call, mut instruction) = (live, 0, 0);
     let mut host_peak = host;
     let mut pending = [0_i64; 7];
-    for (index, call) in rank.calls.iter().enumerate() {
-        let effect = &effects[call.template as usize];
-        let before: i64 = live.iter().sum();
-        if before + effect.peak_total > best.0 {
-            let at = std::array::from_fn(|category| live[category] + effect.at_peak[category]);
-            best = (before + effect.peak_total, at, index, effect.peak_instruction);
+    for (index, entry) in rank.calls.iter().enumerate() {
+        let effect = &effects[entry.template as usize];
+        let at = std::array::from_fn(|category| live[category] + effect.at_peak[category]);
+        if sum(&at) > sum(&best) {
+            (best, call, instruction) = (at, index, effect.peak_instruction);
         }
         host_peak = host_peak.max(host + effect.host_peak);
         host += effect.host_net;
@@ -54,50 +53,36 @@ pub fn peak(rank: &RankProgram) -> MemoryPeak {
         pending = effect.sent;
     }
     MemoryPeak {
-        total: Bytes(best.0 as u64),
-        categories: best.1.map(|bytes| Bytes(bytes as u64)),
-        call: best.2,
-        instruction: best.3,
+        total: Bytes(sum(&best) as u64),
+        categories: best.map(|bytes| Bytes(bytes as u64)),
+        call,
+        instruction,
         host: Bytes(host_peak as u64),
     }
 }
 
+fn sum(live: &[i64; 7]) -> i64 {
+    live.iter().sum()
+}
+
 fn effect(rank: &RankProgram, template: &Template) -> Effect {
     let buffers = &rank.frames[template.frame as usize].buffers;
-    let held = |id: u32| buffers[id as usize].bytes.aligned().0 as i64;
-    let mut live = [0_i64; 7];
-    let mut effect = Effect {
-        at_peak: live,
-        peak_total: 0,
-        peak_instruction: 0,
-        net: live,
-        sent: live,
-        host_peak: 0,
-        host_net: 0,
+    let of = |id: &u32| {
+        let buffer = &buffers[*id as usize];
+        (buffer.category as usize, buffer.bytes.aligned().0 as i64)
     };
-    let mut total = 0;
+    let mut effect = Effect::default();
+    let mut most = 0;
     for (index, instruction) in template.instructions.iter().enumerate() {
-        for &id in &instruction.allocates {
-            let buffer = &buffers[id as usize];
-            live[buffer.category as usize] += held(id);
-            total += held(id);
+        instruction.allocates.iter().map(of).for_each(|(category, bytes)| effect.net[category] += bytes);
+        if sum(&effect.net) > most {
+            (most, effect.at_peak, effect.peak_instruction) = (sum(&effect.net), effect.net, index);
         }
-        if total > effect.peak_total {
-            (effect.peak_total, effect.at_peak, effect.peak_instruction) = (total, live, index);
-        }
-        for &id in &instruction.frees {
-            let buffer = &buffers[id as usize];
-            live[buffer.category as usize] -= held(id);
-            total -= held(id);
-        }
+        instruction.frees.iter().map(of).for_each(|(category, bytes)| effect.net[category] -= bytes);
         effect.host_net += instruction.host_held();
         effect.host_peak = effect.host_peak.max(effect.host_net);
     }
-    effect.net = live;
-    for &id in &template.sent {
-        let buffer = &buffers[id as usize];
-        effect.sent[buffer.category as usize] += held(id);
-    }
+    template.sent.iter().map(of).for_each(|(category, bytes)| effect.sent[category] += bytes);
     effect
 }
 

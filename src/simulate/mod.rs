@@ -11,7 +11,7 @@ mod quiet;
 mod rank;
 mod watch;
 
-pub use account::{Account, Holdings, account};
+pub use account::{Counters, account};
 pub use causes::CauseTimes;
 pub use issue::Issue;
 pub use memory::{MemoryPeak, peak};

@@ -2,22 +2,22 @@
 
 use crate::lower::Stream;
 use crate::program::Message;
-use crate::simulate::rank::{MessageEnd, Messages, Position, Prepared, Rank};
+use crate::simulate::rank::{MessageEnd, Messages, Position, Prepared, Rank, STREAMS};
 
 const COMPUTE: usize = Stream::Compute as usize;
 
 /// Of every instruction of a step, how long the step goes on from its start at the least.
 pub(super) struct Outlook {
     ranks: Vec<RankOutlook>,
+    /// What the step takes if nothing slows it down.
+    pub(super) shortest: f64,
 }
 
 struct RankOutlook {
-    /// The whole step.
-    whole: f64,
     /// By template and instruction: from its start to the end of what its own stream does in that template.
     within: Vec<Vec<f64>>,
     /// By call and stream: from the end of what the stream does there to the end of the step.
-    behind: Vec<[f64; Stream::ALL.len()]>,
+    behind: Vec<[f64; STREAMS]>,
 }
 
 /// What the chain of a template's computing needs to know.
@@ -88,10 +88,11 @@ impl Outlook {
         let computing: Vec<Vec<Computing>> =
             ranks.iter().map(|rank| rank.prepared.iter().map(Computing::new).collect()).collect();
         let behind = behind(ranks, &computing, messages);
+        let mut shortest = 0.0_f64;
         let ranks = ranks.iter().zip(computing).zip(behind).map(|((rank, computing), computes)| {
             let within = rank.prepared.iter().zip(computing).map(|(template, computing)| {
                 let mut list = computing.within.iter().map(|own| own.unwrap_or(0.0)).collect::<Vec<_>>();
-                for stream in (0..Stream::ALL.len()).filter(|&stream| stream != COMPUTE) {
+                for stream in (0..STREAMS).filter(|&stream| stream != COMPUTE) {
                     let mut left = 0.0;
                     for &index in template.by_stream[stream].iter().rev() {
                         left += template.prices[index as usize].seconds.0;
@@ -102,19 +103,16 @@ impl Outlook {
             });
             let within: Vec<Vec<f64>> = within.collect();
             let behind = others(rank, &within, &computes);
-            let first = rank.program.calls.first().map(|call| (call, &rank.prepared[call.template as usize]));
-            let whole = first.and_then(|(call, template)| {
-                let first = *template.by_stream[COMPUTE].first()?;
-                Some(within[call.template as usize][first as usize] + behind[0][COMPUTE])
-            });
-            RankOutlook { whole: whole.unwrap_or(0.0), within, behind }
+            if let Some(call) = rank.program.calls.first()
+                && let Some(&first) = rank.prepared[call.template as usize].by_stream[COMPUTE].first()
+            {
+                let whole = within[call.template as usize][first as usize] + behind[0][COMPUTE];
+                shortest = shortest.max(whole);
+            }
+            RankOutlook { within, behind }
         });
-        Self { ranks: ranks.collect() }
-    }
-
-    /// Seconds from the start of `rank`'s computing to the end of the step.
-    pub(super) fn whole(&self, rank: usize) -> f64 {
-        self.ranks[rank].whole
+        let ranks = ranks.collect();
+        Self { ranks, shortest }
     }
 
     /// Seconds from the start of the instruction at `position` of `rank`, on `stream`, to the end of the step.
@@ -181,30 +179,24 @@ fn receivers(ranks: &[Rank<'_>], computing: &[Vec<Computing>], messages: &Messag
 
 /// By call and stream of `rank`, from the end of what the stream does there to the end of the step: what it still
 /// does, and the last call, if that waits for all streams.
-fn others(rank: &Rank<'_>, within: &[Vec<f64>], computes: &[f64]) -> Vec<[f64; Stream::ALL.len()]> {
+fn others(rank: &Rank<'_>, within: &[Vec<f64>], computes: &[f64]) -> Vec<[f64; STREAMS]> {
     let calls = &rank.program.calls;
+    let Some((last, earlier)) = calls.split_last() else { return Vec::new() };
     let of = |stream: usize, template: u32| -> f64 {
         let first = rank.prepared[template as usize].by_stream[stream].first();
         first.map_or(0.0, |&first| within[template as usize][first as usize])
     };
-    let mut left = [0.0; Stream::ALL.len()];
-    if let Some(last) = calls.last() {
-        let template = &rank.prepared[last.template as usize];
-        let joins = template.by_stream[COMPUTE]
-            .first()
-            .is_some_and(|&first| !template.steps[first as usize].behind.is_empty());
-        left = [if joins { of(COMPUTE, last.template) } else { 0.0 }; Stream::ALL.len()];
-    }
-    let mut list = vec![[0.0; Stream::ALL.len()]; calls.len()];
-    for (place, call) in calls.iter().enumerate().rev() {
-        let is_last = place + 1 == calls.len();
-        for stream in (0..Stream::ALL.len()).filter(|&stream| stream != COMPUTE) {
-            list[place][stream] = if is_last { 0.0 } else { left[stream] };
-            if !is_last {
-                left[stream] += of(stream, call.template);
-            }
+    let template = &rank.prepared[last.template as usize];
+    let first = template.by_stream[COMPUTE].first();
+    let joins = first.is_some_and(|&first| !template.steps[first as usize].behind.is_empty());
+    let mut left = [if joins { of(COMPUTE, last.template) } else { 0.0 }; STREAMS];
+    let mut list = vec![[0.0; STREAMS]; calls.len()];
+    for (place, call) in earlier.iter().enumerate().rev() {
+        list[place] = left;
+        for (stream, left) in left.iter_mut().enumerate() {
+            *left += of(stream, call.template);
         }
-        list[place][COMPUTE] = computes[place];
     }
+    list.iter_mut().zip(computes).for_each(|(list, &computes)| list[COMPUTE] = computes);
     list
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::cost::{Pricing, Resource};
 use crate::lower::Stream;
 use crate::ops::Op;
-use crate::program::{Pass, Payload, Program};
+use crate::program::{Message, Pass, Payload, Program};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::simulate::memory::MemoryPeak;
@@ -69,10 +69,9 @@ pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
 pub fn play_below(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> Below {
     let mut player = Player::new(program, pricing, true);
     let outlook = Outlook::new(&player.ranks, &player.messages);
-    let shortest = (0..player.ranks.len()).map(|rank| outlook.whole(rank)).fold(0.0, f64::max);
     player.watch = Some(Watch::new(outlook, limit.0));
     player.run();
-    let slower = player.watch.as_ref().and_then(|watch| watch.slower(shortest));
+    let slower = player.watch.as_ref().and_then(|watch| watch.over);
     slower.map_or_else(|| Below::Played(player.playback()), Below::Slower)
 }
 
@@ -198,7 +197,7 @@ impl<'a> Player<'a> {
             self.advance(rank, time);
             self.settle(rank, time);
             self.drain(time);
-            if self.watch.as_ref().is_some_and(Watch::is_over) {
+            if self.watch.as_ref().is_some_and(|watch| watch.over.is_some()) {
                 return;
             }
         }
@@ -237,7 +236,7 @@ impl<'a> Player<'a> {
         let mut settled = true;
         loop {
             let mut changed = false;
-            for stream in used.streams() {
+            for stream in used.numbers() {
                 let rank = &mut self.ranks[index];
                 let Some(running) = rank.streams[stream].running else { continue };
                 if running.left > 1e-12 * (running.price.seconds.0 + time) {
@@ -258,7 +257,7 @@ impl<'a> Player<'a> {
                 self.look_ahead(index, compute, self.ranks[index].streams[compute].next, time);
                 changed = true;
             }
-            for stream in used.streams() {
+            for stream in used.numbers() {
                 changed |= self.start(index, stream, time);
             }
             if !changed {
@@ -314,30 +313,27 @@ impl<'a> Player<'a> {
             if !rank.is_ready(position, step) {
                 return started;
             }
-            if let Some(MessageEnd::Receive(message)) = step.transfer
-                && self.messages.delivered[self.messages.index(message, call.micro)] > time
-            {
-                return started;
-            }
-            if let Some(MessageEnd::Send(message)) = step.transfer
-                && !self.messages.has_room(message, call.micro)
-            {
+            let waits = match step.transfer {
+                Some(MessageEnd::Receive(message)) => {
+                    self.messages.delivered[self.messages.index(message, call.micro)] > time
+                }
+                Some(MessageEnd::Send(message)) => !self.messages.has_room(message, call.micro),
+                None => false,
+            };
+            if waits {
                 return started;
             }
             started = true;
-            let template = &rank.prepared[call.template as usize];
-            let price = template.prices[position.1 as usize];
-            let cause = step.cause;
+            let price = rank.prepared[call.template as usize].prices[position.1 as usize];
             rank.begin(stream, position, time);
             self.look_ahead(index, stream, position, time);
-            let sends = matches!(step.transfer, Some(MessageEnd::Send(_)));
-            if sends {
-                self.told(index, position, true, time);
+            if let Some(MessageEnd::Send(message)) = step.transfer {
+                self.told(index, (message, call.micro), true, time);
             }
             let rank = &mut self.ranks[index];
             if price.seconds.0 > 0.0 {
-                rank.streams[stream].running =
-                    Some(Running { left: price.seconds.0, rate: 1.0, price, cause, quiet: false });
+                let (left, cause) = (price.seconds.0, step.cause);
+                rank.streams[stream].running = Some(Running { left, rate: 1.0, price, cause, quiet: false });
                 return true;
             }
             rank.finish(stream, position, time);
@@ -348,40 +344,35 @@ impl<'a> Player<'a> {
     /// Tells the other end of a message that the instruction at `position` is done.
     fn ended(&mut self, index: usize, position: Position, time: f64) {
         let (call, step) = self.ranks[index].at(position);
-        let message = match step.transfer {
-            Some(MessageEnd::Send(_)) => return self.told(index, position, false, time),
-            Some(MessageEnd::Receive(message)) => message,
-            None => return,
-        };
-        let slot = self.messages.index(message, call.micro);
-        let Some(received) = &mut self.messages.received else { return };
-        received[slot] = true;
-        let sender = self.stage_of_chunk[message.from as usize];
-        if self.ranks[sender].is_about_to_send(message) {
-            self.woken.push(sender);
+        match step.transfer {
+            Some(MessageEnd::Send(message)) => self.told(index, (message, call.micro), false, time),
+            Some(MessageEnd::Receive(message)) => {
+                let slot = self.messages.index(message, call.micro);
+                let Some(received) = &mut self.messages.received else { return };
+                received[slot] = true;
+                let sender = self.stage_of_chunk[message.from as usize];
+                if self.ranks[sender].is_about_to_send(message) {
+                    self.woken.push(sender);
+                }
+            }
+            None => {}
         }
     }
 
-    /// Tells the receiver of a send that it started or is done.
-    fn told(&mut self, index: usize, position: Position, starts: bool, time: f64) {
-        let (call, step) = self.ranks[index].at(position);
-        let Some(MessageEnd::Send(message)) = step.transfer else { return };
-        let slot = self.messages.index(message, call.micro);
-        let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
-        // The receiver closes its books before the message changes what its idling is put down to.
+    /// Tells the receiver of a message of rank `index` that its sending started or is done.
+    fn told(&mut self, index: usize, (message, micro): (Message, u32), starts: bool, time: f64) {
         let receiver = self.stage_of_chunk[message.to as usize];
         if receiver != index {
-            let before = std::mem::replace(&mut times[slot], f64::INFINITY);
-            debug_assert!(before.is_infinite());
+            // The receiver closes its books before the message changes what its idling is put down to.
             self.advance(receiver, time);
-            let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
-            times[slot] = time;
             if !starts {
                 self.woken.push(receiver);
             }
-        } else {
-            times[slot] = time;
         }
+        let slot = self.messages.index(message, micro);
+        let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
+        debug_assert!(times[slot].is_infinite());
+        times[slot] = time;
     }
 
     /// Shares resources among what runs on `ranks`.

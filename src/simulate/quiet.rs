@@ -6,7 +6,7 @@ use crate::cost::{Price, Resource};
 use crate::lower::Stream;
 use crate::ops::Op;
 use crate::program::instruction::Task;
-use crate::program::{Cause, Instruction, Template};
+use crate::program::{Instruction, Template};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::units::Seconds;
@@ -27,11 +27,18 @@ pub struct Quiet {
 }
 
 /// One of the two streams while a pass is played alone.
-#[derive(Default)]
 struct Lane {
-    queue: Vec<u32>,
-    next: usize,
-    running: Option<(u32, f64)>,
+    queue: Vec<usize>,
+    /// How many of the queue are done, and seconds of work that are left of the next; 0 where it does not run.
+    done: usize,
+    left: f64,
+}
+
+impl Lane {
+    /// The instruction that runs or is to run next.
+    fn next(&self) -> Option<usize> {
+        self.queue.get(self.done).copied()
+    }
 }
 
 const LANES: [Stream; 2] = [Stream::Compute, Stream::Model];
@@ -92,13 +99,9 @@ impl Quiet {
 
 /// Plays compute and model stream alone; also when each instruction ends.
 fn play_alone(list: &[Instruction], prices: &[Price], receive: Option<u32>) -> Option<(Quiet, Vec<f64>)> {
-    let mut lanes: [Lane; 2] = Default::default();
-    for (index, instruction) in list.iter().enumerate() {
-        if let Some(lane) = LANES.iter().position(|&stream| stream == instruction.stream) {
-            lanes[lane].queue.push(index as u32);
-        }
-    }
-    let first = [0, 1].map(|lane: usize| lanes[lane].queue.first().copied());
+    let of_stream = |stream| (0..list.len()).filter(|&index| list[index].stream == stream).collect();
+    let mut lanes = LANES.map(|stream| Lane { queue: of_stream(stream), done: 0, left: 0.0 });
+    let first = lanes.each_ref().map(|lane| lane.next().map(|index| index as u32));
     let mut starts = vec![0.0; prices.len()];
     let mut ends = vec![f64::NAN; list.len()];
     if let Some(receive) = receive {
@@ -108,67 +111,40 @@ fn play_alone(list: &[Instruction], prices: &[Price], receive: Option<u32>) -> O
     let mut now = 0.0_f64;
     let mut rates = Vec::new();
     loop {
-        start_ready(list, prices, &mut lanes, &mut starts, &mut ends, now);
-        let running: Vec<(usize, u32)> =
-            (0..2).filter_map(|lane| lanes[lane].running.map(|(index, _)| (lane, index))).collect();
+        let is_ready = |index: &usize| list[*index].waits.iter().all(|&wait| !ends[wait as usize].is_nan());
+        let ready = lanes.iter_mut().filter(|lane| lane.left == 0.0);
+        let ready = ready.filter_map(|lane| lane.next().filter(is_ready).map(|index| (index, lane))).next();
+        if let Some((index, lane)) = ready {
+            starts[index] = now;
+            lane.left = prices[index].seconds.0;
+            // What takes no time ends at once.
+            if lane.left <= 0.0 {
+                ends[index] = now;
+                lane.done += 1;
+            }
+            continue;
+        }
+        let running = lanes.iter_mut().filter(|lane| lane.left > 0.0);
+        let mut running: Vec<_> = running.filter_map(|lane| lane.next().map(|index| (index, lane))).collect();
         if running.is_empty() {
             break;
         }
-        let demands: Vec<_> = running.iter().map(|&(_, index)| prices[index as usize].demand).collect();
+        let demands: Vec<_> = running.iter().map(|(index, _)| prices[*index].demand).collect();
         filling::rates(&demands, &mut rates);
-        let left = |lane: usize| lanes[lane].running.map_or(0.0, |(_, left)| left);
-        let span = running
-            .iter()
-            .zip(&rates)
-            .map(|(&(lane, _), rate)| left(lane) / rate)
-            .fold(f64::INFINITY, f64::min);
-        let kinds = running.iter().map(|&(_, index)| list[index as usize].cause);
-        causes.add(Seconds(span), kinds.collect::<Vec<Cause>>().into_iter(), false);
+        let spans = running.iter().zip(&rates).map(|((_, lane), rate)| lane.left / rate);
+        let span = spans.fold(f64::INFINITY, f64::min);
+        causes.add(Seconds(span), running.iter().map(|(index, _)| list[*index].cause), false);
         now += span;
-        for (&(lane, index), rate) in running.iter().zip(&rates) {
-            if let Some((_, left)) = &mut lanes[lane].running {
-                *left -= span * rate;
-                if *left <= 1e-12 * (prices[index as usize].seconds.0 + now) {
-                    ends[index as usize] = now;
-                    lanes[lane].running = None;
-                    lanes[lane].next += 1;
-                }
+        for ((index, lane), rate) in running.iter_mut().zip(&rates) {
+            lane.left -= span * rate;
+            if lane.left <= 1e-12 * (prices[*index].seconds.0 + now) {
+                ends[*index] = now;
+                lane.left = 0.0;
+                lane.done += 1;
             }
         }
     }
-    let done = lanes.iter().all(|lane| lane.next == lane.queue.len());
+    let done = lanes.iter().all(|lane| lane.done == lane.queue.len());
     let until = list.len() as u32;
     done.then_some((Quiet { seconds: now, causes, starts, first, receive, until }, ends))
-}
-
-/// Starts what is ready at `now`; what takes no time ends at once.
-fn start_ready(
-    list: &[Instruction],
-    prices: &[Price],
-    lanes: &mut [Lane; 2],
-    starts: &mut [f64],
-    ends: &mut [f64],
-    now: f64,
-) {
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for lane in lanes.iter_mut() {
-            let Some(&index) = lane.queue.get(lane.next).filter(|_| lane.running.is_none()) else { continue };
-            let instruction = &list[index as usize];
-            let waits_done = instruction.waits.iter().all(|&wait| !ends[wait as usize].is_nan());
-            if !waits_done {
-                continue;
-            }
-            starts[index as usize] = now;
-            changed = true;
-            let seconds = prices[index as usize].seconds.0;
-            if seconds > 0.0 {
-                lane.running = Some((index, seconds));
-            } else {
-                ends[index as usize] = now;
-                lane.next += 1;
-            }
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use crate::cost::{Price, Pricing, Resource};
 use crate::lower::Stream;
 use crate::ops::Op;
-use crate::program::{Call, Cause, Instruction, Message, Payload, RankProgram, Streams};
+use crate::program::{Call, Cause, Instruction, Message, Payload, RankProgram, Streams, Template};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::issue;
 use crate::simulate::memory::{self, MemoryPeak};
@@ -87,7 +87,8 @@ pub(super) struct Rank<'a> {
     pub(super) spans: Vec<Span>,
     /// The end of this rank's program was reached.
     pub(super) done: bool,
-    pub(super) used: UsedStreams,
+    /// The streams that its program uses.
+    pub(super) used: Streams,
     /// When something that runs ends next, as things stand.
     pub(super) next_at: Option<f64>,
 }
@@ -100,31 +101,6 @@ impl Step {
         });
         let Instruction { stream, cause, behind, .. } = *instruction;
         Self { stream, cause, behind, transfer, waits_until: waits_until as u32 }
-    }
-}
-
-/// The streams that a rank's program uses.
-#[derive(Clone, Copy)]
-pub(super) struct UsedStreams {
-    pub(super) list: [u8; STREAMS],
-    pub(super) count: u8,
-}
-
-impl UsedStreams {
-    pub(super) fn of(program: &RankProgram) -> Self {
-        let mut used = Self { list: [0; STREAMS], count: 0 };
-        for stream in Stream::ALL {
-            let mut instructions = program.templates.iter().flat_map(|template| &template.instructions);
-            if instructions.any(|instruction| instruction.stream == stream) {
-                used.list[usize::from(used.count)] = stream as u8;
-                used.count += 1;
-            }
-        }
-        used
-    }
-
-    pub(super) fn streams(self) -> impl Iterator<Item = usize> {
-        self.list.into_iter().take(usize::from(self.count)).map(usize::from)
     }
 }
 
@@ -222,6 +198,7 @@ impl<'a> Rank<'a> {
         if counts_quiet_whole {
             find_quiet(program, &mut prepared);
         }
+        let instructions = program.templates.iter().flat_map(|template| &template.instructions);
         let mut rank = Self {
             program,
             prepared,
@@ -232,7 +209,7 @@ impl<'a> Rank<'a> {
             peak_at: 0.0,
             spans: Vec::with_capacity(program.calls.len()),
             done: false,
-            used: UsedStreams::of(program),
+            used: instructions.fold(Streams::NONE, |used, one| used.and(Streams::of(one.stream))),
             next_at: None,
         };
         for stream in 0..STREAMS {
@@ -337,18 +314,14 @@ impl<'a> Rank<'a> {
     /// Ends a quiet pass: its streams stand behind it, its causes are booked.
     pub(super) fn finish_quiet(&mut self, call: u32, time: f64) {
         let template = self.program.calls[call as usize].template as usize;
-        let mut until = 0;
-        if let Some(quiet) = &self.prepared[template].quiet {
-            until = quiet.until;
-            let causes = quiet.causes;
-            self.causes.compute += causes.compute;
-            self.causes.recompute += causes.recompute;
-            self.causes.communication_exposed += causes.communication_exposed;
-            self.causes.communication_hidden += causes.communication_hidden;
-            self.causes.copy_exposed += causes.copy_exposed;
-            self.causes.bubble += causes.bubble;
-            self.causes.optimizer += causes.optimizer;
-        }
+        let Some(&Quiet { causes, until, .. }) = self.prepared[template].quiet.as_ref() else { return };
+        self.causes.compute += causes.compute;
+        self.causes.recompute += causes.recompute;
+        self.causes.communication_exposed += causes.communication_exposed;
+        self.causes.communication_hidden += causes.communication_hidden;
+        self.causes.copy_exposed += causes.copy_exposed;
+        self.causes.bubble += causes.bubble;
+        self.causes.optimizer += causes.optimizer;
         for stream in [Stream::Compute as usize, Stream::Model as usize] {
             if self.streams[stream].next.0 <= call {
                 self.streams[stream].next = self.position_from(stream, call, until);
@@ -388,29 +361,11 @@ impl<'a> Rank<'a> {
         if stream != Stream::Compute as usize {
             return;
         }
-        if self.spans.len() <= position.0 as usize {
-            let call = &self.program.calls[position.0 as usize];
-            let template = &self.program.templates[call.template as usize];
-            while self.spans.len() < position.0 as usize {
-                let skipped = &self.program.calls[self.spans.len()];
-                let template = &self.program.templates[skipped.template as usize];
-                let start = Seconds(time);
-                self.spans.push(Span {
-                    pass: template.pass,
-                    chunk: template.frame,
-                    micro: skipped.micro,
-                    start,
-                    end: start,
-                });
-            }
+        while self.spans.len() <= position.0 as usize {
+            let call = &self.program.calls[self.spans.len()];
+            let Template { pass, frame: chunk, .. } = self.program.templates[call.template as usize];
             let start = Seconds(time);
-            self.spans.push(Span {
-                pass: template.pass,
-                chunk: template.frame,
-                micro: call.micro,
-                start,
-                end: start,
-            });
+            self.spans.push(Span { pass, chunk, micro: call.micro, start, end: start });
         }
     }
 

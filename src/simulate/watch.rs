@@ -26,25 +26,14 @@ pub struct Slower {
 pub(super) struct Watch {
     outlook: Outlook,
     limit: f64,
-    over: Option<Over>,
-}
-
-/// When it was known that the step takes too long, and how long it takes at least.
-#[derive(Clone, Copy)]
-struct Over {
-    time: f64,
-    at_least: f64,
+    /// What is known once the step takes too long.
+    pub(super) over: Option<Slower>,
 }
 
 impl Watch {
     /// Watches a step that is to end before `limit` seconds.
     pub(super) const fn new(outlook: Outlook, limit: f64) -> Self {
         Self { outlook, limit, over: None }
-    }
-
-    /// Whether it is known that the step takes too long.
-    pub(super) const fn is_over(&self) -> bool {
-        self.over.is_some()
     }
 
     /// Looks ahead from the start, at `time`, of what stands at `position` of `stream` of `rank`, in `template`.
@@ -57,16 +46,10 @@ impl Watch {
     ) {
         let at_least = time + self.outlook.left(rank, stream, position, template);
         if at_least >= self.limit && self.over.is_none() {
-            self.over = Some(Over { time, at_least });
-        }
-    }
-
-    /// What is known of a step that takes too long, which took `shortest` seconds if nothing slowed it down.
-    pub(super) fn slower(&self, shortest: f64) -> Option<Slower> {
-        self.over.map(|Over { time, at_least }| {
+            let shortest = self.outlook.shortest;
             let share = (time / at_least).max(f64::EPSILON);
             let about = shortest + (at_least - shortest) / share;
-            Slower { at_least: Seconds(at_least), about: Seconds(about) }
-        })
+            self.over = Some(Slower { at_least: Seconds(at_least), about: Seconds(about) });
+        }
     }
 }

@@ -25,8 +25,6 @@ pub enum CommError {
     /// A slice of the caller has not the length that the other one asks for.
     #[error("{operation}: {slice} has {elements} elements; {expected} would do")]
     Length { operation: Operation, slice: &'static str, elements: usize, expected: usize },
-    #[error("{operation}: member {root} is not in a group of {members}; the last is {}", members.saturating_sub(1))]
-    Root { operation: Operation, root: usize, members: usize },
     #[error("elements cannot travel as {wire}; fp64, fp32, bf16 and fp16 can")]
     Wire { wire: ElementType },
     #[error("rank {rank} is not in the run; ranks are 0 to {}", ranks.saturating_sub(1))]

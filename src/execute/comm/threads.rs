@@ -11,10 +11,14 @@ use std::sync::Arc;
 
 use super::rendezvous::{Held, Rendezvous};
 use super::sum::{BLOCK, Summation};
-use super::{Call, CommError, Communicator, Operation, Reduction, shard};
+use super::{Call, CommError, Operation, Reduction, shard};
 use crate::execute::element::{Element, Real};
 
-/// One stream of one rank in one group.
+/// The collectives of one group of ranks, called from one stream of one of them.
+///
+/// Every method blocks until this member's part is done. Errors: [`CommError::Length`] before anybody is told,
+/// [`CommError::Mismatch`] where members disagree, [`CommError::Aborted`] once any rank gave up. After a mismatch or
+/// an abort the group cannot be used again.
 pub struct Endpoint {
     rendezvous: Arc<Rendezvous>,
     member: usize,
@@ -39,12 +43,8 @@ impl Endpoint {
         self.rendezvous.enter(self.member, call, slice)
     }
 
-    fn count(&self) -> usize {
-        self.rendezvous.members.len()
-    }
-
     fn own(&self, elements: usize) -> Range<usize> {
-        shard(elements, self.count(), self.member)
+        shard(elements, self.members().len(), self.member)
     }
 }
 
@@ -108,18 +108,21 @@ unsafe fn gather<T: Element>(held: &Held<'_>, members: usize, own: usize, base: 
     }
 }
 
-impl Communicator for Endpoint {
-    fn members(&self) -> &[usize] {
+impl Endpoint {
+    /// The ranks of the group; a member's index is its place here.
+    pub fn members(&self) -> &[usize] {
         &self.rendezvous.members
     }
 
-    fn member(&self) -> usize {
+    /// The index of the caller.
+    pub fn member(&self) -> usize {
         self.member
     }
 
-    fn all_reduce<T: Element>(&mut self, data: &mut [T], reduction: Reduction) -> Result<(), CommError> {
+    /// `data` becomes the sum of all members' `data`.
+    pub fn all_reduce<T: Element>(&mut self, data: &mut [T], reduction: Reduction) -> Result<(), CommError> {
         let summation = Summation::of::<T>(reduction)?;
-        let (members, member, own) = (self.count(), self.member, self.own(data.len()));
+        let (members, member, own) = (self.members().len(), self.member, self.own(data.len()));
         let (base, elements) = (data.as_mut_ptr(), data.len());
         let held = self.enter(Operation::AllReduce(reduction), elements, base)?;
         // SAFETY: all published `elements` of `T`, as calls agree. Until they meet again each member reads and writes
@@ -131,9 +134,14 @@ impl Communicator for Endpoint {
         held.leave()
     }
 
-    fn reduce_scatter<T: Element>(&mut self, data: &mut [T], reduction: Reduction) -> Result<(), CommError> {
+    /// The caller's [`shard`] of `data` becomes the sum of all members' `data` there; the rest stays as it was.
+    pub fn reduce_scatter<T: Element>(
+        &mut self,
+        data: &mut [T],
+        reduction: Reduction,
+    ) -> Result<(), CommError> {
         let summation = Summation::of::<T>(reduction)?;
-        let (members, own) = (self.count(), self.own(data.len()));
+        let (members, own) = (self.members().len(), self.own(data.len()));
         let (base, elements) = (data.as_mut_ptr(), data.len());
         let held = self.enter(Operation::ReduceScatter(reduction), elements, base)?;
         // SAFETY: as in the first part of `all_reduce`; a member of `reduce_scatter_into` writes to none of these.
@@ -141,7 +149,8 @@ impl Communicator for Endpoint {
         held.leave()
     }
 
-    fn reduce_scatter_into<T: Element>(
+    /// `own` becomes the caller's [`shard`] of the sum of all members' `whole`.
+    pub fn reduce_scatter_into<T: Element>(
         &mut self,
         whole: &[T],
         own: &mut [T],
@@ -150,7 +159,7 @@ impl Communicator for Endpoint {
         let (operation, range) = (Operation::ReduceScatter(reduction), self.own(whole.len()));
         let summation = Summation::of::<T>(reduction)?;
         check(operation, "the shard", own.len(), range.len())?;
-        let members = self.count();
+        let members = self.members().len();
         let held = self.enter(operation, whole.len(), whole.as_ptr().cast_mut())?;
         // SAFETY: all published as many elements of `T`; the caller reads its shard of each, which only it could
         // write to; `own` is borrowed by the caller alone.
@@ -158,8 +167,9 @@ impl Communicator for Endpoint {
         held.leave()
     }
 
-    fn all_gather<T: Element>(&mut self, data: &mut [T]) -> Result<(), CommError> {
-        let (members, member) = (self.count(), self.member);
+    /// Each member's [`shard`] of `data` is copied to all members' `data`.
+    pub fn all_gather<T: Element>(&mut self, data: &mut [T]) -> Result<(), CommError> {
+        let (members, member) = (self.members().len(), self.member);
         let (base, elements) = (data.as_mut_ptr(), data.len());
         let held = self.enter(Operation::AllGather, elements, base)?;
         // SAFETY: all published `elements` of `T`, or (below) a slice that stands as if they had; each writes to
@@ -168,15 +178,17 @@ impl Communicator for Endpoint {
         held.leave()
     }
 
-    fn all_gather_from<T: Element>(&mut self, own: &[T], whole: &mut [T]) -> Result<(), CommError> {
+    /// `whole` becomes all members' `own`, each at its [`shard`].
+    pub fn all_gather_from<T: Element>(&mut self, own: &[T], whole: &mut [T]) -> Result<(), CommError> {
         let range = self.own(whole.len());
         check(Operation::AllGather, "the shard", own.len(), range.len())?;
         whole[range].copy_from_slice(own);
         self.all_gather(whole)
     }
 
-    fn all_to_all<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
-        let (members, member) = (self.count(), self.member);
+    /// Block j of member i's `send` becomes block i of member j's `receive`, blocks being equal.
+    pub fn all_to_all<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
+        let (members, member) = (self.members().len(), self.member);
         check(Operation::AllToAll, "what is received", receive.len(), send.len())?;
         check(Operation::AllToAll, "what is sent", send.len(), send.len().next_multiple_of(members))?;
         let block = send.len() / members;
@@ -189,39 +201,29 @@ impl Communicator for Endpoint {
         held.leave()
     }
 
-    fn shift<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
+    /// `receive` becomes the `send` of the member before; the first comes after the last.
+    pub fn shift<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
         check(Operation::RingShift, "what is received", receive.len(), send.len())?;
-        let before = (self.member + self.count() - 1) % self.count();
+        let before = (self.member + self.members().len() - 1) % self.members().len();
         let held = self.enter(Operation::RingShift, send.len(), send.as_ptr().cast_mut())?;
         // SAFETY: all published as many elements of `T`, and nobody writes to what it published.
         receive.copy_from_slice(unsafe { held.read(before, 0..send.len()) });
         held.leave()
     }
 
-    fn broadcast<T: Element>(&mut self, root: usize, data: &mut [T]) -> Result<(), CommError> {
-        let (operation, members, member) = (Operation::Broadcast { root }, self.count(), self.member);
-        if root >= members {
-            return Err(CommError::Root { operation, root, members });
-        }
-        let (base, elements) = (data.as_mut_ptr(), data.len());
-        let held = self.enter(operation, elements, base)?;
-        if member != root {
-            // SAFETY: all published `elements` of `T`; only the root's slice is read, and the root does not write.
-            unsafe { part(base, 0..elements).copy_from_slice(held.read(root, 0..elements)) };
-        }
-        held.leave()
-    }
-
-    fn barrier(&mut self) -> Result<(), CommError> {
+    /// Nobody returns before all have called.
+    pub fn barrier(&mut self) -> Result<(), CommError> {
         self.enter::<f32>(Operation::Barrier, 0, std::ptr::null_mut())?.leave()
     }
 
-    fn exchange<T: Element>(
+    /// Calls `take(member, its send)` for every member in order while all slices hold still. `take` must not
+    /// communicate.
+    pub fn exchange<T: Element>(
         &mut self,
         send: &[T],
         mut take: impl FnMut(usize, &[T]),
     ) -> Result<(), CommError> {
-        let members = self.count();
+        let members = self.members().len();
         let held = self.enter(Operation::Exchange, send.len(), send.as_ptr().cast_mut())?;
         for member in 0..members {
             // SAFETY: all published as many elements of `T`, and nobody writes to what it published.

@@ -12,7 +12,7 @@ pub struct Batches {
     sequence_length: u64,
     global_batch: u64,
     data_ranks: u64,
-    windows: u64,
+    pub(super) windows: u64,
     shuffle: Option<Permutation>,
 }
 
@@ -46,11 +46,6 @@ impl Batches {
         }
         let shuffle = shuffle.map(|seed| Permutation::new(windows, seed));
         Ok(Self { tokens, sequence_length, global_batch, data_ranks, windows, shuffle })
-    }
-
-    /// How many windows there are.
-    pub fn windows(&self) -> u64 {
-        self.windows
     }
 
     /// The window of sequence `sequence` of step `step`.

@@ -111,7 +111,7 @@ fn empty_and_short_files_say_what_a_batch_needs() {
         );
     }
     let file = TokenFile::open(&folder.file("enough.txt", &[b'a'; 25]), None, 256).unwrap();
-    assert_eq!(Batches::new(Tokens::File(file), 8, 3, 1, None).ok().unwrap().windows(), 3);
+    assert_eq!(Batches::new(Tokens::File(file), 8, 3, 1, None).ok().unwrap().windows, 3);
     let stream = || Tokens::Synthetic(Synthetic::new(0, 9).unwrap());
     assert!(matches!(Batches::new(stream(), 8, 3, 2, None), Err(DataError::Share { .. })));
     assert!(matches!(Batches::new(stream(), 0, 3, 1, None), Err(DataError::SequenceLength { .. })));
@@ -133,7 +133,7 @@ proptest! {
         let file = TokenFile::open(&path.file("ids.bin", &u16_bytes(&data)), None, 65536).unwrap();
         let batches = Batches::new(Tokens::File(file), length as u64, batch, ranks, shuffle).unwrap();
         let windows = ((data.len() - 1) / length) as u64;
-        prop_assert_eq!(batches.windows(), windows);
+        prop_assert_eq!(batches.windows, windows);
         let mut sequence = step * batch;
         for rank in 0..ranks {
             for turn in 0..accumulation {

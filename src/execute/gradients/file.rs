@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use crate::execute::contents::Tensors;
 use crate::execute::error::ExecuteError;
 use crate::execute::gradients::{names, parts};
-use crate::execute::keep::copy_rows;
 use crate::execute::weights::{save_tensors, trained};
 use crate::model::Model;
 use crate::model::tensors::NamedTensor;
@@ -50,9 +49,6 @@ impl GradientFile {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, gradients: &Tensors, element: ElementType) -> Result<(), ExecuteError> {
-        save_tensors(&self.path, &self.tensors, element, &mut |layer, role, rows, out| {
-            copy_rows(gradients, (layer, role), rows, out);
-        })?;
-        Ok(())
+        Ok(save_tensors(&self.path, &self.tensors, element, gradients)?)
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::execute::arena::Region;
 use crate::execute::fleet::Fleet;
-use crate::execute::layout::{LocalTensor, Section};
+use crate::execute::layout::LocalTensor;
 use crate::execute::mapping::Mapping;
 use crate::execute::rank::{Rank, Unit};
 use crate::execute::state::Piece;
@@ -104,9 +104,8 @@ fn place(
     let (tensors, section) = (&unit.tensors, piece.section);
     let (keeps_whole, count) = (rules.keeps_whole_gradients, range.len());
     let start = rank.owned_gradient_start(unit, (section, range.start), keeps_whole);
-    let before = Section::ALL[..section as usize].iter().filter(|before| before.is_trained());
-    let padded: usize = before.map(|&before| tensors.shard_length(before) * tensors.shards_of(before)).sum();
-    let flat = padded + range.start;
+    let padded = |before| tensors.shard_length(before) * tensors.shards_of(before);
+    let flat = section.trained_before().map(padded).sum::<usize>() + range.start;
     Place {
         rank: rank.index,
         stage: rank.stage,

@@ -3,20 +3,7 @@
 use super::each::each_element;
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::Pool;
-
-/// A function of each element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
-    /// x Φ(x) = x/2 · (1 + erf(x/√2)).
-    Gelu,
-    /// GELU by tanh, Hugging Face's `gelu_new` and `gelu_pytorch_tanh`: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))).
-    GeluTanh,
-    /// x σ(x).
-    Silu,
-    Relu,
-    /// max(x, 0)².
-    ReluSquared,
-}
+use crate::model::layer::Activation;
 
 /// √(2/π) and the factor of x³ in GELU by tanh.
 const TANH_SLOPE: f64 = 0.797_884_560_802_865_4;
@@ -28,11 +15,15 @@ trait Function: Sync {
     fn derivative<W: Real>(x: W) -> W;
 }
 
+/// x Φ(x) = x/2 · (1 + erf(x/√2)).
 struct Gelu;
+/// GELU by tanh, Hugging Face's `gelu_new` and `gelu_pytorch_tanh`: x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³))).
 struct GeluTanh;
+/// x σ(x).
 struct Silu;
 struct Relu;
-struct ReluSquared;
+/// max(x, 0)².
+struct Relu2;
 
 impl Function for Gelu {
     #[inline(always)]
@@ -99,7 +90,7 @@ impl Function for Relu {
     }
 }
 
-impl Function for ReluSquared {
+impl Function for Relu2 {
     #[inline(always)]
     fn value<W: Real>(x: W) -> W {
         if x > W::ZERO { x * x } else { W::ZERO }
@@ -113,7 +104,7 @@ impl Function for ReluSquared {
 /// Does `$work`, in which `$function` is the function that `$activation` names.
 macro_rules! of_function {
     ($activation:expr, $function:ident => $work:expr) => {
-        of_function!($activation, $function => $work, Gelu GeluTanh Silu Relu ReluSquared)
+        of_function!($activation, $function => $work, Gelu GeluTanh Silu Relu Relu2)
     };
     ($activation:expr, $function:ident => $work:expr, $($name:ident)*) => {
         match $activation {
@@ -176,7 +167,7 @@ mod tests {
     use crate::execute::kernels::trial::{close, dot, gradient, random, threads};
 
     const ALL: [Activation; 5] =
-        [Activation::Gelu, Activation::GeluTanh, Activation::Silu, Activation::Relu, Activation::ReluSquared];
+        [Activation::Gelu, Activation::GeluTanh, Activation::Silu, Activation::Relu, Activation::Relu2];
 
     fn spread(count: usize, seed: u64) -> Vec<f64> {
         random::<f64>(count, seed).iter().map(|x| x * 6.0).collect()
@@ -190,7 +181,7 @@ mod tests {
             (Activation::GeluTanh, 0.841_191_990_607_477_8, -0.154_285_990_174_856_06),
             (Activation::Silu, 0.731_058_578_630_004_9, -0.188_770_334_399_072_77),
             (Activation::Relu, 1.0, 0.0),
-            (Activation::ReluSquared, 1.0, 0.0),
+            (Activation::Relu2, 1.0, 0.0),
         ];
         for (activation, at_one, below) in expected {
             let mut y = [0.0; 2];

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::each::{each, each_element, inlined, sum};
+use super::each::{each, inlined, sum};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
 use crate::execute::vector::LANES;
@@ -78,44 +78,30 @@ pub fn loss<W: Real>(statistics: &[W]) -> f64 {
 
 /// The gradient in place of the logits: (softmax − one for the target) · scale; 0 for padding.
 ///
-/// `statistics` are those of all shards. Behind a [`cap`] of c the gradient is that before it, times 1 − (logit/c)².
+/// `statistics` are those of all shards.
 pub fn backward<T: Element>(
     pool: Pool<'_>,
     shard: &Shard,
     logits: &mut [T],
     targets: &[u32],
     statistics: &[T::Wide],
-    (scale, cap): (f64, Option<f64>),
+    scale: f64,
 ) {
     shard.check(logits, targets, statistics);
     let scale = T::Wide::of(scale);
-    let inverse_cap = cap.map(|cap| T::Wide::of(1.0 / cap));
     let parts = (Rows(logits, shard.width), Rows(targets, 1), Rows(statistics, STATISTICS));
     each!(pool, targets.len(), 1, parts, |_, (logits, targets, statistics)| {
         let rows = logits.0.chunks_exact_mut(shard.width).zip(statistics.0.chunks_exact(STATISTICS));
         for ((logits, statistics), &target) in rows.zip(targets.0) {
             let (row, padding) = logits.split_at_mut(shard.vocabulary.len());
             let (greatest, factor) = (statistics[0], scale / statistics[1]);
-            let slope = inlined!(|logit: T::Wide| match inverse_cap {
-                Some(inverse) => T::Wide::ONE - (logit * inverse) * (logit * inverse),
-                None => T::Wide::ONE,
-            });
             let gradient = inlined!(|logit: T::Wide| (logit - greatest).exp() * factor);
             let of_target = shard.column(target).map(|column| {
                 let logit = row[column].wide();
-                (column, T::narrow((gradient(logit) - scale) * slope(logit)))
+                (column, T::narrow(gradient(logit) - scale))
             });
-            match inverse_cap {
-                None => {
-                    for logit in row.iter_mut() {
-                        *logit = T::narrow(gradient(logit.wide()));
-                    }
-                }
-                Some(_) => {
-                    for logit in row.iter_mut() {
-                        *logit = T::narrow(gradient(logit.wide()) * slope(logit.wide()));
-                    }
-                }
+            for logit in row.iter_mut() {
+                *logit = T::narrow(gradient(logit.wide()));
             }
             if let Some((column, value)) = of_target {
                 row[column] = value;
@@ -123,12 +109,6 @@ pub fn backward<T: Element>(
             padding.fill(T::default());
         }
     });
-}
-
-/// Caps logits softly, in place: c · tanh(logit / c).
-pub fn cap<T: Element>(pool: Pool<'_>, cap: f64, logits: &mut [T]) {
-    let (cap, inverse) = (T::Wide::of(cap), T::Wide::of(1.0 / cap));
-    each_element!(pool, |logits| *logits = T::narrow((logits.wide() * inverse).tanh() * cap));
 }
 
 #[inline(always)]
@@ -194,28 +174,12 @@ mod tests {
         runs[..3].iter().for_each(|(_, _, statistics)| merge(&mut merged, statistics));
         close(&[loss(&merged)], &[naive(&logits)], 1e-13);
         for (shard, part, _) in &mut runs {
-            backward(pool, shard, part, &TARGETS, &merged, (scale, None));
+            backward(pool, shard, part, &TARGETS, &merged, scale);
             let words = shard.vocabulary.len();
             assert!(part.chunks(width).all(|row| row[words..].iter().all(|&x| x == 0.0)), "padding");
             let found: Vec<f64> = part.chunks(width).flat_map(|row| &row[..words]).copied().collect();
             close(&found, &cut(&expected, shard.vocabulary.clone(), words), 1e-8);
         }
-    }
-
-    #[test]
-    fn capped_logits_have_the_gradient_of_what_was_capped() {
-        let shard = Shard { width: WORDS, vocabulary: 0..WORDS };
-        let capped = |x: &[f64]| {
-            let mut x = x.to_vec();
-            cap(Pool::Serial, 3.0, &mut x);
-            x
-        };
-        let x = logits(2);
-        let mut found = capped(&x);
-        let mut statistics = vec![0.0; TARGETS.len() * STATISTICS];
-        forward(Pool::Serial, &shard, &found, &TARGETS, &mut statistics);
-        backward(Pool::Serial, &shard, &mut found, &TARGETS, &statistics, (1.0, Some(3.0)));
-        close(&found, &gradient(&x, |x| naive(&capped(x))), 1e-8);
     }
 
     #[test]

@@ -38,27 +38,19 @@ pub(in crate::execute) const fn mix(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Which elements of the whole tensor a slice holds: local row `r` is global row `start + r`, or `rows[r]` where a
-/// table is given; rows of the whole tensor are `width` wide, and the slice's begin at column `column`.
+/// Which elements of the whole tensor a slice holds: local row `r` is global row `start + rows[r]`, of `width` elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub start: u64,
-    pub rows: Option<&'a [u32]>,
-    pub column: u64,
+    pub rows: &'a [u32],
     pub width: u64,
 }
 
 impl Place<'_> {
-    /// A whole tensor in rows of `width`.
-    pub const fn whole(width: usize) -> Self {
-        Self { start: 0, rows: None, column: 0, width: width as u64 }
-    }
-
     /// The place of the first element of local row `row`.
     #[inline(always)]
     pub fn first(&self, row: usize) -> u64 {
-        let row = self.start + self.rows.map_or(row as u64, |rows| u64::from(rows[row]));
-        row * self.width + self.column
+        (self.start + u64::from(self.rows[row])) * self.width
     }
 }
 
@@ -95,10 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn places_follow_tables_and_columns() {
-        let rows = [5, 2];
-        let place = Place { start: 0, rows: Some(&rows), column: 3, width: 10 };
-        assert_eq!([place.first(0), place.first(1)], [53, 23]);
-        assert_eq!(Place { start: 4, ..Place::whole(10) }.first(1), 50);
+    fn places_follow_tables() {
+        let place = Place { start: 4, rows: &[5, 2], width: 10 };
+        assert_eq!([place.first(0), place.first(1)], [90, 60]);
     }
 }

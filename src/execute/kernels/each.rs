@@ -6,20 +6,27 @@ use crate::execute::vector::{LANES, total};
 /// Elements that are handed to a thread at least.
 pub(super) const GRAIN: usize = 4096;
 
-/// A closure that what calls it takes in: see [`inlined`](crate::execute::vector::inlined).
+/// `closure` itself, so that one bound to a name can bear `#[inline(always)]`.
+#[inline(always)]
+pub(super) const fn bound<F>(closure: F) -> F {
+    closure
+}
+
+/// A closure that what calls it takes in: what is not inlined into [`vectorised`] does not use its vectors.
 macro_rules! inlined {
     (|$($argument:ident: $type:ty),*| $work:expr) => {
-        $crate::execute::vector::inlined(
+        $crate::execute::kernels::each::bound(
             #[inline(always)]
             |$($argument: $type),*| $work,
         )
     };
 }
 
-/// Does `$work` in the widest vectors: see [`vectorised`](crate::execute::vector::vectorised).
+/// Does `$work` compiled for the widest vectors that this machine has: loops over slices in it then use them. Every
+/// operation is rounded as written, so the results do not depend on the machine.
 macro_rules! vectorised {
     ($work:expr) => {
-        $crate::execute::vector::vectorised(
+        pulp::Arch::new().dispatch(
             #[inline(always)]
             || $work,
         )

@@ -1,9 +1,9 @@
 //! Rows of a table by index, tokens and positions alike, and their gradients; the table may be a shard of a larger one.
 
 use super::each::each;
-use super::gemm::Write;
 use crate::execute::element::Element;
 use crate::execute::pool::{Pool, Rows};
+use crate::lower::kernel::Into;
 
 /// `y[r]` (=|+=) `table[indices[r] − first]`, with `table` (shard rows, width) and y (rows, width). Indices outside the
 /// shard give rows of 0.
@@ -12,7 +12,7 @@ pub fn forward<T: Element>(
     width: usize,
     (table, first): (&[T], usize),
     indices: &[u32],
-    (y, write): (&mut [T], Write),
+    (y, write): (&mut [T], Into),
 ) {
     assert_eq!(table.len() % width, 0, "whole rows of the table");
     assert_eq!(y.len(), indices.len() * width, "a row for each index");
@@ -21,12 +21,12 @@ pub fn forward<T: Element>(
         for (y, &index) in y.0.chunks_exact_mut(width).zip(indices.0) {
             let row = (index as usize).checked_sub(first).filter(|&row| row < shard);
             match (row.map(|row| &table[row * width..][..width]), write) {
-                (Some(row), Write::Replace) => y.copy_from_slice(row),
-                (Some(row), Write::Add) => {
+                (Some(row), Into::Set) => y.copy_from_slice(row),
+                (Some(row), Into::Add) => {
                     y.iter_mut().zip(row).for_each(|(y, x)| *y = T::narrow(y.wide() + x.wide()));
                 }
-                (None, Write::Replace) => y.fill(T::default()),
-                (None, Write::Add) => {}
+                (None, Into::Set) => y.fill(T::default()),
+                (None, Into::Add) => {}
             }
         }
     });
@@ -68,15 +68,15 @@ mod tests {
         let table = random::<f32>(10 * WIDTH, 1);
         let mut whole = vec![f32::NAN; INDICES.len() * WIDTH];
         let pool = Pool::Threads(threads());
-        forward(pool, WIDTH, (&table, 0), &INDICES, (&mut whole, Write::Replace));
+        forward(pool, WIDTH, (&table, 0), &INDICES, (&mut whole, Into::Set));
         for (row, &index) in whole.chunks(WIDTH).zip(&INDICES) {
             assert_eq!(row, &table[index as usize * WIDTH..][..WIDTH]);
         }
         let mut parts = vec![f32::NAN; whole.len()];
         let (low, high) = table.split_at(4 * WIDTH);
-        forward(pool, WIDTH, (low, 0), &INDICES, (&mut parts, Write::Replace));
+        forward(pool, WIDTH, (low, 0), &INDICES, (&mut parts, Into::Set));
         assert!(parts[WIDTH..2 * WIDTH].iter().all(|&x| x == 0.0), "index 9 is not in the shard");
-        forward(pool, WIDTH, (high, 4), &INDICES, (&mut parts, Write::Add));
+        forward(pool, WIDTH, (high, 4), &INDICES, (&mut parts, Into::Add));
         assert_eq!(parts, whole);
     }
 
@@ -86,7 +86,7 @@ mod tests {
         let dy = random::<f64>(INDICES.len() * WIDTH, 2);
         let expected = gradient(&table, |table| {
             let mut y = vec![0.0; dy.len()];
-            forward(Pool::Serial, WIDTH, (table, 0), &INDICES, (&mut y, Write::Replace));
+            forward(Pool::Serial, WIDTH, (table, 0), &INDICES, (&mut y, Into::Set));
             dot(&y, &dy)
         });
         for pool in [Pool::Serial, Pool::Threads(threads())] {

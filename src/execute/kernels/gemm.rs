@@ -16,18 +16,13 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::each::vectorised;
 use super::packing::pack;
 use super::tile::{lanes, sum_tile, tile};
 use crate::execute::element::{Element, Real};
 use crate::execute::matrix::{Matrix, MatrixMut};
 use crate::execute::pool::{Pool, Rows};
-
-/// What becomes of what stands in the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
-    Replace,
-    Add,
-}
+use crate::lower::kernel::Into;
 
 /// Rows, columns and depth of the blocks that are packed; rows and columns are multiples of every tile's.
 const ROWS: usize = 1024;
@@ -61,7 +56,7 @@ pub fn product<A, B, C>(
     pool: Pool<'_>,
     (a, b): (Matrix<'_, A>, Matrix<'_, B>),
     c: MatrixMut<'_, C>,
-    write: Write,
+    write: Into,
     bias: Option<&[A]>,
     scratch: &mut [A::Wide],
 ) where
@@ -94,10 +89,7 @@ pub fn product<A, B, C>(
                 let right = &mut right[..panels * tile_columns * depth.len()];
                 pool.each(panels, 1, Rows(&mut *right, tile_columns * depth.len()), |range, part| {
                     let columns = columns.start + range.start * tile_columns..columns.end;
-                    Arch::new().dispatch(
-                        #[inline(always)]
-                        || pack(part.0, tile_columns, b, columns, &depth),
-                    );
+                    vectorised!(pack(part.0, tile_columns, b, columns, &depth));
                 });
                 let block = Block {
                     a,
@@ -137,7 +129,7 @@ struct Block<'a, A: Element> {
     repack: bool,
     /// Whether the sums end here and are written out.
     last: bool,
-    write: Write,
+    write: Into,
     bias: Option<&'a [A]>,
     stride: usize,
 }
@@ -215,15 +207,15 @@ impl<A: Element> Block<'_, A> {
         for (row, sums) in rows.zip(tile.chunks_exact(width)) {
             let out = &mut out[row * self.stride + first..][..count];
             match (self.write, self.bias) {
-                (Write::Replace, None) => {
+                (Into::Set, None) => {
                     out.iter_mut().zip(sums).for_each(|(out, &sum)| *out = C::narrow(sum));
                 }
-                (Write::Add, None) => {
+                (Into::Add, None) => {
                     out.iter_mut().zip(sums).for_each(|(out, &sum)| *out = C::narrow(out.wide() + sum));
                 }
                 (write, Some(bias)) => {
                     for ((out, &sum), bias) in out.iter_mut().zip(sums).zip(&bias[first..][..count]) {
-                        let before = if write == Write::Add { out.wide() } else { Real::ZERO };
+                        let before = if write == Into::Add { out.wide() } else { Real::ZERO };
                         *out = C::narrow(before + (sum + bias.wide()));
                     }
                 }

@@ -1,10 +1,11 @@
 //! Linear layers: outputs, and the gradients of inputs, weights and biases.
 
 use super::each::each;
-use super::gemm::{self, Write};
+use super::gemm;
 use crate::execute::element::{Element, Real};
 use crate::execute::matrix::{Matrix, MatrixMut};
 use crate::execute::pool::{Pool, Rows};
+use crate::lower::kernel::Into;
 
 /// Wide elements of scratch that each product here needs at least, for `rows` rows of `inputs` and `outputs`.
 pub fn scratch(rows: usize, inputs: usize, outputs: usize) -> usize {
@@ -18,7 +19,7 @@ pub fn forward<T: Element>(
     x: Matrix<'_, T>,
     weight: &[T],
     bias: Option<&[T]>,
-    (y, write): (MatrixMut<'_, T>, Write),
+    (y, write): (MatrixMut<'_, T>, Into),
     scratch: &mut [T::Wide],
 ) {
     let weight = shaped(weight, y.columns, x.columns);
@@ -30,7 +31,7 @@ pub fn input_gradient<T: Element>(
     pool: Pool<'_>,
     dy: Matrix<'_, T>,
     weight: &[T],
-    (dx, write): (MatrixMut<'_, T>, Write),
+    (dx, write): (MatrixMut<'_, T>, Into),
     scratch: &mut [T::Wide],
 ) {
     let weight = shaped(weight, dy.columns, dx.columns);
@@ -42,7 +43,7 @@ pub fn weight_gradient<T: Element, G: Element<Wide = T::Wide>>(
     pool: Pool<'_>,
     dy: Matrix<'_, T>,
     x: Matrix<'_, T>,
-    (dweight, write): (&mut [G], Write),
+    (dweight, write): (&mut [G], Into),
     scratch: &mut [T::Wide],
 ) {
     assert_eq!(dweight.len(), dy.columns * x.columns, "the weight's gradient");
@@ -54,7 +55,7 @@ pub fn weight_gradient<T: Element, G: Element<Wide = T::Wide>>(
 pub fn bias_gradient<T: Element, G: Element<Wide = T::Wide>>(
     pool: Pool<'_>,
     dy: Matrix<'_, T>,
-    (dbias, write): (&mut [G], Write),
+    (dbias, write): (&mut [G], Into),
 ) {
     assert_eq!(dbias.len(), dy.columns, "the bias's gradient");
     each!(pool, dbias.len(), COLUMNS, Rows(dbias, 1), |columns, out| {
@@ -79,9 +80,9 @@ pub(super) const GROUP: usize = 64;
 
 /// `out` (=|+=) the first of `sums`.
 #[inline(always)]
-pub(super) fn add<G: Element>(out: &mut [G], sums: &[G::Wide], write: Write) {
+pub(super) fn add<G: Element>(out: &mut [G], sums: &[G::Wide], write: Into) {
     for (out, &sum) in out.iter_mut().zip(sums) {
-        let before = if write == Write::Add { out.wide() } else { Real::ZERO };
+        let before = if write == Into::Add { out.wide() } else { Real::ZERO };
         *out = G::narrow(before + sum);
     }
 }
@@ -131,11 +132,11 @@ mod tests {
                     view,
                     &weight,
                     None,
-                    (MatrixMut::new(&mut y, outputs), Write::Add),
+                    (MatrixMut::new(&mut y, outputs), Into::Add),
                     &mut scratch,
                 );
                 close(&y, &before.iter().zip(&product).map(|(a, b)| a + b).collect::<Vec<_>>(), 1e-12);
-                let out = (MatrixMut::new(&mut y, outputs), Write::Replace);
+                let out = (MatrixMut::new(&mut y, outputs), Into::Set);
                 forward(pool, view, &weight, Some(&bias), out, &mut scratch);
                 close(
                     &y,
@@ -144,19 +145,19 @@ mod tests {
                 );
 
                 let mut dx = vec![f64::NAN; rows * inputs];
-                let out = (MatrixMut::new(&mut dx, inputs), Write::Replace);
+                let out = (MatrixMut::new(&mut dx, inputs), Into::Set);
                 input_gradient(pool, Matrix::new(&dy, outputs), &weight, out, &mut scratch);
                 let size = (rows, inputs, outputs);
                 close(&dx, &naive(|r, k| dy[r * outputs + k], |k, i| weight[k * inputs + i], size), 1e-12);
 
                 let mut dweight = vec![f64::NAN; outputs * inputs];
-                let out = (&mut dweight[..], Write::Replace);
+                let out = (&mut dweight[..], Into::Set);
                 weight_gradient(pool, Matrix::new(&dy, outputs), view, out, &mut scratch);
                 let size = (outputs, inputs, rows);
                 close(&dweight, &naive(|o, k| dy[k * outputs + o], |k, i| x[k * inputs + i], size), 1e-12);
 
                 let mut dbias = vec![0.5; outputs];
-                bias_gradient(pool, Matrix::new(&dy, outputs), (&mut dbias[..], Write::Add));
+                bias_gradient(pool, Matrix::new(&dy, outputs), (&mut dbias[..], Into::Add));
                 let ones = naive(|_, _| 1.0, |k, o| dy[k * outputs + o], (1, outputs, rows));
                 close(&dbias, &ones.iter().map(|sum| sum + 0.5).collect::<Vec<_>>(), 1e-12);
             }
@@ -173,7 +174,7 @@ mod tests {
             let mut y = vec![0f32; rows.len() * columns.len()];
             let x = Matrix::new(&x[rows.start * inputs..rows.end * inputs], inputs);
             let weight = &weight[columns.start * inputs..columns.end * inputs];
-            let out = (MatrixMut::new(&mut y, columns.len()), Write::Replace);
+            let out = (MatrixMut::new(&mut y, columns.len()), Into::Set);
             forward(pool, x, weight, None, out, &mut space);
             y
         };
@@ -196,10 +197,10 @@ mod tests {
         let mut scratch = vec![0.0; scratch(rows, inputs, outputs)];
         let narrow: Vec<f32> = wide_x.chunks(20).flat_map(|row| &row[7..7 + inputs]).copied().collect();
         let mut expected = vec![0.0; rows * outputs];
-        let out = (MatrixMut::new(&mut expected, outputs), Write::Replace);
+        let out = (MatrixMut::new(&mut expected, outputs), Into::Set);
         forward(Pool::Serial, Matrix::new(&narrow, inputs), &weight, None, out, &mut scratch);
         let mut wide = vec![-1f32; rows * 30];
-        let out = (MatrixMut::window(&mut wide, 30, 20, outputs), Write::Replace);
+        let out = (MatrixMut::window(&mut wide, 30, 20, outputs), Into::Set);
         forward(
             Pool::Threads(threads()),
             Matrix::window(&wide_x, 20, 7, inputs),
@@ -222,15 +223,15 @@ mod tests {
         let widened = |values: &[bf16]| values.iter().map(|value| value.to_f32()).collect::<Vec<_>>();
         let mut scratch = vec![0.0; scratch(rows, inputs, outputs)];
         let mut exact = vec![0f32; rows * outputs];
-        let out = (MatrixMut::new(&mut exact, outputs), Write::Replace);
+        let out = (MatrixMut::new(&mut exact, outputs), Into::Set);
         forward(Pool::Serial, Matrix::new(&widened(&x), inputs), &widened(&weight), None, out, &mut scratch);
         let mut y = vec![bf16::ZERO; rows * outputs];
-        let out = (MatrixMut::new(&mut y, outputs), Write::Replace);
+        let out = (MatrixMut::new(&mut y, outputs), Into::Set);
         forward(Pool::Serial, Matrix::new(&x, inputs), &weight, None, out, &mut scratch);
         assert_eq!(y, exact.iter().map(|&value| bf16::from_f32(value)).collect::<Vec<_>>());
         let mut dweight = vec![0f32; outputs * inputs];
         let views = (Matrix::new(&y, outputs), Matrix::new(&x, inputs));
-        weight_gradient(Pool::Serial, views.0, views.1, (&mut dweight[..], Write::Replace), &mut scratch);
+        weight_gradient(Pool::Serial, views.0, views.1, (&mut dweight[..], Into::Set), &mut scratch);
         assert!(dweight.iter().all(|value| value.is_finite()));
     }
 
@@ -238,7 +239,7 @@ mod tests {
     #[should_panic(expected = "the weight")]
     fn a_weight_of_the_wrong_size_is_found() {
         let mut y = [0f32; 2];
-        let out = (MatrixMut::new(&mut y, 2), Write::Replace);
+        let out = (MatrixMut::new(&mut y, 2), Into::Set);
         forward(Pool::Serial, Matrix::new(&[1f32], 1), &[1.0; 3], None, out, &mut [0.0; 4096]);
     }
 }

@@ -1,26 +1,20 @@
 //! Layer norm and RMS norm over rows, as `torch.nn.LayerNorm` and Hugging Face's RMS norms compute them.
 
 use super::each::{each, inlined, sum};
-use super::gemm::Write;
 use super::linear::{COLUMNS, GROUP, add};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::{Pool, Rows};
 use crate::execute::vector::{LANES, total};
+use crate::lower::kernel::Into;
+use crate::model::layer::NormKind;
 
-/// What is normalised, over rows of `width` elements.
+/// What is normalised, over rows of `width` elements: x̂ = x / √(mean of x² + ε) by RMS norms, (x − mean) /
+/// √(variance + ε) by others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
     pub kind: NormKind,
     pub width: usize,
     pub epsilon: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NormKind {
-    /// x̂ = (x − mean) / √(variance + ε)
-    Layer,
-    /// x̂ = x / √(mean of x² + ε)
-    Rms,
 }
 
 /// Statistics of a row: what is taken off (0 for RMS norm) and what the rest is multiplied by.
@@ -77,7 +71,7 @@ pub enum InputGradient<'a, T> {
     /// The slice holds dy and becomes dx. Weights have their gradient before.
     InPlace(&'a mut [T]),
     /// dx (=|+=) what comes of `dy`.
-    Apart { dy: &'a [T], dx: &'a mut [T], write: Write },
+    Apart { dy: &'a [T], dx: &'a mut [T], write: Into },
 }
 
 /// The gradient of the input: with g = dy · weight, dx = (g − mean(g) − x̂ · mean(g · x̂)) / std; RMS norm has no
@@ -92,7 +86,7 @@ pub fn backward<T: Element>(
 ) {
     let rows = norm.check(x, weight, statistics);
     let (dy, dx, write) = match gradient {
-        InputGradient::InPlace(slice) => (None, slice, Write::Replace),
+        InputGradient::InPlace(slice) => (None, slice, Into::Set),
         InputGradient::Apart { dy, dx, write } => (Some(dy), dx, write),
     };
     assert!(dx.len() == x.len() && dy.is_none_or(|dy| dy.len() == x.len()), "the gradients");
@@ -121,13 +115,13 @@ pub fn backward<T: Element>(
                 }
                 (Some(dy), Some(weight)) => {
                     for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
-                        let before = if write == Write::Add { dx.wide() } else { Real::ZERO };
+                        let before = if write == Into::Add { dx.wide() } else { Real::ZERO };
                         *dx = T::narrow(before + value(*x, *dy, weight.wide()));
                     }
                 }
                 (Some(dy), None) => {
                     for ((dx, x), dy) in dx.iter_mut().zip(x).zip(dy) {
-                        let before = if write == Write::Add { dx.wide() } else { Real::ZERO };
+                        let before = if write == Into::Add { dx.wide() } else { Real::ZERO };
                         *dx = T::narrow(before + value(*x, *dy, one));
                     }
                 }
@@ -173,9 +167,9 @@ pub fn weight_gradient<T: Element, G: Element<Wide = T::Wide>>(
                     sums.iter_mut().zip(group).for_each(|(sum, &group)| *sum += group);
                 }
             }
-            add(out, &sums[0], Write::Add);
+            add(out, &sums[0], Into::Add);
             if let Some(dbias) = &mut dbias {
-                add(&mut dbias.0[block * COLUMNS..][..out.len()], &sums[1], Write::Add);
+                add(&mut dbias.0[block * COLUMNS..][..out.len()], &sums[1], Into::Add);
             }
         }
     });
@@ -204,8 +198,8 @@ impl Norm {
     fn row<T: Element>(&self, x: &[T]) -> [T::Wide; 2] {
         let count = T::Wide::of(self.width as f64);
         let mean = match self.kind {
-            NormKind::Layer => sum(x, inlined!(|x: T::Wide| x)) / count,
             NormKind::Rms => Real::ZERO,
+            _ => sum(x, inlined!(|x: T::Wide| x)) / count,
         };
         let variance = sum(x, inlined!(|x: T::Wide| (x - mean) * (x - mean))) / count;
         [mean, T::Wide::ONE / (variance + T::Wide::of(self.epsilon)).sqrt()]
@@ -244,8 +238,8 @@ impl Norm {
         }
         let count = T::Wide::of(self.width as f64);
         let plain = match self.kind {
-            NormKind::Layer => total(plain) / count,
             NormKind::Rms => Real::ZERO,
+            _ => total(plain) / count,
         };
         [plain, total(with_x) * scale / count]
     }
@@ -316,7 +310,7 @@ mod tests {
                     let mut dx = dy.clone();
                     backward(pool, norm, &x, weight, kept, InputGradient::InPlace(&mut dx));
                     close(&dx, &expected, 1e-8);
-                    let (dy, write) = (&dy[..], Write::Add);
+                    let (dy, write) = (&dy[..], Into::Add);
                     backward(pool, norm, &x, weight, kept, InputGradient::Apart { dy, dx: &mut dx, write });
                     close(&dx, &expected.iter().map(|dx| 2.0 * dx).collect::<Vec<_>>(), 1e-8);
                 }

@@ -63,20 +63,6 @@ pub fn drop<T: Element>(pool: Pool<'_>, width: usize, (dropout, place): (Dropout
     });
 }
 
-/// The gradient of the branch: that of the sum through the dropout; both (rows, width).
-pub fn branch_gradient<T: Element>(
-    pool: Pool<'_>,
-    width: usize,
-    dropout: Option<(Dropout, Place<'_>)>,
-    gradient: &[T],
-    branch: &mut [T],
-) {
-    copy(pool, gradient, branch);
-    if let Some(dropout) = dropout {
-        drop(pool, width, dropout, branch);
-    }
-}
-
 /// out += x.
 pub fn add<T: Element, G: Element<Wide = T::Wide>>(pool: Pool<'_>, x: &[T], out: &mut [G]) {
     assert_eq!(x.len(), out.len(), "addend and sum");
@@ -115,6 +101,7 @@ mod tests {
     use crate::execute::kernels::trial::{close, dot, gradient, random, threads};
 
     const WIDTH: usize = 11;
+    const WHOLE: Place<'_> = Place { start: 0, rows: &[0, 1, 2, 3, 4, 5, 6, 7], width: WIDTH as u64 };
 
     fn run<T: Element>(pool: Pool<'_>, branch: &[T], place: Place<'_>) -> Vec<T> {
         let residual = random::<T>(branch.len(), 1);
@@ -135,17 +122,16 @@ mod tests {
         let mut plain = vec![0.0; 33];
         forward(Pool::Serial, WIDTH, &residual, (&branch, Some(&bias)), None, &mut plain);
         close(&plain, &expected(&|_| 1.0), 1e-15);
-        let dropped = run(Pool::Threads(threads()), &branch, Place::whole(WIDTH));
+        let dropped = run(Pool::Threads(threads()), &branch, WHOLE);
         close(&dropped, &expected(&|at| dropout.factor(at as u64)), 1e-15);
     }
 
     #[test]
     fn gradients_pass_through_the_same_mask() {
         let (branch, dy) = (random::<f64>(55, 4), random::<f64>(55, 5));
-        let mut dbranch = vec![0.0; 55];
-        let dropout = (Dropout::new(0.4, 1, 2, 3), Place::whole(WIDTH));
-        branch_gradient(Pool::Serial, WIDTH, Some(dropout), &dy, &mut dbranch);
-        let loss = |branch: &[f64]| dot(&run(Pool::Serial, branch, Place::whole(WIDTH)), &dy);
+        let mut dbranch = dy.clone();
+        drop(Pool::Serial, WIDTH, (Dropout::new(0.4, 1, 2, 3), WHOLE), &mut dbranch);
+        let loss = |branch: &[f64]| dot(&run(Pool::Serial, branch, WHOLE), &dy);
         close(&dbranch, &gradient(&branch, loss), 1e-9);
     }
 
@@ -156,13 +142,13 @@ mod tests {
             drop(Pool::Threads(threads()), WIDTH, (Dropout::new(0.4, 1, 2, 3), place), &mut x);
             x
         };
-        let whole = mask(Place::whole(WIDTH), 8);
-        assert_eq!(mask(Place { start: 3, ..Place::whole(WIDTH) }, 5), whole[3 * WIDTH..]);
+        let whole = mask(WHOLE, 8);
+        assert_eq!(mask(Place { start: 3, ..WHOLE }, 5), whole[3 * WIDTH..]);
         let rows = [6, 1];
-        let picked = mask(Place { rows: Some(&rows), ..Place::whole(WIDTH) }, 2);
+        let picked = mask(Place { rows: &rows, ..WHOLE }, 2);
         assert_eq!(picked, [&whole[6 * WIDTH..7 * WIDTH], &whole[WIDTH..2 * WIDTH]].concat());
         let mut x = vec![bf16::ONE; 8 * WIDTH];
-        drop(Pool::Serial, WIDTH, (Dropout::new(0.4, 1, 2, 3), Place::whole(WIDTH)), &mut x);
+        drop(Pool::Serial, WIDTH, (Dropout::new(0.4, 1, 2, 3), WHOLE), &mut x);
         assert!(x.iter().zip(&whole).all(|(x, whole)| *x == bf16::from_f32(*whole)));
     }
 

@@ -9,6 +9,8 @@
 //! - each expert has `slots` rows for this matrix's tokens, taken in the order of the tokens; a token that comes when
 //!   all are taken is dropped by that expert.
 
+use smallvec::SmallVec;
+
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::Pool;
 
@@ -20,6 +22,9 @@ pub const MAX_EXPERTS: usize = 1024;
 /// Experts of a token, at most.
 pub const MAX_TOP_K: usize = 32;
 
+/// One for each expert of a token.
+type OfToken<T> = SmallVec<[T; MAX_TOP_K]>;
+
 /// How tokens are sent to experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Router {
@@ -30,13 +35,6 @@ pub struct Router {
     pub renormalise: bool,
     /// Rows that each expert has for the tokens of one routing matrix.
     pub slots: usize,
-}
-
-/// Whether rows are multiplied by their weights on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weighting {
-    None,
-    Weights,
 }
 
 /// What stands behind the rows of each expert's slots.
@@ -54,19 +52,6 @@ impl Carried {
     }
 }
 
-/// What is known of each slot for the router's gradient: a number, namely the product of the gradient that reaches an
-/// expert's output row and that row itself. A row and its gradient may as well be taken before the expert's last
-/// projection ("activated"): the product is the same.
-#[derive(Clone, Copy, Debug)]
-pub enum SlotProducts<'a, T: Element> {
-    /// [experts·slots] products.
-    Numbers(&'a [T::Wide]),
-    /// Behind the [slots, width] rows of each expert.
-    Carried { slots: usize, width: usize, data: &'a [T] },
-    /// [experts·slots, width] rows and their gradients.
-    Rows { rows: &'a [T], gradients: &'a [T], width: usize },
-}
-
 /// One expert that a token is sent to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Choice<R> {
@@ -74,34 +59,18 @@ pub struct Choice<R> {
     pub weight: R,
 }
 
-/// Choices of one token, in order.
-#[derive(Clone, Copy, Debug)]
-pub struct Choices<R> {
-    choices: [Choice<R>; MAX_TOP_K],
-    count: usize,
-}
-
-impl<R: Real> Choices<R> {
-    pub fn as_slice(&self) -> &[Choice<R>] {
-        &self.choices[..self.count]
-    }
-}
-
 impl Router {
-    /// Choices of a token from its row of assigned probabilities.
-    pub fn choices<R: Real>(&self, row: &[R]) -> Choices<R> {
-        let mut found = Choices { choices: [Choice::default(); MAX_TOP_K], count: 0 };
+    /// Choices of a token, in order, from its row of assigned probabilities.
+    pub fn choices<R: Real>(&self, row: &[R]) -> OfToken<Choice<R>> {
+        let mut found = OfToken::<Choice<R>>::new();
         for (expert, &marked) in row.iter().enumerate().filter(|(_, marked)| is_chosen(**marked)) {
             let choice = Choice { expert, weight: -marked };
-            let places = &mut found.choices[..=found.count];
-            let place = places[..found.count].iter().take_while(|held| held.weight >= choice.weight).count();
-            places[place..].rotate_right(1);
-            places[place] = choice;
-            found.count += 1;
+            let place = found.iter().take_while(|held| held.weight >= choice.weight).count();
+            found.insert(place, choice);
         }
         if self.renormalise {
-            let sum: R = found.as_slice().iter().map(|choice| choice.weight).sum();
-            found.choices.iter_mut().for_each(|choice| choice.weight = choice.weight / sum);
+            let sum: R = found.iter().map(|choice| choice.weight).sum();
+            found.iter_mut().for_each(|choice| choice.weight = choice.weight / sum);
         }
         found
     }
@@ -120,6 +89,15 @@ impl Router {
             taken.iter_mut().zip(row).for_each(|(taken, &marked)| *taken += usize::from(is_chosen(marked)));
         }
         taken
+    }
+
+    /// The choices of the next token that were not dropped, with their slots; `taken` are those of the tokens before.
+    fn kept<R: Real>(&self, row: &[R], taken: &mut [usize; MAX_EXPERTS]) -> OfToken<(Choice<R>, usize)> {
+        let placed = self.choices(row).into_iter().map(|choice| {
+            taken[choice.expert] += 1;
+            (choice, taken[choice.expert] - 1)
+        });
+        placed.filter(|(_, slot)| *slot < self.slots).collect()
     }
 }
 
@@ -148,14 +126,14 @@ pub fn assign<R: Real>(router: &Router, routing: &mut [R], pool: Pool<'_>) {
     });
 }
 
-/// Rows of `tokens` [tokens, width] into `slots` [experts·slots, width]; empty slots become zero. Weighted, this takes
-/// the gradient of [`from_slots`]' result to the experts' outputs.
+/// Rows of `tokens` [tokens, width] into `slots` [experts·slots, width]; empty slots become zero. This takes the gradient
+/// of [`from_slots`]' result to the experts' outputs, too.
 pub fn to_slots<T: Element>(
     router: &Router,
     routing: &[T::Wide],
     tokens: &[T],
     slots: &mut [T],
-    (weighting, carried): (Weighting, Carried),
+    carried: Carried,
     pool: Pool<'_>,
 ) {
     let count = router.check(routing);
@@ -167,29 +145,21 @@ pub fn to_slots<T: Element>(
         return;
     }
     pool.rows(slots, block, |first, experts| {
-        for (turn, slots) in experts.chunks_exact_mut(block).enumerate() {
+        for (expert, slots) in (first..).zip(experts.chunks_exact_mut(block)) {
             let (slots, weights) = slots.split_at_mut(router.slots * width);
             let mut weights = weights.iter_mut();
-            let expert = first + turn;
             let rows = routing.chunks_exact(router.experts).zip(tokens.chunks_exact(width));
             let mut chosen = rows.filter(|(row, _)| is_chosen(row[expert]));
             for slot in slots.chunks_exact_mut(width) {
                 let chosen = chosen.next();
-                let weight = chosen.map_or(T::Wide::ZERO, |(row, _)| {
-                    let choices = router.choices(row);
-                    let choice = choices.as_slice().iter().find(|choice| choice.expert == expert);
-                    choice.map_or(T::Wide::ZERO, |choice| choice.weight)
-                });
-                if let Some(place) = weights.next() {
-                    *place = T::narrow(weight);
-                }
                 match chosen {
-                    Some((_, token)) if weighting == Weighting::None => slot.copy_from_slice(token),
-                    Some((_, token)) => {
-                        let places = slot.iter_mut().zip(token);
-                        places.for_each(|(place, value)| *place = T::narrow(value.wide() * weight));
-                    }
+                    Some((_, token)) => slot.copy_from_slice(token),
                     None => slot.fill(T::default()),
+                }
+                if let Some(place) = weights.next() {
+                    let choices = chosen.map(|(row, _)| router.choices(row)).unwrap_or_default();
+                    let choice = choices.iter().find(|choice| choice.expert == expert);
+                    *place = T::narrow(choice.map_or(T::Wide::ZERO, |choice| choice.weight));
                 }
             }
         }
@@ -197,13 +167,13 @@ pub fn to_slots<T: Element>(
 }
 
 /// Rows of `slots` [experts·slots, width] back to `tokens` [tokens, width]: each token's sum over its choices in their
-/// order; zero where all of them dropped it. Unweighted, this takes the gradient of [`to_slots`]' result to its tokens.
+/// order; zero where all of them dropped it. This takes the gradient of [`to_slots`]' result to its tokens, too.
 pub fn from_slots<T: Element>(
     router: &Router,
     routing: &[T::Wide],
     slots: &[T],
     tokens: &mut [T],
-    (weighting, carried): (Weighting, Carried),
+    carried: Carried,
     pool: Pool<'_>,
 ) {
     let count = router.check(routing);
@@ -218,96 +188,45 @@ pub fn from_slots<T: Element>(
         let mut taken = router.taken(routing, first);
         let rows = routing.chunks_exact(router.experts).skip(first);
         for (token, row) in tokens.chunks_exact_mut(width).zip(rows) {
-            let choices = router.choices(row);
-            let sources = Sources::new(router, choices.as_slice(), &mut taken, (slots, block), width);
+            let kept = router.kept(row, &mut taken).into_iter();
+            let of = |(choice, slot): (Choice<T::Wide>, usize)| choice.expert * block + slot * width;
+            let rows: OfToken<&[T]> = kept.map(|kept| &slots[of(kept)..][..width]).collect();
             for (column, place) in token.iter_mut().enumerate() {
-                *place = T::narrow(sources.sum(column, weighting));
+                *place = T::narrow(rows.iter().map(|row| row[column].wide()).sum());
             }
         }
     });
 }
 
-/// Slot rows of one token's choices that were not dropped.
-struct Sources<'a, T: Element> {
-    rows: [(&'a [T], T::Wide); MAX_TOP_K],
-    count: usize,
-}
-
-impl<'a, T: Element> Sources<'a, T> {
-    fn new(
-        router: &Router,
-        choices: &[Choice<T::Wide>],
-        taken: &mut [usize; MAX_EXPERTS],
-        (slots, block): (&'a [T], usize),
-        width: usize,
-    ) -> Self {
-        let mut sources = Self { rows: [(&[], T::Wide::ZERO); MAX_TOP_K], count: 0 };
-        for choice in choices {
-            let slot = taken[choice.expert];
-            taken[choice.expert] += 1;
-            if slot < router.slots {
-                let row = choice.expert * block + slot * width;
-                sources.rows[sources.count] = (&slots[row..][..width], choice.weight);
-                sources.count += 1;
-            }
-        }
-        sources
-    }
-
-    fn sum(&self, column: usize, weighting: Weighting) -> T::Wide {
-        let values = self.rows[..self.count].iter().map(|(row, weight)| match weighting {
-            Weighting::None => row[column].wide(),
-            Weighting::Weights => row[column].wide() * *weight,
-        });
-        values.sum()
-    }
-}
-
-/// Gradient of the logits [tokens, experts]. `weighting` says whether the gradients in `products` were multiplied by
-/// the weights already (as weighted [`to_slots`] does) or are those of the weighted sum itself.
+/// Gradient of the logits [tokens, experts]. `slots` [experts·slots, width] carry the gradient of each slot's weight: the
+/// product of its expert's output and the gradient that reaches it.
 ///
 /// With a = weight·d(loss)/d(weight), 0 where unchosen or dropped: d(loss)/d(logit) = a − q·Σa, where q is the weight
 /// (0 for unchosen experts) if weights are renormalised, and the probability of any expert if not.
 pub fn router_gradient<T: Element>(
     router: &Router,
     routing: &[T::Wide],
-    products: SlotProducts<'_, T>,
-    weighting: Weighting,
+    (slots, width): (&[T], usize),
     gradient: &mut [T::Wide],
     pool: Pool<'_>,
 ) {
     router.check(routing);
+    let block = Carried::Weights.block(router.slots, width);
     assert_eq!(gradient.len(), routing.len(), "elements of the routing gradient");
-    let rows = router.experts * router.slots;
-    match products {
-        SlotProducts::Numbers(numbers) => assert_eq!(numbers.len(), rows, "products of the slots"),
-        SlotProducts::Carried { width, data, .. } => {
-            assert_eq!(data.len(), rows * (width + 1), "elements of the slots");
-        }
-        SlotProducts::Rows { rows: data, gradients, width } => {
-            assert_eq!(data.len(), rows * width, "elements of the slots");
-            assert_eq!(gradients.len(), data.len(), "elements of the slots' gradients");
-        }
-    }
+    assert_eq!(slots.len(), router.experts * block, "elements of the slots");
     pool.rows(gradient, router.experts, |first, gradient| {
         let mut taken = router.taken(routing, first);
         let rows = routing.chunks_exact(router.experts).skip(first);
         for (gradient, row) in gradient.chunks_exact_mut(router.experts).zip(rows) {
-            let choices = router.choices(row);
             gradient.fill(T::Wide::ZERO);
             let mut sum = T::Wide::ZERO;
-            for choice in choices.as_slice() {
-                let slot = taken[choice.expert];
-                taken[choice.expert] += 1;
-                if slot < router.slots {
-                    let product = products.of(choice.expert * router.slots + slot);
-                    let factor = if weighting == Weighting::None { choice.weight } else { T::Wide::ONE };
-                    gradient[choice.expert] = product * factor;
-                    sum += product * factor;
-                }
+            for (choice, slot) in router.kept(row, &mut taken) {
+                let of_weight = slots[choice.expert * block + router.slots * width + slot].wide();
+                gradient[choice.expert] = of_weight * choice.weight;
+                sum += of_weight * choice.weight;
             }
             if router.renormalise {
-                for choice in choices.as_slice() {
+                for choice in router.choices(row) {
                     gradient[choice.expert] -= choice.weight * sum;
                 }
             } else {
@@ -315,21 +234,4 @@ pub fn router_gradient<T: Element>(
             }
         }
     });
-}
-
-impl<T: Element> SlotProducts<'_, T> {
-    fn of(&self, slot: usize) -> T::Wide {
-        match self {
-            Self::Numbers(numbers) => numbers[slot],
-            Self::Carried { slots, width, data } => {
-                let (expert, slot) = (slot / slots, slot % slots);
-                data[expert * slots * (width + 1) + slots * width + slot].wide()
-            }
-            Self::Rows { rows, gradients, width } => {
-                let (rows, gradients) =
-                    (&rows[slot * width..][..*width], &gradients[slot * width..][..*width]);
-                rows.iter().zip(gradients).map(|(row, gradient)| row.wide() * gradient.wide()).sum()
-            }
-        }
-    }
 }

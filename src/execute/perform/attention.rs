@@ -1,19 +1,18 @@
 //! Attention cores, rotary positions, and heads that context ranks exchange.
 
-use crate::execute::comm::Communicator;
+use super::Done;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::attention::{
-    Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, Write, fused, materialised,
+    Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, fused, materialised,
 };
 use crate::execute::kernels::rotary::{HeadColumns, Rotary, Turn, rotate};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Worker;
+use crate::lower::kernel::Into;
 use crate::model::layer::{Attention, LayerKind, Position};
 use crate::profile::choices::AttentionKernel;
 use crate::units::ceil_div;
-
-type Done = Result<(), ExecuteError>;
 
 /// Widths of the columns of packed heads, in elements.
 #[derive(Clone, Copy)]
@@ -24,6 +23,15 @@ struct Columns {
 }
 
 impl Columns {
+    fn new(layer: &Attention, heads: u64, kv_heads: u64) -> Self {
+        let (query, value) = (layer.query_dim(), layer.value_dim());
+        Self {
+            query: (heads * query) as usize,
+            key: (kv_heads * query) as usize,
+            value: (kv_heads * value) as usize,
+        }
+    }
+
     const fn all(self) -> usize {
         self.query + self.key + self.value
     }
@@ -67,12 +75,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Columns of the heads of this tensor rank.
     fn columns(&self, layer: &Attention) -> Columns {
         let tensor = self.run.strategy.tensor;
-        let kv_heads = ceil_div(layer.kv_heads(), tensor);
-        Columns {
-            query: (layer.heads / tensor * layer.query_dim()) as usize,
-            key: (kv_heads * layer.query_dim()) as usize,
-            value: (kv_heads * layer.value_dim()) as usize,
-        }
+        Columns::new(layer, layer.heads / tensor, ceil_div(layer.kv_heads(), tensor))
     }
 
     /// The global number of the first head that the core of this rank sees.
@@ -145,11 +148,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Columns of the heads that the core sees.
     fn core_columns(&self, layer: &Attention) -> Columns {
         let heads = self.heads(layer);
-        Columns {
-            query: heads.heads * heads.query_dim,
-            key: heads.kv_heads * heads.query_dim,
-            value: heads.kv_heads * heads.value_dim,
-        }
+        Columns::new(layer, heads.heads as u64, heads.kv_heads as u64)
     }
 
     pub(in crate::execute) fn attention(&mut self, issue: &Issue, number: u16, ring: u16) -> Done {
@@ -161,7 +160,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let keys_values = travelling.map_or(packed, |region| self.read::<T>(*region));
         let keys_values = columns.keys_values(keys_values, travelling.is_some());
         let output = self.write::<T>(issue.writes[0]);
-        let write = if ring == 0 { Write::Replace } else { Write::Add };
+        let write = if ring == 0 { Into::Set } else { Into::Add };
         let pool = self.pool;
         if self.is_fused() {
             let log_sum_exp = self.write::<T::Wide>(issue.writes[1]);
@@ -189,10 +188,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let travelling = issue.reads.get(left).filter(|_| is_ring);
         let keys_values = travelling.map_or(packed, |region| self.read::<T>(*region));
         let keys_values = columns.keys_values(keys_values, travelling.is_some());
-        let write = if ring == 0 { Write::Replace } else { Write::Add };
+        let write = if ring == 0 { Into::Set } else { Into::Add };
         let pool = self.pool;
         // The gradient that arrives has its sender's part in it, so each rank adds its own; the first starts it.
-        let key_write = if is_ring { write } else { Write::Replace };
+        let key_write = if is_ring { write } else { Into::Set };
         let query_gradients = || Window { data: self.write::<T>(issue.writes[0]), stride, column: 0 };
         let key_gradients = || {
             let travelling = issue.writes.last().filter(|_| is_ring);
@@ -249,12 +248,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         };
         let columns = self.columns(layer);
         let data = self.write::<T>(issue.writes[0]);
-        let heads = HeadColumns {
-            stride: columns.all(),
-            column: 0,
-            heads: (columns.query + columns.key) / head_dim,
-            head_dim,
-        };
+        let heads =
+            HeadColumns { stride: columns.all(), heads: (columns.query + columns.key) / head_dim, head_dim };
         rotate(&rotary, data, heads, &self.rank.positions[self.rank.context as usize], turn, self.pool);
         Ok(())
     }

@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
+use super::Done;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::kernels::gemm::Write;
-use crate::execute::kernels::routing::{self, Carried, Router, SlotProducts, Weighting};
+use crate::execute::kernels::routing::{self, Carried, Router};
 use crate::execute::kernels::{activation, linear};
 use crate::execute::matrix::{Matrix as View, MatrixMut};
 use crate::execute::placement::Issue;
@@ -17,8 +17,6 @@ use crate::execute::worker::Worker;
 use crate::lower::Shape;
 use crate::lower::kernel::{Into, Kernel, Matrix};
 use crate::model::layer::{LayerKind, Moe};
-
-type Done = Result<(), ExecuteError>;
 
 /// Sizes of one rank's part of a layer.
 #[derive(Clone, Copy)]
@@ -81,7 +79,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let tokens = &self.read::<T>(issue.reads[0])[rows];
                 let assigned = self.read::<T::Wide>(issue.reads[1]);
                 let slots = self.write::<T>(issue.writes[0]);
-                routing::to_slots(&router, assigned, tokens, slots, (Weighting::None, carried), pool);
+                routing::to_slots(&router, assigned, tokens, slots, carried, pool);
             }
             Kernel::Combine | Kernel::PermuteGradient => {
                 let carried = if kernel == Kernel::Combine { Carried::Nothing } else { Carried::Weights };
@@ -90,12 +88,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let all = self.write::<T>(issue.writes[0]);
                 all.fill(T::default());
                 let tokens = &mut all[rows];
-                routing::from_slots(&router, assigned, slots, tokens, (Weighting::None, carried), pool);
+                routing::from_slots(&router, assigned, slots, tokens, carried, pool);
                 if kernel == Kernel::PermuteGradient {
                     let gradient = self.write::<T::Wide>(issue.writes[1]);
-                    let products =
-                        SlotProducts::Carried { slots: sizes.slots, width: sizes.hidden, data: slots };
-                    routing::router_gradient(&router, assigned, products, Weighting::None, gradient, pool);
+                    routing::router_gradient(&router, assigned, (slots, sizes.hidden), gradient, pool);
                 }
             }
             Kernel::ExpertActivation => {
@@ -154,7 +150,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 let weight = weight.wide();
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = T::narrow(from.wide() * weight));
             }
-            let function = super::function(layer.activation);
+            let function = layer.activation;
             match (gate, gate_gradient) {
                 (Some(gate), Some(dgate)) => {
                     activation::gated_backward(pool, function, (gate, up), (dgate, up_gradient));
@@ -195,24 +191,23 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                     let weight = &weights[sizes.matrix(matrix, block)];
                     let x = View::new(&x[inputs(block)], depth);
                     let y = MatrixMut::new(&mut y[results(block)], outputs);
-                    linear::forward(pool, x, weight, None, (y, Write::Replace), scratch);
+                    linear::forward(pool, x, weight, None, (y, Into::Set), scratch);
                 }
             }
             Kernel::InputGradient(_, into) => {
                 let weights = self.weight(issue, number, role)?;
                 let (dy, dx) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
-                let write = if into == Into::Add { Write::Add } else { Write::Replace };
                 for block in 0..blocks(dx.len(), dy.len()) {
                     let weight = &weights[sizes.matrix(matrix, block)];
                     let dy = View::new(&dy[results(block)], outputs);
                     let dx = MatrixMut::new(&mut dx[inputs(block)], depth);
-                    linear::input_gradient(pool, dy, weight, (dx, write), scratch);
+                    linear::input_gradient(pool, dy, weight, (dx, into), scratch);
                 }
             }
             _ => {
                 let (x, dy) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
                 let (gradient, write) = self.needed_gradient(issue, number, role)?;
-                if write == Write::Replace {
+                if write == Into::Set {
                     let experts = 0..sizes.experts.max(1);
                     experts.for_each(|expert| gradient[sizes.matrix(matrix, expert)].fill(G::default()));
                 }
@@ -220,7 +215,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                     let x = View::new(&x[inputs(block)], depth);
                     let dy = View::new(&dy[results(block)], outputs);
                     let gradient = &mut gradient[sizes.matrix(matrix, block)];
-                    linear::weight_gradient(pool, dy, x, (gradient, Write::Add), scratch);
+                    linear::weight_gradient(pool, dy, x, (gradient, Into::Add), scratch);
                 }
             }
         }
@@ -288,7 +283,7 @@ fn whole_blocks(elements: usize, length: usize) -> usize {
 }
 
 fn activate<T: Element>(pool: Pool<'_>, layer: &Moe, gate: Option<&[T]>, up: &[T], to: &mut [T]) {
-    let function = super::function(layer.activation);
+    let function = layer.activation;
     match gate {
         Some(gate) => activation::gated_forward(pool, function, (gate, up), to),
         None => activation::forward(pool, function, up, to),

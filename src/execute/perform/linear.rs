@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Target, roles};
+use super::{Done, Target, roles};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
-use crate::execute::kernels::gemm::{Write, product};
+use crate::execute::kernels::gemm::product;
 use crate::execute::kernels::{linear, routing};
 use crate::execute::layout::Section;
 use crate::execute::matrix::{Matrix as View, MatrixMut};
@@ -16,8 +16,6 @@ use crate::lower::kernel::{Into, Kernel, Matrix};
 use crate::model::layer::LayerKind;
 use crate::program::instruction::Holds;
 
-type Done = Result<(), ExecuteError>;
-
 /// One product among those of a matrix: which rows, of `depth` elements, of which tensor, which columns of the wide
 /// operand.
 struct Factor {
@@ -26,13 +24,6 @@ struct Factor {
     rows: Range<usize>,
     depth: usize,
     columns: Range<usize>,
-}
-
-const fn write(into: Into) -> Write {
-    match into {
-        Into::Set => Write::Replace,
-        Into::Add => Write::Add,
-    }
 }
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
@@ -96,7 +87,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let weight = View::new(weight, depth);
             let logits = self.write::<T::Wide>(issue.writes[0]);
             let y = MatrixMut::new(&mut *logits, weight.rows);
-            product(pool, (x, weight.transposed()), y, Write::Replace, None, scratch);
+            product(pool, (x, weight.transposed()), y, Into::Set, None, scratch);
             routing::assign(&self.router_of(issue, layer)?, logits, pool);
             return Ok(());
         }
@@ -111,7 +102,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let x = View::new(&x[chunk_elements(matrix, x.len(), factor.depth)], factor.depth);
             let y = self.write::<T>(issue.writes[0]);
             let y = MatrixMut::window(y, width, factor.columns.start, factor.columns.len());
-            linear::forward(pool, x, weight, bias, (y, Write::Replace), scratch);
+            linear::forward(pool, x, weight, bias, (y, Into::Set), scratch);
         }
         Ok(())
     }
@@ -134,7 +125,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let dy = View::new(self.read::<T::Wide>(issue.reads[0]), weight.len() / depth);
             let dx = self.write::<T>(issue.writes[0]);
             let dx = MatrixMut::new(&mut dx[self.routed(issue, layer)?], depth);
-            product(pool, (dy, View::new(weight, depth)), dx, write(into), None, scratch);
+            product(pool, (dy, View::new(weight, depth)), dx, into, None, scratch);
             return Ok(());
         }
         let dy = self.read::<T>(issue.reads[0]);
@@ -145,7 +136,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             let dx = self.write::<T>(issue.writes[0]);
             let part = chunk_elements(matrix, dx.len(), factor.depth);
             let dx = MatrixMut::new(&mut dx[part], factor.depth);
-            let write = if turn == 0 { write(into) } else { Write::Add };
+            let write = if turn == 0 { into } else { Into::Add };
             linear::input_gradient(pool, dy, weight, (dx, write), scratch);
         }
         Ok(())
@@ -275,13 +266,12 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         if let Some(state) = self.rank.state(Holds::Gradients, Some(lender.index)).filter(|_| is_kept) {
             let start = lender.tensors.gradient_start(Section::Table);
             let region = state.device.elements(start, length, size_of::<G>());
-            let write =
-                if self.replaces(issue, lender, Section::Table) { Write::Replace } else { Write::Add };
+            let write = if self.replaces(issue, lender, Section::Table) { Into::Set } else { Into::Add };
             return Ok(Some((self.write::<G>(region), write)));
         }
         let region = self.need(issue, "the buffer of its gradient", issue.gradient)?;
         let region = region.elements(unit.tensors.trained(), length, size_of::<G>());
-        Ok(Some((self.write::<G>(region), Write::Add)))
+        Ok(Some((self.write::<G>(region), Into::Add)))
     }
 
     /// Scratch of the compute stream's kernels.

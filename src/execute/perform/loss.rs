@@ -73,7 +73,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let statistics = self.read::<T::Wide>(issue.reads[1]);
         let targets = self.targets(issue, part)?;
         let logits = self.write::<T>(issue.writes[0]);
-        cross_entropy::backward(self.pool, &shard, logits, targets, statistics, (scale, None));
+        cross_entropy::backward(self.pool, &shard, logits, targets, statistics, scale);
         Ok(())
     }
 

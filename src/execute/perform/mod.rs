@@ -12,22 +12,20 @@ use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::activation;
 use crate::execute::kernels::dropout::{Dropout, Place as RowPlace};
-use crate::execute::kernels::gemm::Write;
 use crate::execute::kernels::rotary::Turn;
 use crate::execute::kernels::{embedding, norm, quantise, residual};
-use crate::execute::layout::LocalTensor;
 use crate::execute::placement::Issue;
 use crate::execute::pool::Pool;
 use crate::execute::worker::Worker;
 use crate::lower::kernel::{Branch, Into, Kernel, Matrix, Place};
-use crate::model::layer::{self, LayerKind, NormKind};
+use crate::model::layer::{self, Activation, LayerKind, NormKind};
 use crate::profile::choices::Compression;
 use crate::program::instruction::Holds;
 use crate::program::scalars::Scalar;
 
 type Done = Result<(), ExecuteError>;
 /// Where a kernel adds to a gradient, or what it replaces.
-type Target<'r, G> = (&'r mut [G], Write);
+type Target<'r, G> = (&'r mut [G], Into);
 /// Of a norm, where it has them.
 type WeightAndBias<'r, T> = (Option<&'r [T]>, Option<&'r [T]>);
 
@@ -65,17 +63,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Kernel::Activation => return self.activation(issue, layer),
             Kernel::ActivationGradient => return self.activation_gradient(issue, layer),
             Kernel::Residual(branch) => return self.residual(issue, layer, branch),
-            Kernel::BranchGradient(_) => {
-                let (from, to) = (self.read::<T>(issue.reads[0]), self.write::<T>(issue.writes[0]));
-                let (dropout, width) = (self.dropout(issue, layer, 0)?, self.width(issue, layer)?);
-                let place = self.stream_place(issue, width);
-                residual::branch_gradient(pool, width, dropout.map(|dropout| (dropout, place)), from, to);
-            }
-            Kernel::Dropout | Kernel::DropoutGradient => {
-                let width = self.width(issue, layer)?;
-                if let Some(dropout) = self.dropout(issue, layer, 0)? {
-                    let place = self.stream_place(issue, width);
-                    residual::drop(pool, width, (dropout, place), self.write::<T>(issue.writes[0]));
+            Kernel::BranchGradient(_) | Kernel::Dropout | Kernel::DropoutGradient => {
+                let (width, to) = (self.width(issue, layer)?, self.write::<T>(issue.writes[0]));
+                if matches!(kernel, Kernel::BranchGradient(_)) {
+                    residual::copy(pool, self.read::<T>(issue.reads[0]), to);
+                }
+                if let Some(dropout) = self.dropout(issue, layer, width)? {
+                    residual::drop(pool, width, dropout, to);
                 }
             }
             Kernel::Permute
@@ -180,12 +174,8 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         role: &str,
     ) -> Result<Option<Target<'r, G>>, ExecuteError> {
         let unit = self.unit(issue)?;
-        let is_it = |tensor: &LocalTensor| tensor.layer == layer && tensor.tensor.role == role;
-        let Some(place) = unit.tensors.tensors.iter().position(is_it) else { return Ok(None) };
-        let tensor = &unit.tensors.tensors[place];
-        if !tensor.section.is_trained() {
-            return Ok(None);
-        }
+        let tensor = unit.tensors.tensor(layer, role).filter(|tensor| tensor.section.is_trained());
+        let Some(tensor) = tensor else { return Ok(None) };
         let start = unit.tensors.gradient_start(tensor.section) + tensor.start;
         let whole = self.need(issue, "the buffer of its gradient", issue.gradient)?;
         let region = whole.elements(start, tensor.elements(), size_of::<G>());
@@ -193,7 +183,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let kept = self.rank.state(Holds::Gradients, Some(unit.index)).map(|state| state.device);
         let is_kept = kept.is_some() && kept == issue.gradient;
         let replaces = is_kept && self.replaces(issue, unit, tensor.section);
-        Ok(Some((self.write::<G>(region), if replaces { Write::Replace } else { Write::Add })))
+        Ok(Some((self.write::<G>(region), if replaces { Into::Set } else { Into::Add })))
     }
 
     fn norm_of(
@@ -236,7 +226,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
 
     fn norm_kernel(&self, norm: &layer::Norm) -> norm::Norm {
         norm::Norm {
-            kind: if norm.kind == NormKind::Rms { norm::NormKind::Rms } else { norm::NormKind::Layer },
+            kind: norm.kind,
             width: norm.width as usize,
             epsilon: self.run.model.constants.norm_epsilon,
         }
@@ -260,8 +250,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let gradient = if issue.reads[0] == issue.writes[0] {
             norm::InputGradient::InPlace(dx)
         } else {
-            let write = if into == Into::Add { Write::Add } else { Write::Replace };
-            norm::InputGradient::Apart { dy: self.read::<T>(issue.reads[0]), dx, write }
+            norm::InputGradient::Apart { dy: self.read::<T>(issue.reads[0]), dx, write: into }
         };
         norm::backward(self.pool, self.norm_kernel(norm), x, weight, statistics, gradient);
         Ok(())
@@ -276,7 +265,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let (dy, x) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
         let kernel = self.norm_kernel(norm);
         let (gradient, write) = self.needed_gradient(issue, layer, role)?;
-        if write == Write::Replace {
+        if write == Into::Set {
             gradient.fill(G::default());
         }
         let (weight, bias) = gradient.split_at_mut(kernel.width);
@@ -296,21 +285,17 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let to = self.write::<T>(issue.writes[0]);
         match (gated, issue.reads.len()) {
             (false, _) => activation::forward(self.pool, kind, self.read::<T>(issue.reads[0]), to),
-            (true, 1) => return self.side_by_side(issue, to, kind),
+            // Gate and up of shared experts are columns of one matrix.
+            (true, 1) => {
+                let (both, width) = (self.read::<T>(issue.reads[0]), self.shared_width(issue)?);
+                for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
+                    activation::gated_forward(Pool::Serial, kind, both.split_at(width), to);
+                }
+            }
             (true, _) => {
                 let parts = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
                 activation::gated_forward(self.pool, kind, parts, to);
             }
-        }
-        Ok(())
-    }
-
-    /// Gate and up of shared experts are columns of one matrix.
-    fn side_by_side(&mut self, issue: &Issue, to: &mut [T], kind: activation::Activation) -> Done {
-        let both = self.read::<T>(issue.reads[0]);
-        let width = self.shared_width(issue)?;
-        for (to, both) in to.chunks_exact_mut(width).zip(both.chunks_exact(2 * width)) {
-            activation::gated_forward(Pool::Serial, kind, both.split_at(width), to);
         }
         Ok(())
     }
@@ -352,14 +337,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         Ok(self.need(issue, "its shared experts", shared)? as usize)
     }
 
-    fn activation_of(
-        &self,
-        issue: &Issue,
-        number: u16,
-    ) -> Result<(activation::Activation, bool), ExecuteError> {
+    fn activation_of(&self, issue: &Issue, number: u16) -> Result<(Activation, bool), ExecuteError> {
         match self.layer(issue, number)? {
-            LayerKind::Mlp(layer) => Ok((function(layer.activation), layer.gated)),
-            LayerKind::Moe(layer) => Ok((function(layer.activation), layer.gated)),
+            LayerKind::Mlp(layer) => Ok((layer.activation, layer.gated)),
+            LayerKind::Moe(layer) => Ok((layer.activation, layer.gated)),
             _ => Err(self.missing(issue, "its activation function")),
         }
     }
@@ -376,16 +357,25 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             None => None,
         };
         let (from, stream) = (self.read::<T>(issue.reads[0]), self.read::<T>(issue.reads[1]));
-        let dropout =
-            self.dropout(issue, layer, 0)?.map(|dropout| (dropout, self.stream_place(issue, width)));
+        let dropout = self.dropout(issue, layer, width)?;
         residual::forward(self.pool, width, stream, (from, bias), dropout, self.write::<T>(issue.writes[0]));
         Ok(())
     }
 
-    /// The dropout of a layer's own site `kind`, if anything is dropped.
-    fn dropout(&self, issue: &Issue, layer: u16, kind: u64) -> Result<Option<Dropout>, ExecuteError> {
-        let dropout = self.dropout_of(self.site(issue, layer, kind)?);
-        Ok(Some(dropout).filter(|_| self.run.workload.dropout > 0.0))
+    /// The dropout of a layer's rows of the residual stream, of `width` elements, and where they stand in the whole batch,
+    /// if anything is dropped.
+    fn dropout(
+        &self,
+        issue: &Issue,
+        layer: u16,
+        width: usize,
+    ) -> Result<Option<(Dropout, RowPlace<'r>)>, ExecuteError> {
+        if self.run.workload.dropout <= 0.0 {
+            return Ok(None);
+        }
+        let dropout = self.dropout_of(self.site(issue, layer, 0)?);
+        let start = self.first_sequence(issue) * self.run.workload.seq_len;
+        Ok(Some((dropout, RowPlace { start, rows: &self.rank.stream_rows, width: width as u64 })))
     }
 
     /// The dropout of a site in this step.
@@ -406,16 +396,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         (self.rank.data_rank * strategy.accumulation + u64::from(issue.micro)) * strategy.micro_batch
     }
 
-    /// Where rows of the residual stream on this rank stand in the whole batch.
-    fn stream_place(&self, issue: &Issue, width: usize) -> RowPlace<'r> {
-        RowPlace {
-            start: self.first_sequence(issue) * self.run.workload.seq_len,
-            rows: Some(&self.rank.stream_rows),
-            column: 0,
-            width: width as u64,
-        }
-    }
-
     /// Ids of the instruction's micro-batch.
     fn ids(&self, issue: &Issue, holds: Holds) -> Result<&'r [u32], ExecuteError> {
         let count = self.run.strategy.micro_batch as usize * self.run.local_tokens();
@@ -431,11 +411,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let first = self.first_word(table.len() / kind.hidden as usize);
         let ids = self.ids(issue, Holds::Tokens)?;
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (&mut *to, Write::Replace));
-        let scale = self.run.model.constants.embedding_scale;
-        if scale != 1.0 {
-            residual::scale(self.pool, scale, to);
-        }
+        embedding::forward(self.pool, kind.hidden as usize, (table, first), ids, (to, Into::Set));
         Ok(())
     }
 
@@ -449,7 +425,9 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let table = self.weight(issue, layer, "positions")?;
         let rows = &self.rank.stream_positions;
         let to = self.write::<T>(issue.writes[0]);
-        embedding::forward(self.pool, width, (self.position_rows(table, width), 0), rows, (to, Write::Add));
+        // The rows that positions name.
+        let table = &table[self.run.model.constants.position_offset as usize * width..];
+        embedding::forward(self.pool, width, (table, 0), rows, (to, Into::Add));
         Ok(())
     }
 
@@ -460,13 +438,13 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let whole = self.read::<T>(issue.reads[0]);
         let stream = self.read::<T>(issue.reads.get(1).copied().unwrap_or(issue.reads[0]));
         let (gradient, write) = self.needed_gradient(issue, layer, "tokens")?;
-        if write == Write::Replace {
+        if write == Into::Set {
             residual::zero(pool, gradient);
         }
         let first = self.first_word(gradient.len() / width);
         embedding::backward(pool, width, ids, whole, (gradient, first));
         if let Some((gradient, write)) = self.gradient(issue, layer, "positions")? {
-            if write == Write::Replace {
+            if write == Into::Set {
                 gradient.fill(G::default());
             }
             let skipped = self.run.model.constants.position_offset as usize * width;
@@ -474,21 +452,6 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             embedding::backward(pool, width, &self.rank.stream_positions, stream, (gradient, 0));
         }
         Ok(())
-    }
-
-    /// The rows of a position table that positions name.
-    fn position_rows<'a>(&self, table: &'a [T], width: usize) -> &'a [T] {
-        &table[self.run.model.constants.position_offset as usize * width..]
-    }
-}
-
-const fn function(activation: layer::Activation) -> activation::Activation {
-    match activation {
-        layer::Activation::Gelu => activation::Activation::Gelu,
-        layer::Activation::GeluTanh => activation::Activation::GeluTanh,
-        layer::Activation::Silu => activation::Activation::Silu,
-        layer::Activation::Relu => activation::Activation::Relu,
-        layer::Activation::Relu2 => activation::Activation::ReluSquared,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The optimizer step: the gradient's norm, AdamW on device and host, parameters on their way back.
 
 use crate::execute::arena::Region;
-use crate::execute::comm::{Communicator, Reduction};
+use crate::execute::comm::Reduction;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::adamw::{self, AdamW};

@@ -1,7 +1,8 @@
 //! Parameters that come from their shards, gradients that are summed: collectives over a unit's sections.
 
+use super::Done;
 use crate::execute::arena::Region;
-use crate::execute::comm::{Communicator, Reduction};
+use crate::execute::comm::Reduction;
 use crate::execute::element::{Element, Real};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::residual;
@@ -11,8 +12,6 @@ use crate::execute::rank::Unit;
 use crate::execute::worker::Worker;
 use crate::ops::{CollectiveKind, Group};
 use crate::program::instruction::{Holds, Part, Task};
-
-type Done = Result<(), ExecuteError>;
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// Whole sections of the unit's parameters from all ranks' shards.
@@ -160,7 +159,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
         let keeps_whole = self.run.rules.keeps_whole_gradients;
         let wire = self.run.rules.reduce;
         for unit in &rank.units {
-            for section in Section::ALL.into_iter().filter(|section| section.is_trained()) {
+            for section in Section::TRAINED {
                 let own = unit.tensors.shard(section, rank.shard_index(section));
                 if own.is_empty() {
                     continue;

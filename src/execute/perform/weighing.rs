@@ -1,7 +1,7 @@
 //! Adaptive loss weights: norms of a loss's gradient at a layer, the weight that they make, and gradients times it.
 
 use crate::execute::arena::Region;
-use crate::execute::comm::{Communicator, Reduction};
+use crate::execute::comm::Reduction;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};

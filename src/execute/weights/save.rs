@@ -3,19 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufWriter, Write};
-use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use tempfile::Builder;
 
 use super::error::WeightsError;
+use crate::execute::contents::Tensors;
 use crate::model::tensors::{NamedTensor, tensors};
 use crate::model::{Model, layer_graph};
 use crate::units::ElementType;
-
-/// Gives whole rows of a parameter: (layer, role, rows, row-major values of all columns).
-pub type Rows<'a> = dyn FnMut(usize, &'static str, Range<u64>, &mut [f64]) + 'a;
 
 /// Writes `model.safetensors` and `config.json` into a folder, which is made where there is none.
 ///
@@ -27,10 +24,10 @@ pub fn save_weights(
     folder: &Path,
     model: &Model,
     element: ElementType,
-    rows: &mut Rows<'_>,
+    values: &Tensors,
 ) -> Result<(), WeightsError> {
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
-    save_tensors(&folder.join("model.safetensors"), &tensors(model), element, rows)?;
+    save_tensors(&folder.join("model.safetensors"), &tensors(model), element, values)?;
     let config = match &model.config {
         Some(config) => serde_json::to_string_pretty(config),
         None => serde_json::to_string_pretty(&layer_graph::document(model)),
@@ -47,47 +44,39 @@ pub fn save_tensors(
     path: &Path,
     tensors: &[NamedTensor],
     element: ElementType,
-    rows: &mut Rows<'_>,
+    values: &Tensors,
 ) -> Result<(), WeightsError> {
     let mut file = TensorFile::new(element);
-    file.group("", tensors);
-    file.write(path, &mut |_, layer, role, wanted, out| rows(layer, role, wanted, out))
+    file.group("", tensors, values);
+    file.write(path)
 }
 
 /// The stored tensors of a file, by name, each with its parts.
 pub(super) struct TensorFile<'a> {
-    element: ElementType,
-    stored: BTreeMap<String, (&'a str, Vec<&'a NamedTensor>)>,
+    /// Bytes of an element.
+    size: usize,
+    stored: BTreeMap<String, (&'a Tensors, Vec<&'a NamedTensor>)>,
     numbers: BTreeMap<&'a str, u64>,
 }
 
-/// As [`Rows`], with the suffix of the group first.
-type GroupRows<'a> = dyn FnMut(&str, usize, &'static str, Range<u64>, &mut [f64]) + 'a;
-
 impl<'a> TensorFile<'a> {
     pub fn new(element: ElementType) -> Self {
-        Self { element, stored: BTreeMap::new(), numbers: BTreeMap::new() }
+        let size = if element == ElementType::Fp64 { 8 } else { 4 };
+        Self { size, stored: BTreeMap::new(), numbers: BTreeMap::new() }
     }
 
-    /// Adds tensors under their names with `suffix` behind each.
-    pub fn group(&mut self, suffix: &'a str, tensors: &'a [NamedTensor]) {
+    /// Adds tensors under their names with `suffix` behind each, and `values` of the parameters that they hold; what is
+    /// not among them is 0.
+    pub fn group(&mut self, suffix: &str, tensors: &'a [NamedTensor], values: &'a Tensors) {
         for tensor in tensors {
             let entry = self.stored.entry(format!("{}{suffix}", tensor.name));
-            entry.or_insert_with(|| (suffix, Vec::new())).1.push(tensor);
+            entry.or_insert_with(|| (values, Vec::new())).1.push(tensor);
         }
     }
 
     /// Adds a whole number as a tensor of one element.
     pub fn number(&mut self, name: &'a str, value: u64) {
         self.numbers.insert(name, value);
-    }
-
-    fn wide(&self) -> bool {
-        self.element == ElementType::Fp64
-    }
-
-    fn element_size(&self) -> u64 {
-        if self.wide() { 8 } else { 4 }
     }
 
     /// The header, and the length of all tensors after it.
@@ -105,10 +94,9 @@ impl<'a> TensorFile<'a> {
         for name in self.numbers.keys() {
             entry(name, "U64", &[1], 8);
         }
-        let kind = if self.wide() { "F64" } else { "F32" };
+        let kind = if self.size == 8 { "F64" } else { "F32" };
         for (name, (_, parts)) in &self.stored {
-            let bytes = parts[0].elements() * self.element_size();
-            entry(name, kind, &parts[0].shape, bytes);
+            entry(name, kind, &parts[0].shape, parts[0].elements() * self.size as u64);
         }
         let mut text = Value::Object(header).to_string();
         let aligned = text.len().next_multiple_of(8);
@@ -116,8 +104,8 @@ impl<'a> TensorFile<'a> {
         text
     }
 
-    /// Writes the file with what `rows` gives, one tensor after the other.
-    pub fn write(&self, path: &Path, rows: &mut GroupRows<'_>) -> Result<(), WeightsError> {
+    /// Writes the file, one tensor after the other.
+    pub fn write(&self, path: &Path) -> Result<(), WeightsError> {
         let header = self.header();
         whole_file(path, |file| {
             file.write_all(&(header.len() as u64).to_le_bytes())?;
@@ -125,25 +113,24 @@ impl<'a> TensorFile<'a> {
             for value in self.numbers.values() {
                 file.write_all(&value.to_le_bytes())?;
             }
-            for (suffix, parts) in self.stored.values() {
-                file.write_all(&self.bytes(suffix, parts, rows))?;
+            for (values, parts) in self.stored.values() {
+                file.write_all(&self.bytes(values, parts))?;
             }
             Ok(())
         })
     }
 
     /// One stored tensor, put together from its parts.
-    fn bytes(&self, suffix: &str, parts: &[&NamedTensor], rows: &mut GroupRows<'_>) -> Vec<u8> {
-        let size = self.element_size() as usize;
+    fn bytes(&self, values: &Tensors, parts: &[&NamedTensor]) -> Vec<u8> {
+        let size = self.size;
         let mut bytes = vec![0; parts[0].elements() as usize * size];
         for part in parts {
-            let mut values = vec![0.0; (part.rows * part.columns) as usize];
-            let wanted = part.first_row..part.first_row + part.rows;
-            rows(suffix, part.layer, part.role, wanted.clone(), &mut values);
-            for (row, values) in wanted.zip(values.chunks(part.columns as usize)) {
+            let Some(values) = values.get(&(part.layer, part.role)) else { continue };
+            let rows = values.chunks(part.columns as usize).enumerate().skip(part.first_row as usize);
+            for (row, values) in rows.take(part.rows as usize) {
                 for (column, value) in (0..).zip(values) {
-                    let at = part.position(row, column) as usize * size;
-                    if self.wide() {
+                    let at = part.position(row as u64, column) as usize * size;
+                    if size == 8 {
                         bytes[at..at + size].copy_from_slice(&value.to_le_bytes());
                     } else {
                         bytes[at..at + size].copy_from_slice(&(*value as f32).to_le_bytes());

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use super::checkpoint::{Checkpoint, Mapped};
 use super::error::WeightsError;
-use super::save::{Rows, TensorFile};
+use super::save::TensorFile;
 use super::{Source, Weights};
+use crate::execute::contents::Tensors;
 use crate::model::Model;
 use crate::model::tensors::{NamedTensor, tensors};
 use crate::units::ElementType;
@@ -66,20 +67,13 @@ pub fn save_state(
     model: &Model,
     element: ElementType,
     (step, data_position): (u64, u64),
-    first: &mut Rows<'_>,
-    second: &mut Rows<'_>,
+    [first, second]: [&Tensors; 2],
 ) -> Result<(), WeightsError> {
     let tensors = trained(model);
     let mut file = TensorFile::new(element);
     file.number(STEP, step);
     file.number(POSITION, data_position);
-    file.group(FIRST, &tensors);
-    file.group(SECOND, &tensors);
-    file.write(&folder.join(FILE), &mut |suffix, layer, role, rows, out| {
-        if suffix == FIRST {
-            first(layer, role, rows, out);
-        } else {
-            second(layer, role, rows, out);
-        }
-    })
+    file.group(FIRST, &tensors, first);
+    file.group(SECOND, &tensors, second);
+    file.write(&folder.join(FILE))
 }

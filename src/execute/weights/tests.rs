@@ -1,6 +1,5 @@
 //! Initial weights against values computed elsewhere; checkpoints there and back; what can be wrong with them.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 
 use super::*;
+use crate::execute::contents::Tensors;
 use crate::model::parameters::parameters;
 use crate::model::{from_text, load};
 use crate::units::ElementType;
@@ -40,16 +40,18 @@ fn all(model: &Model, weights: &Weights) -> Vec<Vec<f64>> {
 }
 
 fn save(folder: &Path, model: &Model, element: ElementType, weights: &Weights) {
-    let widths = widths(model);
-    save_weights(folder, model, element, &mut |layer, role, rows, out| {
-        weights.read(layer, role, rows, 0..widths[&(layer, role)], out, Pool::Serial);
-    })
-    .unwrap();
+    save_weights(folder, model, element, &whole(model, weights)).unwrap();
 }
 
-fn widths(model: &Model) -> HashMap<(usize, &'static str), u64> {
+/// Every parameter, by layer and role.
+fn whole(model: &Model, weights: &Weights) -> Tensors {
     let of = |(index, kind)| {
-        parameters(kind).into_iter().map(move |parameter| ((index, parameter.role), parameter.columns))
+        parameters(kind).into_iter().map(move |parameter| {
+            let mut out = vec![f64::NAN; parameter.elements() as usize];
+            let (rows, columns) = (0..parameter.rows, 0..parameter.columns);
+            weights.read(index, parameter.role, rows, columns, &mut out, Pool::Serial);
+            ((index, parameter.role), out)
+        })
     };
     model.layers().map(|layer| &layer.kind).enumerate().flat_map(of).collect()
 }
@@ -267,25 +269,14 @@ fn moments_step_and_position_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     assert!(State::open(&model, folder.path()).unwrap().is_none());
     let (first, second) = (Weights::random(&model, 8), Weights::random(&model, 9));
-    let widths = widths(&model);
-    let rows = |weights: &Weights, layer, role, rows, out: &mut [f64]| {
-        weights.read(layer, role, rows, 0..widths[&(layer, role)], out, Pool::Serial);
-    };
-    save_state(
-        folder.path(),
-        &model,
-        ElementType::Fp64,
-        (20, 640),
-        &mut |layer, role, wanted, out| rows(&first, layer, role, wanted, out),
-        &mut |layer, role, wanted, out| rows(&second, layer, role, wanted, out),
-    )
-    .unwrap();
+    let moments = [&first, &second].map(|weights| whole(&model, weights));
+    save_state(folder.path(), &model, ElementType::Fp64, (20, 640), moments.each_ref()).unwrap();
     let state = State::open(&model, folder.path()).unwrap().unwrap();
     assert_eq!((state.step, state.data_position), (20, 640));
     for (saved, opened) in [(&first, &state.first), (&second, &state.second)] {
         let (mut wanted, mut found) = ([0.0; 64], [1.0; 64]);
-        rows(saved, 3, "output", 0..8, &mut wanted);
-        rows(opened, 3, "output", 0..8, &mut found);
+        saved.read(3, "output", 0..8, 0..8, &mut wanted, Pool::Serial);
+        opened.read(3, "output", 0..8, 0..8, &mut found, Pool::Serial);
         assert_eq!(wanted, found);
     }
     let bytes = fs::read(folder.path().join("state.safetensors")).unwrap();

@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::*;
-use crate::execute::element::Real;
+use crate::execute::element::{Element, Real};
 use crate::lower::Stream;
 use crate::ops::Group;
 

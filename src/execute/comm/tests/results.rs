@@ -74,8 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_and_slices_go_where_they_should(ranks in 1usize..7, block in 0usize..40, root in 0usize..7) {
-        let root = root % ranks;
+    fn blocks_and_slices_go_where_they_should(ranks in 1usize..7, block in 0usize..40) {
         let sent: Vec<Vec<f32>> = (0..ranks).map(|rank| numbers(rank, ranks * block)).collect();
         on_all(ranks, |mut group| {
             let member = group.member();
@@ -86,9 +85,6 @@ proptest! {
             }
             group.shift(&sent[member], &mut received).unwrap();
             assert_eq!(received, sent[(member + ranks - 1) % ranks]);
-            let mut data = sent[member].clone();
-            group.broadcast(root, &mut data).unwrap();
-            assert_eq!(data, sent[root]);
             let mut seen = Vec::new();
             group.exchange(&sent[member], |other, theirs| seen.push((other, theirs.to_vec()))).unwrap();
             assert_eq!(seen, sent.iter().cloned().enumerate().collect::<Vec<_>>());

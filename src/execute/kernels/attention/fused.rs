@@ -9,13 +9,14 @@ use super::tile::{
     LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products,
     load_lanes, load_rows, store_lanes,
 };
-use super::{Core, Heads, Write};
+use super::{Core, Heads};
 use crate::execute::element::{Element, Real};
 use crate::execute::kernels::each::vectorised;
 use crate::execute::pool::{Pool, Rows};
+use crate::lower::kernel::Into;
 
 /// `output` [batch·queries, heads·value_dim] and `log_sum_exp` [batch·queries, heads] of these keys and values alone
-/// ([`Write::Replace`]), or together with those that both hold already ([`Write::Add`], a step of ring attention).
+/// ([`Into::Set`]), or together with those that both hold already ([`Into::Add`], a step of ring attention).
 /// A query that sees no key has output 0 and log-sum-exp −∞.
 pub fn forward<T: Element>(
     core: &Core<'_>,
@@ -23,7 +24,7 @@ pub fn forward<T: Element>(
     keys_values: KeyValues<&[T]>,
     output: &mut [T],
     log_sum_exp: &mut [T::Wide],
-    write: Write,
+    write: Into,
     pool: Pool<'_>,
 ) {
     core.check(&queries, &keys_values);
@@ -44,7 +45,7 @@ fn forward_tile<T: Element>(
     keys_values: KeyValues<&[T]>,
     output: &mut [T],
     log_sum_exp: &mut [T::Wide],
-    write: Write,
+    write: Into,
 ) {
     let zero = T::Wide::ZERO;
     let Heads { heads, query_dim, value_dim, .. } = core.heads;
@@ -62,7 +63,7 @@ fn forward_tile<T: Element>(
         let (keys, values) = (keys_values.keys(), keys_values.values());
         let (keys, values) = (keys.right(kv_head * query_dim), values.right(kv_head * value_dim));
         let mut softmax = Softmax::new();
-        if write == Write::Add {
+        if write == Into::Add {
             softmax.resume(log_sum_exp.iter().skip(head).step_by(heads));
             load_lanes(sums, core.output(output, head), 0, count);
         } else {
@@ -91,7 +92,7 @@ fn forward_tile<T: Element>(
         let inverse = softmax.inverse_sums();
         sums.iter_mut()
             .for_each(|sums| sums.iter_mut().zip(&inverse).for_each(|(sum, &inverse)| *sum *= inverse));
-        store_lanes(sums, output, (heads * value_dim, head * value_dim), Write::Replace);
+        store_lanes(sums, output, (heads * value_dim, head * value_dim), Into::Set);
         let places = log_sum_exp.iter_mut().skip(head).step_by(heads);
         places.zip(softmax.log_sum_exps()).for_each(|(place, value)| *place = value);
     }

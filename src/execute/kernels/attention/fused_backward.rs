@@ -8,10 +8,11 @@ use super::tile::{
     LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, dot,
     load_lanes, load_rows, store_lanes,
 };
-use super::{Core, Heads, Write};
+use super::{Core, Heads};
 use crate::execute::element::{Element, Real};
 use crate::execute::kernels::each::vectorised;
 use crate::execute::pool::{Pool, Rows};
+use crate::lower::kernel::Into;
 
 /// What the backward reads: queries, keys and values, and [batch·queries, heads·value_dim] `output` and its gradient,
 /// [batch·queries, heads] `log_sum_exp` of all keys (of all ring steps).
@@ -60,7 +61,7 @@ pub fn backward_queries<T: Element>(
     core: &Core<'_>,
     saved: &Saved<'_, T>,
     gradient: Window<&mut [T]>,
-    write: Write,
+    write: Into,
     pool: Pool<'_>,
 ) {
     saved.check(core);
@@ -76,7 +77,7 @@ fn queries_tile<T: Element>(
     saved: &Saved<'_, T>,
     tile: RowTile,
     gradients: Window<&mut [T]>,
-    write: Write,
+    write: Into,
 ) {
     let zero = T::Wide::ZERO;
     let Heads { heads, query_dim, value_dim, .. } = core.heads;
@@ -124,7 +125,7 @@ pub fn backward_keys_values<T: Element>(
     core: &Core<'_>,
     saved: &Saved<'_, T>,
     gradients: KeyValues<&mut [T]>,
-    write: Write,
+    write: Into,
     pool: Pool<'_>,
 ) {
     saved.check(core);
@@ -140,7 +141,7 @@ fn keys_values_tile<T: Element>(
     saved: &Saved<'_, T>,
     tile: RowTile,
     gradients: KeyValues<&mut [T]>,
-    write: Write,
+    write: Into,
 ) {
     let zero = T::Wide::ZERO;
     let Heads { kv_heads, query_dim, value_dim, .. } = core.heads;

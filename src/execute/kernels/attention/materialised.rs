@@ -8,10 +8,11 @@ use super::tile::{
     COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products,
     add_transposed_products, load_lanes, load_rows, store_rows,
 };
-use super::{Core, Heads, Pair, Write};
+use super::{Core, Heads, Pair};
 use crate::execute::element::{Element, Real};
 use crate::execute::kernels::each::vectorised;
 use crate::execute::pool::{Pool, Rows};
+use crate::lower::kernel::Into;
 
 /// Probabilities, as all passes share them: [batch, heads, queries, keys].
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +72,7 @@ pub fn forward<T: Element>(
     row_tiles(pool, (core.batch, tokens), Rows(output, heads * value_dim), |tile, rows| {
         let layout = (heads * value_dim, 0, value_dim);
         let sides = (LaneSide::Queries, weights, keys_values.values());
-        weighted_sums(core, tile, sides, rows.0, layout, Write::Replace);
+        weighted_sums(core, tile, sides, rows.0, layout, Into::Set);
     });
 }
 
@@ -95,7 +96,7 @@ fn scores<T: Element>(
             vectorised!(score.apply(products, rows, lanes, visible));
         }
         let layout = (core.mask.key_positions.len(), first_lane, lanes.len());
-        store_rows(products, &mut map[first_row * layout.0..], layout, Write::Replace);
+        store_rows(products, &mut map[first_row * layout.0..], layout, Into::Set);
     });
 }
 
@@ -179,7 +180,7 @@ pub(super) fn weighted_sums<T: Element>(
     (side, weights, sources): (LaneSide, &[T], Window<&[T]>),
     rows: &mut [T],
     (stride, column, width): (usize, usize, usize),
-    write: Write,
+    write: Into,
 ) {
     let zero = T::Wide::ZERO;
     let (heads, (tokens, key_tokens)) = (core.heads, core.tokens());

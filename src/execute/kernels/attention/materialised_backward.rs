@@ -5,10 +5,11 @@ use super::mask::Visible;
 use super::materialised::{Probabilities, each_square, weighted_sums};
 use super::score::{HeadScore, LaneSide};
 use super::tile::{LANES, Square, load_rows, store_rows};
-use super::{Core, Heads, Write};
+use super::{Core, Heads};
 use crate::execute::element::{Element, Real};
 use crate::execute::kernels::each::vectorised;
 use crate::execute::pool::{Pool, Rows};
+use crate::lower::kernel::Into;
 
 /// What the backward reads; [batch·queries, heads·value_dim] `output_gradient`.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,7 @@ fn map_gradients<T: Element>(
         }
         score.drop_out(square.products, square.rows, square.lanes);
         let layout = (keys, square.first_lane, square.lanes.len());
-        store_rows(square.products, &mut map[square.first_row * keys..], layout, Write::Replace);
+        store_rows(square.products, &mut map[square.first_row * keys..], layout, Into::Set);
     });
     let is_capped = core.score.soft_cap.is_some();
     let scale = if is_capped { T::Wide::ONE } else { T::Wide::of(core.score.scale) };
@@ -92,7 +93,7 @@ fn map_gradients<T: Element>(
         load_rows(gradients.as_flattened_mut(), LANES, (window, lanes), first_row, square.rows.len());
         score.apply_backward(gradients, square.products);
         let layout = (keys, square.first_lane, lanes);
-        store_rows(gradients, &mut map[first_row * keys..], layout, Write::Replace);
+        store_rows(gradients, &mut map[first_row * keys..], layout, Into::Set);
     });
 }
 
@@ -117,7 +118,7 @@ pub fn backward_queries<T: Element>(
     saved: &Saved<'_, T>,
     score_gradients: &[T],
     gradient: Window<&mut [T]>,
-    write: Write,
+    write: Into,
     pool: Pool<'_>,
 ) {
     saved.check(core, score_gradients);
@@ -135,7 +136,7 @@ pub fn backward_keys_values<T: Element>(
     saved: &Saved<'_, T>,
     score_gradients: &[T],
     gradients: KeyValues<&mut [T]>,
-    write: Write,
+    write: Into,
     pool: Pool<'_>,
 ) {
     saved.check(core, score_gradients);

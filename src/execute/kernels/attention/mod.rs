@@ -19,7 +19,6 @@ mod score;
 mod tests;
 mod tile;
 
-pub use super::gemm::Write;
 pub use layout::{KeyValues, Window};
 pub use mask::Mask;
 pub use score::{Alibi, Score};

@@ -4,9 +4,10 @@ use half::bf16;
 
 use super::fused::{Saved, backward_keys_values, backward_queries, forward};
 use super::materialised::{self, Probabilities};
-use super::{Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window, Write};
+use super::{Alibi, Core, Dropout, Heads, KeyValues, Mask, Pair, Score, Window};
 use crate::execute::element::{Element, Real};
 use crate::execute::pool::Pool;
+use crate::lower::kernel::Into;
 
 /// A core and tensors for it: queries, keys and values in one matrix, whose first column belongs to nobody.
 #[derive(Clone)]
@@ -235,7 +236,7 @@ fn fused<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -> Resul
     let (queries, keys_values) = (queries(case, tensors), keys_values(case, tensors));
     let mut output = vec![T::default(); tensors.output_gradient.len()];
     let mut log_sum_exp = vec![T::Wide::ZERO; output.len() / case.heads.value_dim];
-    forward(&core, queries, keys_values, &mut output, &mut log_sum_exp, Write::Replace, pool);
+    forward(&core, queries, keys_values, &mut output, &mut log_sum_exp, Into::Set, pool);
     let mut query_gradients = vec![T::default(); tensors.queries.len()];
     let mut key_value_gradients = vec![T::default(); tensors.keys_values.len()];
     let saved = Saved {
@@ -247,9 +248,9 @@ fn fused<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -> Resul
     };
     let (keys, values, stride) = case.key_value_columns();
     let window = Window { data: &mut query_gradients[..], stride: case.query_stride(), column: 1 };
-    backward_queries(&core, &saved, window, Write::Replace, pool);
+    backward_queries(&core, &saved, window, Into::Set, pool);
     let window = KeyValues { data: &mut key_value_gradients[..], stride, keys, values };
-    backward_keys_values(&core, &saved, window, Write::Replace, pool);
+    backward_keys_values(&core, &saved, window, Into::Set, pool);
     Results { output, log_sum_exp, query_gradients, key_value_gradients }
 }
 
@@ -275,9 +276,9 @@ fn materialised<T: Element>(case: &Case, tensors: &Tensors<T>, pool: Pool<'_>) -
     let mut key_value_gradients = vec![T::default(); tensors.keys_values.len()];
     let (keys, values, stride) = case.key_value_columns();
     let window = Window { data: &mut query_gradients[..], stride: case.query_stride(), column: 1 };
-    materialised::backward_queries(&core, &saved, &score_gradients, window, Write::Replace, pool);
+    materialised::backward_queries(&core, &saved, &score_gradients, window, Into::Set, pool);
     let window = KeyValues { data: &mut key_value_gradients[..], stride, keys, values };
-    materialised::backward_keys_values(&core, &saved, &score_gradients, window, Write::Replace, pool);
+    materialised::backward_keys_values(&core, &saved, &score_gradients, window, Into::Set, pool);
     Results { output, log_sum_exp: Vec::new(), query_gradients, key_value_gradients }
 }
 
@@ -387,7 +388,7 @@ fn parts_of_the_keys_merge_to_the_whole() {
         };
         for (turn, range) in cuts.iter().enumerate() {
             let (part, data) = part(range);
-            let write = if turn == 0 { Write::Replace } else { Write::Add };
+            let write = if turn == 0 { Into::Set } else { Into::Add };
             let keys_values = KeyValues { data, stride, keys, values };
             let queries = queries(&case, &tensors);
             forward(&part.core(), queries, keys_values, &mut output, &mut log_sum_exp, write, Pool::Serial);
@@ -406,10 +407,10 @@ fn parts_of_the_keys_merge_to_the_whole() {
                 log_sum_exp: &log_sum_exp,
             };
             let window = Window { data: &mut query_gradients[..], stride: case.query_stride(), column: 1 };
-            backward_queries(&part.core(), &saved, window, Write::Add, Pool::Serial);
+            backward_queries(&part.core(), &saved, window, Into::Add, Pool::Serial);
             let data = &mut key_value_gradients[range.start * stride..range.end * stride];
             let window = KeyValues { data, stride, keys, values };
-            backward_keys_values(&part.core(), &saved, window, Write::Add, Pool::Serial);
+            backward_keys_values(&part.core(), &saved, window, Into::Add, Pool::Serial);
         }
         key_value_gradients.iter_mut().for_each(|gradient| *gradient -= 1.0);
         assert_near(case.name, &query_gradients, &whole.query_gradients, 1e-12);

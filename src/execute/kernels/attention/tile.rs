@@ -5,9 +5,9 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::Write;
 use super::layout::Window;
 use crate::execute::element::{Element, Real};
+use crate::lower::kernel::Into;
 
 /// Rows of a tile and numbers in each.
 pub const LANES: usize = 32;
@@ -53,7 +53,7 @@ pub fn store_lanes<T: Element>(
     tile: &[Lanes<T::Wide>],
     rows: &mut [T],
     (stride, column): (usize, usize),
-    write: Write,
+    write: Into,
 ) {
     for (lane, row) in rows.chunks_exact_mut(stride).enumerate() {
         row[column..].iter_mut().zip(tile).for_each(|(place, lanes)| put(place, lanes[lane], write));
@@ -65,7 +65,7 @@ pub fn store_rows<T: Element>(
     tile: &[Lanes<T::Wide>],
     rows: &mut [T],
     (stride, column, width): (usize, usize, usize),
-    write: Write,
+    write: Into,
 ) {
     for (lanes, row) in tile.iter().zip(rows.chunks_exact_mut(stride)) {
         let places = row[column..][..width.min(LANES)].iter_mut();
@@ -74,10 +74,10 @@ pub fn store_rows<T: Element>(
 }
 
 #[inline(always)]
-fn put<T: Element>(place: &mut T, value: T::Wide, write: Write) {
+fn put<T: Element>(place: &mut T, value: T::Wide, write: Into) {
     *place = match write {
-        Write::Replace => T::narrow(value),
-        Write::Add => T::narrow(place.wide() + value),
+        Into::Set => T::narrow(value),
+        Into::Add => T::narrow(place.wide() + value),
     };
 }
 
