@@ -10,7 +10,7 @@ use meshwright::profile::engine::engine;
 use meshwright::program::GradientBuffer::{InParameters, Shard, Unit, Whole};
 use meshwright::program::gradients::{GradientLife, lives};
 use meshwright::program::instruction::{Instruction, Task};
-use meshwright::program::{Layout, build, verify::verify};
+use meshwright::program::{Cause, Layout, build, verify::verify};
 use meshwright::simulate::{play, play_every_instruction};
 use meshwright::strategy::{Draft, Workload, resolve};
 use meshwright::units::{Bytes, ElementType, Seconds};
@@ -118,7 +118,7 @@ fn bubble(schedule: &str, pipeline: u64, chunks: u64, micro: u64, blocks_a_chunk
     let playback = play(&build(&model, &strategy, &workload, engine), &CoresOnly);
     let ideal = (micro * chunks * blocks_a_chunk * 3) as f64;
     for rank in &playback.ranks {
-        assert!((rank.causes.compute.0 - ideal).abs() < 1e-9);
+        assert!((rank.causes.of(Cause::Compute).0 - ideal).abs() < 1e-9);
         assert!((rank.causes.total().0 - rank.end.0).abs() < 1e-9);
     }
     (playback.step_time.0 - ideal) / ideal
@@ -174,7 +174,7 @@ fn quiet_passes_counted_whole_give_what_every_instruction_gives() {
             );
             let (one, other) = (&whole.causes, &single.causes);
             assert!(
-                near(one.compute, other.compute) && near(one.bubble, other.bubble),
+                near(one.of(Cause::Compute), other.of(Cause::Compute)) && near(one.bubble, other.bubble),
                 "seed {seed}, {}: {one:?} {other:?}",
                 case.text
             );

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use meshwright::program::Cause;
 use meshwright::search::Problem;
 use meshwright::simulate::{play, play_every_instruction};
 use meshwright::trace::published::{PublishedMeasurement, PublishedRun, PublishedTrace};
@@ -116,7 +117,7 @@ fn passes_counted_whole_give_what_every_instruction_gives() {
         for (whole, single) in whole.ranks.iter().zip(&single.ranks) {
             assert!(near(whole.end, single.end), "{}: {} {}", run.id, whole.end.0, single.end.0);
             let (one, other) = (whole.causes, single.causes);
-            assert!(near(one.compute, other.compute), "{}: {one:?} {other:?}", run.id);
+            assert!(near(one.of(Cause::Compute), other.of(Cause::Compute)), "{}: {one:?} {other:?}", run.id);
             assert!(near(one.bubble, other.bubble), "{}: {one:?} {other:?}", run.id);
         }
     }

@@ -1,6 +1,6 @@
 //! Rows of predicted beside measured: what each rank held and where its step went.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::execute::placement::{Issue, Placement};
 use crate::execute::run::Run;
@@ -10,7 +10,7 @@ use crate::lower::{Category, Stream};
 use crate::plan::{CauseSeconds, Prediction};
 use crate::program::Cause;
 use crate::program::instruction::{Message, Task};
-use crate::simulate::{Counters, account};
+use crate::simulate::{CauseTimes, Counters, account};
 use crate::strategy::Axis;
 use crate::trace::{ExtentRow, MemoryRow, Resident, Space, TOTAL, TimeRow};
 use crate::units::{Bytes, Seconds};
@@ -139,8 +139,7 @@ pub(super) fn performed<'a>(
     })
 }
 
-/// Where the step of `rank` went: an instant belongs to the first that runs of optimizer, recompute, compute,
-/// communication and copy; otherwise, and while a receive's sender has not begun, it is bubble.
+/// Where the step of `rank` went; while a receive's sender has not begun, it is bubble.
 fn causes(run: &Run, (rank, placement): (u64, &Placement), spans: &RankSpans, begun: &Begun) -> CauseSeconds {
     let mut works = Vec::new();
     let mut end = 0.0_f64;
@@ -151,11 +150,11 @@ fn causes(run: &Run, (rank, placement): (u64, &Placement), spans: &RankSpans, be
             works.push((issue.cause, Span { start, end: span.end }));
         }
     }
-    swept(&works, end)
+    swept(&works, end).into()
 }
 
 /// The causes of a step that ended at `end` and did `works`.
-fn swept(works: &[(Cause, Span)], end: f64) -> CauseSeconds {
+fn swept(works: &[(Cause, Span)], end: f64) -> CauseTimes {
     // Time, cause, and whether something of that cause begins or ends.
     let mut events: Vec<(f64, Cause, i32)> = works
         .iter()
@@ -163,26 +162,15 @@ fn swept(works: &[(Cause, Span)], end: f64) -> CauseSeconds {
         .flat_map(|&(cause, span)| [(span.start, cause, 1), (span.end, cause, -1)])
         .collect();
     events.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut running = [0_i32; 5];
-    let mut seconds = [0.0_f64; 5];
-    let mut now = 0.0;
+    let (mut causes, mut running, mut now) = (CauseTimes::default(), BTreeMap::new(), 0.0);
     for (at, cause, change) in events {
-        // Causes are declared in the order in which they come first.
-        if let Some(first) = running.iter().position(|&count| count > 0) {
-            seconds[first] += at - now;
-        }
+        causes
+            .add(Seconds(at - now), running.iter().filter(|(_, count)| **count > 0).map(|(cause, _)| *cause));
         now = at;
-        running[cause as usize] += change;
+        *running.entry(cause).or_insert(0) += change;
     }
-    let of = |cause: Cause| Seconds(seconds[cause as usize]);
-    CauseSeconds {
-        compute: of(Cause::Compute),
-        recompute: of(Cause::Recompute),
-        communication_exposed: of(Cause::Communication),
-        copy_exposed: of(Cause::Copy),
-        bubble: Seconds((end - seconds.iter().sum::<f64>()).max(0.0)),
-        optimizer: of(Cause::Optimizer),
-    }
+    causes.add(Seconds(end - now), std::iter::empty());
+    causes
 }
 
 #[cfg(test)]
@@ -205,14 +193,9 @@ mod tests {
             ],
             10.0,
         );
-        let expected = CauseSeconds {
-            compute: Seconds(1.75),
-            recompute: Seconds(1.0),
-            communication_exposed: Seconds(2.5),
-            copy_exposed: Seconds(1.0),
-            bubble: Seconds(2.25),
-            optimizer: Seconds(1.5),
-        };
-        assert_eq!(causes, expected);
+        let parts = [Cause::Optimizer, Cause::Recompute, Cause::Compute, Cause::Communication, Cause::Copy]
+            .map(|cause| causes.of(cause).0);
+        assert_eq!(parts, [1.5, 1.0, 1.75, 2.5, 1.0]);
+        assert_eq!((causes.bubble.0, causes.total().0), (2.25, 10.0));
     }
 }

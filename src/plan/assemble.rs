@@ -5,8 +5,8 @@ use crate::lower::Category;
 use crate::lower::unit::units;
 use crate::model::layer_graph;
 use crate::plan::document::{
-    CategoryBytes, CauseSeconds, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction,
-    RankPrediction, SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
+    CategoryBytes, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction, RankPrediction,
+    SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
 };
 use crate::plan::file::VERSION;
 use crate::plan::gradients::{GradientRecord, Lived, gradients};
@@ -17,7 +17,7 @@ use crate::program::build::build_on;
 use crate::program::placing::Extent;
 use crate::program::state::StateRules;
 use crate::search::{Candidate, HalfWidths, Problem};
-use crate::simulate::{CauseTimes, MemoryPeak, RankPlayback, Span};
+use crate::simulate::{MemoryPeak, RankPlayback, Span};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
 
@@ -176,7 +176,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         },
         host_memory_bytes: playback.ranks.iter().map(|rank| rank.memory.host).max().unwrap_or_default(),
         host_extent_bytes: candidate.extents.iter().map(|extent| extent.host).max().unwrap_or_default(),
-        time_s: causes(&slowest.causes),
+        time_s: slowest.causes.into(),
         communication_hidden_s: slowest.causes.communication_hidden,
         ranks: playback
             .ranks
@@ -198,7 +198,7 @@ fn rank_prediction(rank: &RankPlayback, extent: Extent, workspace: Bytes) -> Ran
         peak_instant: rank.spans.get(rank.memory.call).map_or_else(|| "step".to_owned(), instant),
         host_memory_bytes: rank.memory.host,
         host_extent_bytes: extent.host,
-        time_s: causes(&rank.causes),
+        time_s: rank.causes.into(),
         communication_hidden_s: rank.causes.communication_hidden,
     }
 }
@@ -223,17 +223,6 @@ fn categories(peak: &MemoryPeak, workspace: Bytes) -> CategoryBytes {
         logits: of(Category::Logits),
         buffers: of(Category::Buffers),
         overhead: of(Category::Overhead) + workspace,
-    }
-}
-
-fn causes(times: &CauseTimes) -> CauseSeconds {
-    CauseSeconds {
-        compute: times.compute,
-        recompute: times.recompute,
-        communication_exposed: times.communication_exposed,
-        copy_exposed: times.copy_exposed,
-        bubble: times.bubble,
-        optimizer: times.optimizer,
     }
 }
 

@@ -9,7 +9,9 @@ use crate::plan::goodput::Goodput;
 use crate::plan::gradients::GradientRecord;
 use crate::plan::map::{BreakEvenRecord, MaximumRecord, SensitivityRecord, SweepPoint};
 use crate::plan::money::Cost;
+use crate::program::Cause;
 use crate::search::map::SweepKey;
+use crate::simulate::CauseTimes;
 use crate::strategy::Workload;
 use crate::units::{Bytes, Money, Seconds};
 
@@ -232,6 +234,19 @@ impl CauseSeconds {
             ("bubble", self.bubble),
             ("optimizer", self.optimizer),
         ]
+    }
+}
+
+impl From<CauseTimes> for CauseSeconds {
+    fn from(times: CauseTimes) -> Self {
+        Self {
+            compute: times.of(Cause::Compute),
+            recompute: times.of(Cause::Recompute),
+            communication_exposed: times.of(Cause::Communication),
+            copy_exposed: times.of(Cause::Copy),
+            bubble: times.bubble,
+            optimizer: times.of(Cause::Optimizer),
+        }
     }
 }
 

@@ -20,6 +20,10 @@ pub enum Cause {
     Copy,
 }
 
+impl Cause {
+    pub const COUNT: usize = 5;
+}
+
 /// What travels between pipeline ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Payload {

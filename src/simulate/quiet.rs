@@ -133,7 +133,7 @@ fn play_alone(list: &[Instruction], prices: &[Price], receive: Option<u32>) -> O
         filling::rates(&demands, &mut rates);
         let spans = running.iter().zip(&rates).map(|((_, lane), rate)| lane.left / rate);
         let span = spans.fold(f64::INFINITY, f64::min);
-        causes.add(Seconds(span), running.iter().map(|(index, _)| list[*index].cause), false);
+        causes.add(Seconds(span), running.iter().map(|(index, _)| list[*index].cause));
         now += span;
         for ((index, lane), rate) in running.iter_mut().zip(&rates) {
             lane.left -= span * rate;

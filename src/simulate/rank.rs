@@ -248,9 +248,10 @@ impl<'a> Rank<'a> {
 
     /// Puts `span` down to what runs.
     pub(super) fn book(&mut self, span: f64, messages: &Messages) {
-        let awaited = self.awaited(messages);
+        // A message under way to an idle rank is communication.
+        let awaited = self.awaited(messages).then_some(Cause::Communication);
         let running = self.streams.iter().filter_map(|stream| stream.running.map(|running| running.cause));
-        self.causes.add(Seconds(span), running, awaited);
+        self.causes.add(Seconds(span), running.chain(awaited));
     }
 
     /// Counts sends that run beside a quiet pass as hidden, by the share of it that computes.
@@ -261,7 +262,7 @@ impl<'a> Rank<'a> {
             && let Some(quiet) = &self.prepared[template].quiet
         {
             let causes = &quiet.causes;
-            let alone = causes.compute + causes.recompute - causes.communication_hidden;
+            let alone = causes.of(Cause::Compute) + causes.of(Cause::Recompute) - causes.communication_hidden;
             self.causes.communication_hidden += alone * (span / quiet.seconds);
         }
     }
@@ -315,13 +316,7 @@ impl<'a> Rank<'a> {
     pub(super) fn finish_quiet(&mut self, call: u32, time: f64) {
         let template = self.program.calls[call as usize].template as usize;
         let Some(&Quiet { causes, until, .. }) = self.prepared[template].quiet.as_ref() else { return };
-        self.causes.compute += causes.compute;
-        self.causes.recompute += causes.recompute;
-        self.causes.communication_exposed += causes.communication_exposed;
-        self.causes.communication_hidden += causes.communication_hidden;
-        self.causes.copy_exposed += causes.copy_exposed;
-        self.causes.bubble += causes.bubble;
-        self.causes.optimizer += causes.optimizer;
+        self.causes += causes;
         for stream in [Stream::Compute as usize, Stream::Model as usize] {
             if self.streams[stream].next.0 <= call {
                 self.streams[stream].next = self.position_from(stream, call, until);

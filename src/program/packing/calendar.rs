@@ -1,38 +1,24 @@
 //! Which addresses are taken when.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::Lifetime;
-use super::ranges::Ranges;
 
-/// A lifetime on consecutive instants: only instants at which some buffer starts
-/// are counted, since lifetimes overlap if and only if they share one of those.
-#[derive(Clone, Copy)]
-pub(super) struct Span {
-    pub(super) bytes: u64,
-    pub(super) start: usize,
-    pub(super) end: usize,
-}
+/// Disjoint ranges of addresses in order, from and to; ranges that touch are joined.
+type Ranges = Vec<(u64, u64)>;
 
-impl Span {
-    /// Whether there is nothing to place.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.bytes == 0 || self.start >= self.end
+/// Adds `from..to` to `ranges`.
+pub(super) fn join(ranges: &mut Ranges, (from, to): (u64, u64)) {
+    let first = ranges.partition_point(|range| range.1 < from);
+    let touching = ranges[first..].partition_point(|range| range.0 <= to);
+    if touching == 0 {
+        return ranges.insert(first, (from, to));
     }
-}
-
-/// The lifetimes as spans, and the number of instants.
-pub(super) fn spans(lifetimes: &[Lifetime]) -> (Vec<Span>, usize) {
-    let mut instants: Vec<u32> = lifetimes.iter().map(|lifetime| lifetime.start).collect();
-    instants.sort_unstable();
-    instants.dedup();
-    let find = |instant: u32| instants.partition_point(|&earlier| earlier < instant);
-    let span = |lifetime: &Lifetime| Span {
-        bytes: lifetime.bytes,
-        start: find(lifetime.start),
-        end: find(lifetime.end),
-    };
-    (lifetimes.iter().map(span).collect(), instants.len())
+    let last = ranges[first + touching - 1];
+    ranges[first] = (ranges[first].0.min(from), last.1.max(to));
+    ranges.drain(first + 1..first + touching);
 }
 
 /// Addresses taken at the instants below one node of the tree.
@@ -48,18 +34,18 @@ struct Node {
 /// Node 1 is the root, the children of node n are 2n and 2n + 1.
 pub(super) struct Calendar {
     nodes: Vec<Node>,
-    leaves: usize,
-    /// The nodes that together make up the span at hand.
-    cover: Vec<usize>,
-    /// Nodes that the span shares instants with: all those above the cover, and
-    /// a few below it.
-    path: Vec<usize>,
+    /// The instants of each lifetime. Only those at which one starts are counted: lifetimes overlap if and only if they
+    /// share one of those.
+    spans: Vec<Range<usize>>,
 }
 
 impl Calendar {
-    pub(super) fn new(instants: usize) -> Self {
-        let leaves = instants.max(1).next_power_of_two();
-        Self { nodes: vec![Node::default(); 2 * leaves], leaves, cover: Vec::new(), path: Vec::new() }
+    pub(super) fn new(lifetimes: &[Lifetime]) -> Self {
+        let mut starts: Vec<u32> = lifetimes.iter().map(|lifetime| lifetime.start).collect();
+        starts.dedup();
+        let find = |instant: u32| starts.partition_point(|&start| start < instant);
+        let spans = lifetimes.iter().map(|lifetime| find(lifetime.start)..find(lifetime.end)).collect();
+        Self { nodes: vec![Node::default(); 2 * starts.len().next_power_of_two()], spans }
     }
 
     pub(super) fn clear(&mut self) {
@@ -69,28 +55,36 @@ impl Calendar {
         }
     }
 
-    /// Takes the lowest addresses that are free during the whole span.
-    pub(super) fn take(&mut self, span: Span) -> u64 {
-        self.find_nodes(span);
-        let offset = self.lowest(span.bytes);
-        let top = offset + span.bytes;
-        for &node in &self.cover {
-            self.nodes[node].all.add(offset, top);
-            self.nodes[node].some.add(offset, top);
+    /// Takes the lowest `bytes` that are free during the whole lifetime number `lifetime`; the offset.
+    pub(super) fn take(&mut self, bytes: u64, lifetime: usize) -> u64 {
+        let instants = &self.spans[lifetime];
+        let leaves = self.nodes.len() / 2;
+        let (first, last) = (instants.start + leaves, instants.end - 1 + leaves);
+        // The nodes that together make up the instants, and those that share instants with them: all above, and a few below.
+        let (mut cover, mut path) = (SmallVec::<[usize; 64]>::new(), SmallVec::<[usize; 64]>::new());
+        let (mut low, mut high) = (first, last + 1);
+        while low < high {
+            cover.extend((low % 2 == 1).then_some(low));
+            cover.extend((high % 2 == 1).then_some(high - 1));
+            (low, high) = (low.div_ceil(2), high / 2);
         }
-        for &node in &self.path {
-            self.nodes[node].some.add(offset, top);
+        for level in 1..=leaves.ilog2() {
+            path.push(first >> level);
+            path.extend((last >> level != first >> level).then_some(last >> level));
         }
+        let offset = self.lowest(bytes, &cover, &path);
+        let taken = (offset, offset + bytes);
+        cover.iter().for_each(|&node| join(&mut self.nodes[node].all, taken));
+        cover.iter().chain(&path).for_each(|&node| join(&mut self.nodes[node].some, taken));
         offset
     }
 
-    /// The lowest offset free in every node of the span. Each node can only push the offset up; it is found when a whole
-    /// round leaves it where it was. What ends below it is not looked at again.
-    fn lowest(&self, bytes: u64) -> u64 {
-        let path = self.path.iter().map(|&node| self.nodes[node].all.as_slice());
-        let cover = self.cover.iter().map(|&node| self.nodes[node].some.as_slice());
-        let mut taken: SmallVec<[&[(u64, u64)]; 64]> =
-            path.chain(cover).filter(|ranges| !ranges.is_empty()).collect();
+    /// The lowest offset that is free in all nodes. Each can only push the offset up; it is found when a whole round leaves
+    /// it where it was. What ends below it is not looked at again.
+    fn lowest(&self, bytes: u64, cover: &[usize], path: &[usize]) -> u64 {
+        let path = path.iter().map(|&node| &self.nodes[node].all);
+        let cover = cover.iter().map(|&node| &self.nodes[node].some);
+        let mut taken: SmallVec<[&[(u64, u64)]; 64]> = path.chain(cover).map(Vec::as_slice).collect();
         let mut offset = 0;
         loop {
             let before = offset;
@@ -104,33 +98,6 @@ impl Calendar {
             }
             if offset == before {
                 return offset;
-            }
-        }
-    }
-
-    fn find_nodes(&mut self, span: Span) {
-        self.cover.clear();
-        self.path.clear();
-        let (mut low, mut high) = (span.start + self.leaves, span.end + self.leaves);
-        while low < high {
-            if low % 2 == 1 {
-                self.cover.push(low);
-                low += 1;
-            }
-            if high % 2 == 1 {
-                high -= 1;
-                self.cover.push(high);
-            }
-            low /= 2;
-            high /= 2;
-        }
-        let (mut first, mut last) = (span.start + self.leaves, span.end - 1 + self.leaves);
-        while first > 1 {
-            first /= 2;
-            last /= 2;
-            self.path.push(first);
-            if last != first {
-                self.path.push(last);
             }
         }
     }

