@@ -20,12 +20,13 @@ use crate::execute::pool::Pool;
 use crate::execute::progress::Progress;
 use crate::execute::rank::{Rank, Unit};
 use crate::execute::run::{Run, Weighing};
-use crate::execute::state::{Holder, UnitState, pieces};
-use crate::execute::watched::{Standing, Watched};
+use crate::execute::state::{UnitState, pieces};
+use crate::execute::watched::Watched;
 use crate::execute::worker::{Span, Worker};
 use crate::lower::{Shape, Stream};
 use crate::ops::{Group, Op};
 use crate::program::build;
+use crate::program::layout::PlacedWatch;
 use crate::program::placing::Placing;
 use crate::program::scalars::Scalar;
 use crate::program::state::offloaded_elements;
@@ -61,10 +62,14 @@ pub trait Watcher {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError>;
 
     /// Whether [`Self::gradients`] is to be called in `step`.
-    fn wants_gradients(&self, step: u64) -> bool;
+    fn wants_gradients(&self, _step: u64) -> bool {
+        false
+    }
 
     /// Gradients are accumulated and synchronised, and not yet clipped.
-    fn gradients(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError>;
+    fn gradients(&mut self, _fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
+        Ok(())
+    }
 
     /// A step is done. Breaking off ends the run.
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError>;
@@ -248,7 +253,17 @@ impl Fleet {
 
     /// The ranks of the group of kind `group` that `rank` is in.
     pub fn members(&self, group: Group, rank: usize) -> Vec<usize> {
-        members(&self.run, group, rank as u64).into_iter().map(|member| member as usize).collect()
+        let run = &self.run;
+        if let Some(kind) = MeshGroup::of(group) {
+            return run.mesh.group(kind, rank as u64).into_iter().map(|member| member as usize).collect();
+        }
+        if group == Group::World {
+            return (0..self.ranks.len()).collect();
+        }
+        let last = build::tied_head(&run.layout).map_or(0, |(stage, _)| u64::from(stage));
+        let mut pair = [0, last].map(|stage| run.rank_at_stage(rank, stage)).to_vec();
+        pair.dedup();
+        pair
     }
 
     /// When each instruction of `stream` on rank `rank` ran in the last step.
@@ -309,19 +324,6 @@ impl Control<'_> {
             }
         }
     }
-}
-
-fn members(run: &Run, group: Group, rank: u64) -> Vec<u64> {
-    if let Some(kind) = MeshGroup::of(group) {
-        return run.mesh.group(kind, rank);
-    }
-    if group == Group::World {
-        return (0..run.mesh.ranks()).collect();
-    }
-    let last = build::tied_head(&run.layout).map_or(0, |(stage, _)| u64::from(stage));
-    let mut pair = [0, last].map(|stage| run.rank_at_stage(rank as usize, stage) as u64).to_vec();
-    pair.dedup();
-    pair
 }
 
 fn build_rank(
@@ -408,20 +410,13 @@ fn build_rank(
     for (spans, stream) in rank.spans.iter_mut().zip(&rank.placement.streams) {
         *spans = Mutex::new(vec![Span::default(); stream.len()]);
     }
-    let standing = Standing {
-        slot,
-        is_first: place(MeshGroup::Gradient) == 0,
-        is_first_expert: place(MeshGroup::ExpertData) == 0,
+    let is_first = (place(MeshGroup::Gradient) == 0, place(MeshGroup::ExpertData) == 0);
+    let watched = |watch: &PlacedWatch| {
+        let unit = rank.units.iter().find(|unit| unit.index == watch.unit);
+        unit.map_or_else(Watched::default, |unit| Watched::new(unit, watch.layer, &slot, is_first))
     };
-    let watches = run.layout.shaped().watches().iter();
-    rank.watched = watches
-        .map(|watch| match rank.units.iter().find(|unit| unit.index == watch.unit) {
-            Some(unit) => Watched::new(&unit.tensors, &unit.layers, watch.layer, standing),
-            None => Watched::default(),
-        })
-        .collect();
-    let holder = Holder { tensor: slot.tensor, expert_tensor: slot.expert_tensor, copies_table };
-    rank.pieces = pieces(&rank, holder);
+    rank.watched = run.layout.shaped().watches().iter().map(watched).collect();
+    rank.pieces = pieces(&rank, copies_table);
     Ok(rank)
 }
 

@@ -16,6 +16,18 @@ pub struct Slot {
     pub expert_tensors: u64,
 }
 
+impl Slot {
+    /// Whether a norm counts `local`, of a layer of kind `kind`, here: one of the ranks that hold the same gradient does.
+    /// `is_first` says whether this one is the first of those that hold the same dense tensors, the same experts.
+    pub const fn counts(&self, kind: &LayerKind, local: &LocalTensor, is_first: (bool, bool)) -> bool {
+        match local.tensor.split {
+            Split::Expert => is_first.1,
+            Split::ExpertReplicated => is_first.1 && self.expert_tensor == 0,
+            _ => is_first.0 && self.tensor.is_multiple_of(local.copies(kind, self.tensors)),
+        }
+    }
+}
+
 /// A run of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {

@@ -26,14 +26,6 @@ impl Watcher for Loader<'_> {
         Ok(())
     }
 
-    fn wants_gradients(&self, _step: u64) -> bool {
-        false
-    }
-
-    fn gradients(&mut self, _fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
-        Ok(())
-    }
-
     fn step(&mut self, _fleet: &Fleet, _result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
         Ok(ControlFlow::Break(()))
     }

@@ -39,17 +39,9 @@ impl Piece {
     }
 }
 
-/// Whose copies of a parameter count: what the norm of a gradient adds up once.
-#[derive(Clone, Copy, Debug)]
-pub struct Holder {
-    pub tensor: u64,
-    pub expert_tensor: u64,
-    /// This rank's copy of a tied table is not the embedding's.
-    pub copies_table: bool,
-}
-
-/// The pieces of `rank`, in the order of its owned elements.
-pub fn pieces(rank: &Rank, holder: Holder) -> Vec<Piece> {
+/// The pieces of `rank`, in the order of its owned elements; its copy of a tied table may not be the one that counts.
+pub fn pieces(rank: &Rank, copies_table: bool) -> Vec<Piece> {
+    let is_first = (rank.is_first_holder, rank.is_first_expert_holder);
     let mut list = Vec::new();
     for (place, unit) in rank.units.iter().enumerate() {
         let tensors = &unit.tensors;
@@ -63,6 +55,8 @@ pub fn pieces(rank: &Rank, holder: Holder) -> Vec<Piece> {
                 let start = tensor.start.max(shard.start);
                 let end = (tensor.start + tensor.elements()).min(shard.end);
                 if start < end {
+                    let kind = &unit.layers[usize::from(tensor.layer)].kind;
+                    let is_copy = copies_table && section == Section::Table;
                     list.push(Piece {
                         unit: place,
                         tensor: index,
@@ -70,32 +64,13 @@ pub fn pieces(rank: &Rank, holder: Holder) -> Vec<Piece> {
                         range: start..end,
                         owned: base + start - shard.start,
                         decays: tensor.tensor.columns > 1,
-                        counts: counts(rank, unit, index, holder),
+                        counts: !is_copy && rank.slot.counts(kind, tensor, is_first),
                     });
                 }
             }
         }
     }
     list
-}
-
-fn counts(rank: &Rank, unit: &Unit, tensor: usize, holder: Holder) -> bool {
-    use crate::model::parameters::Split;
-    let tensor = &unit.tensors.tensors[tensor];
-    match tensor.tensor.split {
-        Split::Expert => rank.is_first_expert_holder,
-        Split::ExpertReplicated => rank.is_first_expert_holder && holder.expert_tensor == 0,
-        Split::Replicated => rank.is_first_holder && holder.tensor == 0,
-        Split::KeyValueHeads => {
-            let copies = tensor.copies(&unit.layers[tensor.layer as usize].kind, rank.slot.tensors);
-            rank.is_first_holder && holder.tensor.is_multiple_of(copies)
-        }
-        Split::Tensor => rank.is_first_holder,
-        Split::Vocabulary => {
-            let is_copy = holder.copies_table && tensor.section == Section::Table;
-            rank.is_first_holder && !is_copy
-        }
-    }
 }
 
 /// Where the state of a unit lies over the step.

@@ -122,35 +122,21 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             Task::GatherParameters(part) => self.gather_parameters(issue, part),
             Task::ReduceGradient(part) => self.reduce_gradient(issue, part),
             Task::KeepGradient { .. } => self.keep_gradient(issue),
-            Task::StashActivations => {
+            Task::StashActivations | Task::UnstashActivations => {
+                let Rank { device, host, .. } = self.rank;
                 let mut offset = issue.host.offset;
-                for &region in &issue.reads {
-                    let to = Region { offset, bytes: region.bytes };
-                    self.copy_bytes((&self.rank.device, region), (&self.rank.host, to));
-                    offset += region.bytes;
-                }
-                Ok(())
-            }
-            Task::UnstashActivations => {
-                let mut offset = issue.host.offset;
-                for &region in &issue.writes {
-                    let from = Region { offset, bytes: region.bytes };
-                    self.copy_bytes((&self.rank.host, from), (&self.rank.device, region));
+                for &region in issue.reads.iter().chain(&issue.writes) {
+                    let away = Region { offset, bytes: region.bytes };
+                    match issue.task {
+                        Task::StashActivations => self.copy_bytes((device, region), (host, away)),
+                        _ => self.copy_bytes((host, away), (device, region)),
+                    }
                     offset += region.bytes;
                 }
                 Ok(())
             }
             Task::SumReplicas(_) | Task::SumPartial | Task::SumTied => self.finish_gradients(issue.task),
-            Task::CopyWatched { .. }
-            | Task::SumWatched { .. }
-            | Task::SumWatchedPartial { .. }
-            | Task::WatchedSquares { .. }
-            | Task::SumWatchedSquares { .. }
-            | Task::LossWeight { .. }
-            | Task::WeighGradient { .. }
-            | Task::WeighFlow { .. }
-            | Task::AddGradient { .. } => self.weigh(issue),
-            _ => self.optimizer(issue),
+            _ => self.weigh(issue),
         }
     }
 
@@ -168,27 +154,19 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             }
             _ => {}
         }
+        let to = self.write::<T>(to);
+        if op.kind == CollectiveKind::AllReduce {
+            return Ok(self.endpoint(op.group).all_reduce(to, Reduction::sum(T::TYPE))?);
+        }
+        let (from, endpoint) = (self.read::<T>(from), self.endpoint(op.group));
         match op.kind {
-            CollectiveKind::AllReduce => {
-                let data = self.write::<T>(to);
-                self.endpoint(op.group).all_reduce(data, Reduction::sum(T::TYPE))?;
-            }
-            CollectiveKind::AllGather => {
-                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
-                self.endpoint(op.group).all_gather_from(from, to)?;
-            }
+            CollectiveKind::AllReduce => {}
+            CollectiveKind::AllGather => endpoint.all_gather_from(from, to)?,
             CollectiveKind::ReduceScatter => {
-                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
-                self.endpoint(op.group).reduce_scatter_into(from, to, Reduction::sum(T::TYPE))?;
+                endpoint.reduce_scatter_into(from, to, Reduction::sum(T::TYPE))?;
             }
-            CollectiveKind::AllToAll => {
-                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
-                self.endpoint(op.group).all_to_all(from, to)?;
-            }
-            CollectiveKind::RingShift => {
-                let (from, to) = (self.read::<T>(from), self.write::<T>(to));
-                self.endpoint(op.group).shift(from, to)?;
-            }
+            CollectiveKind::AllToAll => endpoint.all_to_all(from, to)?,
+            CollectiveKind::RingShift => endpoint.shift(from, to)?,
         }
         Ok(())
     }

@@ -134,7 +134,10 @@ impl Gradients<'_> {
     /// A name that no trained weight has.
     pub fn norm(&self, name: &str) -> Result<f64, ExecuteError> {
         let places = self.places(name)?;
-        let squares = places.iter().filter(|place| place.counts).map(|place| self.squares(place));
+        let squares = places
+            .iter()
+            .filter(|place| place.counts)
+            .map(|place| square_sum(Pool::Serial, &self.values(place)));
         Ok(squares.fold(SquareSum::default(), SquareSum::plus).total().sqrt())
     }
 
@@ -144,15 +147,6 @@ impl Gradients<'_> {
             ElementType::Fp64 => values::<f64>(rank, place.region),
             ElementType::Fp32 => values::<f32>(rank, place.region),
             _ => values::<bf16>(rank, place.region),
-        }
-    }
-
-    fn squares(&self, place: &Place) -> SquareSum {
-        let rank = &self.fleet.ranks[place.rank];
-        match place.element_type {
-            ElementType::Fp64 => square_sum(Pool::Serial, held::<f64>(rank, place.region)),
-            ElementType::Fp32 => square_sum(Pool::Serial, held::<f32>(rank, place.region)),
-            _ => square_sum(Pool::Serial, held::<bf16>(rank, place.region)),
         }
     }
 }
@@ -182,12 +176,8 @@ fn parts<'t>(
     Err(ExecuteError::UnknownParameter { nearest: nearest.unwrap_or_default(), name })
 }
 
-fn values<G: Element>(rank: &Rank, region: Region) -> Vec<f64> {
-    held::<G>(rank, region).iter().map(|value| value.wide().to_f64()).collect()
-}
-
 #[expect(unsafe_code, reason = "where gradients are there, nothing writes to them")]
-fn held<G: Element>(rank: &Rank, region: Region) -> &[G] {
+fn values<G: Element>(rank: &Rank, region: Region) -> Vec<f64> {
     // SAFETY: no step is under way, or it halts before its optimizer.
-    unsafe { rank.device.read::<G>(region) }
+    unsafe { rank.device.read::<G>(region) }.iter().map(|value| value.wide().to_f64()).collect()
 }

@@ -288,34 +288,28 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
             (vec![(0, 0, own, 1)], own * contexts, own)
         };
         let me = self.rank.context as usize;
+        // Of a row of one context rank's tokens, the row among all tokens.
+        let row_of = |row: usize, rank: usize| (row / local * contexts + rank) * local + row % local;
         let endpoint = self.endpoint(op.group);
         if to_heads {
             endpoint.exchange(from, |member, theirs| {
-                for sequence in 0..batch {
-                    for token in 0..local {
-                        let source = &theirs[(sequence * local + token) * all_width..][..all_width];
-                        let row = sequence * local * contexts + member * local + token;
-                        let target = &mut to[row * own_width..][..own_width];
-                        for &(start, own, width, copies) in &parts {
-                            let first = start + me / copies * width;
-                            target[own..own + width].copy_from_slice(&source[first..first + width]);
-                        }
+                for (row, source) in theirs.chunks_exact(all_width).take(batch * local).enumerate() {
+                    let target = &mut to[row_of(row, member) * own_width..][..own_width];
+                    for &(start, own, width, copies) in &parts {
+                        let first = start + me / copies * width;
+                        target[own..own + width].copy_from_slice(&source[first..first + width]);
                     }
                 }
             })?;
         } else {
             to.fill(T::default());
             endpoint.exchange(from, |member, theirs| {
-                for sequence in 0..batch {
-                    for token in 0..local {
-                        let row = sequence * local * contexts + me * local + token;
-                        let source = &theirs[row * own_width..][..own_width];
-                        let target = &mut to[(sequence * local + token) * all_width..][..all_width];
-                        for &(start, own, width, copies) in &parts {
-                            let first = start + member / copies * width;
-                            for (to, from) in target[first..first + width].iter_mut().zip(&source[own..]) {
-                                *to = T::narrow(to.wide() + from.wide());
-                            }
+                for (row, target) in to.chunks_exact_mut(all_width).take(batch * local).enumerate() {
+                    let source = &theirs[row_of(row, me) * own_width..][..own_width];
+                    for &(start, own, width, copies) in &parts {
+                        let first = start + member / copies * width;
+                        for (to, from) in target[first..first + width].iter_mut().zip(&source[own..]) {
+                            *to = T::narrow(to.wide() + from.wide());
                         }
                     }
                 }

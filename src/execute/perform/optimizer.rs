@@ -1,6 +1,6 @@
 //! The optimizer step: the gradient's norm, AdamW on device and host, parameters on their way back.
 
-use crate::execute::arena::Region;
+use crate::execute::arena::{Arena, Region};
 use crate::execute::comm::Reduction;
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -16,7 +16,7 @@ use crate::units::ElementType;
 
 type Done = Result<(), ExecuteError>;
 
-impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
+impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
     /// One task of the optimizer step.
     pub(in crate::execute) fn optimizer(&mut self, issue: &Issue) -> Done {
         match issue.task {
@@ -25,9 +25,9 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
             Task::ClipFactor => self.clip_factor(),
             Task::CopyScalars => self.copy_scalars(),
             Task::HostGradients(owned) => self.host_gradients(owned),
-            Task::HostStep(owned) => self.host_step(owned),
+            Task::HostStep(owned) => self.update_owned(owned, true),
             Task::HostParameters(owned) => self.host_parameters(owned),
-            Task::DeviceStep(owned) => self.device_step(owned),
+            Task::DeviceStep(owned) => self.update_owned(owned, false),
             Task::GatherUpdated(part) => self.gather_updated(part)?,
             // The device step wrote to the host's own copy.
             Task::StoreParameters(_) => {}
@@ -106,24 +106,36 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         self.rank.pieces.iter().filter_map(move |piece| piece.within(owned))
     }
 
-    fn device_step(&mut self, owned: Owned) {
-        let planes = self.planes(false);
+    /// Where the parameters of `piece` are stored.
+    fn home(&self, piece: &Piece) -> (&'r Arena, Region) {
+        let stored = (self.run.rules.shards_parameters, size_of::<T>());
+        self.rank.stored(&self.rank.units[piece.unit], (piece.section, piece.range.clone()), stored)
+    }
+
+    /// AdamW over `owned`, in the memory that has its state: on the host, over what is staged there.
+    fn update_owned(&mut self, owned: Owned, on_host: bool) {
+        let planes = self.planes(on_host);
         let rank = self.rank;
+        let arena = if on_host { &rank.host } else { &rank.device };
         for piece in self.pieces_within(owned) {
-            let unit = &rank.units[piece.unit];
-            let count = piece.range.len();
-            let stored = (self.run.rules.shards_parameters, size_of::<T>());
-            let parameters = rank.stored(unit, (piece.section, piece.range.clone()), stored);
-            let gradient = self.read::<G>(self.gradient_of(&piece));
-            let first = self.write::<T::Wide>(planes.plane(0, piece.owned, count));
-            let second = self.write::<T::Wide>(planes.plane(1, piece.owned, count));
-            let parameters = self.write_in::<T>(parameters);
-            let update = self.update(false, piece.decays);
-            if self.run.rules.has_separate_master {
-                let master = self.write::<T::Wide>(planes.plane(2, piece.owned, count));
-                adamw::step(self.pool, &update, gradient, master, (first, second), Some(parameters));
+            let (count, home) = (piece.range.len(), self.home(&piece));
+            let (gradient, parameters) = if on_host {
+                let (gradient, parameters) = self.staged(piece.owned, count);
+                (gradient, (arena, parameters))
             } else {
-                adamw::step(self.pool, &update, gradient, parameters, (first, second), None::<&mut [T]>);
+                (self.gradient_of(&piece), home)
+            };
+            let gradient = self.read_in::<G>((arena, gradient));
+            let parameters = self.write_in::<T>(parameters);
+            let plane = |index| self.write_in::<T::Wide>((arena, planes.plane(index, piece.owned, count)));
+            let (update, moments) = (self.update(on_host, piece.decays), (plane(0), plane(1)));
+            if self.run.rules.has_separate_master {
+                adamw::step(self.pool, &update, gradient, plane(2), moments, Some(&mut *parameters));
+            } else {
+                adamw::step(self.pool, &update, gradient, &mut *parameters, moments, None::<&mut [T]>);
+            }
+            if on_host && rank.units[piece.unit].offloads_parameters {
+                self.write_in::<T>(home).copy_from_slice(parameters);
             }
         }
     }
@@ -136,44 +148,12 @@ impl<T: Element, G: Element<Wide = T::Wide>> Worker<'_, T, G> {
         }
     }
 
-    fn host_step(&mut self, owned: Owned) {
-        let planes = self.planes(true);
-        let rank = self.rank;
-        for piece in self.pieces_within(owned) {
-            let count = piece.range.len();
-            let (gradient, parameters) = self.staged(piece.owned, count);
-            let gradient = self.read_in::<G>((&rank.host, gradient));
-            let plane =
-                |index| self.write_in::<T::Wide>((&rank.host, planes.plane(index, piece.owned, count)));
-            let (first, second) = (plane(0), plane(1));
-            let parameters = self.write_in::<T>((&rank.host, parameters));
-            let update = self.update(true, piece.decays);
-            if self.run.rules.has_separate_master {
-                let working = Some(&mut *parameters);
-                adamw::step(self.pool, &update, gradient, plane(2), (first, second), working);
-            } else {
-                adamw::step(self.pool, &update, gradient, parameters, (first, second), None::<&mut [T]>);
-            }
-            let unit = &rank.units[piece.unit];
-            if unit.offloads_parameters {
-                let stored = (self.run.rules.shards_parameters, size_of::<T>());
-                let home = rank.stored(unit, (piece.section, piece.range.clone()), stored);
-                self.write_in::<T>(home).copy_from_slice(parameters);
-            }
-        }
-    }
-
     fn host_parameters(&mut self, owned: Owned) {
         let rank = self.rank;
-        for piece in self.pieces_within(owned) {
-            let unit = &rank.units[piece.unit];
-            if unit.offloads_parameters {
-                continue;
-            }
+        for piece in self.pieces_within(owned).filter(|piece| !rank.units[piece.unit].offloads_parameters) {
             let (_, from) = self.staged(piece.owned, piece.range.len());
-            let stored = (self.run.rules.shards_parameters, size_of::<T>());
-            let to = rank.stored(unit, (piece.section, piece.range.clone()), stored);
-            self.write_in::<T>(to).copy_from_slice(self.read_in::<T>((&rank.host, from)));
+            let from = self.read_in::<T>((&rank.host, from));
+            self.write_in::<T>(self.home(&piece)).copy_from_slice(from);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::units::ElementType;
 type Done = Result<(), ExecuteError>;
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
-    /// One task of a weight that is taken between backward passes.
+    /// One task of a weight that is taken between backward passes, or of the optimizer step.
     pub(in crate::execute) fn weigh(&mut self, issue: &Issue) -> Done {
         match issue.task {
             Task::CopyWatched { watch } => {
@@ -58,7 +58,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> Worker<'r, T, G> {
                 residual::scale(self.pool, self.late_weight(issue, loss), self.write::<T>(issue.writes[0]));
             }
             Task::AddGradient { loss, .. } => self.add_gradient(issue, self.late_weight(issue, loss))?,
-            _ => return Err(self.missing(issue, "its part of weighing losses")),
+            _ => return self.optimizer(issue),
         }
         Ok(())
     }
