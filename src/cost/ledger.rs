@@ -32,6 +32,9 @@ struct PassPeak {
     sent: i64,
 }
 
+/// Of units that are alike, what the last of so many does all further ones do: gradients of at most two before are there.
+const STEADY: usize = 4;
+
 /// What is alive while a pass walks over its units.
 struct Walk<'a> {
     ledger: &'a Ledger<'a>,
@@ -198,6 +201,17 @@ impl Ledger<'_> {
     fn acquired(&self, stage: u32, unit: &PlacedUnit) -> (i64, i64) {
         let cost = self.cost(stage, unit);
         (cost.gathered, if unit.offloads_parameters { aligned(cost.stored) as i64 } else { 0 })
+    }
+
+    /// Whether all passes treat two units the same.
+    fn are_alike(&self, one: &PlacedUnit, other: &PlacedUnit) -> bool {
+        let looks =
+            |unit: &PlacedUnit| (unit.lowered, unit.has_backward, unit.loss, unit.offloads_parameters);
+        let shaped = self.layout.shaped();
+        looks(one) == looks(other)
+            && one.offloads_activations == other.offloads_activations
+            && shaped.backward_order().len() <= 1
+            && shaped.watches().is_empty()
     }
 
     fn walk(&self, stage: u32) -> Walk<'_> {
@@ -394,15 +408,32 @@ impl Walk<'_> {
         for unit in units.iter().take(ahead) {
             acquire(self, unit);
         }
-        for (place, unit) in units.iter().enumerate() {
+        let one = |walk: &mut Self, visit: &mut dyn FnMut(&mut Self, usize), place: usize| {
             if let Some(next) = units.get(place + ahead) {
-                acquire(self, next);
+                acquire(walk, next);
             }
-            visit(self, place);
-            let (gathered, fetched) = ledger.acquired(stage, unit);
+            visit(walk, place);
+            let (gathered, fetched) = ledger.acquired(stage, units[place]);
             let gives = ledger.rules.gathering == Gathering::EachPass
-                || !stays(unit) && (pass == Pass::Backward || !unit.has_backward);
-            self.live -= fetched + if gives { gathered } else { 0 };
+                || !stays(units[place]) && (pass == Pass::Backward || !units[place].has_backward);
+            walk.live -= fetched + if gives { gathered } else { 0 };
+        };
+        let mut place = 0;
+        while place < units.len() {
+            let alike = units[place..].iter().take_while(|unit| ledger.are_alike(units[place], unit)).count();
+            let end = place + alike;
+            // Behind the first few of units that are alike, and before the last, each does what the one before did.
+            if let Some(skipped) = alike.checked_sub(STEADY + ahead + 1) {
+                (place..place + STEADY - 1).for_each(|place| one(self, &mut visit, place));
+                let (start, peak) = (self.live, std::mem::replace(&mut self.peak, i64::MIN));
+                one(self, &mut visit, place + STEADY - 1);
+                let grown = (self.live - start) * skipped as i64;
+                self.live += grown;
+                self.peak = peak.max(self.peak + grown.max(0));
+                place += STEADY + skipped;
+            }
+            (place..end).for_each(|place| one(self, &mut visit, place));
+            place = end;
         }
     }
 

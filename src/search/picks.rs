@@ -12,6 +12,8 @@ use crate::strategy::{Checkpoint, Strategy};
 const LEANER: usize = 6;
 /// Plans that are played to their end for no more than to be shown.
 const SHOWN: usize = 8;
+/// They take at most so many times as long as the best, if they are no leaner.
+const SLOWER: f64 = 1.05;
 /// Passes of a plan that is played for the front alone.
 const MOST_PASSES: u64 = 20_000;
 
@@ -66,8 +68,9 @@ pub fn shown(played: &[Candidate], stopped: &[Stopped], count: usize) -> Vec<Str
     let mut seen: Vec<Kind> = Vec::new();
     let mut leanest = None;
     let mut list: Vec<Strategy> = Vec::new();
-    for (_, memory, strategy, is_played) in all {
-        let differs = seen.len() <= count && !seen.contains(&kind(strategy));
+    let slowest = all.first().map_or(0.0, |best| SLOWER * best.0.0);
+    for (about, memory, strategy, is_played) in all {
+        let differs = about.0 <= slowest && seen.len() <= count && !seen.contains(&kind(strategy));
         if differs {
             seen.push(kind(strategy));
         }

@@ -186,15 +186,18 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             problem.fits(Recomputed { full, selective: all - full }, hosted)
         })?;
         let mut best: Option<RankChoice> = None;
+        let mut selective = all - least;
         for full in least..=all {
             let known = best.as_ref().map_or(limit, |best| best.seconds);
             if self.ends(Recomputed { full, selective: 0 }, hosted) >= known {
                 break;
             }
-            let selective = self.least(0, all - full, |problem, selective| {
-                problem.fits(Recomputed { full, selective }, hosted)
-            });
-            let Some(selective) = selective else { continue };
+            // With one more whole block a few selective ones less are needed.
+            let most = selective.min(all - full);
+            let fewest = self
+                .least(0, most, |problem, selective| problem.fits(Recomputed { full, selective }, hosted));
+            let Some(fewest) = fewest else { continue };
+            selective = fewest;
             let recomputed = Recomputed { full, selective };
             let seconds = self.ends(recomputed, hosted);
             if seconds < known {
@@ -205,16 +208,17 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         self.mixed(hosted, known).or(best)
     }
 
-    /// The least number from `low` to `high` that `fits`, which more does better.
+    /// The least number from `low` to `high` that `fits`, which more does better; the sooner found the nearer to `high`.
     fn least(&mut self, low: u32, high: u32, fits: impl Fn(&mut Self, u32) -> bool) -> Option<u32> {
         if !fits(self, high) {
             return None;
         }
-        let (mut low, mut high) = (low, high);
+        let (mut low, mut high, mut step) = (low, high, 1);
         while low < high {
-            let middle = low + (high - low) / 2;
+            // Longer and longer steps down until one is too long, then by halves.
+            let middle = high.saturating_sub(step).max(low + (high - low) / 2);
             if fits(self, middle) {
-                high = middle;
+                (high, step) = (middle, 2 * step);
             } else {
                 low = middle + 1;
             }

@@ -229,7 +229,7 @@ fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
     let likely: Vec<usize> = (0..space.tasks.len())
         .filter(|&index| {
             let mesh = space.tasks[index].mesh;
-            mesh.tensor <= node && mesh.context == 1
+            mesh.tensor * mesh.context <= node
         })
         .collect();
     let entries: Vec<Vec<Entry>> = likely.into_par_iter().map(|task| bounding.likely(task)).collect();

@@ -64,13 +64,19 @@ impl Calendar {
         let (mut cover, mut path) = (SmallVec::<[usize; 64]>::new(), SmallVec::<[usize; 64]>::new());
         let (mut low, mut high) = (first, last + 1);
         while low < high {
-            cover.extend((low % 2 == 1).then_some(low));
-            cover.extend((high % 2 == 1).then_some(high - 1));
+            if low % 2 == 1 {
+                cover.push(low);
+            }
+            if high % 2 == 1 {
+                cover.push(high - 1);
+            }
             (low, high) = (low.div_ceil(2), high / 2);
         }
         for level in 1..=leaves.ilog2() {
             path.push(first >> level);
-            path.extend((last >> level != first >> level).then_some(last >> level));
+            if last >> level != first >> level {
+                path.push(last >> level);
+            }
         }
         let offset = self.lowest(bytes, &cover, &path);
         let taken = (offset, offset + bytes);
