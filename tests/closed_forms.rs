@@ -2,46 +2,93 @@
 
 mod sampling;
 
+use meshwright::cluster::Cluster;
 use meshwright::cost::DevicePricing;
 use meshwright::cost::bound::Bound;
 use meshwright::cost::instants::instants;
 use meshwright::cost::ledger::Ledger;
 use meshwright::cost::unit_cost::UnitCosts;
+use meshwright::model;
+use meshwright::profile::engine::engines;
 use meshwright::program::Layout;
 use meshwright::program::build::build_on;
 use meshwright::program::state::StateRules;
 use meshwright::simulate::{Below, account, peak, play, play_below};
-use sampling::cases;
+use meshwright::strategy::{Draft, Workload, resolve};
+use meshwright::units::ElementType;
+use sampling::{Case, cases};
+
+/// Closed forms of memory equal what the program of `case` holds, walked and played.
+fn memory_agrees(cluster: &Cluster, case: &Case, what: &str) {
+    let (strategy, engine) = (&case.strategy, case.engine);
+    let layout = Layout::new(&case.model, strategy, &case.workload, engine);
+    let pricing = DevicePricing::new(cluster, case.engine, strategy, case.workload.compute_type());
+    let rules = StateRules::new(strategy, &case.workload, engine);
+    let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
+    let ledger = Ledger { layout: &layout, costs: &costs, strategy, engine, rules: &rules };
+    let named =
+        instants(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
+    let program = build_on(&layout, strategy, &case.workload, engine);
+    for rank in &program.ranks {
+        let played = peak(rank);
+        let (device, host) = account(rank);
+        let context = format!(
+            "{what}, rank {}, {} on {} devices, {}",
+            rank.stage, case.text, case.devices, engine.name
+        );
+        let instants = &named[rank.stage as usize];
+        assert_eq!(ledger.peak(rank.stage, instants), played.total, "{context}");
+        assert_eq!(ledger.host(rank.stage, instants), played.host, "host, {context}");
+        assert_eq!(device.at_peak, played.categories, "walked, {context}");
+        assert_eq!(host.peak(), played.host, "walked host, {context}");
+        let own = device.own_peak.iter().zip(device.at_peak);
+        assert!(own.into_iter().all(|(own, at_peak)| *own >= at_peak), "{context}");
+    }
+}
 
 #[test]
 fn closed_form_memory_is_the_played_peak() {
     let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
     for (seed, case) in cases(200_000, 4000) {
-        let (strategy, engine) = (&case.strategy, case.engine);
-        let layout = Layout::new(&case.model, strategy, &case.workload, engine);
-        let pricing = DevicePricing::new(&cluster, case.engine, strategy, case.workload.compute_type());
-        let rules = StateRules::new(strategy, &case.workload, engine);
-        let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
-        let ledger = Ledger { layout: &layout, costs: &costs, strategy, engine, rules: &rules };
-        let named =
-            instants(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
-        let program = build_on(&layout, strategy, &case.workload, engine);
-        for rank in &program.ranks {
-            let played = peak(rank);
-            let (device, host) = account(rank);
-            let context = format!(
-                "seed {seed}, rank {}, {} on {} devices, {}",
-                rank.stage, case.text, case.devices, engine.name
-            );
-            let instants = &named[rank.stage as usize];
-            assert_eq!(ledger.peak(rank.stage, instants), played.total, "{context}");
-            assert_eq!(ledger.host(rank.stage, instants), played.host, "host, {context}");
-            assert_eq!(device.at_peak, played.categories, "walked, {context}");
-            assert_eq!(host.peak(), played.host, "walked host, {context}");
-            let own = device.own_peak.iter().zip(device.at_peak);
-            assert!(own.into_iter().all(|(own, at_peak)| *own >= at_peak), "{context}");
-        }
+        memory_agrees(&cluster, &case, &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn closed_form_memory_of_many_like_blocks_is_the_played_peak() {
+    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
+    let config = r#"{"model_type":"llama","hidden_size":64,"intermediate_size":160,"num_hidden_layers":40,
+        "num_attention_heads":4,"num_key_value_heads":2,"vocab_size":256,"max_position_embeddings":128,
+        "hidden_act":"silu","rms_norm_eps":1e-5,"tie_word_embeddings":false}"#;
+    let model = model::from_text(config, "config.json", "deep").expect("the configuration is legal");
+    let workload =
+        Workload { global_batch: 16, seq_len: 64, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
+    let texts = [
+        "zero=0",
+        "zero=1,loss=chunked",
+        "zero=2,ckpt=selective*25+full*9+none*6",
+        "zero=3",
+        "zero=3,reshard=off,micro=2",
+        "zero=3,micro=1,ckpt=full*13+selective*13+none*14",
+        "zero=3,offload=activations:1",
+        "zero=3,offload=activations:0.6,overlap=off",
+        "zero=3,offload=params:1+optimizer:0.5",
+        "zero=3,offload=params:0.5+activations:0.5,ckpt=selective*11+none*29",
+        "tp=2,zero=3,ckpt=selective",
+        "pp=2,zero=2",
+        "pp=2,sched=zb-h1,ckpt=full",
+        "pp=2,sched=interleaved,virtual=2,zero=3",
+        "pp=4,zero=0,offload=activations:1",
+    ];
+    let mut checked = 0;
+    for (engine, text) in engines().iter().flat_map(|engine| texts.map(|text| (engine, text))) {
+        let draft = Draft::parse(text).expect("the text is legal");
+        let Ok(strategy) = resolve(&draft, &model, 4, &workload, engine) else { continue };
+        let (model, text) = (model.clone(), text.to_owned());
+        memory_agrees(&cluster, &Case { model, workload, engine, strategy, devices: 4, text }, "deep");
+        checked += 1;
+    }
+    assert!(checked > 80, "{checked}");
 }
 
 #[test]

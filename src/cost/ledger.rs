@@ -420,7 +420,8 @@ impl Walk<'_> {
         };
         let mut place = 0;
         while place < units.len() {
-            let alike = units[place..].iter().take_while(|unit| ledger.are_alike(units[place], unit)).count();
+            let is_alike = |unit: &&&PlacedUnit| ledger.are_alike(units[place], unit);
+            let alike = 1 + units[place + 1..].iter().take_while(is_alike).count();
             let end = place + alike;
             // Behind the first few of units that are alike, and before the last, each does what the one before did.
             if let Some(skipped) = alike.checked_sub(STEADY + ahead + 1) {
