@@ -25,13 +25,21 @@ macro_rules! inlined {
 /// Does `$work` compiled for the widest vectors that this machine has: loops over slices in it then use them. Every
 /// operation is rounded as written, so the results do not depend on the machine.
 macro_rules! vectorised {
-    ($work:expr) => {
+    ($work:expr) => {{
+        let once = $crate::execute::kernels::each::Once;
         pulp::Arch::new().dispatch(
             #[inline(always)]
-            || $work,
+            || {
+                let _once = once;
+                $work
+            },
         )
-    };
+    }};
 }
+
+/// A closure that gives this away can be called once only. One that could be called again is called by a function between,
+/// which is not compiled for the same vectors.
+pub(super) struct Once;
 
 /// [`Pool::each`](crate::execute::pool::Pool::each) in the widest vectors.
 macro_rules! each {
