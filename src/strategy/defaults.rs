@@ -38,7 +38,7 @@ pub const fn plain_gradient(workload: &Workload) -> ElementType {
 
 /// `tp` where `ep` divides `cp * dp`, otherwise 1.
 pub const fn expert_tensor(tensor: u64, context: u64, data: u64, expert: u64) -> u64 {
-    if (context * data).is_multiple_of(expert) { tensor } else { 1 }
+    if context.saturating_mul(data).is_multiple_of(expert) { tensor } else { 1 }
 }
 
 /// Chunks a pipeline rank.
