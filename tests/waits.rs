@@ -106,7 +106,6 @@ fn no_wait_can_be_dropped() {
         }
     }
     // A test that dropped next to nothing would say next to nothing.
-    eprintln!("{red} dropped, {implied} implied by others");
     assert!(red > 3_000, "{red} dropped, {implied} implied by others");
 }
 
