@@ -9,8 +9,10 @@ use meshwright::profile::choices::OffloadCategory;
 use meshwright::profile::engine::engine;
 use meshwright::program::instruction::{Instruction, Streams};
 use meshwright::program::verify::{Fault, verify};
-use meshwright::program::{Program, RankProgram, build};
-use meshwright::simulate::{Below, play, play_below};
+use meshwright::program::{RankProgram, build};
+use meshwright::search::Problem;
+use meshwright::search::closed::Closing;
+use meshwright::simulate::{Below, play};
 use meshwright::strategy::{Draft, Strategy, Workload, resolve};
 use meshwright::units::{Bytes, BytesPerSecond, ElementType, Seconds};
 use sampling::{Case, cases};
@@ -229,13 +231,18 @@ fn what_overlaps_is_not_slower() {
 }
 
 #[test]
-fn playing_with_a_limit_gives_the_same_time() {
+fn the_search_plays_what_simulate_plays() {
     let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
     for (seed, case) in cases(1_100_000, 1000) {
-        let program: Program = build(&case.model, &case.strategy, &case.workload, case.engine);
-        let pricing = DevicePricing::new(&cluster, case.engine, &case.strategy, case.workload.compute_type());
-        let (free, limited) = (play(&program, &pricing), play_below(&program, &pricing, Seconds(f64::MAX)));
-        assert_eq!(limited, Below::Played(free), "seed {seed}, {} on {}", case.text, case.devices);
+        let text = format!("seed {seed}, {} on {}", case.text, case.devices);
+        let problem = Problem::new(&case.model, &cluster, case.workload, case.engine, None);
+        let (simulated, closing) = (problem.play(case.strategy.clone()), Closing::new(&problem));
+        let searched = closing.play(case.strategy.clone());
+        assert_eq!(searched.playback, simulated.playback, "{text}");
+        assert_eq!(searched.memory, simulated.memory, "{text}");
+        // With a limit that is never reached too, as a search plays first.
+        let (_, limited) = closing.play_below(&case.strategy, Seconds(f64::MAX));
+        assert_eq!(limited, Below::Played(simulated.playback), "{text}");
     }
 }
 
