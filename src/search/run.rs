@@ -22,7 +22,7 @@ use crate::units::{Bytes, Seconds};
 /// Likely strategies whose inner choices are solved in one wave, before all others are bounded against the best.
 const SEEDS_A_WAVE: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
-const SPREAD: f64 = 1.1;
+const SPREAD: f64 = 1.05;
 /// The most likely strategies that are solved at once.
 const MOST_LIKELY: usize = 4_000;
 /// The most strategies that are kept for a closer look, those with the lowest bounds.
