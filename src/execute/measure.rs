@@ -83,7 +83,7 @@ pub fn time(
     prediction: &Prediction,
     spans: Option<&[RankSpans]>,
 ) -> Vec<TimeRow> {
-    let begun = spans.map(|spans| Begun::new(run, placements, spans));
+    let begun = spans.map(|spans| begun(run, placements, spans));
     let mut rows = Vec::new();
     for rank in 0..run.mesh.ranks() {
         let stage = run.mesh.coordinate(rank, Axis::Pipeline) as usize;
@@ -103,28 +103,24 @@ pub fn time(
 }
 
 /// When each message was sent: by sending rank, what names it, and its micro-batch.
-struct Begun(HashMap<(u64, Message, u32), f64>);
+type Begun = HashMap<(u64, Message, u32), f64>;
 
-impl Begun {
-    fn new(run: &Run, placements: &[&Placement], spans: &[RankSpans]) -> Self {
-        let mut begun = HashMap::new();
-        for rank in 0..run.mesh.ranks() {
-            let placement = placements[run.mesh.coordinate(rank, Axis::Pipeline) as usize];
-            for (issue, span) in performed(placement, &spans[rank as usize]) {
-                if let (Task::Send, Some(message)) = (issue.task, issue.message) {
-                    begun.insert((rank, message, issue.micro), span.start);
-                }
-            }
-        }
-        Self(begun)
-    }
+fn begun(run: &Run, placements: &[&Placement], spans: &[RankSpans]) -> Begun {
+    let of = |rank: u64| {
+        let placement = placements[run.mesh.coordinate(rank, Axis::Pipeline) as usize];
+        performed(placement, &spans[rank as usize]).filter_map(move |(issue, span)| {
+            let message = issue.message.filter(|_| issue.task == Task::Send)?;
+            Some(((rank, message, issue.micro), span.start))
+        })
+    };
+    (0..run.mesh.ranks()).flat_map(of).collect()
+}
 
-    /// When what `issue` on `rank` awaits was under way, not before `start`; `start` where it awaits nothing.
-    fn under_way(&self, run: &Run, rank: u64, issue: &Issue, start: f64) -> f64 {
-        let (Task::Receive, Some(message)) = (issue.task, issue.message) else { return start };
-        let sender = run.rank_at_stage(rank as usize, run.stage_of_chunk(message.from)) as u64;
-        self.0.get(&(sender, message, issue.micro)).map_or(start, |&sent| sent.max(start))
-    }
+/// When what `issue` on `rank` awaits was under way, not before `start`; `start` where it awaits nothing.
+fn under_way(begun: &Begun, run: &Run, rank: u64, issue: &Issue, start: f64) -> f64 {
+    let (Task::Receive, Some(message)) = (issue.task, issue.message) else { return start };
+    let sender = run.rank_at_stage(rank as usize, run.stage_of_chunk(message.from)) as u64;
+    begun.get(&(sender, message, issue.micro)).map_or(start, |&sent| sent.max(start))
 }
 
 /// A rank's instructions with their spans, stream by stream.
@@ -145,7 +141,7 @@ fn causes(run: &Run, (rank, placement): (u64, &Placement), spans: &RankSpans, be
     let mut end = 0.0_f64;
     for (issue, span) in performed(placement, spans) {
         end = end.max(span.end);
-        let start = begun.under_way(run, rank, issue, span.start).min(span.end);
+        let start = under_way(begun, run, rank, issue, span.start).min(span.end);
         if issue.task != Task::Nothing {
             works.push((issue.cause, Span { start, end: span.end }));
         }

@@ -324,13 +324,8 @@ impl Layout {
 
     /// Elements of one trained matrix of each shape on pipeline rank `stage`.
     pub fn matrix_shape_elements(&self, stage: u32) -> u64 {
-        let mut classes: Vec<usize> = Vec::new();
-        for unit in self.chunks_of(stage).flat_map(|chunk| &chunk.units) {
-            let class = unit.lowered / MODES.len();
-            if !classes.contains(&class) {
-                classes.push(class);
-            }
-        }
+        let units = self.chunks_of(stage).flat_map(|chunk| &chunk.units);
+        let classes: BTreeSet<usize> = units.map(|unit| unit.lowered / MODES.len()).collect();
         let shapes = classes.into_iter().flat_map(|class| &self.shaped.matrices[class]);
         let shapes: BTreeSet<(u64, u64)> = shapes.copied().collect();
         shapes.into_iter().map(|(rows, columns)| rows * columns).sum()
