@@ -2,13 +2,13 @@
 //!
 //! Written apart from `program`: the tests hold its peak against the program's own, to the byte.
 
-use crate::cost::digest::PassDigest;
 use crate::cost::instants::Instant;
 use crate::cost::unit_cost::{UnitCost, UnitCosts};
+use crate::cost::walk::{PassPeak, Walk};
 use crate::profile::EngineProfile;
 use crate::program::layout::{Chunk, Layout, PlacedUnit};
 use crate::program::scalars::Scalars;
-use crate::program::state::{Gathering, StateRules, offloaded_elements};
+use crate::program::state::{StateRules, offloaded_elements};
 use crate::program::{Pass, build};
 use crate::strategy::Strategy;
 use crate::units::Bytes;
@@ -21,33 +21,6 @@ pub struct Ledger<'a> {
     pub strategy: &'a Strategy,
     pub engine: &'a EngineProfile,
     pub rules: &'a StateRules,
-}
-
-/// How high a pass of a chunk stands above what was there before, and what it leaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct PassPeak {
-    peak: i64,
-    net: i64,
-    /// Part of `net` that is freed at the end of the rank's next call.
-    sent: i64,
-}
-
-/// Of units that are alike, what the last of so many does all further ones do: gradients of at most two before are there.
-const STEADY: usize = 4;
-
-/// What is alive while a pass walks over its units.
-struct Walk<'a> {
-    ledger: &'a Ledger<'a>,
-    stage: u32,
-    live: i64,
-    peak: i64,
-    sent: i64,
-    /// Unit gradients whose reduction may not be over.
-    reducing: Vec<i64>,
-    /// Saved activations that are being copied out.
-    leaving: Vec<i64>,
-    /// Unit gradients that wait for the weight of their loss.
-    held: Vec<i64>,
 }
 
 impl Ledger<'_> {
@@ -197,38 +170,8 @@ impl Ledger<'_> {
         aligned(4 * (owned - offloaded_elements(self.strategy, stage as usize, owned))) as i64
     }
 
-    /// Bytes that a unit's parameters take while a pass uses them: gathered, and fetched from the host.
-    fn acquired(&self, stage: u32, unit: &PlacedUnit) -> (i64, i64) {
-        let cost = self.cost(stage, unit);
-        (cost.gathered, if unit.offloads_parameters { aligned(cost.stored) as i64 } else { 0 })
-    }
-
-    /// Whether all passes treat two units the same.
-    fn are_alike(&self, one: &PlacedUnit, other: &PlacedUnit) -> bool {
-        let looks =
-            |unit: &PlacedUnit| (unit.lowered, unit.has_backward, unit.loss, unit.offloads_parameters);
-        let shaped = self.layout.shaped();
-        looks(one) == looks(other)
-            && one.offloads_activations == other.offloads_activations
-            && shaped.backward_order().len() <= 1
-            && shaped.watches().is_empty()
-    }
-
-    fn walk(&self, stage: u32) -> Walk<'_> {
-        Walk {
-            ledger: self,
-            stage,
-            live: 0,
-            peak: 0,
-            sent: 0,
-            reducing: Vec::new(),
-            leaving: Vec::new(),
-            held: Vec::new(),
-        }
-    }
-
     fn forward(&self, chunk: &Chunk) -> PassPeak {
-        let mut walk = self.walk(chunk.stage);
+        let mut walk = Walk::new(self, chunk.stage);
         let units: Vec<&PlacedUnit> = chunk.units.iter().collect();
         let digest = |unit: &PlacedUnit| &self.cost(chunk.stage, unit).digest;
         let entering = build::entering_of(self.layout, chunk.index).aligned().0 as i64;
@@ -257,7 +200,7 @@ impl Ledger<'_> {
     }
 
     fn backward(&self, chunk: &Chunk) -> PassPeak {
-        let mut walk = self.walk(chunk.stage);
+        let mut walk = Walk::new(self, chunk.stage);
         if chunk.units.is_empty() {
             let passing = build::entering_of(self.layout, chunk.index).aligned().0 as i64;
             for _ in &chunk.receives {
@@ -323,7 +266,7 @@ impl Ledger<'_> {
     }
 
     fn weight(&self, chunk: &Chunk) -> PassPeak {
-        let mut walk = self.walk(chunk.stage);
+        let mut walk = Walk::new(self, chunk.stage);
         for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
             let UnitCost { digest, gradient, .. } = self.cost(chunk.stage, unit);
             walk.pass(&digest.weight, *gradient, false);
@@ -350,96 +293,4 @@ fn units_of_loss(chunk: &Chunk, loss: u8) -> Vec<&PlacedUnit> {
         .rev()
         .filter(|unit| unit.has_backward && (unit.loss.is_none() || unit.loss == Some(loss)))
         .collect()
-}
-
-impl Walk<'_> {
-    fn take(&mut self, bytes: i64) {
-        self.live += bytes;
-        self.peak = self.peak.max(self.live);
-    }
-
-    /// A unit's pass; `gradient` is its own gradient buffer, at most one older one stays beside it.
-    fn pass(&mut self, digest: &PassDigest, gradient: i64, is_held: bool) {
-        self.peak = self.peak.max(self.live + digest.before);
-        if let Some(after) = digest.after {
-            if gradient > 0 {
-                while self.reducing.len() > 1 {
-                    self.live -= self.reducing.remove(0);
-                }
-                self.live += gradient;
-                if is_held { self.held.push(gradient) } else { self.reducing.push(gradient) }
-            }
-            self.peak = self.peak.max(self.live + after);
-        }
-        self.live += digest.net;
-    }
-
-    /// Held gradients are weighed: added to what is kept, or reduced.
-    fn weighed(&mut self, is_kept: bool) {
-        if is_kept {
-            self.live -= self.held.drain(..).sum::<i64>();
-        } else {
-            self.reducing.append(&mut self.held);
-        }
-    }
-
-    fn copied_out(&mut self, most: usize) {
-        while self.leaving.len() > most {
-            self.live -= self.leaving.remove(0);
-        }
-    }
-
-    /// Units in the order of a pass, their parameters there while they run and a few units ahead.
-    /// What `stays` for a later loss's backward is given back behind that one.
-    fn over(
-        &mut self,
-        units: &[&PlacedUnit],
-        pass: Pass,
-        stays: impl Fn(&PlacedUnit) -> bool,
-        mut visit: impl FnMut(&mut Self, usize),
-    ) {
-        let (ledger, stage) = (self.ledger, self.stage);
-        let gathers = pass == Pass::Forward || ledger.rules.gathering == Gathering::EachPass;
-        let acquire = |walk: &mut Self, unit: &PlacedUnit| {
-            let (gathered, fetched) = ledger.acquired(stage, unit);
-            walk.take(fetched + if gathers { gathered } else { 0 });
-        };
-        let ahead = ledger.engine.buffers.gathered_units.max(1) as usize - 1;
-        for unit in units.iter().take(ahead) {
-            acquire(self, unit);
-        }
-        let one = |walk: &mut Self, visit: &mut dyn FnMut(&mut Self, usize), place: usize| {
-            if let Some(next) = units.get(place + ahead) {
-                acquire(walk, next);
-            }
-            visit(walk, place);
-            let (gathered, fetched) = ledger.acquired(stage, units[place]);
-            let gives = ledger.rules.gathering == Gathering::EachPass
-                || !stays(units[place]) && (pass == Pass::Backward || !units[place].has_backward);
-            walk.live -= fetched + if gives { gathered } else { 0 };
-        };
-        let mut place = 0;
-        while place < units.len() {
-            let is_alike = |unit: &&&PlacedUnit| ledger.are_alike(units[place], unit);
-            let alike = 1 + units[place + 1..].iter().take_while(is_alike).count();
-            let end = place + alike;
-            // Behind the first few of units that are alike, and before the last, each does what the one before did.
-            if let Some(skipped) = alike.checked_sub(STEADY + ahead + 1) {
-                (place..place + STEADY - 1).for_each(|place| one(self, &mut visit, place));
-                let (start, peak) = (self.live, std::mem::replace(&mut self.peak, i64::MIN));
-                one(self, &mut visit, place + STEADY - 1);
-                let grown = (self.live - start) * skipped as i64;
-                self.live += grown;
-                self.peak = peak.max(self.peak + grown.max(0));
-                place += STEADY + skipped;
-            }
-            (place..end).for_each(|place| one(self, &mut visit, place));
-            place = end;
-        }
-    }
-
-    fn done(mut self) -> PassPeak {
-        self.live -= self.reducing.iter().sum::<i64>();
-        PassPeak { peak: self.peak, net: self.live, sent: self.sent }
-    }
 }

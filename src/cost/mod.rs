@@ -14,5 +14,6 @@ pub mod instants;
 pub mod ledger;
 pub mod price;
 pub mod unit_cost;
+mod walk;
 
 pub use price::{DevicePricing, Price, Pricing, Resource};

@@ -65,7 +65,7 @@ pub fn pack(lifetimes: &[Lifetime], enough: u64) -> Packing {
         }
         best.extent
     };
-    let close = if lifetimes.len() <= FEW { live } else { live + live / CLOSE };
+    let close = if lifetimes.len() <= FEW { live } else { live.saturating_add(live / CLOSE) };
     let enough = enough.max(close);
     if SHORT.iter().any(|&short| keep(gaps::place(lifetimes, live, short)) <= enough) {
         return best;
