@@ -16,7 +16,8 @@ pub(super) struct PassPeak {
     pub(super) sent: i64,
 }
 
-/// Of units that are alike, what the last of so many does all further ones do: gradients of at most two before are there.
+/// So many units into a run of alike ones, each further unit does what the one before did: at most two older gradients
+/// and copies are still there.
 const STEADY: usize = 4;
 
 /// What is alive while a pass walks over its units.

@@ -12,7 +12,7 @@ use crate::strategy::{Checkpoint, Strategy};
 const LEANER: usize = 6;
 /// Plans that are played to their end for no more than to be shown.
 const SHOWN: usize = 8;
-/// They take at most so many times as long as the best, if they are no leaner.
+/// Such a plan takes at most so many times as long as the best, unless it is leaner.
 const SLOWER: f64 = 1.05;
 /// Passes of a plan that is played for the front alone.
 const MOST_PASSES: u64 = 20_000;

@@ -16,9 +16,11 @@ use crate::execute::element::{Element, Real};
 
 /// The collectives of one group of ranks, called from one stream of one of them.
 ///
-/// Every method blocks until this member's part is done. Errors: [`CommError::Length`] before anybody is told,
-/// [`CommError::Mismatch`] where members disagree, [`CommError::Aborted`] once any rank gave up. After a mismatch or
-/// an abort the group cannot be used again.
+/// Every method blocks until this member's part is done.
+///
+/// # Errors
+/// [`CommError::Length`] if slices do not fit; nobody else is told. [`CommError::Mismatch`] if members disagree, and
+/// [`CommError::Aborted`] once any rank gave up: the group cannot be used again then.
 pub struct Endpoint {
     rendezvous: Arc<Rendezvous>,
     member: usize,

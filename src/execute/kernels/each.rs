@@ -37,8 +37,8 @@ macro_rules! vectorised {
     }};
 }
 
-/// A closure that gives this away can be called once only. One that could be called again is called by a function between,
-/// which is not compiled for the same vectors.
+/// A closure that moves this out can be called only once, so it is called directly. Any other is called through a small
+/// function, which is not compiled for the same vectors.
 pub(super) struct Once;
 
 /// [`Pool::each`](crate::execute::pool::Pool::each) in the widest vectors.
