@@ -11,8 +11,8 @@ use meshwright::program::GradientBuffer::{InParameters, Shard, Unit, Whole};
 use meshwright::program::gradients::{GradientLife, lives};
 use meshwright::program::instruction::{Instruction, Task};
 use meshwright::program::{Cause, Layout, build, verify::verify};
-use meshwright::simulate::{play, play_every_instruction};
-use meshwright::strategy::{Draft, Workload, resolve};
+use meshwright::simulate::{Below, play, play_below, play_every_instruction};
+use meshwright::strategy::{Draft, Facts, Strategy, Workload, resolve, rules};
 use meshwright::units::{Bytes, ElementType, Seconds};
 use proptest::prelude::*;
 use sampling::cases;
@@ -154,6 +154,45 @@ fn causes_sum_to_the_step_of_every_rank() {
             assert_eq!(rank.memory.categories.iter().copied().sum::<Bytes>(), rank.memory.total);
         }
     }
+}
+
+/// Many micro-batches, so that steps have a steady state: moved on by whole periods, they end as if played through.
+#[test]
+fn periods_of_a_steady_state_that_are_not_played_give_what_every_instruction_gives() {
+    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
+    let mut long = 0;
+    for (seed, case) in cases(75_000, 600) {
+        let workload = Workload { global_batch: 24 * case.workload.global_batch, ..case.workload };
+        let strategy = Strategy { accumulation: 24 * case.strategy.accumulation, ..case.strategy.clone() };
+        if !rules::legal(&strategy, &Facts::new(&case.model, case.devices, &workload, case.engine)) {
+            continue;
+        }
+        let program = build(&case.model, &strategy, &workload, case.engine);
+        let pricing = DevicePricing::new(&cluster, case.engine, &strategy, workload.compute_type());
+        let (whole, single) = (play(&program, &pricing), play_every_instruction(&program, &pricing));
+        let all = single.step_time.0;
+        let near = |one: Seconds, other: Seconds| (one.0 - other.0).abs() <= 1e-9 * all;
+        for (whole, single) in whole.ranks.iter().zip(&single.ranks) {
+            assert!(
+                near(whole.end, single.end),
+                "seed {seed}, {}: {:?} {:?}",
+                case.text,
+                whole.end,
+                single.end
+            );
+            assert_eq!(whole.spans.len(), single.spans.len(), "seed {seed}, {}", case.text);
+            for (one, other) in whole.spans.iter().zip(&single.spans) {
+                let same = (one.micro, one.pass, one.chunk) == (other.micro, other.pass, other.chunk);
+                assert!(same && near(one.end, other.end), "seed {seed}, {}: {one:?} {other:?}", case.text);
+            }
+            assert!(near(whole.causes.total(), single.causes.total()), "seed {seed}, {}", case.text);
+            assert!(near(whole.causes.bubble, single.causes.bubble), "seed {seed}, {}", case.text);
+        }
+        let below = play_below(&program, &pricing, Seconds(1.01 * all));
+        assert!(matches!(below, Below::Played(playback) if playback == whole), "seed {seed}, {}", case.text);
+        long += u32::from(strategy.accumulation >= 24);
+    }
+    assert!(long > 200, "{long}");
 }
 
 #[test]

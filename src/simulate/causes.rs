@@ -27,6 +27,24 @@ impl CauseTimes {
         self.of.iter().copied().sum::<Seconds>() + self.bubble
     }
 
+    /// What was put down since it was `before`.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            of: std::array::from_fn(|cause| self.of[cause] - before.of[cause]),
+            bubble: self.bubble - before.bubble,
+            communication_hidden: self.communication_hidden - before.communication_hidden,
+        }
+    }
+
+    /// The same so many times.
+    pub(super) fn times(&self, times: f64) -> Self {
+        Self {
+            of: self.of.map(|seconds| seconds * times),
+            bubble: self.bubble * times,
+            communication_hidden: self.communication_hidden * times,
+        }
+    }
+
     /// Puts `span` down to the first of what runs.
     pub(crate) fn add(&mut self, span: Seconds, running: impl Iterator<Item = Cause>) {
         let (mut first, mut communicates) = (None, false);

@@ -9,6 +9,7 @@ mod outlook;
 pub mod player;
 mod quiet;
 mod rank;
+mod steady;
 mod watch;
 
 pub use account::{Counters, account};

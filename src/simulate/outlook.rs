@@ -165,7 +165,7 @@ struct Received {
 
 /// Where each message is received.
 fn receivers(ranks: &[Rank<'_>], computing: &[Vec<Computing>], messages: &Messages) -> Vec<Option<Received>> {
-    let mut receivers = vec![None; messages.delivered.len()];
+    let mut receivers = vec![None; messages.most()];
     for (index, rank) in ranks.iter().enumerate() {
         for (place, call) in rank.program.calls.iter().enumerate() {
             for &(message, within) in &computing[index][call.template as usize].receives {

@@ -13,6 +13,7 @@ use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::simulate::memory::MemoryPeak;
 use crate::simulate::outlook::Outlook;
+use crate::simulate::steady::Steady;
 use crate::simulate::watch::{Below, Watch};
 use crate::units::Seconds;
 
@@ -89,13 +90,13 @@ pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playb
     Player::new(program, pricing, false).played()
 }
 
-struct Player<'a> {
-    ranks: Vec<Rank<'a>>,
-    messages: Messages,
+pub(super) struct Player<'a> {
+    pub(super) ranks: Vec<Rank<'a>>,
+    pub(super) messages: Messages,
     /// The rank of each chunk.
     stage_of_chunk: Vec<usize>,
     /// Next events: time (its bits order like the number) and rank; those that are no longer its next are skipped.
-    events: BinaryHeap<Reverse<(u64, usize)>>,
+    pub(super) events: BinaryHeap<Reverse<(u64, usize)>>,
     /// Ranks that must look again at the present instant.
     woken: Vec<usize>,
     /// All ranks compete for one machine.
@@ -104,12 +105,15 @@ struct Player<'a> {
     changed: bool,
     scratch: (Vec<[f64; Resource::COUNT]>, Vec<f64>),
     watch: Option<Watch>,
+    /// Looks for states that come again; none where every instruction is played.
+    pub(super) steady: Option<Steady>,
 }
 
 impl<'a> Player<'a> {
-    fn new(program: &'a Program, pricing: &dyn Pricing, counts_quiet_whole: bool) -> Self {
+    /// A player of `program`; where it `counts_alike`, quiet passes and periods of a steady state are not played twice.
+    fn new(program: &'a Program, pricing: &dyn Pricing, counts_alike: bool) -> Self {
         // On a shared machine no pass is alone.
-        let counts_quiet_whole = counts_quiet_whole && !pricing.shares_machine();
+        let counts_quiet_whole = counts_alike && !pricing.shares_machine();
         let mut stage_of_chunk: Vec<usize> = Vec::new();
         let mut micro = 1;
         let mut payloads = 2;
@@ -128,20 +132,21 @@ impl<'a> Player<'a> {
                 stage_of_chunk[own] = stage;
             }
         }
-        let size = stage_of_chunk.len().max(1) * payloads * micro;
+        let kinds = stage_of_chunk.len().max(1) * payloads;
         let messages = Messages {
             micro,
             payloads,
-            started: vec![f64::INFINITY; size],
-            delivered: vec![f64::INFINITY; size],
-            received: program.ranks[0].has_inboxes.then(|| vec![false; size]),
+            started: vec![0; kinds],
+            delivered: vec![0; kinds],
+            received: program.ranks[0].has_inboxes.then(|| vec![0; kinds]),
         };
-        let ranks = program
+        let ranks: Vec<Rank<'_>> = program
             .ranks
             .iter()
             .map(|rank| Rank::new(rank, pricing, &stage_of_chunk, counts_quiet_whole))
             .collect();
         Self {
+            steady: counts_alike.then(|| Steady::new(&ranks)),
             ranks,
             messages,
             stage_of_chunk,
@@ -200,6 +205,7 @@ impl<'a> Player<'a> {
             if self.watch.as_ref().is_some_and(|watch| watch.over.is_some()) {
                 return;
             }
+            self.look_for_steady_state(time);
         }
     }
 
@@ -214,7 +220,7 @@ impl<'a> Player<'a> {
     }
 
     /// Lets `rank` run on to `time`, with the rates it has.
-    fn advance(&mut self, rank: usize, time: f64) {
+    pub(super) fn advance(&mut self, rank: usize, time: f64) {
         let rank = &mut self.ranks[rank];
         let span = time - rank.now;
         if span <= 0.0 || rank.done {
@@ -278,7 +284,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn plan_next(&mut self, index: usize) {
+    pub(super) fn plan_next(&mut self, index: usize) {
         let next = self.ranks[index].next_event();
         self.ranks[index].next_at = next;
         if let Some(next) = next {
@@ -314,9 +320,7 @@ impl<'a> Player<'a> {
                 return started;
             }
             let waits = match step.transfer {
-                Some(MessageEnd::Receive(message)) => {
-                    self.messages.delivered[self.messages.index(message, call.micro)] > time
-                }
+                Some(MessageEnd::Receive(message)) => !self.messages.is_delivered(message, call.micro),
                 Some(MessageEnd::Send(message)) => !self.messages.has_room(message, call.micro),
                 None => false,
             };
@@ -347,9 +351,9 @@ impl<'a> Player<'a> {
         match step.transfer {
             Some(MessageEnd::Send(message)) => self.told(index, (message, call.micro), false, time),
             Some(MessageEnd::Receive(message)) => {
-                let slot = self.messages.index(message, call.micro);
+                let kind = self.messages.kind(message);
                 let Some(received) = &mut self.messages.received else { return };
-                received[slot] = true;
+                received[kind] += 1;
                 let sender = self.stage_of_chunk[message.from as usize];
                 if self.ranks[sender].is_about_to_send(message) {
                     self.woken.push(sender);
@@ -369,10 +373,10 @@ impl<'a> Player<'a> {
                 self.woken.push(receiver);
             }
         }
-        let slot = self.messages.index(message, micro);
-        let times = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
-        debug_assert!(times[slot].is_infinite());
-        times[slot] = time;
+        let kind = self.messages.kind(message);
+        let counts = if starts { &mut self.messages.started } else { &mut self.messages.delivered };
+        debug_assert_eq!(counts[kind], micro);
+        counts[kind] += 1;
     }
 
     /// Shares resources among what runs on `ranks`.

@@ -104,30 +104,52 @@ impl Step {
     }
 }
 
-/// Times of messages, by boundary, payload and micro-batch.
+/// How many messages of each kind were started, delivered and taken out. Those of one kind come in the order of their
+/// micro-batches.
+#[derive(Clone)]
 pub(super) struct Messages {
     pub(super) micro: usize,
     pub(super) payloads: usize,
-    pub(super) started: Vec<f64>,
-    pub(super) delivered: Vec<f64>,
-    /// Where messages arrive in inboxes: it was taken out.
-    pub(super) received: Option<Vec<bool>>,
+    pub(super) started: Vec<u32>,
+    pub(super) delivered: Vec<u32>,
+    /// Where messages arrive in inboxes.
+    pub(super) received: Option<Vec<u32>>,
 }
 
 impl Messages {
-    /// Whether nothing lies where `message` of micro-batch `micro` arrives.
-    pub(super) fn has_room(&self, message: Message, micro: u32) -> bool {
-        let before = micro.checked_sub(1).map(|before| self.index(message, before));
-        before.zip(self.received.as_ref()).is_none_or(|(before, received)| received[before])
+    /// Whether the sending of `message` of micro-batch `micro` has begun.
+    pub(super) fn has_started(&self, message: Message, micro: u32) -> bool {
+        self.started[self.kind(message)] > micro
     }
 
-    pub(super) fn index(&self, message: Message, micro: u32) -> usize {
+    /// Whether it is there.
+    pub(super) fn is_delivered(&self, message: Message, micro: u32) -> bool {
+        self.delivered[self.kind(message)] > micro
+    }
+
+    /// Whether nothing lies where `message` of micro-batch `micro` arrives.
+    pub(super) fn has_room(&self, message: Message, micro: u32) -> bool {
+        self.received.as_ref().is_none_or(|received| received[self.kind(message)] >= micro)
+    }
+
+    /// The number of its kind: boundary and payload.
+    pub(super) fn kind(&self, message: Message) -> usize {
         let payload = match message.payload {
             Payload::Activation => 0,
             Payload::Gradient(loss) => 1 + usize::from(loss),
         };
         let boundary = message.from.min(message.to) as usize;
-        (boundary * self.payloads + payload) * self.micro + micro as usize
+        boundary * self.payloads + payload
+    }
+
+    /// A number of its own for every message of a step.
+    pub(super) fn index(&self, message: Message, micro: u32) -> usize {
+        self.kind(message) * self.micro + micro as usize
+    }
+
+    /// How many messages a step may have.
+    pub(super) const fn most(&self) -> usize {
+        self.started.len() * self.micro
     }
 }
 
@@ -391,6 +413,6 @@ impl<'a> Rank<'a> {
         }
         let (call, step) = self.at(position);
         let Some(MessageEnd::Receive(message)) = step.transfer else { return false };
-        messages.started[messages.index(message, call.micro)].is_finite()
+        messages.has_started(message, call.micro)
     }
 }
