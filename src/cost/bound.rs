@@ -4,7 +4,7 @@ use crate::cost::calls::{self, CallTimes, Reducing, Reductions};
 use crate::cost::digest::{PassDigest, UnitDigest};
 use crate::cost::flow::{self, Busy, FlowRules, UnitFlow};
 use crate::cost::price::Pricing;
-use crate::cost::unit_cost::{UnitCost, UnitCosts};
+use crate::cost::unit_cost::{Moves, UnitCost, UnitCosts};
 use crate::lower::Stream;
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
@@ -68,7 +68,7 @@ impl Bound<'_> {
     /// The same without the optimizer step.
     pub fn parts_before_step(&self, stage: u32) -> Parts {
         let chunks = self.layout.chunks_of(stage).map(|chunk| self.times(chunk));
-        let each: f64 = chunks.map(|times| times.forward + times.backward + times.weight).sum();
+        let each: f64 = chunks.map(|times| times.alone()).sum();
         Parts {
             passes: self.strategy.accumulation as f64 * each + self.last_reduction(stage),
             together: self.together(stage),
@@ -116,7 +116,9 @@ impl Bound<'_> {
 
     fn times(&self, chunk: &Chunk) -> CallTimes {
         let digest = |unit: &PlacedUnit| &self.costs.of(chunk.stage, unit).digest;
-        let mut times = CallTimes { sends_gradient: chunk.sends_gradient, ..CallTimes::default() };
+        let sends_within = !self.engine.timing.overlaps(Overlap::Sends);
+        let sends_gradient = chunk.sends_gradient;
+        let mut times = CallTimes { sends_gradient, sends_within, ..CallTimes::default() };
         let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
         let last_slack = |unit: Option<&PlacedUnit>, pass: fn(&UnitDigest) -> PassDigest| {
             unit.map_or(0.0, |unit| slack(pass(digest(unit))))
@@ -134,6 +136,9 @@ impl Bound<'_> {
         times.weight = flow::end(&flows.weight, rules).ended;
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
         times.early = last.map_or(0.0, |unit| digest(unit).backward.early.0);
+        if sends_within {
+            (times.early, times.forward_slack, times.backward_slack) = (0.0, 0.0, 0.0);
+        }
         if self.layout.losses > 1 {
             // The first loss's gradient leaves while the others' backwards are still to come.
             times.backward_slack = times.backward;
@@ -207,11 +212,20 @@ impl Bound<'_> {
             Pass::Backward if unit.offloads_activations => flow.back = moves.back,
             _ => {}
         }
-        // Only a pass that writes weight gradients reduces them.
-        if !self.rules.keeps_whole_gradients && digest.after.is_some() {
-            flow.reduce = moves.scatter;
+        // Only a pass that writes weight gradients adds and reduces them.
+        if digest.after.is_some() {
+            if self.rules.keeps_whole_gradients {
+                flow.chain += self.accumulate(moves);
+            } else {
+                flow.reduce = moves.scatter;
+            }
         }
         flow
+    }
+
+    /// What a pass that writes weight gradients of a unit adds to a gradient that is kept whole.
+    fn accumulate(&self, moves: &Moves) -> f64 {
+        if self.strategy.accumulation > 1 && self.layout.losses == 1 { moves.accumulate } else { 0.0 }
     }
 
     fn flow_rules(&self) -> FlowRules {
@@ -293,7 +307,10 @@ impl Bound<'_> {
     fn together(&self, stage: u32) -> f64 {
         let (mut chain, mut full, mut waits) = (0.0, 0.0, 0.0);
         for unit in self.units(stage) {
-            let digest = &self.costs.of(stage, unit).digest;
+            let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
+            if digest.weight.after.is_some() || (unit.has_backward && digest.backward.after.is_some()) {
+                chain += self.accumulate(moves);
+            }
             chain += digest.forward.chain.0 + digest.weight.chain.0;
             full += digest.forward.full.0 + digest.weight.full.0;
             waits += digest.forward.waits.0 + digest.weight.waits.0;

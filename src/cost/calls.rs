@@ -19,8 +19,18 @@ pub struct CallTimes {
     pub send_backward: f64,
     /// Whether a gradient is sent back.
     pub sends_gradient: bool,
+    /// Messages stand in the queue of the kernels: a pass begins with its whole input and ends with its last message.
+    pub sends_within: bool,
     /// The reductions that start in the pass that writes weight gradients, if it reduces.
     pub reductions: Reductions,
+}
+
+impl CallTimes {
+    /// Seconds on the stream of the kernels for one micro-batch.
+    pub fn alone(&self) -> f64 {
+        let sends = if self.sends_within { self.send_forward + self.send_backward } else { 0.0 };
+        self.forward + self.backward + self.weight + sends
+    }
 }
 
 /// Reductions of a chunk's units, one behind the other, each behind its unit's gradient.
@@ -78,9 +88,9 @@ pub fn ends(
                             written = *clock - times.forward_slack;
                         }
                         if chunk + 1 < chunks.len() {
-                            let sent = &mut sending[rank];
-                            *sent = sent.max(written) + times.send_forward;
-                            activation[slot(chunk + 1)] = *sent;
+                            let sending = if times.sends_within { &mut *clock } else { &mut sending[rank] };
+                            let sent = sent(sending, written, times.send_forward, times.sends_within);
+                            activation[slot(chunk + 1)] = sent;
                         }
                     }
                     Pass::Backward => {
@@ -95,9 +105,9 @@ pub fn ends(
                             written = *clock - times.backward_slack;
                         }
                         if times.sends_gradient {
-                            let sent = &mut sending[rank];
-                            *sent = sent.max(written) + times.send_backward;
-                            gradient[slot(chunk - 1)] = *sent;
+                            let sending = if times.sends_within { &mut *clock } else { &mut sending[rank] };
+                            let sent = sent(sending, written, times.send_backward, times.sends_within);
+                            gradient[slot(chunk - 1)] = sent;
                         }
                     }
                     Pass::Weight => *clock += times.weight,
@@ -120,4 +130,12 @@ pub fn ends(
             return compute.into_iter().zip(data).map(|(compute, data)| compute.max(data)).collect();
         }
     }
+}
+
+/// When a message is there that was `written` at an instant, and what sends it at the end of the pass then: in the queue of the kernels
+/// it follows all of the pass, of which one with several losses has written a first message before.
+fn sent(sending: &mut f64, written: f64, seconds: f64, is_within: bool) -> f64 {
+    let begins = if is_within { written } else { sending.max(written) };
+    *sending = sending.max(written) + seconds;
+    begins + seconds
 }

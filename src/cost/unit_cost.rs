@@ -4,7 +4,7 @@ use crate::cost::digest::{UnitDigest, least};
 use crate::cost::flow::Beside;
 use crate::cost::price::{LEVELS, Links, Pricing};
 use crate::lower::UnitParameters;
-use crate::ops::{Collective, CollectiveKind, Group, Op};
+use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::program::layout::{PlacedUnit, ShapedUnits};
 use crate::program::reduction::reductions;
@@ -39,6 +39,8 @@ pub struct Moves {
     /// The reduction of its gradient inside a shard group, and across all of them.
     pub scatter: f64,
     pub reduce: f64,
+    /// Adding what a micro-batch gave to a gradient that is kept whole, where products do not.
+    pub accumulate: f64,
     /// Its saved activations to the host, and back; its parameters from there.
     pub out: f64,
     pub back: f64,
@@ -204,8 +206,35 @@ impl Moves {
         };
         let reduce = sum(true);
         let scatter = if rules.replicas > 1 { sum(false) } else { reduce };
-        Self { gather, scatter, reduce, out: 0.0, back: 0.0, fetch: 0.0, links }
+        let seconds = |op: Option<Op>| op.map_or(0.0, |op| pricing.price(&op, 0).seconds.0);
+        let kept = seconds(keeping(parameters, rules));
+        Self {
+            gather,
+            scatter: scatter + kept,
+            reduce: reduce + kept,
+            accumulate: seconds(accumulating(parameters, rules, engine)),
+            out: 0.0,
+            back: 0.0,
+            fetch: 0.0,
+            links,
+        }
     }
+}
+
+/// The kernel that adds a unit's reduced gradient to what is kept, where none is kept whole.
+pub fn keeping(parameters: &UnitParameters, rules: &StateRules) -> Option<Op> {
+    let elements = parameters.trained_shard(rules.shards, rules.expert_shards);
+    let (kind, element) = (ElementwiseKind::Add, rules.gradient);
+    let keeps = !rules.keeps_whole_gradients && elements > 0;
+    keeps.then_some(Op::Elementwise(Elementwise { kind, elements, operands: 3, element }))
+}
+
+/// The kernel that adds what a micro-batch gave to a unit's whole gradient, where products do not.
+pub fn accumulating(parameters: &UnitParameters, rules: &StateRules, engine: &EngineProfile) -> Option<Op> {
+    let elements = parameters.trained();
+    let (kind, element) = (ElementwiseKind::Accumulate, rules.gradient);
+    let adds = engine.state.accumulates_apart && rules.keeps_whole_gradients && elements > 0;
+    adds.then_some(Op::Elementwise(Elementwise { kind, elements, operands: 3, element }))
 }
 
 /// The all-gathers that bring the parameters of a unit together.

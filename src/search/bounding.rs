@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::cost::{DevicePricing, Pricing as _};
 use crate::profile::choices::Schedule;
+use crate::profile::engine::Overlap;
 use crate::program::state::StateRules;
 use crate::search::ample::{self, Ample, KnownAmple};
 use crate::search::axes::StateChoice;
@@ -365,6 +366,7 @@ impl<'a> Bounding<'a> {
                 micro: strategy.accumulation,
                 schedule: strategy.schedule,
                 send: shape.send,
+                sends_within: strategy.pipeline > 1 && !problem.engine.timing.overlaps(Overlap::Sends),
             },
             engine: problem.engine,
             room: problem.room(strategy),

@@ -18,6 +18,8 @@ pub struct Pipeline {
     pub schedule: Schedule,
     /// Seconds of a message from rank to rank.
     pub send: f64,
+    /// Messages stand in the queue of the kernels, behind the pass that makes them.
+    pub sends_within: bool,
 }
 
 /// What comes to the work of a rank, in seconds.
@@ -60,6 +62,11 @@ impl Pipeline {
         if self.schedule.splits_weight() { self.send } else { 2.0 * self.send }
     }
 
+    /// How much earlier than its end a pass may send, of the `slack` that its ops leave.
+    fn early(&self, slack: f64) -> f64 {
+        if self.sends_within { 0.0 } else { slack }
+    }
+
     /// The passes of a rank with `blocks` blocks in `chunks` chunks, of which none is empty, and what follows them.
     fn passes(&self, load: &Load, (blocks, chunks): (u64, u64), more: More) -> f64 {
         let chunks = chunks.min(blocks) as f64;
@@ -73,7 +80,7 @@ impl Pipeline {
         let steps = self.ranks * self.chunks - 1;
         // In a V, the chunks in the middle are on one rank.
         let sends = steps - u64::from(self.schedule == Schedule::ZeroBubbleV);
-        let hops = sends as f64 * 2.0 * self.send - steps as f64 * load.round_slack;
+        let hops = sends as f64 * 2.0 * self.send - steps as f64 * self.early(load.round_slack);
         let before = load.front.round + (load.blocks - last) as f64 * load.block.round + hops;
         before.max(0.0) + self.micro as f64 * (load.back.round + last as f64 * load.block.round)
     }
@@ -92,7 +99,7 @@ impl Pipeline {
         if ranks == 0 {
             return 0.0;
         }
-        let hops = ranks as f64 * (self.hop() - load.slack);
+        let hops = ranks as f64 * (self.hop() - self.early(load.slack));
         (load.front.way + seconds + hops).max(0.0)
     }
 
@@ -137,7 +144,7 @@ impl Pipeline {
         let block = load.block;
         let back = block.way - block.forward;
         let ahead = self.ranks.min(self.micro) as f64;
-        let round = load.blocks as f64 * block.way - self.ranks as f64 * load.slack;
+        let round = load.blocks as f64 * block.way - self.ranks as f64 * self.early(load.slack);
         let gradient = round - blocks as f64 * (back + ahead * block.forward);
         (gradient / (1.0 + back / block.way)).max(0.0)
     }
@@ -175,7 +182,7 @@ impl Pipeline {
     fn uneven(&self, load: &Load, more: f64) -> f64 {
         let work = self.micro as f64 * load.work + more * load.blocks as f64;
         let way = load.least_way.min(if load.front.way > 0.0 { load.front.way } else { f64::INFINITY });
-        let step = (way + self.hop() - load.slack).max(0.0);
+        let step = (way + self.hop() - self.early(load.slack)).max(0.0);
         let of = |ranks: f64| work / ranks + step * (ranks - 1.0) / 2.0;
         let best = if step > 0.0 { (2.0 * work / step).sqrt() } else { f64::INFINITY };
         of(best.clamp(1.0, self.ranks as f64)).max(self.round(load, 0))

@@ -41,7 +41,10 @@ impl FrameFloor<'_> {
         let step = self.step(sync, prices);
         // Of blocks that differ, it is not known whose gradient a backward reduces last.
         let reduces_each = self.load.is_plain && self.load.is_even && !rules.keeps_whole_gradients;
-        let pass = if reduces_each { prices.block } else { 0.0 };
+        let reduced = if reduces_each { prices.block } else { 0.0 };
+        // Each chunk sends at least one message for each micro-batch.
+        let sent = if self.pipeline.sends_within { self.pipeline.send } else { 0.0 };
+        let pass = reduced + sent;
         let more = More { block: step, pass, start: self.start(rules, prices) };
         let passes = self.pipeline.floor(self.load, more);
         if passes >= best {
@@ -63,9 +66,13 @@ impl FrameFloor<'_> {
         }
     }
 
-    /// What each block adds to the optimizer step, with the sums over replicas that wait for the last micro-batch.
+    /// What each block adds to its rank beside its passes: to the optimizer step, with the sums over replicas that wait for
+    /// the last micro-batch; and to its gradient, where products do not.
     pub(super) fn step(&self, sync: GradientSync, prices: &StatePrices) -> f64 {
-        prices.step + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 }
+        let accumulates = self.pipeline.micro > 1 && self.load.is_plain;
+        prices.step
+            + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 }
+            + if accumulates { self.pipeline.micro as f64 * prices.accumulate } else { 0.0 }
     }
 
     /// Seconds by which the first forward of a chunk is held up at the least, where its parameters stay from then on.

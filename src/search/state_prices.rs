@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::cost::digest::least;
 use crate::cost::price::{LEVELS, Links};
-use crate::cost::unit_cost::gathers;
+use crate::cost::unit_cost::{accumulating, gathers, keeping};
 use crate::cost::{DevicePricing, Pricing as _};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
@@ -29,6 +29,8 @@ pub struct StatePrices {
     pub step: f64,
     /// What each block adds to it where gradients are summed over replicas in the end.
     pub replicas: f64,
+    /// Adding what a micro-batch gave to the gradient of a block, where products do not.
+    pub accumulate: f64,
     /// Gathering the parameters of a block, at the least.
     pub gather_block: f64,
     /// Reducing the gradient of a block inside its shard group, at the least.
@@ -74,6 +76,7 @@ impl StatePrices {
             gather: 0.0,
             step: step(load, rules, workload, pricing),
             replicas: replicas(load, rules, pricing),
+            accumulate: accumulating(&load.parameters, rules, engine).map_or(0.0, |op| seconds(&op)),
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
             block: reductions(rules, engine, &load.parameters, false).iter().map(|(_, op)| seconds(op)).sum(),
             host_element: seconds(&rules.adamw(1 << 30, true)) / (1_u64 << 30) as f64,
@@ -95,8 +98,9 @@ impl StatePrices {
             };
             let (reduce, scatter) = (sum(true), sum(false));
             let gather: f64 = gathers(&parameters, rules).map(|op| seconds(&op)).sum();
-            prices.reduce += count as f64 * reduce;
-            prices.scatter += count as f64 * scatter;
+            let kept = keeping(&parameters, rules).map_or(0.0, |op| pricing.price(&op, 0).seconds.0);
+            prices.reduce += count as f64 * (reduce + kept);
+            prices.scatter += count as f64 * (scatter + kept);
             prices.gather += count as f64 * gather;
         }
         prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });

@@ -249,7 +249,7 @@ fn ranks_hold_what_the_floors_say() {
             _ => 1,
         };
         for (ranks, micro) in (1..=9).flat_map(|ranks| (1..=30).map(move |micro| (ranks, micro))) {
-            let pipeline = Pipeline { ranks, chunks, micro, schedule, send: 0.0 };
+            let pipeline = Pipeline { ranks, chunks, micro, schedule, send: 0.0, sends_within: false };
             for rank in 0..ranks {
                 let instants = instants_of(schedule, ranks, rank, micro, chunks);
                 let (fullest, waiting) = pipeline.moments(rank);
