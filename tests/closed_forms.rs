@@ -104,6 +104,7 @@ fn the_time_bound_is_never_above_the_played_time() {
         let workload = &case.workload;
         let bound = Bound {
             layout: &layout,
+            copied: &layout,
             costs: &costs,
             strategy,
             workload,

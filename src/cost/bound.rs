@@ -20,6 +20,8 @@ use crate::units::Seconds;
 #[derive(Clone, Copy)]
 pub struct Bound<'a> {
     pub layout: &'a Layout,
+    /// The layout whose activations are copied: of other checkpoint modes, where a bound is to hold for all modes between.
+    pub copied: &'a Layout,
     pub costs: &'a UnitCosts,
     pub strategy: &'a Strategy,
     pub workload: &'a Workload,
@@ -168,11 +170,12 @@ impl Bound<'_> {
             backward: Vec::with_capacity(count),
             weight: Vec::with_capacity(count),
         };
-        for unit in &chunk.units {
+        let units = || chunk.units.iter().zip(&self.copied.chunks[chunk.index as usize].units);
+        for unit in units() {
             flows.forward.push(self.flow(chunk.stage, unit, Pass::Forward));
         }
         let splits = self.strategy.schedule.splits_weight();
-        for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
+        for unit in units().rev().filter(|(unit, _)| unit.has_backward) {
             flows.backward.push(self.flow(chunk.stage, unit, Pass::Backward));
             if splits {
                 flows.weight.push(self.flow(chunk.stage, unit, Pass::Weight));
@@ -181,9 +184,9 @@ impl Bound<'_> {
         flows
     }
 
-    /// What moves in `pass` of `unit`. With several losses, units are passed more often than once; nothing is said
-    /// of what moves between.
-    fn flow(&self, stage: u32, unit: &PlacedUnit, pass: Pass) -> UnitFlow {
+    /// What moves in `pass` of `unit`, whose activations are copied as `copied` keeps them. With several losses, units are
+    /// passed more often than once; nothing is said of what moves between.
+    fn flow(&self, stage: u32, (unit, copied): (&PlacedUnit, &PlacedUnit), pass: Pass) -> UnitFlow {
         let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
         let digest = match pass {
             Pass::Forward => digest.forward,
@@ -208,8 +211,10 @@ impl Bound<'_> {
             }
         }
         match pass {
-            Pass::Forward if unit.offloads_activations => flow.out = moves.out,
-            Pass::Backward if unit.offloads_activations => flow.back = moves.back,
+            Pass::Forward if unit.offloads_activations => flow.out = self.costs.of(stage, copied).moves.out,
+            Pass::Backward if unit.offloads_activations => {
+                flow.back = self.costs.of(stage, copied).moves.back
+            }
             _ => {}
         }
         // Only a pass that writes weight gradients adds and reduces them.
@@ -355,7 +360,7 @@ impl Bound<'_> {
     fn copies(&self, stage: u32) -> f64 {
         let micro = self.strategy.accumulation as f64;
         let (mut out, mut back) = (0.0, 0.0);
-        for unit in self.units(stage) {
+        for unit in self.copied.chunks_of(stage).flat_map(|chunk| &chunk.units) {
             let moves = &self.costs.of(stage, unit).moves;
             if unit.offloads_activations {
                 out += micro * moves.out;

@@ -282,15 +282,19 @@ pub struct SearchAccount {
     pub priced: u64,
     /// Of the priced, those whose program was played.
     pub played: u64,
+    /// `gap` is at most 0.005.
     pub proven_optimal: bool,
-    /// max(0, (winner - lowest bound not played) / winner).
+    /// max(0, (t - b) / t), t the fastest played time and b the least that any strategy of `axes` could take as played,
+    /// inner choices included.
     pub gap: f64,
-    pub inner_gap: f64,
     /// Decimal logarithm of the number of inner choices that an outer strategy stands for.
     pub inner_choices_log10: f64,
     pub wall_time_s: f64,
     /// The values tried on each key.
     pub axes: BTreeMap<String, Vec<String>>,
+    /// The keys that stand still, and where.
+    #[serde(default)]
+    pub held: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

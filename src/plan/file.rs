@@ -13,7 +13,7 @@ use super::shell::quoted;
 use crate::units::Bytes;
 
 /// The version of the document that this program writes and reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The largest file that is read as a plan.
 const LARGEST_FILE: Bytes = Bytes::mib(256);

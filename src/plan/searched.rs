@@ -59,6 +59,9 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
     plan
 }
 
+/// A plan is proven if no strategy takes this share less.
+const PROVEN: f64 = 0.005;
+
 /// What became of all strategies, and how far `winner` may be from the best.
 pub(super) fn account(account: &Account, winner: &Candidate) -> SearchAccount {
     let best = winner.playback.step_time.0;
@@ -70,12 +73,12 @@ pub(super) fn account(account: &Account, winner: &Candidate) -> SearchAccount {
         bounded: account.bounded,
         priced: account.priced,
         played: account.played,
-        proven_optimal: gap == 0.0,
+        proven_optimal: gap <= PROVEN,
         gap,
-        inner_gap: account.lowest_played.map_or(0.0, |lowest| ((best - lowest.0) / best).max(0.0)),
         inner_choices_log10: account.inner_choices_log10,
         wall_time_s: account.wall_time.0,
         axes: account.axes.clone(),
+        held: account.held.clone(),
     }
 }
 

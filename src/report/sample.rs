@@ -66,7 +66,6 @@ pub fn sample_plan() -> Plan {
             played: 24,
             proven_optimal: false,
             gap: 0.013,
-            inner_gap: 0.002,
             inner_choices_log10: 23.4,
             wall_time_s: 0.42,
             axes: [
@@ -74,6 +73,7 @@ pub fn sample_plan() -> Plan {
                 ("sched".to_owned(), ["1f1b", "interleaved", "zb-h1"].map(str::to_owned).to_vec()),
             ]
             .into(),
+            held: [("bucket".to_owned(), "25M".to_owned())].into(),
         }),
         alternatives: [
             ("tp=8,pp=2,dp=4,zero=1,micro=1,accum=128,ckpt=selective", 1.021, 71.0, "2.1 % slower; 9 GiB more \

@@ -203,18 +203,15 @@ pub fn search(account: &SearchAccount) -> String {
 /// How far the winner may be from the best.
 pub fn proof(account: &SearchAccount) -> String {
     let mut text = match (account.proven_optimal, account.gap) {
+        (true, gap) if gap > 0.0 => format!("proven: none of them is more than {} faster", percent(gap)),
         (true, _) => "proven: none of them is faster".to_owned(),
-        (false, gap) if gap > 0.0 => format!("none of them can be more than {} faster", percent(gap)),
-        (false, _) => "not proven to be the fastest".to_owned(),
+        (false, gap) => format!("none of them can be more than {} faster", percent(gap)),
     };
     if account.inner_choices_log10 > 0.0 {
         text += &format!(
             "; each stands for 10^{:.0} choices of cuts, recompute and offload",
             account.inner_choices_log10
         );
-        if account.inner_gap > 0.0 {
-            text += &format!(", settled to {}", percent(account.inner_gap));
-        }
     }
     text
 }

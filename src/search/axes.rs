@@ -6,7 +6,7 @@ use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, 
 use crate::search::problem::Problem;
 use crate::search::rank::FRACTIONS;
 use crate::search::request::Request;
-use crate::strategy::{Draft, Key, Strategy};
+use crate::strategy::{Draft, Key, Strategy, defaults, text};
 use crate::units::ElementType;
 
 /// Most tokens of a micro-batch that are tried, where neither micro-batch nor accumulation is fixed.
@@ -246,6 +246,22 @@ impl<'a> Axes<'a> {
         list
     }
 
+    /// The keys that stand still, as text: those of a fixed value, and of the others where the engine has them by default.
+    pub fn held(&self) -> BTreeMap<String, String> {
+        let defaults = self.problem.facts.defaults;
+        let fix = self.fix;
+        let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let mut held = BTreeMap::from([
+            ("overlap".to_owned(), on_off(fix.overlap.unwrap_or(true))),
+            ("attention".to_owned(), fix.attention.unwrap_or(defaults.attention).to_string()),
+            ("bucket".to_owned(), text::bucket(fix.bucket.unwrap_or(defaults::BUCKET))),
+        ]);
+        if !self.problem.facts.experts.is_empty() {
+            held.insert("capacity".to_owned(), fix.capacity.unwrap_or(defaults::CAPACITY).to_string());
+        }
+        held
+    }
+
     /// The values tried on each key, as text.
     pub fn listed(&self) -> BTreeMap<String, Vec<String>> {
         let mut list: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -264,6 +280,10 @@ impl<'a> Axes<'a> {
         put(
             "ep",
             self.meshes.iter().flat_map(|&mesh| self.experts(mesh)).map(|(expert, _)| expert).collect(),
+        );
+        put(
+            "etp",
+            self.meshes.iter().flat_map(|&mesh| self.experts(mesh)).map(|(_, inside)| inside).collect(),
         );
         let states: Vec<StateChoice> = self.meshes.iter().flat_map(|&mesh| self.states(mesh, 2)).collect();
         put("zero", states.iter().map(|state| u64::from(state.zero)).collect());

@@ -331,7 +331,7 @@ impl<'a> Closing<'a> {
     ) -> Bound<'v> {
         let Problem { workload, engine, .. } = self.problem;
         let OuterForms { costs, rules, pricing, .. } = outer;
-        Bound { layout, costs, strategy, workload, engine, rules, pricing: pricing.as_ref() }
+        Bound { layout, copied: layout, costs, strategy, workload, engine, rules, pricing: pricing.as_ref() }
     }
 
     /// Both closed forms of `strategy`, which must be legal.

@@ -13,7 +13,7 @@ use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
 use crate::search::load::Load;
 use crate::search::passes::Ways;
-use crate::search::rank::{Options, RankProblem};
+use crate::search::rank::{Hosted, Options, RankProblem};
 use crate::search::shares;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
 
@@ -125,19 +125,17 @@ impl<'p> InnerProblem<'_, 'p> {
     fn ranks(&self, mut strategy: Strategy, limit: f64) -> Option<Chosen> {
         // The last rank, which has the head, first; and nothing else is looked at where one rank alone is too slow.
         let stages: Vec<u32> = (0..strategy.pipeline as u32).rev().collect();
-        let mut plain: Vec<Parts> = vec![Parts::default(); stages.len()];
-        let mut known: HashMap<RankKind, Parts> = HashMap::new();
+        let mut known: HashMap<RankKind, PlainRank> = HashMap::new();
         let mut layout = self.closing.whole_layout(self.forms, &strategy);
         for &stage in &stages {
             let way = self.way(&strategy, stage);
             let key = self.kind(&strategy, stage);
-            let parts = *known
+            let plain = known
                 .entry(key)
-                .or_insert_with(|| self.rank((&mut strategy, &mut layout), stage, way).plain());
-            if parts.end(way) >= limit {
+                .or_insert_with(|| PlainRank::of(self.rank((&mut strategy, &mut layout), stage, way)));
+            if plain.parts.end(way) >= limit {
                 return None;
             }
-            plain[stage as usize] = parts;
         }
         let mut seconds = 0.0_f64;
         if strategy.virtual_stages > 1 {
@@ -150,10 +148,11 @@ impl<'p> InnerProblem<'_, 'p> {
         // The first rank holds the most micro-batches.
         for &stage in stages.iter().rev() {
             let way = self.way(&strategy, stage);
-            let mut rank = self.rank((&mut strategy, &mut layout), stage, way);
-            let choice = rank.best(&plain[stage as usize], limit)?;
+            let steps = known.get(&self.kind(&strategy, stage)).map_or(&[][..], |plain| &plain.steps);
+            let mut rank = self.rank((&mut strategy, &mut layout), stage, way).knowing(steps);
+            let choice = rank.best(limit)?;
             rank.write(&choice.modes, &choice.hosted);
-            seconds = seconds.max(choice.seconds);
+            seconds = seconds.max(choice.lower);
         }
         Some(Chosen { strategy, seconds })
     }
@@ -181,12 +180,12 @@ impl<'p> InnerProblem<'_, 'p> {
     }
 
     /// Seconds of a micro-batch's way to the first chunk of rank `stage`, and back.
-    fn way(&self, strategy: &Strategy, stage: u32) -> f64 {
+    pub fn way(&self, strategy: &Strategy, stage: u32) -> f64 {
         let before = strategy.cuts[..stage as usize].iter().map(|&blocks| u64::from(blocks)).sum();
         self.pipeline.way_behind(self.load, u64::from(stage), before)
     }
 
-    fn rank<'s>(
+    pub fn rank<'s>(
         &'s self,
         placed: (&'s mut Strategy, &'s mut Layout),
         stage: u32,
@@ -226,10 +225,11 @@ impl<'p> InnerProblem<'_, 'p> {
                     if value >= best {
                         continue;
                     }
-                    let parts = plain.parts(stage, used, count);
-                    if parts.end(way) >= best {
+                    let known_plain = plain.rank(stage, used, count);
+                    if known_plain.parts.end(way) >= best {
                         continue;
                     }
+                    let steps = known_plain.steps.clone();
                     let alike = (stage, self.first_alike(used, count), count);
                     match known.get(&alike) {
                         // Nor do more blocks fit.
@@ -238,8 +238,8 @@ impl<'p> InnerProblem<'_, 'p> {
                         _ => {}
                     }
                     let mut layout = self.place(&mut scratch, stage, used, count);
-                    let mut rank = self.rank((&mut scratch, &mut layout), stage as u32, way);
-                    let Some(choice) = rank.best(&parts, best) else {
+                    let mut rank = self.rank((&mut scratch, &mut layout), stage as u32, way).knowing(&steps);
+                    let Some(choice) = rank.best(best) else {
                         let seconds = if rank.could_fit() { best } else { f64::INFINITY };
                         known.insert(alike, AtLeast { way, seconds });
                         if seconds.is_infinite() {
@@ -247,8 +247,8 @@ impl<'p> InnerProblem<'_, 'p> {
                         }
                         continue;
                     };
-                    known.insert(alike, AtLeast { way, seconds: choice.seconds });
-                    let end = choice.seconds.max(value);
+                    known.insert(alike, AtLeast { way, seconds: choice.lower });
+                    let end = choice.lower.max(value);
                     if end < best {
                         reached[stage + 1][(used + count) as usize] = Some((end, count));
                     }
@@ -266,6 +266,23 @@ impl<'p> InnerProblem<'_, 'p> {
             used -= count;
         }
         self.ranks(self.with_cuts(outer, cuts), f64::INFINITY)
+    }
+
+    /// When the step of `outer` ends at the earliest under any cuts but `cuts`, one chunk a rank and like blocks: some rank
+    /// then has a block more. Nothing is said of plans that take `limit` seconds.
+    pub fn other_cuts(&self, outer: &Strategy, cuts: &[u32], limit: f64) -> f64 {
+        let blocks: u32 = cuts.iter().sum();
+        let mut plain =
+            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; cuts.len()]), known: HashMap::new() };
+        let Some(most) = plain.most_blocks(blocks, limit) else { return limit };
+        let more = (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]).map(|stage| {
+            let count = cuts[stage] + 1;
+            let behind: u32 = most[stage + 1..].iter().sum();
+            let used = blocks.saturating_sub(count + behind);
+            let way = self.pipeline.way_behind(self.load, stage as u64, u64::from(used));
+            plain.rank(stage, used, count).parts.end(way)
+        });
+        more.fold(limit, f64::min)
     }
 
     /// Cuts under which rank `stage` has `count` blocks behind the first `used`, and that rank laid out.
@@ -297,17 +314,31 @@ struct AtLeast {
     seconds: f64,
 }
 
+/// A rank that recomputes nothing and keeps nothing on the host but what is fixed.
+struct PlainRank {
+    parts: Parts,
+    /// Its optimizer steps, by what is on the host.
+    steps: Vec<(Hosted, f64)>,
+}
+
+impl PlainRank {
+    fn of(mut rank: RankProblem<'_, '_>) -> Self {
+        let parts = rank.plain();
+        Self { parts, steps: rank.into_steps() }
+    }
+}
+
 /// What ranks with one chunk have to do if they recompute nothing and keep nothing on the host.
 struct Plain<'s, 'a, 'p> {
     inner: &'s InnerProblem<'a, 'p>,
     scratch: Strategy,
     /// By whether the rank is the first, or the last; where its blocks start, if they differ; and how many they are.
-    known: HashMap<((bool, bool), u32, u32), Parts>,
+    known: HashMap<((bool, bool), u32, u32), PlainRank>,
 }
 
 impl Plain<'_, '_, '_> {
-    /// The parts of rank `stage` with `count` blocks behind the first `used`.
-    fn parts(&mut self, stage: usize, used: u32, count: u32) -> Parts {
+    /// Rank `stage` with `count` blocks behind the first `used`.
+    fn rank(&mut self, stage: usize, used: u32, count: u32) -> &PlainRank {
         let inner = self.inner;
         let ends = (stage == 0, stage + 1 == self.scratch.cuts.len());
         // The last rank has whatever comes behind the others.
@@ -315,9 +346,9 @@ impl Plain<'_, '_, '_> {
         let used = if ends.1 { blocks.saturating_sub(count) } else { used };
         let start = inner.first_alike(used, count);
         let scratch = &mut self.scratch;
-        *self.known.entry((ends, start, count)).or_insert_with(|| {
+        self.known.entry((ends, start, count)).or_insert_with(|| {
             let mut layout = inner.place(scratch, stage, used, count);
-            inner.rank((scratch, &mut layout), stage as u32, 0.0).plain()
+            PlainRank::of(inner.rank((scratch, &mut layout), stage as u32, 0.0))
         })
     }
 
@@ -339,7 +370,7 @@ impl Plain<'_, '_, '_> {
                     let way = self.inner.pipeline.way_behind(load, stage as u64, u64::from(used));
                     // Of the heaviest blocks, at least.
                     let heaviest = f64::from(count.saturating_sub(load.others as u32));
-                    way + each * heaviest < limit && self.parts(stage, used, count).end(way) < limit
+                    way + each * heaviest < limit && self.rank(stage, used, count).parts.end(way) < limit
                 })
             })?;
             behind += most[stage];

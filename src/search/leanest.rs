@@ -24,7 +24,6 @@ pub fn play(solving: &Solving<'_>, entries: &[Entry], found: &mut Found, account
     closed.sort_by_key(|solved| (solved.closed.memory.process, solved.closed.bound.0.to_bits()));
     closed.truncate(PLAYED);
     account.played += closed.len() as u64;
-    found.lowest_played = closed.iter().map(|solved| solved.floor).reduce(f64::min);
     let closing = solving.closing;
     let played = closed.into_par_iter().map(|solved| closing.play(solved.strategy));
     found.played = played.filter(|candidate| closing.problem.fits(candidate)).collect();

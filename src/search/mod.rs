@@ -23,6 +23,7 @@ mod orders;
 mod passes;
 mod picks;
 mod problem;
+mod proof;
 mod rank;
 pub mod request;
 mod run;

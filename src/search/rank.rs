@@ -4,8 +4,13 @@
 //! counted to the byte. Of its blocks the first recompute wholly, the next selectively, the rest not at all: those in
 //! front are held longest. Blocks of one kind are interchangeable, so counts are all there is to choose; where a rank
 //! has several kinds, an integer programme says how many of each.
+//!
+//! It is a branch and bound. A [`ChoiceRange`] is a set of choices: one split between device and host, and counts
+//! between two bounds. Recomputation only adds work and takes away memory, so the fewest counts bound the time of
+//! all of them from below, and the most counts say whether any fits. The copies of activations are the exception: they
+//! shrink with recomputation, so a range is bounded by its passes without them, and by the copies that the most leave.
 
-use crate::cost::bound::Parts;
+use crate::cost::bound::{Bound, Parts};
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
@@ -20,10 +25,16 @@ pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
 pub type Hosted = [f64; OffloadCategory::ALL.len()];
 
 /// Nothing on the host.
-const NOTHING: Hosted = [0.0; OffloadCategory::ALL.len()];
+pub const NOTHING: Hosted = [0.0; OffloadCategory::ALL.len()];
 
 /// Integer programmes for one choice of what is on the host.
 const MOST_PROGRAMMES: usize = 4;
+
+/// Ranges that one rank's search looks at before it takes the best choice that it knows.
+const MOST_RANGES: usize = 200;
+
+/// The best choice that is known is good enough if no other ends by more than this share earlier.
+const SETTLED: f64 = 2e-4;
 
 /// What a rank does at its best.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +43,37 @@ pub struct RankChoice {
     pub hosted: Hosted,
     /// When its step ends at the earliest, in seconds.
     pub seconds: f64,
+    /// When the step ends at the earliest under any choice that fits.
+    pub lower: f64,
+}
+
+/// Choices of a rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChoiceRange {
+    pub hosted: Hosted,
+    /// The fewest and the most blocks that recompute wholly.
+    pub full: (u32, u32),
+    /// The fewest and the most that recompute at all.
+    pub recomputed: (u32, u32),
+    /// None of them ends its step before so many seconds.
+    pub lower: f64,
+}
+
+impl ChoiceRange {
+    /// The fewest counts.
+    pub const fn fewest(&self) -> Recomputed {
+        Recomputed { full: self.full.0, selective: self.recomputed.0 - self.full.0 }
+    }
+
+    /// The most counts.
+    const fn most(&self) -> Recomputed {
+        Recomputed { full: self.full.1, selective: self.recomputed.1.saturating_sub(self.full.1) }
+    }
+
+    /// Whether it is one choice.
+    pub const fn is_single(&self) -> bool {
+        self.full.0 == self.full.1 && self.recomputed.0 == self.recomputed.1
+    }
 }
 
 /// What may be chosen.
@@ -39,30 +81,28 @@ pub struct RankChoice {
 pub struct Options {
     /// Checkpoint modes are free; otherwise those of the strategy stand.
     pub recomputes: bool,
-    /// What may be kept on the host, nothing first; otherwise what the strategy says.
-    pub hosted: Vec<Hosted>,
+    /// What may be kept on the host, nothing first; none if it is what the strategy says.
+    pub hosted: Option<Vec<Hosted>>,
 }
 
 impl Options {
     /// Whatever is not fixed, of what the engine can keep on the host.
     pub fn new(fixes_checkpoint: bool, fixes_offload: bool, offload: &[OffloadCategory]) -> Self {
         let mut hosted: Vec<Hosted> = vec![NOTHING];
-        if !fixes_offload {
-            for (place, category) in OffloadCategory::ALL.iter().enumerate() {
-                if offload.contains(category) {
-                    let more = hosted.iter().flat_map(|known| {
-                        FRACTIONS[1..].iter().map(move |&fraction| {
-                            let mut hosted = *known;
-                            hosted[place] = fraction;
-                            hosted
-                        })
-                    });
-                    let more: Vec<Hosted> = more.collect();
-                    hosted.extend(more);
-                }
+        for (place, category) in OffloadCategory::ALL.iter().enumerate() {
+            if offload.contains(category) {
+                let more = hosted.iter().flat_map(|known| {
+                    FRACTIONS[1..].iter().map(move |&fraction| {
+                        let mut hosted = *known;
+                        hosted[place] = fraction;
+                        hosted
+                    })
+                });
+                let more: Vec<Hosted> = more.collect();
+                hosted.extend(more);
             }
         }
-        Self { recomputes: !fixes_checkpoint, hosted }
+        Self { recomputes: !fixes_checkpoint, hosted: (!fixes_offload).then_some(hosted) }
     }
 }
 
@@ -82,8 +122,11 @@ pub struct RankProblem<'a, 'p> {
     layout: &'a mut Layout,
     /// When its first input is there at the earliest, and its last gradient back at the first rank, in seconds.
     way: f64,
-    options: &'a Options,
-    /// Seconds of optimizer steps, by what is on the host: what is recomputed is nothing to them.
+    /// Checkpoint modes are free.
+    recomputes: bool,
+    /// What may be kept on the host.
+    hosted: Vec<Hosted>,
+    /// Seconds of optimizer steps, by what is on the host but activations: what is recomputed is nothing to them.
     steps: Vec<(Hosted, f64)>,
 }
 
@@ -94,54 +137,225 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         (closing, forms): (&'a Closing<'p>, &'a OuterForms<'p>),
         (strategy, layout): (&'a mut Strategy, &'a mut Layout),
         (stage, way): (u32, f64),
-        options: &'a Options,
+        options: &Options,
     ) -> Self {
-        Self { closing, forms, strategy, stage, layout, way, options, steps: Vec::new() }
+        let supports = &closing.problem.engine.supports;
+        let offloads_parameters = strategy.zero >= supports.parameter_offload_from_zero;
+        let hosted = match &options.hosted {
+            Some(hosted) => {
+                let allows = |hosted: &&Hosted| {
+                    offloads_parameters || hosted[OffloadCategory::Parameters as usize] == 0.0
+                };
+                hosted.iter().filter(allows).copied().collect()
+            }
+            None => {
+                let fraction = |&category| strategy.offload.fraction(category, stage as usize);
+                let mut fixed = NOTHING;
+                fixed
+                    .iter_mut()
+                    .zip(OffloadCategory::ALL)
+                    .for_each(|(slot, category)| *slot = fraction(category));
+                vec![fixed]
+            }
+        };
+        let recomputes = options.recomputes;
+        Self { closing, forms, strategy, stage, layout, way, recomputes, hosted, steps: Vec::new() }
     }
 
-    /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits. `plain` are
-    /// its parts if it recomputes nothing and keeps nothing on the host: no other choice ends before these.
-    pub fn best(&mut self, plain: &Parts, limit: f64) -> Option<RankChoice> {
-        let nothing = Recomputed::default();
-        let seconds = plain.end(self.way);
-        self.steps.push((NOTHING, plain.step));
-        if self.fits(nothing, &NOTHING) {
-            return Some(RankChoice { modes: Modes::All(nothing), hosted: NOTHING, seconds });
-        }
-        if !self.could_fit() {
-            return None;
-        }
-        let mut best = None;
-        if self.options.recomputes {
-            best = self.recomputing(&NOTHING, limit);
-        }
-        let known = |best: &Option<RankChoice>| best.as_ref().map_or(limit, |best| best.seconds);
-        let hosted = self.least_times(seconds, known(&best));
-        for &(least, hosted) in &hosted {
-            if least >= known(&best) {
+    /// The same with optimizer steps that are known.
+    #[must_use]
+    pub fn knowing(mut self, steps: &[(Hosted, f64)]) -> Self {
+        self.steps = steps.to_vec();
+        self
+    }
+
+    /// The optimizer steps that were looked at.
+    pub fn into_steps(self) -> Vec<(Hosted, f64)> {
+        self.steps
+    }
+
+    /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits.
+    pub fn best(&mut self, limit: f64) -> Option<RankChoice> {
+        if self.is_even() { self.best_count(limit) } else { self.best_of_kinds(limit) }
+    }
+
+    /// Of blocks that are alike: how many recompute.
+    fn best_count(&mut self, limit: f64) -> Option<RankChoice> {
+        let mut best: Option<RankChoice> = None;
+        // Each with whether it was looked into.
+        let mut open: Vec<(ChoiceRange, bool)> =
+            self.roots(limit).into_iter().map(|root| (root, false)).collect();
+        let lowest = |open: &[(ChoiceRange, bool)]| {
+            (0..open.len()).min_by(|&one, &other| open[one].0.lower.total_cmp(&open[other].0.lower))
+        };
+        for turn in 0.. {
+            let Some(place) = lowest(&open) else { break };
+            let known = best.as_ref().map_or(limit, |best| best.seconds);
+            let (range, is_known) = open.swap_remove(place);
+            if let Some(best) = &mut best
+                && (range.lower >= (1.0 - SETTLED) * known || turn >= MOST_RANGES)
+            {
+                best.lower = range.lower.min(best.seconds);
                 break;
             }
-            if self.fits(nothing, &hosted) {
-                let seconds = self.ends(nothing, &hosted);
-                if seconds < known(&best) {
-                    best = Some(RankChoice { modes: Modes::All(nothing), hosted, seconds });
-                }
-            } else if self.options.recomputes {
-                best = self.recomputing(&hosted, known(&best)).or(best);
+            let ranges = match is_known {
+                true => self.halves(&range, known),
+                false => self.looked_into(range, known).into_iter().collect(),
+            };
+            for range in ranges {
+                let known = best.as_ref().map_or(limit, |best| best.seconds);
+                best = self.corner(&range, known).or(best);
+                open.push((range, true));
+            }
+            open.retain(|(range, is_known)| !is_known || !range.is_single());
+        }
+        best
+    }
+
+    /// The best of the choices at two corners of `range` that fit, if it ends before `limit` seconds.
+    fn corner(&mut self, range: &ChoiceRange, limit: f64) -> Option<RankChoice> {
+        let least =
+            Recomputed { full: range.full.1, selective: range.recomputed.0.max(range.full.1) - range.full.1 };
+        let most = Recomputed { full: range.full.0, selective: range.recomputed.1 - range.full.0 };
+        let mut best: Option<RankChoice> = None;
+        for recomputed in [least, most] {
+            let seconds = self.ends(recomputed, &range.hosted);
+            if seconds < best.as_ref().map_or(limit, |best| best.seconds) {
+                let modes = Modes::All(recomputed);
+                best = Some(RankChoice { modes, hosted: range.hosted, seconds, lower: seconds });
+            }
+            if range.is_single() {
+                break;
             }
         }
         best
     }
 
+    /// Of blocks of several kinds: how many of each recompute.
+    fn best_of_kinds(&mut self, limit: f64) -> Option<RankChoice> {
+        let mut best: Option<RankChoice> = None;
+        let mut lower = f64::INFINITY;
+        let mut roots = self.roots(limit);
+        roots.sort_by(|one, other| one.lower.total_cmp(&other.lower));
+        for root in roots {
+            let known = best.as_ref().map_or(limit, |best| best.seconds);
+            if root.lower >= known {
+                break;
+            }
+            let nothing = Recomputed::default();
+            if self.fits(nothing, &root.hosted) {
+                let seconds = self.ends(nothing, &root.hosted);
+                lower = lower.min(root.lower);
+                if seconds < known {
+                    let (modes, hosted) = (Modes::All(nothing), root.hosted);
+                    best = Some(RankChoice { modes, hosted, seconds, lower });
+                }
+            } else if self.recomputes
+                && let Some((relaxed, choice)) = self.mixed(&root.hosted, known)
+            {
+                lower = lower.min(relaxed.max(root.lower));
+                best = choice.or(best);
+            }
+        }
+        let lower = lower.min(limit);
+        best.map(|best| RankChoice { lower: lower.min(best.seconds), ..best })
+    }
+
+    /// Everything that may be chosen and may end before `limit` seconds, by what is on the host.
+    pub fn roots(&mut self, limit: f64) -> Vec<ChoiceRange> {
+        let all = if self.recomputes { self.blocks() } else { 0 };
+        let mut list = Vec::with_capacity(self.hosted.len());
+        for place in 0..self.hosted.len() {
+            let hosted = self.hosted[place];
+            let lower = self.ends(Recomputed::default(), &without_activations(hosted));
+            if lower < limit {
+                list.push(ChoiceRange { hosted, full: (0, all), recomputed: (0, all), lower });
+            }
+        }
+        list
+    }
+
+    /// `range` without counts under which nothing fits, or that end no earlier than `limit` seconds; none if that is all.
+    pub fn looked_into(&mut self, mut range: ChoiceRange, limit: f64) -> Option<ChoiceRange> {
+        let hosted = range.hosted;
+        let copied = hosted[OffloadCategory::Activations as usize] > 0.0;
+        let quiet = without_activations(hosted);
+        if !self.is_even() {
+            let most = Recomputed { full: range.full.1, selective: 0 };
+            return self.fits(most, &hosted).then_some(range);
+        }
+        // More is slower: the most blocks that are not too slow.
+        let (fewest, most) = range.full;
+        let late = |problem: &mut Self, left: u32| {
+            let full = most - left;
+            let selective = range.recomputed.0.saturating_sub(full);
+            let seconds = problem.ends(Recomputed { full, selective }, &quiet);
+            // Just in time is too late.
+            if seconds < limit { seconds - limit } else { seconds - limit + f64::EPSILON }
+        };
+        range.full.1 = most - self.least(0, most - fewest, late)?;
+        range.recomputed.1 = range.recomputed.1.max(range.full.1);
+        let total = range.recomputed.1;
+        // With the rest selective, as few whole ones as fit; and with the most whole ones, as few at all.
+        range.full.0 = self.least(range.full.0, range.full.1, |problem, full| {
+            problem.over_all(Recomputed { full, selective: total - full }, &hosted)
+        })?;
+        let full = range.full.1;
+        let selective = (range.recomputed.0.saturating_sub(full), total - full);
+        let selective = self.least(selective.0, selective.1, |problem, selective| {
+            problem.over_all(Recomputed { full, selective }, &hosted)
+        })?;
+        range.recomputed.0 = range.recomputed.0.max(full + selective);
+        if copied {
+            // What fits without these copies is better off without them.
+            if self.hosted.contains(&quiet) && self.fits(range.fewest(), &quiet) {
+                return None;
+            }
+        } else if range.full.0 == range.full.1 || self.fits(range.fewest(), &hosted) {
+            range.full.1 = range.full.0;
+            range.recomputed.1 = range.recomputed.0;
+        }
+        let lower = if copied && !range.is_single() {
+            self.write(&Modes::All(range.most()), &hosted);
+            let copied = self.layout.clone();
+            self.write(&Modes::All(range.fewest()), &hosted);
+            let step = self.optimizer_step(&hosted);
+            let bound =
+                Bound { copied: &copied, ..self.closing.time(self.forms, self.strategy, self.layout) };
+            Parts { step, ..bound.parts_before_step(self.stage) }.end(self.way)
+        } else {
+            self.ends(range.fewest(), &hosted)
+        };
+        range.lower = range.lower.max(lower);
+        (range.lower < limit).then_some(range)
+    }
+
+    /// Both halves of `range`, which is not single, as far as they may fit and end before `limit` seconds.
+    pub fn halves(&mut self, range: &ChoiceRange, limit: f64) -> Vec<ChoiceRange> {
+        let cut = |(low, high): (u32, u32)| {
+            let middle = low + (high - low) / 2;
+            [(low, middle), (middle + 1, high)]
+        };
+        let halves = if range.full.0 < range.full.1 {
+            cut(range.full).map(|full| {
+                let recomputed = (range.recomputed.0.max(full.0), range.recomputed.1);
+                ChoiceRange { full, recomputed, ..*range }
+            })
+        } else {
+            cut(range.recomputed).map(|recomputed| ChoiceRange { recomputed, ..*range })
+        };
+        halves.into_iter().filter_map(|half| self.looked_into(half, limit)).collect()
+    }
+
     /// Whether the device has room if everything is recomputed and on the host that can be.
     pub fn could_fit(&mut self) -> bool {
         let mut most = NOTHING;
-        for hosted in self.options.hosted.iter().filter(|hosted| self.allows(hosted)) {
+        for hosted in &self.hosted {
             for (most, &fraction) in most.iter_mut().zip(hosted) {
                 *most = fraction.max(*most);
             }
         }
-        let full = self.blocks();
+        let full = if self.recomputes { self.blocks() } else { 0 };
         self.over(&Modes::All(Recomputed { full, selective: 0 }), &most).device <= 0.0
     }
 
@@ -149,99 +363,72 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         self.chunks().iter().map(|&chunk| self.strategy.cuts[chunk]).sum()
     }
 
-    /// What may be kept on the host, each with seconds that it takes at the least: what each of its parts takes by
-    /// itself, and `plain` without any. The quickest first, those below `limit`.
-    fn least_times(&mut self, plain: f64, limit: f64) -> Vec<(f64, Hosted)> {
-        let mut alone = [[None; FRACTIONS.len()]; NOTHING.len()];
-        let mut list: Vec<(f64, Hosted)> = Vec::new();
-        for hosted in self.options.hosted.clone() {
-            if hosted == NOTHING || !self.allows(&hosted) {
-                continue;
-            }
-            let mut least = plain;
-            for (category, fraction) in hosted.into_iter().enumerate() {
-                let step = FRACTIONS.iter().position(|&known| known == fraction).unwrap_or_default();
-                if step > 0 && least < limit {
-                    let mut single = NOTHING;
-                    single[category] = fraction;
-                    let seconds = alone[category][step];
-                    let seconds = seconds.unwrap_or_else(|| self.ends(Recomputed::default(), &single));
-                    alone[category][step] = Some(seconds);
-                    least = least.max(seconds);
-                }
-            }
-            if least < limit {
-                list.push((least, hosted));
-            }
-        }
-        list.sort_by(|one, other| one.0.total_cmp(&other.0));
-        list
-    }
-
-    /// The fewest recomputed blocks that fit, weighed by their time.
-    fn recomputing(&mut self, hosted: &Hosted, limit: f64) -> Option<RankChoice> {
-        let all = self.blocks();
-        // With the rest selective, as few whole ones as fit.
-        let least = self.least(0, all, |problem, full| {
-            problem.fits(Recomputed { full, selective: all - full }, hosted)
-        })?;
-        let mut best: Option<RankChoice> = None;
-        let mut selective = all - least;
-        for full in least..=all {
-            let known = best.as_ref().map_or(limit, |best| best.seconds);
-            if self.ends(Recomputed { full, selective: 0 }, hosted) >= known {
-                break;
-            }
-            // With one more whole block a few selective ones less are needed.
-            let most = selective.min(all - full);
-            let fewest = self
-                .least(0, most, |problem, selective| problem.fits(Recomputed { full, selective }, hosted));
-            let Some(fewest) = fewest else { continue };
-            selective = fewest;
-            let recomputed = Recomputed { full, selective };
-            let seconds = self.ends(recomputed, hosted);
-            if seconds < known {
-                best = Some(RankChoice { modes: Modes::All(recomputed), hosted: *hosted, seconds });
-            }
-        }
-        let known = best.as_ref().map_or(limit, |best| best.seconds);
-        self.mixed(hosted, known).or(best)
-    }
-
-    /// The least number from `low` to `high` that `fits`, which more does better; the sooner found the nearer to `high`.
-    fn least(&mut self, low: u32, high: u32, fits: impl Fn(&mut Self, u32) -> bool) -> Option<u32> {
-        if !fits(self, high) {
+    /// The least number from `low` to `high` that is not over, which more brings down about evenly: `over` says by how much.
+    fn least(&mut self, low: u32, high: u32, over: impl Fn(&mut Self, u32) -> f64) -> Option<u32> {
+        if low > high {
             return None;
         }
-        let (mut low, mut high, mut step) = (low, high, 1);
-        while low < high {
-            // Longer and longer steps down until one is too long, then by halves.
-            let middle = high.saturating_sub(step).max(low + (high - low) / 2);
-            if fits(self, middle) {
-                (high, step) = (middle, 2 * step);
+        let (mut low, mut high) = (low, high);
+        let mut least = over(self, low);
+        if least <= 0.0 {
+            return Some(low);
+        }
+        let mut most = over(self, high);
+        if low == high || most > 0.0 {
+            return None;
+        }
+        let mut turn = 0;
+        while high - low > 1 {
+            // Where a straight line says, and every third time in the middle.
+            turn += 1;
+            let share = if turn % 3 == 0 { 0.5 } else { least / (least - most) };
+            let middle = low + ((f64::from(high - low) * share).ceil() as u32).clamp(1, high - low - 1);
+            let at = over(self, middle);
+            if at <= 0.0 {
+                (high, most) = (middle, at);
             } else {
-                low = middle + 1;
+                (low, least) = (middle, at);
             }
         }
         Some(high)
     }
 
-    /// What the rank has to do if it recomputes nothing and keeps nothing on the host.
+    /// What the rank has to do if it recomputes nothing and keeps nothing on the host but what is fixed, with the least
+    /// optimizer step of all splits between device and host.
     pub fn plain(&mut self) -> Parts {
-        self.write(&Modes::All(Recomputed::default()), &NOTHING);
-        self.parts(&NOTHING)
+        let first = without_activations(self.hosted[0]);
+        self.write(&Modes::All(Recomputed::default()), &first);
+        let parts = self.parts(&first);
+        let others = self.hosted.clone();
+        let steps = others.iter().skip(1).map(|hosted| self.step_of(hosted));
+        Parts { step: steps.fold(parts.step, f64::min), ..parts }
+    }
+
+    /// Seconds of the optimizer step with `hosted` on the host.
+    pub fn step_of(&mut self, hosted: &Hosted) -> f64 {
+        let hosted = without_activations(*hosted);
+        if self.steps.iter().all(|(known, _)| *known != hosted) {
+            self.write(&Modes::All(Recomputed::default()), &hosted);
+        }
+        self.optimizer_step(&hosted)
     }
 
     /// The parts of the choice that is written down, of which `hosted` is on the host.
     fn parts(&mut self, hosted: &Hosted) -> Parts {
-        let (bound, stage) = (self.closing.time(self.forms, self.strategy, self.layout), self.stage);
-        let known = self.steps.iter().find(|(known, _)| known == hosted);
-        let step = known.map_or_else(|| bound.optimizer_step(stage), |&(_, step)| step);
-        let parts = Parts { step, ..bound.parts_before_step(stage) };
-        if known.is_none() {
-            self.steps.push((*hosted, step));
-        }
-        parts
+        let bound = self.closing.time(self.forms, self.strategy, self.layout);
+        let parts = bound.parts_before_step(self.stage);
+        Parts { step: self.optimizer_step(hosted), ..parts }
+    }
+
+    /// Seconds of the optimizer step of what is written down, of which `hosted` is on the host.
+    fn optimizer_step(&mut self, hosted: &Hosted) -> f64 {
+        let hosted = without_activations(*hosted);
+        let known = self.steps.iter().find(|(known, _)| *known == hosted);
+        known.map(|(_, step)| *step).unwrap_or_else(|| {
+            let step = self.closing.time(self.forms, self.strategy, self.layout).optimizer_step(self.stage);
+            self.steps.push((hosted, step));
+            step
+        })
     }
 
     /// When the rank's step ends under a choice.
@@ -251,9 +438,14 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     }
 
     /// Whether a choice fits device and host.
-    fn fits(&mut self, recomputed: Recomputed, hosted: &Hosted) -> bool {
+    pub fn fits(&mut self, recomputed: Recomputed, hosted: &Hosted) -> bool {
+        self.over_all(recomputed, hosted) <= 0.0
+    }
+
+    /// Bytes that a choice takes more than device or host have.
+    fn over_all(&mut self, recomputed: Recomputed, hosted: &Hosted) -> f64 {
         let over = self.over(&Modes::All(recomputed), hosted);
-        over.device <= 0.0 && over.host <= 0.0
+        over.device.max(over.host)
     }
 
     /// What a choice, which is written down, takes more than there is.
@@ -268,20 +460,13 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         }
     }
 
-    /// Whether the engine offers to keep this on the host under the strategy's state.
-    fn allows(&self, hosted: &Hosted) -> bool {
-        let supports = &self.closing.problem.engine.supports;
-        hosted[OffloadCategory::Parameters as usize] == 0.0
-            || self.strategy.zero >= supports.parameter_offload_from_zero
-    }
-
     fn chunks(&self) -> Vec<usize> {
         let chunks = self.strategy.chunks_of(u64::from(self.stage));
         chunks.into_iter().map(|chunk| chunk as usize).collect()
     }
 
     /// Whether all of its blocks are of one class.
-    fn is_even(&self) -> bool {
+    pub fn is_even(&self) -> bool {
         let chunks = self.chunks();
         let mut classes = chunks.iter().flat_map(|&chunk| self.layout.block_classes(chunk));
         classes.next().is_none_or(|first| classes.all(|class| class == first))
@@ -289,17 +474,15 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// Of blocks of several kinds, how many of each recompute so that the rank has room in the least time: bytes and
     /// seconds of a block are taken to add up, what they add up to is counted exactly, and what it is over is taken off
-    /// the room.
-    fn mixed(&mut self, hosted: &Hosted, limit: f64) -> Option<RankChoice> {
-        if self.is_even() {
-            return None;
-        }
+    /// the room. First the seconds of the first programme, whose room is the widest; then a choice that fits and ends before `limit`.
+    fn mixed(&mut self, hosted: &Hosted, limit: f64) -> Option<(f64, Option<RankChoice>)> {
         let found = self.closing.kinds(self.forms, self.strategy, self.layout, self.stage);
         let kinds: Vec<Kind> = found.iter().map(|found| found.kind.clone()).collect();
         let all_kept =
             |kind: &Kind| f64::from(kind.count) * kind.modes.first().map_or(0.0, |mode| mode.bytes);
         let plain = self.over(&Modes::All(Recomputed::default()), hosted);
         let mut room = kinds.iter().map(all_kept).sum::<f64>() - plain.device;
+        let mut relaxed = None;
         for _ in 0..MOST_PROGRAMMES {
             let counts = integer::modes(&kinds, room).ok()??;
             let recomputed = counts.iter().map(|counts| Recomputed {
@@ -310,34 +493,39 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             let modes =
                 Modes::Kinds(kinds.map(|(found, counts)| (found.chunk, found.class, counts)).collect());
             let over = self.over(&modes, hosted);
+            let seconds = self.parts(hosted).end(self.way);
+            let lower = *relaxed.get_or_insert(seconds);
             if over.device <= 0.0 {
-                let seconds = self.parts(hosted).end(self.way);
                 let wins = over.host <= 0.0 && seconds < limit;
-                return wins.then_some(RankChoice { modes, hosted: *hosted, seconds });
+                return Some((lower, wins.then_some(RankChoice { modes, hosted: *hosted, seconds, lower })));
             }
             room -= over.device;
         }
-        None
+        relaxed.map(|lower| (lower, None))
     }
 
     /// Writes a choice into the strategy, and into its layout.
     pub fn write(&mut self, modes: &Modes, hosted: &Hosted) {
-        if self.options.recomputes {
+        if self.recomputes {
             let chunks = self.chunks();
             modes.write(self.strategy, self.layout, &chunks);
         }
-        if self.options.hosted.len() > 1 {
-            for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
-                let stages = self.strategy.pipeline as usize;
-                let fractions = self.strategy.offload.fractions_mut(category);
-                if fractions.is_empty() && fraction > 0.0 {
-                    *fractions = vec![0.0; stages];
-                }
-                if let Some(slot) = fractions.get_mut(self.stage as usize) {
-                    *slot = fraction;
-                }
+        for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
+            let stages = self.strategy.pipeline as usize;
+            let fractions = self.strategy.offload.fractions_mut(category);
+            if fractions.is_empty() && fraction > 0.0 {
+                *fractions = vec![0.0; stages];
+            }
+            if let Some(slot) = fractions.get_mut(self.stage as usize) {
+                *slot = fraction;
             }
         }
         self.layout.choose(self.strategy, self.stage);
     }
+}
+
+/// `hosted` with activations on the device.
+pub const fn without_activations(mut hosted: Hosted) -> Hosted {
+    hosted[OffloadCategory::Activations as usize] = 0.0;
+    hosted
 }

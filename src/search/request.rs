@@ -73,14 +73,14 @@ pub struct Account {
     pub priced: u64,
     /// Of the priced, those played.
     pub played: u64,
-    /// The lowest time bound among legal strategies that fit and were not played, where it is below the winner's time.
+    /// The least that any strategy could take as played, inner choices included, where it is below the winner's time.
     pub lowest_bound: Option<Seconds>,
-    /// The lowest bound of those that were played, over all their inner choices.
-    pub lowest_played: Option<Seconds>,
     pub inner_choices_log10: f64,
     pub wall_time: Seconds,
     /// The values tried on each key.
     pub axes: BTreeMap<String, Vec<String>>,
+    /// The keys that stand still, and where.
+    pub held: BTreeMap<String, String>,
 }
 
 /// Why there is no plan.

@@ -12,7 +12,7 @@ use crate::search::closed::Closing;
 use crate::search::picks::{different, pareto, with_leaner};
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
-use crate::search::solve::{Solution, Solved, Solving};
+use crate::search::solve::{Solved, Solving};
 use crate::search::space::Space;
 use crate::search::waves::{Found, Patience, events, play_likeliest, waves};
 use crate::search::{advice, ladder, leanest, picks};
@@ -60,7 +60,6 @@ pub fn search(
         bound(&bounding, found.limit(), progress);
     if by_time {
         play_likeliest(&solving, dive(&solving, &entries, found.limit()), &mut found);
-        found.lowest_played = None;
     }
     let seeds = std::mem::take(&mut found.played);
     let near = leanest.map(|(_, strategy)| strategy).or_else(|| {
@@ -104,9 +103,9 @@ pub fn search(
     let shown: Vec<Candidate> = shown.into_par_iter().map(|strategy| closing.play(strategy)).collect();
     found.played.extend(shown.into_iter().filter(|candidate| problem.fits(candidate)));
     sort(&mut found.played, request.objective);
-    account.lowest_played = found.lowest_played.map(Seconds);
     account.inner_choices_log10 = inner_choices_log10(problem);
     account.axes = space.axes.listed();
+    account.held = space.axes.held();
     let Some(mut winner) = found.played.first().cloned() else {
         return Err(match (near, broken) {
             (Some(strategy), _) => advice::nothing_fits(&space, &closing, &strategy),
@@ -260,16 +259,14 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
         if wave.first().is_some_and(|entry| entry.floor >= limit) {
             break;
         }
-        let solved: Vec<Solution> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
-        for solution in solved {
-            let Solution::Fits(solved) = solution else { continue };
-            for solved in solved.into_iter().filter(|solved| events(&solved.strategy) <= MOST_EVENTS_A_SEED) {
-                let seconds = solved.closed.bound.0;
-                limit = limit.min(SPREAD * seconds);
-                let key = (solved.strategy.pipeline, solved.strategy.offload.is_none());
-                if best.get(&key).is_none_or(|known| seconds < known.closed.bound.0) {
-                    best.insert(key, solved);
-                }
+        let solved: Vec<Option<Solved>> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
+        let short = |solved: &Solved| events(&solved.strategy) <= MOST_EVENTS_A_SEED;
+        for solved in solved.into_iter().flatten().filter(short) {
+            let seconds = solved.closed.bound.0;
+            limit = limit.min(SPREAD * seconds);
+            let key = (solved.strategy.pipeline, solved.strategy.offload.is_none());
+            if best.get(&key).is_none_or(|known| seconds < known.closed.bound.0) {
+                best.insert(key, solved);
             }
         }
     }

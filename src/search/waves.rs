@@ -11,8 +11,9 @@ use crate::profile::choices::GradientSync;
 use crate::program::Program;
 use crate::search::bounding::Entry;
 use crate::search::problem::{Candidate, ProcessMemory};
+use crate::search::proof::{Aim, Proof};
 use crate::search::request::Account;
-use crate::search::solve::{Solution, Solved, Solving};
+use crate::search::solve::{Solved, Solving};
 use crate::simulate::{Below, Playback};
 use crate::strategy::Strategy;
 use crate::units::Seconds;
@@ -32,6 +33,9 @@ const MOST_EVENTS_A_STRATEGY: u64 = 8_000_000;
 
 /// A search without a time limit that has proven its plan to be within this share of the best goes on for less.
 const NEAR: f64 = 0.005;
+/// Steps that are played to raise the bounds of those that were solved: of all, and of one.
+const MOST_PROVEN: usize = 400;
+const PLAYS_A_PROOF: usize = 40;
 /// The most that is solved and played then.
 const MOST_NEAR: [usize; 2] = [3_000, 200];
 
@@ -74,6 +78,11 @@ impl Patience {
             }
     }
 
+    /// Whether the time is up.
+    fn is_over(self) -> bool {
+        matches!(self, Self::Until(end) if Instant::now() >= end)
+    }
+
     /// Whether so long a step is played.
     fn plays(self, strategy: &Strategy) -> bool {
         !matches!(self, Self::Work { .. }) || events(strategy) <= MOST_EVENTS_A_STRATEGY
@@ -106,8 +115,6 @@ pub struct Found {
     pub stopped: Vec<Stopped>,
     /// Seconds of the fastest.
     pub best: Option<f64>,
-    /// The lowest bound of those that were played.
-    pub lowest_played: Option<f64>,
     /// How many were played, whether they fit or not, and about how many events that took.
     tried: usize,
     events: u64,
@@ -163,7 +170,8 @@ impl Waiting {
 enum Looked {
     /// Its bound rose to so many seconds: others may be likelier now.
     Tightened(f64),
-    Solved(Solution),
+    /// Its best inner choice; none if nothing both fits and is faster than what is known.
+    Solved(Option<Box<Solved>>),
 }
 
 /// Plays what may win of `entries`.
@@ -177,6 +185,8 @@ pub fn waves(
     let mut waiting = Waiting::new(entries);
     let mut solved = 0;
     let mut ready: Vec<Solved> = Vec::new();
+    // Those that were played, with what is known of all their inner choices.
+    let mut open: Vec<Solved> = Vec::new();
     loop {
         let limit = patience.limit(found.limit());
         let floors = ready.iter().map(|solved| solved.floor);
@@ -189,7 +199,7 @@ pub fn waves(
             if tightened > entry.floor {
                 Looked::Tightened(tightened)
             } else {
-                Looked::Solved(solving.solve(entry, limit))
+                Looked::Solved(solving.solve(entry, limit).map(Box::new))
             }
         };
         let looked: Vec<Looked> = wave.par_iter().map(look).collect();
@@ -200,12 +210,12 @@ pub fn waves(
                     waiting.put(place);
                     continue;
                 }
-                Looked::Solved(Solution::Fits(fits)) => {
+                Looked::Solved(Some(fits)) => {
                     account.priced += 1;
-                    ready.extend(fits);
+                    ready.push(*fits);
                 }
-                Looked::Solved(Solution::Beaten) if limit.is_infinite() => account.out_of_memory += 1,
-                Looked::Solved(Solution::Beaten) => account.bounded += 1,
+                Looked::Solved(None) if limit.is_infinite() => account.out_of_memory += 1,
+                Looked::Solved(None) => account.bounded += 1,
             }
             solved += 1;
         }
@@ -233,12 +243,49 @@ pub fn waves(
                 None => break,
             }
         }
+        open.extend(chosen.iter().cloned());
         play(solving, chosen, limit, found, account);
     }
     account.bounded += waiting.queue.len() as u64;
+    open.append(&mut ready);
+    let lowest = close(solving, open, found, patience);
     let limit = found.limit();
-    let left = ready.iter().map(|solved| solved.floor).chain(waiting.lowest());
+    let left = lowest.into_iter().chain(waiting.lowest());
     account.lowest_bound = left.filter(|floor| *floor < limit).reduce(f64::min).map(Seconds);
+}
+
+/// Raises the bounds of `open`, which were solved, by playing what their inner choices have in common, and plays the
+/// better choices that this finds: the lowest bound that is left, in seconds.
+fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patience: Patience) -> Option<f64> {
+    let mut plays = MOST_PROVEN;
+    let mut settled: Vec<Solved> = Vec::new();
+    loop {
+        let best = found.limit();
+        let enough = best / (1.0 + NEAR);
+        let is_open = |solved: &Solved| solved.floor < enough && patience.plays(&solved.strategy);
+        let (mut left, closed): (Vec<Solved>, Vec<Solved>) = open.into_iter().partition(is_open);
+        open = closed;
+        if left.is_empty() || plays == 0 || best.is_infinite() || patience.is_over() {
+            open.append(&mut left);
+            return open.into_iter().chain(settled).map(|solved| solved.floor).reduce(f64::min);
+        }
+        left.sort_by(|one, other| one.floor.total_cmp(&other.floor));
+        let rest = left.split_off(left.len().min(PLAYED_A_WAVE));
+        let aim = Aim { best, enough, plays: PLAYS_A_PROOF.min(plays) };
+        let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
+        for (mut solved, proof) in left.into_iter().zip(proofs) {
+            plays = plays.saturating_sub(proof.played);
+            let better = proof.better.into_iter().map(|strategy| {
+                let closed = solving.closing.close(&strategy);
+                Solved { strategy, closed, ..solved.clone() }
+            });
+            play(solving, better.collect(), found.limit(), found, &mut Account::default());
+            // What could not be raised so far is not looked at again.
+            solved.floor = proof.lower.max(solved.floor);
+            settled.push(solved);
+        }
+        open.extend(rest);
+    }
 }
 
 /// About how many events playing `strategy` takes: a few a pass where passes are quiet, else some for each op.
@@ -289,13 +336,12 @@ fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Foun
             (solved, played)
         })
         .collect();
-    for (Solved { strategy, closed, floor, is_second }, played) in played {
-        account.played += u64::from(!is_second);
+    for (Solved { strategy, closed, .. }, played) in played {
+        account.played += 1;
         if played.is_some() {
             found.tried += 1;
             found.events += events(&strategy);
         }
-        found.lowest_played = Some(found.lowest_played.map_or(floor, |lowest| lowest.min(floor)));
         let about = match played {
             Some((program, Below::Played(playback))) => {
                 ended.push((strategy, closed.memory, program, playback));

@@ -15,7 +15,7 @@ pub mod numerics;
 mod parse;
 pub mod resolve;
 pub mod rules;
-mod text;
+pub mod text;
 pub mod text_error;
 pub mod workload;
 

@@ -97,7 +97,7 @@ fn join<T: fmt::Display>(items: &[T], separator: &str) -> String {
 }
 
 /// Elements with the largest decimal unit that leaves a whole number.
-fn bucket(elements: u64) -> String {
+pub fn bucket(elements: u64) -> String {
     [(1_000_000_000, "G"), (1_000_000, "M"), (1_000, "K")]
         .into_iter()
         .find(|&(unit, _)| elements.is_multiple_of(unit))
