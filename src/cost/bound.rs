@@ -41,8 +41,14 @@ struct Flows {
 /// What one rank has to do in a step, each part as if it were alone, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parts {
-    /// All passes.
+    /// All passes of all micro-batches, and of one of them: forward, and all of its backward.
     pub passes: f64,
+    pub forward: f64,
+    pub backward: f64,
+    /// What of a backward needs not wait for the gradient that comes.
+    pub early: f64,
+    /// Reductions behind the last pass.
+    pub reductions: f64,
     /// The passes' chains alone, and all collectives over parameters and gradients beside them.
     pub together: f64,
     pub copies: f64,
@@ -52,12 +58,38 @@ pub struct Parts {
     pub step: f64,
 }
 
+/// What stands before and behind a rank's passes at the least, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Route {
+    /// Until its first input is there.
+    pub there: f64,
+    /// From its last backward to the end of the first rank's, and the optimizer step there.
+    pub back: f64,
+    pub first_step: f64,
+    /// Through the ranks behind it and back: from a micro-batch's forward to its gradient.
+    pub beyond: f64,
+    /// Micro-batches, and how many of them a rank may run forward before the first gradient comes; none where that
+    /// says nothing.
+    pub micro: f64,
+    pub ahead: Option<f64>,
+}
+
 impl Parts {
-    /// When the rank's step ends at the earliest, in seconds, if its first input is there, and its last gradient back at
-    /// the first rank, no earlier than `way`.
-    pub fn end(&self, way: f64) -> f64 {
-        let Self { passes, together, copies, lead, step } = *self;
-        (way.max(lead) + passes).max(together).max(copies) + step
+    /// When the step ends at the earliest, in seconds, for this rank on `route`.
+    ///
+    /// Under 1F1B with `ahead` micro-batches in flight, the first gradient comes behind the first forward and the way
+    /// beyond, before which at most `ahead` forwards ran; and the last gradient as long behind the last forward. All that
+    /// stands between both is (micro - ahead) forwards and backwards at the least.
+    pub fn end(&self, route: &Route) -> f64 {
+        let Self { passes, forward, backward, early, reductions, together, copies, lead, step } = *self;
+        let Route { there, back, first_step, beyond, micro, ahead } = *route;
+        let mut last = there.max(lead) + passes;
+        if let Some(ahead) = ahead.filter(|&ahead| ahead <= micro) {
+            let rounds = (micro - ahead + 1.0) * (forward + backward);
+            last = last.max(there + rounds + 2.0 * (beyond - early));
+        }
+        let own = (last + reductions).max(together).max(copies) + step;
+        own.max(last + back + first_step)
     }
 }
 
@@ -69,10 +101,16 @@ impl Bound<'_> {
 
     /// The same without the optimizer step.
     pub fn parts_before_step(&self, stage: u32) -> Parts {
-        let chunks = self.layout.chunks_of(stage).map(|chunk| self.times(chunk));
-        let each: f64 = chunks.map(|times| times.alone()).sum();
+        let chunks: Vec<CallTimes> = self.layout.chunks_of(stage).map(|chunk| self.times(chunk)).collect();
+        let sum = |seconds: fn(&CallTimes) -> f64| -> f64 { chunks.iter().map(seconds).sum() };
+        let each = sum(CallTimes::alone);
+        let forward = sum(|times| times.forward + if times.sends_within { times.send_forward } else { 0.0 });
         Parts {
-            passes: self.strategy.accumulation as f64 * each + self.last_reduction(stage),
+            passes: self.strategy.accumulation as f64 * each,
+            forward,
+            backward: each - forward,
+            early: sum(|times| times.early),
+            reductions: self.last_reduction(stage),
             together: self.together(stage),
             copies: self.copies(stage),
             lead: self.lead(stage),

@@ -11,15 +11,17 @@ use crate::cost::ledger::Ledger;
 use crate::cost::unit_cost::UnitCosts;
 use crate::lower::Shape;
 use crate::lower::unit::{UnitKind, UnitLayers, units};
+use crate::ops::Op;
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule};
 use crate::program::build::build_on;
+use crate::program::instruction::Task;
 use crate::program::layout::ShapedUnits;
 use crate::program::state::StateRules;
 use crate::program::{Layout, Program};
 use crate::search::integer::{Kind, Mode};
 use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::{Candidate, Problem, ProcessMemory};
-use crate::simulate::{Below, play, play_below};
+use crate::simulate::{Below, play, play_counting};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -349,15 +351,34 @@ impl<'a> Closing<'a> {
         Closed { peak, memory: problem.process_memory(strategy, peak), host, bound: bound.step_time() }
     }
 
-    /// Plays `strategy` until it is known to take `limit` or more; also its program.
-    pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below) {
+    /// Plays `strategy`, of whose activations only so much is copied as `copied` keeps, which recomputes more of them, until it
+    /// is known to take `limit` or more; also how many events that took.
+    pub fn play_between(&self, strategy: &Strategy, copied: &Strategy, limit: Seconds) -> (Below, u64) {
+        let (mut program, pricing) = self.program(strategy);
+        let shaped = self.shaped(strategy, pricing.as_ref());
+        let layout = Layout::place(&shaped.units, copied);
+        let units = layout.chunks.iter().flat_map(|chunk| &chunk.units);
+        let kept: HashMap<u32, Bytes> =
+            units.map(|unit| (unit.unit, layout.lowered(unit).kept_bytes())).collect();
+        let templates = program.ranks.iter_mut().flat_map(|rank| &mut rank.templates);
+        for instruction in templates.flat_map(|template| &mut template.instructions) {
+            let kept = |unit: Option<u32>| unit.and_then(|unit| kept.get(&unit)).copied().unwrap_or_default();
+            match (instruction.task, &mut instruction.op) {
+                (Task::StashActivations, Op::CopyOut(bytes))
+                | (Task::UnstashActivations, Op::CopyIn(bytes)) => {
+                    *bytes = kept(instruction.unit);
+                }
+                _ => {}
+            }
+        }
+        play_counting(&program, pricing.as_ref(), limit)
+    }
+
+    /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many events that took.
+    pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below, u64) {
         let (program, pricing) = self.program(strategy);
-        let below = if limit.0.is_infinite() {
-            Below::Played(play(&program, pricing.as_ref()))
-        } else {
-            play_below(&program, pricing.as_ref(), limit)
-        };
-        (program, below)
+        let (below, events) = play_counting(&program, pricing.as_ref(), limit);
+        (program, below, events)
     }
 
     /// Plays `strategy`, which must be legal.

@@ -5,6 +5,7 @@
 //! T ≥ way(blocks before s) + M · work(blocks of s) for every rank s. Blocks are whole, so some rank has at least
 //! ⌈blocks / ranks⌉, and as many ranks as the remainder asks for have that many, or one has more.
 
+use crate::cost::bound::Route;
 use crate::profile::choices::Schedule;
 use crate::search::load::Load;
 
@@ -93,6 +94,32 @@ impl Pipeline {
     /// The same through the first `blocks` blocks, of all classes.
     pub fn way_behind(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
         self.through(load, ranks, load.way(blocks))
+    }
+
+    /// What stands before and behind rank `rank`, with `count` blocks behind the first `used`, of one chunk a rank; the first
+    /// rank's optimizer step takes `first_step` seconds at the least.
+    pub fn route(&self, load: &Load, rank: u64, (used, count): (u64, u64), first_step: f64) -> Route {
+        let micro = self.micro as f64;
+        let way = self.way_behind(load, rank, used);
+        if rank == 0 && self.schedule != Schedule::OneForwardOneBackward {
+            return Route { micro, ..Route::default() };
+        }
+        let slack = self.early(load.slack);
+        let hops = rank as f64 * (self.send - slack);
+        let there = if rank == 0 { 0.0 } else { load.front.forward + load.way_there(used) + hops };
+        let there = there.clamp(0.0, way);
+        let behind = self.ranks - 1 - rank;
+        let is_plain = self.schedule == Schedule::OneForwardOneBackward && load.is_plain && self.chunks == 1;
+        let rest = load.way(u64::MAX) - load.way(used + count) + load.back.way;
+        let beyond = rest + behind as f64 * (self.hop() - slack);
+        Route {
+            there,
+            back: way - there,
+            first_step: if rank == 0 { 0.0 } else { first_step },
+            beyond: beyond.max(0.0),
+            micro,
+            ahead: (is_plain && behind > 0).then_some((behind + 1) as f64),
+        }
     }
 
     fn through(&self, load: &Load, ranks: u64, seconds: f64) -> f64 {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::cost::bound::Parts;
+use crate::cost::bound::{Parts, Route};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
@@ -59,18 +59,21 @@ impl Spread {
 }
 
 /// One outer strategy, to be solved.
+#[derive(Clone, Copy)]
 pub struct InnerProblem<'a, 'p> {
     pub closing: &'a Closing<'p>,
     pub forms: &'a OuterForms<'p>,
     pub options: &'a Options,
     pub load: &'a Load,
     pub pipeline: Pipeline,
+    /// The least that the first rank's optimizer step takes, in seconds.
+    pub first_step: f64,
     /// The cuts and the checkpoint modes, if they are fixed.
     pub cuts: Option<&'a [u32]>,
     pub checkpoint: Option<&'a [CheckpointEntry]>,
 }
 
-/// An inner choice, written into its strategy, and when its step ends at the earliest.
+/// An inner choice, written into its strategy, and when a step ends at the earliest under any.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     pub strategy: Strategy,
@@ -121,19 +124,42 @@ impl<'p> InnerProblem<'_, 'p> {
         self.ranks(self.with_cuts(outer, cuts), limit)
     }
 
+    /// The same problem, knowing that the first rank has `count` blocks or more and ends before `limit` seconds; none if it
+    /// cannot.
+    pub fn knowing_first(&self, outer: &Strategy, count: u32, limit: f64) -> Option<Self> {
+        if outer.pipeline == 1 || outer.virtual_stages > 1 {
+            return Some(*self);
+        }
+        let mut scratch = self.with_cuts(outer, vec![0; outer.pipeline as usize]);
+        let mut layout = self.place(&mut scratch, 0, 0, count);
+        let mut rank = self.rank((&mut scratch, &mut layout), 0, Route::default());
+        let mut least: Option<f64> = None;
+        for root in rank.roots(limit) {
+            let step = rank.step_of(&root.hosted);
+            if least.is_none_or(|least| step < least) && rank.looked_into(root, limit).is_some() {
+                least = Some(step);
+            }
+        }
+        least.map(|step| Self { first_step: step.max(self.first_step), ..*self })
+    }
+
     /// Each rank's own best under the cuts of `strategy`, if all are below `limit`.
-    fn ranks(&self, mut strategy: Strategy, limit: f64) -> Option<Chosen> {
+    pub fn ranks(&self, strategy: Strategy, limit: f64) -> Option<Chosen> {
+        self.knowing_first(&strategy, strategy.cuts[0], limit)?.ranks_on_routes(strategy, limit)
+    }
+
+    fn ranks_on_routes(&self, mut strategy: Strategy, limit: f64) -> Option<Chosen> {
         // The last rank, which has the head, first; and nothing else is looked at where one rank alone is too slow.
         let stages: Vec<u32> = (0..strategy.pipeline as u32).rev().collect();
         let mut known: HashMap<RankKind, PlainRank> = HashMap::new();
         let mut layout = self.closing.whole_layout(self.forms, &strategy);
         for &stage in &stages {
-            let way = self.way(&strategy, stage);
+            let route = self.route(&strategy, stage);
             let key = self.kind(&strategy, stage);
             let plain = known
                 .entry(key)
-                .or_insert_with(|| PlainRank::of(self.rank((&mut strategy, &mut layout), stage, way)));
-            if plain.parts.end(way) >= limit {
+                .or_insert_with(|| PlainRank::of(self.rank((&mut strategy, &mut layout), stage, route)));
+            if plain.parts.end(&route) >= limit {
                 return None;
             }
         }
@@ -147,9 +173,9 @@ impl<'p> InnerProblem<'_, 'p> {
         }
         // The first rank holds the most micro-batches.
         for &stage in stages.iter().rev() {
-            let way = self.way(&strategy, stage);
+            let route = self.route(&strategy, stage);
             let steps = known.get(&self.kind(&strategy, stage)).map_or(&[][..], |plain| &plain.steps);
-            let mut rank = self.rank((&mut strategy, &mut layout), stage, way).knowing(steps);
+            let mut rank = self.rank((&mut strategy, &mut layout), stage, route).knowing(steps);
             let choice = rank.best(limit)?;
             rank.write(&choice.modes, &choice.hosted);
             seconds = seconds.max(choice.lower);
@@ -179,19 +205,24 @@ impl<'p> InnerProblem<'_, 'p> {
         }
     }
 
-    /// Seconds of a micro-batch's way to the first chunk of rank `stage`, and back.
-    pub fn way(&self, strategy: &Strategy, stage: u32) -> f64 {
-        let before = strategy.cuts[..stage as usize].iter().map(|&blocks| u64::from(blocks)).sum();
-        self.pipeline.way_behind(self.load, u64::from(stage), before)
+    /// What stands before and behind the first chunk of rank `stage`.
+    pub fn route(&self, strategy: &Strategy, stage: u32) -> Route {
+        let before: u32 = strategy.cuts[..stage as usize].iter().sum();
+        self.route_of(stage as usize, before, strategy.cuts[stage as usize])
+    }
+
+    /// The same of a rank with `count` blocks behind the first `used`.
+    fn route_of(&self, stage: usize, used: u32, count: u32) -> Route {
+        self.pipeline.route(self.load, stage as u64, (u64::from(used), u64::from(count)), self.first_step)
     }
 
     pub fn rank<'s>(
         &'s self,
         placed: (&'s mut Strategy, &'s mut Layout),
         stage: u32,
-        way: f64,
+        route: Route,
     ) -> RankProblem<'s, 'p> {
-        RankProblem::new((self.closing, self.forms), placed, (stage, way), self.options)
+        RankProblem::new((self.closing, self.forms), placed, (stage, route), self.options)
     }
 
     /// One chunk a rank: the cut whose slowest rank is the fastest, if it is below `limit`.
@@ -208,6 +239,18 @@ impl<'p> InnerProblem<'_, 'p> {
                 None => return even,
             }
         }
+        let fewest = blocks.saturating_sub(most[1..].iter().sum());
+        match self.knowing_first(outer, fewest, limit) {
+            Some(inner) => inner.cut(outer, (blocks, &most), limit).or(even),
+            None => even,
+        }
+    }
+
+    /// The best cut in which no rank has more than `most` of the blocks.
+    fn cut(&self, outer: &Strategy, (blocks, most): (u32, &[u32]), limit: f64) -> Option<Chosen> {
+        let ranks = outer.pipeline as usize;
+        let mut plain =
+            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; ranks]), known: HashMap::new() };
         let mut scratch = plain.scratch.clone();
         // By rank, where blocks like its own stand first, and how many they are.
         let mut known: HashMap<(usize, u32, u32), AtLeast> = HashMap::new();
@@ -219,14 +262,14 @@ impl<'p> InnerProblem<'_, 'p> {
             for used in 0..=blocks {
                 let Some((value, _)) = reached[stage][used as usize] else { continue };
                 let left = blocks - used;
-                let way = self.pipeline.way_behind(self.load, stage as u64, u64::from(used));
                 for count in left.saturating_sub(behind)..=left.min(most[stage]) {
                     let best = reached[stage + 1][(used + count) as usize].map_or(limit, |known| known.0);
                     if value >= best {
                         continue;
                     }
+                    let route = self.route_of(stage, used, count);
                     let known_plain = plain.rank(stage, used, count);
-                    if known_plain.parts.end(way) >= best {
+                    if known_plain.parts.end(&route) >= best {
                         continue;
                     }
                     let steps = known_plain.steps.clone();
@@ -234,20 +277,21 @@ impl<'p> InnerProblem<'_, 'p> {
                     match known.get(&alike) {
                         // Nor do more blocks fit.
                         Some(AtLeast { seconds: f64::INFINITY, .. }) => break,
-                        Some(known) if known.way <= way && known.seconds >= best => continue,
+                        Some(known) if known.is_before(&route) && known.seconds >= best => continue,
                         _ => {}
                     }
                     let mut layout = self.place(&mut scratch, stage, used, count);
-                    let mut rank = self.rank((&mut scratch, &mut layout), stage as u32, way).knowing(&steps);
+                    let mut rank =
+                        self.rank((&mut scratch, &mut layout), stage as u32, route).knowing(&steps);
                     let Some(choice) = rank.best(best) else {
                         let seconds = if rank.could_fit() { best } else { f64::INFINITY };
-                        known.insert(alike, AtLeast { way, seconds });
+                        known.insert(alike, AtLeast { route, seconds });
                         if seconds.is_infinite() {
                             break;
                         }
                         continue;
                     };
-                    known.insert(alike, AtLeast { way, seconds: choice.lower });
+                    known.insert(alike, AtLeast { route, seconds: choice.lower });
                     let end = choice.lower.max(value);
                     if end < best {
                         reached[stage + 1][(used + count) as usize] = Some((end, count));
@@ -255,9 +299,7 @@ impl<'p> InnerProblem<'_, 'p> {
                 }
             }
         }
-        if reached[ranks][blocks as usize].is_none() {
-            return even;
-        }
+        let (least, _) = reached[ranks][blocks as usize]?;
         let mut cuts = vec![0; ranks];
         let mut used = blocks;
         for stage in (0..ranks).rev() {
@@ -265,7 +307,8 @@ impl<'p> InnerProblem<'_, 'p> {
             cuts[stage] = count;
             used -= count;
         }
-        self.ranks(self.with_cuts(outer, cuts), f64::INFINITY)
+        let chosen = self.ranks(self.with_cuts(outer, cuts), f64::INFINITY)?;
+        Some(Chosen { seconds: least, ..chosen })
     }
 
     /// When the step of `outer` ends at the earliest under any cuts but `cuts`, one chunk a rank and like blocks: some rank
@@ -275,12 +318,16 @@ impl<'p> InnerProblem<'_, 'p> {
         let mut plain =
             Plain { inner: self, scratch: self.with_cuts(outer, vec![0; cuts.len()]), known: HashMap::new() };
         let Some(most) = plain.most_blocks(blocks, limit) else { return limit };
+        let fewest = blocks.saturating_sub(most[1..].iter().sum());
+        let Some(inner) = self.knowing_first(outer, fewest, limit) else { return limit };
         let more = (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]).map(|stage| {
             let count = cuts[stage] + 1;
             let behind: u32 = most[stage + 1..].iter().sum();
             let used = blocks.saturating_sub(count + behind);
-            let way = self.pipeline.way_behind(self.load, stage as u64, u64::from(used));
-            plain.rank(stage, used, count).parts.end(way)
+            let before: u32 = most[..stage].iter().sum();
+            let ends = (used..=before.min(blocks - count))
+                .map(|used| plain.rank(stage, used, count).parts.end(&inner.route_of(stage, used, count)));
+            ends.fold(limit, f64::min)
         });
         more.fold(limit, f64::min)
     }
@@ -295,7 +342,7 @@ impl<'p> InnerProblem<'_, 'p> {
     }
 
     /// `outer` cut so; every block keeps everything, but where that is fixed.
-    fn with_cuts(&self, outer: &Strategy, cuts: Vec<u32>) -> Strategy {
+    pub fn with_cuts(&self, outer: &Strategy, cuts: Vec<u32>) -> Strategy {
         let entries = cuts.iter().enumerate().map(|(chunk, &blocks)| self.entry(chunk).over(blocks));
         Strategy { checkpoint: entries.collect(), cuts, ..outer.clone() }
     }
@@ -307,11 +354,18 @@ impl<'p> InnerProblem<'_, 'p> {
     }
 }
 
-/// What is known of a rank: where a micro-batch's way to it takes `way` seconds or more, no choice that fits ends
-/// before `seconds`.
+/// What is known of a rank: where nothing before and behind it takes less than on `route`, no choice that fits ends before
+/// `seconds`.
 struct AtLeast {
-    way: f64,
+    route: Route,
     seconds: f64,
+}
+
+impl AtLeast {
+    fn is_before(&self, route: &Route) -> bool {
+        let Route { there, back, beyond, .. } = self.route;
+        there <= route.there && back <= route.back && beyond <= route.beyond
+    }
 }
 
 /// A rank that recomputes nothing and keeps nothing on the host but what is fixed.
@@ -348,7 +402,7 @@ impl Plain<'_, '_, '_> {
         let scratch = &mut self.scratch;
         self.known.entry((ends, start, count)).or_insert_with(|| {
             let mut layout = inner.place(scratch, stage, used, count);
-            PlainRank::of(inner.rank((scratch, &mut layout), stage as u32, 0.0))
+            PlainRank::of(inner.rank((scratch, &mut layout), stage as u32, Route::default()))
         })
     }
 
@@ -367,10 +421,11 @@ impl Plain<'_, '_, '_> {
                 let least = blocks.saturating_sub(count + behind);
                 let most = if load.is_even { least } else { blocks - count };
                 (least..=most).any(|used| {
-                    let way = self.inner.pipeline.way_behind(load, stage as u64, u64::from(used));
+                    let route = self.inner.route_of(stage, used, count);
                     // Of the heaviest blocks, at least.
                     let heaviest = f64::from(count.saturating_sub(load.others as u32));
-                    way + each * heaviest < limit && self.rank(stage, used, count).parts.end(way) < limit
+                    route.there + route.back + each * heaviest < limit
+                        && self.rank(stage, used, count).parts.end(&route) < limit
                 })
             })?;
             behind += most[stage];

@@ -61,6 +61,8 @@ pub struct Load {
     /// least.
     ways: Vec<f64>,
     pub least_way: f64,
+    /// Seconds of its way through the first blocks without the way back.
+    forwards: Vec<f64>,
 }
 
 /// What a block keeps under a mode, and what that costs.
@@ -123,6 +125,7 @@ impl Load {
                 UnitKind::Block(_) => {
                     blocks[unit.class] += 1;
                     load.ways.push(load.ways.last().copied().unwrap_or(0.0) + piece.way);
+                    load.forwards.push(load.forwards.last().copied().unwrap_or(0.0) + piece.forward);
                     least_way = piece.way.min(least_way);
                     entering = class.digests[0].input.unsigned_abs().min(entering);
                 }
@@ -166,6 +169,7 @@ impl Load {
                 piece.round = 0.0;
             }
             load.ways.fill(0.0);
+            load.forwards.fill(0.0);
             load.least_way = 0.0;
         }
         load
@@ -173,11 +177,12 @@ impl Load {
 
     /// Seconds of a micro-batch's way through the first `blocks` blocks, of all classes, and back.
     pub fn way(&self, blocks: u64) -> f64 {
-        blocks
-            .checked_sub(1)
-            .and_then(|last| self.ways.get(last as usize).or(self.ways.last()))
-            .copied()
-            .unwrap_or(0.0)
+        first(&self.ways, blocks)
+    }
+
+    /// The same without the way back.
+    pub fn way_there(&self, blocks: u64) -> f64 {
+        first(&self.forwards, blocks)
     }
 
     /// What the blocks of class `class` keep and hold.
@@ -204,6 +209,12 @@ impl Load {
         });
         self.parameters = forms.parameters;
     }
+}
+
+/// The sum up to the first `blocks` blocks, of `sums` that rise block by block.
+fn first(sums: &[f64], blocks: u64) -> f64 {
+    let last = blocks.checked_sub(1);
+    last.and_then(|last| sums.get(last as usize).or(sums.last())).copied().unwrap_or(0.0)
 }
 
 impl Piece {

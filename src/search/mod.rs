@@ -22,6 +22,7 @@ mod occupancy;
 mod orders;
 mod passes;
 mod picks;
+mod polish;
 mod problem;
 mod proof;
 mod rank;

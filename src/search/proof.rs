@@ -9,17 +9,23 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use crate::cost::bound::Route;
 use crate::profile::choices::OffloadCategory;
 use crate::program::Layout;
+use crate::search::closed::Closing;
 use crate::search::inner::InnerProblem;
 use crate::search::modes::{Modes, Recomputed};
-use crate::search::rank::{ChoiceRange, Hosted, without_activations};
+use crate::search::rank::ChoiceRange;
 use crate::simulate::Below;
 use crate::strategy::Strategy;
 use crate::units::Seconds;
 
 const PARAMETERS: usize = OffloadCategory::Parameters as usize;
+const ACTIVATIONS: usize = OffloadCategory::Activations as usize;
 const OPTIMIZER: usize = OffloadCategory::Optimizer as usize;
+
+/// Building a program and getting ready to play it takes as long as so many events.
+pub const EVENTS_A_PLAY: u64 = 10_000;
 
 /// What is known of all inner choices of an outer strategy under its cuts.
 #[derive(Clone, Debug)]
@@ -28,8 +34,8 @@ pub struct Proof {
     pub lower: f64,
     /// Choices that do, each better than those before.
     pub better: Vec<Strategy>,
-    /// Steps that were played.
-    pub played: usize,
+    /// What that took, in events.
+    pub events: u64,
 }
 
 /// What to look for.
@@ -39,8 +45,8 @@ pub struct Aim {
     pub best: f64,
     /// The bound that is enough.
     pub enough: f64,
-    /// Steps that are played at the most.
-    pub plays: usize,
+    /// What it may take, in events.
+    pub events: u64,
 }
 
 /// A set of choices: of each rank, those in any of its ranges.
@@ -70,6 +76,27 @@ impl Ord for Node {
     }
 }
 
+/// What a set of choices has in common.
+struct Least {
+    strategy: Strategy,
+    /// The same with as many blocks recomputed as any of them does: no activations but those that it keeps are copied.
+    copied: Strategy,
+    /// By how many seconds its optimizer step may be longer than that of the quickest of them.
+    spare: f64,
+}
+
+impl Least {
+    /// Plays it until it is known to take `limit` seconds or more.
+    fn play(&self, closing: &Closing<'_>, limit: f64) -> (Below, u64) {
+        let limit = Seconds(limit + self.spare);
+        if self.copied == self.strategy || self.strategy.offload.lacks(OffloadCategory::Activations) {
+            let (_, below, events) = closing.play_below(&self.strategy, limit);
+            return (below, events);
+        }
+        closing.play_between(&self.strategy, &self.copied, limit)
+    }
+}
+
 /// One outer strategy with its cuts.
 struct Prover<'s, 'a, 'p> {
     inner: &'s InnerProblem<'a, 'p>,
@@ -79,26 +106,28 @@ struct Prover<'s, 'a, 'p> {
 
 /// Bounds all inner choices of `inner` under the cuts of `strategy` from below.
 pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Proof {
+    let mut proof = Proof { lower: aim.best, better: Vec::new(), events: 0 };
+    let Some(inner) = inner.knowing_first(strategy, strategy.cuts[0], aim.best) else { return proof };
+    let inner = &inner;
     let layout = inner.closing.whole_layout(inner.forms, strategy);
     let mut prover = Prover { inner, scratch: strategy.clone(), layout };
-    let mut proof = Proof { lower: aim.best, better: Vec::new(), played: 0 };
     let Some(ranks) = prover.everything(aim.best) else { return proof };
     let mut best = aim.best;
     let mut open = BinaryHeap::from([Node { ranks, lower: 0.0 }]);
     while let Some(node) = open.pop() {
-        if node.lower >= aim.enough || proof.played >= aim.plays {
+        if node.lower >= aim.enough || proof.events >= aim.events {
             proof.lower = node.lower.min(best);
             return proof;
         }
-        let (least, spare) = prover.least(&node.ranks);
-        proof.played += 1;
-        let (_, played) = inner.closing.play_below(&least, Seconds(best + spare));
+        let least = prover.least(&node.ranks);
+        let (played, events) = least.play(inner.closing, best);
+        proof.events += EVENTS_A_PLAY + events;
         let Below::Played(playback) = played else { continue };
-        let lower = (playback.step_time.0 - spare).max(node.lower);
+        let lower = (playback.step_time.0 - least.spare).max(node.lower);
         if node.ranks.iter().all(|ranges| matches!(ranges.as_slice(), [range] if range.is_single())) {
             if lower < best {
                 best = lower;
-                proof.better.push(least);
+                proof.better.push(least.strategy);
             }
             continue;
         }
@@ -125,8 +154,8 @@ impl Prover<'_, '_, '_> {
     fn everything(&mut self, limit: f64) -> Option<Vec<Vec<ChoiceRange>>> {
         (0..self.scratch.pipeline as u32)
             .map(|stage| {
-                let way = self.inner.way(&self.scratch, stage);
-                let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage, way);
+                let route = self.inner.route(&self.scratch, stage);
+                let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage, route);
                 let roots = rank.roots(limit);
                 let ranges: Vec<ChoiceRange> =
                     roots.into_iter().filter_map(|root| rank.looked_into(root, limit)).collect();
@@ -135,35 +164,37 @@ impl Prover<'_, '_, '_> {
             .collect()
     }
 
-    /// The least that all choices have in common, as a strategy; and by how many seconds its optimizer step may be longer
-    /// than that of the quickest of them.
-    fn least(&mut self, ranks: &[Vec<ChoiceRange>]) -> (Strategy, f64) {
+    /// The least that all choices have in common.
+    fn least(&mut self, ranks: &[Vec<ChoiceRange>]) -> Least {
         let mut spare = 0.0_f64;
+        let mut copied = self.scratch.clone();
         for (stage, ranges) in ranks.iter().enumerate() {
-            let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage as u32, 0.0);
-            if let [range] = ranges.as_slice()
-                && range.is_single()
-            {
-                rank.write(&Modes::All(range.fewest()), &range.hosted);
-                continue;
-            }
+            let mut rank =
+                self.inner.rank((&mut self.scratch, &mut self.layout), stage as u32, Route::default());
             let fewest = |count: fn(&ChoiceRange) -> u32| ranges.iter().map(count).min().unwrap_or_default();
-            let full = fewest(|range| range.full.0);
-            let recomputed =
-                Recomputed { full, selective: fewest(|range| range.recomputed.0).max(full) - full };
-            let steps: Vec<(f64, Hosted)> =
-                ranges.iter().map(|range| (rank.step_of(&range.hosted), range.hosted)).collect();
-            let quickest = steps.iter().min_by(|one, other| one.0.total_cmp(&other.0));
-            let Some(&(least, quickest)) = quickest else { continue };
-            let parameters = ranges.iter().map(|range| range.hosted[PARAMETERS]).fold(1.0, f64::min);
-            let mut hosted = without_activations(quickest);
-            hosted[PARAMETERS] = parameters;
+            let most = |count: fn(&ChoiceRange) -> u32| ranges.iter().map(count).max().unwrap_or_default();
+            let counts =
+                |full: u32, all: u32| Modes::All(Recomputed { full, selective: all.max(full) - full });
+            let steps = ranges.iter().map(|range| (rank.step_of(&range.hosted), range.hosted));
+            let quickest = steps.min_by(|one, other| one.0.total_cmp(&other.0));
+            let Some((least, mut hosted)) = quickest else { continue };
+            for category in [PARAMETERS, ACTIVATIONS] {
+                hosted[category] = ranges.iter().map(|range| range.hosted[category]).fold(1.0, f64::min);
+            }
             spare = spare.max(rank.step_of(&hosted) - least);
-            rank.write(&Modes::All(recomputed), &hosted);
+            let most = counts(most(|range| range.full.1), most(|range| range.recomputed.1));
+            rank.write(&most, &hosted);
+            for &chunk in &rank.strategy.chunks_of(stage as u64) {
+                copied.checkpoint[chunk as usize] = rank.strategy.checkpoint[chunk as usize].clone();
+            }
+            rank.write(&counts(fewest(|range| range.full.0), fewest(|range| range.recomputed.0)), &hosted);
         }
+        let facts = &self.inner.closing.problem.facts;
         let mut strategy = self.scratch.clone();
-        strategy.normalise(&self.inner.closing.problem.facts);
-        (strategy, spare)
+        copied.offload = strategy.offload.clone();
+        strategy.normalise(facts);
+        copied.normalise(facts);
+        Least { strategy, copied, spare }
     }
 
     /// Cuts the choices of one rank in two: of that whose own best is farthest above what its choices have in common.
@@ -193,8 +224,8 @@ impl Prover<'_, '_, '_> {
             let first = ranges.swap_remove(place);
             return Some((stage, [vec![first], ranges]));
         }
-        let way = self.inner.way(&self.scratch, stage as u32);
-        let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage as u32, way);
+        let route = self.inner.route(&self.scratch, stage as u32);
+        let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage as u32, route);
         if !rank.is_even() {
             return None;
         }

@@ -10,7 +10,7 @@
 //! all of them from below, and the most counts say whether any fits. The copies of activations are the exception: they
 //! shrink with recomputation, so a range is bounded by its passes without them, and by the copies that the most leave.
 
-use crate::cost::bound::{Bound, Parts};
+use crate::cost::bound::{Bound, Parts, Route};
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
@@ -66,7 +66,7 @@ impl ChoiceRange {
     }
 
     /// The most counts.
-    const fn most(&self) -> Recomputed {
+    pub const fn most(&self) -> Recomputed {
         Recomputed { full: self.full.1, selective: self.recomputed.1.saturating_sub(self.full.1) }
     }
 
@@ -120,8 +120,8 @@ pub struct RankProblem<'a, 'p> {
     pub strategy: &'a mut Strategy,
     pub stage: u32,
     layout: &'a mut Layout,
-    /// When its first input is there at the earliest, and its last gradient back at the first rank, in seconds.
-    way: f64,
+    /// What stands before and behind it.
+    route: Route,
     /// Checkpoint modes are free.
     recomputes: bool,
     /// What may be kept on the host.
@@ -131,12 +131,11 @@ pub struct RankProblem<'a, 'p> {
 }
 
 impl<'a, 'p> RankProblem<'a, 'p> {
-    /// Rank `stage` of `strategy`, which `layout` places: its first input is there, and its last gradient back at the
-    /// first rank, no earlier than `way` seconds.
+    /// Rank `stage` of `strategy`, which `layout` places, on `route`.
     pub fn new(
         (closing, forms): (&'a Closing<'p>, &'a OuterForms<'p>),
         (strategy, layout): (&'a mut Strategy, &'a mut Layout),
-        (stage, way): (u32, f64),
+        (stage, route): (u32, Route),
         options: &Options,
     ) -> Self {
         let supports = &closing.problem.engine.supports;
@@ -159,7 +158,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             }
         };
         let recomputes = options.recomputes;
-        Self { closing, forms, strategy, stage, layout, way, recomputes, hosted, steps: Vec::new() }
+        Self { closing, forms, strategy, stage, layout, route, recomputes, hosted, steps: Vec::new() }
     }
 
     /// The same with optimizer steps that are known.
@@ -322,7 +321,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             let step = self.optimizer_step(&hosted);
             let bound =
                 Bound { copied: &copied, ..self.closing.time(self.forms, self.strategy, self.layout) };
-            Parts { step, ..bound.parts_before_step(self.stage) }.end(self.way)
+            Parts { step, ..bound.parts_before_step(self.stage) }.end(&self.route)
         } else {
             self.ends(range.fewest(), &hosted)
         };
@@ -345,6 +344,24 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             cut(range.recomputed).map(|recomputed| ChoiceRange { recomputed, ..*range })
         };
         halves.into_iter().filter_map(|half| self.looked_into(half, limit)).collect()
+    }
+
+    /// Splits between device and host that differ from `hosted` by no more than `step` in one category.
+    pub fn near(&self, hosted: &Hosted, step: f64) -> Vec<Hosted> {
+        let distance =
+            |other: &&Hosted| other.iter().zip(hosted).map(|(one, other)| (one - other).abs()).sum::<f64>();
+        self.hosted.iter().filter(|other| distance(other) <= step + f64::EPSILON).copied().collect()
+    }
+
+    /// Whether the rank has so many blocks, and may choose what they recompute.
+    pub fn is_possible(&self, Recomputed { full, selective }: Recomputed) -> bool {
+        (self.recomputes && full + selective <= self.blocks()) || full + selective == 0
+    }
+
+    /// The fewest blocks that recompute selectively so that the rank fits, beside `full` ones.
+    pub fn fewest_selective(&mut self, full: u32, hosted: &Hosted) -> Option<u32> {
+        let most = if self.recomputes { self.blocks().checked_sub(full)? } else { 0 };
+        self.least(0, most, |problem, selective| problem.over_all(Recomputed { full, selective }, hosted))
     }
 
     /// Whether the device has room if everything is recomputed and on the host that can be.
@@ -434,7 +451,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     /// When the rank's step ends under a choice.
     fn ends(&mut self, recomputed: Recomputed, hosted: &Hosted) -> f64 {
         self.write(&Modes::All(recomputed), hosted);
-        self.parts(hosted).end(self.way)
+        self.parts(hosted).end(&self.route)
     }
 
     /// Whether a choice fits device and host.
@@ -493,7 +510,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             let modes =
                 Modes::Kinds(kinds.map(|(found, counts)| (found.chunk, found.class, counts)).collect());
             let over = self.over(&modes, hosted);
-            let seconds = self.parts(hosted).end(self.way);
+            let seconds = self.parts(hosted).end(&self.route);
             let lower = *relaxed.get_or_insert(seconds);
             if over.device <= 0.0 {
                 let wins = over.host <= 0.0 && seconds < limit;

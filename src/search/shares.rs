@@ -1,6 +1,7 @@
 //! How many blocks each pipeline rank has where its chunks do not adjoin and the blocks do not divide: the remainder
 //! goes to the ranks that have the time and the memory for it.
 
+use crate::cost::bound::Route;
 use crate::profile::choices::CheckpointMode;
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
@@ -32,8 +33,8 @@ pub fn cuts<'p>(
     let kinds = [0, 1.min(last), last].map(|stage| closing.time(forms, &least, &layout).parts(stage));
     let seconds = |stage: u32| {
         let parts = if stage == last { kinds[2] } else { kinds[stage.min(1) as usize] };
-        let way = pipeline.way_behind(load, u64::from(stage), u64::from(each * stage));
-        (parts.end(way) - number * passes).max(0.0)
+        let there = pipeline.way_behind(load, u64::from(stage), u64::from(each * stage));
+        (parts.end(&Route { there, ..Route::default() }) - number * passes).max(0.0)
     };
     let seconds: Vec<f64> = (0..=last).map(seconds).collect();
     // What is slower than what is known needs no room.

@@ -4,6 +4,7 @@ use crate::search::bounding::{Bounding, Entry};
 use crate::search::closed::{Closed, Closing};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::passes::{KnownWays, Ways};
+use crate::search::polish::neighbours;
 use crate::search::proof::{Aim, Proof, prove};
 use crate::search::rank::Options;
 use crate::strategy::Strategy;
@@ -69,7 +70,8 @@ impl<'a> Solving<'a> {
             let mut proof = prove(inner, strategy, aim);
             let others = match (inner.cuts, strategy.virtual_stages) {
                 (Some(_), _) => aim.best,
-                (None, 1) => inner.other_cuts(outer, &strategy.cuts, aim.best),
+                (None, 1) if outer.pipeline > 1 => inner.other_cuts(outer, &strategy.cuts, aim.best),
+                (None, 1) => aim.best,
                 (None, _) => self.with_ways(entry, |ways| {
                     let others = ways.list.iter().filter(|way| way.cuts != strategy.cuts);
                     others.map(|way| way.seconds + entry.step).fold(aim.best, f64::min)
@@ -78,6 +80,11 @@ impl<'a> Solving<'a> {
             proof.lower = proof.lower.min(others).max(*floor);
             proof
         })
+    }
+
+    /// Small changes of the inner choice of `solved` that may end before `limit` seconds, the likeliest first.
+    pub fn neighbours(&self, solved: &Solved, limit: f64) -> Vec<Strategy> {
+        self.with_inner(&solved.entry, |inner, outer| neighbours(inner, outer, &solved.strategy, limit))
     }
 
     fn with_ways<T>(&self, entry: &Entry, look: impl FnOnce(&Ways) -> T) -> T {
@@ -97,6 +104,7 @@ impl<'a> Solving<'a> {
             options: &self.options,
             load: &load,
             pipeline,
+            first_step: entry.step,
             cuts: fix.cuts.as_deref(),
             checkpoint: fix.checkpoint.as_deref(),
         };

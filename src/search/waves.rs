@@ -11,11 +11,11 @@ use crate::profile::choices::GradientSync;
 use crate::program::Program;
 use crate::search::bounding::Entry;
 use crate::search::problem::{Candidate, ProcessMemory};
-use crate::search::proof::{Aim, Proof};
+use crate::search::proof::{Aim, EVENTS_A_PLAY, Proof};
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
 use crate::simulate::{Below, Playback};
-use crate::strategy::Strategy;
+use crate::strategy::{Offload, Strategy};
 use crate::units::Seconds;
 
 /// Strategies whose inner choices are solved in one wave.
@@ -28,14 +28,17 @@ const MOST_SOLVED: usize = 30_000;
 const MOST_SOLVED_UNEVEN: usize = 3_000;
 const MOST_PLAYED: usize = 600;
 /// Most events that are played then, and of one strategy, so that long steps do not make a search long.
-const MOST_EVENTS: u64 = 80_000_000;
+const MOST_EVENTS: u64 = 30_000_000;
 const MOST_EVENTS_A_STRATEGY: u64 = 8_000_000;
 
 /// A search without a time limit that has proven its plan to be within this share of the best goes on for less.
 const NEAR: f64 = 0.005;
-/// Steps that are played to raise the bounds of those that were solved: of all, and of one.
-const MOST_PROVEN: usize = 400;
-const PLAYS_A_PROOF: usize = 40;
+/// Events that are played to raise the bounds of those that were solved: of all, and of one.
+const MOST_PROVEN: u64 = 20_000_000;
+const MOST_PROVEN_OF_ONE: u64 = 1_000_000;
+/// How often the best strategy is changed a little, and how many changes are played each time.
+const MOST_POLISHED: usize = 6;
+const MOST_NEIGHBOURS: usize = 32;
 /// The most that is solved and played then.
 const MOST_NEAR: [usize; 2] = [3_000, 200];
 
@@ -247,17 +250,62 @@ pub fn waves(
         play(solving, chosen, limit, found, account);
     }
     account.bounded += waiting.queue.len() as u64;
+    polish(solving, &open, found, patience);
     open.append(&mut ready);
-    let lowest = close(solving, open, found, patience);
+    let before = found.limit();
+    let (lowest, open) = close(solving, open, found, patience);
+    if found.limit() < before {
+        polish(solving, &open, found, patience);
+    }
     let limit = found.limit();
     let left = lowest.into_iter().chain(waiting.lowest());
     account.lowest_bound = left.filter(|floor| *floor < limit).reduce(f64::min).map(Seconds);
 }
 
+/// Changes the inner choices of the fastest outer strategies a little, as long as that makes them faster.
+fn polish(solving: &Solving<'_>, open: &[Solved], found: &mut Found, patience: Patience) {
+    for _ in 0..MOST_POLISHED {
+        let Some(best) = found.played.last().cloned() else { return };
+        let same = |solved: &&Solved| {
+            let outer = |strategy: &Strategy| Strategy {
+                cuts: Vec::new(),
+                checkpoint: Vec::new(),
+                offload: Offload::default(),
+                ..strategy.clone()
+            };
+            outer(&solved.strategy) == outer(&best.strategy)
+        };
+        let Some(known) = open.iter().find(same) else { return };
+        if patience.is_over() || !patience.plays(&best.strategy) {
+            return;
+        }
+        let solved = Solved { strategy: best.strategy.clone(), ..known.clone() };
+        let mut changed = solving.neighbours(&solved, found.limit());
+        changed.truncate(MOST_NEIGHBOURS);
+        let changed = changed.into_iter().map(|strategy| {
+            let closed = solving.closing.close(&strategy);
+            Solved { strategy, closed, ..solved.clone() }
+        });
+        let changed: Vec<Solved> = changed.collect();
+        let before = found.limit();
+        for wave in changed.chunks(PLAYED_A_WAVE) {
+            play(solving, wave.to_vec(), found.limit(), found, &mut Account::default());
+        }
+        if found.limit() >= before {
+            return;
+        }
+    }
+}
+
 /// Raises the bounds of `open`, which were solved, by playing what their inner choices have in common, and plays the
 /// better choices that this finds: the lowest bound that is left, in seconds.
-fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patience: Patience) -> Option<f64> {
-    let mut plays = MOST_PROVEN;
+fn close(
+    solving: &Solving<'_>,
+    mut open: Vec<Solved>,
+    found: &mut Found,
+    patience: Patience,
+) -> (Option<f64>, Vec<Solved>) {
+    let mut events = MOST_PROVEN;
     let mut settled: Vec<Solved> = Vec::new();
     loop {
         let best = found.limit();
@@ -265,16 +313,28 @@ fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patien
         let is_open = |solved: &Solved| solved.floor < enough && patience.plays(&solved.strategy);
         let (mut left, closed): (Vec<Solved>, Vec<Solved>) = open.into_iter().partition(is_open);
         open = closed;
-        if left.is_empty() || plays == 0 || best.is_infinite() || patience.is_over() {
+        if left.is_empty() || events == 0 || best.is_infinite() || patience.is_over() {
             open.append(&mut left);
-            return open.into_iter().chain(settled).map(|solved| solved.floor).reduce(f64::min);
+            open.append(&mut settled);
+            return (open.iter().map(|solved| solved.floor).reduce(f64::min), open);
         }
         left.sort_by(|one, other| one.floor.total_cmp(&other.floor));
         let rest = left.split_off(left.len().min(PLAYED_A_WAVE));
-        let aim = Aim { best, enough, plays: PLAYS_A_PROOF.min(plays) };
+        let aim = Aim { best, enough, events: MOST_PROVEN_OF_ONE.min(events) };
         let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
         for (mut solved, proof) in left.into_iter().zip(proofs) {
-            plays = plays.saturating_sub(proof.played);
+            events = events.saturating_sub(proof.events);
+            if std::env::var("DBG").is_ok() {
+                eprintln!(
+                    "proof {:.5} -> {:.5} of {:.5} plays {} better {} {}",
+                    solved.floor,
+                    proof.lower,
+                    best,
+                    proof.events,
+                    proof.better.len(),
+                    solved.strategy.text(solving.closing.problem.facts.defaults)
+                );
+            }
             let better = proof.better.into_iter().map(|strategy| {
                 let closed = solving.closing.close(&strategy);
                 Solved { strategy, closed, ..solved.clone() }
@@ -327,7 +387,7 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
 fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Found, account: &mut Account) {
     let closing = solving.closing;
     let mut ended: Vec<(Strategy, ProcessMemory, Program, Playback)> = Vec::new();
-    let played: Vec<(Solved, Option<(Program, Below)>)> = chosen
+    let played: Vec<(Solved, Option<(Program, Below, u64)>)> = chosen
         .into_par_iter()
         .map(|solved| {
             // What its closed form alone rules out is stopped before it starts.
@@ -338,16 +398,16 @@ fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Foun
         .collect();
     for (Solved { strategy, closed, .. }, played) in played {
         account.played += 1;
-        if played.is_some() {
+        if let Some((_, _, events)) = &played {
             found.tried += 1;
-            found.events += events(&strategy);
+            found.events += EVENTS_A_PLAY + events;
         }
         let about = match played {
-            Some((program, Below::Played(playback))) => {
+            Some((program, Below::Played(playback), _)) => {
                 ended.push((strategy, closed.memory, program, playback));
                 continue;
             }
-            Some((_, Below::Slower(slower))) => slower.about,
+            Some((_, Below::Slower(slower), _)) => slower.about,
             None => closed.bound,
         };
         found.stopped.push(Stopped { strategy, memory: closed.memory, about });
@@ -360,6 +420,14 @@ fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Foun
             continue;
         }
         let candidate = closing.problem.candidate(strategy, &program, playback);
+        if std::env::var("DBG").is_ok() {
+            eprintln!(
+                "cand {} fits {} {}",
+                about.0,
+                closing.problem.fits(&candidate),
+                candidate.strategy.text(closing.problem.facts.defaults)
+            );
+        }
         if closing.problem.fits(&candidate) {
             found.best = Some(about.0);
             found.played.push(candidate);

@@ -16,5 +16,7 @@ pub use account::{Counters, account};
 pub use causes::CauseTimes;
 pub use issue::Issue;
 pub use memory::{MemoryPeak, peak};
-pub use player::{Playback, RankPlayback, Span, busiest, play, play_below, play_every_instruction};
+pub use player::{
+    Playback, RankPlayback, Span, busiest, play, play_below, play_counting, play_every_instruction,
+};
 pub use watch::{Below, Slower};

@@ -63,17 +63,24 @@ pub struct Span {
 
 /// Plays `program` (which must verify) at the prices of `pricing`.
 pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
-    Player::new(program, pricing, true).played()
+    Player::new(program, pricing, true).to_the_end()
 }
 
 /// Plays `program` like [`play`], until it is known that its step takes `limit` or more.
 pub fn play_below(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> Below {
+    play_counting(program, pricing, limit).0
+}
+
+/// The same, with how many events that took.
+pub fn play_counting(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> (Below, u64) {
     let mut player = Player::new(program, pricing, true);
-    let outlook = Outlook::new(&player.ranks, &player.messages);
-    player.watch = Some(Watch::new(outlook, limit.0));
+    if limit.0.is_finite() {
+        let outlook = Outlook::new(&player.ranks, &player.messages);
+        player.watch = Some(Watch::new(outlook, limit.0));
+    }
     player.run();
-    let slower = player.watch.as_ref().and_then(|watch| watch.over);
-    slower.map_or_else(|| Below::Played(player.playback()), Below::Slower)
+    let (played, slower) = (player.played, player.watch.as_ref().and_then(|watch| watch.over));
+    (slower.map_or_else(|| Below::Played(player.playback()), Below::Slower), played)
 }
 
 /// What the busiest rank's passes of `program` take, each by itself: a step without its pipeline's bubble and without
@@ -87,7 +94,7 @@ pub fn busiest(program: &Program, pricing: &dyn Pricing) -> Seconds {
 /// Plays `program` like [`play`], every instruction by itself: slower, with the same result but for rounding and the
 /// hidden part of sends beside quiet passes.
 pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playback {
-    Player::new(program, pricing, false).played()
+    Player::new(program, pricing, false).to_the_end()
 }
 
 pub(super) struct Player<'a> {
@@ -105,6 +112,8 @@ pub(super) struct Player<'a> {
     changed: bool,
     scratch: (Vec<[f64; Resource::COUNT]>, Vec<f64>),
     watch: Option<Watch>,
+    /// Events so far.
+    played: u64,
     /// Looks for states that come again; none where every instruction is played.
     pub(super) steady: Option<Steady>,
 }
@@ -156,10 +165,11 @@ impl<'a> Player<'a> {
             changed: false,
             scratch: (Vec::new(), Vec::new()),
             watch: None,
+            played: 0,
         }
     }
 
-    fn played(mut self) -> Playback {
+    fn to_the_end(mut self) -> Playback {
         self.run();
         self.playback()
     }
@@ -199,6 +209,7 @@ impl<'a> Player<'a> {
             if self.ranks[rank].next_at != Some(time) {
                 continue;
             }
+            self.played += 1;
             self.advance(rank, time);
             self.settle(rank, time);
             self.drain(time);

@@ -11,7 +11,7 @@ use crate::search::closed::Closing;
 use crate::search::inner::Spread;
 use crate::search::occupancy::Moment;
 use crate::search::rank::FRACTIONS;
-use crate::search::solve::{Solution, Solving};
+use crate::search::solve::Solving;
 use crate::search::{Problem, Request};
 use crate::strategy::{Checkpoint, CheckpointMode, Workload};
 use crate::units::ElementType;
@@ -189,13 +189,25 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
                 state.apply(&mut outer);
                 let order = outer.order;
                 let entry = Entry { floor: 0.0, step: 0.0, place: 0, task: index, frame, state, order };
-                let Solution::Fits(solved) = solving.solve(&entry, f64::INFINITY) else { continue };
-                let bound = solved[0].closed.bound.0;
+                let Some(solved) = solving.solve(&entry, f64::INFINITY) else { continue };
+                let bound = solved.closed.bound.0;
+                assert!(
+                    solved.floor <= bound * (1.0 + 1e-9),
+                    "{} > {bound}: {:?}",
+                    solved.floor,
+                    solved.strategy
+                );
+                for _ in 0..10 {
+                    let other = inner(&outer, &problem, &mut dice);
+                    let closed = closing.close(&other);
+                    let is_slower = solved.floor <= closed.bound.0 * (1.0 + 1e-9);
+                    assert!(!closing.fits(&closed) || is_slower, "{} > {closed:?}: {other:?}", solved.floor);
+                }
                 let shape = bounding.shaped(&outer);
                 let rules = StateRules::new(&outer, &workload, problem.engine);
                 let prices = bounding.prices(&shape, &rules, &bounding.anywhere(&outer));
                 let floors = bounding.frame_floor(&outer, &shape);
-                let strategy = &solved[0].strategy;
+                let strategy = &solved.strategy;
                 match floors.of(outer.sync, &rules, &prices, 1.01 * bound) {
                     Floor::Seconds(floor) => {
                         assert!(floor <= bound * (1.0 + 1e-9), "{floor} > {bound}: {strategy:?}");
