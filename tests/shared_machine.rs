@@ -117,7 +117,8 @@ fn the_time_bound_holds_on_a_shared_machine() {
         let rules = StateRules::new(strategy, workload, engine);
         let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
         let (costs, layout, rules) = (&costs, &layout, &rules);
-        let bound = Bound { layout, costs, strategy, workload, engine, rules, pricing: &pricing };
+        let bound =
+            Bound { layout, copied: layout, costs, strategy, workload, engine, rules, pricing: &pricing };
         let played = play(&build_on(layout, strategy, workload, engine), &pricing).step_time.0;
         let bound = bound.step_time().0;
         assert!(bound <= played * (1.0 + 1e-9), "seed {seed}, {}: {bound} > {played}", case.text);

@@ -241,7 +241,7 @@ fn the_search_plays_what_simulate_plays() {
         assert_eq!(searched.playback, simulated.playback, "{text}");
         assert_eq!(searched.memory, simulated.memory, "{text}");
         // With a limit that is never reached too, as a search plays first.
-        let (_, limited) = closing.play_below(&case.strategy, Seconds(f64::MAX));
+        let (_, limited, _) = closing.play_below(&case.strategy, Seconds(f64::MAX));
         assert_eq!(limited, Below::Played(simulated.playback), "{text}");
     }
 }

@@ -47,6 +47,8 @@ pub struct Parts {
     pub backward: f64,
     /// What of a backward needs not wait for the gradient that comes.
     pub early: f64,
+    /// How much earlier than their ends the first chunk's forward and backward have written what they send.
+    pub slack: [f64; 2],
     /// Reductions behind the last pass.
     pub reductions: f64,
     /// The passes' chains alone, and all collectives over parameters and gradients beside them.
@@ -78,18 +80,25 @@ impl Parts {
     /// When the step ends at the earliest, in seconds, for this rank on `route`.
     ///
     /// Under 1F1B with `ahead` micro-batches in flight, the first gradient comes behind the first forward and the way
-    /// beyond, before which at most `ahead` forwards ran; and the last gradient as long behind the last forward. All that
-    /// stands between both is (micro - ahead) forwards and backwards at the least.
+    /// beyond, before which at most `ahead` forwards ran. With more micro-batches the last forward stands behind the first
+    /// backward, and (micro - ahead) forwards and backwards between both; the last gradient comes as long behind it.
     pub fn end(&self, route: &Route) -> f64 {
-        let Self { passes, forward, backward, early, reductions, together, copies, lead, step } = *self;
+        let Self { passes, forward, backward, early, slack, reductions, together, copies, lead, step } =
+            *self;
+        let [forward_slack, backward_slack] = slack;
         let Route { there, back, first_step, beyond, micro, ahead } = *route;
         let mut last = there.max(lead) + passes;
         if let Some(ahead) = ahead.filter(|&ahead| ahead <= micro) {
-            let rounds = (micro - ahead + 1.0) * (forward + backward);
-            last = last.max(there + rounds + 2.0 * (beyond - early));
+            let beyond = beyond - forward_slack - early;
+            let first_gradient = there + forward + beyond;
+            last = last.max(first_gradient + micro * (forward + backward) - ahead * forward);
+            if ahead < micro {
+                let between = (micro - ahead) * (forward + backward);
+                last = last.max(first_gradient + between + beyond + backward);
+            }
         }
         let own = (last + reductions).max(together).max(copies) + step;
-        own.max(last + back + first_step)
+        own.max(last - backward_slack + back + first_step)
     }
 }
 
@@ -110,7 +119,13 @@ impl Bound<'_> {
             forward,
             backward: each - forward,
             early: sum(|times| times.early),
-            reductions: self.last_reduction(stage),
+            slack: chunks.first().map_or([0.0; 2], |times| [times.forward_slack, times.backward_slack]),
+            reductions: match chunks.first() {
+                Some(CallTimes { reductions, backward, .. }) if !self.strategy.schedule.splits_weight() => {
+                    reductions.last.max(reductions.done - backward)
+                }
+                _ => 0.0,
+            },
             together: self.together(stage),
             copies: self.copies(stage),
             lead: self.lead(stage),
@@ -122,9 +137,16 @@ impl Bound<'_> {
     /// optimizer step; nor than its collectives over parameters and gradients, or its copies, one behind the other,
     /// and the step.
     pub fn step_time(&self) -> Seconds {
-        let bound = self.ends().into_iter().enumerate().map(|(stage, end)| {
+        let ranks = 0..self.strategy.pipeline as u32;
+        self.step_time_with(&ranks.map(|stage| self.optimizer_step(stage)).collect::<Vec<_>>())
+    }
+
+    /// The same, if the optimizer steps of the ranks take `steps` seconds.
+    pub fn step_time_with(&self, steps: &[f64]) -> Seconds {
+        let ranks = self.ends().into_iter().zip(steps).enumerate();
+        let bound = ranks.map(|(stage, (end, step))| {
             let stage = stage as u32;
-            end.max(self.together(stage)).max(self.copies(stage)) + self.optimizer_step(stage)
+            end.max(self.together(stage)).max(self.copies(stage)) + step
         });
         Seconds(bound.fold(0.0, f64::max))
     }
@@ -323,27 +345,18 @@ impl Bound<'_> {
         for unit in chunk.units.iter().rev().filter(|unit| unit.has_backward) {
             let UnitCost { digest, moves, .. } = self.costs.of(chunk.stage, unit);
             let writes = if splits { digest.weight } else { digest.backward };
-            now += writes.chain.0;
+            now += writes.chain.0 + if writes.after.is_some() { self.accumulate(moves) } else { 0.0 };
             // What a split pass writes no gradient of is reduced elsewhere.
             if splits && writes.after.is_none() {
+                reductions.last = 0.0;
                 continue;
             }
             let reduce = if across { moves.reduce } else { moves.scatter };
             reductions.all += reduce;
             reductions.done = reductions.done.max(now) + reduce;
+            reductions.last = reduce;
         }
         reductions
-    }
-
-    /// How much later than the very last backward of a stage the reductions are done that it starts.
-    fn last_reduction(&self, stage: u32) -> f64 {
-        if self.reducing() == Reducing::Never || self.strategy.schedule.splits_weight() {
-            return 0.0;
-        }
-        let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
-        let backwards = chunk.units.iter().filter(|unit| unit.has_backward);
-        let passes: f64 = backwards.map(|unit| self.costs.of(stage, unit).digest.backward.chain.0).sum();
-        (self.reductions(chunk).done - passes).max(0.0)
     }
 
     /// The passes of a stage and its collectives, however they overlap.

@@ -40,6 +40,8 @@ pub struct Reductions {
     pub all: f64,
     /// When the last is done, from the start of the pass, if nothing is under way before.
     pub done: f64,
+    /// Of these, what starts when the pass has ended.
+    pub last: f64,
 }
 
 /// Which calls reduce gradients beside later ones.
@@ -119,8 +121,9 @@ pub fn ends(
                 };
                 if reduces && action.pass == writes {
                     let pass = if splits { times.weight } else { times.backward };
-                    let Reductions { all, done } = times.reductions;
-                    data[rank] = (data[rank] + all).max(compute[rank] - pass + done);
+                    let Reductions { all, done, last } = times.reductions;
+                    let behind = compute[rank] + last.max(done - pass);
+                    data[rank] = (data[rank] + all).max(behind);
                 }
                 at[rank] += 1;
                 moved = true;

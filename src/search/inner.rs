@@ -153,6 +153,7 @@ impl<'p> InnerProblem<'_, 'p> {
         let stages: Vec<u32> = (0..strategy.pipeline as u32).rev().collect();
         let mut known: HashMap<RankKind, PlainRank> = HashMap::new();
         let mut layout = self.closing.whole_layout(self.forms, &strategy);
+        let mut steps = vec![0.0; stages.len()];
         for &stage in &stages {
             let route = self.route(&strategy, stage);
             let key = self.kind(&strategy, stage);
@@ -162,11 +163,12 @@ impl<'p> InnerProblem<'_, 'p> {
             if plain.parts.end(&route) >= limit {
                 return None;
             }
+            steps[stage as usize] = plain.parts.step;
         }
         let mut seconds = 0.0_f64;
         if strategy.virtual_stages > 1 {
             // Chunks wait for each other in turn; more work in one never lets another end earlier.
-            seconds = self.closing.time(self.forms, &strategy, &layout).step_time().0;
+            seconds = self.closing.time(self.forms, &strategy, &layout).step_time_with(&steps).0;
             if seconds >= limit {
                 return None;
             }

@@ -27,6 +27,9 @@ pub type Hosted = [f64; OffloadCategory::ALL.len()];
 /// Nothing on the host.
 pub const NOTHING: Hosted = [0.0; OffloadCategory::ALL.len()];
 
+/// Up to so many blocks of a rank each choice of what they recompute is looked at by itself.
+const FEW: u32 = 3;
+
 /// Integer programmes for one choice of what is on the host.
 const MOST_PROGRAMMES: usize = 4;
 
@@ -252,7 +255,9 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             } else if self.recomputes
                 && let Some((relaxed, choice)) = self.mixed(&root.hosted, known)
             {
-                lower = lower.min(relaxed.max(root.lower));
+                // Programmes add bytes up, which is near the truth and no bound.
+                lower = lower.min(root.lower);
+                let _ = relaxed;
                 best = choice.or(best);
             }
         }
@@ -263,13 +268,26 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     /// Everything that may be chosen and may end before `limit` seconds, by what is on the host.
     pub fn roots(&mut self, limit: f64) -> Vec<ChoiceRange> {
         let all = if self.recomputes { self.blocks() } else { 0 };
+        let is_even = self.is_even();
         let mut list = Vec::with_capacity(self.hosted.len());
         for place in 0..self.hosted.len() {
             let hosted = self.hosted[place];
             let lower = self.ends(Recomputed::default(), &without_activations(hosted));
-            if lower < limit {
-                list.push(ChoiceRange { hosted, full: (0, all), recomputed: (0, all), lower });
+            if lower >= limit {
+                continue;
             }
+            if all > FEW || !is_even {
+                list.push(ChoiceRange { hosted, full: (0, all), recomputed: (0, all), lower });
+                continue;
+            }
+            // What one block's pass takes is more than what few blocks save: each choice by itself.
+            let counts = (0..=all).flat_map(|full| (full..=all).map(move |recomputed| (full, recomputed)));
+            list.extend(counts.map(|(full, recomputed)| ChoiceRange {
+                hosted,
+                full: (full, full),
+                recomputed: (recomputed, recomputed),
+                lower,
+            }));
         }
         list
     }
@@ -282,6 +300,12 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         if !self.is_even() {
             let most = Recomputed { full: range.full.1, selective: 0 };
             return self.fits(most, &hosted).then_some(range);
+        }
+        if !copied && self.fits(range.fewest(), &hosted) {
+            range.full.1 = range.full.0;
+            range.recomputed.1 = range.recomputed.0;
+            range.lower = range.lower.max(self.ends(range.fewest(), &hosted));
+            return (range.lower < limit).then_some(range);
         }
         // More is slower: the most blocks that are not too slow.
         let (fewest, most) = range.full;
@@ -418,7 +442,9 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let parts = self.parts(&first);
         let others = self.hosted.clone();
         let steps = others.iter().skip(1).map(|hosted| self.step_of(hosted));
-        Parts { step: steps.fold(parts.step, f64::min), ..parts }
+        let step = steps.fold(parts.step, f64::min);
+        self.write(&Modes::All(Recomputed::default()), &first);
+        Parts { step, ..parts }
     }
 
     /// Seconds of the optimizer step with `hosted` on the host.

@@ -51,10 +51,12 @@ impl FrameFloor<'_> {
             return Floor::Seconds(passes);
         }
         let moved = self.collectives(sync, rules, prices) / ranks;
-        let steps = step * self.load.blocks as f64 / ranks;
+        let accumulated = self.accumulated(prices);
+        let steps = (step - accumulated) * self.load.blocks as f64 / ranks;
         let each = self.pipeline.micro as f64 / ranks;
-        let Load { work, full, waits, .. } = self.load;
-        let busy = Busy { chain: each * work, full: each * full, waits: each * waits };
+        let Load { work, full, waits, blocks, .. } = self.load;
+        let chain = each * work + accumulated * *blocks as f64 / ranks;
+        let busy = Busy { chain, full: each * full, waits: each * waits };
         let beside = Beside::new(prices.multiprocessors, self.load.links, prices.links);
         let time = passes.max(together(busy, moved, beside) + steps);
         if time >= best {
@@ -69,10 +71,14 @@ impl FrameFloor<'_> {
     /// What each block adds to its rank beside its passes: to the optimizer step, with the sums over replicas that wait for
     /// the last micro-batch; and to its gradient, where products do not.
     pub(super) fn step(&self, sync: GradientSync, prices: &StatePrices) -> f64 {
+        let replicas = if sync == GradientSync::Scatter { prices.replicas } else { 0.0 };
+        prices.step + replicas + self.accumulated(prices)
+    }
+
+    /// What of it adds to gradients, beside the passes.
+    fn accumulated(&self, prices: &StatePrices) -> f64 {
         let accumulates = self.pipeline.micro > 1 && self.load.is_plain;
-        prices.step
-            + if sync == GradientSync::Scatter { prices.replicas } else { 0.0 }
-            + if accumulates { self.pipeline.micro as f64 * prices.accumulate } else { 0.0 }
+        if accumulates { self.pipeline.micro as f64 * prices.accumulate } else { 0.0 }
     }
 
     /// Seconds by which the first forward of a chunk is held up at the least, where its parameters stay from then on.

@@ -197,7 +197,7 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
                     solved.floor,
                     solved.strategy
                 );
-                for _ in 0..10 {
+                for _ in 0..4 {
                     let other = inner(&outer, &problem, &mut dice);
                     let closed = closing.close(&other);
                     let is_slower = solved.floor <= closed.bound.0 * (1.0 + 1e-9);
