@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use crate::cost::DevicePricing;
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
 use crate::cost::unit_cost::UnitCosts;
+use crate::cost::{DevicePricing, Price, Pricing};
 use crate::lower::Shape;
 use crate::lower::unit::{UnitKind, UnitLayers, units};
 use crate::ops::Op;
@@ -117,6 +117,28 @@ type PricingKey = ([u64; 7], MeshOrder);
 
 /// Schedule, pipeline ranks, one of them, micro-batches and chunks.
 type ScheduleKey = (Schedule, u64, u64, u64, u64);
+
+/// Prices on a host that is never late. A pass that its host issues too slowly is stretched as a whole, and a kernel more may
+/// then shorten others.
+struct NeverLate<'a>(&'a DevicePricing<'a>);
+
+impl Pricing for NeverLate<'_> {
+    fn price(&self, op: &Op, stage: u32) -> Price {
+        self.0.price(op, stage)
+    }
+
+    fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price {
+        self.0.send(bytes, from, to)
+    }
+
+    fn beside(&self) -> f64 {
+        self.0.beside()
+    }
+
+    fn shares_machine(&self) -> bool {
+        self.0.shares_machine()
+    }
+}
 
 /// Computes closed forms, remembering shapes and schedules.
 pub struct Closing<'a> {
@@ -351,27 +373,29 @@ impl<'a> Closing<'a> {
         Closed { peak, memory: problem.process_memory(strategy, peak), host, bound: bound.step_time() }
     }
 
-    /// Plays `strategy`, of whose activations only so much is copied as `copied` keeps, which recomputes more of them, until it
-    /// is known to take `limit` or more; also how many events that took.
-    pub fn play_between(&self, strategy: &Strategy, copied: &Strategy, limit: Seconds) -> (Below, u64) {
+    /// Plays what choices have in common, on a host that is never late, until it is known to take `limit` or more; also how many
+    /// events that took. Of the activations of `strategy` only so much is copied as `copied` keeps, which recomputes more.
+    pub fn play_least(&self, strategy: &Strategy, copied: &Strategy, limit: Seconds) -> (Below, u64) {
         let (mut program, pricing) = self.program(strategy);
-        let shaped = self.shaped(strategy, pricing.as_ref());
-        let layout = Layout::place(&shaped.units, copied);
-        let units = layout.chunks.iter().flat_map(|chunk| &chunk.units);
-        let kept: HashMap<u32, Bytes> =
-            units.map(|unit| (unit.unit, layout.lowered(unit).kept_bytes())).collect();
-        let templates = program.ranks.iter_mut().flat_map(|rank| &mut rank.templates);
-        for instruction in templates.flat_map(|template| &mut template.instructions) {
-            let kept = |unit: Option<u32>| unit.and_then(|unit| kept.get(&unit)).copied().unwrap_or_default();
-            match (instruction.task, &mut instruction.op) {
-                (Task::StashActivations, Op::CopyOut(bytes))
-                | (Task::UnstashActivations, Op::CopyIn(bytes)) => {
-                    *bytes = kept(instruction.unit);
+        if copied != strategy {
+            let shaped = self.shaped(strategy, pricing.as_ref());
+            let layout = Layout::place(&shaped.units, copied);
+            let units = layout.chunks.iter().flat_map(|chunk| &chunk.units);
+            let kept: HashMap<u32, Bytes> =
+                units.map(|unit| (unit.unit, layout.lowered(unit).kept_bytes())).collect();
+            let templates = program.ranks.iter_mut().flat_map(|rank| &mut rank.templates);
+            for instruction in templates.flat_map(|template| &mut template.instructions) {
+                let unit = instruction.unit.and_then(|unit| kept.get(&unit));
+                match (instruction.task, &mut instruction.op) {
+                    (Task::StashActivations, Op::CopyOut(bytes))
+                    | (Task::UnstashActivations, Op::CopyIn(bytes)) => {
+                        *bytes = unit.copied().unwrap_or_default();
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
         }
-        play_counting(&program, pricing.as_ref(), limit)
+        play_counting(&program, &NeverLate(pricing.as_ref()), limit)
     }
 
     /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many events that took.

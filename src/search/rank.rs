@@ -11,7 +11,7 @@
 //! shrink with recomputation, so a range is bounded by its passes without them, and by the copies that the most leave.
 
 use crate::cost::bound::{Bound, Parts, Route};
-use crate::profile::choices::{CheckpointMode, OffloadCategory};
+use crate::profile::choices::{CheckpointMode, Compression, OffloadCategory};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::integer::{self, Kind};
@@ -178,7 +178,19 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits.
     pub fn best(&mut self, limit: f64) -> Option<RankChoice> {
-        if self.is_even() { self.best_count(limit) } else { self.best_of_kinds(limit) }
+        if !self.is_even() {
+            return self.best_of_kinds(limit);
+        }
+        if self.strategy.compression == Compression::None {
+            return self.best_count(limit);
+        }
+        // Compressing what is kept takes kernels, which recomputation saves: less of it may take longer.
+        let best = self.best_count(f64::INFINITY)?;
+        let blocks = if self.recomputes { self.blocks() } else { 0 };
+        let counts = [(0, 0), (0, blocks), (blocks, 0)];
+        let ends = counts.map(|(full, selective)| self.ends(Recomputed { full, selective }, &NOTHING));
+        let lower = ends.into_iter().fold(best.lower, f64::min);
+        (lower < limit).then_some(RankChoice { lower, ..best })
     }
 
     /// Of blocks that are alike: how many recompute.
@@ -253,12 +265,11 @@ impl<'a, 'p> RankProblem<'a, 'p> {
                     best = Some(RankChoice { modes, hosted, seconds, lower });
                 }
             } else if self.recomputes
-                && let Some((relaxed, choice)) = self.mixed(&root.hosted, known)
+                && let Some(choice) = self.mixed(&root.hosted, known)
             {
                 // Programmes add bytes up, which is near the truth and no bound.
                 lower = lower.min(root.lower);
-                let _ = relaxed;
-                best = choice.or(best);
+                best = Some(choice);
             }
         }
         let lower = lower.min(limit);
@@ -517,15 +528,14 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// Of blocks of several kinds, how many of each recompute so that the rank has room in the least time: bytes and
     /// seconds of a block are taken to add up, what they add up to is counted exactly, and what it is over is taken off
-    /// the room. First the seconds of the first programme, whose room is the widest; then a choice that fits and ends before `limit`.
-    fn mixed(&mut self, hosted: &Hosted, limit: f64) -> Option<(f64, Option<RankChoice>)> {
+    /// the room.
+    fn mixed(&mut self, hosted: &Hosted, limit: f64) -> Option<RankChoice> {
         let found = self.closing.kinds(self.forms, self.strategy, self.layout, self.stage);
         let kinds: Vec<Kind> = found.iter().map(|found| found.kind.clone()).collect();
         let all_kept =
             |kind: &Kind| f64::from(kind.count) * kind.modes.first().map_or(0.0, |mode| mode.bytes);
         let plain = self.over(&Modes::All(Recomputed::default()), hosted);
         let mut room = kinds.iter().map(all_kept).sum::<f64>() - plain.device;
-        let mut relaxed = None;
         for _ in 0..MOST_PROGRAMMES {
             let counts = integer::modes(&kinds, room).ok()??;
             let recomputed = counts.iter().map(|counts| Recomputed {
@@ -536,15 +546,14 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             let modes =
                 Modes::Kinds(kinds.map(|(found, counts)| (found.chunk, found.class, counts)).collect());
             let over = self.over(&modes, hosted);
-            let seconds = self.parts(hosted).end(&self.route);
-            let lower = *relaxed.get_or_insert(seconds);
             if over.device <= 0.0 {
+                let seconds = self.parts(hosted).end(&self.route);
                 let wins = over.host <= 0.0 && seconds < limit;
-                return Some((lower, wins.then_some(RankChoice { modes, hosted: *hosted, seconds, lower })));
+                return wins.then_some(RankChoice { modes, hosted: *hosted, seconds, lower: seconds });
             }
             room -= over.device;
         }
-        relaxed.map(|lower| (lower, None))
+        None
     }
 
     /// Writes a choice into the strategy, and into its layout.

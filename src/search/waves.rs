@@ -324,17 +324,6 @@ fn close(
         let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
         for (mut solved, proof) in left.into_iter().zip(proofs) {
             events = events.saturating_sub(proof.events);
-            if std::env::var("DBG").is_ok() {
-                eprintln!(
-                    "proof {:.5} -> {:.5} of {:.5} plays {} better {} {}",
-                    solved.floor,
-                    proof.lower,
-                    best,
-                    proof.events,
-                    proof.better.len(),
-                    solved.strategy.text(solving.closing.problem.facts.defaults)
-                );
-            }
             let better = proof.better.into_iter().map(|strategy| {
                 let closed = solving.closing.close(&strategy);
                 Solved { strategy, closed, ..solved.clone() }
@@ -383,11 +372,14 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
     }));
 }
 
+/// A program, how it was played, and in how many events.
+type Played = (Program, Below, u64);
+
 /// Plays `chosen` at once, each as long as it may be faster than `limit` seconds. Buffers are placed of what wins alone.
 fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Found, account: &mut Account) {
     let closing = solving.closing;
     let mut ended: Vec<(Strategy, ProcessMemory, Program, Playback)> = Vec::new();
-    let played: Vec<(Solved, Option<(Program, Below, u64)>)> = chosen
+    let played: Vec<(Solved, Option<Played>)> = chosen
         .into_par_iter()
         .map(|solved| {
             // What its closed form alone rules out is stopped before it starts.
@@ -420,14 +412,6 @@ fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Foun
             continue;
         }
         let candidate = closing.problem.candidate(strategy, &program, playback);
-        if std::env::var("DBG").is_ok() {
-            eprintln!(
-                "cand {} fits {} {}",
-                about.0,
-                closing.problem.fits(&candidate),
-                candidate.strategy.text(closing.problem.facts.defaults)
-            );
-        }
         if closing.problem.fits(&candidate) {
             found.best = Some(about.0);
             found.played.push(candidate);

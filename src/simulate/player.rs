@@ -63,7 +63,7 @@ pub struct Span {
 
 /// Plays `program` (which must verify) at the prices of `pricing`.
 pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
-    Player::new(program, pricing, true).to_the_end()
+    Player::new(program, pricing, true).finished()
 }
 
 /// Plays `program` like [`play`], until it is known that its step takes `limit` or more.
@@ -94,7 +94,7 @@ pub fn busiest(program: &Program, pricing: &dyn Pricing) -> Seconds {
 /// Plays `program` like [`play`], every instruction by itself: slower, with the same result but for rounding and the
 /// hidden part of sends beside quiet passes.
 pub fn play_every_instruction(program: &Program, pricing: &dyn Pricing) -> Playback {
-    Player::new(program, pricing, false).to_the_end()
+    Player::new(program, pricing, false).finished()
 }
 
 pub(super) struct Player<'a> {
@@ -169,7 +169,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn to_the_end(mut self) -> Playback {
+    fn finished(mut self) -> Playback {
         self.run();
         self.playback()
     }

@@ -77,7 +77,7 @@ const SEARCHED: &[&str] = &[
     "/search/played",
     "/search/proven_optimal",
     "/search/gap",
-    "/search/inner_gap",
+    "/search/held",
     "/search/inner_choices_log10",
     "/search/wall_time_s",
     "/search/axes/tp",

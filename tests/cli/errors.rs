@@ -149,7 +149,7 @@ fn plans_that_cannot_be_trusted_are_input_errors() {
     place.write("tiny.json", TINY);
     assert_eq!(place.line(&format!("simulate tiny.json {SIMULATE} --out plan.json")).code, 0);
     let plan = place.read("plan.json");
-    place.write("later.json", plan.replacen("\"version\": 2", "\"version\": 3", 1));
+    place.write("later.json", plan.replacen("\"version\": 3", "\"version\": 4", 1));
     place.write("changed.json", plan.replacen("\"fits\": true", "\"fits\": false", 1));
     place.write("more.json", plan.replacen('{', "{\"more\": 1,", 1));
     place.write("cut.json", &plan[..plan.len() / 2]);
@@ -158,7 +158,7 @@ fn plans_that_cannot_be_trusted_are_input_errors() {
     File::create(place.path().join("large.json")).unwrap().set_len(1 << 30).unwrap();
     fs::create_dir(place.path().join("folder")).unwrap();
     for (name, field, says) in [
-        ("later.json", "version", "version 3"),
+        ("later.json", "version", "version 4"),
         ("changed.json", "digest", "changed after it was written"),
         ("more.json", "plan", "more"),
         ("cut.json", "plan", "not JSON"),

@@ -203,7 +203,7 @@ fn plans_that_cannot_be_executed_say_why() {
     let place = Place::new();
     planned(&place, "dp=2,micro=1", "fp32");
     let plan = place.read("plan.json");
-    place.write("older.json", plan.replacen("\"version\": 2", "\"version\": 1", 1));
+    place.write("older.json", plan.replacen("\"version\": 3", "\"version\": 2", 1));
     place.write("changed.json", plan.replacen("\"fits\": true", "\"fits\": false", 1));
     place.write("cut.json", &plan[..plan.len() / 2]);
     for (line, expected, says) in [

@@ -1,0 +1,215 @@
+//! The certificate attacked from outside: random strategies of the printed axes, changes of the answer, and searches
+//! with keys held or with more memory never beat an answer by more than its gap.
+//!
+//! `MESHWRIGHT_ATTACK=N` tries N strategies in each setting instead of a few.
+
+#[expect(dead_code, reason = "only the dice are of use here")]
+mod sampling;
+
+use std::collections::BTreeMap;
+
+use meshwright::cluster::{self, Cluster};
+use meshwright::model::{self, Model};
+use meshwright::profile::EngineProfile;
+use meshwright::profile::choices::{CheckpointMode, OffloadCategory};
+use meshwright::profile::engine::engines;
+use meshwright::search::{Outcome, Problem, Request, search};
+use meshwright::strategy::{Checkpoint, Draft, Strategy, Workload, resolve, rules};
+use meshwright::units::{Bytes, ElementType};
+use sampling::Dice;
+
+/// What is planned.
+struct Setting {
+    model: Model,
+    cluster: Cluster,
+    engine: &'static EngineProfile,
+    workload: Workload,
+    memory_limit: Option<Bytes>,
+    what: String,
+}
+
+impl Setting {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let engines = engines();
+        let engine = &engines[(seed % engines.len() as u64) as usize];
+        let (name, clusters): (&str, &[&str]) = match dice.next() % 4 {
+            0 => ("gpt2-large", &["1x2xa10g", "1x4xa100-sxm-40gb"]),
+            1 => ("gpt2", &["1x4xh100-sxm", "2x2xrtx-4090"]),
+            2 => ("llama-2-7b", &["1x8xrtx-4090", "1x4xh100-sxm"]),
+            _ => ("mixed", &["1x4xa100-sxm-40gb", "2x4xh100-sxm"]),
+        };
+        let cluster = dice.pick(clusters);
+        let limit = dice.pick(&[None, Some(7), Some(12), Some(20)]);
+        let model = if name == "mixed" { experts() } else { model::load(name).expect("built in") };
+        let seq_len = dice.pick(&[512, 1024]);
+        let workload = Workload {
+            global_batch: dice.pick(&[8, 16, 32]),
+            seq_len,
+            precision: ElementType::Bf16,
+            dropout: 0.0,
+            clip: 1.0,
+        };
+        let what = format!("seed {seed}: {name} on {cluster}, {}, {limit:?} GiB, {workload:?}", engine.name);
+        Self {
+            model,
+            cluster: cluster::load(cluster).expect("built in"),
+            engine,
+            workload,
+            memory_limit: limit.map(|gib| Bytes(gib << 30)),
+            what,
+        }
+    }
+
+    fn problem(&self) -> Problem<'_> {
+        Problem::new(&self.model, &self.cluster, self.workload, self.engine, self.memory_limit)
+    }
+}
+
+/// A small model with a dense block in front of blocks of experts.
+fn experts() -> Model {
+    let config = r#"{"model_type":"deepseek_v2","hidden_size":512,"intermediate_size":2048,
+        "num_hidden_layers":6,"num_attention_heads":8,"num_key_value_heads":8,"vocab_size":8000,
+        "max_position_embeddings":2048,"q_lora_rank":null,"kv_lora_rank":128,"qk_nope_head_dim":32,
+        "qk_rope_head_dim":32,"v_head_dim":64,"n_routed_experts":8,"num_experts_per_tok":2,
+        "n_shared_experts":1,"moe_intermediate_size":512,"first_k_dense_replace":1,
+        "moe_layer_freq":1,"hidden_act":"silu","rms_norm_eps":1e-6,"tie_word_embeddings":false}"#;
+    model::from_text(config, "config.json", "experts").expect("the configuration is legal")
+}
+
+/// The shortest step that the answer leaves open, in seconds.
+fn proven(outcome: &Outcome) -> f64 {
+    let found = outcome.winner.playback.step_time.0;
+    outcome.account.lowest_bound.map_or(found, |lowest| lowest.0.min(found))
+}
+
+/// Random values of some outer keys, as printed.
+fn outer(axes: &BTreeMap<String, Vec<String>>, dice: &mut Dice) -> String {
+    let keys = ["tp", "cp", "pp", "zero", "micro", "sched", "loss", "sync", "reshard", "sp", "ep"];
+    let some = keys.into_iter().filter(|_| !dice.next().is_multiple_of(3)).collect::<Vec<_>>();
+    let values = some.into_iter().filter_map(|key| {
+        let values = axes.get(key).filter(|values| !values.is_empty())?;
+        Some(format!("{key}={}", values[(dice.next() % values.len() as u64) as usize]))
+    });
+    values.collect::<Vec<_>>().join(",")
+}
+
+/// Random inner choices: modes of some blocks, shares on the host, and where a rank has one chunk a block moved.
+fn change(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
+    const MODES: [CheckpointMode; 3] =
+        [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
+    if strategy.virtual_stages == 1 && strategy.pipeline > 1 && dice.next().is_multiple_of(3) {
+        let from = (dice.next() % strategy.pipeline) as usize;
+        let to = (dice.next() % strategy.pipeline) as usize;
+        if strategy.cuts[from] > 1 {
+            strategy.cuts[from] -= 1;
+            strategy.cuts[to] += 1;
+        }
+    }
+    let cuts = strategy.cuts.clone();
+    strategy.checkpoint.resize(cuts.len(), Checkpoint::uniform(CheckpointMode::None, 0));
+    for (entry, blocks) in strategy.checkpoint.iter_mut().zip(cuts) {
+        let known = entry.modes().chain(std::iter::repeat(CheckpointMode::None));
+        let mut modes: Vec<CheckpointMode> = known.take(blocks as usize).collect();
+        match dice.next() % 4 {
+            0 => modes.fill(dice.pick(&MODES)),
+            1 => {
+                let until = (dice.next() % u64::from(blocks + 1)) as usize;
+                modes[..until].fill(dice.pick(&MODES));
+            }
+            2 if blocks > 0 => modes[(dice.next() % u64::from(blocks)) as usize] = dice.pick(&MODES),
+            _ => {}
+        }
+        *entry = Checkpoint::of(modes.into_iter());
+    }
+    for &category in OffloadCategory::ALL {
+        if problem.engine.supports.offload.contains(&category) && dice.next().is_multiple_of(2) {
+            let stages = strategy.pipeline as usize;
+            *strategy.offload.fractions_mut(category) = vec![dice.pick(&[0.0, 0.5, 1.0]); stages];
+        }
+    }
+    strategy.normalise(&problem.facts);
+}
+
+#[test]
+fn no_strategy_beats_an_answer_by_more_than_its_gap() {
+    let tries: u64 =
+        std::env::var("MESHWRIGHT_ATTACK").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
+    let (mut fitting, mut settings) = (0, 0);
+    for seed in 0..40 {
+        let setting = Setting::new(seed);
+        let problem = setting.problem();
+        let Ok(outcome) = search(&problem, &Request::default(), &|_| {}) else { continue };
+        settings += 1;
+        let least = proven(&outcome);
+        let mut dice = Dice::new(900_000 + seed);
+        for turn in 0..tries {
+            let mut strategy = if turn.is_multiple_of(2) {
+                outcome.winner.strategy.clone()
+            } else {
+                let text = outer(&outcome.account.axes, &mut dice);
+                let draft = Draft::parse(&text).expect("printed values are legal text");
+                let devices = problem.facts.devices;
+                match resolve(&draft, &setting.model, devices, &setting.workload, setting.engine) {
+                    Ok(strategy) => strategy,
+                    Err(_) => continue,
+                }
+            };
+            change(&mut strategy, &problem, &mut dice);
+            if !rules::legal(&strategy, &problem.facts) {
+                continue;
+            }
+            let other = problem.play(strategy);
+            if problem.fits(&other) {
+                fitting += 1;
+                let seconds = other.playback.step_time.0;
+                assert!(
+                    seconds >= least * (1.0 - 1e-9),
+                    "{}: {seconds} s beats {least} s, found {} s: {}",
+                    setting.what,
+                    outcome.winner.playback.step_time.0,
+                    other.strategy.text(problem.facts.defaults)
+                );
+            }
+        }
+    }
+    assert!(settings > 25 && fitting > 8 * tries, "{settings} {fitting}");
+}
+
+#[test]
+fn keys_that_are_held_and_less_memory_beat_no_answer() {
+    let mut compared = 0;
+    for seed in 100..120 {
+        let setting = Setting::new(seed);
+        let problem = setting.problem();
+        let Ok(outcome) = search(&problem, &Request::default(), &|_| {}) else { continue };
+        let least = proven(&outcome);
+        let mut dice = Dice::new(910_000 + seed);
+        for _ in 0..4 {
+            let mut text = outer(&outcome.account.axes, &mut dice);
+            text = text.split(',').take(2).collect::<Vec<_>>().join(",");
+            let fix = Draft::parse(&text).expect("printed values are legal text");
+            let Ok(held) = search(&problem, &Request { fix, ..Request::default() }, &|_| {}) else {
+                continue;
+            };
+            let seconds = held.winner.playback.step_time.0;
+            assert!(
+                seconds >= least * (1.0 - 1e-9),
+                "{}: {seconds} s beats {least} s with {text}",
+                setting.what
+            );
+            compared += 1;
+        }
+        let limit = Bytes(outcome.winner.memory.process.0 / 10 * 9);
+        let leaner = Problem { memory_limit: limit, ..problem.clone() };
+        if let Ok(held) = search(&leaner, &Request::default(), &|_| {}) {
+            let seconds = held.winner.playback.step_time.0;
+            assert!(
+                seconds >= least * (1.0 - 1e-9),
+                "{}: {seconds} s with less memory beats {least} s",
+                setting.what
+            );
+        }
+    }
+    assert!(compared > 30, "{compared}");
+}
