@@ -14,6 +14,10 @@ test:
 bless:
     MESHWRIGHT_BLESS=1 INSTA_UPDATE=always cargo test
 
+# Attack the search's certificate with 10,000 strategies in 40 settings.
+attack:
+    MESHWRIGHT_ATTACK=250 cargo test --release --test certificate
+
 # Lines of code by module, tests and documentation apart, and the longest files.
 size:
     @for module in src/*/; do printf '%7d  %s\n' "$(find "$module" -name '*.rs' -exec cat {} + | wc -l)" "$module"; done | sort -rn
