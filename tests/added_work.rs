@@ -89,8 +89,9 @@ fn a_step_to_which_work_is_added_never_ends_earlier() {
         let (_, behind) = seconds(&case, &more, cluster);
         assert!(
             behind >= before * (1.0 - SPARE),
-            "seed {seed}, {}: {before} s, and {behind} s with more to do: {less:?} {more:?}",
-            case.engine.name
+            "seed {seed}, {}, {}: {before} s, and {behind} s with more to do: {less:?} {more:?}",
+            case.engine.name,
+            case.text
         );
         compared += 1;
         longer += u32::from(behind > before);

@@ -66,7 +66,8 @@ fn rank_changes(inner: &InnerProblem<'_, '_>, strategy: &Strategy, stage: u32) -
         let modes = chunks.iter().flat_map(|&chunk| strategy.checkpoint[chunk as usize].modes());
         modes.filter(|known| *known == mode).count() as u32
     };
-    let (full, selective) = (count(CheckpointMode::Full), count(CheckpointMode::Selective));
+    let full = count(CheckpointMode::Full);
+    let all = full + count(CheckpointMode::Selective);
     let mut now = NOTHING;
     for (slot, &category) in now.iter_mut().zip(OffloadCategory::ALL) {
         *slot = strategy.offload.fraction(category, stage as usize);
@@ -79,15 +80,11 @@ fn rank_changes(inner: &InnerProblem<'_, '_>, strategy: &Strategy, stage: u32) -
     for hosted in rank.near(&now, FRACTIONS[1]) {
         for step in STEPS {
             let Ok(full) = u32::try_from(i64::from(full) + step) else { continue };
+            // As few selective ones as fit; or as many as there were, and one or two more or less.
             let fewest = rank.fewest_selective(full, &hosted);
-            let more = (hosted == now && step == 0).then_some([
-                selective.saturating_sub(1),
-                selective + 1,
-                selective + 2,
-            ]);
-            let counts =
-                fewest.into_iter().chain(more.into_iter().flatten().filter(|&more| Some(more) > fewest));
-            let counts: Vec<u32> = counts.collect();
+            let same = all.checked_sub(full).filter(|_| hosted == now);
+            let near = same.into_iter().flat_map(|same| [same, same + 1, same.saturating_sub(1), same + 2]);
+            let counts: Vec<u32> = fewest.into_iter().chain(near).collect();
             for selective in counts {
                 let recomputed = Recomputed { full, selective };
                 if rank.is_possible(recomputed) && rank.fits(recomputed, &hosted) {

@@ -38,7 +38,7 @@ const MOST_PROVEN: u64 = 20_000_000;
 const MOST_PROVEN_OF_ONE: u64 = 1_000_000;
 /// How often the best strategy is changed a little, and how many changes are played each time.
 const MOST_POLISHED: usize = 6;
-const MOST_NEIGHBOURS: usize = 32;
+const MOST_NEIGHBOURS: usize = 64;
 /// The most that is solved and played then.
 const MOST_NEAR: [usize; 2] = [3_000, 200];
 
@@ -250,8 +250,8 @@ pub fn waves(
         play(solving, chosen, limit, found, account);
     }
     account.bounded += waiting.queue.len() as u64;
-    polish(solving, &open, found, patience);
     open.append(&mut ready);
+    polish(solving, &open, found, patience);
     let before = found.limit();
     let (lowest, open) = close(solving, open, found, patience);
     if found.limit() < before {
