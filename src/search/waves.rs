@@ -116,8 +116,9 @@ pub struct Found {
     pub played: Vec<Candidate>,
     /// That turned out slower than another.
     pub stopped: Vec<Stopped>,
-    /// Seconds of the fastest.
+    /// Seconds of the fastest, and what it is.
     pub best: Option<f64>,
+    fastest: Option<Strategy>,
     /// How many were played, whether they fit or not, and about how many events that took.
     tried: usize,
     events: u64,
@@ -265,7 +266,7 @@ pub fn waves(
 /// Changes the inner choices of the fastest outer strategies a little, as long as that makes them faster.
 fn polish(solving: &Solving<'_>, open: &[Solved], found: &mut Found, patience: Patience) {
     for _ in 0..MOST_POLISHED {
-        let Some(best) = found.played.last().cloned() else { return };
+        let Some(best) = found.fastest.clone() else { return };
         let same = |solved: &&Solved| {
             let outer = |strategy: &Strategy| Strategy {
                 cuts: Vec::new(),
@@ -273,13 +274,13 @@ fn polish(solving: &Solving<'_>, open: &[Solved], found: &mut Found, patience: P
                 offload: Offload::default(),
                 ..strategy.clone()
             };
-            outer(&solved.strategy) == outer(&best.strategy)
+            outer(&solved.strategy) == outer(&best)
         };
         let Some(known) = open.iter().find(same) else { return };
-        if patience.is_over() || !patience.plays(&best.strategy) {
+        if patience.is_over() || !patience.plays(&best) {
             return;
         }
-        let solved = Solved { strategy: best.strategy.clone(), ..known.clone() };
+        let solved = Solved { strategy: best, ..known.clone() };
         let mut changed = solving.neighbours(&solved, found.limit());
         changed.truncate(MOST_NEIGHBOURS);
         let changed = changed.into_iter().map(|strategy| {
@@ -414,6 +415,7 @@ fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Foun
         let candidate = closing.problem.candidate(strategy, &program, playback);
         if closing.problem.fits(&candidate) {
             found.best = Some(about.0);
+            found.fastest = Some(candidate.strategy.clone());
             found.played.push(candidate);
         }
     }
