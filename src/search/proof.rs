@@ -122,10 +122,11 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
     let Some(ranks) = prover.everything(aim.best) else { return proof };
     let mut best = aim.best;
     let mut open = BinaryHeap::from([Node { ranks, lower: 0.0 }]);
+    let mut uncut = f64::INFINITY;
     while let Some(node) = open.pop() {
         if node.lower >= aim.enough || proof.events >= aim.events {
-            proof.lower = node.lower.min(best);
-            return proof;
+            uncut = uncut.min(node.lower);
+            break;
         }
         let least = prover.least(&node.ranks);
         let is_single = |ranges: &Vec<ChoiceRange>| matches!(ranges.as_slice(), [range] if range.is_single());
@@ -146,9 +147,9 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
             continue;
         }
         let Some((rank, parts)) = prover.cut(&node.ranks, best) else {
-            // Nothing is left to cut: the bound stays as it is.
-            proof.lower = lower.min(best);
-            return proof;
+            // What cannot be cut keeps its bound.
+            uncut = uncut.min(lower);
+            continue;
         };
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let mut ranks = node.ranks.clone();
@@ -156,7 +157,7 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
             open.push(Node { ranks, lower });
         }
     }
-    proof.lower = best;
+    proof.lower = best.min(uncut);
     proof
 }
 

@@ -256,20 +256,15 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             if root.lower >= known {
                 break;
             }
-            let nothing = Recomputed::default();
-            if self.fits(nothing, &root.hosted) {
-                let seconds = self.ends(nothing, &root.hosted);
-                lower = lower.min(root.lower);
-                if seconds < known {
-                    let (modes, hosted) = (Modes::All(nothing), root.hosted);
-                    best = Some(RankChoice { modes, hosted, seconds, lower });
-                }
-            } else if self.recomputes
-                && let Some(choice) = self.mixed(&root.hosted, known)
-            {
-                // Programmes add bytes up, which is near the truth and no bound.
-                lower = lower.min(root.lower);
-                best = Some(choice);
+            // Programmes add bytes up, which is near the truth and no bound: whatever they find, the root's bound stands.
+            lower = lower.min(root.lower);
+            let (nothing, hosted) = (Recomputed::default(), root.hosted);
+            if self.fits(nothing, &hosted) {
+                let (modes, seconds) = (Modes::All(nothing), self.ends(nothing, &hosted));
+                let choice = RankChoice { modes, hosted, seconds, lower };
+                best = Some(choice).filter(|choice| choice.seconds < known).or(best);
+            } else if self.recomputes {
+                best = self.mixed(&hosted, known).or(best);
             }
         }
         let lower = lower.min(limit);
