@@ -4,36 +4,21 @@
 mod sampling;
 
 use meshwright::cluster::Cluster;
-use meshwright::cost::{DevicePricing, Price, Pricing};
-use meshwright::ops::Op;
+use meshwright::cost::{DevicePricing, NeverLate};
 use meshwright::profile::choices::{CheckpointMode, Compression, OffloadCategory};
 use meshwright::program::build;
 use meshwright::simulate::play;
 use meshwright::strategy::{Checkpoint, Facts, Strategy, rules};
-use meshwright::units::Bytes;
 use sampling::{Case, Dice, cases};
 
 /// The share by which proofs let such a step end earlier all the same.
 const SPARE: f64 = 1e-4;
 
-/// Prices on a host that is never late.
-struct NeverLate<'a>(DevicePricing<'a>);
-
-impl Pricing for NeverLate<'_> {
-    fn price(&self, op: &Op, stage: u32) -> Price {
-        self.0.price(op, stage)
-    }
-
-    fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price {
-        self.0.send(bytes, from, to)
-    }
-}
-
 /// Seconds of a step, as proofs play what choices have in common, and as it is played.
 fn seconds(case: &Case, strategy: &Strategy, cluster: &Cluster) -> (f64, f64) {
     let pricing = || DevicePricing::new(cluster, case.engine, strategy, case.workload.compute_type());
     let program = build(&case.model, strategy, &case.workload, case.engine);
-    let (least, whole) = (play(&program, &NeverLate(pricing())), play(&program, &pricing()));
+    let (least, whole) = (play(&program, &NeverLate(&pricing())), play(&program, &pricing()));
     (least.step_time.0, whole.step_time.0)
 }
 

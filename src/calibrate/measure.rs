@@ -134,7 +134,7 @@ fn sharing(cores: usize) -> Result<Sharing, CalibrateError> {
 fn collectives(cores: usize, effective: f64) -> Result<(f64, f64), CalibrateError> {
     let large = |kind| {
         let bytes = Bytes((LARGE / 8 * size_of::<f32>()) as u64);
-        copied(&Collective { kind, group: Group::World, bytes }, 2.0) / alone(kind, LARGE / 8)
+        copied(&Collective::new(kind, Group::World, bytes), 2.0) / alone(kind, LARGE / 8)
     };
     let rate = median(vec![large(CollectiveKind::AllReduce), large(CollectiveKind::AllGather)]);
     let mut meeting = Vec::new();

@@ -130,7 +130,8 @@ impl GroupShape {
             }
         }
         let bandwidth_time = busy.iter().copied().fold(0.0, f64::max);
-        Transfer { seconds: Seconds(bandwidth_time + self.latency(collective.kind)), busy }
+        let latency = collective.messages as f64 * self.latency(collective.kind);
+        Transfer { seconds: Seconds(bandwidth_time + latency), busy }
     }
 
     /// Time of hops: rings within and across domains, or trees across them where an all-reduce may use one.
@@ -179,7 +180,7 @@ mod tests {
     }
 
     fn seconds(shape: &GroupShape, kind: CollectiveKind, bytes: u64) -> f64 {
-        shape.time(&Collective { kind, group: Group::State, bytes: Bytes(bytes) }).seconds.0
+        shape.time(&Collective::new(kind, Group::State, Bytes(bytes))).seconds.0
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl<'a> CorePricing<'a> {
         let link = &self.cluster.levels[0].link;
         let seconds = if group.levels[0].members == members {
             let bytes = Bytes(copied(collective, members as f64) as u64);
-            link.latency * meetings(collective.kind) + bytes.at(link.bandwidth)
+            link.latency * (meetings(collective.kind) * collective.messages as f64) + bytes.at(link.bandwidth)
         } else {
             group.time(collective).seconds
         };

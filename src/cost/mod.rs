@@ -13,7 +13,8 @@ pub mod gemm;
 pub mod instants;
 pub mod ledger;
 pub mod price;
+pub mod route;
 pub mod unit_cost;
 mod walk;
 
-pub use price::{DevicePricing, Price, Pricing, Resource};
+pub use price::{DevicePricing, NeverLate, Price, Pricing, Resource};

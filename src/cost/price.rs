@@ -93,6 +93,28 @@ pub trait Pricing {
     }
 }
 
+/// Prices on a host that is never late. A pass that its host issues too slowly is stretched as a whole, and one kernel
+/// more may then shorten others.
+pub struct NeverLate<'a>(pub &'a dyn Pricing);
+
+impl Pricing for NeverLate<'_> {
+    fn price(&self, op: &Op, stage: u32) -> Price {
+        self.0.price(op, stage)
+    }
+
+    fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price {
+        self.0.send(bytes, from, to)
+    }
+
+    fn beside(&self) -> f64 {
+        self.0.beside()
+    }
+
+    fn shares_machine(&self) -> bool {
+        self.0.shares_machine()
+    }
+}
+
 /// All groups, in the order of their numbers.
 const GROUPS: [Group; Group::COUNT] = [
     Group::Tensor,
@@ -275,12 +297,12 @@ impl<'a> DevicePricing<'a> {
         self.kernel(arithmetic.max(streamed), 1.0, op.bytes_moved())
     }
 
-    fn transfer(&self, transfer: &Transfer, bytes: Bytes) -> Price {
+    fn transfer(&self, transfer: &Transfer, bytes: Bytes, messages: u64) -> Price {
         let device = &self.cluster.device;
         if transfer.seconds.0 <= 0.0 {
             return Price::default();
         }
-        let seconds = transfer.seconds + device.kernel_time.value;
+        let seconds = transfer.seconds + device.kernel_time.value * messages as f64;
         let memory = (bytes * 2).at(device.memory_bandwidth.value).0 / seconds.0;
         let mut price = Price::alone(seconds)
             .demanding(Resource::Multiprocessors, device.collective_share.value)
@@ -332,7 +354,7 @@ impl Pricing for DevicePricing<'_> {
             }
             Op::Collective(collective) => {
                 let group = self.group(collective.group);
-                let price = self.transfer(&group.time(collective), collective.bytes);
+                let price = self.transfer(&group.time(collective), collective.bytes, collective.messages);
                 let hidden = self.timing.tensor_hidden.value;
                 let exposed = if collective.group == Group::Tensor { 1.0 - hidden } else { 1.0 };
                 Price { seconds: price.seconds * exposed, ..price }
@@ -366,7 +388,8 @@ impl Pricing for DevicePricing<'_> {
                 // The members of a node wait for the last of their hosts: the more there are, the later it is.
                 let members = self.group(collective.group).size();
                 let together = members.min(u64::from(self.cluster.devices_per_node));
-                self.timing.collective_host_time.value * (together as f64 / 2.0)
+                let messages = collective.messages as f64;
+                self.timing.collective_host_time.value * (together as f64 / 2.0 * messages)
             }
             Op::Attention(core) => {
                 let (kernels, _) = self.unfused_softmax(core);
@@ -397,10 +420,10 @@ impl Pricing for DevicePricing<'_> {
             (lowest, _) => lowest,
         };
         let part = Bytes(bytes.0.div_ceil(self.message_parts));
-        let mut price = self.transfer(&self.hops[hop as usize].point_to_point(part), part);
+        let mut price = self.transfer(&self.hops[hop as usize].point_to_point(part), part, 1);
         if self.message_parts > 1 {
             let kind = CollectiveKind::AllGather;
-            let gather = Op::Collective(Collective { kind, group: Group::Tensor, bytes });
+            let gather = Op::Collective(Collective::new(kind, Group::Tensor, bytes));
             let seconds = price.seconds + self.price(&gather, to).seconds;
             price.demand = price.demand.map(|demand| demand * (price.seconds.0 / seconds.0));
             price.seconds = seconds;

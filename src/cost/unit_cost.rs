@@ -4,10 +4,10 @@ use crate::cost::digest::{UnitDigest, least};
 use crate::cost::flow::Beside;
 use crate::cost::price::{LEVELS, Links, Pricing};
 use crate::lower::UnitParameters;
-use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::ops::Op;
 use crate::profile::EngineProfile;
 use crate::program::layout::{PlacedUnit, ShapedUnits};
-use crate::program::reduction::reductions;
+use crate::program::reduction::{accumulate, gathers, keep, reductions};
 use crate::program::state::{Gathering, StateRules};
 use crate::units::Bytes;
 
@@ -207,46 +207,16 @@ impl Moves {
         let reduce = sum(true);
         let scatter = if rules.replicas > 1 { sum(false) } else { reduce };
         let seconds = |op: Option<Op>| op.map_or(0.0, |op| pricing.price(&op, 0).seconds.0);
-        let kept = seconds(keeping(parameters, rules));
+        let kept = seconds(keep(parameters, rules));
         Self {
             gather,
             scatter: scatter + kept,
             reduce: reduce + kept,
-            accumulate: seconds(accumulating(parameters, rules, engine)),
+            accumulate: seconds(accumulate(parameters, rules, engine)),
             out: 0.0,
             back: 0.0,
             fetch: 0.0,
             links,
         }
     }
-}
-
-/// The kernel that adds a unit's reduced gradient to what is kept, where none is kept whole.
-pub fn keeping(parameters: &UnitParameters, rules: &StateRules) -> Option<Op> {
-    let elements = parameters.trained_shard(rules.shards, rules.expert_shards);
-    let (kind, element) = (ElementwiseKind::Add, rules.gradient);
-    let keeps = !rules.keeps_whole_gradients && elements > 0;
-    keeps.then_some(Op::Elementwise(Elementwise { kind, elements, operands: 3, element }))
-}
-
-/// The kernel that adds what a micro-batch gave to a unit's whole gradient, where products do not.
-pub fn accumulating(parameters: &UnitParameters, rules: &StateRules, engine: &EngineProfile) -> Option<Op> {
-    let elements = parameters.trained();
-    let (kind, element) = (ElementwiseKind::Accumulate, rules.gradient);
-    let adds = engine.state.accumulates_apart && rules.keeps_whole_gradients && elements > 0;
-    adds.then_some(Op::Elementwise(Elementwise { kind, elements, operands: 3, element }))
-}
-
-/// The all-gathers that bring the parameters of a unit together.
-pub fn gathers(parameters: &UnitParameters, rules: &StateRules) -> impl Iterator<Item = Op> {
-    let size = rules.compute.size();
-    let parts = [
-        (Group::State, parameters.dense, rules.shards),
-        (Group::ExpertState, parameters.expert, rules.expert_shards),
-    ];
-    let gathered = parts.into_iter().filter(|&(_, elements, shards)| elements > 0 && shards > 1);
-    gathered.map(move |(group, elements, _)| {
-        let kind = CollectiveKind::AllGather;
-        Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) })
-    })
 }

@@ -275,7 +275,7 @@ impl<'a> Builder<'a> {
         writes: &[ValueId],
     ) {
         self.push(Node {
-            op: Op::Collective(Collective { kind, group, bytes }),
+            op: Op::Collective(Collective::new(kind, group, bytes)),
             kernel,
             layer: self.layer,
             stream: Stream::Model,

@@ -64,4 +64,13 @@ pub struct Collective {
     /// The whole payload of one rank: what an all-gather ends with, a reduce-scatter starts with, an all-reduce
     /// or all-to-all works on, a shift sends.
     pub bytes: Bytes,
+    /// Messages that it is sent in, one behind the other.
+    pub messages: u64,
+}
+
+impl Collective {
+    /// A collective in one message.
+    pub const fn new(kind: CollectiveKind, group: Group, bytes: Bytes) -> Self {
+        Self { kind, group, bytes, messages: 1 }
+    }
 }

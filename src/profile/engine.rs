@@ -349,6 +349,13 @@ pub struct VocabularyPadding {
     pub times_tensor_parallel: bool,
 }
 
+impl BufferModel {
+    /// Whether gradients are gathered in buckets on their way through a reduction, a message each.
+    pub const fn reduces_in_buckets(&self) -> bool {
+        self.reduce_buckets > 0
+    }
+}
+
 impl TimingModel {
     /// Whether `kind` of communication runs beside the kernels.
     pub fn overlaps(&self, kind: Overlap) -> bool {

@@ -1,7 +1,7 @@
-//! Which collectives sum gradients, in which passes, and which bring updated parameters back.
+//! Which collectives and kernels sum gradients, in which passes, and which collectives gather parameters.
 
 use crate::lower::UnitParameters;
-use crate::ops::{Collective, CollectiveKind, Group, Op};
+use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
 use crate::program::instruction::Part;
@@ -38,7 +38,9 @@ pub fn reductions(
     ];
     let mut list = Vec::new();
     let mut push = |part, kind, group, elements: u64| {
-        list.push((part, Op::Collective(Collective { kind, group, bytes: Bytes(elements * size) })));
+        let messages = rules.bucket.map_or(1, |bucket| elements.div_ceil(bucket.max(1)));
+        let bytes = Bytes(elements * size);
+        list.push((part, Op::Collective(Collective { kind, group, bytes, messages })));
     };
     for (part, elements, shards, ranks, (state, replica, gradient)) in parts {
         if elements == 0 || ranks <= 1 {
@@ -66,6 +68,36 @@ pub fn reductions(
     list
 }
 
+/// The kernel that adds the reduced gradient of a unit with `parameters` to what is kept, where none is kept whole.
+pub fn keep(parameters: &UnitParameters, rules: &StateRules) -> Option<Op> {
+    let elements = parameters.trained_shard(rules.shards, rules.expert_shards);
+    let (kind, element) = (ElementwiseKind::Add, rules.gradient);
+    let keeps = !rules.keeps_whole_gradients && elements > 0;
+    keeps.then_some(Op::Elementwise(Elementwise { kind, elements, operands: 3, element }))
+}
+
+/// The kernel that adds what a micro-batch gave to a unit's whole gradient, where products do not.
+pub fn accumulate(parameters: &UnitParameters, rules: &StateRules, engine: &EngineProfile) -> Option<Op> {
+    let elements = parameters.trained();
+    let (kind, element) = (ElementwiseKind::Accumulate, rules.gradient);
+    let adds = engine.state.accumulates_apart && rules.keeps_whole_gradients && elements > 0;
+    adds.then_some(Op::Elementwise(Elementwise { kind, elements, operands: 3, element }))
+}
+
+/// The all-gathers that bring the parameters of a unit together.
+pub fn gathers(parameters: &UnitParameters, rules: &StateRules) -> impl Iterator<Item = Op> {
+    let size = rules.compute.size();
+    let parts = [
+        (Group::State, parameters.dense, rules.shards),
+        (Group::ExpertState, parameters.expert, rules.expert_shards),
+    ];
+    let gathered = parts.into_iter().filter(|&(_, elements, shards)| elements > 0 && shards > 1);
+    gathered.map(move |(group, elements, _)| {
+        let kind = CollectiveKind::AllGather;
+        Op::Collective(Collective::new(kind, group, Bytes(elements * size)))
+    })
+}
+
 /// The all-gathers that bring the updated parameters of a unit back to all ranks that hold them whole.
 pub fn updates(rules: &StateRules, parameters: &UnitParameters) -> Vec<(Part, Op)> {
     let parts = [
@@ -76,7 +108,7 @@ pub fn updates(rules: &StateRules, parameters: &UnitParameters) -> Vec<(Part, Op
     gathered
         .map(|(part, group, elements, _)| {
             let bytes = Bytes(elements * rules.parameter.size());
-            (part, Op::Collective(Collective { kind: CollectiveKind::AllGather, group, bytes }))
+            (part, Op::Collective(Collective::new(CollectiveKind::AllGather, group, bytes)))
         })
         .collect()
 }

@@ -45,6 +45,8 @@ pub struct StateRules {
     pub reduces_behind: bool,
     /// Updated parameters are gathered beside the next step's first forward, and not behind the update.
     pub gathers_updates_ahead: bool,
+    /// Elements of the buckets that gradients are reduced in, where the engine has such.
+    pub bucket: Option<u64>,
     /// Tokens of a rank in a step.
     pub step_tokens: u64,
 }
@@ -106,6 +108,7 @@ impl StateRules {
             gathers_updates_ahead: shards_optimizer
                 && !shards_parameters
                 && engine.timing.overlaps(Overlap::Updates),
+            bucket: engine.buffers.reduces_in_buckets().then_some(strategy.bucket),
             step_tokens: strategy.accumulation * strategy.micro_batch * workload.seq_len / strategy.context,
         }
     }

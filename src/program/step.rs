@@ -131,7 +131,7 @@ impl Step<'_> {
     }
 
     fn collective(&mut self, kind: CollectiveKind, group: Group, bytes: u64, task: Task) {
-        let op = Op::Collective(Collective { kind, group, bytes: Bytes(bytes) });
+        let op = Op::Collective(Collective::new(kind, group, Bytes(bytes)));
         self.push(Instruction::plain(op, task, Stream::Data, Cause::Communication));
     }
 
@@ -229,7 +229,8 @@ impl Step<'_> {
         }
         let owned = Owned { start: sizes.on_host, end: sizes.owned };
         let on_device = sizes.owned - sizes.on_host;
-        if on_device > 0 {
+        // What a step takes whatever its size is there even if the host updates everything.
+        if on_device > 0 || (sizes.owned > 0 && plan.engine.timing.step_time.value.0 > 0.0) {
             let task = Task::DeviceStep(owned);
             let mut step =
                 Instruction::plain(rules.adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);

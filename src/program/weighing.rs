@@ -133,7 +133,7 @@ impl Writer<'_> {
     }
 
     fn watched_sum(&mut self, task: Task, group: Group, bytes: u64, writes: Few) -> u32 {
-        let op = Collective { kind: CollectiveKind::AllReduce, group, bytes: Bytes(bytes) };
+        let op = Collective::new(CollectiveKind::AllReduce, group, Bytes(bytes));
         self.push(Instruction {
             writes,
             ..Instruction::plain(Op::Collective(op), task, Stream::Data, Cause::Communication)

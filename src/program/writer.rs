@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use smallvec::smallvec;
 
 use crate::lower::{LoweredUnit, Step, Stream, ValueId, ValueIds};
-use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
+use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::profile::engine::Overlap;
 use crate::program::frame::ChunkFrame;
 use crate::program::instruction::{
@@ -13,7 +13,7 @@ use crate::program::instruction::{
 };
 use crate::program::layout::{Chunk, PlacedUnit};
 use crate::program::passes::{Plan, Variant};
-use crate::program::reduction::{reductions, updates};
+use crate::program::reduction::{accumulate, keep, reductions, updates};
 use crate::program::schedule::Pass;
 use crate::program::state::Gathering;
 use crate::program::waits::Waits;
@@ -250,7 +250,7 @@ impl<'a> Writer<'a> {
             if elements == 0 {
                 continue;
             }
-            let op = Collective { kind: CollectiveKind::AllGather, group, bytes: Bytes(elements * size) };
+            let op = Collective::new(CollectiveKind::AllGather, group, Bytes(elements * size));
             let op = if shards > 1 { Op::Collective(op) } else { Op::Release };
             let gather = self.push(Instruction {
                 unit: Some(unit.unit),
@@ -367,16 +367,13 @@ impl<'a> Writer<'a> {
 
     /// The kernel that adds what a micro-batch gave to the kept gradient of `unit`, where products do not.
     fn accumulate(&mut self, unit: &PlacedUnit) {
-        let state = &self.plan.engine.state;
-        if !state.accumulates_apart || self.plan.strategy.accumulation < 2 {
+        if self.plan.strategy.accumulation < 2 {
             return;
         }
-        let elements = unit.parameters.trained();
-        let (kind, element) = (ElementwiseKind::Accumulate, self.plan.rules.gradient);
-        let sum = Elementwise { kind, elements, operands: 3, element };
+        let Some(sum) = accumulate(&unit.parameters, &self.plan.rules, self.plan.engine) else { return };
         self.push(Instruction {
             unit: Some(unit.unit),
-            ..Instruction::plain(Op::Elementwise(sum), Task::Nothing, Stream::Compute, Cause::Compute)
+            ..Instruction::plain(sum, Task::Nothing, Stream::Compute, Cause::Compute)
         });
     }
 
@@ -394,11 +391,8 @@ impl<'a> Writer<'a> {
         let sums = sums.into_iter().map(|(part, op)| (op, Task::ReduceGradient(part)));
         let keeps = |task| matches!(task, Task::KeepGradient { .. });
         let gradient = own.map(|(gradient, _)| gradient);
-        let kept = own.map(|(_, starts)| {
-            let elements = unit.parameters.trained_shard(rules.shards, rules.expert_shards);
-            let (kind, element) = (ElementwiseKind::Add, rules.gradient);
-            let add = Elementwise { kind, elements, operands: 3, element };
-            (Op::Elementwise(add), Task::KeepGradient { starts })
+        let kept = own.and_then(|(_, starts)| {
+            keep(&unit.parameters, &rules).map(|add| (add, Task::KeepGradient { starts }))
         });
         // What does not overlap stands in the queue of the kernels.
         let stream = if engine.timing.overlaps(Overlap::Gradients) { Stream::Data } else { Stream::Compute };

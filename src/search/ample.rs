@@ -5,9 +5,6 @@
 //! latencies are paid once for all of its sequences, weights are read once, and its products fill their tiles and
 //! waves. What the last tile and wave of the large one leave empty is less than [`SPARE`].
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use crate::search::load::Load;
 use crate::search::space::FrameChoice;
 use crate::strategy::Workload;
@@ -51,19 +48,4 @@ pub fn sequences(workload: &Workload, context: u64) -> u64 {
 
 /// Sizes of tensor and context groups, experts and tensor ranks inside one, and a frame without what differs between
 /// micro-batches and pipelines.
-type Key = (u64, u64, (u64, u64), FrameChoice);
-
-/// What is known of shapes.
-#[derive(Default)]
-pub struct KnownAmple(Mutex<HashMap<Key, Ample>>);
-
-impl KnownAmple {
-    /// What `key` takes, or what `make` says it does.
-    pub fn of(&self, key: Key, make: impl FnOnce() -> Ample) -> Ample {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
-        known.unwrap_or_else(|| {
-            let made = make();
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(made)
-        })
-    }
-}
+pub type Key = (u64, u64, (u64, u64), FrameChoice);

@@ -254,8 +254,10 @@ impl<'a> Axes<'a> {
         let mut held = BTreeMap::from([
             ("overlap".to_owned(), on_off(fix.overlap.unwrap_or(true))),
             ("attention".to_owned(), fix.attention.unwrap_or(defaults.attention).to_string()),
-            ("bucket".to_owned(), text::bucket(fix.bucket.unwrap_or(defaults::BUCKET))),
         ]);
+        if self.problem.engine.buffers.reduces_in_buckets() {
+            held.insert("bucket".to_owned(), text::bucket(fix.bucket.unwrap_or(defaults::BUCKET)));
+        }
         if !self.problem.facts.experts.is_empty() {
             held.insert("capacity".to_owned(), fix.capacity.unwrap_or(defaults::CAPACITY).to_string());
         }

@@ -6,8 +6,9 @@ use crate::cost::{DevicePricing, Pricing as _};
 use crate::profile::choices::Schedule;
 use crate::profile::engine::Overlap;
 use crate::program::state::StateRules;
-use crate::search::ample::{self, Ample, KnownAmple};
+use crate::search::ample::{self, Ample};
 use crate::search::axes::StateChoice;
+use crate::search::cache::Cache;
 use crate::search::floor::{More, Pipeline};
 use crate::search::forms::{Former, Forms};
 use crate::search::links::Links;
@@ -54,11 +55,14 @@ pub struct Bounded {
     pub broken: Option<RuleBreak>,
 }
 
+/// Shapes whose least time for each sequence is remembered at once.
+const MOST_AMPLE: usize = 1 << 20;
+
 /// Bounds strategies of a space.
 pub struct Bounding<'a> {
     pub space: &'a Space<'a>,
     former: Former<'a>,
-    ample: KnownAmple,
+    ample: Cache<ample::Key, Ample>,
     /// Classes of units, and how many of each there are.
     classes: Vec<(usize, u64)>,
 }
@@ -89,7 +93,7 @@ impl<'a> Bounding<'a> {
                 None => classes.push((unit.class, 1)),
             }
         }
-        Self { space, former, ample: KnownAmple::default(), classes }
+        Self { space, former, ample: Cache::new(MOST_AMPLE), classes }
     }
 
     /// Bounds the strategies of task `index`; those that cannot be faster than `best` seconds cannot win.

@@ -4,7 +4,7 @@
 use crate::profile::choices::GradientSync;
 use crate::program::state::StateRules;
 use crate::search::floor::Pipeline;
-use crate::search::forced::{Ends, Forcing};
+use crate::search::memory_bound::{Ends, MemoryBound};
 use crate::search::occupancy::Counts;
 use crate::search::state_floor::FrameFloor;
 use crate::search::state_prices::StatePrices;
@@ -24,12 +24,12 @@ impl FrameFloor<'_> {
             return true;
         }
         let step = self.step(sync, prices);
-        let forcing = Forcing::new(self, rules, prices, step);
+        let memory = MemoryBound::new(self, rules);
         // From the last rank, which waits the longest for its first input.
         let mut behind = 0;
         for rank in (0..pipeline.ranks).rev() {
             let counts = Counts::new((load, pipeline), rank, step, best);
-            let end = |count: u64| self.end((rank, count), counts, &forcing);
+            let end = |count: u64| self.end((rank, count), (counts, step), &memory);
             let fits = |count: u64| end(count).is_some();
             let ends_in_time = |&count: &u64| {
                 let before = match pipeline.chunks {
@@ -60,20 +60,23 @@ impl FrameFloor<'_> {
 
     /// Seconds that rank `rank` with `count` of the blocks takes at the least from its first input on; none if it cannot
     /// fit.
-    fn end(&self, (rank, count): (u64, u64), counts: Counts, forcing: &Forcing<'_>) -> Option<f64> {
+    fn end(
+        &self,
+        (rank, count): (u64, u64),
+        (counts, step): (Counts, f64),
+        memory: &MemoryBound<'_>,
+    ) -> Option<f64> {
         let Self { load, pipeline, .. } = self;
         let Pipeline { micro, chunks, .. } = *pipeline;
         let ends = Ends { first: rank == 0, last: pipeline.holds_last(rank) };
-        let mut forced = 0.0_f64;
         let (fullest, waiting) = pipeline.moments(rank);
         // What waits cannot leave, so it is what most often has no room.
         for moment in waiting.into_iter().chain([fullest]) {
-            forced =
-                forced.max(forcing.least((count, counts.flying(moment, count, chunks)), Some(ends)).ok()?);
+            memory.fits((count, counts.flying(moment, count, chunks)), Some(ends)).ok()?;
         }
         let front = if ends.first { load.front.work } else { 0.0 };
         let back = if ends.last { load.back.work } else { 0.0 };
-        Some(micro as f64 * (front + back) + forcing.work(count as f64).max(forced))
+        Some(micro as f64 * (front + back) + count as f64 * (micro as f64 * load.block.work + step))
     }
 }
 

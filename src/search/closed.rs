@@ -1,14 +1,15 @@
 //! Both closed forms of strategies, with what many strategies share made once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
+use crate::cost::route::EXPOSED_COPIES;
 use crate::cost::unit_cost::UnitCosts;
-use crate::cost::{DevicePricing, Price, Pricing};
+use crate::cost::{DevicePricing, NeverLate};
 use crate::lower::Shape;
 use crate::lower::unit::{UnitKind, UnitLayers, units};
 use crate::ops::Op;
@@ -18,6 +19,7 @@ use crate::program::instruction::Task;
 use crate::program::layout::ShapedUnits;
 use crate::program::state::StateRules;
 use crate::program::{Layout, Program};
+use crate::search::cache::Cache;
 use crate::search::integer::{Kind, Mode};
 use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::{Candidate, Problem, ProcessMemory};
@@ -35,6 +37,8 @@ pub struct Closed {
     pub host: Bytes,
     /// A lower bound of the step time.
     pub bound: Seconds,
+    /// What it likely is, to tell what to try first.
+    pub likely: Seconds,
 }
 
 /// What all inner choices of an outer strategy share.
@@ -118,37 +122,15 @@ type PricingKey = ([u64; 7], MeshOrder);
 /// Schedule, pipeline ranks, one of them, micro-batches and chunks.
 type ScheduleKey = (Schedule, u64, u64, u64, u64);
 
-/// Prices on a host that is never late. A pass that its host issues too slowly is stretched as a whole, and a kernel more may
-/// then shorten others.
-struct NeverLate<'a>(&'a DevicePricing<'a>);
-
-impl Pricing for NeverLate<'_> {
-    fn price(&self, op: &Op, stage: u32) -> Price {
-        self.0.price(op, stage)
-    }
-
-    fn send(&self, bytes: Bytes, from: u32, to: u32) -> Price {
-        self.0.send(bytes, from, to)
-    }
-
-    fn beside(&self) -> f64 {
-        self.0.beside()
-    }
-
-    fn shares_machine(&self) -> bool {
-        self.0.shares_machine()
-    }
-}
-
 /// Computes closed forms, remembering shapes and schedules.
 pub struct Closing<'a> {
     pub problem: &'a Problem<'a>,
     units: Arc<Vec<UnitLayers>>,
     /// The class of each block, in model order.
     blocks: Vec<usize>,
-    shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
-    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Instant>>>>,
-    prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
+    shapes: Cache<ShapeKey, Shaped>,
+    schedules: Cache<ScheduleKey, Vec<Instant>>,
+    prices: Cache<PricingKey, DevicePricing<'a>>,
     links: KnownLinks,
 }
 
@@ -161,9 +143,9 @@ impl<'a> Closing<'a> {
             problem,
             blocks: blocks.map(|unit| unit.class).collect(),
             units: Arc::new(units),
-            shapes: Mutex::new(HashMap::new()),
-            schedules: Mutex::new(HashMap::new()),
-            prices: Mutex::new(HashMap::new()),
+            shapes: Cache::new(MOST_SHAPES),
+            schedules: Cache::new(MOST_SCHEDULES),
+            prices: Cache::new(MOST_PRICES),
             links: KnownLinks::default(),
         }
     }
@@ -191,16 +173,7 @@ impl<'a> Closing<'a> {
             strategy.expert,
             strategy.expert_tensor,
         ];
-        let key = (sizes, strategy.order);
-        let known = self.prices.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        known.unwrap_or_else(|| {
-            let made = Arc::new(self.problem.pricing(strategy));
-            let mut prices = self.prices.lock().unwrap_or_else(PoisonError::into_inner);
-            if prices.len() >= MOST_PRICES {
-                prices.clear();
-            }
-            Arc::clone(prices.entry(key).or_insert(made))
-        })
+        self.prices.of((sizes, strategy.order), || self.problem.pricing(strategy))
     }
 
     /// The number of the links under `pricing`.
@@ -212,17 +185,11 @@ impl<'a> Closing<'a> {
     pub fn shaped(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> Arc<Shaped> {
         let shares_cores = self.problem.cluster.device.cores.is_some();
         let key = ShapeKey::new(strategy, self.links(pricing), shares_cores);
-        let known = self.shapes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        known.unwrap_or_else(|| {
+        self.shapes.of(key, || {
             let shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);
             let units = ShapedUnits::new(self.problem.model, &self.units, shape);
             let digests = units.lowered().iter().map(|unit| UnitDigest::new(unit, pricing)).collect();
-            let made = Arc::new(Shaped { units: Arc::new(units), digests });
-            let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
-            if shapes.len() >= MOST_SHAPES {
-                shapes.clear();
-            }
-            Arc::clone(shapes.entry(key).or_insert(made))
+            Shaped { units: Arc::new(units), digests }
         })
     }
 
@@ -230,15 +197,7 @@ impl<'a> Closing<'a> {
     pub fn instants(&self, strategy: &Strategy, stage: u64) -> Arc<Vec<Instant>> {
         let (pipeline, micro) = (strategy.pipeline, strategy.accumulation);
         let key = (strategy.schedule, pipeline, stage, micro, strategy.virtual_stages);
-        let known = self.schedules.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        known.unwrap_or_else(|| {
-            let made = Arc::new(instants_of(key.0, key.1, key.2, key.3, key.4));
-            let mut schedules = self.schedules.lock().unwrap_or_else(PoisonError::into_inner);
-            if schedules.len() >= MOST_SCHEDULES {
-                schedules.clear();
-            }
-            Arc::clone(schedules.entry(key).or_insert(made))
-        })
+        self.schedules.of(key, || instants_of(key.0, key.1, key.2, key.3, key.4))
     }
 
     /// What all inner choices of `strategy` share.
@@ -322,13 +281,6 @@ impl<'a> Closing<'a> {
         list
     }
 
-    /// Bytes that one block of `class` holds on a rank over the whole step.
-    pub fn state_of_block(&self, outer: &OuterForms<'a>, class: usize, stage: u32) -> f64 {
-        let form = outer.shaped.units.form_of(class, CheckpointMode::None);
-        let cost = &outer.costs.on(stage)[form];
-        (cost.held + cost.stored + cost.owned * outer.rules.optimizer_size) as f64
-    }
-
     /// When the last pass of `strategy` ends at the earliest, whatever its state.
     pub fn passes(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
         let layout = Layout::place(&outer.shaped.units, strategy);
@@ -370,11 +322,14 @@ impl<'a> Closing<'a> {
             peak = peak.max(ledger.peak(stage, &instants));
             host = host.max(ledger.host(stage, &instants));
         }
-        Closed { peak, memory: problem.process_memory(strategy, peak), host, bound: bound.step_time() }
+        let memory = problem.process_memory(strategy, peak);
+        let likely = Seconds(EXPOSED_COPIES * bound.most_copies());
+        let bound = bound.step_time();
+        Closed { peak, memory, host, bound, likely: bound + likely }
     }
 
     /// Plays what choices have in common, on a host that is never late, until it is known to take `limit` or more; also how many
-    /// events that took. Of the activations of `strategy` only so much is copied as `copied` keeps, which recomputes more.
+    /// instructions were built and events played. Of the activations of `strategy` only so much is copied as `copied` keeps, which recomputes more.
     pub fn play_least(&self, strategy: &Strategy, copied: &Strategy, limit: Seconds) -> (Below, u64) {
         let (mut program, pricing) = self.program(strategy);
         if copied != strategy {
@@ -395,14 +350,17 @@ impl<'a> Closing<'a> {
                 }
             }
         }
-        play_counting(&program, &NeverLate(pricing.as_ref()), limit)
+        let (below, events) = play_counting(&program, &NeverLate(pricing.as_ref()), limit);
+        (below, events + instructions(&program))
     }
 
-    /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many events that took.
+    /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many instructions were built
+    /// and events played.
     pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below, u64) {
         let (program, pricing) = self.program(strategy);
         let (below, events) = play_counting(&program, pricing.as_ref(), limit);
-        (program, below, events)
+        let effort = events + instructions(&program);
+        (program, below, effort)
     }
 
     /// Plays `strategy`, which must be legal.
@@ -426,4 +384,10 @@ impl<'a> Closing<'a> {
         closed.memory.process <= self.problem.memory_limit
             && closed.host <= self.problem.cluster.host_memory_per_device()
     }
+}
+
+/// Instructions of the templates of `program`.
+fn instructions(program: &Program) -> u64 {
+    let templates = program.ranks.iter().flat_map(|rank| &rank.templates);
+    templates.map(|template| template.instructions.len() as u64).sum()
 }

@@ -5,7 +5,7 @@
 //! T ≥ way(blocks before s) + M · work(blocks of s) for every rank s. Blocks are whole, so some rank has at least
 //! ⌈blocks / ranks⌉, and as many ranks as the remainder asks for have that many, or one has more.
 
-use crate::cost::bound::Route;
+use crate::cost::route::Route;
 use crate::profile::choices::Schedule;
 use crate::search::load::Load;
 

@@ -1,8 +1,7 @@
 //! What the units of a model cost under a shape: lowered and priced once for all strategies whose sizes make no
 //! difference to a unit, and all links that its groups can meet.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::cost::DevicePricing;
 use crate::cost::digest::UnitDigest;
@@ -10,6 +9,7 @@ use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
 use crate::lower::{Shape, UnitParameters};
 use crate::model::layer::LayerKind;
 use crate::profile::choices::{CheckpointMode, Compression, ContextKind};
+use crate::search::cache::Cache;
 use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::Problem;
 use crate::strategy::Strategy;
@@ -69,7 +69,7 @@ pub struct Former<'a> {
     /// By class: a unit of it, and what it has.
     classes: Vec<(usize, Contents)>,
     links: KnownLinks,
-    known: Mutex<HashMap<(ClassKey, Links), Arc<ClassForms>>>,
+    known: Cache<(ClassKey, Links), ClassForms>,
 }
 
 impl<'a> Former<'a> {
@@ -92,7 +92,7 @@ impl<'a> Former<'a> {
                 (unit, contents)
             })
             .collect();
-        Self { problem, units, classes, links: KnownLinks::default(), known: Mutex::default() }
+        Self { problem, units, classes, links: KnownLinks::default(), known: Cache::new(MOST_FORMS) }
     }
 
     /// The model's units, in order.
@@ -130,16 +130,7 @@ impl<'a> Former<'a> {
         if self.problem.cluster.device.cores.is_some() {
             key.alike = strategy.tensor * strategy.context * strategy.data;
         }
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = lock().get(&(key, links)).cloned();
-        found.unwrap_or_else(|| {
-            let made = Arc::new(self.lowered(&self.units[unit], shape, pricing));
-            let mut known = lock();
-            if known.len() >= MOST_FORMS {
-                known.clear();
-            }
-            Arc::clone(known.entry((key, links)).or_insert(made))
-        })
+        self.known.of((key, links), || self.lowered(&self.units[unit], shape, pricing))
     }
 
     fn lowered(&self, unit: &UnitLayers, shape: Shape<'_>, pricing: &DevicePricing<'_>) -> ClassForms {

@@ -3,18 +3,17 @@
 //!
 //! With one chunk a rank, any cut into runs of blocks is tried: a dynamic programme over ranks and blocks, of which
 //! the least maximum over the ranks is kept. Where a rank holds several chunks, they have ⌊n⌋ or ⌈n⌉ blocks each, and
-//! the remainder goes one of [`Spread::ALL`] ways, or to the ranks that have room and time for it (`shares`).
+//! the remainder goes one of [`Spread::ALL`] ways.
 
 use std::collections::HashMap;
 
-use crate::cost::bound::{Parts, Route};
+use crate::cost::route::{Parts, Route};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
 use crate::search::load::Load;
 use crate::search::passes::Ways;
 use crate::search::rank::{Hosted, Options, RankProblem};
-use crate::search::shares;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
 
 /// Which chunks get one block more where they do not divide.
@@ -86,7 +85,7 @@ type RankKind = (Vec<(u32, u32)>, bool, bool);
 
 impl<'p> InnerProblem<'_, 'p> {
     /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits. Chunks that
-    /// do not adjoin are cut in one of `ways`, after whose passes `step` seconds follow in any case, or by shares.
+    /// do not adjoin are cut in one of `ways`, after whose passes `step` seconds follow in any case.
     pub fn solve(&self, outer: &Strategy, (ways, step): (&Ways, f64), limit: f64) -> Option<Chosen> {
         let blocks = self.closing.problem.facts.blocks;
         if let Some(cuts) = self.cuts {
@@ -108,11 +107,6 @@ impl<'p> InnerProblem<'_, 'p> {
                 break;
             }
             best = self.ranks(self.with_cuts(outer, way.cuts.clone()), limit).or(best);
-        }
-        if ways.is_shared {
-            let limit = below(&best);
-            let cuts = shares::cuts((self.closing, self.forms), (self.load, &self.pipeline), outer, limit);
-            best = cuts.and_then(|cuts| self.ranks(self.with_cuts(outer, cuts), limit)).or(best);
         }
         best
     }

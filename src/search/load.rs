@@ -30,8 +30,6 @@ pub struct Load {
     /// Blocks of other classes, and how many blocks stand up to the last of them.
     pub others: u64,
     pub last_other: u64,
-    /// The most that forwards of the other blocks take together.
-    pub other_forwards: f64,
     /// All blocks are alike.
     pub is_even: bool,
     /// What stands before the blocks, and behind them.
@@ -49,7 +47,7 @@ pub struct Load {
     pub round_slack: f64,
     /// A gradient of one loss runs from the last unit to the first; elsewhere nothing is said of ways.
     pub is_plain: bool,
-    /// The class that weighs most; what its blocks keep and take, mode by mode, and their parameters.
+    /// The class that weighs most; what its blocks keep, mode by mode, and their parameters.
     pub class: usize,
     pub modes: [Kept; MODES],
     pub parameters: UnitParameters,
@@ -65,15 +63,11 @@ pub struct Load {
     forwards: Vec<f64>,
 }
 
-/// What a block keeps under a mode, and what that costs.
+/// What a block keeps under a mode.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
     /// Bytes from forward to backward, for one micro-batch.
     pub bytes: f64,
-    /// Seconds of all passes.
-    pub work: f64,
-    /// Of these, its forward.
-    pub forward: f64,
     /// Bytes from backward to weight pass, for one micro-batch.
     pub waiting: f64,
     /// While a pass runs: beside what is kept, and with what the block itself keeps.
@@ -146,10 +140,6 @@ impl Load {
             load.of_class(class, &forms.classes[class]);
             (load.blocks, load.block) = (blocks[class], by_class[class].0);
             load.others = blocks.iter().sum::<u64>() - blocks[class];
-            let forward = |other: &usize| blocks[*other] as f64 * longest_forward(&forms.classes[*other]);
-            let others = (0..blocks.len()).filter(|other| *other != class);
-            load.other_forwards =
-                others.map(|other| forward(&other)).sum::<f64>() + load.front.forward + load.back.forward;
             let all = units.iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
             load.last_other = all
                 .enumerate()
@@ -197,8 +187,6 @@ impl Load {
             let after = backward.after.unwrap_or(0);
             Kept {
                 bytes: kept as f64,
-                work: forward.chain.0 + backward.chain.0 + weight.chain.0,
-                forward: forward.chain.0,
                 waiting: (-weight.net).max(0) as f64,
                 beside: passing((forward.before - forward.net).max(backward.before), after),
                 alone: passing(
@@ -244,10 +232,6 @@ fn piece(class: &ClassForms, has_backward: bool, splits_weight: bool) -> Piece {
     let forward = |mode: usize| class.digests[mode].forward.chain.0;
     let (forward, round) = (least(&forward), least(&round));
     Piece { work: least(&passes), forward, way: if splits_weight { forward } else { round }, round }
-}
-
-fn longest_forward(class: &ClassForms) -> f64 {
-    class.digests.iter().map(|digest| digest.forward.chain.0).fold(0.0, f64::max)
 }
 
 /// Seconds of kernels that fill the multiprocessors, and of waiting for collectives of the layers, at the least.

@@ -18,9 +18,8 @@ pub struct Counts {
 /// What a rank holds at a moment, in chunks of micro-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Of its first chunk, or of any of several: between forward and backward, and the most of these of one chunk.
+    /// Of its first chunk, or of any of several: between forward and backward.
     pub kept: u64,
-    pub densest: u64,
     /// Between backward and weight pass: of all chunks together, and of each at the least.
     pub waiting: (u64, u64),
     /// A pass of a block runs then, forward as well as backward.
@@ -30,12 +29,11 @@ pub struct Moment {
 /// The same for its blocks.
 #[derive(Clone, Copy)]
 pub struct Flying {
-    pub moment: Moment,
-    /// The most blocks of a chunk.
-    pub largest: u64,
     /// How often a block is kept, and how often one waits for its weight pass.
     pub kept: u64,
     pub waiting: u64,
+    /// A pass of a block runs then.
+    pub runs: bool,
 }
 
 impl Counts {
@@ -61,10 +59,9 @@ impl Counts {
         let each = blocks.saturating_sub((chunks - 1) * self.largest).max(self.each);
         let (all, least) = moment.waiting;
         Flying {
-            moment,
-            largest: blocks.min(self.largest),
             kept: moment.kept * each,
             waiting: all * each + least * blocks.saturating_sub(chunks * each),
+            runs: moment.runs,
         }
     }
 }
@@ -75,13 +72,12 @@ impl Pipeline {
     pub fn moments(&self, rank: u64) -> (Moment, Option<Moment>) {
         let Self { ranks, chunks, micro, schedule, .. } = *self;
         let behind = ranks - rank;
-        let full =
-            |kept: u64, waiting: u64| Moment { kept, densest: kept, waiting: (waiting, waiting), runs: true };
+        let full = |kept: u64, waiting: u64| Moment { kept, waiting: (waiting, waiting), runs: true };
         // `delay` weight passes wait while `ahead` micro-batches are between forward and backward.
         let delayed = |ahead: u64, delay: u64| {
             let (ahead, delay) = (ahead.min(micro), delay.min(micro));
             let kept = micro.min(ahead + delay) - delay;
-            let most = Moment { kept, densest: kept, waiting: (delay, delay), runs: false };
+            let most = Moment { kept, waiting: (delay, delay), runs: false };
             (full(ahead, delay.min(micro - ahead)), Some(most))
         };
         match schedule {
@@ -93,11 +89,7 @@ impl Pipeline {
                     true => 2 * (behind - 1) + (chunks - 1) * ranks + 1,
                     false => micro * chunks,
                 };
-                let kept = ahead.min(micro * chunks);
-                // Chunks take turns of as many micro-batches as there are ranks, the first chunk first.
-                let (rounds, rest) = (kept / (chunks * ranks), kept % (chunks * ranks));
-                let densest = (rounds * ranks + rest.min(ranks)).min(micro);
-                (Moment { densest, ..full(kept, 0) }, None)
+                (full(ahead.min(micro * chunks), 0), None)
             }
             Schedule::ZeroBubbleH1 => delayed(behind, rank),
             Schedule::ZeroBubbleH2 => delayed(2 * behind - 1, 2 * rank),
@@ -109,10 +101,7 @@ impl Pipeline {
                 let second = rank.saturating_sub(missing);
                 let waiting = (first + second, first.min(second));
                 let kept = behind.saturating_sub(missing);
-                (
-                    full((2 * behind - 1).min(micro), 0),
-                    Some(Moment { kept, densest: kept, waiting, runs: false }),
-                )
+                (full((2 * behind - 1).min(micro), 0), Some(Moment { kept, waiting, runs: false }))
             }
         }
     }

@@ -2,11 +2,12 @@
 //! or keeps a little more or less on the host, with as few recomputed blocks as then fit; or one block moves to the
 //! next rank.
 
-use crate::cost::bound::Route;
+use crate::cost::route::Route;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
+use crate::search::closed::Closed;
 use crate::search::inner::InnerProblem;
-use crate::search::modes::{Modes, Recomputed};
-use crate::search::rank::{FRACTIONS, Hosted, NOTHING};
+use crate::search::modes::Recomputed;
+use crate::search::rank::{FRACTIONS, NOTHING};
 use crate::strategy::Strategy;
 
 /// How many blocks more or less recompute wholly.
@@ -18,47 +19,46 @@ pub fn neighbours(
     outer: &Strategy,
     strategy: &Strategy,
     limit: f64,
-) -> Vec<Strategy> {
-    let mut list: Vec<(f64, Strategy)> = Vec::new();
+) -> Vec<(Strategy, Closed)> {
     let closing = inner.closing;
-    let mut add = |mut strategy: Strategy| {
+    let stages = 0..strategy.pipeline as u32;
+    let changed = stages.flat_map(|stage| rank_changes(inner, strategy, stage));
+    let mut list: Vec<(Strategy, Closed)> = Vec::new();
+    for mut strategy in changed.chain(cut_changes(inner, outer, strategy, limit)) {
         strategy.normalise(&closing.problem.facts);
-        if list.iter().any(|(_, known)| *known == strategy) {
-            return;
-        }
-        let closed = closing.close(&strategy);
-        if closed.bound.0 < limit && closing.fits(&closed) {
-            list.push((closed.bound.0, strategy));
-        }
-    };
-    for stage in 0..strategy.pipeline as u32 {
-        for (modes, hosted) in rank_changes(inner, strategy, stage) {
-            let mut changed = strategy.clone();
-            let mut layout = closing.whole_layout(inner.forms, &changed);
-            inner.rank((&mut changed, &mut layout), stage, Route::default()).write(&modes, &hosted);
-            add(changed);
-        }
-    }
-    if inner.cuts.is_none() && strategy.virtual_stages == 1 {
-        for stage in 1..strategy.cuts.len() {
-            for (from, to) in [(stage - 1, stage), (stage, stage - 1)] {
-                let mut cuts = strategy.cuts.clone();
-                if cuts[from] > 1 {
-                    cuts[from] -= 1;
-                    cuts[to] += 1;
-                    if let Some(chosen) = inner.ranks(inner.with_cuts(outer, cuts), limit) {
-                        add(chosen.strategy);
-                    }
-                }
+        if list.iter().all(|(known, _)| *known != strategy) {
+            let closed = closing.close(&strategy);
+            if closed.bound.0 < limit && closing.fits(&closed) {
+                list.push((strategy, closed));
             }
         }
     }
-    list.sort_by(|one, other| one.0.total_cmp(&other.0));
-    list.into_iter().map(|(_, strategy)| strategy).collect()
+    list.sort_by(|one, other| one.1.likely.0.total_cmp(&other.1.likely.0));
+    list
 }
 
-/// Other choices of rank `stage` of `strategy` that fit.
-fn rank_changes(inner: &InnerProblem<'_, '_>, strategy: &Strategy, stage: u32) -> Vec<(Modes, Hosted)> {
+/// `strategy` with one block more or less on one of two neighbouring ranks of one chunk each, and their best inner choices.
+fn cut_changes(
+    inner: &InnerProblem<'_, '_>,
+    outer: &Strategy,
+    strategy: &Strategy,
+    limit: f64,
+) -> Vec<Strategy> {
+    if inner.cuts.is_some() || strategy.virtual_stages > 1 {
+        return Vec::new();
+    }
+    let pairs = (1..strategy.cuts.len()).flat_map(|stage| [(stage - 1, stage), (stage, stage - 1)]);
+    let changed = pairs.filter(|&(from, _)| strategy.cuts[from] > 1).filter_map(|(from, to)| {
+        let mut cuts = strategy.cuts.clone();
+        cuts[from] -= 1;
+        cuts[to] += 1;
+        inner.ranks(inner.with_cuts(outer, cuts), limit)
+    });
+    changed.map(|chosen| chosen.strategy).collect()
+}
+
+/// `strategy` with other choices of rank `stage` that fit.
+fn rank_changes(inner: &InnerProblem<'_, '_>, strategy: &Strategy, stage: u32) -> Vec<Strategy> {
     let mut scratch = strategy.clone();
     let mut layout = inner.closing.whole_layout(inner.forms, &scratch);
     let chunks = strategy.chunks_of(u64::from(stage));
@@ -84,11 +84,11 @@ fn rank_changes(inner: &InnerProblem<'_, '_>, strategy: &Strategy, stage: u32) -
             let fewest = rank.fewest_selective(full, &hosted);
             let same = all.checked_sub(full).filter(|_| hosted == now);
             let near = same.into_iter().flat_map(|same| [same, same + 1, same.saturating_sub(1), same + 2]);
-            let counts: Vec<u32> = fewest.into_iter().chain(near).collect();
-            for selective in counts {
+            for selective in fewest.into_iter().chain(near) {
                 let recomputed = Recomputed { full, selective };
+                // What was asked about is written down.
                 if rank.is_possible(recomputed) && rank.fits(recomputed, &hosted) {
-                    list.push((Modes::All(recomputed), hosted));
+                    list.push(rank.strategy.clone());
                 }
             }
         }

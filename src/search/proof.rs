@@ -10,7 +10,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::cost::bound::Route;
+use crate::cost::route::Route;
 use crate::profile::choices::{Compression, OffloadCategory};
 use crate::program::Layout;
 use crate::search::closed::Closing;
@@ -28,9 +28,6 @@ const OPTIMIZER: usize = OffloadCategory::Optimizer as usize;
 /// By this share a step to which work is added might end earlier after all.
 const SPARE: f64 = 1e-4;
 
-/// Building a program and getting ready to play it takes as long as so many events.
-pub const EVENTS_A_PLAY: u64 = 10_000;
-
 /// What is known of all inner choices of an outer strategy under its cuts.
 #[derive(Clone, Debug)]
 pub struct Proof {
@@ -38,8 +35,8 @@ pub struct Proof {
     pub lower: f64,
     /// Choices that do, each better than those before.
     pub better: Vec<Strategy>,
-    /// What that took, in events.
-    pub events: u64,
+    /// What that took: instructions built, and events played.
+    pub effort: u64,
 }
 
 /// What to look for.
@@ -49,8 +46,8 @@ pub struct Aim {
     pub best: f64,
     /// The bound that is enough.
     pub enough: f64,
-    /// What it may take, in events.
-    pub events: u64,
+    /// What it may take, likewise.
+    pub effort: u64,
 }
 
 /// A set of choices: of each rank, those in any of its ranges.
@@ -110,7 +107,7 @@ struct Prover<'s, 'a, 'p> {
 
 /// Bounds all inner choices of `inner` under the cuts of `strategy` from below.
 pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Proof {
-    let mut proof = Proof { lower: aim.best, better: Vec::new(), events: 0 };
+    let mut proof = Proof { lower: aim.best, better: Vec::new(), effort: 0 };
     if strategy.compression != Compression::None {
         // Where recomputation saves kernels that compress, less of it is not always quicker.
         return Proof { lower: 0.0, ..proof };
@@ -124,15 +121,15 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
     let mut open = BinaryHeap::from([Node { ranks, lower: 0.0 }]);
     let mut uncut = f64::INFINITY;
     while let Some(node) = open.pop() {
-        if node.lower >= aim.enough || proof.events >= aim.events {
+        if node.lower >= aim.enough || proof.effort >= aim.effort {
             uncut = uncut.min(node.lower);
             break;
         }
         let least = prover.least(&node.ranks);
         let is_single = |ranges: &Vec<ChoiceRange>| matches!(ranges.as_slice(), [range] if range.is_single());
         let is_single = node.ranks.iter().all(is_single);
-        let (played, events) = least.play(inner.closing, is_single, best);
-        proof.events += EVENTS_A_PLAY + events;
+        let (played, effort) = least.play(inner.closing, is_single, best);
+        proof.effort += effort;
         let Below::Played(playback) = played else { continue };
         let sure = if is_single { 1.0 } else { 1.0 - SPARE };
         let lower = (playback.step_time.0 * sure - least.spare).max(node.lower);

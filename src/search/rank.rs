@@ -10,7 +10,8 @@
 //! all of them from below, and the most counts say whether any fits. The copies of activations are the exception: they
 //! shrink with recomputation, so a range is bounded by its passes without them, and by the copies that the most leave.
 
-use crate::cost::bound::{Bound, Parts, Route};
+use crate::cost::bound::Bound;
+use crate::cost::route::{Parts, Route};
 use crate::profile::choices::{CheckpointMode, Compression, OffloadCategory};
 use crate::program::Layout;
 use crate::search::closed::{Closing, OuterForms};
@@ -32,6 +33,9 @@ const FEW: u32 = 3;
 
 /// Integer programmes for one choice of what is on the host.
 const MOST_PROGRAMMES: usize = 4;
+
+/// Splits between device and host that are looked at for blocks of several kinds, once one of them fits.
+const MOST_SPLITS: usize = 4;
 
 /// Ranges that one rank's search looks at before it takes the best choice that it knows.
 const MOST_RANGES: usize = 200;
@@ -106,6 +110,16 @@ impl Options {
             }
         }
         Self { recomputes: !fixes_checkpoint, hosted: (!fixes_offload).then_some(hosted) }
+    }
+
+    /// The same without parameters and activations on the host, where that is free.
+    pub fn without_copies(&self) -> Self {
+        let is_quiet = |hosted: &&Hosted| {
+            let on_host = |category| hosted[category as usize] > 0.0;
+            !on_host(OffloadCategory::Parameters) && !on_host(OffloadCategory::Activations)
+        };
+        let hosted = self.hosted.as_ref().map(|all| all.iter().filter(is_quiet).copied().collect());
+        Self { hosted, ..self.clone() }
     }
 }
 
@@ -251,9 +265,9 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let mut lower = f64::INFINITY;
         let mut roots = self.roots(limit);
         roots.sort_by(|one, other| one.lower.total_cmp(&other.lower));
-        for root in roots {
+        for (turn, root) in roots.into_iter().enumerate() {
             let known = best.as_ref().map_or(limit, |best| best.seconds);
-            if root.lower >= known {
+            if root.lower >= known || (best.is_some() && turn >= MOST_SPLITS) {
                 break;
             }
             // Programmes add bytes up, which is near the truth and no bound: whatever they find, the root's bound stands.
@@ -325,16 +339,16 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         range.full.1 = most - self.least(0, most - fewest, late)?;
         range.recomputed.1 = range.recomputed.1.max(range.full.1);
         let total = range.recomputed.1;
-        // With the rest selective, as few whole ones as fit; and with the most whole ones, as few at all.
+        // With the rest selective, as few whole ones as fit; and as few at all, as many of these whole as may be.
         range.full.0 = self.least(range.full.0, range.full.1, |problem, full| {
             problem.over_all(Recomputed { full, selective: total - full }, &hosted)
         })?;
-        let full = range.full.1;
-        let selective = (range.recomputed.0.saturating_sub(full), total - full);
-        let selective = self.least(selective.0, selective.1, |problem, selective| {
-            problem.over_all(Recomputed { full, selective }, &hosted)
+        let most = range.full.1;
+        let fewest = self.least(range.recomputed.0, total, |problem, all| {
+            let full = all.min(most);
+            problem.over_all(Recomputed { full, selective: all - full }, &hosted)
         })?;
-        range.recomputed.0 = range.recomputed.0.max(full + selective);
+        range.recomputed.0 = fewest.max(range.full.0);
         if copied {
             // What fits without these copies is better off without them.
             if self.hosted.contains(&quiet) && self.fits(range.fewest(), &quiet) {
@@ -532,7 +546,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let plain = self.over(&Modes::All(Recomputed::default()), hosted);
         let mut room = kinds.iter().map(all_kept).sum::<f64>() - plain.device;
         for _ in 0..MOST_PROGRAMMES {
-            let counts = integer::modes(&kinds, room).ok()??;
+            let counts = integer::modes(&kinds, room)?;
             let recomputed = counts.iter().map(|counts| Recomputed {
                 full: counts.get(CheckpointMode::Full as usize).copied().unwrap_or_default(),
                 selective: counts.get(CheckpointMode::Selective as usize).copied().unwrap_or_default(),

@@ -24,6 +24,8 @@ pub struct Solving<'a> {
     pub bounding: &'a Bounding<'a>,
     pub closing: &'a Closing<'a>,
     pub options: Options,
+    /// The same without copies beside the passes.
+    quiet: Options,
     /// When the passes of frames end whose chunks do not adjoin.
     ways: KnownWays,
 }
@@ -34,7 +36,8 @@ impl<'a> Solving<'a> {
         let fix = &bounding.space.request.fix;
         let offload = &bounding.space.problem.engine.supports.offload;
         let options = Options::new(fix.checkpoint.is_some(), fix.offload.is_some(), offload);
-        Self { bounding, closing, options, ways: KnownWays::default() }
+        let quiet = options.without_copies();
+        Self { bounding, closing, options, quiet, ways: KnownWays::default() }
     }
 
     /// The bound of `entry` with what is known of its frame: chunks that do not adjoin wait for each other.
@@ -42,10 +45,21 @@ impl<'a> Solving<'a> {
         self.with_ways(entry, |ways| entry.floor.max(ways.least + entry.step))
     }
 
-    /// The best inner choice of `entry` that is faster than `limit` seconds; none if nothing that fits is.
+    /// The best inner choice of `entry` by its bound that is below `limit` seconds, or the best without copies beside the
+    /// passes, where that is likelier; none if nothing that fits is.
     pub fn solve(&self, entry: &Entry, limit: f64) -> Option<Solved> {
         self.with_ways(entry, |ways| {
-            self.chosen(entry, |inner, outer| inner.solve(outer, (ways, entry.step), limit))
+            let solve = |options: &Options, limit: f64| {
+                self.chosen(entry, options, |inner, outer| inner.solve(outer, (ways, entry.step), limit))
+            };
+            let solved = solve(&self.options, limit)?;
+            let closed = solved.closed;
+            let quiet = (closed.likely > closed.bound).then(|| solve(&self.quiet, closed.likely.0)).flatten();
+            let quiet = quiet.filter(|quiet| quiet.closed.likely < closed.likely);
+            Some(match quiet {
+                Some(quiet) => Solved { floor: solved.floor, ..quiet },
+                None => solved,
+            })
         })
     }
 
@@ -60,13 +74,13 @@ impl<'a> Solving<'a> {
 
     /// A good inner choice of `entry`, quickly: that of the default cuts.
     pub fn even(&self, entry: &Entry, limit: f64) -> Option<Solved> {
-        self.chosen(entry, |inner, outer| inner.even(outer, limit))
+        self.chosen(entry, &self.options, |inner, outer| inner.even(outer, limit))
     }
 
     /// What no inner choice of `solved` can undercut as played; those under its own cuts are played.
     pub fn prove(&self, solved: &Solved, aim: Aim) -> Proof {
         let Solved { entry, strategy, floor, .. } = solved;
-        self.with_inner(entry, |inner, outer| {
+        self.with_inner(entry, &self.options, |inner, outer| {
             let mut proof = prove(inner, strategy, aim);
             let others = match (inner.cuts, strategy.virtual_stages) {
                 (Some(_), _) => aim.best,
@@ -83,17 +97,24 @@ impl<'a> Solving<'a> {
     }
 
     /// Small changes of the inner choice of `solved` that may end before `limit` seconds, the likeliest first.
-    pub fn neighbours(&self, solved: &Solved, limit: f64) -> Vec<Strategy> {
-        self.with_inner(&solved.entry, |inner, outer| neighbours(inner, outer, &solved.strategy, limit))
+    pub fn neighbours(&self, solved: &Solved, limit: f64) -> Vec<Solved> {
+        let found = self.with_inner(&solved.entry, &self.options, |inner, outer| {
+            neighbours(inner, outer, &solved.strategy, limit)
+        });
+        found.into_iter().map(|(strategy, closed)| Solved { strategy, closed, ..solved.clone() }).collect()
     }
 
     fn with_ways<T>(&self, entry: &Entry, look: impl FnOnce(&Ways) -> T) -> T {
         let known = (entry.frame.schedule.1 > 1).then(|| self.ways.of(entry, (self.bounding, self.closing)));
-        let none = Ways::default();
-        look(known.as_ref().and_then(|known| known.get()).unwrap_or(&none))
+        look(&known.unwrap_or_default())
     }
 
-    fn with_inner<T>(&self, entry: &Entry, look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T) -> T {
+    fn with_inner<T>(
+        &self,
+        entry: &Entry,
+        options: &Options,
+        look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T,
+    ) -> T {
         let outer = self.bounding.space.strategy(entry);
         let forms = self.closing.outer(&outer);
         let (load, pipeline) = self.bounding.pipeline(&outer, &forms.pricing);
@@ -101,7 +122,7 @@ impl<'a> Solving<'a> {
         let inner = InnerProblem {
             closing: self.closing,
             forms: &forms,
-            options: &self.options,
+            options,
             load: &load,
             pipeline,
             first_step: entry.step,
@@ -114,9 +135,10 @@ impl<'a> Solving<'a> {
     fn chosen(
         &self,
         entry: &Entry,
+        options: &Options,
         choose: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> Option<Chosen>,
     ) -> Option<Solved> {
-        let Chosen { mut strategy, seconds } = self.with_inner(entry, choose)?;
+        let Chosen { mut strategy, seconds } = self.with_inner(entry, options, choose)?;
         strategy.normalise(&self.bounding.space.problem.facts);
         let closed = self.closing.close(&strategy);
         Some(Solved { entry: *entry, floor: entry.floor.max(seconds), strategy, closed })

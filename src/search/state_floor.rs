@@ -6,8 +6,8 @@ use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::state::{Gathering, StateRules};
 use crate::search::floor::{More, Pipeline};
-use crate::search::forced::Forcing;
 use crate::search::load::Load;
+use crate::search::memory_bound::MemoryBound;
 use crate::search::occupancy::{Counts, Flying, Moment};
 use crate::search::state_prices::StatePrices;
 use crate::units::Bytes;
@@ -62,8 +62,8 @@ impl FrameFloor<'_> {
         if time >= best {
             return Floor::Seconds(time);
         }
-        match self.memory(rules, prices, step, best) {
-            Ok(forced) => Floor::Seconds(time.max(forced)),
+        match self.memory(rules, step, best) {
+            Ok(()) => Floor::Seconds(time),
             Err(bytes) => Floor::OutOfMemory(bytes),
         }
     }
@@ -128,17 +128,14 @@ impl FrameFloor<'_> {
         reductions + gathers * prices.gather
     }
 
-    /// The least time of any inner choice that fits, as far as memory forces it: that of ranks which must have many
-    /// blocks if no other is to be slower than `best`, while they hold many micro-batches.
-    fn memory(&self, rules: &StateRules, prices: &StatePrices, step: f64, best: f64) -> Result<f64, Bytes> {
-        let mut least = 0.0_f64;
-        if self.load.is_plain {
-            let forcing = Forcing::new(self, rules, prices, step);
-            for fullest in self.fullest(step, best) {
-                least = least.max(forcing.least(fullest, None)?);
-            }
+    /// Whether ranks which must have many blocks if no other is to be slower than `best`, while they hold many
+    /// micro-batches, may have room.
+    fn memory(&self, rules: &StateRules, step: f64, best: f64) -> Result<(), Bytes> {
+        if !self.load.is_plain {
+            return Ok(());
         }
-        Ok(least)
+        let memory = MemoryBound::new(self, rules);
+        self.fullest(step, best).into_iter().try_for_each(|fullest| memory.fits(fullest, None))
     }
 
     /// Blocks that some rank has at least if none is slower than `best`, with the chunks of micro-batches that it then
@@ -146,17 +143,13 @@ impl FrameFloor<'_> {
     fn fullest(&self, step: f64, best: f64) -> Vec<(u64, Flying)> {
         let ranks = self.pipeline.ranks;
         let mut list: Vec<(u64, Flying)> = Vec::new();
-        let first = self.pipeline.moments(0).0;
         for rank in 0..ranks {
             let counts = Counts::new((self.load, &self.pipeline), rank, step, best);
             let behind = (ranks - 1 - rank).saturating_mul(counts.most);
             let own = self.load.blocks.saturating_sub(behind).div_ceil(rank + 1).max(counts.fewest);
             if own > list.last().map_or(0, |known| known.0) {
-                // It may be any of the ranks so far, of which this one holds the least before backwards; of one of several
-                // chunks, the first rank has the most in flight.
-                let moment = self.pipeline.moments(rank).0;
-                let densest = if self.pipeline.chunks > 1 { first.densest } else { moment.densest };
-                let fullest = Moment { waiting: (0, 0), densest, ..moment };
+                // It may be any of the ranks so far, of which this one holds the least before backwards.
+                let fullest = Moment { waiting: (0, 0), ..self.pipeline.moments(rank).0 };
                 list.push((own, counts.flying(fullest, own, self.pipeline.chunks)));
             }
         }

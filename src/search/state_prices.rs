@@ -4,11 +4,10 @@ use std::collections::HashMap;
 
 use crate::cost::digest::least;
 use crate::cost::price::{LEVELS, Links};
-use crate::cost::unit_cost::{accumulating, gathers, keeping};
 use crate::cost::{DevicePricing, Pricing as _};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
-use crate::program::reduction::reductions;
+use crate::program::reduction::{accumulate, gathers, keep, reductions};
 use crate::program::state::StateRules;
 use crate::search::axes::NumericsChoice;
 use crate::search::forms::Forms;
@@ -35,11 +34,6 @@ pub struct StatePrices {
     pub gather_block: f64,
     /// Reducing the gradient of a block inside its shard group, at the least.
     pub block: f64,
-    /// Updating one element on the host.
-    pub host_element: f64,
-    /// Bytes that leave for the host in a second, and that come from there, whatever a copy takes to start.
-    pub out_rate: f64,
-    pub in_rate: f64,
     /// The share of the multiprocessors that a collective takes, and those of links at the least.
     pub multiprocessors: f64,
     pub links: Links,
@@ -76,12 +70,9 @@ impl StatePrices {
             gather: 0.0,
             step: step(load, rules, workload, pricing),
             replicas: replicas(load, rules, pricing),
-            accumulate: accumulating(&load.parameters, rules, engine).map_or(0.0, |op| seconds(&op)),
+            accumulate: accumulate(&load.parameters, rules, engine).map_or(0.0, |op| seconds(&op)),
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
             block: reductions(rules, engine, &load.parameters, false).iter().map(|(_, op)| seconds(op)).sum(),
-            host_element: seconds(&rules.adamw(1 << 30, true)) / (1_u64 << 30) as f64,
-            out_rate: rate(pricing, Op::CopyOut),
-            in_rate: rate(pricing, Op::CopyIn),
             multiprocessors: pricing.beside(),
             links: [f64::INFINITY; LEVELS],
         };
@@ -98,7 +89,7 @@ impl StatePrices {
             };
             let (reduce, scatter) = (sum(true), sum(false));
             let gather: f64 = gathers(&parameters, rules).map(|op| seconds(&op)).sum();
-            let kept = keeping(&parameters, rules).map_or(0.0, |op| pricing.price(&op, 0).seconds.0);
+            let kept = keep(&parameters, rules).map_or(0.0, |op| pricing.price(&op, 0).seconds.0);
             prices.reduce += count as f64 * (reduce + kept);
             prices.scatter += count as f64 * (scatter + kept);
             prices.gather += count as f64 * gather;
@@ -106,12 +97,6 @@ impl StatePrices {
         prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });
         prices
     }
-}
-
-/// Bytes a second of long copies.
-fn rate(pricing: &DevicePricing<'_>, copy: fn(Bytes) -> Op) -> f64 {
-    let seconds = |bytes: u64| pricing.price(&copy(Bytes(bytes)), 0).seconds.0;
-    (1_u64 << 30) as f64 / (seconds(1 << 31) - seconds(1 << 30))
 }
 
 /// Seconds that each block more takes: a slope over many, so that rounding and what is fixed fall out.
@@ -142,7 +127,7 @@ fn step(load: &Load, rules: &StateRules, workload: &Workload, pricing: &DevicePr
         let kind = CollectiveKind::AllGather;
         slope(&|blocks| {
             let bytes = Bytes(elements * blocks * rules.parameter.size());
-            Op::Collective(Collective { kind, group, bytes })
+            Op::Collective(Collective::new(kind, group, bytes))
         })
     };
     norm + update(false).min(update(true))
@@ -163,7 +148,7 @@ fn replicas(load: &Load, rules: &StateRules, pricing: &DevicePricing<'_>) -> f64
     let sum = |(group, elements): (Group, u64)| {
         slope(pricing, &|blocks| {
             let bytes = Bytes(elements * blocks * rules.reduce.size());
-            Op::Collective(Collective { kind: CollectiveKind::AllReduce, group, bytes })
+            Op::Collective(Collective::new(CollectiveKind::AllReduce, group, bytes))
         })
     };
     parts.into_iter().filter(|(_, elements)| *elements > 0).map(sum).sum()

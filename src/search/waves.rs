@@ -11,11 +11,11 @@ use crate::profile::choices::GradientSync;
 use crate::program::Program;
 use crate::search::bounding::Entry;
 use crate::search::problem::{Candidate, ProcessMemory};
-use crate::search::proof::{Aim, EVENTS_A_PLAY, Proof};
+use crate::search::proof::{Aim, Proof};
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
 use crate::simulate::{Below, Playback};
-use crate::strategy::{Offload, Strategy};
+use crate::strategy::Strategy;
 use crate::units::Seconds;
 
 /// Strategies whose inner choices are solved in one wave.
@@ -27,17 +27,18 @@ const MOST_SOLVED: usize = 30_000;
 /// The same where blocks differ: a rank's place then matters to its choice.
 const MOST_SOLVED_UNEVEN: usize = 3_000;
 const MOST_PLAYED: usize = 600;
-/// Most events that are played then, and of one strategy, so that long steps do not make a search long.
-const MOST_EVENTS: u64 = 30_000_000;
-const MOST_EVENTS_A_STRATEGY: u64 = 8_000_000;
+/// Instructions that are built and events that are played then at the most, together, so that long steps do not make a
+/// search long; and of one strategy.
+const MOST_EFFORT: u64 = 8_000_000;
+const MOST_EFFORT_A_STRATEGY: u64 = 8_000_000;
 
 /// A search without a time limit that has proven its plan to be within this share of the best goes on for less.
 const NEAR: f64 = 0.005;
-/// Events that are played to raise the bounds of those that were solved: of all, and of one.
-const MOST_PROVEN: u64 = 20_000_000;
-const MOST_PROVEN_OF_ONE: u64 = 1_000_000;
-/// How often the best strategy is changed a little, and how many changes are played each time.
-const MOST_POLISHED: usize = 6;
+/// The same to raise the bounds of those that were solved: of all, and of one.
+const MOST_PROVEN: u64 = 4_000_000;
+const MOST_PROVEN_OF_ONE: u64 = 400_000;
+/// And to change the best strategy a little; how many changes of one are played.
+const MOST_POLISHED: u64 = 2_000_000;
 const MOST_NEIGHBOURS: usize = 64;
 /// The most that is solved and played then.
 const MOST_NEAR: [usize; 2] = [3_000, 200];
@@ -75,7 +76,7 @@ impl Patience {
         let most = if found.is_near(lowest) { MOST_NEAR[1] } else { MOST_PLAYED };
         found.best.is_none()
             || match self {
-                Self::Work { .. } => found.tried < most && found.events < MOST_EVENTS,
+                Self::Work { .. } => found.tried < most && found.effort < MOST_EFFORT,
                 Self::Until(end) => Instant::now() < end,
                 Self::Exhaustive => true,
             }
@@ -88,7 +89,7 @@ impl Patience {
 
     /// Whether so long a step is played.
     fn plays(self, strategy: &Strategy) -> bool {
-        !matches!(self, Self::Work { .. }) || events(strategy) <= MOST_EVENTS_A_STRATEGY
+        !matches!(self, Self::Work { .. }) || events(strategy) <= MOST_EFFORT_A_STRATEGY
     }
 
     /// Seconds that a strategy must be below to be looked at, if the best so far takes `best`.
@@ -109,6 +110,13 @@ pub struct Stopped {
     pub about: Seconds,
 }
 
+impl Solved {
+    /// It was stopped when its step would take `about` so long.
+    fn stopped(self, about: Seconds) -> Stopped {
+        Stopped { strategy: self.strategy, memory: self.closed.memory, about }
+    }
+}
+
 /// What the waves have found so far.
 #[derive(Default)]
 pub struct Found {
@@ -118,10 +126,10 @@ pub struct Found {
     pub stopped: Vec<Stopped>,
     /// Seconds of the fastest, and what it is.
     pub best: Option<f64>,
-    fastest: Option<Strategy>,
-    /// How many were played, whether they fit or not, and about how many events that took.
+    fastest: Option<Solved>,
+    /// How many were played, whether they fit or not, and the instructions and events that took.
     tried: usize,
-    events: u64,
+    effort: u64,
 }
 
 impl Found {
@@ -224,14 +232,14 @@ pub fn waves(
             solved += 1;
         }
         // The likeliest last; what cannot win any more is not played.
-        ready.sort_by(|one, other| other.closed.bound.0.total_cmp(&one.closed.bound.0));
+        ready.sort_by(|one, other| other.closed.likely.0.total_cmp(&one.closed.likely.0));
         ready.retain(|solved| solved.floor < limit);
         // Others that are solved later may be likelier.
         let horizon = waiting.lowest().filter(|_| !wave.is_empty()).unwrap_or(f64::INFINITY);
         let mut chosen = Vec::new();
         let mut passed_over = Vec::new();
         while chosen.len() < PLAYED_A_WAVE && patience.may_play(found, lowest) {
-            let likely = |solved: &Solved| found.best.is_none() || solved.closed.bound.0 <= horizon;
+            let likely = |solved: &Solved| found.best.is_none() || solved.closed.likely.0 <= horizon;
             match ready.pop_if(|solved| likely(solved)) {
                 Some(solved) if patience.plays(&solved.strategy) => chosen.push(solved),
                 Some(solved) => passed_over.push(solved),
@@ -252,61 +260,46 @@ pub fn waves(
     }
     account.bounded += waiting.queue.len() as u64;
     open.append(&mut ready);
-    polish(solving, &open, found, patience);
+    polish(solving, found, patience);
     let before = found.limit();
-    let (lowest, open) = close(solving, open, found, patience);
+    let lowest = close(solving, open, found, patience);
     if found.limit() < before {
-        polish(solving, &open, found, patience);
+        polish(solving, found, patience);
     }
     let limit = found.limit();
     let left = lowest.into_iter().chain(waiting.lowest());
     account.lowest_bound = left.filter(|floor| *floor < limit).reduce(f64::min).map(Seconds);
 }
 
-/// Changes the inner choices of the fastest outer strategies a little, as long as that makes them faster.
-fn polish(solving: &Solving<'_>, open: &[Solved], found: &mut Found, patience: Patience) {
-    for _ in 0..MOST_POLISHED {
-        let Some(best) = found.fastest.clone() else { return };
-        let same = |solved: &&Solved| {
-            let outer = |strategy: &Strategy| Strategy {
-                cuts: Vec::new(),
-                checkpoint: Vec::new(),
-                offload: Offload::default(),
-                ..strategy.clone()
-            };
-            outer(&solved.strategy) == outer(&best)
-        };
-        let Some(known) = open.iter().find(same) else { return };
-        if patience.is_over() || !patience.plays(&best) {
+/// Changes the inner choice of the fastest a little, as long as that makes it faster.
+fn polish(solving: &Solving<'_>, found: &mut Found, patience: Patience) {
+    let most = found.effort + MOST_POLISHED;
+    let Some(mut fastest) = found.fastest.clone() else { return };
+    'changed: loop {
+        if patience.is_over() || !patience.plays(&fastest.strategy) {
             return;
         }
-        let solved = Solved { strategy: best, ..known.clone() };
-        let mut changed = solving.neighbours(&solved, found.limit());
-        changed.truncate(MOST_NEIGHBOURS);
-        let changed = changed.into_iter().map(|strategy| {
-            let closed = solving.closing.close(&strategy);
-            Solved { strategy, closed, ..solved.clone() }
-        });
-        let changed: Vec<Solved> = changed.collect();
         let before = found.limit();
+        let mut changed = solving.neighbours(&fastest, before);
+        changed.truncate(MOST_NEIGHBOURS);
         for wave in changed.chunks(PLAYED_A_WAVE) {
+            if found.effort >= most {
+                return;
+            }
             play(solving, wave.to_vec(), found.limit(), found, &mut Account::default());
+            if let Some(faster) = found.fastest.clone().filter(|_| found.limit() < before) {
+                fastest = faster;
+                continue 'changed;
+            }
         }
-        if found.limit() >= before {
-            return;
-        }
+        return;
     }
 }
 
 /// Raises the bounds of `open`, which were solved, by playing what their inner choices have in common, and plays the
 /// better choices that this finds: the lowest bound that is left, in seconds.
-fn close(
-    solving: &Solving<'_>,
-    mut open: Vec<Solved>,
-    found: &mut Found,
-    patience: Patience,
-) -> (Option<f64>, Vec<Solved>) {
-    let mut events = MOST_PROVEN;
+fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patience: Patience) -> Option<f64> {
+    let mut effort = MOST_PROVEN;
     let mut settled: Vec<Solved> = Vec::new();
     loop {
         let best = found.limit();
@@ -314,17 +307,17 @@ fn close(
         let is_open = |solved: &Solved| solved.floor < enough && patience.plays(&solved.strategy);
         let (mut left, closed): (Vec<Solved>, Vec<Solved>) = open.into_iter().partition(is_open);
         open = closed;
-        if left.is_empty() || events == 0 || best.is_infinite() || patience.is_over() {
+        if left.is_empty() || effort == 0 || best.is_infinite() || patience.is_over() {
             open.append(&mut left);
             open.append(&mut settled);
-            return (open.iter().map(|solved| solved.floor).reduce(f64::min), open);
+            return open.iter().map(|solved| solved.floor).reduce(f64::min);
         }
         left.sort_by(|one, other| one.floor.total_cmp(&other.floor));
         let rest = left.split_off(left.len().min(PLAYED_A_WAVE));
-        let aim = Aim { best, enough, events: MOST_PROVEN_OF_ONE.min(events) };
+        let aim = Aim { best, enough, effort: MOST_PROVEN_OF_ONE.min(effort) };
         let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
         for (mut solved, proof) in left.into_iter().zip(proofs) {
-            events = events.saturating_sub(proof.events);
+            effort = effort.saturating_sub(proof.effort);
             let better = proof.better.into_iter().map(|strategy| {
                 let closed = solving.closing.close(&strategy);
                 Solved { strategy, closed, ..solved.clone() }
@@ -366,20 +359,19 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
         play(solving, wave, limit, found, &mut Account::default());
     }
     // The others may be shown beside the best.
-    found.stopped.extend(chosen.map(|Solved { strategy, closed, .. }| Stopped {
-        strategy,
-        memory: closed.memory,
-        about: closed.bound,
+    found.stopped.extend(chosen.map(|solved| {
+        let about = solved.closed.likely;
+        solved.stopped(about)
     }));
 }
 
-/// A program, how it was played, and in how many events.
+/// A program, how it was played, and what that took.
 type Played = (Program, Below, u64);
 
 /// Plays `chosen` at once, each as long as it may be faster than `limit` seconds. Buffers are placed of what wins alone.
 fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Found, account: &mut Account) {
     let closing = solving.closing;
-    let mut ended: Vec<(Strategy, ProcessMemory, Program, Playback)> = Vec::new();
+    let mut ended: Vec<(Solved, Program, Playback)> = Vec::new();
     let played: Vec<(Solved, Option<Played>)> = chosen
         .into_par_iter()
         .map(|solved| {
@@ -389,33 +381,33 @@ fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Foun
             (solved, played)
         })
         .collect();
-    for (Solved { strategy, closed, .. }, played) in played {
+    for (solved, played) in played {
         account.played += 1;
-        if let Some((_, _, events)) = &played {
+        if let Some((_, _, effort)) = &played {
             found.tried += 1;
-            found.events += EVENTS_A_PLAY + events;
+            found.effort += effort;
         }
         let about = match played {
             Some((program, Below::Played(playback), _)) => {
-                ended.push((strategy, closed.memory, program, playback));
+                ended.push((solved, program, playback));
                 continue;
             }
             Some((_, Below::Slower(slower), _)) => slower.about,
-            None => closed.bound,
+            None => solved.closed.likely,
         };
-        found.stopped.push(Stopped { strategy, memory: closed.memory, about });
+        found.stopped.push(solved.stopped(about));
     }
-    ended.sort_by(|one, other| one.3.step_time.0.total_cmp(&other.3.step_time.0));
-    for (strategy, memory, program, playback) in ended {
+    ended.sort_by(|one, other| one.2.step_time.0.total_cmp(&other.2.step_time.0));
+    for (solved, program, playback) in ended {
         let about = playback.step_time;
         if about.0 >= found.limit() {
-            found.stopped.push(Stopped { strategy, memory, about });
+            found.stopped.push(solved.stopped(about));
             continue;
         }
-        let candidate = closing.problem.candidate(strategy, &program, playback);
+        let candidate = closing.problem.candidate(solved.strategy.clone(), &program, playback);
         if closing.problem.fits(&candidate) {
             found.best = Some(about.0);
-            found.fastest = Some(candidate.strategy.clone());
+            found.fastest = Some(solved);
             found.played.push(candidate);
         }
     }

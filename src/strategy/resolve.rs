@@ -142,8 +142,10 @@ impl Strategy {
         }
         if self.zero == 0 && !self.sums_gradients(facts) {
             self.sync = defaults::sync(self.zero);
-            self.bucket = defaults::BUCKET;
             self.reduce_type = reduce;
+        }
+        if !facts.profile.buffers.reduces_in_buckets() || (self.zero == 0 && !self.sums_gradients(facts)) {
+            self.bucket = defaults::BUCKET;
         }
         for &category in OffloadCategory::ALL {
             if self.offload.lacks(category) {

@@ -238,10 +238,9 @@ fn holds(moment: Moment, instants: &[Instant]) -> bool {
             .iter()
             .filter(move |instant| pass.is_none() || instant.action.map(|this| this.0) == pass)
             .any(|instant| {
-                // What is more of one chunk than the moment says is not counted.
                 let kept = instant.held.iter().enumerate().map(|(chunk, held)| {
                     let under_way = instant.action == Some((Pass::Forward, chunk as u32));
-                    (u64::from(held.0) + u64::from(under_way)).min(moment.densest)
+                    u64::from(held.0) + u64::from(under_way)
                 });
                 let waiting = || instant.held.iter().map(|held| u64::from(held.1));
                 kept.sum::<u64>() >= moment.kept
