@@ -78,8 +78,7 @@ pub fn template(
         }
     }
     sizes.on_host = offloaded_elements(plan.strategy, stage, sizes.owned);
-    let mut step =
-        Step { plan, sizes: &sizes, list: Vec::with_capacity(32), accesses: Vec::with_capacity(32) };
+    let mut step = Step { plan, sizes: &sizes, list: Vec::with_capacity(32), touched: Default::default() };
     let mut first = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Optimizer);
     first.behind = Streams::all_but(Stream::Compute);
     step.push(first);
@@ -99,8 +98,8 @@ struct Step<'a> {
     plan: &'a Plan<'a>,
     sizes: &'a Sizes,
     list: Vec<Instruction>,
-    /// What each touches of what the rank keeps.
-    accesses: Vec<(Touched, Accesses)>,
+    /// What the instructions of each stream touch of what the rank keeps, with their places in the list.
+    touched: [Vec<(u32, Touched, Accesses)>; Stream::ALL.len()],
 }
 
 impl Step<'_> {
@@ -110,24 +109,20 @@ impl Step<'_> {
         let standing = Standing { units: &[], lenders: &[], gathers_once: false, pass: None };
         let accesses = standing.accesses(&next);
         let touched = Touched::of(&accesses);
-        let conflicts = |(others_touched, others): &(Touched, Accesses)| {
+        let conflicts = |(_, others_touched, others): &&(u32, Touched, Accesses)| {
             let conflicts = |one: &Access| others.iter().any(|other| one.conflicts(other));
             touched.may_conflict(*others_touched) && accesses.iter().any(conflicts)
         };
-        let (mut seen, mut follows) = (Streams::of(next.stream), false);
-        for (index, (before, others)) in self.list.iter().zip(&self.accesses).enumerate().rev() {
-            follows |= before.stream == next.stream;
-            if !seen.contains(before.stream) && conflicts(others) {
-                seen = seen.and(Streams::of(before.stream));
-                next.waits.push(index as u32);
-            }
+        let own = next.stream as usize;
+        for (_, before) in self.touched.iter().enumerate().filter(|(stream, _)| *stream != own) {
+            next.waits.extend(before.iter().rev().find(conflicts).map(|(index, ..)| *index));
         }
-        if next.waits.is_empty() && !follows && !self.list.is_empty() {
+        if next.waits.is_empty() && self.touched[own].is_empty() && !self.list.is_empty() {
             next.waits.push(0);
         }
         next.waits.sort_unstable();
+        self.touched[own].push((self.list.len() as u32, touched, accesses));
         self.list.push(next);
-        self.accesses.push((touched, accesses));
     }
 
     fn collective(&mut self, kind: CollectiveKind, group: Group, bytes: u64, task: Task) {

@@ -4,7 +4,7 @@ use super::Lifetime;
 use super::calendar::join;
 
 /// The indices of `lifetimes`, the first to end first.
-fn by_end(lifetimes: &[Lifetime]) -> impl Iterator<Item = usize> {
+pub(super) fn by_end(lifetimes: &[Lifetime]) -> impl Iterator<Item = usize> {
     let mut ends: Vec<usize> = (0..lifetimes.len()).collect();
     ends.sort_by_key(|&buffer| lifetimes[buffer].end);
     ends.into_iter()

@@ -3,12 +3,13 @@
 //! What is held at the fullest instant is a lower bound, and the first attempt that reaches it is the answer. The first
 //! attempts place buffers as they come, into gaps between those that are held. All others place them one after another
 //! in some order, each at the lowest offset that is free during its whole lifetime; behind the given orders come further
-//! ones, each made from the one before by moving the buffers forward that ended too high. Nothing here is random or
-//! depends on time.
+//! ones, each made from the one before by moving the buffers forward that ended too high. Of lifetimes that repeat
+//! themselves a few periods are placed so. Nothing here is random or depends on time.
 
 mod calendar;
 mod gaps;
 mod orders;
+mod periods;
 #[cfg(test)]
 mod tests;
 
@@ -68,6 +69,12 @@ pub fn pack(lifetimes: &[Lifetime], enough: u64) -> Packing {
     let close = if lifetimes.len() <= FEW { live } else { live.saturating_add(live / CLOSE) };
     let enough = enough.max(close);
     if SHORT.iter().any(|&short| keep(gaps::place(lifetimes, live, short)) <= enough) {
+        return best;
+    }
+    if lifetimes.len() > FEW
+        && let Some(offsets) = periods::place(lifetimes, enough)
+    {
+        keep(offsets);
         return best;
     }
     let mut orders: Vec<Vec<usize>> = Vec::new();
