@@ -32,8 +32,13 @@ impl Small {
             clip: 1.0,
         };
         let memory_limit = dice.pick(&[None, Some(Bytes(2_500_000_000))]);
-        let fix = Draft::parse(dice.pick(&["loss=full", "loss=full,zero=3", "loss=full,micro=1"]))
-            .expect("it parses");
+        let fixes = [
+            "loss=full,offload=none",
+            "loss=full,zero=3,offload=none",
+            "loss=full,pp=1,dp=2,zero=3,shard=2,sp=off",
+            "loss=full,pp=1,micro=1,dp=2,zero=1,sp=off",
+        ];
+        let fix = Draft::parse(dice.pick(&fixes)).expect("it parses");
         Self { model, cluster, workload, memory_limit, fix }
     }
 

@@ -7,6 +7,7 @@ mod bounding;
 mod cache;
 mod capacity;
 pub mod closed;
+mod exhaustive;
 pub mod explain;
 mod floor;
 mod forms;

@@ -140,9 +140,9 @@ pub struct RankProblem<'a, 'p> {
     /// What stands before and behind it.
     route: Route,
     /// Checkpoint modes are free.
-    recomputes: bool,
+    pub recomputes: bool,
     /// What may be kept on the host.
-    hosted: Vec<Hosted>,
+    pub hosted: Vec<Hosted>,
     /// Seconds of optimizer steps, by what is on the host but activations: what is recomputed is nothing to them.
     steps: Vec<(Hosted, f64)>,
 }
@@ -290,9 +290,20 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let all = if self.recomputes { self.blocks() } else { 0 };
         let is_even = self.is_even();
         let mut list = Vec::with_capacity(self.hosted.len());
+        // Passes by the share of parameters on the host: where optimizer state is is nothing to them.
+        let mut passes: Vec<(f64, Parts)> = Vec::new();
         for place in 0..self.hosted.len() {
             let hosted = self.hosted[place];
-            let lower = self.ends(Recomputed::default(), &without_activations(hosted));
+            let fetched = hosted[OffloadCategory::Parameters as usize];
+            let known = passes.iter().find(|(known, _)| *known == fetched).map(|(_, parts)| *parts);
+            let parts = known.unwrap_or_else(|| {
+                self.write(&Modes::All(Recomputed::default()), &without_activations(hosted));
+                let bound = self.closing.time(self.forms, self.strategy, self.layout);
+                let parts = bound.parts_before_step(self.stage);
+                passes.push((fetched, parts));
+                parts
+            });
+            let lower = Parts { step: self.step_of(&hosted), ..parts }.end(&self.route);
             if lower >= limit {
                 continue;
             }
@@ -420,7 +431,8 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         self.over(&Modes::All(Recomputed { full, selective: 0 }), &most).device <= 0.0
     }
 
-    fn blocks(&self) -> u32 {
+    /// How many blocks it has.
+    pub fn blocks(&self) -> u32 {
         self.chunks().iter().map(|&chunk| self.strategy.cuts[chunk]).sum()
     }
 

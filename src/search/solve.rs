@@ -2,6 +2,7 @@
 
 use crate::search::bounding::{Bounding, Entry};
 use crate::search::closed::{Closed, Closing};
+use crate::search::exhaustive::every_choice;
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::passes::{KnownWays, Ways};
 use crate::search::polish::neighbours;
@@ -61,6 +62,18 @@ impl<'a> Solving<'a> {
                 None => solved,
             })
         })
+    }
+
+    /// Every inner choice of `entry` that fits; none if they are too many to list.
+    pub fn every_choice(&self, entry: &Entry) -> Option<Vec<Solved>> {
+        let choices = self.with_ways(entry, |ways| {
+            self.with_inner(entry, &self.options, |inner, outer| every_choice(inner, outer, ways))
+        })?;
+        let closed = choices.into_iter().map(|mut strategy| {
+            strategy.normalise(&self.bounding.space.problem.facts);
+            Solved { entry: *entry, floor: entry.floor, closed: self.closing.close(&strategy), strategy }
+        });
+        Some(closed.filter(|solved| self.closing.fits(&solved.closed)).collect())
     }
 
     /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.

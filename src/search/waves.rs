@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use crate::profile::choices::GradientSync;
 use crate::program::Program;
 use crate::search::bounding::Entry;
+use crate::search::exhaustive::play_all;
 use crate::search::problem::{Candidate, ProcessMemory};
 use crate::search::proof::{Aim, Proof};
 use crate::search::request::Account;
@@ -25,7 +26,7 @@ const PLAYED_A_WAVE: usize = 4;
 /// Most strategies that are solved, and played, where no time limit was given; what is left keeps its bound.
 const MOST_SOLVED: usize = 30_000;
 /// The same where blocks differ: a rank's place then matters to its choice.
-const MOST_SOLVED_UNEVEN: usize = 3_000;
+const MOST_SOLVED_UNEVEN: usize = 500;
 const MOST_PLAYED: usize = 600;
 /// Instructions that are built and events that are played then at the most, together, so that long steps do not make a
 /// search long; and of one strategy.
@@ -90,14 +91,6 @@ impl Patience {
     /// Whether so long a step is played.
     fn plays(self, strategy: &Strategy) -> bool {
         !matches!(self, Self::Work { .. }) || events(strategy) <= MOST_EFFORT_A_STRATEGY
-    }
-
-    /// Seconds that a strategy must be below to be looked at, if the best so far takes `best`.
-    const fn limit(self, best: f64) -> f64 {
-        match self {
-            Self::Exhaustive => f64::INFINITY,
-            Self::Work { .. } | Self::Until(_) => best,
-        }
     }
 }
 
@@ -194,13 +187,19 @@ pub fn waves(
     account: &mut Account,
     patience: Patience,
 ) {
-    let mut waiting = Waiting::new(entries);
-    let mut solved = 0;
-    let mut ready: Vec<Solved> = Vec::new();
     // Those that were played, with what is known of all their inner choices.
     let mut open: Vec<Solved> = Vec::new();
+    let mut waiting = Waiting::new(match patience {
+        Patience::Exhaustive => {
+            open = play_all(solving, &entries, found, account);
+            Vec::new()
+        }
+        _ => entries,
+    });
+    let mut solved = 0;
+    let mut ready: Vec<Solved> = Vec::new();
     loop {
-        let limit = patience.limit(found.limit());
+        let limit = found.limit();
         let floors = ready.iter().map(|solved| solved.floor);
         let lowest = floors.chain(waiting.lowest()).fold(f64::INFINITY, f64::min);
         let most = if patience.may_solve(solved, found, lowest) { SOLVED_A_WAVE } else { 0 };
@@ -299,11 +298,15 @@ fn polish(solving: &Solving<'_>, found: &mut Found, patience: Patience) {
 /// Raises the bounds of `open`, which were solved, by playing what their inner choices have in common, and plays the
 /// better choices that this finds: the lowest bound that is left, in seconds.
 fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patience: Patience) -> Option<f64> {
-    let mut effort = MOST_PROVEN;
+    // An exhaustive search takes its time for what has too many inner choices to play each.
+    let is_exhaustive = matches!(patience, Patience::Exhaustive);
+    let (mut effort, most) =
+        if is_exhaustive { (u64::MAX, 2 * MOST_PROVEN_OF_ONE) } else { (MOST_PROVEN, MOST_PROVEN_OF_ONE) };
+    let near = if is_exhaustive { 0.0 } else { NEAR };
     let mut settled: Vec<Solved> = Vec::new();
     loop {
         let best = found.limit();
-        let enough = best / (1.0 + NEAR);
+        let enough = best / (1.0 + near);
         let is_open = |solved: &Solved| solved.floor < enough && patience.plays(&solved.strategy);
         let (mut left, closed): (Vec<Solved>, Vec<Solved>) = open.into_iter().partition(is_open);
         open = closed;
@@ -314,7 +317,7 @@ fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patien
         }
         left.sort_by(|one, other| one.floor.total_cmp(&other.floor));
         let rest = left.split_off(left.len().min(PLAYED_A_WAVE));
-        let aim = Aim { best, enough, effort: MOST_PROVEN_OF_ONE.min(effort) };
+        let aim = Aim { best, enough, effort: most.min(effort) };
         let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
         for (mut solved, proof) in left.into_iter().zip(proofs) {
             effort = effort.saturating_sub(proof.effort);
@@ -369,7 +372,13 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
 type Played = (Program, Below, u64);
 
 /// Plays `chosen` at once, each as long as it may be faster than `limit` seconds. Buffers are placed of what wins alone.
-fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Found, account: &mut Account) {
+pub fn play(
+    solving: &Solving<'_>,
+    chosen: Vec<Solved>,
+    limit: f64,
+    found: &mut Found,
+    account: &mut Account,
+) {
     let closing = solving.closing;
     let mut ended: Vec<(Solved, Program, Playback)> = Vec::new();
     let played: Vec<(Solved, Option<Played>)> = chosen
