@@ -118,7 +118,8 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
     for (index, frame) in program.frames.iter().enumerate() {
         for unit in &frame.units {
             let Some(id) = unit.own_gradient() else { continue };
-            let takes = |one: &&Use<'_>| one.frame as usize == index && one.instruction.allocates.contains(&id);
+            let takes =
+                |one: &&Use<'_>| one.frame as usize == index && one.instruction.allocates.contains(&id);
             let during = during(uses.of(unit.unit, |_| true).filter(takes));
             let sums = sums(uses.of(unit.unit, reduces));
             push(GradientBuffer::Unit, Some(unit.unit), frame.buffers[id as usize].bytes, during, sums);

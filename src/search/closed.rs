@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
-use crate::cost::instants::{Instant, instants_of};
+use crate::cost::instants::{Instant as NamedInstant, instants_of};
 use crate::cost::ledger::Ledger;
 use crate::cost::unit_cost::UnitCosts;
 use crate::cost::{DevicePricing, Price, Pricing};
@@ -16,12 +17,14 @@ use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule
 use crate::program::build::build_on;
 use crate::program::instruction::Task;
 use crate::program::layout::ShapedUnits;
+use crate::program::placing::Extent;
 use crate::program::state::StateRules;
-use crate::program::{Layout, Program};
+use crate::program::{Layout, Program, RankProgram};
+use crate::search::deadline::Deadline;
 use crate::search::integer::{Kind, Mode};
 use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::{Candidate, Problem, ProcessMemory};
-use crate::simulate::{Below, play, play_counting};
+use crate::simulate::{Below, Playback, play_counting};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -44,7 +47,7 @@ pub struct OuterForms<'a> {
     rules: StateRules,
     costs: UnitCosts,
     /// By rank.
-    instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
+    instants: Vec<OnceLock<Arc<Vec<NamedInstant>>>>,
 }
 
 /// Blocks of one class in one chunk.
@@ -112,6 +115,9 @@ pub struct Shaped {
     pub digests: Vec<UnitDigest>,
 }
 
+/// What it takes to place what an instruction allocates, at the most.
+const PLACING_AN_INSTRUCTION: Duration = Duration::from_micros(20);
+
 /// Sizes and order of the mesh that groups are read off.
 type PricingKey = ([u64; 7], MeshOrder);
 
@@ -147,14 +153,20 @@ pub struct Closing<'a> {
     /// The class of each block, in model order.
     blocks: Vec<usize>,
     shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
-    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Instant>>>>,
+    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<NamedInstant>>>>,
     prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
     links: KnownLinks,
+    pub deadline: Deadline,
 }
 
 impl<'a> Closing<'a> {
-    /// Nothing is computed yet.
+    /// Nothing is computed yet, and there is time.
     pub fn new(problem: &'a Problem<'a>) -> Self {
+        Self::until(problem, Deadline::default())
+    }
+
+    /// The same of a search that ends.
+    pub fn until(problem: &'a Problem<'a>, deadline: Deadline) -> Self {
         let units = units(problem.model);
         let blocks = units.iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
         Self {
@@ -165,6 +177,7 @@ impl<'a> Closing<'a> {
             schedules: Mutex::new(HashMap::new()),
             prices: Mutex::new(HashMap::new()),
             links: KnownLinks::default(),
+            deadline,
         }
     }
 
@@ -227,7 +240,7 @@ impl<'a> Closing<'a> {
     }
 
     /// The named instants of pipeline rank `stage` under the strategy's schedule.
-    pub fn instants(&self, strategy: &Strategy, stage: u64) -> Arc<Vec<Instant>> {
+    pub fn instants(&self, strategy: &Strategy, stage: u64) -> Arc<Vec<NamedInstant>> {
         let (pipeline, micro) = (strategy.pipeline, strategy.accumulation);
         let key = (strategy.schedule, pipeline, stage, micro, strategy.virtual_stages);
         let known = self.schedules.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -395,21 +408,43 @@ impl<'a> Closing<'a> {
                 }
             }
         }
-        play_counting(&program, &NeverLate(pricing.as_ref()), limit)
+        play_counting(&program, &NeverLate(pricing.as_ref()), limit, self.deadline.looking())
     }
 
     /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many events that took.
     pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below, u64) {
         let (program, pricing) = self.program(strategy);
-        let (below, events) = play_counting(&program, pricing.as_ref(), limit);
+        let (below, events) = play_counting(&program, pricing.as_ref(), limit, self.deadline.looking());
         (program, below, events)
     }
 
-    /// Plays `strategy`, which must be legal.
-    pub fn play(&self, strategy: Strategy) -> Candidate {
+    /// Plays `strategy`, which must be legal; none if the search ends first.
+    pub fn play(&self, strategy: Strategy) -> Option<Candidate> {
+        let end = self.deadline.end();
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return None;
+        }
         let (program, pricing) = self.program(&strategy);
-        let playback = play(&program, pricing.as_ref());
-        self.problem.candidate(strategy, &program, playback)
+        match play_counting(&program, pricing.as_ref(), Seconds(f64::INFINITY), end).0 {
+            Below::Played(playback) => Some(self.candidate(strategy, &program, playback)),
+            Below::Slower(_) => None,
+        }
+    }
+
+    /// `strategy`, whose program has this playback. Its buffers are placed as low as can be found, or, where there is no time
+    /// for that, as they come.
+    pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
+        let enough = if self.has_time_to_place(program) { Extent::default() } else { Extent::MAX };
+        self.problem.candidate(strategy, program, playback, enough)
+    }
+
+    /// Whether there is time to place the buffers of `program` as low as can be found.
+    pub fn has_time_to_place(&self, program: &Program) -> bool {
+        let length = |template: u32, rank: &RankProgram| rank.templates[template as usize].instructions.len();
+        let issued =
+            |rank: &RankProgram| rank.calls.iter().map(|call| length(call.template, rank)).sum::<usize>();
+        let issued: usize = program.ranks.iter().map(issued).sum();
+        self.deadline.allows(PLACING_AN_INSTRUCTION.saturating_mul(u32::try_from(issued).unwrap_or(u32::MAX)))
     }
 
     /// The step program of `strategy`, and what its ops cost.

@@ -6,6 +6,8 @@ pub mod axes;
 mod bounding;
 mod capacity;
 pub mod closed;
+mod contradiction;
+mod deadline;
 pub mod explain;
 mod floor;
 mod forced;

@@ -33,6 +33,9 @@ pub fn neighbours(
     };
     for stage in 0..strategy.pipeline as u32 {
         for (modes, hosted) in rank_changes(inner, strategy, stage) {
+            if closing.deadline.is_over() {
+                return Vec::new();
+            }
             let mut changed = strategy.clone();
             let mut layout = closing.whole_layout(inner.forms, &changed);
             inner.rank((&mut changed, &mut layout), stage, Route::default()).write(&modes, &hosted);

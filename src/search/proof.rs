@@ -124,7 +124,7 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
     let mut open = BinaryHeap::from([Node { ranks, lower: 0.0 }]);
     let mut uncut = f64::INFINITY;
     while let Some(node) = open.pop() {
-        if node.lower >= aim.enough || proof.events >= aim.events {
+        if node.lower >= aim.enough || proof.events >= aim.events || inner.closing.deadline.is_over() {
             uncut = uncut.min(node.lower);
             break;
         }

@@ -204,6 +204,9 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         };
         for turn in 0.. {
             let Some(place) = lowest(&open) else { break };
+            if self.closing.deadline.is_over() {
+                return None;
+            }
             let known = best.as_ref().map_or(limit, |best| best.seconds);
             let (range, is_known) = open.swap_remove(place);
             if let Some(best) = &mut best
@@ -253,7 +256,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         roots.sort_by(|one, other| one.lower.total_cmp(&other.lower));
         for root in roots {
             let known = best.as_ref().map_or(limit, |best| best.seconds);
-            if root.lower >= known {
+            if root.lower >= known || self.closing.deadline.is_over() {
                 break;
             }
             // Programmes add bytes up, which is near the truth and no bound: whatever they find, the root's bound stands.
@@ -278,6 +281,9 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let mut list = Vec::with_capacity(self.hosted.len());
         for place in 0..self.hosted.len() {
             let hosted = self.hosted[place];
+            if self.closing.deadline.is_over() {
+                break;
+            }
             let lower = self.ends(Recomputed::default(), &without_activations(hosted));
             if lower >= limit {
                 continue;
@@ -425,7 +431,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             return None;
         }
         let mut turn = 0;
-        while high - low > 1 {
+        while high - low > 1 && !self.closing.deadline.is_over() {
             // Where a straight line says, and every third time in the middle.
             turn += 1;
             let share = if turn % 3 == 0 { 0.5 } else { least / (least - most) };
