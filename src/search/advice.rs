@@ -122,8 +122,11 @@ fn more_devices(problem: &Problem<'_>, deadline: Deadline) -> Option<(u64, Strin
     })
 }
 
-/// The quickest to step of a few plain strategies that fit and have what is fixed, played: what there is to show if time
-/// is up before anything else is found.
+/// Sequences of a micro-batch that are tried where any plan will do.
+const MICRO_BATCHES: [u64; 3] = [1, 4, 16];
+
+/// The quickest to step of a few plain strategies that fit, have what is fixed and can be played in a part of the time
+/// there is, played: what there is to show if time is up before anything else is found.
 pub fn spare(space: &Space<'_>, closing: &Closing<'_>) -> Option<Candidate> {
     let fix = &space.request.fix;
     let close = |mut draft: Draft| {
@@ -131,10 +134,17 @@ pub fn spare(space: &Space<'_>, closing: &Closing<'_>) -> Option<Candidate> {
             draft.take(key, fix);
         }
         let strategy = draft.resolve(&closing.problem.facts).ok()?;
+        if closing.deadline.is_over() || !closing.has_time_to_play(&strategy) {
+            return None;
+        }
         let closed = closing.close(&strategy);
-        (closing.fits(&closed) && !closing.deadline.is_over()).then_some((closed.bound.0, strategy))
+        closing.fits(&closed).then_some((closed.bound.0, strategy))
     };
-    let fitting: Vec<(f64, Strategy)> = plain(closing.problem).into_par_iter().filter_map(close).collect();
+    let drafts = plain(closing.problem)
+        .into_iter()
+        .flat_map(|draft| MICRO_BATCHES.map(|micro| Draft { micro_batch: Some(micro), ..draft.clone() }));
+    let drafts: Vec<Draft> = drafts.collect();
+    let fitting: Vec<(f64, Strategy)> = drafts.into_par_iter().filter_map(close).collect();
     let (_, quickest) = fitting.into_iter().min_by(|one, other| one.0.total_cmp(&other.0))?;
     closing.play(quickest).filter(|candidate| closing.problem.fits(candidate))
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
-use crate::cost::instants::{Instant as NamedInstant, instants_of};
+use crate::cost::instants::{Instant, instants_of};
 use crate::cost::ledger::Ledger;
 use crate::cost::unit_cost::UnitCosts;
 use crate::cost::{DevicePricing, Price, Pricing};
@@ -47,7 +47,7 @@ pub struct OuterForms<'a> {
     rules: StateRules,
     costs: UnitCosts,
     /// By rank.
-    instants: Vec<OnceLock<Arc<Vec<NamedInstant>>>>,
+    instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
 }
 
 /// Blocks of one class in one chunk.
@@ -115,6 +115,8 @@ pub struct Shaped {
     pub digests: Vec<UnitDigest>,
 }
 
+/// What it takes to play a block's passes and to place what they hold, at the most.
+const PLAYING_A_BLOCK: Duration = Duration::from_micros(15);
 /// What it takes to place what an instruction allocates, at the most.
 const PLACING_AN_INSTRUCTION: Duration = Duration::from_micros(20);
 
@@ -153,7 +155,7 @@ pub struct Closing<'a> {
     /// The class of each block, in model order.
     blocks: Vec<usize>,
     shapes: Mutex<HashMap<ShapeKey, Arc<Shaped>>>,
-    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<NamedInstant>>>>,
+    schedules: Mutex<HashMap<ScheduleKey, Arc<Vec<Instant>>>>,
     prices: Mutex<HashMap<PricingKey, Arc<DevicePricing<'a>>>>,
     links: KnownLinks,
     pub deadline: Deadline,
@@ -240,7 +242,7 @@ impl<'a> Closing<'a> {
     }
 
     /// The named instants of pipeline rank `stage` under the strategy's schedule.
-    pub fn instants(&self, strategy: &Strategy, stage: u64) -> Arc<Vec<NamedInstant>> {
+    pub fn instants(&self, strategy: &Strategy, stage: u64) -> Arc<Vec<Instant>> {
         let (pipeline, micro) = (strategy.pipeline, strategy.accumulation);
         let key = (strategy.schedule, pipeline, stage, micro, strategy.virtual_stages);
         let known = self.schedules.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -420,12 +422,11 @@ impl<'a> Closing<'a> {
 
     /// Plays `strategy`, which must be legal; none if the search ends first.
     pub fn play(&self, strategy: Strategy) -> Option<Candidate> {
-        let end = self.deadline.end();
-        if end.is_some_and(|end| Instant::now() >= end) {
+        if !self.has_time_to_play(&strategy) {
             return None;
         }
         let (program, pricing) = self.program(&strategy);
-        match play_counting(&program, pricing.as_ref(), Seconds(f64::INFINITY), end).0 {
+        match play_counting(&program, pricing.as_ref(), Seconds(f64::INFINITY), self.deadline.end()).0 {
             Below::Played(playback) => Some(self.candidate(strategy, &program, playback)),
             Below::Slower(_) => None,
         }
@@ -436,6 +437,13 @@ impl<'a> Closing<'a> {
     pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
         let enough = if self.has_time_to_place(program) { Extent::default() } else { Extent::MAX };
         self.problem.candidate(strategy, program, playback, enough)
+    }
+
+    /// Whether there is time to play `strategy`.
+    pub fn has_time_to_play(&self, strategy: &Strategy) -> bool {
+        let blocks = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum::<u64>();
+        let passes = blocks.saturating_mul(strategy.accumulation);
+        self.deadline.allows(PLAYING_A_BLOCK.saturating_mul(u32::try_from(passes).unwrap_or(u32::MAX)))
     }
 
     /// Whether there is time to place the buffers of `program` as low as can be found.

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// The share of a time limit in which plans are looked for; the rest is for showing what was found.
+/// The share of the time in which plans are looked for; the rest is for playing what is shown beside the best.
 const LOOKING: f64 = 0.85;
+/// What it takes to write down a block of a plan, which is left out of the time, up to half of it.
+const WRITING_A_BLOCK: Duration = Duration::from_micros(75);
 
 /// The moments at which a search stops; none without a time limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,11 +15,12 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// `limit` from `start` on.
-    pub fn new(start: Instant, limit: Option<Duration>) -> Self {
+    /// `limit` from `start` on, for a model of so many blocks.
+    pub fn new(start: Instant, limit: Option<Duration>, blocks: u32) -> Self {
+        let searching = limit.map(|limit| limit - (limit / 2).min(WRITING_A_BLOCK * blocks));
         Self {
-            looking: limit.and_then(|limit| start.checked_add(limit.mul_f64(LOOKING))),
-            end: limit.and_then(|limit| start.checked_add(limit)),
+            looking: searching.and_then(|span| start.checked_add(span.mul_f64(LOOKING))),
+            end: searching.and_then(|span| start.checked_add(span)),
         }
     }
 

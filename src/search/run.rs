@@ -48,7 +48,7 @@ pub fn search(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Outcome, Failure> {
     let start = Instant::now();
-    let deadline = Deadline::new(start, request.time_limit);
+    let deadline = Deadline::new(start, request.time_limit, problem.facts.blocks);
     let space = Space { deadline, ..Space::new(problem, request) };
     let bounding = Bounding::new(&space);
     let closing = Closing::until(problem, deadline);

@@ -384,7 +384,9 @@ fn play(solving: &Solving<'_>, chosen: Vec<Solved>, limit: f64, found: &mut Foun
         .into_par_iter()
         .map(|solved| {
             // What its closed form alone rules out is stopped before it starts.
-            let may_win = solved.closed.bound.0 < limit && !closing.deadline.is_over();
+            let may_win = solved.closed.bound.0 < limit
+                && !closing.deadline.is_over()
+                && closing.has_time_to_play(&solved.strategy);
             let played = may_win.then(|| closing.play_below(&solved.strategy, Seconds(limit)));
             (solved, played)
         })

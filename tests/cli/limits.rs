@@ -85,7 +85,7 @@ fn a_value_outside_the_grid_is_held_and_said() {
         ("offload", "optimizer:0.5", false),
         ("micro", "2", false),
         ("cp", "4", true),
-        ("shard", "1", true),
+        ("shard", "4", false),
         ("bucket", "30M", false),
     ] {
         let more = if key == "shard" { ",zero=1" } else { "" };

@@ -86,7 +86,7 @@ fn what_does_not_parse_names_field_value_and_nearest() {
         ("accum=1e400", "accum", "1e400", "1", "accum `1e400` is not a number"),
         ("zero=4", "zero", "4", "3", "zero 4 is above its greatest, 3"),
         ("virtual=nan", "virtual", "nan", "1", "virtual `nan` is not a number"),
-        ("cuts=8//8", "cuts", "8//8", "0", "cuts `` is not a number"),
+        ("cuts=8//8", "cuts", "8//8", "8/0/8", "cuts `` is not a number"),
         (
             "cuts=4294967296",
             "cuts",

@@ -6,6 +6,7 @@ use proptest::strategy::Strategy as Generator;
 use super::*;
 use crate::model::layer::Projection;
 use crate::model::{LayerKind, LossWeight, Model};
+use crate::strategy::facts::Heads;
 use crate::strategy::sample::{dense, facts, moe};
 use crate::strategy::{Checkpoint, CheckpointMode, Draft, Strategy};
 
@@ -206,7 +207,7 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "deepspeed",
             Rule::SyncOffered,
             "sync",
-            "deepspeed does not offer sync scatter; immediate and deferred it does",
+            "deepspeed does not offer sync scatter; immediate it does",
         ),
         (
             "zero=2,sync=deferred",
@@ -460,6 +461,8 @@ fn with(text: &str, key: &str, value: &str) -> String {
 #[test]
 fn nearest_values_are_legal() {
     let facts = facts(&dense(), 64, "embedded");
+    let heads = Facts { heads: vec![Heads { query: 25, key_value: 25, causal: true }], ..facts.clone() };
+    assert_eq!(broken_by("tp=25", &heads).nearest, ["1"], "of 64 devices and 25 heads");
     for text in ["tp=3", "tp=64", "pp=5", "zero=2,shard=7", "micro=3", "cp=64,cp_kind=ulysses"] {
         let broken = broken_by(text, &facts);
         assert!(!broken.nearest.is_empty(), "{text}");
