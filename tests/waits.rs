@@ -237,7 +237,7 @@ fn the_search_plays_what_simulate_plays() {
         let text = format!("seed {seed}, {} on {}", case.text, case.devices);
         let problem = Problem::new(&case.model, &cluster, case.workload, case.engine, None);
         let (simulated, closing) = (problem.play(case.strategy.clone()), Closing::new(&problem));
-        let searched = closing.play(case.strategy.clone());
+        let searched = closing.play(case.strategy.clone()).unwrap();
         assert_eq!(searched.playback, simulated.playback, "{text}");
         assert_eq!(searched.memory, simulated.memory, "{text}");
         // With a limit that is never reached too, as a search plays first.

@@ -147,6 +147,13 @@ impl From<Failure> for CliError {
         let message = error.to_string();
         match error {
             Failure::Illegal(broken) => broken.into(),
+            Failure::TimeIsUp { limit } => Self {
+                kind: Kind::Infeasible,
+                field: "time-limit".to_owned(),
+                value: format!("{}s", limit.as_secs_f64()),
+                message,
+                nearest: vec![format!("{}s", 10.0 * limit.as_secs_f64())],
+            },
             Failure::NothingFits { limit, strategy, .. } => Self {
                 kind: Kind::Infeasible,
                 field: "memory-limit".to_owned(),

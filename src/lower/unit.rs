@@ -57,6 +57,7 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
     let mut units: Vec<UnitLayers> = Vec::new();
     let count = model.graph.node_count();
     let flows = flowing(model);
+    let crossings = crossings(model, &flows);
     let mut seen_block = false;
     for index in 0..count {
         let layer = model.layer(index);
@@ -86,7 +87,7 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
                 layers: index..index + 1,
                 has_backward: flows[index],
                 flows: vec![flows[index]],
-                needs_input_gradient: crosses(model, &flows, index),
+                needs_input_gradient: crossings[index].has_gradient,
                 loss,
                 entering: 0,
                 boundary: 0,
@@ -100,8 +101,8 @@ pub fn units(model: &Model) -> Vec<UnitLayers> {
     let watches = model.watches();
     let mut known: Vec<UnitLayers> = Vec::new();
     for unit in &mut units {
-        unit.entering = boundary(model, unit.layers.start);
-        unit.boundary = boundary(model, unit.layers.end);
+        unit.entering = crossings[unit.layers.start].width;
+        unit.boundary = crossings[unit.layers.end].width;
         unit.is_never_chunked = unit.loss.is_some_and(|loss| {
             let looks_here = |watch: &Watch| watch.loss == loss && unit.layers.contains(&watch.layer);
             model.is_weighed_late(loss) || watches.iter().any(looks_here)
@@ -126,10 +127,33 @@ fn flowing(model: &Model) -> Vec<bool> {
     flows
 }
 
-/// Whether a gradient crosses from layer `start` or behind to what stands before it.
-fn crosses(model: &Model, flows: &[bool], start: usize) -> bool {
-    (0..start)
-        .any(|source| flows[source] && model.readers(source).last().is_some_and(|&reader| reader >= start))
+/// What crosses from before a layer to it or behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Crossing {
+    /// Elements a token of the distinct tensors that do.
+    width: u64,
+    /// Some of them need a gradient.
+    has_gradient: bool,
+}
+
+/// What crosses into each layer, and out of the last.
+fn crossings(model: &Model, flows: &[bool]) -> Vec<Crossing> {
+    let count = model.graph.node_count();
+    let mut ending = vec![0; count + 1];
+    let mut list = vec![Crossing::default()];
+    let (mut width, mut last_gradient) = (0, 0);
+    for index in 0..count {
+        if let Some(&reader) = model.readers(index).last() {
+            width += model.output_width(index);
+            ending[reader] += model.output_width(index);
+            if flows[index] {
+                last_gradient = last_gradient.max(reader);
+            }
+        }
+        width -= ending[index];
+        list.push(Crossing { width, has_gradient: last_gradient > index });
+    }
+    list
 }
 
 /// Whether two units have the same layers, wired alike, and the same duties.
@@ -150,14 +174,6 @@ fn alike(model: &Model, one: &UnitLayers, other: &UnitLayers) -> bool {
             let (a, b) = (model.layer(first), model.layer(second));
             a.kind == b.kind && a.frozen == b.frozen && wiring(one, first) == wiring(other, second)
         })
-}
-
-/// Elements a token of the distinct tensors that cross from before layer `end` to it or behind.
-fn boundary(model: &Model, end: usize) -> u64 {
-    (0..end)
-        .filter(|&index| model.readers(index).last().is_some_and(|&reader| reader >= end))
-        .map(|index| model.output_width(index))
-        .sum()
 }
 
 /// The graph of ops of `unit`.

@@ -88,9 +88,12 @@ fn gradients_of(problem: &Problem<'_>, strategy: &Strategy) -> Vec<GradientRecor
     gradients(&Lived { model: problem.model, units: &units, layout: &layout, rules: &rules }, &program)
 }
 
-/// SHA-256 of the document with an empty digest, in hexadecimal.
+/// SHA-256 of the document with an empty digest and no wall time, in hexadecimal.
 pub fn digest(plan: &Plan) -> String {
-    let rest = Plan { digest: String::new(), ..plan.clone() };
+    let mut rest = Plan { digest: String::new(), ..plan.clone() };
+    if let Some(search) = &mut rest.search {
+        search.wall_time_s = 0.0;
+    }
     sha256(&serde_json::to_string(&rest).unwrap_or_default())
 }
 

@@ -189,14 +189,22 @@ fn words(rank: &RankProgram, during: During) -> (String, String) {
 }
 
 impl Lived<'_> {
-    fn placed(&self, stage: u32) -> impl Iterator<Item = &PlacedUnit> {
-        self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units)
+    /// Unit `unit` on pipeline rank `stage`, or all units there.
+    fn placed(&self, stage: u32, unit: Option<u32>) -> impl Iterator<Item = &PlacedUnit> {
+        self.layout.chunks_of(stage).flat_map(move |chunk| match unit {
+            // Units stand in model order.
+            Some(unit) => match chunk.units.binary_search_by_key(&unit, |placed| placed.unit) {
+                Ok(place) => &chunk.units[place..=place],
+                Err(_) => &[],
+            },
+            None => &chunk.units[..],
+        })
     }
 
     /// What a unit holds; of what several units share, what all of them do.
     fn parameters(&self, stage: u32, unit: Option<u32>) -> UnitParameters {
         let mut sum = UnitParameters::default();
-        for placed in self.placed(stage).filter(|placed| unit.is_none_or(|unit| placed.unit == unit)) {
+        for placed in self.placed(stage, unit) {
             sum.dense_trained += placed.parameters.dense_trained;
             sum.expert_trained += placed.parameters.expert_trained;
             sum.partial += placed.parameters.partial;

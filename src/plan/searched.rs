@@ -26,6 +26,8 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
     let winner = &outcome.winner;
     let mut plan = document(problem, winner);
     plan.search = Some(account(&outcome.account, winner));
+    let held = |fixed: &String| format!("{fixed} is held, a value that the search does not try by itself");
+    plan.warnings.extend(outcome.account.outside.iter().map(held));
     plan.alternatives = outcome
         .alternatives
         .iter()

@@ -103,8 +103,12 @@ fn fits(problem: &Problem<'_>, document: &Explanation, mine: &Candidate) -> Stri
     };
     let lost = prediction.step_time_s - best.prediction.step_time_s;
     if lost.0 <= 0.0 {
+        let among = match held_numerics(problem, mine) {
+            held if held.is_empty() => String::new(),
+            held => format!(" with {held}"),
+        };
         return format!(
-            "This is the best plan that the search finds. {}",
+            "This is the best plan{among} that the search finds. {}",
             verdict(problem, mine, prediction)
         );
     }
@@ -129,6 +133,13 @@ fn fits(problem: &Problem<'_>, document: &Explanation, mine: &Candidate) -> Stri
         ),
         None => format!("{lead}; no key alone helps: take {} as a whole.", best.strategy.text),
     }
+}
+
+/// What `mine` trains otherwise than by default, which the best plan does too.
+fn held_numerics(problem: &Problem<'_>, mine: &Candidate) -> String {
+    let values = mine.strategy.values(problem.facts.defaults).into_iter();
+    let held = values.filter(|item| item.is_said && item.key.changes_numerics());
+    held.map(|item| format!("{}={}", item.key, item.value)).collect::<Vec<_>>().join(",")
 }
 
 /// A cause as it is read.

@@ -1,5 +1,7 @@
 //! The buffers of a chunk: one frame holds all that a micro-batch may have alive in it.
 
+use std::collections::HashMap;
+
 use crate::program::passes::Plan;
 
 use crate::lower::{Category, ValueId};
@@ -61,6 +63,14 @@ impl ChunkFrame {
             let held = is_held.then(|| add("held gradient", whole, Category::Gradients));
             units.push(UnitBuffers { unit: unit.unit, gathered, fetched, gradient, held });
         }
+        // A gradient that flows through in place is one buffer from the last unit to the first.
+        let mut same: HashMap<BufferId, BufferId> = HashMap::new();
+        let found = |same: &HashMap<BufferId, BufferId>, mut id: BufferId| {
+            while let Some(&other) = same.get(&id) {
+                id = other;
+            }
+            id
+        };
         for index in (1..chunk.units.len()).rev() {
             let later = plan.layout.lowered(&chunk.units[index]);
             // Other losses' units stand between a loss and what its gradient flows to.
@@ -69,14 +79,14 @@ impl ChunkFrame {
             };
             let earlier = plan.layout.lowered(&chunk.units[before]);
             if let (Some(arrives), Some(leaves)) = (earlier.output_gradient, later.input_gradient) {
-                let buffer = values[index][usize::from(leaves)];
-                // A gradient that flows through in place is one buffer from the last unit to the first.
-                let replaced = values[before][usize::from(arrives)];
-                for id in values.iter_mut().flatten().filter(|id| **id == replaced) {
-                    *id = buffer;
+                let buffer = found(&same, values[index][usize::from(leaves)]);
+                let replaced = found(&same, values[before][usize::from(arrives)]);
+                if buffer != replaced {
+                    same.insert(replaced, buffer);
                 }
             }
         }
+        values.iter_mut().flatten().for_each(|id| *id = found(&same, *id));
         let passing = plan.entering[chunk.index as usize];
         let passed = add("passed input", passing, Category::Activations);
         let leaves = match chunk.units.first() {

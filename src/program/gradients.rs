@@ -1,13 +1,13 @@
 //! Where gradients live in a step program: the buffers that hold them, when each is first written and last used, and
 //! the sums over ranks on the way. All of it is read off the instructions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{Collective, Op};
-use crate::program::instruction::{Holds, Instruction, RankProgram, Task, Template};
+use crate::program::instruction::{Holds, Instruction, RankProgram, Task};
 use crate::units::Bytes;
 
 /// What holds gradients.
@@ -75,22 +75,22 @@ impl During {
 /// table, and which ([`crate::program::Layout::lenders`]).
 pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife> {
     let uses = Uses::new(program);
+    let step = during(uses.all(|task| matches!(task, Task::DeviceStep(_) | Task::HostGradients(_))));
     let optimizer = |life: Option<During>| {
-        let step =
-            uses.when(|instruction| matches!(instruction.task, Task::DeviceStep(_) | Task::HostGradients(_)));
         life.map(|life| During { last: step.map_or(life.last, |step| life.last.max(step.last)), ..life })
     };
-    let of_unit = |unit: u32| {
-        move |instruction: &Instruction| {
-            let lends =
-                lenders.iter().any(|&(borrower, of)| of == unit && instruction.unit == Some(borrower));
-            instruction.unit == Some(unit) || lends
-        }
+    // Of the unit and of those that borrow its table.
+    let own = |unit: u32, wanted: fn(Task) -> bool| {
+        let borrowers = lenders.iter().filter(|&&(_, of)| of == unit).map(|&(borrower, _)| borrower);
+        let units = std::iter::once(unit).chain(borrowers.filter(|&borrower| borrower != unit));
+        during(units.flat_map(|unit| uses.of(unit, wanted)))
     };
-    let adds =
-        |instruction: &Instruction| matches!(instruction.task, Task::Kernel { adds_gradient: true, .. });
-    let keeps = |instruction: &Instruction| matches!(instruction.task, Task::KeepGradient { .. });
-    let reduces = |instruction: &Instruction| matches!(instruction.task, Task::ReduceGradient(_));
+    let kept = [Holds::Gradients, Holds::GradientShards];
+    let kept = program.persistent.iter().filter(|state| kept.contains(&state.holds));
+    let kept: HashSet<u32> = kept.filter_map(|state| state.unit).collect();
+    let adds = |task| matches!(task, Task::Kernel { adds_gradient: true, .. });
+    let keeps = |task| matches!(task, Task::KeepGradient { .. });
+    let reduces = |task| matches!(task, Task::ReduceGradient(_));
     let mut list = Vec::new();
     let mut push = |buffer, unit, bytes, during: Option<During>, sums| {
         // A buffer that nothing is written to (a frozen model's) holds no gradient.
@@ -98,20 +98,18 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
     };
     for state in &program.persistent {
         let Some(unit) = state.unit else { continue };
-        let own = of_unit(unit);
         match state.holds {
             Holds::Gradients => {
-                let during = optimizer(uses.when(|instruction| adds(instruction) && own(instruction)));
-                let sums = uses.sums(|instruction| reduces(instruction) && instruction.unit == Some(unit));
+                let during = optimizer(own(unit, adds));
+                let sums = sums(uses.of(unit, reduces));
                 push(GradientBuffer::Whole, Some(unit), state.device, once(during), sums);
             }
             Holds::GradientShards => {
-                let during = optimizer(uses.when(|instruction| keeps(instruction) && own(instruction)));
+                let during = optimizer(own(unit, keeps));
                 push(GradientBuffer::Shard, Some(unit), state.device, once(during), Vec::new());
             }
-            Holds::Parameters if !program.keeps_gradient_of(unit) => {
-                let own = |instruction: &Instruction| keeps(instruction) && instruction.unit == Some(unit);
-                let during = optimizer(uses.when(own));
+            Holds::Parameters if !kept.contains(&unit) => {
+                let during = optimizer(during(uses.of(unit, keeps)));
                 push(GradientBuffer::InParameters, Some(unit), Bytes::ZERO, once(during), Vec::new());
             }
             _ => {}
@@ -120,13 +118,14 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
     for (index, frame) in program.frames.iter().enumerate() {
         for unit in &frame.units {
             let Some(id) = unit.own_gradient() else { continue };
-            let here = |template: &Template| template.frame as usize == index;
-            let during = uses.when_in(here, |instruction| instruction.allocates.contains(&id));
-            let sums = uses.sums(|instruction| reduces(instruction) && instruction.unit == Some(unit.unit));
+            let takes =
+                |one: &&Use<'_>| one.frame as usize == index && one.instruction.allocates.contains(&id);
+            let during = during(uses.of(unit.unit, |_| true).filter(takes));
+            let sums = sums(uses.of(unit.unit, reduces));
             push(GradientBuffer::Unit, Some(unit.unit), frame.buffers[id as usize].bytes, during, sums);
         }
     }
-    let shared = |task: fn(Task) -> bool| uses.when(move |instruction| task(instruction.task));
+    let shared = |wanted: fn(Task) -> bool| during(uses.all(wanted));
     let staging = program.persistent.iter().find(|state| state.holds == Holds::ReductionBuckets);
     if let Some(staging) = staging {
         let during = shared(|task| matches!(task, Task::ReduceGradient(_)));
@@ -137,7 +136,7 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
         None,
         uses.bytes(|task| matches!(task, Task::SumWatched { .. })),
         shared(|task| matches!(task, Task::SumWatched { .. })),
-        uses.sums(|instruction| matches!(instruction.task, Task::SumWatched { .. })),
+        sums(uses.all(|task| matches!(task, Task::SumWatched { .. }))),
     );
     push(
         GradientBuffer::HostCopy,
@@ -155,28 +154,25 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
 
 /// The sums of the optimizer step, over the gradients of all units together.
 pub fn step_sums(program: &RankProgram) -> Vec<GradientSum> {
-    let is_sum = |instruction: &Instruction| {
-        matches!(instruction.task, Task::SumReplicas(_) | Task::SumPartial | Task::SumTied)
-    };
-    Uses::new(program).sums(is_sum)
+    let is_sum = |task| matches!(task, Task::SumReplicas(_) | Task::SumPartial | Task::SumTied);
+    sums(Uses::new(program).all(is_sum))
 }
 
 fn once(during: Option<During>) -> Option<During> {
     during.map(|during| During { times: 1, ..during })
 }
 
-impl RankProgram {
-    /// Whether a buffer of its own keeps the gradient of `unit` over the step.
-    fn keeps_gradient_of(&self, unit: u32) -> bool {
-        let holds = [Holds::Gradients, Holds::GradientShards];
-        self.persistent.iter().any(|state| state.unit == Some(unit) && holds.contains(&state.holds))
-    }
+/// An instruction, the frame of its buffers and when it is called.
+struct Use<'a> {
+    during: During,
+    frame: u32,
+    instruction: &'a Instruction,
 }
 
-/// When each template of a program is called.
+/// The instructions of a program that are called, and which of them are of each unit.
 struct Uses<'a> {
-    program: &'a RankProgram,
-    calls: HashMap<u32, During>,
+    list: Vec<Use<'a>>,
+    of_unit: HashMap<u32, Vec<usize>>,
 }
 
 impl<'a> Uses<'a> {
@@ -186,58 +182,57 @@ impl<'a> Uses<'a> {
             let now = During { first: number, last: number, times: 1 };
             calls.entry(call.template).and_modify(|during| *during = during.with(now)).or_insert(now);
         }
-        Self { program, calls }
-    }
-
-    /// When instructions run that are `wanted`.
-    fn when(&self, wanted: impl Fn(&Instruction) -> bool) -> Option<During> {
-        self.when_in(|_| true, wanted)
-    }
-
-    fn when_in(
-        &self,
-        here: impl Fn(&Template) -> bool,
-        wanted: impl Fn(&Instruction) -> bool,
-    ) -> Option<During> {
-        let found = self.found(here, wanted);
-        found.map(|(during, _)| during).reduce(During::with)
-    }
-
-    fn found(
-        &self,
-        here: impl Fn(&Template) -> bool,
-        wanted: impl Fn(&Instruction) -> bool,
-    ) -> impl Iterator<Item = (During, &'a Instruction)> {
-        let templates = (0..).zip(&self.program.templates).filter(move |(_, template)| here(template));
-        let called = templates.filter_map(|(index, template)| Some((*self.calls.get(&index)?, template)));
-        called
-            .flat_map(|(during, template)| template.instructions.iter().map(move |one| (during, one)))
-            .filter(move |(_, instruction)| wanted(instruction))
-    }
-
-    /// The collectives that are `wanted`, those of one kind and group together.
-    fn sums(&self, wanted: impl Fn(&Instruction) -> bool) -> Vec<GradientSum> {
-        let mut sums: Vec<GradientSum> = Vec::new();
-        for (during, instruction) in self.found(|_| true, wanted) {
-            let Op::Collective(op) = instruction.op else { continue };
-            let task = instruction.task;
-            match sums.iter_mut().find(|sum| (sum.op, sum.task) == (op, task)) {
-                Some(sum) => sum.during = sum.during.with(during),
-                None => sums.push(GradientSum { op, task, during }),
+        let mut uses = Self { list: Vec::new(), of_unit: HashMap::new() };
+        for (index, template) in (0..).zip(&program.templates) {
+            let Some(&during) = calls.get(&index) else { continue };
+            for instruction in &template.instructions {
+                if let Some(unit) = instruction.unit {
+                    uses.of_unit.entry(unit).or_default().push(uses.list.len());
+                }
+                uses.list.push(Use { during, frame: template.frame, instruction });
             }
         }
-        sums.sort_by_key(|sum| sum.during.first);
-        sums
+        uses
+    }
+
+    /// Those whose task is `wanted`.
+    fn all(&self, wanted: fn(Task) -> bool) -> impl Iterator<Item = &Use<'a>> {
+        self.list.iter().filter(move |one| wanted(one.instruction.task))
+    }
+
+    /// Those of `unit`.
+    fn of(&self, unit: u32, wanted: fn(Task) -> bool) -> impl Iterator<Item = &Use<'a>> {
+        let places = self.of_unit.get(&unit).into_iter().flatten();
+        places.map(|&place| &self.list[place]).filter(move |one| wanted(one.instruction.task))
     }
 
     /// Bytes that the instructions of one call move whose task is `wanted`.
     fn bytes(&self, wanted: fn(Task) -> bool) -> Bytes {
-        let found = self.found(|_| true, move |instruction| wanted(instruction.task));
-        let moved = found.map(|(_, instruction)| match instruction.op {
+        let moved = self.all(wanted).map(|one| match one.instruction.op {
             Op::CopyOut(bytes) => bytes,
             Op::Collective(op) => op.bytes,
             _ => Bytes::ZERO,
         });
         moved.sum()
     }
+}
+
+/// From the first of `uses` to the last.
+fn during<'u, 'a: 'u>(uses: impl Iterator<Item = &'u Use<'a>>) -> Option<During> {
+    uses.map(|one| one.during).reduce(During::with)
+}
+
+/// The collectives among `uses`, those of one kind and group together.
+fn sums<'u, 'a: 'u>(uses: impl Iterator<Item = &'u Use<'a>>) -> Vec<GradientSum> {
+    let mut sums: Vec<GradientSum> = Vec::new();
+    for &Use { during, instruction, .. } in uses {
+        let Op::Collective(op) = instruction.op else { continue };
+        let task = instruction.task;
+        match sums.iter_mut().find(|sum| (sum.op, sum.task) == (op, task)) {
+            Some(sum) => sum.during = sum.during.with(during),
+            None => sums.push(GradientSum { op, task, during }),
+        }
+    }
+    sums.sort_by_key(|sum| sum.during.first);
+    sums
 }

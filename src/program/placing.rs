@@ -68,6 +68,9 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// More than anything takes.
+    pub const MAX: Self = Self { device: Bytes(u64::MAX), host: Bytes(u64::MAX) };
+
     /// The larger of each.
     #[must_use]
     pub fn max(self, other: Self) -> Self {

@@ -1,39 +1,22 @@
-//! What to do where nothing fits or nothing is legal.
+//! What to do where nothing fits.
+
+use rayon::prelude::*;
 
 use crate::cluster::Cluster;
 use crate::profile::choices::{CheckpointMode, Compression};
 use crate::search::axes::divisors;
 use crate::search::closed::{Closed, Closing};
-use crate::search::problem::Problem;
+use crate::search::deadline::Deadline;
+use crate::search::problem::{Candidate, Problem};
 use crate::search::request::Failure;
 use crate::search::space::Space;
 use crate::simulate::memory::dominant;
 use crate::strategy::draft::CheckpointEntry;
-use crate::strategy::rules::{Rule, RuleBreak};
 use crate::strategy::{Draft, Strategy, rules};
 use crate::units::{ElementType, grouped};
 
 /// Most times the devices are doubled in search of a count that fits.
 const MOST_DOUBLINGS: u32 = 12;
-
-/// The fixed keys leave no strategy at all: the rule that they break by themselves, or that no mesh has them.
-pub fn empty(problem: &Problem<'_>, fix: &Draft) -> RuleBreak {
-    if let Err(broken) = fix.resolve(&problem.facts) {
-        return broken;
-    }
-    let devices = problem.facts.devices;
-    let sizes = [fix.tensor, fix.context, fix.pipeline, fix.data];
-    let product: u64 = sizes.into_iter().flatten().product();
-    RuleBreak {
-        rule: Rule::Devices,
-        field: "fix".to_owned(),
-        value: product.to_string(),
-        message: format!(
-            "the fixed sizes multiply to {product}, which leaves no strategy on {devices} devices"
-        ),
-        nearest: divisors(devices).into_iter().map(|size| size.to_string()).collect(),
-    }
-}
 
 /// Nothing fits: the smallest peak found, what dominates it, and what would fit.
 pub fn nothing_fits(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Failure {
@@ -89,7 +72,7 @@ fn advice(closing: &Closing<'_>, near: &Strategy, closed: &Closed) -> String {
     if let Some(change) = single_change(closing, near) {
         parts.push(format!("{change} would fit"));
     }
-    if let Some((devices, text)) = more_devices(closing.problem) {
+    if let Some((devices, text)) = more_devices(closing.problem, closing.deadline) {
         parts.push(format!("{} such devices would fit, with {text}", grouped(devices)));
     }
     if parts.is_empty() {
@@ -117,9 +100,9 @@ fn single_change(closing: &Closing<'_>, near: &Strategy) -> Option<&'static str>
 }
 
 /// The least doubling of the nodes on which a plain strategy fits, and that strategy.
-fn more_devices(problem: &Problem<'_>) -> Option<(u64, String)> {
+fn more_devices(problem: &Problem<'_>, deadline: Deadline) -> Option<(u64, String)> {
     let cluster = problem.cluster;
-    (1..=MOST_DOUBLINGS).find_map(|doublings| {
+    (1..=MOST_DOUBLINGS).take_while(|_| !deadline.is_over()).find_map(|doublings| {
         let nodes = cluster.nodes.checked_mul(1 << doublings)?;
         let larger = Cluster::uniform(
             cluster.name.clone(),
@@ -137,6 +120,33 @@ fn more_devices(problem: &Problem<'_>) -> Option<(u64, String)> {
             closing.fits(&closing.close(&strategy)).then_some((problem.facts.devices, text))
         })
     })
+}
+
+/// Sequences of a micro-batch that are tried where any plan will do.
+const MICRO_BATCHES: [u64; 3] = [1, 4, 16];
+
+/// The quickest to step of a few plain strategies that fit, have what is fixed and can be played in a part of the time
+/// there is, played: what there is to show if time is up before anything else is found.
+pub fn spare(space: &Space<'_>, closing: &Closing<'_>) -> Option<Candidate> {
+    let fix = &space.request.fix;
+    let close = |mut draft: Draft| {
+        for key in fix.keys() {
+            draft.take(key, fix);
+        }
+        let strategy = draft.resolve(&closing.problem.facts).ok()?;
+        if closing.deadline.is_over() || !closing.has_time_to_play(&strategy) {
+            return None;
+        }
+        let closed = closing.close(&strategy);
+        closing.fits(&closed).then_some((closed.bound.0, strategy))
+    };
+    let drafts = plain(closing.problem)
+        .into_iter()
+        .flat_map(|draft| MICRO_BATCHES.map(|micro| Draft { micro_batch: Some(micro), ..draft.clone() }));
+    let drafts: Vec<Draft> = drafts.collect();
+    let fitting: Vec<(f64, Strategy)> = drafts.into_par_iter().filter_map(close).collect();
+    let (_, quickest) = fitting.into_iter().min_by(|one, other| one.0.total_cmp(&other.0))?;
+    closing.play(quickest).filter(|candidate| closing.problem.fits(candidate))
 }
 
 /// Strategies that shard and recompute all they can, by tensor- and pipeline-parallel size.

@@ -68,7 +68,7 @@ pub struct NumericsChoice {
 #[derive(Clone, Debug)]
 pub struct Axes<'a> {
     problem: &'a Problem<'a>,
-    fix: &'a Draft,
+    request: &'a Request,
     pub meshes: Vec<MeshSizes>,
     pub numerics: Vec<NumericsChoice>,
     pub loss: Vec<LossMode>,
@@ -113,23 +113,23 @@ impl<'a> Axes<'a> {
             }
         }
         let loss = fix.loss.map_or_else(|| supports.loss.clone(), |fixed| vec![fixed]);
-        Self { problem, fix, meshes: meshes(problem, fix), numerics, loss }
+        Self { problem, request, meshes: meshes(problem, fix), numerics, loss }
     }
 
     /// Expert-parallel sizes and the tensor size inside an expert.
     pub fn experts(&self, mesh: MeshSizes) -> Vec<(u64, u64)> {
         let facts = &self.problem.facts;
         let Some(experts) = facts.experts.first() else {
-            let expert = self.fix.expert.unwrap_or(1);
-            return vec![(expert, self.fix.expert_tensor.unwrap_or(mesh.tensor))];
+            let expert = self.request.fix.expert.unwrap_or(1);
+            return vec![(expert, self.request.fix.expert_tensor.unwrap_or(mesh.tensor))];
         };
         let ranks = mesh.tensor * mesh.context * mesh.data;
-        let sizes = match self.fix.expert {
+        let sizes = match self.request.fix.expert {
             Some(fixed) => vec![fixed],
             None if !self.problem.engine.supports.expert_parallel => vec![1],
             None => divisors(experts.count).into_iter().filter(|size| *size <= ranks).collect(),
         };
-        let inside = |_: u64| match self.fix.expert_tensor {
+        let inside = |_: u64| match self.request.fix.expert_tensor {
             Some(fixed) => vec![fixed],
             None if mesh.tensor == 1 => vec![1],
             None => vec![1, mesh.tensor],
@@ -139,7 +139,7 @@ impl<'a> Axes<'a> {
 
     /// Sequence parallelism.
     pub fn sequence_parallel(&self, mesh: MeshSizes) -> Vec<bool> {
-        match self.fix.sequence_parallel {
+        match self.request.fix.sequence_parallel {
             _ if mesh.tensor == 1 => vec![false],
             Some(fixed) => vec![fixed],
             None => vec![true, false],
@@ -148,7 +148,7 @@ impl<'a> Axes<'a> {
 
     /// Kinds of context parallelism.
     pub fn context_kinds(&self, mesh: MeshSizes) -> Vec<ContextKind> {
-        match self.fix.context_kind {
+        match self.request.fix.context_kind {
             _ if mesh.context == 1 => vec![ContextKind::Ring],
             Some(fixed) => vec![fixed],
             None => self.problem.engine.supports.context.clone(),
@@ -164,7 +164,7 @@ impl<'a> Axes<'a> {
         let share = batch / mesh.data;
         divisors(share)
             .into_iter()
-            .filter(|&micro| match (self.fix.micro_batch, self.fix.accumulation) {
+            .filter(|&micro| match (self.request.fix.micro_batch, self.request.fix.accumulation) {
                 (Some(fixed), _) if fixed != micro => false,
                 (_, Some(fixed)) if fixed != share / micro => false,
                 (None, None) => micro == 1 || micro * self.problem.workload.seq_len <= MOST_MICRO_TOKENS,
@@ -177,18 +177,18 @@ impl<'a> Axes<'a> {
     /// Schedules and chunks a rank.
     pub fn schedules(&self, mesh: MeshSizes, accumulation: u64) -> Vec<(Schedule, u64)> {
         let blocks = u64::from(self.problem.facts.blocks);
-        let fixes_schedule = self.fix.schedule.is_some();
-        let schedules = match self.fix.schedule {
+        let fixes_schedule = self.request.fix.schedule.is_some();
+        let schedules = match self.request.fix.schedule {
             Some(fixed) => vec![fixed],
             None if mesh.pipeline == 1 => vec![Schedule::OneForwardOneBackward],
             None => self.problem.engine.supports.schedules.clone(),
         };
         let mut list = Vec::new();
         for schedule in schedules {
-            if schedule == Schedule::GPipe && accumulation == 1 && self.fix.schedule.is_none() {
+            if schedule == Schedule::GPipe && accumulation == 1 && self.request.fix.schedule.is_none() {
                 continue;
             }
-            match (schedule, self.fix.virtual_stages) {
+            match (schedule, self.request.fix.virtual_stages) {
                 (_, Some(fixed)) => list.push((schedule, fixed)),
                 (Schedule::Interleaved, None) => {
                     let most = (blocks / mesh.pipeline).min(MOST_VIRTUAL);
@@ -213,22 +213,22 @@ impl<'a> Axes<'a> {
     /// ZeRO stages, shard groups, resharding and synchronisation; each way to do the same once.
     pub fn states(&self, mesh: MeshSizes, accumulation: u64) -> Vec<StateChoice> {
         let supports = &self.problem.engine.supports;
-        let stages = self.fix.zero.map_or_else(|| supports.zero.clone(), |fixed| vec![fixed]);
+        let stages = self.request.fix.zero.map_or_else(|| supports.zero.clone(), |fixed| vec![fixed]);
         let mut list = Vec::new();
         for zero in stages {
-            let shards = match self.fix.shard {
+            let shards = match self.request.fix.shard {
                 Some(fixed) => vec![fixed],
                 None if zero == 0 || !supports.shard_groups => vec![mesh.data],
                 None if mesh.data == 1 => vec![1],
                 None => divisors(mesh.data).into_iter().filter(|&shard| shard > 1).collect(),
             };
-            let reshards = match self.fix.reshard_after_forward {
+            let reshards = match self.request.fix.reshard_after_forward {
                 _ if zero < 3 => vec![true],
                 Some(fixed) => vec![fixed],
                 None => vec![true, false],
             };
             for &shard in &shards {
-                let syncs: Vec<GradientSync> = match self.fix.sync {
+                let syncs: Vec<GradientSync> = match self.request.fix.sync {
                     Some(fixed) => vec![fixed],
                     None if accumulation == 1 => vec![crate::strategy::defaults::sync(zero)],
                     None => supports
@@ -249,19 +249,40 @@ impl<'a> Axes<'a> {
     /// The keys that stand still, as text: those of a fixed value, and of the others where the engine has them by default.
     pub fn held(&self) -> BTreeMap<String, String> {
         let defaults = self.problem.facts.defaults;
-        let fix = self.fix;
-        let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
         let mut held = BTreeMap::from([
-            ("overlap".to_owned(), on_off(fix.overlap.unwrap_or(true))),
-            ("attention".to_owned(), fix.attention.unwrap_or(defaults.attention).to_string()),
+            ("overlap".to_owned(), "on".to_owned()),
+            ("attention".to_owned(), defaults.attention.to_string()),
         ]);
         if self.problem.engine.buffers.reduces_in_buckets() {
-            held.insert("bucket".to_owned(), text::bucket(fix.bucket.unwrap_or(defaults::BUCKET)));
+            held.insert("bucket".to_owned(), text::bucket(defaults::BUCKET));
         }
         if !self.problem.facts.experts.is_empty() {
-            held.insert("capacity".to_owned(), fix.capacity.unwrap_or(defaults::CAPACITY).to_string());
+            held.insert("capacity".to_owned(), defaults::CAPACITY.to_string());
         }
+        let value = |key: Key| Some((key.name().to_owned(), self.request.fix.value(key)?));
+        held.extend(self.request.fix.keys().into_iter().filter_map(value));
         held
+    }
+
+    /// What is fixed to values that a search would not try, as text.
+    pub fn outside(&self) -> Vec<String> {
+        let fix = &self.request.fix;
+        let is_outside = |key: &Key| {
+            let mut fewer = fix.clone();
+            fewer.take(*key, &Draft::default());
+            let request = Request { fix: fewer, ..self.request.clone() };
+            let tried = Axes::new(self.problem, &request).listed().remove(key.name()).unwrap_or_default();
+            match key {
+                Key::Cuts | Key::Checkpoint | Key::Order => false,
+                Key::Offload => {
+                    let fractions = fix.offload.iter().flatten().flat_map(|(_, fractions)| fractions);
+                    fractions.into_iter().any(|fraction| !FRACTIONS.contains(fraction))
+                }
+                _ => !tried.is_empty() && fix.value(*key).is_some_and(|value| !tried.contains(&value)),
+            }
+        };
+        let outside = fix.keys().into_iter().filter(is_outside);
+        outside.filter_map(|key| Some(format!("{key}={}", fix.value(key)?))).collect()
     }
 
     /// The values tried on each key, as text.
@@ -310,15 +331,12 @@ impl<'a> Axes<'a> {
                 .map(|kind| kind.to_string())
                 .collect(),
         );
-        let fractions = |fixed: bool| match fixed {
-            true => vec!["as fixed".to_owned()],
-            false => FRACTIONS.iter().map(f64::to_string).collect(),
-        };
-        let inner = |fixed: bool, free: &str| vec![if fixed { "as fixed" } else { free }.to_owned()];
-        say("cuts", inner(self.fix.cuts.is_some(), CUTS));
-        say("ckpt", inner(self.fix.checkpoint.is_some(), MODES));
-        say("offload", fractions(self.fix.offload.is_some()));
-        say("order", inner(self.fix.order.is_some(), ORDERS));
+        let fix = &self.request.fix;
+        let inner = |key: Key, free: Vec<String>| fix.value(key).map_or(free, |fixed| vec![fixed]);
+        say("cuts", inner(Key::Cuts, vec![CUTS.to_owned()]));
+        say("ckpt", inner(Key::Checkpoint, vec![MODES.to_owned()]));
+        say("offload", inner(Key::Offload, FRACTIONS.iter().map(f64::to_string).collect()));
+        say("order", inner(Key::Order, vec![ORDERS.to_owned()]));
         say("loss", self.loss.iter().map(|loss| loss.to_string()).collect());
         say("compress", self.numerics.iter().map(|choice| choice.compression.to_string()).collect());
         say("grad", self.numerics.iter().map(|choice| choice.gradient.to_string()).collect());

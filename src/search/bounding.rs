@@ -18,7 +18,6 @@ use crate::search::problem::Problem;
 use crate::search::space::{FrameChoice, Space, Task};
 use crate::search::state_floor::{Floor, FrameFloor};
 use crate::search::state_prices::{KnownPrices, StatePrices};
-use crate::strategy::rules::{self, RuleBreak};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::Bytes;
 
@@ -51,8 +50,8 @@ pub struct Bounded {
     pub computed: u64,
     /// The leanest that does not fit: bytes at its peak, and what it is.
     pub leanest: Option<(Bytes, Strategy)>,
-    /// The first broken rule.
-    pub broken: Option<RuleBreak>,
+    /// Time was up before all of them were looked at.
+    pub is_cut: bool,
 }
 
 /// Shapes whose least time for each sequence is remembered at once.
@@ -104,6 +103,10 @@ impl<'a> Bounding<'a> {
         let mut shaped: Option<(FrameChoice, Shaped)> = None;
         let mut prices = KnownPrices::default();
         for frame in space.frames(task) {
+            if space.deadline.is_over() {
+                result.is_cut = true;
+                break;
+            }
             let (states, legal, illegal) = space.states(task, &frame);
             let orders = |state: &StateChoice| space.orders(task, state);
             let all = legal + illegal;
@@ -111,9 +114,6 @@ impl<'a> Bounding<'a> {
             let mut strategy = space.outer(task, &frame);
             if !space.is_legal(&strategy) {
                 result.illegal += all;
-                if result.broken.is_none() {
-                    result.broken = rules::check(&space.plainest(&strategy), &space.problem.facts).err();
-                }
                 continue;
             }
             result.illegal += illegal;
@@ -190,6 +190,12 @@ impl<'a> Bounding<'a> {
             if entry.floor >= best {
                 continue;
             }
+            if space.deadline.is_over() {
+                // Its bound holds in every order.
+                list.push(*entry);
+                bounded -= 1;
+                continue;
+            }
             let strategy = space.strategy(entry);
             let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
             let choice = shape_of(&entry.frame);
@@ -237,6 +243,9 @@ impl<'a> Bounding<'a> {
         let mut shaped: Option<(FrameChoice, Shaped)> = None;
         let mut prices = KnownPrices::default();
         for frame in space.frames(task) {
+            if space.deadline.is_over() {
+                break;
+            }
             let mut strategy = space.outer(task, &frame);
             let is_usual = matches!(
                 frame.schedule.0,

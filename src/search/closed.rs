@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
@@ -17,13 +18,15 @@ use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule
 use crate::program::build::build_on;
 use crate::program::instruction::Task;
 use crate::program::layout::ShapedUnits;
+use crate::program::placing::Extent;
 use crate::program::state::StateRules;
-use crate::program::{Layout, Program};
+use crate::program::{Layout, Program, RankProgram};
 use crate::search::cache::Cache;
+use crate::search::deadline::Deadline;
 use crate::search::integer::{Kind, Mode};
 use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::{Candidate, Problem, ProcessMemory};
-use crate::simulate::{Below, play, play_counting};
+use crate::simulate::{Below, Playback, play_counting};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -116,6 +119,11 @@ pub struct Shaped {
     pub digests: Vec<UnitDigest>,
 }
 
+/// What it takes to play a block's passes and to place what they hold, at the most.
+const PLAYING_A_BLOCK: Duration = Duration::from_micros(15);
+/// What it takes to place what an instruction allocates, at the most.
+const PLACING_AN_INSTRUCTION: Duration = Duration::from_micros(20);
+
 /// Sizes and order of the mesh that groups are read off.
 type PricingKey = ([u64; 7], MeshOrder);
 
@@ -132,11 +140,17 @@ pub struct Closing<'a> {
     schedules: Cache<ScheduleKey, Vec<Instant>>,
     prices: Cache<PricingKey, DevicePricing<'a>>,
     links: KnownLinks,
+    pub deadline: Deadline,
 }
 
 impl<'a> Closing<'a> {
-    /// Nothing is computed yet.
+    /// Nothing is computed yet, and there is time.
     pub fn new(problem: &'a Problem<'a>) -> Self {
+        Self::until(problem, Deadline::default())
+    }
+
+    /// The same of a search that ends.
+    pub fn until(problem: &'a Problem<'a>, deadline: Deadline) -> Self {
         let units = units(problem.model);
         let blocks = units.iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
         Self {
@@ -147,6 +161,7 @@ impl<'a> Closing<'a> {
             schedules: Cache::new(MOST_SCHEDULES),
             prices: Cache::new(MOST_PRICES),
             links: KnownLinks::default(),
+            deadline,
         }
     }
 
@@ -350,7 +365,8 @@ impl<'a> Closing<'a> {
                 }
             }
         }
-        let (below, events) = play_counting(&program, &NeverLate(pricing.as_ref()), limit);
+        let looking = self.deadline.looking();
+        let (below, events) = play_counting(&program, &NeverLate(pricing.as_ref()), limit, looking);
         (below, events + instructions(&program))
     }
 
@@ -358,16 +374,44 @@ impl<'a> Closing<'a> {
     /// and events played.
     pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below, u64) {
         let (program, pricing) = self.program(strategy);
-        let (below, events) = play_counting(&program, pricing.as_ref(), limit);
+        let (below, events) = play_counting(&program, pricing.as_ref(), limit, self.deadline.looking());
         let effort = events + instructions(&program);
         (program, below, effort)
     }
 
-    /// Plays `strategy`, which must be legal.
-    pub fn play(&self, strategy: Strategy) -> Candidate {
+    /// Plays `strategy`, which must be legal; none if the search ends first.
+    pub fn play(&self, strategy: Strategy) -> Option<Candidate> {
+        if !self.has_time_to_play(&strategy) {
+            return None;
+        }
         let (program, pricing) = self.program(&strategy);
-        let playback = play(&program, pricing.as_ref());
-        self.problem.candidate(strategy, &program, playback)
+        match play_counting(&program, pricing.as_ref(), Seconds(f64::INFINITY), self.deadline.end()).0 {
+            Below::Played(playback) => Some(self.candidate(strategy, &program, playback)),
+            Below::Slower(_) => None,
+        }
+    }
+
+    /// `strategy`, whose program has this playback. Its buffers are placed as low as can be found, or, where there is no time
+    /// for that, as they come.
+    pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
+        let enough = if self.has_time_to_place(program) { Extent::default() } else { Extent::MAX };
+        self.problem.candidate(strategy, program, playback, enough)
+    }
+
+    /// Whether there is time to play `strategy`.
+    pub fn has_time_to_play(&self, strategy: &Strategy) -> bool {
+        let blocks = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum::<u64>();
+        let passes = blocks.saturating_mul(strategy.accumulation);
+        self.deadline.allows(PLAYING_A_BLOCK.saturating_mul(u32::try_from(passes).unwrap_or(u32::MAX)))
+    }
+
+    /// Whether there is time to place the buffers of `program` as low as can be found.
+    pub fn has_time_to_place(&self, program: &Program) -> bool {
+        let length = |template: u32, rank: &RankProgram| rank.templates[template as usize].instructions.len();
+        let issued =
+            |rank: &RankProgram| rank.calls.iter().map(|call| length(call.template, rank)).sum::<usize>();
+        let issued: usize = program.ranks.iter().map(issued).sum();
+        self.deadline.allows(PLACING_AN_INSTRUCTION.saturating_mul(u32::try_from(issued).unwrap_or(u32::MAX)))
     }
 
     /// The step program of `strategy`, and what its ops cost.

@@ -129,6 +129,9 @@ impl<'p> InnerProblem<'_, 'p> {
         let mut rank = self.rank((&mut scratch, &mut layout), 0, Route::default());
         let mut least: Option<f64> = None;
         for root in rank.roots(limit) {
+            if self.closing.deadline.is_over() {
+                return None;
+            }
             let step = rank.step_of(&root.hosted);
             if least.is_none_or(|least| step < least) && rank.looked_into(root, limit).is_some() {
                 least = Some(step);
@@ -257,6 +260,9 @@ impl<'p> InnerProblem<'_, 'p> {
             let behind: u32 = most[stage + 1..].iter().sum();
             for used in 0..=blocks {
                 let Some((value, _)) = reached[stage][used as usize] else { continue };
+                if self.closing.deadline.is_over() {
+                    return None;
+                }
                 let left = blocks - used;
                 for count in left.saturating_sub(behind)..=left.min(most[stage]) {
                     let best = reached[stage + 1][(used + count) as usize].map_or(limit, |known| known.0);
@@ -412,6 +418,9 @@ impl Plain<'_, '_, '_> {
         let mut most = vec![quickest; ranks as usize];
         let mut behind = 0;
         for stage in (0..ranks as usize).rev() {
+            if self.inner.closing.deadline.is_over() {
+                return None;
+            }
             most[stage] = (0..=quickest).rev().find(|&count| {
                 // The ranks behind take no more than they can, so the rest is before.
                 let least = blocks.saturating_sub(count + behind);

@@ -26,9 +26,11 @@ pub fn ladder(closing: &Closing<'_>, winner: &Candidate) -> Vec<(String, Candida
     if current != *chosen {
         steps.push(("the rest of the plan".to_owned(), chosen.clone()));
     }
-    let played =
-        |strategy: Strategy| if strategy == *chosen { winner.clone() } else { closing.play(strategy) };
-    steps.into_par_iter().map(|(what, strategy)| (what, played(strategy))).collect()
+    // The steps for which there is time.
+    let played = |strategy: Strategy| {
+        if strategy == *chosen { Some(winner.clone()) } else { closing.play(strategy) }
+    };
+    steps.into_par_iter().filter_map(|(what, strategy)| Some((what, played(strategy)?))).collect()
 }
 
 /// One change from the current strategy towards the chosen one; none where they agree.

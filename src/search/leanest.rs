@@ -25,6 +25,6 @@ pub fn play(solving: &Solving<'_>, entries: &[Entry], found: &mut Found, account
     closed.truncate(PLAYED);
     account.played += closed.len() as u64;
     let closing = solving.closing;
-    let played = closed.into_par_iter().map(|solved| closing.play(solved.strategy));
+    let played = closed.into_par_iter().filter_map(|solved| closing.play(solved.strategy));
     found.played = played.filter(|candidate| closing.problem.fits(candidate)).collect();
 }

@@ -7,6 +7,8 @@ mod bounding;
 mod cache;
 mod capacity;
 pub mod closed;
+mod contradiction;
+mod deadline;
 mod exhaustive;
 pub mod explain;
 mod floor;

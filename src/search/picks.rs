@@ -33,6 +33,9 @@ pub fn with_leaner(closing: &Closing<'_>, played: &[Candidate]) -> Vec<Candidate
     });
     let leaner: Vec<Strategy> = leaner.collect();
     let may_be_shown = |strategy: &Strategy| {
+        if closing.deadline.is_over() {
+            return false;
+        }
         let closed = closing.close(strategy);
         let beats = |known: &Candidate| {
             known.memory.process <= closed.memory.process && known.playback.step_time.0 <= closed.bound.0
@@ -40,7 +43,7 @@ pub fn with_leaner(closing: &Closing<'_>, played: &[Candidate]) -> Vec<Candidate
         closing.fits(&closed) && !played.iter().any(beats)
     };
     let leaner = leaner.into_par_iter().filter(may_be_shown);
-    let leaner = leaner.map(|strategy| closing.play(strategy));
+    let leaner = leaner.filter_map(|strategy| closing.play(strategy));
     let leaner: Vec<Candidate> = leaner.filter(|candidate| closing.problem.fits(candidate)).collect();
     played.iter().cloned().chain(leaner).collect()
 }

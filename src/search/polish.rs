@@ -26,6 +26,9 @@ pub fn neighbours(
     let mut list: Vec<(Strategy, Closed)> = Vec::new();
     for mut strategy in changed.chain(cut_changes(inner, outer, strategy, limit)) {
         strategy.normalise(&closing.problem.facts);
+        if closing.deadline.is_over() {
+            return Vec::new();
+        }
         if list.iter().all(|(known, _)| *known != strategy) {
             let closed = closing.close(&strategy);
             if closed.bound.0 < limit && closing.fits(&closed) {

@@ -85,7 +85,7 @@ impl<'a> Problem<'a> {
     pub fn play(&self, strategy: Strategy) -> Candidate {
         let program = self.program(&strategy);
         let playback = play(&program, &self.pricing(&strategy));
-        let mut candidate = self.candidate(strategy, &program, playback);
+        let mut candidate = self.candidate(strategy, &program, playback, Extent::default());
         self.place(&mut candidate, &program);
         candidate
     }
@@ -99,14 +99,20 @@ impl<'a> Problem<'a> {
     }
 
     /// `strategy`, whose program has this playback. Only of the rank that takes most are buffers placed as low as can be
-    /// found: others take no more.
-    pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
+    /// found, or no higher than `enough`: others take no more.
+    pub fn candidate(
+        &self,
+        strategy: Strategy,
+        program: &Program,
+        playback: Playback,
+        enough: Extent,
+    ) -> Candidate {
         let held = |rank: &RankPlayback| Extent { device: rank.memory.total, host: rank.memory.host };
         let mut extents: Vec<Extent> = playback.ranks.iter().map(held).collect();
         if self.engine.buffers.placed {
             let mut order: Vec<usize> = (0..extents.len()).collect();
             order.sort_by_key(|&rank| std::cmp::Reverse(extents[rank].device));
-            let mut most = Extent::default();
+            let mut most = enough;
             for rank in order {
                 extents[rank] = place(&program.ranks[rank], most).extent();
                 most = most.max(extents[rank]);

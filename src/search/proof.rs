@@ -121,7 +121,7 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
     let mut open = BinaryHeap::from([Node { ranks, lower: 0.0 }]);
     let mut uncut = f64::INFINITY;
     while let Some(node) = open.pop() {
-        if node.lower >= aim.enough || proof.effort >= aim.effort {
+        if node.lower >= aim.enough || proof.effort >= aim.effort || inner.closing.deadline.is_over() {
             uncut = uncut.min(node.lower);
             break;
         }

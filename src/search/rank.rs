@@ -218,6 +218,9 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         };
         for turn in 0.. {
             let Some(place) = lowest(&open) else { break };
+            if self.closing.deadline.is_over() {
+                return None;
+            }
             let known = best.as_ref().map_or(limit, |best| best.seconds);
             let (range, is_known) = open.swap_remove(place);
             if let Some(best) = &mut best
@@ -267,7 +270,8 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         roots.sort_by(|one, other| one.lower.total_cmp(&other.lower));
         for (turn, root) in roots.into_iter().enumerate() {
             let known = best.as_ref().map_or(limit, |best| best.seconds);
-            if root.lower >= known || (best.is_some() && turn >= MOST_SPLITS) {
+            let is_enough = best.is_some() && turn >= MOST_SPLITS;
+            if root.lower >= known || is_enough || self.closing.deadline.is_over() {
                 break;
             }
             // Programmes add bytes up, which is near the truth and no bound: whatever they find, the root's bound stands.
@@ -294,6 +298,9 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let mut passes: Vec<(f64, Parts)> = Vec::new();
         for place in 0..self.hosted.len() {
             let hosted = self.hosted[place];
+            if self.closing.deadline.is_over() {
+                break;
+            }
             let fetched = hosted[OffloadCategory::Parameters as usize];
             let known = passes.iter().find(|(known, _)| *known == fetched).map(|(_, parts)| *parts);
             let parts = known.unwrap_or_else(|| {
@@ -451,7 +458,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             return None;
         }
         let mut turn = 0;
-        while high - low > 1 {
+        while high - low > 1 && !self.closing.deadline.is_over() {
             // Where a straight line says, and every third time in the middle.
             turn += 1;
             let share = if turn % 3 == 0 { 0.5 } else { least / (least - most) };

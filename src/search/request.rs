@@ -81,11 +81,28 @@ pub struct Account {
     pub axes: BTreeMap<String, Vec<String>>,
     /// The keys that stand still, and where.
     pub held: BTreeMap<String, String>,
+    /// What is fixed to values that the search would not try, as `key=value`.
+    pub outside: Vec<String>,
+}
+
+impl Account {
+    /// A strategy that was counted as bounded was played after all, or one that was not looked at.
+    pub const fn count_played(&mut self) {
+        match self.bounded.checked_sub(1) {
+            Some(less) => self.bounded = less,
+            None => self.considered += 1,
+        }
+        self.priced += 1;
+        self.played += 1;
+    }
 }
 
 /// Why there is no plan.
 #[derive(Clone, Debug, Error)]
 pub enum Failure {
+    /// Nothing was found in time, and nothing is known.
+    #[error("no plan was found within {limit:?}, and whether there is one is not known; allow more time")]
+    TimeIsUp { limit: Duration },
     /// The fixed keys break a rule whatever the others are.
     #[error("{0}")]
     Illegal(RuleBreak),

@@ -9,6 +9,8 @@ use rayon::prelude::*;
 use crate::profile::choices::{CheckpointMode, Schedule};
 use crate::search::bounding::{Bounded, Bounding, Entry};
 use crate::search::closed::Closing;
+use crate::search::contradiction::contradiction;
+use crate::search::deadline::Deadline;
 use crate::search::picks::{different, pareto, with_leaner};
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
@@ -16,7 +18,7 @@ use crate::search::solve::{Solved, Solving};
 use crate::search::space::Space;
 use crate::search::waves::{Found, Patience, events, play_likeliest, waves};
 use crate::search::{advice, ladder, leanest, picks};
-use crate::strategy::{RuleBreak, Strategy};
+use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
 
 /// Likely strategies whose inner choices are solved in one wave, before all others are bounded against the best.
@@ -46,9 +48,11 @@ pub fn search(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Outcome, Failure> {
     let start = Instant::now();
-    let space = Space::new(problem, request);
+    let deadline = Deadline::new(start, request.time_limit, problem.facts.blocks);
+    let space = Space { deadline, ..Space::new(problem, request) };
     let bounding = Bounding::new(&space);
-    let closing = Closing::new(problem);
+    let closing = Closing::until(problem, deadline);
+    let spare = request.time_limit.and_then(|_| advice::spare(&space, &closing));
     let solving = Solving::new(&bounding, &closing);
     let mut found = Found::default();
     // What the seeds found is found again, unless something beats it.
@@ -56,8 +60,7 @@ pub fn search(
     if by_time {
         play_likeliest(&solving, seeds(&solving), &mut found);
     }
-    let Bounds { mut entries, mut account, leanest, let_go, broken } =
-        bound(&bounding, found.limit(), progress);
+    let Bounds { mut entries, mut account, leanest, let_go } = bound(&bounding, found.limit(), progress);
     if by_time {
         play_likeliest(&solving, dive(&solving, &entries, found.limit()), &mut found);
     }
@@ -66,12 +69,8 @@ pub fn search(
         let least = entries.iter().min_by(|one, other| one.floor.total_cmp(&other.floor));
         least.map(|entry| space.strategy(entry))
     });
-    let work = Patience::work(closing.has_like_blocks());
-    let patience = match (request.exhaustive, request.time_limit) {
-        (true, _) => Patience::Exhaustive,
-        (false, Some(limit)) => start.checked_add(limit).map_or(work, Patience::Until),
-        (false, None) => work,
-    };
+    let work = Patience::work(closing.has_like_blocks(), deadline);
+    let patience = if request.exhaustive { Patience::Exhaustive } else { work };
     if request.objective == Objective::Time {
         account.survived = entries.iter().filter(|entry| entry.floor < found.limit()).count() as u64;
         entries = place(&bounding, &entries, found.limit(), &mut account);
@@ -91,30 +90,34 @@ pub fn search(
             continue;
         }
         if found.stopped.iter().all(|known| known.strategy != seed.strategy) {
-            // Its bound was not below the best's time, or it would have been played: count it where it is.
-            account.bounded = account.bounded.saturating_sub(1);
-            account.priced += 1;
-            account.played += 1;
+            // Its bound was not below the best's time, or it would have been played.
+            account.count_played();
         }
         found.played.push(seed);
     }
+    if found.played.is_empty() {
+        found.played.extend(spare.inspect(|_| account.count_played()));
+    }
     sort(&mut found.played, request.objective);
     let shown = picks::shown(&found.played, &found.stopped, request.top);
-    let shown: Vec<Candidate> = shown.into_par_iter().map(|strategy| closing.play(strategy)).collect();
+    let shown: Vec<Candidate> = shown.into_par_iter().filter_map(|strategy| closing.play(strategy)).collect();
     found.played.extend(shown.into_iter().filter(|candidate| problem.fits(candidate)));
     sort(&mut found.played, request.objective);
     account.inner_choices_log10 = inner_choices_log10(problem);
     account.axes = space.axes.listed();
     account.held = space.axes.held();
+    account.outside = space.axes.outside();
     let Some(mut winner) = found.played.first().cloned() else {
-        return Err(match (near, broken) {
+        return Err(match (near, request.time_limit) {
+            (_, Some(limit)) if deadline.is_over() => Failure::TimeIsUp { limit },
             (Some(strategy), _) => advice::nothing_fits(&space, &closing, &strategy),
-            (None, Some(broken)) => Failure::Illegal(broken),
-            (None, None) => Failure::Illegal(advice::empty(problem, &request.fix)),
+            (None, _) => Failure::Illegal(contradiction(problem, request)),
         });
     };
     let program = problem.program(&winner.strategy);
-    problem.place(&mut winner, &program);
+    if closing.has_time_to_place(&program) {
+        problem.place(&mut winner, &program);
+    }
     let ladder = ladder::ladder(&closing, &winner);
     let pareto = pareto(&with_leaner(&closing, &found.played));
     let alternatives = different(&found.played, request.top);
@@ -147,9 +150,8 @@ struct Bounds {
     entries: Vec<Entry>,
     account: Account,
     leanest: Option<(Bytes, Strategy)>,
-    /// The lowest bound of those that were let go.
+    /// The lowest bound of those that were let go or not looked at.
     let_go: Option<f64>,
-    broken: Option<RuleBreak>,
 }
 
 /// Bounds every strategy of `request` as if no plan were known, for benchmarks: how many bounds of memory and time, over
@@ -168,12 +170,14 @@ impl Bounds {
         self.account.out_of_memory += result.out_of_memory;
         self.account.bounded += result.bounded;
         self.entries.extend(result.entries);
+        if result.is_cut {
+            self.let_go = Some(0.0);
+        }
         if let Some((bytes, strategy)) = result.leanest
             && self.leanest.as_ref().is_none_or(|(least, _)| bytes < *least)
         {
             self.leanest = Some((bytes, strategy));
         }
-        self.broken = self.broken.take().or(result.broken);
     }
 }
 
@@ -190,13 +194,7 @@ fn bound(bounding: &Bounding<'_>, limit: f64, progress: &(dyn Fn(Progress) + Syn
         });
         result
     };
-    let mut bounds = Bounds {
-        entries: Vec::new(),
-        account: Account::default(),
-        leanest: None,
-        let_go: None,
-        broken: None,
-    };
+    let mut bounds = Bounds { entries: Vec::new(), account: Account::default(), leanest: None, let_go: None };
     let tasks: Vec<usize> = (0..of).collect();
     for tasks in tasks.chunks(TASKS_AT_ONCE) {
         let results: Vec<Bounded> = tasks.par_iter().map(|&task| one(task)).collect();
@@ -256,7 +254,7 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
     let mut best: BTreeMap<(u64, bool), Solved> = BTreeMap::new();
     for wave in entries.chunks(SEEDS_A_WAVE).take(MOST_LIKELY / SEEDS_A_WAVE) {
         // A bound is no promise, but one beyond what is known is out of the question.
-        if wave.first().is_some_and(|entry| entry.floor >= limit) {
+        if wave.first().is_some_and(|entry| entry.floor >= limit) || solving.closing.deadline.is_over() {
             break;
         }
         let solved: Vec<Option<Solved>> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();

@@ -78,6 +78,9 @@ impl<'a> Solving<'a> {
 
     /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.
     pub fn leanest(&self, entry: &Entry) -> Option<Solved> {
+        if self.closing.deadline.is_over() {
+            return None;
+        }
         let space = self.bounding.space;
         let strategy = space.recomputing(&space.strategy(entry));
         let closed = self.closing.close(&strategy);

@@ -3,6 +3,7 @@
 use crate::profile::choices::{ContextKind, LossMode, Schedule};
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::bounding::Entry;
+use crate::search::deadline::Deadline;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
 use crate::strategy::{Checkpoint, CheckpointMode, Offload, Strategy, defaults, rules};
@@ -44,6 +45,7 @@ pub struct Space<'a> {
     pub request: &'a Request,
     pub axes: Axes<'a>,
     pub tasks: Vec<Task>,
+    pub deadline: Deadline,
 }
 
 impl<'a> Space<'a> {
@@ -57,7 +59,7 @@ impl<'a> Space<'a> {
             .map(|(mesh, experts)| Task { mesh, experts, states: Default::default() })
             .collect();
         tasks.sort_by_key(|Task { mesh, experts, .. }| (mesh.tensor, mesh.context, *experts, mesh.pipeline));
-        let mut space = Self { problem, request, axes, tasks: Vec::new() };
+        let mut space = Self { problem, request, axes, tasks: Vec::new(), deadline: Deadline::default() };
         for task in &mut tasks {
             task.states = [1, 2].map(|accumulation| space.judged(task, accumulation));
         }
@@ -79,6 +81,17 @@ impl<'a> Space<'a> {
         let (legal, illegal): (Vec<_>, Vec<_>) = all.into_iter().partition(is_legal);
         let count = |states: &[StateChoice]| states.iter().map(|state| self.orders(task, state)).sum();
         States { count: count(&legal), illegal: count(&illegal), legal }
+    }
+
+    /// Whether no strategy is legal.
+    pub fn is_empty(&self) -> bool {
+        let has_legal = |task: &Task| {
+            let mut frames = self.frames(task).into_iter();
+            frames.any(|frame| {
+                !self.states(task, &frame).0.is_empty() && self.is_legal(&self.outer(task, &frame))
+            })
+        };
+        !self.tasks.iter().any(has_legal)
     }
 
     /// The frames of `task`; those of one shape stand together.

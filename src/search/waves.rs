@@ -3,13 +3,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::Instant;
 
 use rayon::prelude::*;
 
 use crate::profile::choices::GradientSync;
 use crate::program::Program;
 use crate::search::bounding::Entry;
+use crate::search::deadline::Deadline;
 use crate::search::exhaustive::play_all;
 use crate::search::problem::{Candidate, ProcessMemory};
 use crate::search::proof::{Aim, Proof};
@@ -23,7 +23,7 @@ use crate::units::Seconds;
 const SOLVED_A_WAVE: usize = 64;
 /// Strategies that are played in one wave.
 const PLAYED_A_WAVE: usize = 4;
-/// Most strategies that are solved, and played, where no time limit was given; what is left keeps its bound.
+/// Most strategies that are solved, and played; what is left keeps its bound.
 const MOST_SOLVED: usize = 30_000;
 /// The same where blocks differ: a rank's place then matters to its choice.
 const MOST_SOLVED_UNEVEN: usize = 500;
@@ -33,7 +33,7 @@ const MOST_PLAYED: usize = 600;
 const MOST_EFFORT: u64 = 8_000_000;
 const MOST_EFFORT_A_STRATEGY: u64 = 8_000_000;
 
-/// A search without a time limit that has proven its plan to be within this share of the best goes on for less.
+/// A search that has proven its plan to be within this share of the best goes on for less.
 const NEAR: f64 = 0.005;
 /// The same to raise the bounds of those that were solved: of all, and of one.
 const MOST_PROVEN: u64 = 4_000_000;
@@ -47,27 +47,25 @@ const MOST_NEAR: [usize; 2] = [3_000, 200];
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
-    /// A fixed amount of work: so many are solved at the most.
-    Work { solved: usize },
-    /// Until a moment.
-    Until(Instant),
+    /// A fixed amount of work, as far as there is time: so many are solved at the most.
+    Work { solved: usize, deadline: Deadline },
     /// To the end, whatever the bounds say.
     Exhaustive,
 }
 
 impl Patience {
-    /// The work that a search without a time limit does for a model whose blocks are all alike, or not.
-    pub const fn work(is_even: bool) -> Self {
-        Self::Work { solved: if is_even { MOST_SOLVED } else { MOST_SOLVED_UNEVEN } }
+    /// The work that a search does for a model whose blocks are all alike, or not.
+    pub const fn work(is_even: bool, deadline: Deadline) -> Self {
+        Self::Work { solved: if is_even { MOST_SOLVED } else { MOST_SOLVED_UNEVEN }, deadline }
     }
 
     /// Whether more may be solved than `solved`, if nothing left is below `lowest` seconds; until there is a plan in
-    /// any case.
+    /// any case. Nothing once time is up.
     fn may_solve(self, solved: usize, found: &Found, lowest: f64) -> bool {
         let most = match self {
-            Self::Work { solved } if found.is_near(lowest) => solved.min(MOST_NEAR[0]),
-            Self::Work { solved } => solved,
-            Self::Until(_) | Self::Exhaustive => usize::MAX,
+            Self::Work { solved, .. } if found.is_near(lowest) => solved.min(MOST_NEAR[0]),
+            Self::Work { solved, .. } => solved,
+            Self::Exhaustive => usize::MAX,
         };
         self.may_play(found, lowest) && (found.best.is_none() || solved < most)
     }
@@ -75,17 +73,16 @@ impl Patience {
     /// Whether more may be played, likewise.
     fn may_play(self, found: &Found, lowest: f64) -> bool {
         let most = if found.is_near(lowest) { MOST_NEAR[1] } else { MOST_PLAYED };
-        found.best.is_none()
-            || match self {
-                Self::Work { .. } => found.tried < most && found.effort < MOST_EFFORT,
-                Self::Until(end) => Instant::now() < end,
-                Self::Exhaustive => true,
-            }
+        let has_work = match self {
+            Self::Work { .. } => found.tried < most && found.effort < MOST_EFFORT,
+            Self::Exhaustive => true,
+        };
+        !self.is_over() && (found.best.is_none() || has_work)
     }
 
     /// Whether the time is up.
     fn is_over(self) -> bool {
-        matches!(self, Self::Until(end) if Instant::now() >= end)
+        matches!(self, Self::Work { deadline, .. } if deadline.is_over())
     }
 
     /// Whether so long a step is played.
@@ -210,7 +207,9 @@ pub fn waves(
             if tightened > entry.floor {
                 Looked::Tightened(tightened)
             } else {
-                Looked::Solved(solving.solve(entry, limit).map(Box::new))
+                let solved = solving.solve(entry, limit).map(Box::new);
+                // What was cut short says nothing.
+                if patience.is_over() { Looked::Tightened(entry.floor) } else { Looked::Solved(solved) }
             }
         };
         let looked: Vec<Looked> = wave.par_iter().map(look).collect();
@@ -249,7 +248,7 @@ pub fn waves(
         if chosen.is_empty() && wave.is_empty() {
             // A step that is too long to be played beside others is played if there is nothing else.
             let shortest = (0..ready.len()).min_by_key(|&place| events(&ready[place].strategy));
-            match shortest.filter(|_| found.best.is_none()) {
+            match shortest.filter(|_| found.best.is_none() && !patience.is_over()) {
                 Some(place) => chosen.push(ready.swap_remove(place)),
                 None => break,
             }
@@ -282,7 +281,7 @@ fn polish(solving: &Solving<'_>, found: &mut Found, patience: Patience) {
         let mut changed = solving.neighbours(&fastest, before);
         changed.truncate(MOST_NEIGHBOURS);
         for wave in changed.chunks(PLAYED_A_WAVE) {
-            if found.effort >= most {
+            if found.effort >= most || patience.is_over() {
                 return;
             }
             play(solving, wave.to_vec(), found.limit(), found, &mut Account::default());
@@ -319,6 +318,7 @@ fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patien
         let rest = left.split_off(left.len().min(PLAYED_A_WAVE));
         let aim = Aim { best, enough, effort: most.min(effort) };
         let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
+        let is_cut = patience.is_over();
         for (mut solved, proof) in left.into_iter().zip(proofs) {
             effort = effort.saturating_sub(proof.effort);
             let better = proof.better.into_iter().map(|strategy| {
@@ -327,7 +327,7 @@ fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patien
             });
             play(solving, better.collect(), found.limit(), found, &mut Account::default());
             // What could not be raised so far is not looked at again.
-            solved.floor = proof.lower.max(solved.floor);
+            solved.floor = if is_cut { solved.floor } else { proof.lower.max(solved.floor) };
             settled.push(solved);
         }
         open.extend(rest);
@@ -356,7 +356,7 @@ pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mu
         let wave = std::iter::from_fn(|| chosen.next_if(|solved| solved.closed.bound.0 < limit));
         let most = if found.best.is_none() { 1 } else { PLAYED_A_WAVE };
         let wave: Vec<Solved> = wave.take(most).collect();
-        if wave.is_empty() {
+        if wave.is_empty() || solving.closing.deadline.is_over() {
             break;
         }
         play(solving, wave, limit, found, &mut Account::default());
@@ -385,7 +385,9 @@ pub fn play(
         .into_par_iter()
         .map(|solved| {
             // What its closed form alone rules out is stopped before it starts.
-            let may_win = solved.closed.bound.0 < limit;
+            let may_win = solved.closed.bound.0 < limit
+                && !closing.deadline.is_over()
+                && closing.has_time_to_play(&solved.strategy);
             let played = may_win.then(|| closing.play_below(&solved.strategy, Seconds(limit)));
             (solved, played)
         })
@@ -413,7 +415,7 @@ pub fn play(
             found.stopped.push(solved.stopped(about));
             continue;
         }
-        let candidate = closing.problem.candidate(solved.strategy.clone(), &program, playback);
+        let candidate = closing.candidate(solved.strategy.clone(), &program, playback);
         if closing.problem.fits(&candidate) {
             found.best = Some(about.0);
             found.fastest = Some(solved);

@@ -4,6 +4,7 @@ use crate::simulate::rank::{END, MessageEnd, Messages, Position, Rank, Running};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
+use std::time::Instant;
 
 use crate::cost::{Pricing, Resource};
 use crate::lower::Stream;
@@ -14,8 +15,11 @@ use crate::simulate::filling;
 use crate::simulate::memory::MemoryPeak;
 use crate::simulate::outlook::Outlook;
 use crate::simulate::steady::Steady;
-use crate::simulate::watch::{Below, Watch};
+use crate::simulate::watch::{Below, Slower, Watch};
 use crate::units::Seconds;
+
+/// Events between two looks at the time.
+const EVENTS_A_LOOK: u64 = 1_024;
 
 /// What playing a program shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,18 +72,25 @@ pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
 
 /// Plays `program` like [`play`], until it is known that its step takes `limit` or more.
 pub fn play_below(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> Below {
-    play_counting(program, pricing, limit).0
+    play_counting(program, pricing, limit, None).0
 }
 
-/// The same, with how many events that took.
-pub fn play_counting(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> (Below, u64) {
+/// The same, with how many events that took; given up `until` a moment, when nothing more is known.
+pub fn play_counting(
+    program: &Program,
+    pricing: &dyn Pricing,
+    limit: Seconds,
+    until: Option<Instant>,
+) -> (Below, u64) {
     let mut player = Player::new(program, pricing, true);
+    player.until = until;
     if limit.0.is_finite() {
         let outlook = Outlook::new(&player.ranks, &player.messages);
         player.watch = Some(Watch::new(outlook, limit.0));
     }
     player.run();
-    let (played, slower) = (player.played, player.watch.as_ref().and_then(|watch| watch.over));
+    let slower = player.watch.as_ref().and_then(|watch| watch.over);
+    let (played, slower) = (player.played, slower.or(player.given_up));
     (slower.map_or_else(|| Below::Played(player.playback()), Below::Slower), played)
 }
 
@@ -114,6 +125,9 @@ pub(super) struct Player<'a> {
     watch: Option<Watch>,
     /// Events so far.
     played: u64,
+    /// When playing is given up, and what is known then.
+    until: Option<Instant>,
+    given_up: Option<Slower>,
     /// Looks for states that come again; none where every instruction is played.
     pub(super) steady: Option<Steady>,
 }
@@ -166,6 +180,8 @@ impl<'a> Player<'a> {
             scratch: (Vec::new(), Vec::new()),
             watch: None,
             played: 0,
+            until: None,
+            given_up: None,
         }
     }
 
@@ -214,6 +230,12 @@ impl<'a> Player<'a> {
             self.settle(rank, time);
             self.drain(time);
             if self.watch.as_ref().is_some_and(|watch| watch.over.is_some()) {
+                return;
+            }
+            if self.played.is_multiple_of(EVENTS_A_LOOK)
+                && self.until.is_some_and(|end| Instant::now() >= end)
+            {
+                self.given_up = Some(Slower { at_least: Seconds(time), about: Seconds(f64::INFINITY) });
                 return;
             }
             self.look_for_steady_state(time);

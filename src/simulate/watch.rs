@@ -13,7 +13,7 @@ pub enum Below {
     Slower(Slower),
 }
 
-/// A step that is known to take too long before it ends.
+/// A step that is known to take too long before it ends, or was given up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slower {
     /// It takes at least so long.

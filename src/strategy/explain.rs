@@ -7,7 +7,7 @@ use super::rules::{chunk_range, context_pieces, gradient_types, product};
 use super::text_error::list;
 use super::{
     AttentionKernel, Facts, GradientSync, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule,
-    Strategy,
+    Strategy, defaults,
 };
 
 /// The account of a broken rule.
@@ -73,7 +73,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             ))
         }
         Rule::ExpertTensor => {
-            let legal = if s.tensor == 1 { vec![1] } else { vec![1, s.tensor] };
+            let both = if s.tensor == 1 { vec![1] } else { vec![1, s.tensor] };
+            let legal = case.legal(Key::ExpertTensor, &both, |s, size| s.expert_tensor = size);
             case.plain(
                 Key::ExpertTensor,
                 s.expert_tensor,
@@ -104,7 +105,10 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             format!("capacity {} is not a number above 0", s.capacity),
             &["1.25", "full"],
         ),
-        Rule::ScheduleOffered => case.offered(Key::Schedule, s.schedule, &supports.schedules),
+        Rule::ScheduleOffered => {
+            let legal = case.legal(Key::Schedule, &supports.schedules, |s, schedule| s.schedule = schedule);
+            case.offered(Key::Schedule, s.schedule, &legal)
+        }
         Rule::SchedulePipeline => {
             let reason = format!("sched {} needs a pipeline, and pp is 1", s.schedule);
             case.plain(Key::Schedule, s.schedule, reason, &[Schedule::OneForwardOneBackward])
@@ -120,15 +124,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
                 &[s.virtual_stages.clamp(least, greatest)],
             )
         }
-        Rule::InterleavedRounds => {
-            let reason = format!(
-                "{} interleaves whole rounds only, and accum {} is not made of rounds of pp {}",
-                facts.profile.name, s.accumulation, s.pipeline
-            );
-            let batches = divisors(facts.workload.global_batch / s.data);
-            let nearest = case.nearest(s.accumulation, batches, &[rule], |s, accum| s.accumulation = accum);
-            case.plain(Key::Accumulation, s.accumulation, reason, &nearest)
-        }
+        Rule::InterleavedRounds => case.rounds(),
         Rule::CutsCount => case.cuts(format!(
             "cuts names {} chunks, and pp {} · virtual {} is {}",
             s.cuts.len(),
@@ -144,15 +140,16 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let reason = format!("an adaptive loss weight needs pp 1, not {}", s.pipeline);
             case.plain(Key::Pipeline, s.pipeline, reason, &[1])
         }
-        Rule::ZeroOffered => case.offered(Key::Zero, s.zero, &supports.zero),
+        Rule::ZeroOffered => {
+            case.offered(Key::Zero, s.zero, &case.legal(Key::Zero, &supports.zero, |s, zero| s.zero = zero))
+        }
         Rule::ZeroPipeline => {
-            let both = supports.zero_with_pipeline.iter().filter(|zero| supports.zero.contains(zero));
-            let both: Vec<u8> = both.copied().collect();
+            let both = case.legal(Key::Zero, &supports.zero, |s, zero| s.zero = zero);
             let reason = format!("{} offers no zero {} with a pipeline", facts.profile.name, s.zero);
             case.plain(Key::Zero, s.zero, reason, &both)
         }
         Rule::Shard => {
-            let groups = neighbours(s.shard, divisors(s.data));
+            let groups = case.nearest(Key::Shard, s.shard, divisors(s.data), |s, shard| s.shard = shard);
             case.dividing(Key::Shard, s.shard, &format!("dp {}", s.data), groups)
         }
         Rule::ShardOffered => case.plain(
@@ -163,9 +160,9 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         ),
         Rule::SyncZero => {
             let reason = "sync scatter needs sharded state, and zero is 0".to_owned();
-            case.plain(Key::Sync, s.sync, reason, &[GradientSync::Immediate, GradientSync::Deferred])
+            case.plain(Key::Sync, s.sync, reason, &case.syncs())
         }
-        Rule::SyncOffered => case.offered(Key::Sync, s.sync, &supports.sync),
+        Rule::SyncOffered => case.offered(Key::Sync, s.sync, &case.syncs()),
         Rule::SyncDeferred => case.plain(
             Key::Sync,
             s.sync,
@@ -173,7 +170,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
                 "{} defers gradient synchronisation up to zero {}, not under zero {}",
                 facts.profile.name, supports.deferred_up_to_zero, s.zero
             ),
-            &[GradientSync::Immediate],
+            &case.syncs(),
         ),
         Rule::CheckpointCount => {
             let reason = format!("ckpt has {} entries for {} chunks", s.checkpoint.len(), s.cuts.len());
@@ -181,8 +178,12 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         }
         Rule::CheckpointBlocks => case.checkpoint_blocks(),
         Rule::OffloadOffered => {
+            let keeps_enough = |category: &&OffloadCategory| {
+                **category != OffloadCategory::Parameters || s.zero >= supports.parameter_offload_from_zero
+            };
+            let offered = supports.offload.iter().filter(keeps_enough);
             let legal: Vec<String> = std::iter::once("none".to_owned())
-                .chain(supports.offload.iter().map(|category| format!("{category}:1")))
+                .chain(offered.map(|category| format!("{category}:1")))
                 .collect();
             let category = OffloadCategory::ALL
                 .iter()
@@ -252,20 +253,67 @@ impl Case<'_> {
         self.told(key, value, message, offered)
     }
 
-    /// The closest values below and above `value` under which `rules` hold.
+    /// Whether the rules hold that are about `key` once `set` has changed the strategy.
+    fn holds(&self, key: Key, set: impl FnOnce(&mut Strategy)) -> bool {
+        let mut changed = self.strategy.clone();
+        set(&mut changed);
+        Rule::ALL.iter().all(|rule| !rule.is_about(key) || rule.holds(&changed, self.facts))
+    }
+
+    /// The `values` of `key` under which the rules about it hold.
+    fn legal<T: Copy>(&self, key: Key, values: &[T], set: impl Fn(&mut Strategy, T)) -> Vec<T> {
+        values.iter().copied().filter(|&value| self.holds(key, |changed| set(changed, value))).collect()
+    }
+
+    /// Of those, the closest below and above `value`.
     fn nearest(
         &self,
+        key: Key,
         value: u64,
         candidates: Vec<u64>,
-        rules: &[Rule],
         set: impl Fn(&mut Strategy, u64),
     ) -> Vec<u64> {
-        let holds = |&candidate: &u64| {
-            let mut changed = self.strategy.clone();
-            set(&mut changed, candidate);
-            rules.iter().all(|rule| rule.holds(&changed, self.facts))
+        neighbours(value, self.legal(key, &candidates, set))
+    }
+
+    fn syncs(&self) -> Vec<GradientSync> {
+        self.legal(Key::Sync, &self.facts.profile.supports.sync, |s, sync| s.sync = sync)
+    }
+
+    /// The closest sizes of the axis `key` that keep the rules about it, as data parallelism takes the devices left;
+    /// those that it then divides the batch by, if there are any or they `must`.
+    fn sizes(&self, key: Key, must: bool) -> Vec<u64> {
+        let Facts { devices, .. } = *self.facts;
+        let batch = self.facts.workload.global_batch;
+        let mut sizes = self.strategy.clone();
+        let axis = |s: &mut Strategy, size| match key {
+            Key::Tensor => std::mem::replace(&mut s.tensor, size),
+            Key::Context => std::mem::replace(&mut s.context, size),
+            _ => std::mem::replace(&mut s.pipeline, size),
         };
-        neighbours(value, candidates.into_iter().filter(holds).collect())
+        let value = axis(&mut sizes, 1);
+        let others = product(&[sizes.tensor, sizes.context, sizes.pipeline]).unwrap_or(u64::MAX);
+        let left = if devices.is_multiple_of(others) { devices / others } else { devices };
+        let legal = self.legal(key, &divisors(left), |s, size| {
+            axis(s, size);
+        });
+        let divides = |size: &u64| batch.is_multiple_of((left / size).max(1));
+        let best: Vec<u64> = legal.iter().copied().filter(divides).collect();
+        neighbours(value, if best.is_empty() && !must { legal } else { best })
+    }
+
+    /// The axis to change, and its sizes, where data parallelism does not divide the batch.
+    fn mesh_of_batch(&self) -> Option<(Key, Vec<u64>)> {
+        let keys = [Key::Pipeline, Key::Tensor, Key::Context];
+        keys.into_iter().map(|key| (key, self.sizes(key, true))).find(|(_, sizes)| !sizes.is_empty())
+    }
+
+    /// Micro-batches whose number keeps the rules about them.
+    fn micro_batches(&self) -> Vec<u64> {
+        let share = self.facts.workload.global_batch / self.strategy.data.max(1);
+        self.nearest(Key::MicroBatch, self.strategy.micro_batch, divisors(share), |s, micro| {
+            (s.micro_batch, s.accumulation) = (micro, share / micro);
+        })
     }
 
     fn devices(&self) -> RuleBreak {
@@ -280,18 +328,26 @@ impl Case<'_> {
                 "tp {} · cp {} · pp {} · dp {} is {product} devices, not {devices}; dp {data} makes {devices}",
                 s.tensor, s.context, s.pipeline, s.data
             );
-            return self.told(Key::Data, s.data, message, &[data]);
+            let can_be =
+                self.facts.workload.global_batch.is_multiple_of(data) || self.mesh_of_batch().is_some();
+            return self.told(
+                Key::Data,
+                s.data,
+                message,
+                &can_be.then_some(data).into_iter().collect::<Vec<_>>(),
+            );
         }
-        let alone = sizes.iter().find(|&&(_, size)| !devices.is_multiple_of(size));
-        if let Some(&(key, size)) = alone {
-            let nearest = neighbours(size, divisors(devices));
+        // The first that, with those before it, does not divide.
+        let mut product = 1_u64;
+        let fails = |&(_, size): &(Key, u64)| {
+            product = product.saturating_mul(size);
+            !devices.is_multiple_of(product)
+        };
+        let (key, size) = sizes.into_iter().find(fails).unwrap_or(sizes[0]);
+        let nearest = self.sizes(key, false);
+        if !devices.is_multiple_of(size) {
             return self.dividing(key, size, &format!("{devices} devices"), nearest);
         }
-        // Each divides, but not together: the last that could be smaller is to change.
-        let (key, size) = sizes.into_iter().rfind(|&(_, size)| size > 1).unwrap_or(sizes[0]);
-        let others: Vec<u64> = sizes.iter().filter(|other| other.0 != key).map(|other| other.1).collect();
-        let left = product(&others).filter(|&others| devices.is_multiple_of(others));
-        let nearest = left.map_or(Vec::new(), |others| neighbours(size, divisors(devices / others)));
         let message = format!(
             "tp {} · cp {} · pp {} does not divide {devices} devices{}",
             s.tensor,
@@ -317,41 +373,65 @@ impl Case<'_> {
             return self.told(Key::Accumulation, s.accumulation, message, &[accumulation]);
         }
         if batch.is_multiple_of(s.data) {
-            let nearest = neighbours(s.micro_batch, divisors(batch / s.data));
+            let mut nearest = self.micro_batches();
+            if nearest.is_empty() {
+                nearest = neighbours(s.micro_batch, divisors(batch / s.data));
+            }
             let whole = format!("the {} sequences of a data rank", batch / s.data);
             return self.dividing(Key::MicroBatch, s.micro_batch, &whole, nearest);
         }
-        let sizes = divisors(self.facts.devices).into_iter().filter(|&data| batch.is_multiple_of(data));
-        let nearest = neighbours(s.data, sizes.collect());
-        self.dividing(Key::Data, s.data, &format!("the global batch of {batch}"), nearest)
+        let message = format!("dp {} does not divide the global batch of {batch}", s.data);
+        let Some((key, sizes)) = self.mesh_of_batch() else {
+            return self.told(Key::Data, s.data, message, &[""; 0]);
+        };
+        let leaves = fine(&format!("{key} "), &sizes, "leaves a dp that does", "leave a dp that does");
+        let value = match key {
+            Key::Tensor => s.tensor,
+            Key::Context => s.context,
+            _ => s.pipeline,
+        };
+        self.told(key, value, message + &leaves, &sizes)
     }
 
-    /// Tensor sizes that keep all rules about it, with data parallelism taking what is left.
     fn tensor(&self, whole: &str) -> RuleBreak {
-        const RULES: [Rule; 4] =
-            [Rule::TensorHeads, Rule::TensorKeyValueHeads, Rule::TensorWidth, Rule::TensorSequence];
-        let s = self.strategy;
-        let sizes = divisors(s.tensor.saturating_mul(s.data));
-        let nearest = self.nearest(s.tensor, sizes, &RULES, |s, tensor| s.tensor = tensor);
-        self.dividing(Key::Tensor, s.tensor, whole, nearest)
+        self.dividing(Key::Tensor, self.strategy.tensor, whole, self.sizes(Key::Tensor, false))
     }
 
     fn context(&self, reason: String) -> RuleBreak {
-        let s = self.strategy;
-        let rules = [Rule::ContextSequence, Rule::ContextHeads];
-        let sizes = divisors(s.context.saturating_mul(s.data));
-        let nearest = self.nearest(s.context, sizes, &rules, |s, context| s.context = context);
+        let nearest = self.sizes(Key::Context, false);
         let message = reason + &fine("cp ", &nearest, "does", "do");
-        self.told(Key::Context, s.context, message, &nearest)
+        self.told(Key::Context, self.strategy.context, message, &nearest)
     }
 
     fn experts(&self, reason: String) -> RuleBreak {
         let s = self.strategy;
-        let rules = [Rule::Experts, Rule::ExpertRanks, Rule::ExpertReplicas];
-        let sizes = divisors(s.tensor * s.context * s.data);
-        let nearest = self.nearest(s.expert, sizes, &rules, |s, expert| s.expert = expert);
+        let whole = |s: &mut Strategy, expert| {
+            s.expert = expert;
+            s.expert_tensor = defaults::expert_tensor(s.tensor, s.context, s.data, expert);
+        };
+        // Whether the tensor ranks inside an expert were given or follow.
+        let sizes = self.legal(Key::Expert, &divisors(s.tensor * s.context * s.data), whole);
+        let nearest = self.nearest(Key::Expert, s.expert, sizes, |s, expert| s.expert = expert);
         let message = reason + &fine("ep ", &nearest, "is legal", "are legal");
         self.told(Key::Expert, s.expert, message, &nearest)
+    }
+
+    /// Micro-batches that do not make up whole rounds.
+    fn rounds(&self) -> RuleBreak {
+        let s = self.strategy;
+        let reason = format!(
+            "{} interleaves whole rounds only, and accum {} is not made of rounds of pp {}",
+            self.facts.profile.name, s.accumulation, s.pipeline
+        );
+        let nearest = self.micro_batches();
+        if nearest.is_empty() {
+            let plain = self.legal(Key::Schedule, &[Schedule::OneForwardOneBackward], |s, schedule| {
+                s.schedule = schedule;
+            });
+            return self.plain(Key::Schedule, s.schedule, reason, &plain);
+        }
+        let message = reason + &fine("micro ", &nearest, "is legal", "are legal");
+        self.told(Key::MicroBatch, s.micro_batch, message, &nearest)
     }
 
     fn cuts(&self, reason: String) -> RuleBreak {
@@ -373,8 +453,10 @@ impl Case<'_> {
             return self.told(Key::Checkpoint, s.checkpoint_text(), "ckpt is legal".to_owned(), &[""; 0]);
         };
         let reason = format!("ckpt names {} blocks of chunk {chunk}, which has {blocks}", modes.blocks());
-        let nearest = ["none".to_owned(), "full".to_owned(), format!("full:{blocks}")];
-        let nearest = if *blocks == 0 { &nearest[..2] } else { &nearest[..] };
+        // One entry stands for all chunks.
+        let least = s.cuts.iter().copied().min().unwrap_or(0);
+        let nearest = ["none".to_owned(), "full".to_owned(), format!("full:{least}")];
+        let nearest = if least == 0 { &nearest[..2] } else { &nearest[..] };
         self.plain(Key::Checkpoint, modes, reason, nearest)
     }
 

@@ -132,7 +132,20 @@ fn choice<T: FromStr<Err = Vec<&'static str>>>(text: &str) -> Parsed<T> {
 }
 
 fn unknown(text: &str, legal: impl IntoIterator<Item = &'static str>) -> ValueProblem {
-    ValueProblem::Unknown { text: text.to_owned(), legal: legal.into_iter().map(str::to_owned).collect() }
+    unknown_beside(text, legal, [])
+}
+
+fn unknown_beside(
+    text: &str,
+    legal: impl IntoIterator<Item = &'static str>,
+    forms: impl IntoIterator<Item = &'static str>,
+) -> ValueProblem {
+    let owned = |texts: &mut dyn Iterator<Item = &'static str>| texts.map(str::to_owned).collect();
+    ValueProblem::Unknown {
+        text: text.to_owned(),
+        legal: owned(&mut legal.into_iter()),
+        forms: owned(&mut forms.into_iter()),
+    }
 }
 
 fn capacity(text: &str) -> Parsed<Capacity> {
@@ -143,7 +156,7 @@ fn capacity(text: &str) -> Parsed<Capacity> {
     match real(&text) {
         None => Err(ValueProblem::NotANumber { text, nearest: vec!["1.25".into(), "full".into()] }),
         Some(factor) if factor <= 0.0 => {
-            Err(ValueProblem::BelowLeast { text, least: "a number above 0".into() })
+            Err(ValueProblem::NotPositive { text, nearest: vec!["1.25".into(), "full".into()] })
         }
         Some(factor) if factor > GREATEST_CAPACITY => {
             Err(ValueProblem::AboveGreatest { text, greatest: "full".into() })
@@ -160,11 +173,11 @@ fn checkpoint_entry(text: &str) -> Parsed<CheckpointEntry> {
         return text
             .parse::<CheckpointMode>()
             .map(CheckpointEntry::Whole)
-            .map_err(|legal| unknown(text, legal.into_iter().chain(["full:K", "MODE*COUNT+MODE*COUNT"])));
+            .map_err(|legal| unknown_beside(text, legal, ["full:K", "MODE*COUNT+MODE*COUNT"]));
     }
     let run = |run: &str| match run.split_once('*') {
         Some((mode, count)) => Ok((choice(mode)?, blocks(count)?)),
-        None => Err(unknown(run, ["MODE*COUNT"])),
+        None => Err(unknown_beside(run, [], ["MODE*COUNT"])),
     };
     Ok(CheckpointEntry::Runs(text.split('+').map(run).collect::<Parsed<_>>()?))
 }
@@ -226,7 +239,10 @@ fn order(text: &str) -> Parsed<MeshOrder> {
             "shard" => axes.push(Axis::Shard),
             "replica" => axes.push(Axis::Replica),
             "pp" => axes.push(Axis::Pipeline),
-            _ => return Err(unknown(name, ["tp", "cp", "dp", "pp", "shard", "replica"])),
+            _ => {
+                axes.clear();
+                break;
+            }
         }
         // A long text stops here and not at its end.
         if axes.len() > 5 {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    AttentionKernel, ContextKind, Facts, GradientSync, OffloadCategory, Schedule, Strategy, explain,
+    AttentionKernel, ContextKind, Facts, GradientSync, Key, OffloadCategory, Schedule, Strategy, explain,
 };
 use crate::profile::choices::choice;
 use crate::profile::engine::InterleavedRounds;
@@ -181,6 +181,44 @@ impl Rule {
                 | Self::SyncDeferred
                 | Self::OffloadZero
         )
+    }
+
+    /// Whether `key` is what a strategy that breaks it is told to change; of sizes whose product is wrong, any may be.
+    pub(super) const fn is_about(self, key: Key) -> bool {
+        match self {
+            Self::Devices | Self::Batch => false,
+            Self::InterleavedRounds => matches!(key, Key::MicroBatch | Key::Schedule),
+            Self::Order => matches!(key, Key::Order),
+            Self::Shard | Self::ShardOffered => matches!(key, Key::Shard),
+            Self::TensorHeads | Self::TensorKeyValueHeads | Self::TensorWidth | Self::TensorSequence => {
+                matches!(key, Key::Tensor)
+            }
+            Self::ContextOffered => matches!(key, Key::ContextKind),
+            Self::ContextSequence | Self::ContextHeads => matches!(key, Key::Context),
+            Self::ContextAttention => matches!(key, Key::Attention),
+            Self::ExpertModel
+            | Self::ExpertOffered
+            | Self::Experts
+            | Self::ExpertRanks
+            | Self::ExpertReplicas => matches!(key, Key::Expert),
+            Self::ExpertTensor | Self::ExpertWidth => matches!(key, Key::ExpertTensor),
+            Self::Capacity => matches!(key, Key::Capacity),
+            Self::ScheduleOffered | Self::SchedulePipeline => matches!(key, Key::Schedule),
+            Self::VirtualStages => matches!(key, Key::VirtualStages),
+            Self::CutsCount | Self::CutsSum => matches!(key, Key::Cuts),
+            Self::AdaptiveLoss => matches!(key, Key::Pipeline),
+            Self::ZeroOffered | Self::ZeroPipeline => matches!(key, Key::Zero),
+            Self::SyncZero | Self::SyncOffered | Self::SyncDeferred => matches!(key, Key::Sync),
+            Self::CheckpointCount | Self::CheckpointBlocks => matches!(key, Key::Checkpoint),
+            Self::OffloadOffered | Self::OffloadCount | Self::OffloadFraction | Self::OffloadZero => {
+                matches!(key, Key::Offload)
+            }
+            Self::CompressionOffered => matches!(key, Key::Compression),
+            Self::LossOffered => matches!(key, Key::Loss),
+            Self::Bucket => matches!(key, Key::Bucket),
+            Self::GradientType => matches!(key, Key::Gradient),
+            Self::ReduceType => matches!(key, Key::Reduce),
+        }
     }
 
     pub(super) fn check(self, strategy: &Strategy, facts: &Facts) -> Result<(), RuleBreak> {

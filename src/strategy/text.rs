@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    Axis, Capacity, Checkpoint, CheckpointMode, ContextKind, Defaults, Key, LossMode, MeshOrder, Offload,
-    OffloadCategory, Schedule, Strategy, defaults,
+    Axis, Capacity, Checkpoint, CheckpointEntry, CheckpointMode, ContextKind, Defaults, Draft, Key, LossMode,
+    MeshOrder, Offload, OffloadCategory, Schedule, Strategy, defaults,
 };
 use crate::profile::choices::Compression;
 
@@ -73,6 +73,51 @@ impl Strategy {
     }
 }
 
+impl Draft {
+    /// The value of `key` as it is typed; none where it is left out.
+    pub fn value(&self, key: Key) -> Option<String> {
+        fn said<T: fmt::Display>(value: &Option<T>) -> Option<String> {
+            value.as_ref().map(T::to_string)
+        }
+        match key {
+            Key::Tensor => said(&self.tensor),
+            Key::Context => said(&self.context),
+            Key::Pipeline => said(&self.pipeline),
+            Key::Data => said(&self.data),
+            Key::SequenceParallel => said(&self.sequence_parallel.map(switch)),
+            Key::ContextKind => said(&self.context_kind),
+            Key::Expert => said(&self.expert),
+            Key::ExpertTensor => said(&self.expert_tensor),
+            Key::Capacity => said(&self.capacity),
+            Key::Schedule => said(&self.schedule),
+            Key::VirtualStages => said(&self.virtual_stages),
+            Key::Cuts => self.cuts.as_ref().map(|cuts| join(cuts, "/")),
+            Key::Zero => said(&self.zero),
+            Key::Shard => said(&self.shard),
+            Key::Reshard => said(&self.reshard_after_forward.map(switch)),
+            Key::MicroBatch => said(&self.micro_batch),
+            Key::Accumulation => said(&self.accumulation),
+            Key::Sync => said(&self.sync),
+            Key::Checkpoint => self.checkpoint.as_ref().map(|entries| join(entries, "/")),
+            Key::Offload => self.offload.as_ref().map(|parts| {
+                let part = |(category, fractions): &(OffloadCategory, Vec<f64>)| {
+                    format!("{category}:{}", join(fractions, "/"))
+                };
+                let parts: Vec<String> = parts.iter().map(part).collect();
+                if parts.is_empty() { "none".to_owned() } else { parts.join("+") }
+            }),
+            Key::Overlap => said(&self.overlap.map(switch)),
+            Key::Compression => said(&self.compression),
+            Key::Loss => said(&self.loss),
+            Key::Attention => said(&self.attention),
+            Key::Bucket => self.bucket.map(bucket),
+            Key::Gradient => said(&self.gradient_type),
+            Key::Reduce => said(&self.reduce_type),
+            Key::Order => said(&self.order),
+        }
+    }
+}
+
 /// Values of keys, one behind the other.
 #[derive(Default)]
 struct Values(Vec<KeyValue>);
@@ -122,6 +167,19 @@ impl fmt::Display for Checkpoint {
             [(mode, _)] => write!(f, "{mode}"),
             [(Full, count), (None, _)] => write!(f, "full:{count}"),
             runs => {
+                let runs: Vec<_> = runs.iter().map(|(mode, count)| format!("{mode}*{count}")).collect();
+                f.write_str(&runs.join("+"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for CheckpointEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(mode) => write!(f, "{mode}"),
+            Self::First(count) => write!(f, "full:{count}"),
+            Self::Runs(runs) => {
                 let runs: Vec<_> = runs.iter().map(|(mode, count)| format!("{mode}*{count}")).collect();
                 f.write_str(&runs.join("+"))
             }

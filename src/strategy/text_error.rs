@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::Key;
+use super::{Draft, Key};
 
 /// A strategy text that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -28,8 +28,11 @@ pub enum ValueProblem {
     BelowLeast { text: String, least: String },
     #[error("{text} is above its greatest, {greatest}")]
     AboveGreatest { text: String, greatest: String },
-    #[error("`{text}` is not known{}", these_are(legal))]
-    Unknown { text: String, legal: Vec<String> },
+    #[error("{text} is not above 0")]
+    NotPositive { text: String, nearest: Vec<String> },
+    /// Beside the `legal` values there may be `forms` of values.
+    #[error("`{text}` is not known{}", these_are(&[&legal[..], &forms[..]].concat()))]
+    Unknown { text: String, legal: Vec<String>, forms: Vec<String> },
     #[error("`{text}` names {name} twice")]
     Repeated { text: String, name: String },
     #[error("`{text}` is not a permutation of tp, cp, dp and pp; {nearest} is")]
@@ -55,26 +58,48 @@ impl StrategyTextError {
         }
     }
 
-    /// What would be legal in its place, nearest first where there is an order.
+    /// What would parse in its place, nearest first where there is an order.
     pub fn nearest(&self) -> Vec<String> {
         match self {
             Self::NotAPair { .. } => Key::ALL.iter().map(|key| format!("{key}=")).collect(),
             Self::UnknownKey { nearest, .. } => nearest.iter().map(|&name| name.to_owned()).collect(),
             Self::Twice { .. } => Vec::new(),
-            Self::Value { problem, .. } => problem.nearest(),
+            Self::Value { key, value, problem } => {
+                let (text, nearest) = problem.nearest();
+                let parses = |value: &String| Draft::parse(&format!("{key}={value}")).is_ok();
+                nearest
+                    .into_iter()
+                    .filter_map(|near| placed(value, text, near).into_iter().find(parses))
+                    .collect()
+            }
         }
     }
 }
 
+/// `near` in the place of `part` of `value`, and alone.
+fn placed(value: &str, part: &str, near: String) -> Vec<String> {
+    let is_separator = |sign| matches!(sign, '/' | '+' | ':' | '*');
+    let ends = |place: usize| {
+        value[place + part.len()..].starts_with(is_separator) || value[place..].len() == part.len()
+    };
+    let starts = |place: usize| place == 0 || value[..place].ends_with(is_separator);
+    let place = value.match_indices(part).map(|(place, _)| place).find(|&place| starts(place) && ends(place));
+    let within = place.map(|place| format!("{}{near}{}", &value[..place], &value[place + part.len()..]));
+    within.into_iter().chain([near]).collect()
+}
+
 impl ValueProblem {
-    fn nearest(&self) -> Vec<String> {
+    /// The part of the value that is wrong, and what would do in its place.
+    fn nearest(&self) -> (&str, Vec<String>) {
         match self {
-            Self::NotWhole { nearest, .. } | Self::NotANumber { nearest, .. } => nearest.clone(),
-            Self::BelowLeast { least: only, .. }
-            | Self::AboveGreatest { greatest: only, .. }
-            | Self::NotAPermutation { nearest: only, .. } => vec![only.clone()],
-            Self::Unknown { legal, .. } => legal.clone(),
-            Self::Repeated { .. } => Vec::new(),
+            Self::NotWhole { text, nearest }
+            | Self::NotANumber { text, nearest }
+            | Self::NotPositive { text, nearest }
+            | Self::Unknown { text, legal: nearest, .. } => (text, nearest.clone()),
+            Self::BelowLeast { text, least: only }
+            | Self::AboveGreatest { text, greatest: only }
+            | Self::NotAPermutation { text, nearest: only } => (text, vec![only.clone()]),
+            Self::Repeated { text, .. } => (text, Vec::new()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::cost::{Price, Pricing};
 use crate::plan::{Prediction, prediction};
+use crate::program::placing::Extent;
 use crate::program::{Instruction, RankProgram};
 use crate::search::Problem;
 use crate::simulate::{Issue, play};
@@ -17,7 +18,7 @@ pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Predictio
     let slowest = playback.slowest().stage as usize;
     let launches = share(&program.ranks[slowest], &pricing);
     let peaks: Vec<Bytes> = playback.ranks.iter().map(|rank| rank.memory.total).collect();
-    let candidate = problem.candidate(strategy.clone(), &program, playback);
+    let candidate = problem.candidate(strategy.clone(), &program, playback, Extent::default());
     (prediction(problem, &candidate), launches, peaks)
 }
 

@@ -130,3 +130,75 @@ fn what_cannot_be_read_ends_as_everywhere() {
         assert!(run.stderr.starts_with("error: "), "{line}");
     }
 }
+
+/// Every step time that `document` says can be run with the same numbers.
+fn runnable(document: &Value) -> Vec<f64> {
+    let mut times = Vec::new();
+    for place in ["/prediction", "/nearest_strategy/prediction", "/best/prediction"] {
+        let prediction = document.pointer(place).filter(|prediction| prediction["fits"] == true);
+        times.extend(prediction.map(|prediction| number(&prediction["step_time_s"])));
+    }
+    let same = |fix: &&Value| fix["changes_numerics"] == false;
+    times.extend(
+        document["fixes"].as_array().unwrap().iter().filter(same).map(|fix| number(&fix["step_time_s"])),
+    );
+    let fits = |step: &&Value| step["outcome"] == "fits";
+    times.extend(
+        document["changes"].as_array().unwrap().iter().filter(fits).map(|step| number(&step["step_time_s"])),
+    );
+    times
+}
+
+#[test]
+fn a_change_that_is_faster_than_all_that_was_searched_is_the_best() {
+    let place = Place::new();
+    let line = "explain llama-3.1-8b --cluster 1x8xh100-sxm --engine megatron --seq-len 8192 --memory-limit 40GiB \
+                --strategy tp=2,pp=2,dp=2,cuts=17/15,zero=1,micro=1 --json";
+    let document = place.line(line).json();
+    let best = number(&document["best"]["prediction"]["step_time_s"]);
+    // Three quarters of the optimizer's state on the host are none of the shares that the search tries.
+    assert_eq!(document["fixes"][0]["to"], "optimizer:0.75");
+    assert_eq!(number(&document["fixes"][0]["step_time_s"]), best);
+    assert!(runnable(&document).iter().all(|&time| time >= best));
+}
+
+#[test]
+fn what_explain_calls_the_best_is_never_slower_than_what_plan_finds() {
+    let place = Place::new();
+    for (engine, more) in [
+        ("embedded", ""),
+        ("embedded", "--memory-limit 4GiB"),
+        ("torchtitan", "--memory-limit 3GiB"),
+        ("megatron", "--global-batch 48"),
+        ("deepspeed", "--memory-limit 3GiB"),
+        ("colossalai", "--seq-len 512"),
+    ] {
+        let setting = format!("gpt2 --cluster 1x4xrtx-4090 --engine {engine} --global-batch 64 {more}");
+        let setting =
+            if more.contains("global-batch") { setting.replace("--global-batch 64 ", "") } else { setting };
+        let plan = place.line(&format!("plan {setting} --json")).json();
+        let found = number(&plan["prediction"]["step_time_s"]);
+        let gap = number(&plan["search"]["gap"]);
+        let mut texts: Vec<String> = vec![plan["strategy"]["text"].as_str().unwrap().to_owned()];
+        for list in ["alternatives", "ladder"] {
+            let others = plan[list].as_array().unwrap().iter().take(2);
+            texts.extend(others.map(|other| other["strategy"]["text"].as_str().unwrap().to_owned()));
+        }
+        texts.extend(["tp=3", "dp=4,micro=12", "tp=2,micro=4,ckpt=full", "pp=2,zero=3"].map(str::to_owned));
+        for text in texts {
+            let line = format!("explain {setting} --strategy {text}");
+            let document = place.line(&format!("{line} --json")).json();
+            let best = number(&document["best"]["prediction"]["step_time_s"]);
+            assert!(best <= found && best >= (1.0 - gap) * found, "{line}: {best} beside {found}");
+            for time in runnable(&document) {
+                assert!(time >= best, "{line}: {time} s can be run, and {best} s is called the best");
+            }
+            if document["fits"] == true {
+                let mine = number(&document["prediction"]["step_time_s"]);
+                let says_best = document["verdict"].as_str().unwrap().starts_with("This is the best plan");
+                assert_eq!(says_best, mine <= found && mine <= best, "{line}: {}", document["verdict"]);
+                assert!((number(&document["slower_by"]) - (mine / best - 1.0)).abs() < 1e-9, "{line}");
+            }
+        }
+    }
+}

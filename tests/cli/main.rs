@@ -7,6 +7,7 @@ mod execute;
 mod explain;
 #[cfg(unix)]
 mod interrupt;
+mod limits;
 mod lists;
 mod map;
 mod place;

@@ -46,7 +46,17 @@ impl Place {
 
     /// Runs the program with these arguments.
     pub fn run<S: AsRef<std::ffi::OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Run {
+        self.run_on(None, arguments)
+    }
+
+    /// The same on so many threads.
+    pub fn run_on<S: AsRef<std::ffi::OsStr>>(
+        &self,
+        threads: Option<u32>,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Run {
         let mut command = cargo_bin_cmd!("meshwright");
+        command.envs(threads.map(|threads| ("RAYON_NUM_THREADS", threads.to_string())));
         command.args(arguments).current_dir(self.path()).timeout(Duration::from_secs(120));
         let output = command.output().unwrap();
         Run {

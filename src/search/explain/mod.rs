@@ -49,12 +49,24 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
     match typed.resolve(&problem.facts) {
         Ok(strategy) => {
             let mine = problem.play(strategy);
-            let (best, account) = best(problem, Some(&mine), progress);
+            let (mut best, account) = best(problem, Some(&mine), progress);
             let finding = if problem.fits(&mine) {
-                let steps = best.as_ref().map(|best| towards::towards(problem, &mine.strategy, best));
-                Finding::Fits { mine: Box::new(mine), steps: steps.unwrap_or_default() }
+                let mut steps = Vec::new();
+                while let Ok(known) = &best {
+                    steps = towards::towards(problem, &mine.strategy, known);
+                    // A change on the way may be faster than what the search found.
+                    let Some(faster) = steps.first().and_then(|step| step.faster(problem, known)) else {
+                        break;
+                    };
+                    best = Ok(faster);
+                }
+                Finding::Fits { mine: Box::new(mine), steps }
             } else {
                 let fixes = Box::new(fixes::fixes(problem, &mine.strategy));
+                let mut same = fixes.fitting.iter().filter(|fix| !fix.key.key.changes_numerics());
+                if let Some(fix) = same.next() {
+                    best = faster(Some(&fix.candidate), best);
+                }
                 Finding::OutOfMemory { mine: Box::new(mine), fixes }
             };
             Explained { finding, best, account }
@@ -76,14 +88,16 @@ fn best(
     let request = mine.map_or_else(Request::default, |mine| alike(problem, &mine.strategy));
     let found = search(problem, &request, progress);
     let account = found.as_ref().ok().map(|outcome| outcome.account.clone());
-    let best = match (mine.filter(|mine| problem.fits(mine)), found) {
-        (Some(mine), Ok(found)) if found.winner.playback.step_time.0 < mine.playback.step_time.0 => {
-            Ok(found.winner)
-        }
-        (Some(mine), _) => Ok(mine.clone()),
-        (None, found) => found.map(|found| found.winner),
-    };
-    (best, account)
+    (faster(mine.filter(|mine| problem.fits(mine)), found.map(|found| found.winner)), account)
+}
+
+/// What was found, or `known` where that is no slower.
+fn faster(known: Option<&Candidate>, found: Result<Candidate, Failure>) -> Result<Candidate, Failure> {
+    match (known, found) {
+        (Some(known), Ok(found)) if found.playback.step_time.0 < known.playback.step_time.0 => Ok(found),
+        (Some(known), _) => Ok(known.clone()),
+        (None, found) => found,
+    }
 }
 
 /// A search among the strategies that train the same numbers.

@@ -32,6 +32,16 @@ impl Step {
             _ => None,
         }
     }
+
+    /// What it makes of the strategy, if that is faster than `best`.
+    pub(super) fn faster(&self, problem: &Problem<'_>, best: &Candidate) -> Option<Candidate> {
+        match &self.outcome {
+            StepOutcome::Played(candidate) if self.runs(problem)?.0 < best.playback.step_time.0 => {
+                Some(Candidate::clone(candidate))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// All single changes from `mine` towards `best`, the one that helps most first.

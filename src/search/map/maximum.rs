@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Setting, Watch};
-use crate::search::advice::empty;
 use crate::search::axes::divisors;
+use crate::search::contradiction::contradiction;
 use crate::search::request::{Failure, Outcome, Request};
 use crate::search::run::search;
 use crate::strategy::Draft;
@@ -100,7 +100,7 @@ fn with<'a>(home: &Setting<'a>, what: Maximize, value: u64) -> Setting<'a> {
 fn illegal(home: &Setting<'_>, fix: &Draft) -> Failure {
     let setting = with(home, Maximize::Batch, home.cluster.devices());
     let fix = Draft { accumulation: Some(1), ..fix.clone() };
-    Failure::Illegal(empty(&setting.problem(), &fix))
+    Failure::Illegal(contradiction(&setting.problem(), &Request { fix, ..Request::default() }))
 }
 
 /// What was tried so far.

@@ -86,7 +86,7 @@ fn what_does_not_parse_names_field_value_and_nearest() {
         ("accum=1e400", "accum", "1e400", "1", "accum `1e400` is not a number"),
         ("zero=4", "zero", "4", "3", "zero 4 is above its greatest, 3"),
         ("virtual=nan", "virtual", "nan", "1", "virtual `nan` is not a number"),
-        ("cuts=8//8", "cuts", "8//8", "0", "cuts `` is not a number"),
+        ("cuts=8//8", "cuts", "8//8", "8/0/8", "cuts `` is not a number"),
         (
             "cuts=4294967296",
             "cuts",
@@ -103,13 +103,7 @@ fn what_does_not_parse_names_field_value_and_nearest() {
             "gpipe",
             "sched `2f2b` is not known; gpipe, 1f1b, interleaved, zb-h1, zb-h2 and zb-v are",
         ),
-        (
-            "capacity=0",
-            "capacity",
-            "0",
-            "a number above 0",
-            "capacity 0 is below its least, a number above 0",
-        ),
+        ("capacity=0", "capacity", "0", "1.25", "capacity 0 is not above 0"),
         ("capacity=inf", "capacity", "inf", "1.25", "capacity `inf` is not a number"),
         (
             "ckpt=some",
@@ -118,8 +112,8 @@ fn what_does_not_parse_names_field_value_and_nearest() {
             "none",
             "ckpt `some` is not known; none, selective, full, full:K and MODE*COUNT+MODE*COUNT are",
         ),
-        ("ckpt=full:-1", "ckpt", "full:-1", "0", "ckpt -1 is below its least, 0"),
-        ("ckpt=full*1+none", "ckpt", "full*1+none", "MODE*COUNT", "ckpt `none` is not known; MODE*COUNT is"),
+        ("ckpt=full:-1", "ckpt", "full:-1", "full:0", "ckpt -1 is below its least, 0"),
+        ("ckpt=full*1+none", "ckpt", "full*1+none", "", "ckpt `none` is not known; MODE*COUNT is"),
         (
             "offload=optimizer",
             "offload",
@@ -127,8 +121,23 @@ fn what_does_not_parse_names_field_value_and_nearest() {
             "none",
             "offload `optimizer` is not known; none, optimizer:1, params:1 and activations:1 are",
         ),
-        ("offload=params:1.5", "offload", "params:1.5", "1", "offload 1.5 is above its greatest, 1"),
-        ("offload=params:-1", "offload", "params:-1", "0", "offload -1 is below its least, 0"),
+        ("offload=params:1.5", "offload", "params:1.5", "params:1", "offload 1.5 is above its greatest, 1"),
+        ("offload=params:-1", "offload", "params:-1", "params:0", "offload -1 is below its least, 0"),
+        (
+            "offload=params:0.2/2",
+            "offload",
+            "params:0.2/2",
+            "params:0.2/1",
+            "offload 2 is above its greatest, 1",
+        ),
+        ("cuts=8/2.5", "cuts", "8/2.5", "8/2", "cuts `2.5` is not a whole number; 2 and 3 are"),
+        (
+            "order=tp-foo",
+            "order",
+            "tp-foo",
+            "tp-cp-dp-pp",
+            "order `tp-foo` is not a permutation of tp, cp, dp and pp; tp-cp-dp-pp is",
+        ),
         (
             "offload=params:1+params:1",
             "offload",
@@ -158,6 +167,9 @@ fn what_does_not_parse_names_field_value_and_nearest() {
         assert_eq!(error.to_string(), message);
         assert_eq!((error.field(), error.value()), (field, value), "{text}");
         assert_eq!(error.nearest().first().map_or("", String::as_str), nearest, "{text}");
+        for near in error.nearest().iter().filter(|_| matches!(error, StrategyTextError::Value { .. })) {
+            assert!(Draft::parse(&format!("{field}={near}")).is_ok(), "{text} was told {near}");
+        }
     }
 }
 
@@ -226,10 +238,25 @@ proptest! {
         let facts = facts(&model, 64, engine);
         if let Ok(strategy) = Draft::parse(&text).unwrap().resolve(&facts) {
             prop_assert_eq!(strategy.cuts.iter().sum::<u32>(), BLOCKS);
+            let draft = strategy.draft(facts.defaults);
+            let said = draft.keys().into_iter().filter_map(|key| Some(format!("{key}={}", draft.value(key)?)));
+            prop_assert_eq!(Draft::parse(&said.collect::<Vec<_>>().join(",")), Ok(draft));
             assert_round_trip(&strategy, &facts)?;
             let mut twice = strategy.clone();
             twice.normalise(&facts);
             prop_assert_eq!(twice, strategy);
+        }
+    }
+
+    #[test]
+    fn what_is_told_instead_of_a_value_parses(
+        key in prop::sample::select(Key::ALL),
+        value in "[a-z0-9./+:*-]{0,8}|(full|none|half)[:*][0-9.x-]{1,4}(/(none|some))?|(optimizer|params):[0-9./-]{1,6}",
+    ) {
+        if let Err(error @ StrategyTextError::Value { .. }) = Draft::parse(&format!("{key}={value}")) {
+            for near in error.nearest() {
+                prop_assert!(Draft::parse(&format!("{key}={near}")).is_ok(), "{key}={value} was told {near}");
+            }
         }
     }
 

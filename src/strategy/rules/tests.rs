@@ -1,9 +1,14 @@
 //! Tests of the rules: each broken once, with its message and nearest legal values.
 
+use proptest::prelude::*;
+use proptest::strategy::Strategy as Generator;
+
 use super::*;
+use crate::model::layer::Projection;
 use crate::model::{LayerKind, LossWeight, Model};
+use crate::strategy::facts::Heads;
 use crate::strategy::sample::{dense, facts, moe};
-use crate::strategy::{Checkpoint, CheckpointMode, Draft};
+use crate::strategy::{Checkpoint, CheckpointMode, Draft, Strategy};
 
 fn broken_by(text: &str, facts: &Facts) -> RuleBreak {
     match Draft::parse(text).unwrap().resolve(facts) {
@@ -16,7 +21,7 @@ fn broken_by(text: &str, facts: &Facts) -> RuleBreak {
 fn each_rule_says_what_is_wrong_and_what_would_be_right() {
     let cases: &[(&str, u64, &str, Rule, &str, &str)] = &[
         ("tp=3", 64, "embedded", Rule::Devices, "tp", "tp 3 does not divide 64 devices; 2 and 4 do"),
-        ("tp=100", 64, "embedded", Rule::Devices, "tp", "tp 100 does not divide 64 devices; 64 does"),
+        ("tp=100", 64, "embedded", Rule::Devices, "tp", "tp 100 does not divide 64 devices; 32 does"),
         (
             "tp=2,pp=4,dp=4",
             64,
@@ -49,7 +54,14 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "accum",
             "dp 64 · micro 1 · accum 3 is not the global batch of 512; accum 8 makes it",
         ),
-        ("", 48, "embedded", Rule::Batch, "dp", "dp 48 does not divide the global batch of 512; 16 does"),
+        (
+            "",
+            48,
+            "embedded",
+            Rule::Batch,
+            "pp",
+            "dp 48 does not divide the global batch of 512; pp 3 leaves a dp that does",
+        ),
         ("tp=6,dp=8", 48, "embedded", Rule::TensorHeads, "tp", "tp 6 does not divide 32 heads; 4 and 8 do"),
         (
             "tp=16",
@@ -145,8 +157,8 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             64,
             "megatron",
             Rule::InterleavedRounds,
-            "accum",
-            "megatron interleaves whole rounds only, and accum 2 is not made of rounds of pp 4; 4 is legal",
+            "micro",
+            "megatron interleaves whole rounds only, and accum 2 is not made of rounds of pp 4; micro 8 is legal",
         ),
         (
             "pp=2,cuts=8/4/4",
@@ -195,7 +207,7 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "deepspeed",
             Rule::SyncOffered,
             "sync",
-            "deepspeed does not offer sync scatter; immediate and deferred it does",
+            "deepspeed does not offer sync scatter; immediate it does",
         ),
         (
             "zero=2,sync=deferred",
@@ -296,7 +308,13 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
 #[test]
 fn experts_have_rules_of_their_own() {
     let cases: &[(&str, u64, Rule, &str, &[&str])] = &[
-        ("ep=3", 48, Rule::Batch, "dp 48 does not divide the global batch of 512; 16 does", &["16"]),
+        (
+            "ep=3",
+            48,
+            Rule::Batch,
+            "dp 48 does not divide the global batch of 512; pp 3 leaves a dp that does",
+            &["3"],
+        ),
         ("ep=16", 64, Rule::Experts, "ep 16 does not divide 8 experts; ep 8 is legal", &["8"]),
         ("tp=4,etp=2", 64, Rule::ExpertTensor, "etp 2 is neither 1 nor tp 4; 1 and 4 are legal", &["1", "4"]),
         (
@@ -434,18 +452,87 @@ fn strategies_made_by_hand_are_judged_without_a_panic() {
     }
 }
 
+/// `text` with `key` as in `value`.
+fn with(text: &str, key: &str, value: &str) -> String {
+    let others = text.split(',').filter(|item| !item.is_empty() && !item.starts_with(&format!("{key}=")));
+    others.map(str::to_owned).chain([format!("{key}={value}")]).collect::<Vec<_>>().join(",")
+}
+
 #[test]
 fn nearest_values_are_legal() {
     let facts = facts(&dense(), 64, "embedded");
+    let heads = Facts { heads: vec![Heads { query: 25, key_value: 25, causal: true }], ..facts.clone() };
+    assert_eq!(broken_by("tp=25", &heads).nearest, ["1"], "of 64 devices and 25 heads");
     for text in ["tp=3", "tp=64", "pp=5", "zero=2,shard=7", "micro=3", "cp=64,cp_kind=ulysses"] {
         let broken = broken_by(text, &facts);
         assert!(!broken.nearest.is_empty(), "{text}");
         for value in &broken.nearest {
-            let others = text.split(',').filter(|item| !item.starts_with(&format!("{}=", broken.field)));
-            let repaired = others.map(str::to_owned).chain([format!("{}={value}", broken.field)]);
-            let repaired = repaired.collect::<Vec<_>>().join(",");
+            let repaired = with(text, &broken.field, value);
             let result = Draft::parse(&repaired).unwrap().resolve(&facts);
             assert!(result.is_ok(), "{text} was told {repaired}: {result:?}");
+        }
+    }
+}
+
+/// Few values of every key, legal and not.
+fn any_text() -> impl Generator<Value = String> {
+    let values: &'static [(&str, &[&str])] = &[
+        ("tp", &["2", "3", "4", "5", "8", "16", "25", "26", "64"]),
+        ("cp", &["2", "3", "8", "16"]),
+        ("pp", &["2", "3", "4", "7", "8", "16"]),
+        ("dp", &["1", "2", "5", "8", "12", "48"]),
+        ("sp", &["on", "off"]),
+        ("cp_kind", &["ring", "ulysses"]),
+        ("ep", &["2", "3", "8", "16"]),
+        ("etp", &["1", "2", "4"]),
+        ("sched", &["gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"]),
+        ("virtual", &["1", "2", "3", "9"]),
+        ("cuts", &["8/8", "4/4/4/4", "5/5", "16"]),
+        ("zero", &["0", "1", "2", "3"]),
+        ("shard", &["1", "2", "3", "4"]),
+        ("micro", &["1", "2", "3", "16", "64"]),
+        ("accum", &["1", "2", "6", "8"]),
+        ("sync", &["immediate", "scatter", "deferred"]),
+        ("ckpt", &["full", "full:9", "none/full", "selective*3"]),
+        ("offload", &["none", "optimizer:1", "params:0.5/1", "params:1", "activations:1"]),
+        ("compress", &["none", "8bit"]),
+        ("loss", &["full", "chunked"]),
+        ("attention", &["fused", "materialised"]),
+        ("grad", &["fp32", "bf16", "fp64"]),
+    ];
+    let item =
+        prop::sample::select(values).prop_flat_map(|(key, values)| (Just(key), prop::sample::select(values)));
+    prop::collection::vec(item, 1..5)
+        .prop_map(|items| items.into_iter().fold(String::new(), |text, (key, value)| with(&text, key, value)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_nearest_value_is_not_refused_for_its_key(
+        text in any_text(),
+        devices in prop::sample::select(vec![1_u64, 8, 12, 25, 48, 64, 100]),
+        batch in prop::sample::select(vec![1_u64, 8, 10, 384, 512]),
+        engine in prop::sample::select(vec!["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"]),
+        heads in prop::sample::select(vec![25_u64, 32]),
+        is_moe in any::<bool>(),
+    ) {
+        let model = changed(if is_moe { moe() } else { dense() }, |kind| match kind {
+            LayerKind::Attention(attention) if heads == 25 => {
+                let projection = Projection::Grouped { kv_heads: 25, head_dim: 64 };
+                (attention.heads, attention.projection) = (25, projection);
+            }
+            _ => {}
+        });
+        let mut facts = facts(&model, devices, engine);
+        facts.workload.global_batch = batch;
+        let Err(broken) = Draft::parse(&text).unwrap().resolve(&facts) else { return Ok(()) };
+        for near in &broken.nearest {
+            let repaired = with(&text, &broken.field, near);
+            let again = Draft::parse(&repaired).unwrap().resolve(&facts);
+            let field = again.as_ref().err().map(|again| again.field.as_str());
+            prop_assert!(field != Some(broken.field.as_str()), "{text}: {broken}\n{repaired}: {again:?}");
         }
     }
 }
