@@ -3,14 +3,18 @@
 use std::fs;
 use std::path::Path;
 
-use meshwright::cost::Pricing;
+use meshwright::cost::{DevicePricing, Pricing};
 use meshwright::lower::{Category, Stream};
 use meshwright::ops::{ElementwiseKind, Op, Routing};
+use meshwright::profile::engine::engine;
+use meshwright::program::build;
 use meshwright::search::Problem;
 use meshwright::simulate::play;
+use meshwright::strategy::{Draft, Workload, defaults, resolve};
 use meshwright::trace::published::{PublishedRun, PublishedTrace};
 use meshwright::units::{Bytes, ElementType};
 use meshwright::validate::published::{Scenario, scenario};
+use meshwright::{cluster, model};
 
 /// A run of 8 devices with four micro-batches of one sequence, laid out as `tensor` × `pipeline`, under `framework`.
 fn run(framework: &str, tensor: u64, pipeline: u64) -> PublishedRun {
@@ -183,4 +187,40 @@ fn tokens_on_their_way_to_experts_are_moved_as_often_as_the_engine_moves_them() 
         problem(&scenario).pricing(&scenario.strategy).price(&op, 0).seconds.0 - launch
     };
     assert!((seconds(3.0) / seconds(1.0) - 3.0).abs() < 1e-9);
+}
+
+/// Seconds of a step of a small GPT on 8 GPUs under `text` as `name` runs it, and elements of a bucket.
+fn step(name: &str, text: &str) -> (f64, u64) {
+    let model = model::load("gpt2").expect("built in");
+    let (engine, cluster) =
+        (engine(name).expect("built in"), cluster::load("1x8xh100-sxm").expect("built in"));
+    let workload =
+        Workload { global_batch: 64, seq_len: 1024, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
+    let draft = Draft::parse(text).expect("it parses");
+    let strategy = resolve(&draft, &model, 8, &workload, engine).expect("legal");
+    let pricing = DevicePricing::new(&cluster, engine, &strategy, workload.compute_type());
+    let program = build(&model, &strategy, &workload, engine);
+    (play(&program, &pricing).step_time.0, strategy.bucket)
+}
+
+#[test]
+fn each_bucket_takes_a_message_where_an_engine_has_buckets() {
+    for name in ["deepspeed", "colossalai", "internevo"] {
+        let times = ["40M", "1M", "100K"].map(|size| step(name, &format!("zero=2,micro=8,bucket={size}")).0);
+        assert!(times[0] <= times[1] && times[1] < times[2], "{name}: {times:?}");
+    }
+    let with = step("embedded", "zero=2,micro=8,bucket=1M");
+    assert_eq!(with, step("embedded", "zero=2,micro=8"));
+    assert_eq!(with.1, defaults::BUCKET);
+}
+
+#[test]
+fn the_fixed_time_of_an_optimizer_step_does_not_vanish_on_the_host() {
+    let engine = engine("deepspeed").expect("built in");
+    let fixed = engine.timing.step_time.value.0;
+    assert!(fixed > 0.01);
+    let times = ["", ",offload=optimizer:0.5", ",offload=optimizer:0.99", ",offload=optimizer:1"]
+        .map(|offload| step("deepspeed", &format!("zero=1,micro=8{offload}")).0);
+    assert!(times.iter().all(|&time| time > fixed), "{times:?} {fixed}");
+    assert!(times[3] > 0.99 * times[2], "{times:?}");
 }

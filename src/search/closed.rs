@@ -14,8 +14,10 @@ use crate::cost::{DevicePricing, NeverLate};
 use crate::lower::Shape;
 use crate::lower::unit::{UnitKind, UnitLayers, units};
 use crate::ops::Op;
-use crate::profile::choices::{CheckpointMode, Compression, ContextKind, Schedule};
-use crate::program::build::build_on;
+use crate::profile::choices::{
+    CheckpointMode, Compression, ContextKind, GradientSync, OffloadCategory, Schedule,
+};
+use crate::program::build::{build_on, tied_elements};
 use crate::program::instruction::Task;
 use crate::program::layout::ShapedUnits;
 use crate::program::placing::Extent;
@@ -28,7 +30,7 @@ use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::{Candidate, Problem, ProcessMemory};
 use crate::simulate::{Below, Playback, play_counting};
 use crate::strategy::{MeshOrder, Strategy};
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bytes, ElementType, Seconds};
 
 /// Memory and time of a strategy in closed form.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,6 +114,7 @@ impl ShapeKey {
 const MOST_SHAPES: usize = 512;
 const MOST_PRICES: usize = 4_096;
 const MOST_SCHEDULES: usize = 65_536;
+const MOST_STEPS: usize = 262_144;
 
 /// Units lowered under one shape, with their digests.
 pub struct Shaped {
@@ -130,6 +133,22 @@ type PricingKey = ([u64; 7], MeshOrder);
 /// Schedule, pipeline ranks, one of them, micro-batches and chunks.
 type ScheduleKey = (Schedule, u64, u64, u64, u64);
 
+/// What an optimizer step depends on where all blocks are alike.
+#[derive(PartialEq, Eq, Hash)]
+struct StepKey {
+    mesh: PricingKey,
+    rules: (u8, GradientSync, bool, bool),
+    types: (ElementType, ElementType),
+    bucket: u64,
+    overlap: bool,
+    /// Blocks of the rank, whether it has the model's first and last chunk, and elements of a table that it shares.
+    blocks: u32,
+    ends: (bool, bool),
+    tied: u64,
+    /// The shares of optimizer state and parameters on the host, as bits.
+    hosted: [u64; 2],
+}
+
 /// Computes closed forms, remembering shapes and schedules.
 pub struct Closing<'a> {
     pub problem: &'a Problem<'a>,
@@ -139,6 +158,7 @@ pub struct Closing<'a> {
     shapes: Cache<ShapeKey, Shaped>,
     schedules: Cache<ScheduleKey, Vec<Instant>>,
     prices: Cache<PricingKey, DevicePricing<'a>>,
+    steps: Cache<StepKey, f64>,
     links: KnownLinks,
     pub deadline: Deadline,
 }
@@ -160,6 +180,7 @@ impl<'a> Closing<'a> {
             shapes: Cache::new(MOST_SHAPES),
             schedules: Cache::new(MOST_SCHEDULES),
             prices: Cache::new(MOST_PRICES),
+            steps: Cache::new(MOST_STEPS),
             links: KnownLinks::default(),
             deadline,
         }
@@ -179,16 +200,7 @@ impl<'a> Closing<'a> {
 
     /// Prices under the mesh of `strategy`.
     pub fn pricing(&self, strategy: &Strategy) -> Arc<DevicePricing<'a>> {
-        let sizes = [
-            strategy.tensor,
-            strategy.context,
-            strategy.pipeline,
-            strategy.data,
-            strategy.shard,
-            strategy.expert,
-            strategy.expert_tensor,
-        ];
-        self.prices.of((sizes, strategy.order), || self.problem.pricing(strategy))
+        self.prices.of(mesh_of(strategy), || self.problem.pricing(strategy))
     }
 
     /// The number of the links under `pricing`.
@@ -325,6 +337,34 @@ impl<'a> Closing<'a> {
         Bound { layout, copied: layout, costs, strategy, workload, engine, rules, pricing: pricing.as_ref() }
     }
 
+    /// Seconds of the optimizer step of rank `stage` of `strategy`, which `layout` places.
+    pub fn optimizer_step(
+        &self,
+        outer: &OuterForms<'a>,
+        strategy: &Strategy,
+        layout: &Layout,
+        stage: u32,
+    ) -> f64 {
+        let step = || self.time(outer, strategy, layout).optimizer_step(stage);
+        if !self.has_like_blocks() {
+            return step();
+        }
+        let chunks = strategy.chunks_of(u64::from(stage));
+        let share = |category| strategy.offload.fraction(category, stage as usize).to_bits();
+        let key = StepKey {
+            mesh: mesh_of(strategy),
+            rules: (strategy.zero, strategy.sync, strategy.accumulation > 1, strategy.reshard_after_forward),
+            types: (strategy.gradient_type, strategy.reduce_type),
+            bucket: strategy.bucket,
+            overlap: strategy.overlap,
+            blocks: chunks.iter().map(|&chunk| strategy.cuts[chunk as usize]).sum(),
+            ends: (chunks.contains(&0), chunks.contains(&(strategy.chunks() - 1))),
+            tied: tied_elements(layout, stage),
+            hosted: [share(OffloadCategory::Optimizer), share(OffloadCategory::Parameters)],
+        };
+        *self.steps.of(key, step)
+    }
+
     /// Both closed forms of `strategy`, which must be legal.
     pub fn close(&self, strategy: &Strategy) -> Closed {
         let problem = self.problem;
@@ -339,7 +379,9 @@ impl<'a> Closing<'a> {
         }
         let memory = problem.process_memory(strategy, peak);
         let likely = Seconds(EXPOSED_COPIES * bound.most_copies());
-        let bound = bound.step_time();
+        let steps =
+            (0..strategy.pipeline as u32).map(|stage| self.optimizer_step(&outer, strategy, &layout, stage));
+        let bound = bound.step_time_with(&steps.collect::<Vec<_>>());
         Closed { peak, memory, host, bound, likely: bound + likely }
     }
 
@@ -428,6 +470,20 @@ impl<'a> Closing<'a> {
         closed.memory.process <= self.problem.memory_limit
             && closed.host <= self.problem.cluster.host_memory_per_device()
     }
+}
+
+/// Sizes and order of the mesh of `strategy`.
+fn mesh_of(strategy: &Strategy) -> PricingKey {
+    let sizes = [
+        strategy.tensor,
+        strategy.context,
+        strategy.pipeline,
+        strategy.data,
+        strategy.shard,
+        strategy.expert,
+        strategy.expert_tensor,
+    ];
+    (sizes, strategy.order)
 }
 
 /// Instructions of the templates of `program`.

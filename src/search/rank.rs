@@ -507,7 +507,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let hosted = without_activations(*hosted);
         let known = self.steps.iter().find(|(known, _)| *known == hosted);
         known.map(|(_, step)| *step).unwrap_or_else(|| {
-            let step = self.closing.time(self.forms, self.strategy, self.layout).optimizer_step(self.stage);
+            let step = self.closing.optimizer_step(self.forms, self.strategy, self.layout, self.stage);
             self.steps.push((hosted, step));
             step
         })
