@@ -52,7 +52,7 @@ pub struct PlanArgs {
     /// Plans to show beside the best
     #[arg(long, value_name = "K", default_value = "5", allow_negative_numbers = true)]
     top: String,
-    /// Stop each search after this long, such as 5s, and say what is not proven [default: after a fixed amount of work]
+    /// Stop each search after this long at the latest, such as 5s, and say what is not proven [default: no limit]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     time_limit: Option<String>,
     /// Solve and play every strategy, whatever its bound; for small spaces

@@ -72,7 +72,9 @@ pub fn reductions(
 pub fn keep(parameters: &UnitParameters, rules: &StateRules) -> Option<Op> {
     let elements = parameters.trained_shard(rules.shards, rules.expert_shards);
     let (kind, element) = (ElementwiseKind::Add, rules.gradient);
-    let keeps = !rules.keeps_whole_gradients && elements > 0;
+    // What belongs to a borrowed table is added to its owner's.
+    let writes = parameters.trained() + parameters.borrowed_trained() > 0;
+    let keeps = !rules.keeps_whole_gradients && writes;
     keeps.then_some(Op::Elementwise(Elementwise { kind, elements, operands: 3, element }))
 }
 

@@ -433,8 +433,8 @@ impl<'a> Closing<'a> {
         }
     }
 
-    /// `strategy`, whose program has this playback. Its buffers are placed as low as can be found, or, where there is no time
-    /// for that, as they come.
+    /// `strategy`, whose program has this playback. Its buffers are placed as low as can be found, or, where there is no
+    /// time for that, as they come.
     pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
         let enough = if self.has_time_to_place(program) { Extent::default() } else { Extent::MAX };
         self.problem.candidate(strategy, program, playback, enough)

@@ -217,7 +217,7 @@ fn plans_that_cannot_be_executed_say_why() {
         ("plan.json --data-format csv", (2, "usage", "data-format"), "u16"),
         ("plan.json --device cuda", (6, "run", "device"), "no CUDA backend"),
         ("plan.json --precision fp16", (4, "illegal", "plan"), "bf16, fp32 and fp64"),
-        ("plan.json --global-batch 3", (4, "illegal", "dp"), "global batch of 3"),
+        ("plan.json --global-batch 3", (4, "illegal", "pp"), "global batch of 3"),
         ("plan.json --strategy tp=4", (4, "illegal", "tp"), "2 devices"),
         ("plan.json --save plan.json/folder", (5, "output", "save"), "no folder"),
         ("plan.json --trace nowhere/trace.json", (5, "output", "trace"), "does not exist"),

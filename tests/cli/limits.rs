@@ -85,8 +85,8 @@ fn a_value_outside_the_grid_is_held_and_said() {
         ("offload", "optimizer:0.5", false),
         ("micro", "2", false),
         ("cp", "4", true),
-        ("shard", "4", false),
-        ("bucket", "30M", false),
+        ("shard", "2", false),
+        ("attention", "materialised", false),
     ] {
         let more = if key == "shard" { ",zero=1" } else { "" };
         let run = place.line(&format!("{PLAN} --fix {key}={value}{more}"));
