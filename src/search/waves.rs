@@ -300,7 +300,7 @@ fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patien
     // An exhaustive search takes its time for what has too many inner choices to play each.
     let is_exhaustive = matches!(patience, Patience::Exhaustive);
     let (mut effort, most) =
-        if is_exhaustive { (u64::MAX, 2 * MOST_PROVEN_OF_ONE) } else { (MOST_PROVEN, MOST_PROVEN_OF_ONE) };
+        if is_exhaustive { (10 * MOST_PROVEN, MOST_PROVEN_OF_ONE) } else { (MOST_PROVEN, MOST_PROVEN_OF_ONE) };
     let near = if is_exhaustive { 0.0 } else { NEAR };
     let mut settled: Vec<Solved> = Vec::new();
     loop {
