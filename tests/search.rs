@@ -58,7 +58,7 @@ fn timeless(account: &Account) -> Account {
 #[test]
 fn playing_everything_finds_nothing_better() {
     let mut compared = 0;
-    for seed in 0..20 {
+    for seed in 0..12 {
         let small = Small::new(7_000 + seed);
         let (Some(found), Some(all)) = (small.search(false), small.search(true)) else { continue };
         let (best, least) = (found.winner.playback.step_time.0, all.winner.playback.step_time.0);
@@ -78,7 +78,7 @@ fn playing_everything_finds_nothing_better() {
         assert!(all.account.played >= found.account.played, "seed {seed}");
         compared += 1;
     }
-    assert!(compared > 10, "{compared} problems had a plan");
+    assert!(compared > 6, "{compared} problems had a plan");
 }
 
 #[test]
