@@ -299,8 +299,7 @@ fn polish(solving: &Solving<'_>, found: &mut Found, patience: Patience) {
 fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patience: Patience) -> Option<f64> {
     // An exhaustive search takes its time for what has too many inner choices to play each.
     let is_exhaustive = matches!(patience, Patience::Exhaustive);
-    let (mut effort, most) =
-        if is_exhaustive { (10 * MOST_PROVEN, MOST_PROVEN_OF_ONE) } else { (MOST_PROVEN, MOST_PROVEN_OF_ONE) };
+    let mut effort = if is_exhaustive { 10 * MOST_PROVEN } else { MOST_PROVEN };
     let near = if is_exhaustive { 0.0 } else { NEAR };
     let mut settled: Vec<Solved> = Vec::new();
     loop {
@@ -316,7 +315,7 @@ fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patien
         }
         left.sort_by(|one, other| one.floor.total_cmp(&other.floor));
         let rest = left.split_off(left.len().min(PLAYED_A_WAVE));
-        let aim = Aim { best, enough, effort: most.min(effort) };
+        let aim = Aim { best, enough, effort: MOST_PROVEN_OF_ONE.min(effort) };
         let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
         let is_cut = patience.is_over();
         for (mut solved, proof) in left.into_iter().zip(proofs) {
