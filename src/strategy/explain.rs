@@ -337,17 +337,21 @@ impl Case<'_> {
                 &can_be.then_some(data).into_iter().collect::<Vec<_>>(),
             );
         }
-        // The first that, with those before it, does not divide.
-        let mut product = 1_u64;
+        let undivided = sizes.into_iter().find(|&(_, size)| !devices.is_multiple_of(size));
+        if let Some((key, size)) = undivided {
+            return self.dividing(key, size, &format!("{devices} devices"), self.sizes(key, false));
+        }
+        // The first that, with those before it, does not divide; no size of it does where the others do not.
+        let mut all = 1_u64;
         let fails = |&(_, size): &(Key, u64)| {
-            product = product.saturating_mul(size);
-            !devices.is_multiple_of(product)
+            all = all.saturating_mul(size);
+            !devices.is_multiple_of(all)
         };
         let (key, size) = sizes.into_iter().find(fails).unwrap_or(sizes[0]);
-        let nearest = self.sizes(key, false);
-        if !devices.is_multiple_of(size) {
-            return self.dividing(key, size, &format!("{devices} devices"), nearest);
-        }
+        let others = sizes.iter().filter(|(other, _)| *other != key);
+        let others = others.fold(1_u64, |product, (_, size)| product.saturating_mul(*size));
+        let mut nearest = self.sizes(key, false);
+        nearest.retain(|near| devices.is_multiple_of(others.saturating_mul(*near)));
         let message = format!(
             "tp {} · cp {} · pp {} does not divide {devices} devices{}",
             s.tensor,
