@@ -339,7 +339,11 @@ impl Case<'_> {
         }
         let undivided = sizes.into_iter().find(|&(_, size)| !devices.is_multiple_of(size));
         if let Some((key, size)) = undivided {
-            return self.dividing(key, size, &format!("{devices} devices"), self.sizes(key, false));
+            let before = sizes.iter().take_while(|(other, _)| *other != key);
+            let before = before.fold(1_u64, |product, (_, size)| product.saturating_mul(*size));
+            let mut nearest = self.sizes(key, false);
+            nearest.retain(|near| devices.is_multiple_of(before.saturating_mul(*near)));
+            return self.dividing(key, size, &format!("{devices} devices"), nearest);
         }
         // The first that, with those before it, does not divide; no size of it does where the others do not.
         let mut all = 1_u64;
