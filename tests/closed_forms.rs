@@ -6,6 +6,7 @@ use meshwright::cluster::Cluster;
 use meshwright::cost::DevicePricing;
 use meshwright::cost::bound::Bound;
 use meshwright::cost::instants::instants;
+use meshwright::cost::known_chunks::KnownChunks;
 use meshwright::cost::ledger::Ledger;
 use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::model;
@@ -25,7 +26,14 @@ fn memory_agrees(cluster: &Cluster, case: &Case, what: &str) {
     let pricing = DevicePricing::new(cluster, case.engine, strategy, case.workload.compute_type());
     let rules = StateRules::new(strategy, &case.workload, engine);
     let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
-    let ledger = Ledger { layout: &layout, costs: &costs, strategy, engine, rules: &rules };
+    let ledger = Ledger {
+        layout: &layout,
+        costs: &costs,
+        strategy,
+        engine,
+        rules: &rules,
+        known: &KnownChunks::default(),
+    };
     let named =
         instants(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
     let program = build_on(&layout, strategy, &case.workload, engine);
@@ -111,6 +119,7 @@ fn the_time_bound_is_never_above_the_played_time() {
             engine,
             rules: &rules,
             pricing: &pricing,
+            known: &KnownChunks::default(),
         };
         let bound = bound.step_time().0;
         let played = play(&build_on(&layout, strategy, workload, engine), &pricing).step_time.0;

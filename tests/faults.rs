@@ -2,6 +2,7 @@
 
 use meshwright::cost::DevicePricing;
 use meshwright::cost::instants::instants;
+use meshwright::cost::known_chunks::KnownChunks;
 use meshwright::cost::ledger::Ledger;
 use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::model;
@@ -32,7 +33,14 @@ fn sound() -> (Program, Vec<Bytes>) {
     let pricing = DevicePricing::new(&cluster, engine, &strategy, workload.compute_type());
     let rules = StateRules::new(&strategy, &workload, engine);
     let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
-    let ledger = Ledger { layout: &layout, costs: &costs, strategy: &strategy, engine, rules: &rules };
+    let ledger = Ledger {
+        layout: &layout,
+        costs: &costs,
+        strategy: &strategy,
+        engine,
+        rules: &rules,
+        known: &KnownChunks::default(),
+    };
     let named =
         instants(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
     let program = build_on(&layout, &strategy, &workload, engine);

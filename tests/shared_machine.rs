@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use meshwright::cluster::{self, Cluster};
 use meshwright::cost::bound::Bound;
+use meshwright::cost::known_chunks::KnownChunks;
 use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::cost::{DevicePricing, Pricing, Resource};
 use meshwright::ops::KernelKind;
@@ -117,8 +118,17 @@ fn the_time_bound_holds_on_a_shared_machine() {
         let rules = StateRules::new(strategy, workload, engine);
         let costs = UnitCosts::digested(layout.shaped(), &rules, engine, &pricing);
         let (costs, layout, rules) = (&costs, &layout, &rules);
-        let bound =
-            Bound { layout, copied: layout, costs, strategy, workload, engine, rules, pricing: &pricing };
+        let bound = Bound {
+            layout,
+            copied: layout,
+            costs,
+            strategy,
+            workload,
+            engine,
+            rules,
+            pricing: &pricing,
+            known: &KnownChunks::default(),
+        };
         let played = play(&build_on(layout, strategy, workload, engine), &pricing).step_time.0;
         let bound = bound.step_time().0;
         assert!(bound <= played * (1.0 + 1e-9), "seed {seed}, {}: {bound} > {played}", case.text);

@@ -3,6 +3,7 @@
 use crate::cost::calls::{self, CallTimes, Reducing, Reductions};
 use crate::cost::digest::{PassDigest, UnitDigest};
 use crate::cost::flow::{self, Busy, FlowRules, UnitFlow};
+use crate::cost::known_chunks::KnownChunks;
 use crate::cost::price::Pricing;
 use crate::cost::route::Parts;
 use crate::cost::unit_cost::{Moves, UnitCost, UnitCosts};
@@ -29,6 +30,8 @@ pub struct Bound<'a> {
     pub engine: &'a EngineProfile,
     pub rules: &'a StateRules,
     pub pricing: &'a dyn Pricing,
+    /// What is known of chunks like its own under the same rules.
+    pub known: &'a KnownChunks,
 }
 
 /// What moves in the passes of a chunk.
@@ -99,7 +102,7 @@ impl Bound<'_> {
         rules.gathering = Gathering::Never;
         rules.keeps_whole_gradients = true;
         rules.reduces_behind = true;
-        let plain = Bound { rules: &rules, ..*self };
+        let plain = Bound { rules: &rules, known: &KnownChunks::default(), ..*self };
         Seconds(plain.ends().into_iter().fold(0.0, f64::max))
     }
 
@@ -114,11 +117,31 @@ impl Bound<'_> {
         calls::ends(&orders, &chunks, &held, (&leads, self.reducing(), strategy.accumulation))
     }
 
-    fn units(&self, stage: u32) -> impl Iterator<Item = &PlacedUnit> {
-        self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units)
+    /// Runs of like units of a stage, and how many each has.
+    fn runs(&self, stage: u32) -> impl Iterator<Item = (&PlacedUnit, f64)> {
+        let runs = self.layout.chunks_of(stage).flat_map(Chunk::runs);
+        runs.map(|(unit, count)| (unit, count as f64))
     }
 
     fn times(&self, chunk: &Chunk) -> CallTimes {
+        let copied = &self.copied.chunks[chunk.index as usize];
+        let mut times = self.known.times((self.layout, chunk, copied), || self.pass_times(chunk));
+        let stage_of = |index: u32| self.layout.chunks.get(index as usize).map(|chunk| chunk.stage);
+        if let Some(to) = stage_of(chunk.index + 1) {
+            let bytes = build::entering_of(self.layout, chunk.index + 1);
+            times.send_forward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
+        }
+        if chunk.sends_gradient
+            && let Some(to) = chunk.index.checked_sub(1).and_then(stage_of)
+        {
+            let bytes = build::entering_of(self.layout, chunk.index);
+            times.send_backward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
+        }
+        times
+    }
+
+    /// What the passes of `chunk` take if they send nothing.
+    fn pass_times(&self, chunk: &Chunk) -> CallTimes {
         let digest = |unit: &PlacedUnit| &self.costs.of(chunk.stage, unit).digest;
         let sends_within = !self.engine.timing.overlaps(Overlap::Sends);
         let sends_gradient = chunk.sends_gradient;
@@ -149,17 +172,6 @@ impl Bound<'_> {
         }
         if self.reducing() != Reducing::Never {
             times.reductions = self.reductions(chunk);
-        }
-        let stage_of = |index: u32| self.layout.chunks.get(index as usize).map(|chunk| chunk.stage);
-        if let Some(to) = stage_of(chunk.index + 1) {
-            let bytes = build::entering_of(self.layout, chunk.index + 1);
-            times.send_forward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
-        }
-        if chunk.sends_gradient
-            && let Some(to) = chunk.index.checked_sub(1).and_then(stage_of)
-        {
-            let bytes = build::entering_of(self.layout, chunk.index);
-            times.send_backward = self.pricing.send(bytes, chunk.stage, to).seconds.0;
         }
         times
     }
@@ -260,8 +272,11 @@ impl Bound<'_> {
             Gathering::Never => 0.0,
             Gathering::EachPass => gathered,
             Gathering::OnceAStep | Gathering::ForwardToBackward => {
-                let all: f64 = chunk.units.iter().map(|unit| of(unit).moves.gather).sum();
-                let chains: f64 = chunk.units.iter().map(|unit| of(unit).digest.forward.chain.0).sum();
+                let sum = |seconds: fn(&UnitCost) -> f64| -> f64 {
+                    chunk.runs().map(|(unit, count)| count as f64 * seconds(of(unit))).sum()
+                };
+                let all = sum(|cost| cost.moves.gather);
+                let chains = sum(|cost| cost.digest.forward.chain.0);
                 gathered.max(all + of(last).digest.forward.chain.0 - chains)
             }
         }
@@ -304,18 +319,16 @@ impl Bound<'_> {
     /// The passes of a stage and its collectives, however they overlap.
     fn together(&self, stage: u32) -> f64 {
         let (mut chain, mut full, mut waits) = (0.0, 0.0, 0.0);
-        for unit in self.units(stage) {
+        for (unit, count) in self.runs(stage) {
             let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
             if digest.weight.after.is_some() || (unit.has_backward && digest.backward.after.is_some()) {
-                chain += self.accumulate(moves);
+                chain += count * self.accumulate(moves);
             }
-            chain += digest.forward.chain.0 + digest.weight.chain.0;
-            full += digest.forward.full.0 + digest.weight.full.0;
-            waits += digest.forward.waits.0 + digest.weight.waits.0;
-            if unit.has_backward {
-                chain += digest.backward.chain.0;
-                full += digest.backward.full.0;
-                waits += digest.backward.waits.0;
+            let backward = unit.has_backward.then_some(digest.backward);
+            for pass in [digest.forward, digest.weight].into_iter().chain(backward) {
+                chain += count * pass.chain.0;
+                full += count * pass.full.0;
+                waits += count * pass.waits.0;
             }
         }
         let micro = self.strategy.accumulation as f64;
@@ -333,12 +346,13 @@ impl Bound<'_> {
         };
         let across = self.strategy.sync != GradientSync::Scatter;
         let mut total = 0.0;
-        for unit in self.units(stage) {
+        for (unit, count) in self.runs(stage) {
             let moves = &self.costs.of(stage, unit).moves;
             if unit.has_backward && !self.rules.reduces_behind {
-                total += rounds * if across { moves.reduce } else { moves.scatter };
+                total += count * rounds * if across { moves.reduce } else { moves.scatter };
             }
-            total += moves.gather
+            total += count
+                * moves.gather
                 * match self.rules.gathering {
                     Gathering::Never => 0.0,
                     Gathering::OnceAStep => 1.0,
@@ -353,15 +367,16 @@ impl Bound<'_> {
     fn copies(&self, stage: u32) -> f64 {
         let micro = self.strategy.accumulation as f64;
         let (mut out, mut back) = (0.0, 0.0);
-        for unit in self.copied.chunks_of(stage).flat_map(|chunk| &chunk.units) {
+        for (unit, count) in self.copied.chunks_of(stage).flat_map(Chunk::runs) {
             let moves = &self.costs.of(stage, unit).moves;
+            let times = micro * count as f64;
             if unit.offloads_activations {
-                out += micro * moves.out;
-                back += micro * moves.back;
+                out += times * moves.out;
+                back += times * moves.back;
             }
             if unit.offloads_parameters {
                 let passes = if unit.has_backward { 2.0 } else { 1.0 };
-                back += micro * passes * moves.fetch;
+                back += times * passes * moves.fetch;
             }
         }
         out.max(back)

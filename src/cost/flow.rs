@@ -1,6 +1,8 @@
 //! One pass of a chunk with what moves beside it: parameters gathered or fetched a few units ahead, gradients reduced
 //! behind, activations on their way to the host and back. Nothing competes, so the end is a lower bound.
 
+use smallvec::SmallVec;
+
 use crate::cost::price::Links;
 
 /// What moves for one unit of a pass, in seconds.
@@ -45,61 +47,164 @@ pub struct FlowEnd {
 
 /// When a pass over `units` ends. What may have moved before the pass began is not counted.
 pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
-    let FlowRules { depth, .. } = rules;
-    let mut now = 0.0_f64;
-    let (mut chains, mut full, mut waits, mut moved) = (0.0, 0.0, 0.0, 0.0);
-    let (mut data, mut outward, mut inward) = (0.0_f64, 0.0_f64, 0.0_f64);
-    // When the units that come next have their parameters and activations.
-    let mut arrives = vec![0.0_f64; units.len()];
-    let (mut left_before, mut started) = (0.0_f64, 0.0_f64);
-    let mut computed = 0.0;
-    for (place, unit) in units.iter().enumerate() {
+    // Each unit looks so many ahead.
+    let reach = rules.depth.max(2);
+    let mut walk = Walk::new(units, rules);
+    let mut place = 0;
+    while place < units.len() {
+        let alike = units[place..].iter().take_while(|unit| **unit == units[place]).count();
+        let end = place + alike;
+        // Units that have only like ones within reach all do the same.
+        let last = end.saturating_sub(reach);
+        while place < end {
+            let before = (place + 1 < last).then(|| walk.standing(place, reach));
+            walk.pass(place);
+            place += 1;
+            let Some(seconds) = before.and_then(|before| walk.standing(place, reach).moved_on(&before))
+            else {
+                continue;
+            };
+            walk.skip(place, last - place, (reach, seconds));
+            place = last;
+        }
+    }
+    let Walk { clocks, busy, moved, .. } = walk;
+    let Clocks { now, data, outward, computed, .. } = clocks;
+    FlowEnd { computed, ended: now.max(data).max(outward).max(together(busy, moved, rules.beside)) }
+}
+
+/// Moments of a pass, in seconds from its start; 0 is never.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clocks {
+    now: f64,
+    /// When the streams of collectives and of copies are free.
+    data: f64,
+    outward: f64,
+    inward: f64,
+    left_before: f64,
+    started: f64,
+    computed: f64,
+}
+
+/// A pass on its way.
+struct Walk<'a> {
+    units: &'a [UnitFlow],
+    rules: FlowRules,
+    clocks: Clocks,
+    /// When the units that come next have their parameters and activations.
+    arrives: Vec<f64>,
+    busy: Busy,
+    moved: f64,
+}
+
+/// The clocks at a place of a pass, and when the next units have what they need.
+struct Standing {
+    clocks: Clocks,
+    arrives: SmallVec<[f64; 4]>,
+}
+
+impl Standing {
+    fn moments(&self) -> impl Iterator<Item = f64> {
+        let Clocks { now, data, outward, inward, left_before, started, computed } = self.clocks;
+        let clocks = [now, data, outward, inward, left_before, started, computed];
+        clocks.into_iter().chain(self.arrives.iter().copied())
+    }
+
+    /// By how many seconds all moments came later than `before`, if by the same, but for those that never come.
+    fn moved_on(&self, before: &Self) -> Option<f64> {
+        let seconds = self.clocks.now - before.clocks.now;
+        let close = SAME * self.clocks.now;
+        let is_same = |(one, other): (f64, f64)| {
+            (one == 0.0 && other == 0.0) || (one > 0.0 && (other - one - seconds).abs() <= close)
+        };
+        before.moments().zip(self.moments()).all(is_same).then_some(seconds)
+    }
+}
+
+/// Two moments are one if they differ by no more than this share of the pass.
+const SAME: f64 = 1e-14;
+
+impl<'a> Walk<'a> {
+    fn new(units: &'a [UnitFlow], rules: FlowRules) -> Self {
+        let arrives = vec![0.0; units.len()];
+        Self { units, rules, clocks: Clocks::default(), arrives, busy: Busy::default(), moved: 0.0 }
+    }
+
+    fn standing(&self, place: usize, reach: usize) -> Standing {
+        let arrives = SmallVec::from_slice(&self.arrives[place..place + reach]);
+        Standing { clocks: self.clocks, arrives }
+    }
+
+    /// Adds what the unit at `place` has to do, `times` times.
+    fn count(&mut self, place: usize, times: f64) {
+        let UnitFlow { chain, full, waits, reduce, .. } = self.units[place];
+        self.busy.chain += times * chain;
+        self.busy.full += times * full;
+        self.busy.waits += times * waits;
+        if self.rules.reduces_beside {
+            self.moved += times * reduce;
+        }
+        if let Some(next) = self.units.get(place + self.rules.depth).filter(|_| self.rules.gathers_beside) {
+            self.moved += times * next.gather;
+        }
+    }
+
+    /// Passes over `skipped` units from `place` on, each of which moves everything on by `seconds`.
+    fn skip(&mut self, place: usize, skipped: usize, (reach, seconds): (usize, f64)) {
+        let by = seconds * skipped as f64;
+        let later = |moment: &mut f64| *moment += if *moment > 0.0 { by } else { 0.0 };
+        let Clocks { now, data, outward, inward, left_before, started, computed } = &mut self.clocks;
+        [now, data, outward, inward, left_before, started, computed].into_iter().for_each(later);
+        self.arrives.copy_within(place..place + reach, place + skipped);
+        self.arrives[place + skipped..place + skipped + reach].iter_mut().for_each(later);
+        self.count(place, skipped as f64);
+    }
+
+    /// Passes over the unit at `place`.
+    fn pass(&mut self, place: usize) {
+        self.count(place, 1.0);
+        let Self { units, rules, clocks, arrives, .. } = self;
+        let Clocks { now, data, outward, inward, left_before, started, computed } = clocks;
+        let unit = &units[place];
         if !rules.gathers_beside {
-            now += unit.gather;
+            *now += unit.gather;
         }
         // What is kept may be a unit's input, which the one before has written.
-        let written = started;
-        started = now.max(arrives[place]);
-        now = started + unit.chain;
-        chains += unit.chain;
-        full += unit.full;
-        waits += unit.waits;
-        computed = now;
+        let written = *started;
+        *started = now.max(arrives[place]);
+        *now = *started + unit.chain;
+        *computed = *now;
         if unit.reduce > 0.0 {
             if rules.reduces_beside {
-                moved += unit.reduce;
-                data = data.max(now) + unit.reduce;
+                *data = data.max(*now) + unit.reduce;
             } else {
-                now += unit.reduce;
+                *now += unit.reduce;
             }
         }
         if unit.out > 0.0 {
-            outward = outward.max(written) + unit.out;
-            now = now.max(if rules.copies_beside { left_before } else { outward });
-            left_before = outward;
+            *outward = outward.max(written) + unit.out;
+            *now = now.max(if rules.copies_beside { *left_before } else { *outward });
+            *left_before = *outward;
         }
-        if let Some(next) = units.get(place + depth) {
-            let mut from = now;
+        if let Some(next) = units.get(place + rules.depth) {
+            let mut from = *now;
             if next.fetch > 0.0 {
-                inward = inward.max(from) + next.fetch;
-                from = inward;
+                *inward = inward.max(from) + next.fetch;
+                from = *inward;
             }
             if next.gather > 0.0 && rules.gathers_beside {
-                data = data.max(from) + next.gather;
-                from = data;
-                moved += next.gather;
+                *data = data.max(from) + next.gather;
+                from = *data;
             }
-            arrives[place + depth] =
-                arrives[place + depth].max(if next.fetch + next.gather > 0.0 { from } else { 0.0 });
+            let arrival = if next.fetch + next.gather > 0.0 { from } else { 0.0 };
+            arrives[place + rules.depth] = arrives[place + rules.depth].max(arrival);
         }
         // Activations of the next unit but one are fetched behind its parameters.
         if let Some(next) = units.get(place + 2).filter(|next| next.back > 0.0 && rules.copies_beside) {
-            inward = inward.max(computed) + next.back;
-            arrives[place + 2] = arrives[place + 2].max(inward);
+            *inward = inward.max(*computed) + next.back;
+            arrives[place + 2] = arrives[place + 2].max(*inward);
         }
     }
-    let busy = Busy { chain: chains, full, waits };
-    FlowEnd { computed, ended: now.max(data).max(outward).max(together(busy, moved, rules.beside)) }
 }
 
 /// How passes are slowed down by collectives beside them: what runs together runs at 1/(1 + share) of its speed.

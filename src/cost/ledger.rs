@@ -3,6 +3,7 @@
 //! Written apart from `program`: the tests hold its peak against the program's own, to the byte.
 
 use crate::cost::instants::Instant;
+use crate::cost::known_chunks::KnownChunks;
 use crate::cost::unit_cost::{UnitCost, UnitCosts};
 use crate::cost::walk::{PassPeak, Walk};
 use crate::profile::EngineProfile;
@@ -21,6 +22,8 @@ pub struct Ledger<'a> {
     pub strategy: &'a Strategy,
     pub engine: &'a EngineProfile,
     pub rules: &'a StateRules,
+    /// What is known of chunks like its own.
+    pub known: &'a KnownChunks,
 }
 
 impl Ledger<'_> {
@@ -31,11 +34,8 @@ impl Ledger<'_> {
 
     /// The part of the peak that is not held over the whole step.
     pub fn above(&self, stage: u32, instants: &[Instant]) -> i64 {
-        let passes: Vec<[PassPeak; 3]> = self
-            .layout
-            .chunks_of(stage)
-            .map(|chunk| [self.forward(chunk), self.backward(chunk), self.weight(chunk)])
-            .collect();
+        let passes: Vec<[PassPeak; 3]> =
+            self.layout.chunks_of(stage).map(|chunk| self.passes(chunk)).collect();
         let sent = |before: Option<(Pass, u32)>| {
             before.map_or(0, |(pass, chunk)| passes[chunk as usize][pass as usize].sent)
         };
@@ -66,12 +66,12 @@ impl Ledger<'_> {
         let rules = self.rules;
         let (mut bytes, mut owned, mut dense, mut expert) = (0, 0, 0, 0);
         let (mut reads_tokens, mut reads_targets) = (false, false);
-        for unit in self.units(stage) {
+        for (unit, count) in self.runs(stage) {
             let cost = self.cost(stage, unit);
-            bytes += cost.held + if unit.offloads_parameters { 0 } else { aligned(cost.stored) };
-            owned += cost.owned;
-            dense += cost.trained.0;
-            expert += cost.trained.1;
+            bytes += count * (cost.held + if unit.offloads_parameters { 0 } else { aligned(cost.stored) });
+            owned += count * cost.owned;
+            dense += count * cost.trained.0;
+            expert += count * cost.trained.1;
             reads_tokens |= unit.reads_tokens;
             reads_targets |= unit.reads_targets;
         }
@@ -114,9 +114,9 @@ impl Ledger<'_> {
         let rules = self.rules;
         let on_host = offloaded_elements(self.strategy, stage as usize, self.owned(stage));
         let stored: u64 = self
-            .units(stage)
-            .filter(|unit| unit.offloads_parameters)
-            .map(|unit| aligned(self.cost(stage, unit).stored))
+            .runs(stage)
+            .filter(|(unit, _)| unit.offloads_parameters)
+            .map(|(unit, count)| count * aligned(self.cost(stage, unit).stored))
             .sum();
         let size = rules.optimizer_size + rules.gradient.size() + rules.parameter.size();
         let scalars = if on_host > 0 { aligned(Scalars::head_bytes().0) } else { 0 };
@@ -125,11 +125,9 @@ impl Ledger<'_> {
             .layout
             .chunks_of(stage)
             .map(|chunk| {
-                chunk
-                    .units
-                    .iter()
-                    .filter(|unit| unit.offloads_activations)
-                    .map(|unit| self.cost(stage, unit).digest.copied.aligned().0 as i64)
+                let copied = chunk.runs().filter(|(unit, _)| unit.offloads_activations);
+                copied
+                    .map(|(unit, count)| (count * self.cost(stage, unit).digest.copied.aligned().0) as i64)
                     .sum()
             })
             .collect();
@@ -148,8 +146,8 @@ impl Ledger<'_> {
         Bytes(state + stored + most.max(0) as u64)
     }
 
-    fn units(&self, stage: u32) -> impl Iterator<Item = &PlacedUnit> {
-        self.layout.chunks_of(stage).flat_map(|chunk| &chunk.units)
+    fn runs(&self, stage: u32) -> impl Iterator<Item = (&PlacedUnit, u64)> {
+        self.layout.chunks_of(stage).flat_map(Chunk::runs)
     }
 
     fn cost(&self, stage: u32, unit: &PlacedUnit) -> &UnitCost {
@@ -158,7 +156,7 @@ impl Ledger<'_> {
 
     /// Elements of optimizer state of `stage`.
     fn owned(&self, stage: u32) -> u64 {
-        self.units(stage).map(|unit| self.cost(stage, unit).owned).sum()
+        self.runs(stage).map(|(unit, count)| count * self.cost(stage, unit).owned).sum()
     }
 
     /// The optimizer step: a 32-bit copy of the owned gradients, where the engine makes one.
@@ -168,6 +166,12 @@ impl Ledger<'_> {
         }
         let owned = self.owned(stage);
         aligned(4 * (owned - offloaded_elements(self.strategy, stage as usize, owned))) as i64
+    }
+
+    /// Its three passes.
+    fn passes(&self, chunk: &Chunk) -> [PassPeak; 3] {
+        let walk = || [self.forward(chunk), self.backward(chunk), self.weight(chunk)];
+        self.known.peaks((self.layout, chunk), walk)
     }
 
     fn forward(&self, chunk: &Chunk) -> PassPeak {

@@ -11,6 +11,7 @@ pub mod digest;
 pub mod flow;
 pub mod gemm;
 pub mod instants;
+pub mod known_chunks;
 pub mod ledger;
 pub mod price;
 pub mod route;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::lower::placeholders::matrices;
 use crate::lower::unit::{UnitKind, UnitLayers, graph, lower, units};
 use crate::lower::{LoweredUnit, Shape, UnitParameters};
@@ -38,6 +40,8 @@ pub struct Chunk {
     pub index: u32,
     pub stage: u32,
     pub units: Vec<PlacedUnit>,
+    /// Where runs of like units start among them, and how many units each has.
+    runs: SmallVec<[(u32, u32); 4]>,
     /// The chunk's input needs a gradient, which is sent back.
     pub sends_gradient: bool,
     /// Losses whose gradients arrive from later chunks.
@@ -125,16 +129,9 @@ impl ShapedUnits {
         self.weighed_at(loss).is_some_and(|last| unit >= last) || self.watches_at(loss, unit).next().is_some()
     }
 
-    /// The units `range` of the model as chunk `index` has them; `seen` counts its rank's blocks.
-    fn placed(
-        &self,
-        strategy: &Strategy,
-        index: usize,
-        range: std::ops::Range<usize>,
-        seen: &mut u32,
-    ) -> Vec<PlacedUnit> {
-        let is_first = strategy.stage_of(index as u64) == 0;
-        let mut placed: Vec<PlacedUnit> = range
+    /// The units `range` of the model on the first pipeline rank, or on another.
+    fn placed(&self, range: std::ops::Range<usize>, is_first: bool) -> Vec<PlacedUnit> {
+        range
             .map(|unit| {
                 let layers = &self.units[unit];
                 PlacedUnit {
@@ -150,9 +147,7 @@ impl ShapedUnits {
                     offloads_activations: false,
                 }
             })
-            .collect();
-        choose(&mut placed, strategy, index, seen);
-        placed
+            .collect()
     }
 
     /// What a unit of `class` holds on the first pipeline rank, or on another.
@@ -272,6 +267,7 @@ impl Layout {
                 index: index as u32,
                 stage: stage as u32,
                 units: Vec::new(),
+                runs: SmallVec::new(),
                 sends_gradient: index > 0 && entered,
                 receives: Vec::new(),
             };
@@ -280,7 +276,8 @@ impl Layout {
                 let crosses = units.get(behind).is_some_and(|unit| unit.needs_input_gradient);
                 let losses = units[behind..].iter().filter_map(|unit| unit.loss.map(|loss| loss as u8));
                 chunk.receives = losses.filter(|_| crosses).collect();
-                chunk.units = shaped.placed(strategy, index, range, &mut seen[stage]);
+                chunk.units = shaped.placed(range, stage == 0);
+                chunk.choose(strategy, &mut seen[stage]);
             }
             chunk
         });
@@ -301,8 +298,7 @@ impl Layout {
     pub fn choose(&mut self, strategy: &Strategy, stage: u32) {
         let mut seen = 0;
         for &index in held(&self.held, self.chunks_a_rank, stage) {
-            let index = index as usize;
-            choose(&mut self.chunks[index].units, strategy, index, &mut seen);
+            self.chunks[index as usize].choose(strategy, &mut seen);
         }
     }
 
@@ -359,22 +355,40 @@ fn held(chunks: &[u32], chunks_a_rank: usize, stage: u32) -> &[u32] {
     chunks.chunks(chunks_a_rank.max(1)).nth(stage as usize).unwrap_or_default()
 }
 
-/// Writes the checkpoint modes of `strategy` into the `units` of chunk `index`, and what of them is on the host; `seen`
-/// counts their rank's blocks.
-fn choose(units: &mut [PlacedUnit], strategy: &Strategy, index: usize, seen: &mut u32) {
-    let stage = strategy.stage_of(index as u64);
-    let blocks: u32 = strategy.chunks_of(stage).iter().map(|&chunk| strategy.cuts[chunk as usize]).sum();
-    let offloaded = |category| offloaded_blocks(strategy.offload.fraction(category, stage as usize), blocks);
-    let parameters_on_host = offloaded(OffloadCategory::Parameters);
-    let activations_on_host = offloaded(OffloadCategory::Activations);
-    let modes = strategy.checkpoint.get(index).map(|entry| entry.modes());
-    let mut modes = modes.into_iter().flatten();
-    for unit in units.iter_mut().filter(|unit| unit.is_block) {
-        let mode = modes.next().unwrap_or(CheckpointMode::None);
-        unit.lowered = unit.lowered / MODES.len() * MODES.len() + mode as usize;
-        unit.offloads_parameters = *seen < parameters_on_host;
-        unit.offloads_activations = *seen < activations_on_host;
-        *seen += 1;
+impl Chunk {
+    /// Runs of like units, which differ in nothing but their places: the first of each, and how many they are.
+    pub fn runs(&self) -> impl DoubleEndedIterator<Item = (&PlacedUnit, u64)> {
+        self.runs.iter().map(|&(start, count)| (&self.units[start as usize], u64::from(count)))
+    }
+
+    /// Writes the checkpoint modes of `strategy` into the units, and what of them is on the host; `seen` counts their
+    /// rank's blocks.
+    fn choose(&mut self, strategy: &Strategy, seen: &mut u32) {
+        let (index, stage) = (self.index as usize, u64::from(self.stage));
+        let blocks: u32 = strategy.chunks_of(stage).iter().map(|&chunk| strategy.cuts[chunk as usize]).sum();
+        let offloaded =
+            |category| offloaded_blocks(strategy.offload.fraction(category, stage as usize), blocks);
+        let parameters_on_host = offloaded(OffloadCategory::Parameters);
+        let activations_on_host = offloaded(OffloadCategory::Activations);
+        let modes = strategy.checkpoint.get(index).map(|entry| entry.modes());
+        let mut modes = modes.into_iter().flatten();
+        let mut last = None;
+        self.runs.clear();
+        for (place, unit) in (0..).zip(&mut self.units) {
+            if unit.is_block {
+                let mode = modes.next().unwrap_or(CheckpointMode::None);
+                unit.lowered = unit.lowered / MODES.len() * MODES.len() + mode as usize;
+                unit.offloads_parameters = *seen < parameters_on_host;
+                unit.offloads_activations = *seen < activations_on_host;
+                *seen += 1;
+            }
+            let looks = Some((unit.lowered, unit.offloads_parameters, unit.offloads_activations));
+            match self.runs.last_mut().filter(|_| looks == last) {
+                Some((_, count)) => *count += 1,
+                None => self.runs.push((place, 1)),
+            }
+            last = looks;
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, Schedule};
+use crate::search::choices::FRACTIONS;
 use crate::search::problem::Problem;
-use crate::search::rank::FRACTIONS;
 use crate::search::request::Request;
 use crate::strategy::{Draft, Key, Strategy, defaults, text};
 use crate::units::ElementType;

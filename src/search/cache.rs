@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::fast::FixedState;
+
 /// Values by key; when there are too many, all of them are forgotten.
 pub struct Cache<K, V> {
     most: usize,
-    known: Mutex<HashMap<K, Arc<V>>>,
+    known: Mutex<HashMap<K, Arc<V>, FixedState>>,
 }
 
 impl<K: Eq + Hash, V> Cache<K, V> {
@@ -29,7 +31,7 @@ impl<K: Eq + Hash, V> Cache<K, V> {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<V>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Arc<V>, FixedState>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

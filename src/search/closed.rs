@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
+use crate::cost::known_chunks::KnownChunks;
 use crate::cost::ledger::Ledger;
 use crate::cost::route::EXPOSED_COPIES;
 use crate::cost::unit_cost::UnitCosts;
@@ -52,6 +53,7 @@ pub struct OuterForms<'a> {
     shaped: Arc<Shaped>,
     rules: StateRules,
     costs: UnitCosts,
+    known: KnownChunks,
     /// By rank.
     instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
 }
@@ -235,7 +237,8 @@ impl<'a> Closing<'a> {
         let costs =
             UnitCosts::new(&shaped.units, &shaped.digests, &rules, self.problem.engine, pricing.as_ref());
         let ranks = 0..strategy.pipeline;
-        OuterForms { pricing, shaped, rules, costs, instants: ranks.map(|_| OnceLock::new()).collect() }
+        let instants = ranks.map(|_| OnceLock::new()).collect();
+        OuterForms { pricing, shaped, rules, costs, known: KnownChunks::default(), instants }
     }
 
     /// One rank of `strategy` laid out; its cuts, checkpoint modes and offload need be right for that rank alone.
@@ -321,8 +324,8 @@ impl<'a> Closing<'a> {
         strategy: &'v Strategy,
         layout: &'v Layout,
     ) -> Ledger<'v> {
-        let OuterForms { costs, rules, .. } = outer;
-        Ledger { layout, costs, strategy, engine: self.problem.engine, rules }
+        let OuterForms { costs, rules, known, .. } = outer;
+        Ledger { layout, costs, strategy, engine: self.problem.engine, rules, known }
     }
 
     /// The closed form of time over one layout.
@@ -333,8 +336,9 @@ impl<'a> Closing<'a> {
         layout: &'v Layout,
     ) -> Bound<'v> {
         let Problem { workload, engine, .. } = self.problem;
-        let OuterForms { costs, rules, pricing, .. } = outer;
-        Bound { layout, copied: layout, costs, strategy, workload, engine, rules, pricing: pricing.as_ref() }
+        let OuterForms { costs, rules, pricing, known, .. } = outer;
+        let pricing = pricing.as_ref();
+        Bound { layout, copied: layout, costs, strategy, workload, engine, rules, pricing, known }
     }
 
     /// Seconds of the optimizer step of rank `stage` of `strategy`, which `layout` places.

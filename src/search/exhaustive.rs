@@ -80,7 +80,7 @@ pub fn every_choice(inner: &InnerProblem<'_, '_>, outer: &Strategy, ways: &Ways)
 
 /// Adds to `list` the strategy of `rank` under each choice of the rank that fits.
 fn every_choice_of_rank(rank: &mut RankProblem<'_, '_>, list: &mut Vec<Strategy>) -> Option<()> {
-    let blocks = rank.blocks();
+    let blocks = rank.blocks;
     for hosted in rank.hosted.clone() {
         if !rank.recomputes {
             if rank.fits(Recomputed::default(), &hosted) {
@@ -88,7 +88,7 @@ fn every_choice_of_rank(rank: &mut RankProblem<'_, '_>, list: &mut Vec<Strategy>
             }
             continue;
         }
-        if !rank.is_even() {
+        if !rank.is_even {
             return None;
         }
         for full in 0..=blocks {

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 
 use crate::cost::route::{Parts, Route};
 use crate::program::Layout;
+use crate::search::choices::{Hosted, Options};
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::floor::Pipeline;
 use crate::search::load::Load;
 use crate::search::passes::Ways;
-use crate::search::rank::{Hosted, Options, RankProblem};
+use crate::search::rank::RankProblem;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
 
 /// Which chunks get one block more where they do not divide.

@@ -6,6 +6,7 @@ pub mod axes;
 mod bounding;
 mod cache;
 mod capacity;
+mod choices;
 pub mod closed;
 mod contradiction;
 mod deadline;

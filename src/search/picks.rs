@@ -15,7 +15,7 @@ const SHOWN: usize = 8;
 /// Such a plan takes at most so many times as long as the best, unless it is leaner.
 const SLOWER: f64 = 1.05;
 /// Passes of a plan that is played for the front alone.
-const MOST_PASSES: u64 = 20_000;
+const MOST_PASSES: u64 = 4_000;
 
 /// The played plans, and the best few of them with every block recomputed selectively or wholly: leaner and slower.
 /// What is known to be no leaner than something as fast is not played.

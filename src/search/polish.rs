@@ -4,10 +4,10 @@
 
 use crate::cost::route::Route;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
+use crate::search::choices::{FRACTIONS, NOTHING};
 use crate::search::closed::Closed;
 use crate::search::inner::InnerProblem;
 use crate::search::modes::Recomputed;
-use crate::search::rank::{FRACTIONS, NOTHING};
 use crate::strategy::Strategy;
 
 /// How many blocks more or less recompute wholly.
@@ -77,7 +77,7 @@ fn rank_changes(inner: &InnerProblem<'_, '_>, strategy: &Strategy, stage: u32) -
     }
     let mut rank = inner.rank((&mut scratch, &mut layout), stage, Route::default());
     let mut list = Vec::new();
-    if !rank.is_even() {
+    if !rank.is_even {
         return list;
     }
     for hosted in rank.near(&now, FRACTIONS[1]) {

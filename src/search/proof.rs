@@ -13,10 +13,10 @@ use std::collections::BinaryHeap;
 use crate::cost::route::Route;
 use crate::profile::choices::{Compression, OffloadCategory};
 use crate::program::Layout;
+use crate::search::choices::ChoiceRange;
 use crate::search::closed::Closing;
 use crate::search::inner::InnerProblem;
 use crate::search::modes::{Modes, Recomputed};
-use crate::search::rank::ChoiceRange;
 use crate::simulate::Below;
 use crate::strategy::Strategy;
 use crate::units::Seconds;
@@ -235,7 +235,7 @@ impl Prover<'_, '_, '_> {
         }
         let route = self.inner.route(&self.scratch, stage as u32);
         let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage as u32, route);
-        if !rank.is_even() {
+        if !rank.is_even {
             return None;
         }
         let halves = rank.halves(&ranges[0], limit);

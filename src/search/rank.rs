@@ -14,19 +14,11 @@ use crate::cost::bound::Bound;
 use crate::cost::route::{Parts, Route};
 use crate::profile::choices::{CheckpointMode, Compression, OffloadCategory};
 use crate::program::Layout;
+use crate::search::choices::{ChoiceRange, Hosted, NOTHING, Options, RankChoice, without_activations};
 use crate::search::closed::{Closing, OuterForms};
 use crate::search::integer::{self, Kind};
 use crate::search::modes::{Modes, Recomputed};
 use crate::strategy::Strategy;
-
-/// Fractions of each category that are tried on the host.
-pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
-
-/// Fractions on the host, in the order of [`OffloadCategory::ALL`].
-pub type Hosted = [f64; OffloadCategory::ALL.len()];
-
-/// Nothing on the host.
-pub const NOTHING: Hosted = [0.0; OffloadCategory::ALL.len()];
 
 /// Up to so many blocks of a rank each choice of what they recompute is looked at by itself.
 const FEW: u32 = 3;
@@ -43,86 +35,6 @@ const MOST_RANGES: usize = 200;
 /// The best choice that is known is good enough if no other ends by more than this share earlier.
 const SETTLED: f64 = 2e-4;
 
-/// What a rank does at its best.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RankChoice {
-    pub modes: Modes,
-    pub hosted: Hosted,
-    /// When its step ends at the earliest, in seconds.
-    pub seconds: f64,
-    /// When the step ends at the earliest under any choice that fits.
-    pub lower: f64,
-}
-
-/// Choices of a rank.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ChoiceRange {
-    pub hosted: Hosted,
-    /// The fewest and the most blocks that recompute wholly.
-    pub full: (u32, u32),
-    /// The fewest and the most that recompute at all.
-    pub recomputed: (u32, u32),
-    /// None of them ends its step before so many seconds.
-    pub lower: f64,
-}
-
-impl ChoiceRange {
-    /// The fewest counts.
-    pub const fn fewest(&self) -> Recomputed {
-        Recomputed { full: self.full.0, selective: self.recomputed.0 - self.full.0 }
-    }
-
-    /// The most counts.
-    pub const fn most(&self) -> Recomputed {
-        Recomputed { full: self.full.1, selective: self.recomputed.1.saturating_sub(self.full.1) }
-    }
-
-    /// Whether it is one choice.
-    pub const fn is_single(&self) -> bool {
-        self.full.0 == self.full.1 && self.recomputed.0 == self.recomputed.1
-    }
-}
-
-/// What may be chosen.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Checkpoint modes are free; otherwise those of the strategy stand.
-    pub recomputes: bool,
-    /// What may be kept on the host, nothing first; none if it is what the strategy says.
-    pub hosted: Option<Vec<Hosted>>,
-}
-
-impl Options {
-    /// Whatever is not fixed, of what the engine can keep on the host.
-    pub fn new(fixes_checkpoint: bool, fixes_offload: bool, offload: &[OffloadCategory]) -> Self {
-        let mut hosted: Vec<Hosted> = vec![NOTHING];
-        for (place, category) in OffloadCategory::ALL.iter().enumerate() {
-            if offload.contains(category) {
-                let more = hosted.iter().flat_map(|known| {
-                    FRACTIONS[1..].iter().map(move |&fraction| {
-                        let mut hosted = *known;
-                        hosted[place] = fraction;
-                        hosted
-                    })
-                });
-                let more: Vec<Hosted> = more.collect();
-                hosted.extend(more);
-            }
-        }
-        Self { recomputes: !fixes_checkpoint, hosted: (!fixes_offload).then_some(hosted) }
-    }
-
-    /// The same without parameters and activations on the host, where that is free.
-    pub fn without_copies(&self) -> Self {
-        let is_quiet = |hosted: &&Hosted| {
-            let on_host = |category| hosted[category as usize] > 0.0;
-            !on_host(OffloadCategory::Parameters) && !on_host(OffloadCategory::Activations)
-        };
-        let hosted = self.hosted.as_ref().map(|all| all.iter().filter(is_quiet).copied().collect());
-        Self { hosted, ..self.clone() }
-    }
-}
-
 /// Bytes that a choice takes more than device and host have.
 #[derive(Clone, Copy, Debug)]
 struct Over {
@@ -137,6 +49,10 @@ pub struct RankProblem<'a, 'p> {
     pub strategy: &'a mut Strategy,
     pub stage: u32,
     layout: &'a mut Layout,
+    chunks: Vec<usize>,
+    /// How many blocks it has, and whether all are of one class.
+    pub blocks: u32,
+    pub is_even: bool,
     /// What stands before and behind it.
     route: Route,
     /// Checkpoint modes are free.
@@ -145,7 +61,17 @@ pub struct RankProblem<'a, 'p> {
     pub hosted: Vec<Hosted>,
     /// Seconds of optimizer steps, by what is on the host but activations: what is recomputed is nothing to them.
     steps: Vec<(Hosted, f64)>,
+    /// Another layout of it, for what is copied of a choice that recomputes more.
+    copied: Option<Layout>,
+    /// The choice that strategy and layout have.
+    written: Option<(Modes, Hosted)>,
+    /// By what is on the host but activations: the last question which most blocks may recompute wholly, and its answer.
+    latest: Vec<(Hosted, Lateness, Option<u32>)>,
 }
+
+/// Blocks that recompute wholly, at the least and the most, and those that recompute at all; and the seconds that their
+/// rank's step must be below.
+type Lateness = ((u32, u32), u32, f64);
 
 impl<'a, 'p> RankProblem<'a, 'p> {
     /// Rank `stage` of `strategy`, which `layout` places, on `route`.
@@ -175,7 +101,30 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             }
         };
         let recomputes = options.recomputes;
-        Self { closing, forms, strategy, stage, layout, route, recomputes, hosted, steps: Vec::new() }
+        let chunks = strategy.chunks_of(u64::from(stage));
+        let chunks: Vec<usize> = chunks.into_iter().map(|chunk| chunk as usize).collect();
+        let blocks = chunks.iter().map(|&chunk| strategy.cuts[chunk]).sum();
+        let is_even = {
+            let mut classes = chunks.iter().flat_map(|&chunk| layout.block_classes(chunk));
+            classes.next().is_none_or(|first| classes.all(|class| class == first))
+        };
+        Self {
+            closing,
+            forms,
+            strategy,
+            stage,
+            layout,
+            chunks,
+            blocks,
+            is_even,
+            route,
+            recomputes,
+            hosted,
+            steps: Vec::new(),
+            copied: None,
+            written: None,
+            latest: Vec::new(),
+        }
     }
 
     /// The same with optimizer steps that are known.
@@ -192,7 +141,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits.
     pub fn best(&mut self, limit: f64) -> Option<RankChoice> {
-        if !self.is_even() {
+        if !self.is_even {
             return self.best_of_kinds(limit);
         }
         if self.strategy.compression == Compression::None {
@@ -200,7 +149,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         }
         // Compressing what is kept takes kernels, which recomputation saves: less of it may take longer.
         let best = self.best_count(f64::INFINITY)?;
-        let blocks = if self.recomputes { self.blocks() } else { 0 };
+        let blocks = if self.recomputes { self.blocks } else { 0 };
         let counts = [(0, 0), (0, blocks), (blocks, 0)];
         let ends = counts.map(|(full, selective)| self.ends(Recomputed { full, selective }, &NOTHING));
         let lower = ends.into_iter().fold(best.lower, f64::min);
@@ -281,7 +230,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
                 let (modes, seconds) = (Modes::All(nothing), self.ends(nothing, &hosted));
                 let choice = RankChoice { modes, hosted, seconds, lower };
                 best = Some(choice).filter(|choice| choice.seconds < known).or(best);
-            } else if self.recomputes {
+            } else if self.recomputes && self.fits(Recomputed { full: self.blocks, selective: 0 }, &hosted) {
                 best = self.mixed(&hosted, known).or(best);
             }
         }
@@ -291,8 +240,8 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// Everything that may be chosen and may end before `limit` seconds, by what is on the host.
     pub fn roots(&mut self, limit: f64) -> Vec<ChoiceRange> {
-        let all = if self.recomputes { self.blocks() } else { 0 };
-        let is_even = self.is_even();
+        let all = if self.recomputes { self.blocks } else { 0 };
+        let is_even = self.is_even;
         let mut list = Vec::with_capacity(self.hosted.len());
         // Passes by the share of parameters on the host: where optimizer state is is nothing to them.
         let mut passes: Vec<(f64, Parts)> = Vec::new();
@@ -335,7 +284,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         let hosted = range.hosted;
         let copied = hosted[OffloadCategory::Activations as usize] > 0.0;
         let quiet = without_activations(hosted);
-        if !self.is_even() {
+        if !self.is_even {
             let most = Recomputed { full: range.full.1, selective: 0 };
             return self.fits(most, &hosted).then_some(range);
         }
@@ -345,16 +294,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             range.lower = range.lower.max(self.ends(range.fewest(), &hosted));
             return (range.lower < limit).then_some(range);
         }
-        // More is slower: the most blocks that are not too slow.
-        let (fewest, most) = range.full;
-        let late = |problem: &mut Self, left: u32| {
-            let full = most - left;
-            let selective = range.recomputed.0.saturating_sub(full);
-            let seconds = problem.ends(Recomputed { full, selective }, &quiet);
-            // Just in time is too late.
-            if seconds < limit { seconds - limit } else { seconds - limit + f64::EPSILON }
-        };
-        range.full.1 = most - self.least(0, most - fewest, late)?;
+        range.full.1 = self.most_in_time(range.full, range.recomputed.0, &quiet, limit)?;
         range.recomputed.1 = range.recomputed.1.max(range.full.1);
         let total = range.recomputed.1;
         // With the rest selective, as few whole ones as fit; and as few at all, as many of these whole as may be.
@@ -377,18 +317,48 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             range.recomputed.1 = range.recomputed.0;
         }
         let lower = if copied && !range.is_single() {
+            let mut copied = self.copied.take().unwrap_or_else(|| self.layout.clone());
             self.write(&Modes::All(range.most()), &hosted);
-            let copied = self.layout.clone();
+            copied.choose(self.strategy, self.stage);
             self.write(&Modes::All(range.fewest()), &hosted);
             let step = self.optimizer_step(&hosted);
             let bound =
                 Bound { copied: &copied, ..self.closing.time(self.forms, self.strategy, self.layout) };
-            Parts { step, ..bound.parts_before_step(self.stage) }.end(&self.route)
+            let parts = bound.parts_before_step(self.stage);
+            self.copied = Some(copied);
+            Parts { step, ..parts }.end(&self.route)
         } else {
             self.ends(range.fewest(), &hosted)
         };
         range.lower = range.lower.max(lower);
         (range.lower < limit).then_some(range)
+    }
+
+    /// The most blocks, of those that `full` allows, that can recompute wholly before `limit` seconds, if `recomputed` or
+    /// more recompute at all and activations stay on the device.
+    fn most_in_time(
+        &mut self,
+        full: (u32, u32),
+        recomputed: u32,
+        hosted: &Hosted,
+        limit: f64,
+    ) -> Option<u32> {
+        let asked = (full, recomputed, limit);
+        if let Some(known) = self.latest.iter().find(|known| (known.0, known.1) == (*hosted, asked)) {
+            return known.2;
+        }
+        let (fewest, most) = full;
+        let late = |problem: &mut Self, left: u32| {
+            let full = most - left;
+            let selective = recomputed.saturating_sub(full);
+            let seconds = problem.ends(Recomputed { full, selective }, hosted);
+            // Just in time is too late.
+            if seconds < limit { seconds - limit } else { seconds - limit + f64::EPSILON }
+        };
+        let in_time = self.least(0, most - fewest, late).map(|left| most - left);
+        self.latest.retain(|known| known.0 != *hosted);
+        self.latest.push((*hosted, asked, in_time));
+        in_time
     }
 
     /// Both halves of `range`, which is not single, as far as they may fit and end before `limit` seconds.
@@ -417,12 +387,12 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// Whether the rank has so many blocks, and may choose what they recompute.
     pub fn is_possible(&self, Recomputed { full, selective }: Recomputed) -> bool {
-        (self.recomputes && full + selective <= self.blocks()) || full + selective == 0
+        (self.recomputes && full + selective <= self.blocks) || full + selective == 0
     }
 
     /// The fewest blocks that recompute selectively so that the rank fits, beside `full` ones.
     pub fn fewest_selective(&mut self, full: u32, hosted: &Hosted) -> Option<u32> {
-        let most = if self.recomputes { self.blocks().checked_sub(full)? } else { 0 };
+        let most = if self.recomputes { self.blocks.checked_sub(full)? } else { 0 };
         self.least(0, most, |problem, selective| problem.over_all(Recomputed { full, selective }, hosted))
     }
 
@@ -434,13 +404,8 @@ impl<'a, 'p> RankProblem<'a, 'p> {
                 *most = fraction.max(*most);
             }
         }
-        let full = if self.recomputes { self.blocks() } else { 0 };
+        let full = if self.recomputes { self.blocks } else { 0 };
         self.over(&Modes::All(Recomputed { full, selective: 0 }), &most).device <= 0.0
-    }
-
-    /// How many blocks it has.
-    pub fn blocks(&self) -> u32 {
-        self.chunks().iter().map(|&chunk| self.strategy.cuts[chunk]).sum()
     }
 
     /// The least number from `low` to `high` that is not over, which more brings down about evenly: `over` says by how much.
@@ -542,18 +507,6 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         }
     }
 
-    fn chunks(&self) -> Vec<usize> {
-        let chunks = self.strategy.chunks_of(u64::from(self.stage));
-        chunks.into_iter().map(|chunk| chunk as usize).collect()
-    }
-
-    /// Whether all of its blocks are of one class.
-    pub fn is_even(&self) -> bool {
-        let chunks = self.chunks();
-        let mut classes = chunks.iter().flat_map(|&chunk| self.layout.block_classes(chunk));
-        classes.next().is_none_or(|first| classes.all(|class| class == first))
-    }
-
     /// Of blocks of several kinds, how many of each recompute so that the rank has room in the least time: bytes and
     /// seconds of a block are taken to add up, what they add up to is counted exactly, and what it is over is taken off
     /// the room.
@@ -586,9 +539,12 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// Writes a choice into the strategy, and into its layout.
     pub fn write(&mut self, modes: &Modes, hosted: &Hosted) {
+        if self.written.as_ref().is_some_and(|written| written.0 == *modes && written.1 == *hosted) {
+            return;
+        }
+        self.written = Some((modes.clone(), *hosted));
         if self.recomputes {
-            let chunks = self.chunks();
-            modes.write(self.strategy, self.layout, &chunks);
+            modes.write(self.strategy, self.layout, &self.chunks);
         }
         for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
             let stages = self.strategy.pipeline as usize;
@@ -602,10 +558,4 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         }
         self.layout.choose(self.strategy, self.stage);
     }
-}
-
-/// `hosted` with activations on the device.
-pub const fn without_activations(mut hosted: Hosted) -> Hosted {
-    hosted[OffloadCategory::Activations as usize] = 0.0;
-    hosted
 }

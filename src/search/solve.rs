@@ -1,13 +1,14 @@
 //! One outer strategy at its best inner choice, with what no inner choice can undercut.
 
+use crate::profile::choices::Compression;
 use crate::search::bounding::{Bounding, Entry};
+use crate::search::choices::Options;
 use crate::search::closed::{Closed, Closing};
 use crate::search::exhaustive::every_choice;
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::passes::{KnownWays, Ways};
 use crate::search::polish::neighbours;
 use crate::search::proof::{Aim, Proof, prove};
-use crate::search::rank::Options;
 use crate::strategy::Strategy;
 
 /// An outer strategy at its best inner choice, by closed form.
@@ -91,6 +92,11 @@ impl<'a> Solving<'a> {
     /// A good inner choice of `entry`, quickly: that of the default cuts.
     pub fn even(&self, entry: &Entry, limit: f64) -> Option<Solved> {
         self.chosen(entry, &self.options, |inner, outer| inner.even(outer, limit))
+    }
+
+    /// Whether a proof may look at each inner choice of `solved` by itself.
+    pub fn can_prove(&self, solved: &Solved) -> bool {
+        solved.strategy.compression == Compression::None && self.closing.has_like_blocks()
     }
 
     /// What no inner choice of `solved` can undercut as played; those under its own cuts are played.

@@ -40,7 +40,7 @@ const MOST_PROVEN: u64 = 4_000_000;
 const MOST_PROVEN_OF_ONE: u64 = 400_000;
 /// And to change the best strategy a little; how many changes of one are played.
 const MOST_POLISHED: u64 = 2_000_000;
-const MOST_NEIGHBOURS: usize = 64;
+const MOST_NEIGHBOURS: usize = 32;
 /// The most that is solved and played then.
 const MOST_NEAR: [usize; 2] = [3_000, 200];
 
@@ -117,6 +117,8 @@ pub struct Found {
     /// Seconds of the fastest, and what it is.
     pub best: Option<f64>,
     fastest: Option<Solved>,
+    /// How many times its bound the step took of that which came nearest to its own.
+    nearest: Option<f64>,
     /// How many were played, whether they fit or not, and the instructions and events that took.
     tried: usize,
     effort: u64,
@@ -126,6 +128,11 @@ impl Found {
     /// Seconds that a strategy must be below to win.
     pub fn limit(&self) -> f64 {
         self.best.unwrap_or(f64::INFINITY)
+    }
+
+    /// Whether `solved` would win if it came as near to its bound as anything that was played.
+    fn may_win(&self, solved: &Solved) -> bool {
+        solved.closed.likely.0.max(solved.closed.bound.0 * self.nearest.unwrap_or(1.0)) < self.limit()
     }
 
     /// Whether what is known is within [`NEAR`] of anything above `lowest` seconds.
@@ -168,6 +175,12 @@ impl Waiting {
     }
 }
 
+/// A strategy that was solved and is not settled: other inner choices of it may be faster.
+struct Open {
+    solved: Solved,
+    is_played: bool,
+}
+
 /// What became of a strategy in a wave.
 enum Looked {
     /// Its bound rose to so many seconds: others may be likelier now.
@@ -184,11 +197,12 @@ pub fn waves(
     account: &mut Account,
     patience: Patience,
 ) {
-    // Those that were played, with what is known of all their inner choices.
-    let mut open: Vec<Solved> = Vec::new();
+    // With what is known of all their inner choices.
+    let mut open: Vec<Open> = Vec::new();
     let mut waiting = Waiting::new(match patience {
         Patience::Exhaustive => {
-            open = play_all(solving, &entries, found, account);
+            let left = play_all(solving, &entries, found, account).into_iter();
+            open.extend(left.map(|solved| Open { solved, is_played: true }));
             Vec::new()
         }
         _ => entries,
@@ -239,6 +253,12 @@ pub fn waves(
         while chosen.len() < PLAYED_A_WAVE && patience.may_play(found, lowest) {
             let likely = |solved: &Solved| found.best.is_none() || solved.closed.likely.0 <= horizon;
             match ready.pop_if(|solved| likely(solved)) {
+                // A proof plays less, and finds what is better after all.
+                Some(solved) if solving.can_prove(&solved) && !found.may_win(&solved) => {
+                    let about = Seconds(solved.closed.likely.0.max(limit));
+                    found.stopped.push(solved.clone().stopped(about));
+                    open.push(Open { solved, is_played: false });
+                }
                 Some(solved) if patience.plays(&solved.strategy) => chosen.push(solved),
                 Some(solved) => passed_over.push(solved),
                 None => break,
@@ -253,14 +273,14 @@ pub fn waves(
                 None => break,
             }
         }
-        open.extend(chosen.iter().cloned());
+        open.extend(chosen.iter().cloned().map(|solved| Open { solved, is_played: true }));
         play(solving, chosen, limit, found, account);
     }
     account.bounded += waiting.queue.len() as u64;
-    open.append(&mut ready);
+    open.extend(ready.into_iter().map(|solved| Open { solved, is_played: false }));
     polish(solving, found, patience);
     let before = found.limit();
-    let lowest = close(solving, open, found, patience);
+    let lowest = close(solving, open, found, account, patience);
     if found.limit() < before {
         polish(solving, found, patience);
     }
@@ -294,42 +314,50 @@ fn polish(solving: &Solving<'_>, found: &mut Found, patience: Patience) {
     }
 }
 
-/// Raises the bounds of `open`, which were solved, by playing what their inner choices have in common, and plays the
-/// better choices that this finds: the lowest bound that is left, in seconds.
-fn close(solving: &Solving<'_>, mut open: Vec<Solved>, found: &mut Found, patience: Patience) -> Option<f64> {
+/// Raises the bounds of `open` by playing what their inner choices have in common, and plays the better choices that this
+/// finds: the lowest bound that is left, in seconds.
+fn close(
+    solving: &Solving<'_>,
+    mut open: Vec<Open>,
+    found: &mut Found,
+    account: &mut Account,
+    patience: Patience,
+) -> Option<f64> {
     // An exhaustive search takes its time for what has too many inner choices to play each.
     let is_exhaustive = matches!(patience, Patience::Exhaustive);
     let mut effort = if is_exhaustive { 10 * MOST_PROVEN } else { MOST_PROVEN };
     let near = if is_exhaustive { 0.0 } else { NEAR };
-    let mut settled: Vec<Solved> = Vec::new();
+    open.sort_by(|one, other| one.solved.floor.total_cmp(&other.solved.floor));
+    // The lowest bound of those that were looked at; what could not be raised so far is not looked at again.
+    let mut settled: Option<f64> = None;
     loop {
         let best = found.limit();
         let enough = best / (1.0 + near);
-        let is_open = |solved: &Solved| solved.floor < enough && patience.plays(&solved.strategy);
-        let (mut left, closed): (Vec<Solved>, Vec<Solved>) = open.into_iter().partition(is_open);
-        open = closed;
-        if left.is_empty() || effort == 0 || best.is_infinite() || patience.is_over() {
-            open.append(&mut left);
-            open.append(&mut settled);
-            return open.iter().map(|solved| solved.floor).reduce(f64::min);
+        let is_open = |open: &Open| open.solved.floor < enough && patience.plays(&open.solved.strategy);
+        let is_over = effort == 0 || best.is_infinite() || patience.is_over();
+        let mut left: Vec<Open> = Vec::new();
+        while let Some(place) =
+            open.iter().position(is_open).filter(|_| !is_over && left.len() < PLAYED_A_WAVE)
+        {
+            left.push(open.remove(place));
         }
-        left.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-        let rest = left.split_off(left.len().min(PLAYED_A_WAVE));
+        if left.is_empty() {
+            return open.iter().map(|open| open.solved.floor).chain(settled).reduce(f64::min);
+        }
         let aim = Aim { best, enough, effort: MOST_PROVEN_OF_ONE.min(effort) };
-        let proofs: Vec<Proof> = left.par_iter().map(|solved| solving.prove(solved, aim)).collect();
+        let proofs: Vec<Proof> = left.par_iter().map(|open| solving.prove(&open.solved, aim)).collect();
         let is_cut = patience.is_over();
-        for (mut solved, proof) in left.into_iter().zip(proofs) {
+        for (Open { solved, is_played }, proof) in left.into_iter().zip(proofs) {
             effort = effort.saturating_sub(proof.effort);
+            account.played += u64::from(!is_played && proof.effort > 0);
             let better = proof.better.into_iter().map(|strategy| {
                 let closed = solving.closing.close(&strategy);
                 Solved { strategy, closed, ..solved.clone() }
             });
             play(solving, better.collect(), found.limit(), found, &mut Account::default());
-            // What could not be raised so far is not looked at again.
-            solved.floor = if is_cut { solved.floor } else { proof.lower.max(solved.floor) };
-            settled.push(solved);
+            let lower = if is_cut { solved.floor } else { proof.lower.max(solved.floor) };
+            settled = settled.into_iter().chain([lower]).reduce(f64::min);
         }
-        open.extend(rest);
     }
 }
 
@@ -410,6 +438,8 @@ pub fn play(
     ended.sort_by(|one, other| one.2.step_time.0.total_cmp(&other.2.step_time.0));
     for (solved, program, playback) in ended {
         let about = playback.step_time;
+        let times = about.0 / solved.closed.bound.0;
+        found.nearest = Some(found.nearest.map_or(times, |nearest| nearest.min(times)));
         if about.0 >= found.limit() {
             found.stopped.push(solved.stopped(about));
             continue;

@@ -1,0 +1,100 @@
+//! What a pipeline rank may choose: which of its blocks recompute what, and what it keeps on the host; and sets of such
+//! choices.
+
+use crate::profile::choices::OffloadCategory;
+use crate::search::modes::{Modes, Recomputed};
+
+/// Fractions of each category that are tried on the host.
+pub const FRACTIONS: [f64; 3] = [0.0, 0.5, 1.0];
+
+/// Fractions on the host, in the order of [`OffloadCategory::ALL`].
+pub type Hosted = [f64; OffloadCategory::ALL.len()];
+
+/// Nothing on the host.
+pub const NOTHING: Hosted = [0.0; OffloadCategory::ALL.len()];
+
+/// What a rank does at its best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankChoice {
+    pub modes: Modes,
+    pub hosted: Hosted,
+    /// When its step ends at the earliest, in seconds.
+    pub seconds: f64,
+    /// When the step ends at the earliest under any choice that fits.
+    pub lower: f64,
+}
+
+/// Choices of a rank.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChoiceRange {
+    pub hosted: Hosted,
+    /// The fewest and the most blocks that recompute wholly.
+    pub full: (u32, u32),
+    /// The fewest and the most that recompute at all.
+    pub recomputed: (u32, u32),
+    /// None of them ends its step before so many seconds.
+    pub lower: f64,
+}
+
+impl ChoiceRange {
+    /// The fewest counts.
+    pub const fn fewest(&self) -> Recomputed {
+        Recomputed { full: self.full.0, selective: self.recomputed.0 - self.full.0 }
+    }
+
+    /// The most counts.
+    pub const fn most(&self) -> Recomputed {
+        Recomputed { full: self.full.1, selective: self.recomputed.1.saturating_sub(self.full.1) }
+    }
+
+    /// Whether it is one choice.
+    pub const fn is_single(&self) -> bool {
+        self.full.0 == self.full.1 && self.recomputed.0 == self.recomputed.1
+    }
+}
+
+/// What may be chosen.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Checkpoint modes are free; otherwise those of the strategy stand.
+    pub recomputes: bool,
+    /// What may be kept on the host, nothing first; none if it is what the strategy says.
+    pub hosted: Option<Vec<Hosted>>,
+}
+
+impl Options {
+    /// Whatever is not fixed, of what the engine can keep on the host.
+    pub fn new(fixes_checkpoint: bool, fixes_offload: bool, offload: &[OffloadCategory]) -> Self {
+        let mut hosted: Vec<Hosted> = vec![NOTHING];
+        for (place, category) in OffloadCategory::ALL.iter().enumerate() {
+            if offload.contains(category) {
+                let more = hosted.iter().flat_map(|known| {
+                    FRACTIONS[1..].iter().map(move |&fraction| {
+                        let mut hosted = *known;
+                        hosted[place] = fraction;
+                        hosted
+                    })
+                });
+                let more: Vec<Hosted> = more.collect();
+                hosted.extend(more);
+            }
+        }
+        Self { recomputes: !fixes_checkpoint, hosted: (!fixes_offload).then_some(hosted) }
+    }
+
+    /// The same without parameters and activations on the host, where that is free.
+    pub fn without_copies(&self) -> Self {
+        let is_quiet = |hosted: &&Hosted| {
+            let on_host = |category| hosted[category as usize] > 0.0;
+            !on_host(OffloadCategory::Parameters) && !on_host(OffloadCategory::Activations)
+        };
+        let hosted = self.hosted.as_ref().map(|all| all.iter().filter(is_quiet).copied().collect());
+        Self { hosted, ..self.clone() }
+    }
+}
+
+/// `hosted` with activations on the device.
+pub const fn without_activations(mut hosted: Hosted) -> Hosted {
+    hosted[OffloadCategory::Activations as usize] = 0.0;
+    hosted
+}
