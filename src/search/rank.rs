@@ -65,13 +65,32 @@ pub struct RankProblem<'a, 'p> {
     copied: Option<Layout>,
     /// The choice that strategy and layout have.
     written: Option<(Modes, Hosted)>,
-    /// By what is on the host but activations: the last question which most blocks may recompute wholly, and its answer.
-    latest: Vec<(Hosted, Lateness, Option<u32>)>,
+    /// How many blocks end in time, as it was asked last: of what on the host, how many and until when.
+    answers: Vec<((Hosted, Asked, (u32, u32), f64), Option<u32>)>,
 }
 
-/// Blocks that recompute wholly, at the least and the most, and those that recompute at all; and the seconds that their
-/// rank's step must be below.
-type Lateness = ((u32, u32), u32, f64);
+/// Which of a rank's blocks are counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    /// Those that recompute wholly, if at least so many recompute at all.
+    Full(u32),
+    /// Those that recompute at all, if so many of them recompute wholly.
+    All(u32),
+}
+
+impl Asked {
+    /// The choice that has so many of them.
+    const fn counts(self, count: u32) -> Recomputed {
+        match self {
+            Self::Full(all) => Recomputed { full: count, selective: all.saturating_sub(count) },
+            Self::All(full) => Recomputed { full, selective: count.saturating_sub(full) },
+        }
+    }
+
+    const fn is_like(self, other: Self) -> bool {
+        matches!((self, other), (Self::Full(_), Self::Full(_)) | (Self::All(_), Self::All(_)))
+    }
+}
 
 impl<'a, 'p> RankProblem<'a, 'p> {
     /// Rank `stage` of `strategy`, which `layout` places, on `route`.
@@ -123,7 +142,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             steps: Vec::new(),
             copied: None,
             written: None,
-            latest: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
@@ -159,9 +178,12 @@ impl<'a, 'p> RankProblem<'a, 'p> {
     /// Of blocks that are alike: how many recompute.
     fn best_count(&mut self, limit: f64) -> Option<RankChoice> {
         let mut best: Option<RankChoice> = None;
+        let roots = self.roots(limit);
+        if roots.len() > 1 && !self.may_fit(&roots, limit) {
+            return None;
+        }
         // Each with whether it was looked into.
-        let mut open: Vec<(ChoiceRange, bool)> =
-            self.roots(limit).into_iter().map(|root| (root, false)).collect();
+        let mut open: Vec<(ChoiceRange, bool)> = roots.into_iter().map(|root| (root, false)).collect();
         let lowest = |open: &[(ChoiceRange, bool)]| {
             (0..open.len()).min_by(|&one, &other| open[one].0.lower.total_cmp(&open[other].0.lower))
         };
@@ -190,6 +212,32 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             open.retain(|(range, is_known)| !is_known || !range.is_single());
         }
         best
+    }
+
+    /// Whether any choice of `roots` that ends before `limit` seconds may fit the device: as much recomputed as there is
+    /// time for if nothing is copied and the optimizer step is the quickest of all, and no optimizer state there.
+    fn may_fit(&mut self, roots: &[ChoiceRange], limit: f64) -> bool {
+        if !self.recomputes {
+            return true;
+        }
+        let steps = roots.iter().map(|root| self.step_of(&root.hosted));
+        let step = steps.fold(f64::INFINITY, f64::min);
+        let late = |problem: &mut Self, left: u32| {
+            problem.write(&Modes::All(Recomputed { full: problem.blocks - left, selective: 0 }), &NOTHING);
+            let bound = problem.closing.time(problem.forms, problem.strategy, problem.layout);
+            let parts = Parts { step, ..bound.parts_before_step(problem.stage) };
+            parts.end(&problem.route) - limit
+        };
+        let Some(left) = self.least(0, self.blocks, late) else { return false };
+        let most = Modes::All(Recomputed { full: self.blocks - left, selective: left });
+        // The more optimizer state is on the host, the more room there is.
+        let mut seen: Vec<[f64; 2]> = Vec::new();
+        roots.iter().rev().any(|root| {
+            let [_, parameters, activations] = root.hosted;
+            let is_new = !seen.contains(&[parameters, activations]);
+            seen.push([parameters, activations]);
+            is_new && self.over(&most, &root.hosted).device <= 0.0
+        })
     }
 
     /// The best of the choices at two corners of `range` that fit, if it ends before `limit` seconds.
@@ -294,8 +342,16 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             range.lower = range.lower.max(self.ends(range.fewest(), &hosted));
             return (range.lower < limit).then_some(range);
         }
-        range.full.1 = self.most_in_time(range.full, range.recomputed.0, &quiet, limit)?;
-        range.recomputed.1 = range.recomputed.1.max(range.full.1);
+        // More is slower.
+        let (low, high) = range.full;
+        range.full.1 = self.most_in_time(Asked::Full(range.recomputed.0), (low, high), &quiet, limit)?;
+        let (low, high) = range.recomputed;
+        let all = self.most_in_time(Asked::All(range.full.0), (low, high), &quiet, limit)?;
+        range.recomputed.1 = all.max(range.full.1);
+        range.lower = range.lower.max(self.lower(&range));
+        if range.lower >= limit {
+            return None;
+        }
         let total = range.recomputed.1;
         // With the rest selective, as few whole ones as fit; and as few at all, as many of these whole as may be.
         range.full.0 = self.least(range.full.0, range.full.1, |problem, full| {
@@ -316,49 +372,50 @@ impl<'a, 'p> RankProblem<'a, 'p> {
             range.full.1 = range.full.0;
             range.recomputed.1 = range.recomputed.0;
         }
-        let lower = if copied && !range.is_single() {
-            let mut copied = self.copied.take().unwrap_or_else(|| self.layout.clone());
-            self.write(&Modes::All(range.most()), &hosted);
-            copied.choose(self.strategy, self.stage);
-            self.write(&Modes::All(range.fewest()), &hosted);
-            let step = self.optimizer_step(&hosted);
-            let bound =
-                Bound { copied: &copied, ..self.closing.time(self.forms, self.strategy, self.layout) };
-            let parts = bound.parts_before_step(self.stage);
-            self.copied = Some(copied);
-            Parts { step, ..parts }.end(&self.route)
-        } else {
-            self.ends(range.fewest(), &hosted)
-        };
-        range.lower = range.lower.max(lower);
+        range.lower = range.lower.max(self.lower(&range));
         (range.lower < limit).then_some(range)
     }
 
-    /// The most blocks, of those that `full` allows, that can recompute wholly before `limit` seconds, if `recomputed` or
-    /// more recompute at all and activations stay on the device.
+    /// When the step ends at the earliest under any choice of `range`: what the fewest recompute, with the copies that the
+    /// most leave.
+    fn lower(&mut self, range: &ChoiceRange) -> f64 {
+        let hosted = &range.hosted;
+        if range.is_single() || hosted[OffloadCategory::Activations as usize] == 0.0 {
+            return self.ends(range.fewest(), hosted);
+        }
+        let mut copied = self.copied.take().unwrap_or_else(|| self.layout.clone());
+        self.write(&Modes::All(range.most()), hosted);
+        copied.choose(self.strategy, self.stage);
+        self.write(&Modes::All(range.fewest()), hosted);
+        let step = self.optimizer_step(hosted);
+        let bound = Bound { copied: &copied, ..self.closing.time(self.forms, self.strategy, self.layout) };
+        let parts = bound.parts_before_step(self.stage);
+        self.copied = Some(copied);
+        Parts { step, ..parts }.end(&self.route)
+    }
+
+    /// The most blocks of those from `fewest` to `most` that end before `limit` seconds, if activations stay on the
+    /// device.
     fn most_in_time(
         &mut self,
-        full: (u32, u32),
-        recomputed: u32,
+        asked: Asked,
+        (fewest, most): (u32, u32),
         hosted: &Hosted,
         limit: f64,
     ) -> Option<u32> {
-        let asked = (full, recomputed, limit);
-        if let Some(known) = self.latest.iter().find(|known| (known.0, known.1) == (*hosted, asked)) {
-            return known.2;
+        let question = (*hosted, asked, (fewest, most), limit);
+        if let Some((_, answer)) = self.answers.iter().find(|(known, _)| *known == question) {
+            return *answer;
         }
-        let (fewest, most) = full;
         let late = |problem: &mut Self, left: u32| {
-            let full = most - left;
-            let selective = recomputed.saturating_sub(full);
-            let seconds = problem.ends(Recomputed { full, selective }, hosted);
+            let seconds = problem.ends(asked.counts(most - left), hosted);
             // Just in time is too late.
             if seconds < limit { seconds - limit } else { seconds - limit + f64::EPSILON }
         };
-        let in_time = self.least(0, most - fewest, late).map(|left| most - left);
-        self.latest.retain(|known| known.0 != *hosted);
-        self.latest.push((*hosted, asked, in_time));
-        in_time
+        let answer = self.least(0, most - fewest, late).map(|left| most - left);
+        self.answers.retain(|((of, which, ..), _)| of != hosted || !which.is_like(asked));
+        self.answers.push((question, answer));
+        answer
     }
 
     /// Both halves of `range`, which is not single, as far as they may fit and end before `limit` seconds.

@@ -261,7 +261,7 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
         let short = |solved: &Solved| events(&solved.strategy) <= MOST_EVENTS_A_SEED;
         for solved in solved.into_iter().flatten().filter(short) {
             let seconds = solved.closed.bound.0;
-            limit = limit.min(SPREAD * seconds);
+            limit = limit.min(SPREAD * solved.closed.likely.0);
             let key = (solved.strategy.pipeline, solved.strategy.offload.is_none());
             if best.get(&key).is_none_or(|known| seconds < known.closed.bound.0) {
                 best.insert(key, solved);

@@ -41,6 +41,12 @@ const MOST_PROVEN_OF_ONE: u64 = 400_000;
 /// And to change the best strategy a little; how many changes of one are played.
 const MOST_POLISHED: u64 = 2_000_000;
 const MOST_NEIGHBOURS: usize = 32;
+/// What it may take to play in the end what is unlikely to win, but may; of how many strategies small changes are looked
+/// at, and how many of each, unless their steps are long.
+const MOST_DOUBTED: u64 = 500_000;
+const CHANGED: usize = 4;
+const CHANGES: usize = 12;
+const MOST_EVENTS_CHANGED: u64 = 50_000;
 /// The most that is solved and played then.
 const MOST_NEAR: [usize; 2] = [3_000, 200];
 
@@ -280,13 +286,49 @@ pub fn waves(
     open.extend(ready.into_iter().map(|solved| Open { solved, is_played: false }));
     polish(solving, found, patience);
     let before = found.limit();
-    let lowest = close(solving, open, found, account, patience);
+    let mut left = close(solving, open, found, account, patience);
+    let lowest = left.first().map(|open| open.solved.floor);
+    second_look(solving, &mut left, found, account, patience);
     if found.limit() < before {
         polish(solving, found, patience);
     }
     let limit = found.limit();
     let left = lowest.into_iter().chain(waiting.lowest());
     account.lowest_bound = left.filter(|floor| *floor < limit).reduce(f64::min).map(Seconds);
+}
+
+/// Plays what of `left`, the lowest bounds first, is unlikely to win, but may: a few that were not played, and small changes
+/// of the first.
+fn second_look(
+    solving: &Solving<'_>,
+    left: &mut Vec<Open>,
+    found: &mut Found,
+    account: &mut Account,
+    patience: Patience,
+) {
+    let best = found.limit();
+    left.retain(|open| open.solved.floor < best && patience.plays(&open.solved.strategy));
+    let unplayed = left.iter().filter(|open| !open.is_played).map(|open| open.solved.clone());
+    let mut unplayed: Vec<Solved> = unplayed.collect();
+    unplayed.sort_by(|one, other| one.closed.likely.0.total_cmp(&other.closed.likely.0));
+    left.retain(|open| events(&open.solved.strategy) <= MOST_EVENTS_CHANGED);
+    let changed = left.par_iter().take(CHANGED).map(|open| {
+        let mut changed = solving.neighbours(&open.solved, best);
+        changed.truncate(CHANGES);
+        changed
+    });
+    let changed: Vec<Vec<Solved>> = changed.collect();
+    let most = found.effort + MOST_DOUBTED;
+    for few in unplayed.chunks(PLAYED_A_WAVE) {
+        if found.effort < most && !patience.is_over() {
+            play(solving, few.to_vec(), found.limit(), found, account);
+        }
+    }
+    for few in changed.concat().chunks(PLAYED_A_WAVE) {
+        if found.effort < most && !patience.is_over() {
+            play(solving, few.to_vec(), found.limit(), found, &mut Account::default());
+        }
+    }
 }
 
 /// Changes the inner choice of the fastest a little, as long as that makes it faster.
@@ -315,39 +357,41 @@ fn polish(solving: &Solving<'_>, found: &mut Found, patience: Patience) {
 }
 
 /// Raises the bounds of `open` by playing what their inner choices have in common, and plays the better choices that this
-/// finds: the lowest bound that is left, in seconds.
+/// finds. Returns all of them with their bounds, the lowest first.
 fn close(
     solving: &Solving<'_>,
     mut open: Vec<Open>,
     found: &mut Found,
     account: &mut Account,
     patience: Patience,
-) -> Option<f64> {
+) -> Vec<Open> {
     // An exhaustive search takes its time for what has too many inner choices to play each.
     let is_exhaustive = matches!(patience, Patience::Exhaustive);
     let mut effort = if is_exhaustive { 10 * MOST_PROVEN } else { MOST_PROVEN };
     let near = if is_exhaustive { 0.0 } else { NEAR };
     open.sort_by(|one, other| one.solved.floor.total_cmp(&other.solved.floor));
-    // The lowest bound of those that were looked at; what could not be raised so far is not looked at again.
-    let mut settled: Option<f64> = None;
+    // What could not be raised so far is not looked at again.
+    let mut settled: Vec<Open> = Vec::new();
     loop {
         let best = found.limit();
         let enough = best / (1.0 + near);
         let is_open = |open: &Open| open.solved.floor < enough && patience.plays(&open.solved.strategy);
         let is_over = effort == 0 || best.is_infinite() || patience.is_over();
-        let mut left: Vec<Open> = Vec::new();
+        let mut wave: Vec<Open> = Vec::new();
         while let Some(place) =
-            open.iter().position(is_open).filter(|_| !is_over && left.len() < PLAYED_A_WAVE)
+            open.iter().position(is_open).filter(|_| !is_over && wave.len() < PLAYED_A_WAVE)
         {
-            left.push(open.remove(place));
+            wave.push(open.remove(place));
         }
-        if left.is_empty() {
-            return open.iter().map(|open| open.solved.floor).chain(settled).reduce(f64::min);
+        if wave.is_empty() {
+            settled.append(&mut open);
+            settled.sort_by(|one, other| one.solved.floor.total_cmp(&other.solved.floor));
+            return settled;
         }
         let aim = Aim { best, enough, effort: MOST_PROVEN_OF_ONE.min(effort) };
-        let proofs: Vec<Proof> = left.par_iter().map(|open| solving.prove(&open.solved, aim)).collect();
+        let proofs: Vec<Proof> = wave.par_iter().map(|open| solving.prove(&open.solved, aim)).collect();
         let is_cut = patience.is_over();
-        for (Open { solved, is_played }, proof) in left.into_iter().zip(proofs) {
+        for (Open { mut solved, is_played }, proof) in wave.into_iter().zip(proofs) {
             effort = effort.saturating_sub(proof.effort);
             account.played += u64::from(!is_played && proof.effort > 0);
             let better = proof.better.into_iter().map(|strategy| {
@@ -355,8 +399,8 @@ fn close(
                 Solved { strategy, closed, ..solved.clone() }
             });
             play(solving, better.collect(), found.limit(), found, &mut Account::default());
-            let lower = if is_cut { solved.floor } else { proof.lower.max(solved.floor) };
-            settled = settled.into_iter().chain([lower]).reduce(f64::min);
+            solved.floor = if is_cut { solved.floor } else { proof.lower.max(solved.floor) };
+            settled.push(Open { solved, is_played: is_played || proof.effort > 0 });
         }
     }
 }

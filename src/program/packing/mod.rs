@@ -68,13 +68,12 @@ pub fn pack(lifetimes: &[Lifetime], enough: u64) -> Packing {
     };
     let close = if lifetimes.len() <= FEW { live } else { live.saturating_add(live / CLOSE) };
     let enough = enough.max(close);
-    if SHORT.iter().any(|&short| keep(gaps::place(lifetimes, live, short)) <= enough) {
-        return best;
-    }
-    if lifetimes.len() > FEW
-        && let Some(offsets) = periods::place(lifetimes, enough)
+    let repeated = if lifetimes.len() > FEW { periods::place(lifetimes, enough) } else { None };
+    let repeats = repeated.is_some();
+    if repeated.is_some_and(|offsets| keep(offsets) <= enough)
+        || SHORT.iter().any(|&short| keep(gaps::place(lifetimes, live, short)) <= enough)
+        || repeats
     {
-        keep(offsets);
         return best;
     }
     let mut orders: Vec<Vec<usize>> = Vec::new();
