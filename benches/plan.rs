@@ -8,7 +8,7 @@ use meshwright::cluster::{self, Cluster};
 use meshwright::model::{self, Model};
 use meshwright::plan::{self, Plan};
 use meshwright::profile::engine::engines;
-use meshwright::search::closed::Closing;
+use meshwright::search::closed_forms::ClosedForms;
 use meshwright::search::{Problem, Request};
 use meshwright::strategy::{Draft, Strategy, Workload};
 use meshwright::units::ElementType;
@@ -105,7 +105,9 @@ fn closed_form(bencher: Bencher<'_, '_>) {
     let subject = Subject::new(WORKLOADS[0]);
     let problem = subject.problem();
     let strategy = strategy(&problem);
-    bencher.with_inputs(|| Closing::new(&problem)).bench_local_refs(|closing| closing.close(&strategy));
+    bencher
+        .with_inputs(|| ClosedForms::new(&problem))
+        .bench_local_refs(|closed_forms| closed_forms.close(&strategy));
 }
 
 /// The same where the lowered units and their prices are known, as in the middle of a search.
@@ -114,8 +116,8 @@ fn closed_form_again(bencher: Bencher<'_, '_>) {
     let subject = Subject::new(WORKLOADS[0]);
     let problem = subject.problem();
     let strategy = strategy(&problem);
-    let closing = Closing::new(&problem);
-    bencher.bench_local(|| closing.close(&strategy));
+    let closed_forms = ClosedForms::new(&problem);
+    bencher.bench_local(|| closed_forms.close(&strategy));
 }
 
 /// All published runs read and predicted, as `validate traces/published` does.

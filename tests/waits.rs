@@ -11,7 +11,7 @@ use meshwright::program::instruction::{Instruction, Streams};
 use meshwright::program::verify::{Fault, verify};
 use meshwright::program::{RankProgram, build};
 use meshwright::search::Problem;
-use meshwright::search::closed::Closing;
+use meshwright::search::closed_forms::ClosedForms;
 use meshwright::simulate::{Below, play};
 use meshwright::strategy::{Draft, Strategy, Workload, resolve};
 use meshwright::units::{Bytes, BytesPerSecond, ElementType, Seconds};
@@ -236,12 +236,12 @@ fn the_search_plays_what_simulate_plays() {
     for (seed, case) in cases(1_100_000, 1000) {
         let text = format!("seed {seed}, {} on {}", case.text, case.devices);
         let problem = Problem::new(&case.model, &cluster, case.workload, case.engine, None);
-        let (simulated, closing) = (problem.play(case.strategy.clone()), Closing::new(&problem));
-        let searched = closing.play(case.strategy.clone()).unwrap();
+        let (simulated, closed_forms) = (problem.play(case.strategy.clone()), ClosedForms::new(&problem));
+        let searched = closed_forms.play(case.strategy.clone()).unwrap();
         assert_eq!(searched.playback, simulated.playback, "{text}");
         assert_eq!(searched.memory, simulated.memory, "{text}");
         // With a limit that is never reached too, as a search plays first.
-        let (_, limited, _) = closing.play_below(&case.strategy, Seconds(f64::MAX));
+        let (_, limited, _) = closed_forms.play_below(&case.strategy, Seconds(f64::MAX));
         assert_eq!(limited, Below::Played(simulated.playback), "{text}");
     }
 }

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::cluster::Cluster;
 use crate::profile::choices::{CheckpointMode, Compression};
 use crate::search::axes::divisors;
-use crate::search::closed::{Closed, Closing};
+use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::deadline::Deadline;
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::Failure;
@@ -19,10 +19,10 @@ use crate::units::{ElementType, grouped};
 const MOST_DOUBLINGS: u32 = 12;
 
 /// Nothing fits: the smallest peak found, what dominates it, and what would fit.
-pub fn nothing_fits(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Failure {
-    let problem = closing.problem;
-    let strategy = leanest(space, closing, near);
-    let closed = closing.close(&strategy);
+pub fn nothing_fits(space: &Space<'_>, closed_forms: &ClosedForms<'_>, near: &Strategy) -> Failure {
+    let problem = closed_forms.problem;
+    let strategy = leanest(space, closed_forms, near);
+    let closed = closed_forms.close(&strategy);
     let candidate = problem.play(strategy);
     let fullest = candidate.playback.ranks.iter().max_by_key(|rank| rank.memory.total);
     Failure::NothingFits {
@@ -30,16 +30,16 @@ pub fn nothing_fits(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -
         limit: problem.memory_limit,
         strategy: candidate.strategy.text(problem.facts.defaults),
         dominant: fullest.map_or("parameters", |rank| dominant(&rank.memory).name()),
-        advice: advice(closing, &candidate.strategy, &closed),
+        advice: advice(closed_forms, &candidate.strategy, &closed),
     }
 }
 
 /// `near` with everything recomputed, the loss in chunks if that takes less, and on the host what the engine can keep
 /// there and the host has room for, but for what is fixed.
-fn leanest(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Strategy {
-    let problem = closing.problem;
+fn leanest(space: &Space<'_>, closed_forms: &ClosedForms<'_>, near: &Strategy) -> Strategy {
+    let problem = closed_forms.problem;
     let mut strategy = space.recomputing(near);
-    let mut least = closing.close(&strategy).memory.process;
+    let mut least = closed_forms.close(&strategy).memory.process;
     let mut try_with = |change: &dyn Fn(&mut Strategy)| {
         let mut leaner = strategy.clone();
         change(&mut leaner);
@@ -47,7 +47,7 @@ fn leanest(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Strateg
         if !rules::legal(&leaner, &problem.facts) {
             return;
         }
-        let closed = closing.close(&leaner);
+        let closed = closed_forms.close(&leaner);
         let has_room = closed.host <= problem.cluster.host_memory_per_device();
         if has_room && closed.memory.process < least {
             (strategy, least) = (leaner, closed.memory.process);
@@ -67,12 +67,12 @@ fn leanest(space: &Space<'_>, closing: &Closing<'_>, near: &Strategy) -> Strateg
 }
 
 /// Which device count and which single change fit, both checked in closed form.
-fn advice(closing: &Closing<'_>, near: &Strategy, closed: &Closed) -> String {
+fn advice(closed_forms: &ClosedForms<'_>, near: &Strategy, closed: &Closed) -> String {
     let mut parts = Vec::new();
-    if let Some(change) = single_change(closing, near) {
+    if let Some(change) = single_change(closed_forms, near) {
         parts.push(format!("{change} would fit"));
     }
-    if let Some((devices, text)) = more_devices(closing.problem, closing.deadline) {
+    if let Some((devices, text)) = more_devices(closed_forms.problem, closed_forms.deadline) {
         parts.push(format!("{} such devices would fit, with {text}", grouped(devices)));
     }
     if parts.is_empty() {
@@ -82,7 +82,7 @@ fn advice(closing: &Closing<'_>, near: &Strategy, closed: &Closed) -> String {
 }
 
 /// One change of `near` that changes numerics and fits.
-fn single_change(closing: &Closing<'_>, near: &Strategy) -> Option<&'static str> {
+fn single_change(closed_forms: &ClosedForms<'_>, near: &Strategy) -> Option<&'static str> {
     type Change = fn(&mut Strategy);
     let changes: [(&str, Change); 3] = [
         ("grad=bf16 (--free grad)", |strategy| strategy.gradient_type = ElementType::Bf16),
@@ -93,8 +93,8 @@ fn single_change(closing: &Closing<'_>, near: &Strategy) -> Option<&'static str>
         let mut strategy = near.clone();
         change(&mut strategy);
         let fits = &strategy != near
-            && rules::legal(&strategy, &closing.problem.facts)
-            && closing.fits(&closing.close(&strategy));
+            && rules::legal(&strategy, &closed_forms.problem.facts)
+            && closed_forms.fits(&closed_forms.close(&strategy));
         fits.then_some(name)
     })
 }
@@ -113,11 +113,11 @@ fn more_devices(problem: &Problem<'_>, deadline: Deadline) -> Option<(u64, Strin
         );
         let limit = Some(problem.memory_limit);
         let problem = Problem::new(problem.model, &larger, problem.workload, problem.engine, limit);
-        let closing = Closing::new(&problem);
+        let closed_forms = ClosedForms::new(&problem);
         plain(&problem).into_iter().find_map(|draft| {
             let strategy = draft.resolve(&problem.facts).ok()?;
             let text = strategy.text(problem.facts.defaults);
-            closing.fits(&closing.close(&strategy)).then_some((problem.facts.devices, text))
+            closed_forms.fits(&closed_forms.close(&strategy)).then_some((problem.facts.devices, text))
         })
     })
 }
@@ -127,26 +127,26 @@ const MICRO_BATCHES: [u64; 3] = [1, 4, 16];
 
 /// The quickest to step of a few plain strategies that fit, have what is fixed and can be played in a part of the time
 /// there is, played: what there is to show if time is up before anything else is found.
-pub fn spare(space: &Space<'_>, closing: &Closing<'_>) -> Option<Candidate> {
+pub fn spare(space: &Space<'_>, closed_forms: &ClosedForms<'_>) -> Option<Candidate> {
     let fix = &space.request.fix;
     let close = |mut draft: Draft| {
         for key in fix.keys() {
             draft.take(key, fix);
         }
-        let strategy = draft.resolve(&closing.problem.facts).ok()?;
-        if closing.deadline.is_over() || !closing.has_time_to_play(&strategy) {
+        let strategy = draft.resolve(&closed_forms.problem.facts).ok()?;
+        if closed_forms.deadline.is_over() || !closed_forms.has_time_to_play(&strategy) {
             return None;
         }
-        let closed = closing.close(&strategy);
-        closing.fits(&closed).then_some((closed.bound.0, strategy))
+        let closed = closed_forms.close(&strategy);
+        closed_forms.fits(&closed).then_some((closed.bound.0, strategy))
     };
-    let drafts = plain(closing.problem)
+    let drafts = plain(closed_forms.problem)
         .into_iter()
         .flat_map(|draft| MICRO_BATCHES.map(|micro| Draft { micro_batch: Some(micro), ..draft.clone() }));
     let drafts: Vec<Draft> = drafts.collect();
     let fitting: Vec<(f64, Strategy)> = drafts.into_par_iter().filter_map(close).collect();
     let (_, quickest) = fitting.into_iter().min_by(|one, other| one.0.total_cmp(&other.0))?;
-    closing.play(quickest).filter(|candidate| closing.problem.fits(candidate))
+    closed_forms.play(quickest).filter(|candidate| closed_forms.problem.fits(candidate))
 }
 
 /// Strategies that shard and recompute all they can, by tensor- and pipeline-parallel size.

@@ -6,18 +6,18 @@ use crate::cost::{DevicePricing, Pricing as _};
 use crate::profile::choices::Schedule;
 use crate::profile::engine::Overlap;
 use crate::program::state::StateRules;
-use crate::search::ample::{self, Ample};
 use crate::search::axes::StateChoice;
 use crate::search::cache::Cache;
-use crate::search::floor::{More, Pipeline};
-use crate::search::forms::{Former, Forms};
+use crate::search::class_costs::{ClassCostCache, ModelCosts};
+use crate::search::large_batch_bound::{self, LargeBatchBound};
 use crate::search::links::Links;
 use crate::search::load::Load;
-use crate::search::orders;
+use crate::search::mesh_orders;
+use crate::search::pipeline_bound::{More, Pipeline};
 use crate::search::problem::Problem;
-use crate::search::space::{FrameChoice, Space, Task};
-use crate::search::state_floor::{Floor, FrameFloor};
+use crate::search::space::{PassChoice, Space, Task};
 use crate::search::state_prices::{KnownPrices, StatePrices};
+use crate::search::strategy_bound::{StrategyBound, StrategyBounds};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::Bytes;
 
@@ -25,14 +25,14 @@ use crate::units::Bytes;
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// No inner choice is faster, in seconds.
-    pub floor: f64,
+    pub lower_bound: f64,
     /// The least that its optimizer step takes, in seconds.
     pub step: f64,
     /// In the order in which its task's strategies were bounded.
     pub place: u64,
     /// Index into the space's tasks.
     pub task: usize,
-    pub frame: FrameChoice,
+    pub pass_choice: PassChoice,
     pub state: StateChoice,
     pub order: MeshOrder,
 }
@@ -55,13 +55,13 @@ pub struct Bounded {
 }
 
 /// Shapes whose least time for each sequence is remembered at once.
-const MOST_AMPLE: usize = 1 << 20;
+const MOST_LARGE_BATCH: usize = 1 << 20;
 
 /// Bounds strategies of a space.
 pub struct Bounding<'a> {
     pub space: &'a Space<'a>,
-    former: Former<'a>,
-    ample: Cache<ample::Key, Ample>,
+    class_costs: ClassCostCache<'a>,
+    large_batch: Cache<large_batch_bound::Key, LargeBatchBound>,
     /// Classes of units, and how many of each there are.
     classes: Vec<(usize, u64)>,
 }
@@ -74,9 +74,9 @@ struct Placed<'a> {
     prices: KnownPrices,
 }
 
-/// Forms of a shape with the loads read off them; `send` is a message from rank to rank, in seconds.
+/// Costs of a shape with the loads read off them; `send` is a message from rank to rank, in seconds.
 struct Shaped {
-    forms: Forms,
+    costs: ModelCosts,
     load: Load,
     send: f64,
 }
@@ -84,15 +84,15 @@ struct Shaped {
 impl<'a> Bounding<'a> {
     /// Nothing is bounded yet.
     pub fn new(space: &'a Space<'a>) -> Self {
-        let former = Former::new(space.problem);
+        let class_costs = ClassCostCache::new(space.problem);
         let mut classes: Vec<(usize, u64)> = Vec::new();
-        for unit in former.units() {
+        for unit in class_costs.units() {
             match classes.iter_mut().find(|(class, _)| *class == unit.class) {
                 Some((_, count)) => *count += 1,
                 None => classes.push((unit.class, 1)),
             }
         }
-        Self { space, former, ample: Cache::new(MOST_AMPLE), classes }
+        Self { space, class_costs, large_batch: Cache::new(MOST_LARGE_BATCH), classes }
     }
 
     /// Bounds the strategies of task `index`; those that cannot be faster than `best` seconds cannot win.
@@ -100,30 +100,30 @@ impl<'a> Bounding<'a> {
         let space = self.space;
         let task = &space.tasks[index];
         let mut result = Bounded::default();
-        let mut shaped: Option<(FrameChoice, Shaped)> = None;
+        let mut shaped: Option<(PassChoice, Shaped)> = None;
         let mut prices = KnownPrices::default();
-        for frame in space.frames(task) {
+        for pass_choice in space.pass_choices(task) {
             if space.deadline.is_over() {
                 result.is_cut = true;
                 break;
             }
-            let (states, legal, illegal) = space.states(task, &frame);
+            let (states, legal, illegal) = space.states(task, &pass_choice);
             let orders = |state: &StateChoice| space.orders(task, state);
             let all = legal + illegal;
             result.considered += all;
-            let mut strategy = space.outer(task, &frame);
+            let mut strategy = space.outer(task, &pass_choice);
             if !space.is_legal(&strategy) {
                 result.illegal += all;
                 continue;
             }
             result.illegal += illegal;
-            if best.is_finite() && self.ample(task, &frame, &strategy) >= best {
+            if best.is_finite() && self.large_batch(task, &pass_choice, &strategy) >= best {
                 result.bounded += legal;
                 continue;
             }
-            let shape = self.shape(&mut shaped, &frame, &strategy);
-            let floors = self.frame_floor(&strategy, shape);
-            let core = floors.pipeline.floor(&shape.load, More::default());
+            let shape = self.shape(&mut shaped, &pass_choice, &strategy);
+            let bounds = self.strategy_bounds(&strategy, shape);
+            let core = bounds.pipeline.lower_bound(&shape.load, More::default());
             if core >= best {
                 result.bounded += legal;
                 continue;
@@ -131,26 +131,34 @@ impl<'a> Bounding<'a> {
             for state in states {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
-                let prices = prices.of((state.shard, frame.numerics), &rules, || {
+                let prices = prices.of((state.shard, pass_choice.numerics), &rules, || {
                     self.prices(shape, &rules, &self.anywhere(&strategy))
                 });
                 result.computed += 1;
-                match floors.of(state.sync, &rules, &prices, best) {
+                match bounds.of(state.sync, &rules, &prices, best) {
                     // Where there is no plan to beat, ranks may take their time.
-                    Floor::Seconds(floor)
-                        if floor >= best
-                            || best.is_finite() && !floors.may_spread(state.sync, &rules, &prices, best) =>
+                    StrategyBound::Seconds(lower_bound)
+                        if lower_bound >= best
+                            || best.is_finite() && !bounds.may_spread(state.sync, &rules, &prices, best) =>
                     {
                         result.bounded += orders(state);
                     }
-                    Floor::Seconds(floor) => {
-                        let step = floors.least_step(&prices);
+                    StrategyBound::Seconds(lower_bound) => {
+                        let step = bounds.least_step(&prices);
                         let order = strategy.order;
                         let place = result.computed;
                         let state = *state;
-                        result.entries.push(Entry { floor, step, place, task: index, frame, state, order });
+                        result.entries.push(Entry {
+                            lower_bound,
+                            step,
+                            place,
+                            task: index,
+                            pass_choice,
+                            state,
+                            order,
+                        });
                     }
-                    Floor::OutOfMemory(bytes) => {
+                    StrategyBound::OutOfMemory(bytes) => {
                         result.out_of_memory += orders(state);
                         if result.leanest.as_ref().is_none_or(|(least, _)| bytes < *least) {
                             result.leanest = Some((bytes, strategy.clone()));
@@ -168,12 +176,12 @@ impl<'a> Bounding<'a> {
         if entries.len() <= most {
             return (None, 0);
         }
-        entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
+        entries.sort_by(|one, other| one.lower_bound.total_cmp(&other.lower_bound));
         let let_go = entries.split_off(most);
         // Frames of one shape stand together.
         entries.sort_by_key(|entry| (entry.task, entry.place));
         let orders = |entry: &Entry| self.space.orders(&self.space.tasks[entry.task], &entry.state);
-        (let_go.first().map(|entry| entry.floor), let_go.iter().map(orders).sum())
+        (let_go.first().map(|entry| entry.lower_bound), let_go.iter().map(orders).sum())
     }
 
     /// The mesh orders of `entries`, which are of one task, that can be faster than `best` seconds, at what ops cost
@@ -182,12 +190,12 @@ impl<'a> Bounding<'a> {
         let space = self.space;
         let (mut list, mut bounded) = (Vec::new(), 0);
         let mut placed: HashMap<u64, Vec<Placed<'_>>> = HashMap::new();
-        // Of frames of one shape, by links; and of one frame, what its passes take.
-        let mut shapes: (Option<FrameChoice>, HashMap<Links, Shaped>) = Default::default();
-        let mut passes: (Option<FrameChoice>, HashMap<Links, f64>) = Default::default();
+        // Of pass choices of one shape, by links; and of one pass choice, what its passes take.
+        let mut shapes: (Option<PassChoice>, HashMap<Links, Shaped>) = Default::default();
+        let mut passes: (Option<PassChoice>, HashMap<Links, f64>) = Default::default();
         for entry in entries {
             bounded += space.orders(&space.tasks[entry.task], &entry.state);
-            if entry.floor >= best {
+            if entry.lower_bound >= best {
                 continue;
             }
             if space.deadline.is_over() {
@@ -198,35 +206,39 @@ impl<'a> Bounding<'a> {
             }
             let strategy = space.strategy(entry);
             let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
-            let choice = shape_of(&entry.frame);
+            let choice = shape_of(&entry.pass_choice);
             if shapes.0 != Some(choice) {
                 shapes = (Some(choice), HashMap::new());
             }
-            if passes.0 != Some(entry.frame) {
-                passes = (Some(entry.frame), HashMap::new());
+            if passes.0 != Some(entry.pass_choice) {
+                passes = (Some(entry.pass_choice), HashMap::new());
             }
             let placed =
                 placed.entry(strategy.shard).or_insert_with(|| self.placed(&strategy, best.is_finite()));
             for Placed { order, pricing, links, prices } in placed {
                 let shape =
                     shapes.1.entry(*links).or_insert_with(|| self.shaped_at(&strategy, pricing, *links));
-                let floors = self.frame_floor(&strategy, shape);
+                let bounds = self.strategy_bounds(&strategy, shape);
                 let passes = *passes
                     .1
                     .entry(*links)
-                    .or_insert_with(|| floors.pipeline.floor(&shape.load, More::default()));
+                    .or_insert_with(|| bounds.pipeline.lower_bound(&shape.load, More::default()));
                 if passes >= best {
                     continue;
                 }
-                let prices = prices.of((strategy.shard, entry.frame.numerics), &rules, || {
+                let prices = prices.of((strategy.shard, entry.pass_choice.numerics), &rules, || {
                     self.prices(shape, &rules, pricing)
                 });
                 // That it may fit is known.
-                if let Floor::Seconds(floor) = floors.of(strategy.sync, &rules, &prices, best)
-                    && floor.max(entry.floor) < best
-                    && floors.may_spread(strategy.sync, &rules, &prices, best)
+                if let StrategyBound::Seconds(lower_bound) = bounds.of(strategy.sync, &rules, &prices, best)
+                    && lower_bound.max(entry.lower_bound) < best
+                    && bounds.may_spread(strategy.sync, &rules, &prices, best)
                 {
-                    list.push(Entry { floor: floor.max(entry.floor), order: *order, ..*entry });
+                    list.push(Entry {
+                        lower_bound: lower_bound.max(entry.lower_bound),
+                        order: *order,
+                        ..*entry
+                    });
                     bounded -= 1;
                 }
             }
@@ -240,45 +252,55 @@ impl<'a> Bounding<'a> {
         let space = self.space;
         let task = &space.tasks[index];
         let mut list = Vec::new();
-        let mut shaped: Option<(FrameChoice, Shaped)> = None;
+        let mut shaped: Option<(PassChoice, Shaped)> = None;
         let mut prices = KnownPrices::default();
-        for frame in space.frames(task) {
+        for pass_choice in space.pass_choices(task) {
             if space.deadline.is_over() {
                 break;
             }
-            let mut strategy = space.outer(task, &frame);
+            let mut strategy = space.outer(task, &pass_choice);
             let is_usual = matches!(
-                frame.schedule.0,
+                pass_choice.schedule.0,
                 Schedule::OneForwardOneBackward | Schedule::Interleaved | Schedule::ZeroBubbleV
             );
-            if frame.micro.0 > 2 || !is_usual || !space.is_legal(&strategy) {
+            if pass_choice.micro.0 > 2 || !is_usual || !space.is_legal(&strategy) {
                 continue;
             }
-            let shape = self.shape(&mut shaped, &frame, &strategy);
-            let floors = self.frame_floor(&strategy, shape);
-            let core = floors.pipeline.floor(&shape.load, More::default());
-            for state in space.states(task, &frame).0 {
+            let shape = self.shape(&mut shaped, &pass_choice, &strategy);
+            let bounds = self.strategy_bounds(&strategy, shape);
+            let core = bounds.pipeline.lower_bound(&shape.load, More::default());
+            for state in space.states(task, &pass_choice).0 {
                 if state.shard != task.mesh.data || !matches!(state.zero, 1 | 3) {
                     continue;
                 }
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
-                let prices = prices.of((state.shard, frame.numerics), &rules, || {
+                let prices = prices.of((state.shard, pass_choice.numerics), &rules, || {
                     self.prices(shape, &rules, &self.anywhere(&strategy))
                 });
-                if let Floor::Seconds(floor) = floors.of(state.sync, &rules, &prices, 1.2 * core) {
+                if let StrategyBound::Seconds(lower_bound) =
+                    bounds.of(state.sync, &rules, &prices, 1.2 * core)
+                {
                     let order = strategy.order;
                     let state = *state;
-                    list.push(Entry { floor, step: 0.0, place: 0, task: index, frame, state, order });
+                    list.push(Entry {
+                        lower_bound,
+                        step: 0.0,
+                        place: 0,
+                        task: index,
+                        pass_choice,
+                        state,
+                        order,
+                    });
                 }
             }
         }
         // The best two of each way to shard and to schedule: which of them fits is not known yet.
-        list.sort_by(|one, other| one.floor.total_cmp(&other.floor));
+        list.sort_by(|one, other| one.lower_bound.total_cmp(&other.lower_bound));
         let mut seen: Vec<(u8, bool, u64, Schedule)> = Vec::new();
         list.retain(|entry| {
-            let Entry { frame, state, .. } = entry;
-            let way = (state.zero, state.reshard, frame.micro.0, frame.schedule.0);
+            let Entry { pass_choice, state, .. } = entry;
+            let way = (state.zero, state.reshard, pass_choice.micro.0, pass_choice.schedule.0);
             let is_new = seen.iter().filter(|known| **known == way).count() < 2;
             seen.push(way);
             is_new
@@ -288,8 +310,8 @@ impl<'a> Bounding<'a> {
 
     /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
     pub fn pipeline(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> (Load, Pipeline) {
-        let shape = self.shaped_at(strategy, pricing, self.former.links(pricing));
-        let pipeline = self.frame_floor(strategy, &shape).pipeline;
+        let shape = self.shaped_at(strategy, pricing, self.class_costs.links(pricing));
+        let pipeline = self.strategy_bounds(strategy, &shape).pipeline;
         (shape.load, pipeline)
     }
 
@@ -298,12 +320,12 @@ impl<'a> Bounding<'a> {
         let problem = self.space.problem;
         let orders = match self.space.request.fix.order {
             Some(order) => vec![order.normalised(|axis| strategy.size(axis))],
-            None if may_win => orders::undominated(problem.cluster, strategy),
-            None => orders::all(strategy),
+            None if may_win => mesh_orders::undominated(problem.cluster, strategy),
+            None => mesh_orders::all(strategy),
         };
         let priced = |order| {
             let pricing = problem.pricing(&Strategy { order, ..strategy.clone() });
-            let links = self.former.links(&pricing);
+            let links = self.class_costs.links(&pricing);
             Placed { order, links, pricing, prices: KnownPrices::default() }
         };
         orders.into_iter().map(priced).collect()
@@ -314,64 +336,64 @@ impl<'a> Bounding<'a> {
         DevicePricing::anywhere(problem.cluster, problem.engine, strategy, problem.workload.compute_type())
     }
 
-    /// Seconds that `strategy`, of `frame`, takes at the least, in micro-batches of any size. Where ranks share the cores
+    /// Seconds that `strategy`, of `pass_choice`, takes at the least, in micro-batches of any size. Where ranks share the cores
     /// of a machine nothing is said, as small micro-batches may stay in its caches.
-    fn ample(&self, task: &Task, frame: &FrameChoice, strategy: &Strategy) -> f64 {
+    fn large_batch(&self, task: &Task, pass_choice: &PassChoice, strategy: &Strategy) -> f64 {
         let Problem { workload, cluster, .. } = self.space.problem;
         if cluster.device.cores.is_some() {
             return 0.0;
         }
-        let frame = FrameChoice { micro: (0, 0), ..shape_of(frame) };
-        let key = (task.mesh.tensor, task.mesh.context, task.experts, frame);
-        let ample = self.ample.of(key, || {
-            let sequences = ample::sequences(workload, task.mesh.context);
+        let pass_choice = PassChoice { micro: (0, 0), ..shape_of(pass_choice) };
+        let key = (task.mesh.tensor, task.mesh.context, task.experts, pass_choice);
+        let large_batch = self.large_batch.of(key, || {
+            let sequences = large_batch_bound::sequences(workload, task.mesh.context);
             let shape = self.shaped(&Strategy { micro_batch: sequences, ..strategy.clone() });
-            Ample::new(&shape.load, sequences)
+            LargeBatchBound::new(&shape.load, sequences)
         });
-        ample.floor(strategy.micro_batch * strategy.accumulation, strategy.pipeline)
+        large_batch.lower_bound(strategy.micro_batch * strategy.accumulation, strategy.pipeline)
     }
 
-    /// Forms and load of `strategy`, which is of `frame`: those that are `known`, if these are of a frame of the same
+    /// Costs and load of `strategy`, which is of `pass_choice`: those that are `known`, if these are of a pass choice of the same
     /// shape.
     fn shape<'s>(
         &self,
-        known: &'s mut Option<(FrameChoice, Shaped)>,
-        frame: &FrameChoice,
+        known: &'s mut Option<(PassChoice, Shaped)>,
+        pass_choice: &PassChoice,
         strategy: &Strategy,
     ) -> &'s Shaped {
-        let choice = shape_of(frame);
+        let choice = shape_of(pass_choice);
         let of_frame = known.take().filter(|(known, _)| *known == choice);
         &known.insert(of_frame.unwrap_or_else(|| (choice, self.shaped(strategy)))).1
     }
 
-    /// Forms and load at prices that no order undercuts.
+    /// Costs and load at prices that no order undercuts.
     fn shaped(&self, strategy: &Strategy) -> Shaped {
         let pricing = self.anywhere(strategy);
-        self.shaped_at(strategy, &pricing, self.former.links(&pricing))
+        self.shaped_at(strategy, &pricing, self.class_costs.links(&pricing))
     }
 
-    /// Forms and load at the prices of `pricing`, whose links are `links`.
+    /// Costs and load at the prices of `pricing`, whose links are `links`.
     fn shaped_at(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Shaped {
-        let forms = self.former.forms(strategy, pricing, links);
-        let load = Load::new(self.former.units(), &forms, strategy.schedule.splits_weight());
+        let costs = self.class_costs.costs(strategy, pricing, links);
+        let load = Load::new(self.class_costs.units(), &costs, strategy.schedule.splits_weight());
         // Between neighbours, whatever the order.
         let send = if strategy.pipeline > 1 && load.is_plain {
             self.anywhere(strategy).send(Bytes(load.entering), 0, 1).seconds.0
         } else {
             0.0
         };
-        Shaped { forms, load, send }
+        Shaped { costs, load, send }
     }
 
     fn prices(&self, shape: &Shaped, rules: &StateRules, pricing: &DevicePricing<'_>) -> StatePrices {
         let problem = self.space.problem;
-        let model = (&shape.load, &shape.forms, self.classes.as_slice());
+        let model = (&shape.load, &shape.costs, self.classes.as_slice());
         StatePrices::new(model, (&problem.workload, problem.engine), rules, pricing)
     }
 
-    fn frame_floor<'s>(&'s self, strategy: &Strategy, shape: &'s Shaped) -> FrameFloor<'s> {
+    fn strategy_bounds<'s>(&'s self, strategy: &Strategy, shape: &'s Shaped) -> StrategyBounds<'s> {
         let problem = self.space.problem;
-        FrameFloor {
+        StrategyBounds {
             load: &shape.load,
             pipeline: Pipeline {
                 ranks: strategy.pipeline,
@@ -388,11 +410,11 @@ impl<'a> Bounding<'a> {
     }
 }
 
-/// `frame` without what makes no difference to forms and loads.
-fn shape_of(frame: &FrameChoice) -> FrameChoice {
-    let splits = frame.schedule.0.splits_weight();
+/// `pass_choice` without what makes no difference to costs and loads.
+fn shape_of(pass_choice: &PassChoice) -> PassChoice {
+    let splits = pass_choice.schedule.0.splits_weight();
     let schedule = if splits { Schedule::ZeroBubbleH1 } else { Schedule::OneForwardOneBackward };
-    FrameChoice { schedule: (schedule, 1), ..*frame }
+    PassChoice { schedule: (schedule, 1), ..*pass_choice }
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 
 use crate::profile::choices::GradientSync;
 use crate::program::state::StateRules;
-use crate::search::floor::Pipeline;
+use crate::search::in_flight::Counts;
 use crate::search::memory_bound::{Ends, MemoryBound};
-use crate::search::occupancy::Counts;
-use crate::search::state_floor::FrameFloor;
+use crate::search::pipeline_bound::Pipeline;
 use crate::search::state_prices::StatePrices;
+use crate::search::strategy_bound::StrategyBounds;
 
-impl FrameFloor<'_> {
+impl StrategyBounds<'_> {
     /// Whether the blocks of the class that weighs most may be spread over the ranks so that each fits and ends before
     /// `best` seconds.
     pub fn may_spread(
@@ -72,7 +72,7 @@ impl FrameFloor<'_> {
         let (fullest, waiting) = pipeline.moments(rank);
         // What waits cannot leave, so it is what most often has no room.
         for moment in waiting.into_iter().chain([fullest]) {
-            memory.fits((count, counts.flying(moment, count, chunks)), Some(ends)).ok()?;
+            memory.fits((count, counts.in_flight(moment, count, chunks)), Some(ends)).ok()?;
         }
         let front = if ends.first { load.front.work } else { 0.0 };
         let back = if ends.last { load.back.work } else { 0.0 };

@@ -4,17 +4,17 @@ use rayon::prelude::*;
 
 use crate::cost::route::Route;
 use crate::search::bounding::Entry;
+use crate::search::incumbent::{Found, play};
 use crate::search::inner::InnerProblem;
 use crate::search::modes::Recomputed;
 use crate::search::passes::Ways;
 use crate::search::rank::RankProblem;
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
-use crate::search::waves::{Found, play};
 use crate::strategy::Strategy;
 
 /// Outer strategies whose inner choices are listed at once.
-const LISTED_A_WAVE: usize = 64;
+const LISTED_A_ROUND: usize = 64;
 /// Inner choices of an outer strategy that are played one by one at the most; of more, sets are ruled out as in any
 /// search.
 const MOST_CHOICES: usize = 1_000;
@@ -27,10 +27,10 @@ pub fn play_all(
     account: &mut Account,
 ) -> Vec<Solved> {
     let mut left = Vec::new();
-    for wave in entries.chunks(LISTED_A_WAVE) {
+    for round in entries.chunks(LISTED_A_ROUND) {
         let listed: Vec<Option<Vec<Solved>>> =
-            wave.par_iter().map(|entry| solving.every_choice(entry)).collect();
-        for (entry, choices) in wave.iter().zip(listed) {
+            round.par_iter().map(|entry| solving.every_choice(entry)).collect();
+        for (entry, choices) in round.iter().zip(listed) {
             let choices = choices.unwrap_or_else(|| {
                 let solved: Vec<Solved> = solving.solve(entry, f64::INFINITY).into_iter().collect();
                 left.extend(solved.iter().cloned());
@@ -42,7 +42,7 @@ pub fn play_all(
             }
             account.priced += 1;
             account.played += 1;
-            for few in choices.chunks(LISTED_A_WAVE) {
+            for few in choices.chunks(LISTED_A_ROUND) {
                 play(solving, few.to_vec(), f64::INFINITY, found, &mut Account::default());
             }
         }
@@ -52,7 +52,7 @@ pub fn play_all(
 
 /// All inner choices of `outer`; none if they are too many to list, or blocks are of several kinds.
 pub fn every_choice(inner: &InnerProblem<'_, '_>, outer: &Strategy, ways: &Ways) -> Option<Vec<Strategy>> {
-    let blocks = inner.closing.problem.facts.blocks;
+    let blocks = inner.closed_forms.problem.facts.blocks;
     let cuts = match inner.cuts {
         Some(cuts) => vec![cuts.to_vec()],
         None if outer.virtual_stages > 1 => ways.list.iter().map(|way| way.cuts.clone()).collect(),
@@ -64,7 +64,7 @@ pub fn every_choice(inner: &InnerProblem<'_, '_>, outer: &Strategy, ways: &Ways)
         for stage in 0..outer.pipeline as u32 {
             let mut more = Vec::new();
             for mut strategy in all {
-                let mut layout = inner.closing.whole_layout(inner.forms, &strategy);
+                let mut layout = inner.closed_forms.whole_layout(inner.costs, &strategy);
                 let mut rank = inner.rank((&mut strategy, &mut layout), stage, Route::default());
                 every_choice_of_rank(&mut rank, &mut more)?;
                 if list.len() + more.len() > MOST_CHOICES {

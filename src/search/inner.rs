@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use crate::cost::route::{Parts, Route};
 use crate::program::Layout;
 use crate::search::choices::{Hosted, Options};
-use crate::search::closed::{Closing, OuterForms};
-use crate::search::floor::Pipeline;
+use crate::search::closed_forms::{ClosedForms, OuterCosts};
 use crate::search::load::Load;
 use crate::search::passes::Ways;
+use crate::search::pipeline_bound::Pipeline;
 use crate::search::rank::RankProblem;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
 
@@ -61,8 +61,8 @@ impl Spread {
 /// One outer strategy, to be solved.
 #[derive(Clone, Copy)]
 pub struct InnerProblem<'a, 'p> {
-    pub closing: &'a Closing<'p>,
-    pub forms: &'a OuterForms<'p>,
+    pub closed_forms: &'a ClosedForms<'p>,
+    pub costs: &'a OuterCosts<'p>,
     pub options: &'a Options,
     pub load: &'a Load,
     pub pipeline: Pipeline,
@@ -88,7 +88,7 @@ impl<'p> InnerProblem<'_, 'p> {
     /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits. Chunks that
     /// do not adjoin are cut in one of `ways`, after whose passes `step` seconds follow in any case.
     pub fn solve(&self, outer: &Strategy, (ways, step): (&Ways, f64), limit: f64) -> Option<Chosen> {
-        let blocks = self.closing.problem.facts.blocks;
+        let blocks = self.closed_forms.problem.facts.blocks;
         if let Some(cuts) = self.cuts {
             return self.ranks(self.with_cuts(outer, cuts.to_vec()), limit);
         }
@@ -114,7 +114,7 @@ impl<'p> InnerProblem<'_, 'p> {
 
     /// The best choice under the default cuts, or the fixed ones.
     pub fn even(&self, outer: &Strategy, limit: f64) -> Option<Chosen> {
-        let blocks = self.closing.problem.facts.blocks;
+        let blocks = self.closed_forms.problem.facts.blocks;
         let cuts = self.cuts.map_or_else(|| defaults::cuts(blocks, outer.chunks() as usize), <[u32]>::to_vec);
         self.ranks(self.with_cuts(outer, cuts), limit)
     }
@@ -130,11 +130,11 @@ impl<'p> InnerProblem<'_, 'p> {
         let mut rank = self.rank((&mut scratch, &mut layout), 0, Route::default());
         let mut least: Option<f64> = None;
         for root in rank.roots(limit) {
-            if self.closing.deadline.is_over() {
+            if self.closed_forms.deadline.is_over() {
                 return None;
             }
             let step = rank.step_of(&root.hosted);
-            if least.is_none_or(|least| step < least) && rank.looked_into(root, limit).is_some() {
+            if least.is_none_or(|least| step < least) && rank.narrowed(root, limit).is_some() {
                 least = Some(step);
             }
         }
@@ -150,7 +150,7 @@ impl<'p> InnerProblem<'_, 'p> {
         // The last rank, which has the head, first; and nothing else is looked at where one rank alone is too slow.
         let stages: Vec<u32> = (0..strategy.pipeline as u32).rev().collect();
         let mut known: HashMap<RankKind, PlainRank> = HashMap::new();
-        let mut layout = self.closing.whole_layout(self.forms, &strategy);
+        let mut layout = self.closed_forms.whole_layout(self.costs, &strategy);
         let mut steps = vec![0.0; stages.len()];
         for &stage in &stages {
             let route = self.route(&strategy, stage);
@@ -166,7 +166,7 @@ impl<'p> InnerProblem<'_, 'p> {
         let mut seconds = 0.0_f64;
         if strategy.virtual_stages > 1 {
             // Chunks wait for each other in turn; more work in one never lets another end earlier.
-            seconds = self.closing.time(self.forms, &strategy, &layout).step_time_with(&steps).0;
+            seconds = self.closed_forms.time(self.costs, &strategy, &layout).step_time_with(&steps).0;
             if seconds >= limit {
                 return None;
             }
@@ -199,7 +199,7 @@ impl<'p> InnerProblem<'_, 'p> {
     fn first_alike(&self, used: u32, count: u32) -> u32 {
         match (self.load.is_even, self.load.is_plain) {
             (true, _) => 0,
-            (false, true) => self.closing.first_alike(used, count),
+            (false, true) => self.closed_forms.first_alike(used, count),
             // Losses between the blocks tell them apart.
             (false, false) => used,
         }
@@ -222,7 +222,7 @@ impl<'p> InnerProblem<'_, 'p> {
         stage: u32,
         route: Route,
     ) -> RankProblem<'s, 'p> {
-        RankProblem::new((self.closing, self.forms), placed, (stage, route), self.options)
+        RankProblem::new((self.closed_forms, self.costs), placed, (stage, route), self.options)
     }
 
     /// One chunk a rank: the cut whose slowest rank is the fastest, if it is below `limit`.
@@ -261,7 +261,7 @@ impl<'p> InnerProblem<'_, 'p> {
             let behind: u32 = most[stage + 1..].iter().sum();
             for used in 0..=blocks {
                 let Some((value, _)) = reached[stage][used as usize] else { continue };
-                if self.closing.deadline.is_over() {
+                if self.closed_forms.deadline.is_over() {
                     return None;
                 }
                 let left = blocks - used;
@@ -341,7 +341,7 @@ impl<'p> InnerProblem<'_, 'p> {
         strategy.cuts[0] = used;
         strategy.cuts[stage] += count;
         strategy.checkpoint[stage] = self.entry(stage).over(count);
-        self.closing.layout(self.forms, strategy, stage as u32)
+        self.closed_forms.layout(self.costs, strategy, stage as u32)
     }
 
     /// `outer` cut so; every block keeps everything, but where that is fixed.
@@ -399,7 +399,7 @@ impl Plain<'_, '_, '_> {
         let inner = self.inner;
         let ends = (stage == 0, stage + 1 == self.scratch.cuts.len());
         // The last rank has whatever comes behind the others.
-        let blocks = inner.closing.problem.facts.blocks;
+        let blocks = inner.closed_forms.problem.facts.blocks;
         let used = if ends.1 { blocks.saturating_sub(count) } else { used };
         let start = inner.first_alike(used, count);
         let scratch = &mut self.scratch;
@@ -419,7 +419,7 @@ impl Plain<'_, '_, '_> {
         let mut most = vec![quickest; ranks as usize];
         let mut behind = 0;
         for stage in (0..ranks as usize).rev() {
-            if self.inner.closing.deadline.is_over() {
+            if self.inner.closed_forms.deadline.is_over() {
                 return None;
             }
             most[stage] = (0..=quickest).rev().find(|&count| {

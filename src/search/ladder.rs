@@ -3,13 +3,13 @@
 use rayon::prelude::*;
 
 use crate::profile::choices::{CheckpointMode, Schedule};
-use crate::search::closed::Closing;
+use crate::search::closed_forms::ClosedForms;
 use crate::search::problem::{Candidate, Problem};
 use crate::strategy::{Checkpoint, Offload, Strategy, defaults, rules};
 
 /// The steps, the first the simplest legal strategy, the last the chosen one: what changed, and the strategy played.
-pub fn ladder(closing: &Closing<'_>, winner: &Candidate) -> Vec<(String, Candidate)> {
-    let (problem, chosen) = (closing.problem, &winner.strategy);
+pub fn ladder(closed_forms: &ClosedForms<'_>, winner: &Candidate) -> Vec<(String, Candidate)> {
+    let (problem, chosen) = (closed_forms.problem, &winner.strategy);
     let mut steps: Vec<(String, Strategy)> = Vec::new();
     let mut current = plain(problem, chosen);
     steps.push(("plain data parallelism".to_owned(), current.clone()));
@@ -28,7 +28,7 @@ pub fn ladder(closing: &Closing<'_>, winner: &Candidate) -> Vec<(String, Candida
     }
     // The steps for which there is time.
     let played = |strategy: Strategy| {
-        if strategy == *chosen { Some(winner.clone()) } else { closing.play(strategy) }
+        if strategy == *chosen { Some(winner.clone()) } else { closed_forms.play(strategy) }
     };
     steps.into_par_iter().filter_map(|(what, strategy)| Some((what, played(strategy)?))).collect()
 }

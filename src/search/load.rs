@@ -6,7 +6,7 @@ use crate::cost::digest::{PassDigest, UnitDigest, least};
 use crate::cost::price::{LEVELS, Links};
 use crate::lower::UnitParameters;
 use crate::lower::unit::{UnitKind, UnitLayers};
-use crate::search::forms::{ClassForms, Forms, MODES};
+use crate::search::class_costs::{ClassCosts, MODES, ModelCosts};
 
 /// Seconds of one unit at the least over its checkpoint modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -83,15 +83,15 @@ pub struct Passing {
 }
 
 impl Load {
-    /// The load of `units` under `forms`; weight gradients in passes of their own do not stand in a gradient's way.
-    pub fn new(units: &[UnitLayers], forms: &Forms, splits_weight: bool) -> Self {
+    /// The load of `units` that cost `costs`; weight gradients in passes of their own do not stand in a gradient's way.
+    pub fn new(units: &[UnitLayers], costs: &ModelCosts, splits_weight: bool) -> Self {
         let mut load = Self { is_plain: true, links: [f64::INFINITY; LEVELS], ..Self::default() };
         let mut slacks = [0.0_f64; 2];
         // Whether gradients flow through a unit is a fact of its class.
-        let mut by_class = vec![(Piece::default(), (0.0, 0.0)); forms.classes.len()];
-        let mut blocks = vec![0_u64; forms.classes.len()];
+        let mut by_class = vec![(Piece::default(), (0.0, 0.0)); costs.classes.len()];
+        let mut blocks = vec![0_u64; costs.classes.len()];
         for unit in units {
-            let class = &forms.classes[unit.class];
+            let class = &costs.classes[unit.class];
             if by_class[unit.class].0.work == 0.0 {
                 let piece = piece(class, unit.has_backward, splits_weight);
                 by_class[unit.class] = (piece, shared(class, unit.has_backward));
@@ -109,7 +109,7 @@ impl Load {
         }
         let (mut least_way, mut entering) = (f64::INFINITY, u64::MAX);
         for (place, unit) in units.iter().enumerate() {
-            let class = &forms.classes[unit.class];
+            let class = &costs.classes[unit.class];
             let (piece, (full, waits)) = by_class[unit.class];
             load.work += piece.work;
             load.full += full;
@@ -137,7 +137,7 @@ impl Load {
         let weight = |class: &usize| blocks[*class] as f64 * by_class[*class].0.work;
         let heaviest = (0..blocks.len()).max_by(|one, other| weight(one).total_cmp(&weight(other)));
         if let Some(class) = heaviest {
-            load.of_class(class, &forms.classes[class]);
+            load.of_class(class, &costs.classes[class]);
             (load.blocks, load.block) = (blocks[class], by_class[class].0);
             load.others = blocks.iter().sum::<u64>() - blocks[class];
             let all = units.iter().filter(|unit| matches!(unit.kind, UnitKind::Block(_)));
@@ -176,9 +176,9 @@ impl Load {
     }
 
     /// What the blocks of class `class` keep and hold.
-    fn of_class(&mut self, class: usize, forms: &ClassForms) {
+    fn of_class(&mut self, class: usize, costs: &ClassCosts) {
         self.class = class;
-        self.modes = forms.digests.map(|UnitDigest { forward, backward, weight, kept, .. }| {
+        self.modes = costs.digests.map(|UnitDigest { forward, backward, weight, kept, .. }| {
             let kept = kept.max(0);
             let passing = |before: i64, after: i64| Passing {
                 before: before.max(0) as f64,
@@ -195,7 +195,7 @@ impl Load {
                 ),
             }
         });
-        self.parameters = forms.parameters;
+        self.parameters = costs.parameters;
     }
 }
 
@@ -216,7 +216,7 @@ impl Piece {
     }
 }
 
-fn piece(class: &ClassForms, has_backward: bool, splits_weight: bool) -> Piece {
+fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool) -> Piece {
     let least =
         |seconds: &dyn Fn(usize) -> f64| (0..class.digests.len()).map(seconds).fold(f64::INFINITY, f64::min);
     let passes = |mode: usize| {
@@ -235,7 +235,7 @@ fn piece(class: &ClassForms, has_backward: bool, splits_weight: bool) -> Piece {
 }
 
 /// Seconds of kernels that fill the multiprocessors, and of waiting for collectives of the layers, at the least.
-fn shared(class: &ClassForms, has_backward: bool) -> (f64, f64) {
+fn shared(class: &ClassCosts, has_backward: bool) -> (f64, f64) {
     let least = |seconds: fn(&PassDigest) -> f64| {
         let all = class.digests.iter().map(|digest| {
             let backward = if has_backward { seconds(&digest.backward) } else { 0.0 };
@@ -247,7 +247,7 @@ fn shared(class: &ClassForms, has_backward: bool) -> (f64, f64) {
 }
 
 /// How much earlier than its end a unit has written what it sends on, and what it sends back.
-fn slack(class: &ClassForms) -> [f64; 2] {
+fn slack(class: &ClassCosts) -> [f64; 2] {
     let most = |seconds: &dyn Fn(usize) -> f64| (0..class.digests.len()).map(seconds).fold(0.0, f64::max);
     let forward = |mode: usize| class.digests[mode].forward.chain.0 - class.digests[mode].forward.ready.0;
     let backward = |mode: usize| class.digests[mode].backward.chain.0 - class.digests[mode].backward.ready.0;

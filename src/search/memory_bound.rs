@@ -4,14 +4,14 @@
 use crate::lower::UnitParameters;
 use crate::profile::choices::OffloadCategory;
 use crate::program::state::{Gathering, StateRules};
+use crate::search::in_flight::InFlight;
 use crate::search::load::{Kept, Passing};
-use crate::search::occupancy::Flying;
-use crate::search::state_floor::FrameFloor;
+use crate::search::strategy_bound::StrategyBounds;
 use crate::units::Bytes;
 
-/// What ranks of a frame hold at the least under one state, in bytes.
+/// What ranks hold at the least under one pass choice and one state, in bytes.
 pub struct MemoryBound<'a> {
-    floor: &'a FrameFloor<'a>,
+    bounds: &'a StrategyBounds<'a>,
     rules: &'a StateRules,
     /// What stands at the model's ends.
     ends: [f64; 2],
@@ -33,18 +33,18 @@ pub struct Ends {
 }
 
 impl<'a> MemoryBound<'a> {
-    /// The bound of ranks of the frame of `floor` under `rules`.
-    pub fn new(floor: &'a FrameFloor<'a>, rules: &'a StateRules) -> Self {
-        let modes = &floor.load.modes;
+    /// The memory bound of ranks with the passes of `bounds` under `rules`.
+    pub fn new(bounds: &'a StrategyBounds<'a>, rules: &'a StateRules) -> Self {
+        let modes = &bounds.load.modes;
         let least = |bytes: fn(&Kept) -> f64| modes.iter().map(bytes).fold(f64::INFINITY, f64::min);
-        let (beside, alone) = passing(floor, rules);
-        let offloads = |category| floor.engine.supports.offload.contains(&category);
+        let (beside, alone) = passing(bounds, rules);
+        let offloads = |category| bounds.engine.supports.offload.contains(&category);
         Self {
-            floor,
+            bounds,
             rules,
-            ends: floor.load.ends.each_ref().map(|parameters| held(floor, rules, parameters, 1)),
+            ends: bounds.load.ends.each_ref().map(|parameters| held(bounds, rules, parameters, 1)),
             fetched: if offloads(OffloadCategory::Parameters) {
-                stored(rules, &floor.load.parameters, 1)
+                stored(rules, &bounds.load.parameters, 1)
             } else {
                 0.0
             },
@@ -60,20 +60,20 @@ impl<'a> MemoryBound<'a> {
     ///
     /// # Errors
     /// The bytes that it takes at the least, where that is more than there are.
-    pub fn fits(&self, (blocks, flying): (u64, Flying), ends: Option<Ends>) -> Result<(), Bytes> {
+    pub fn fits(&self, (blocks, in_flight): (u64, InFlight), ends: Option<Ends>) -> Result<(), Bytes> {
         if blocks == 0 {
             return Ok(());
         }
-        let FrameFloor { load, engine, room, .. } = self.floor;
-        let mut bytes = held(self.floor, self.rules, &load.parameters, blocks);
+        let StrategyBounds { load, engine, room, .. } = self.bounds;
+        let mut bytes = held(self.bounds, self.rules, &load.parameters, blocks);
         if let Some(Ends { first, last }) = ends {
             bytes += if first { self.ends[0] } else { 0.0 } + if last { self.ends[1] } else { 0.0 };
         }
         // Nothing takes away what weight passes wait for.
         bytes +=
-            engine.buffers.workspace as f64 + self.buckets(blocks) + flying.waiting as f64 * self.waiting;
-        let kept = flying.kept as f64 * self.kept;
-        bytes += match flying.runs {
+            engine.buffers.workspace as f64 + self.buckets(blocks) + in_flight.waiting as f64 * self.waiting;
+        let kept = in_flight.kept as f64 * self.kept;
+        bytes += match in_flight.runs {
             true => self.fetched + self.alone.max(self.beside + kept),
             false => kept,
         };
@@ -82,18 +82,18 @@ impl<'a> MemoryBound<'a> {
 
     /// Bytes of the buckets that gradients of `blocks` blocks are reduced in.
     fn buckets(&self, blocks: u64) -> f64 {
-        let (p, rules) = (&self.floor.load.parameters, self.rules);
+        let (p, rules) = (&self.bounds.load.parameters, self.rules);
         let reduced = if rules.gradient_ranks > 1 { p.dense_trained } else { 0 }
             + if rules.expert_ranks > 1 { p.expert_trained } else { 0 };
-        let elements = (reduced * blocks).min(self.floor.bucket);
-        (self.floor.engine.buffers.reduce_buckets * elements * rules.reduce.size()) as f64
+        let elements = (reduced * blocks).min(self.bounds.bucket);
+        (self.bounds.engine.buffers.reduce_buckets * elements * rules.reduce.size()) as f64
     }
 }
 
 /// Bytes while a block's pass runs, whatever its mode: its values, the gradient that it writes, and the parameters that
 /// are gathered for it; beside what is held and kept, and with what the block itself keeps.
-fn passing(floor: &FrameFloor<'_>, rules: &StateRules) -> (f64, f64) {
-    let p = &floor.load.parameters;
+fn passing(bounds: &StrategyBounds<'_>, rules: &StateRules) -> (f64, f64) {
+    let p = &bounds.load.parameters;
     let gathered = match rules.gathering {
         Gathering::EachPass => (p.dense + p.expert) * rules.compute.size(),
         _ => 0,
@@ -104,7 +104,7 @@ fn passing(floor: &FrameFloor<'_>, rules: &StateRules) -> (f64, f64) {
         (p.dense_trained + p.expert_trained) * rules.gradient.size()
     };
     let least = |passing: fn(&Kept) -> Passing| {
-        let modes = floor.load.modes.iter().map(passing);
+        let modes = bounds.load.modes.iter().map(passing);
         let most = modes.map(|passing| passing.before.max(passing.after + gradient as f64));
         most.fold(f64::INFINITY, f64::min) + gathered as f64
     };
@@ -118,7 +118,7 @@ fn stored(rules: &StateRules, p: &UnitParameters, count: u64) -> f64 {
 }
 
 /// What of `count` units with parameters `p` is on the device over the whole step.
-fn held(floor: &FrameFloor<'_>, rules: &StateRules, p: &UnitParameters, count: u64) -> f64 {
+fn held(bounds: &StrategyBounds<'_>, rules: &StateRules, p: &UnitParameters, count: u64) -> f64 {
     let (dense, expert) = (p.dense * count, p.expert * count);
     let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
     let trained = dense_trained + expert_trained;
@@ -132,13 +132,13 @@ fn held(floor: &FrameFloor<'_>, rules: &StateRules, p: &UnitParameters, count: u
     // Without a pipeline, what is gathered until its backward is all there at the end of the forward.
     let gathered = match rules.gathering {
         Gathering::OnceAStep => dense + expert,
-        Gathering::ForwardToBackward if floor.pipeline.ranks == 1 => dense + expert,
+        Gathering::ForwardToBackward if bounds.pipeline.ranks == 1 => dense + expert,
         _ => 0,
     };
     let gathered = gathered * rules.compute.size();
     let working =
-        if rules.keeps_working_gradients(floor.engine) { trained * rules.compute.size() } else { 0 };
-    let stays = |category| !floor.engine.supports.offload.contains(&category);
+        if rules.keeps_working_gradients(bounds.engine) { trained * rules.compute.size() } else { 0 };
+    let stays = |category| !bounds.engine.supports.offload.contains(&category);
     let owned = rules.at_least(rules.shards_optimizer, dense_trained, expert_trained);
     let optimizer = if stays(OffloadCategory::Optimizer) { owned * rules.optimizer_size } else { 0 };
     let parameters = if stays(OffloadCategory::Parameters) { stored(rules, p, count) } else { 0.0 };

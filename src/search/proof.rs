@@ -14,7 +14,7 @@ use crate::cost::route::Route;
 use crate::profile::choices::{Compression, OffloadCategory};
 use crate::program::Layout;
 use crate::search::choices::ChoiceRange;
-use crate::search::closed::Closing;
+use crate::search::closed_forms::ClosedForms;
 use crate::search::inner::InnerProblem;
 use crate::search::modes::{Modes, Recomputed};
 use crate::simulate::Below;
@@ -78,7 +78,7 @@ impl Ord for Node {
 }
 
 /// What a set of choices has in common.
-struct Least {
+struct Relaxation {
     strategy: Strategy,
     /// The same with as many blocks recomputed as any of them does: no activations but those that it keeps are copied.
     copied: Strategy,
@@ -86,15 +86,15 @@ struct Least {
     spare: f64,
 }
 
-impl Least {
+impl Relaxation {
     /// Plays it until it is known to take `limit` seconds or more; also how many events that took.
-    fn play(&self, closing: &Closing<'_>, is_single: bool, limit: f64) -> (Below, u64) {
+    fn play(&self, closed_forms: &ClosedForms<'_>, is_single: bool, limit: f64) -> (Below, u64) {
         let limit = limit + self.spare;
         if is_single {
-            let (_, below, events) = closing.play_below(&self.strategy, Seconds(limit));
+            let (_, below, events) = closed_forms.play_below(&self.strategy, Seconds(limit));
             return (below, events);
         }
-        closing.play_least(&self.strategy, &self.copied, Seconds(limit / (1.0 - SPARE)))
+        closed_forms.play_relaxed(&self.strategy, &self.copied, Seconds(limit / (1.0 - SPARE)))
     }
 }
 
@@ -114,29 +114,29 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
     }
     let Some(inner) = inner.knowing_first(strategy, strategy.cuts[0], aim.best) else { return proof };
     let inner = &inner;
-    let layout = inner.closing.whole_layout(inner.forms, strategy);
+    let layout = inner.closed_forms.whole_layout(inner.costs, strategy);
     let mut prover = Prover { inner, scratch: strategy.clone(), layout };
     let Some(ranks) = prover.everything(aim.best) else { return proof };
     let mut best = aim.best;
     let mut open = BinaryHeap::from([Node { ranks, lower: 0.0 }]);
     let mut uncut = f64::INFINITY;
     while let Some(node) = open.pop() {
-        if node.lower >= aim.enough || proof.effort >= aim.effort || inner.closing.deadline.is_over() {
+        if node.lower >= aim.enough || proof.effort >= aim.effort || inner.closed_forms.deadline.is_over() {
             uncut = uncut.min(node.lower);
             break;
         }
-        let least = prover.least(&node.ranks);
+        let relaxation = prover.relaxation(&node.ranks);
         let is_single = |ranges: &Vec<ChoiceRange>| matches!(ranges.as_slice(), [range] if range.is_single());
         let is_single = node.ranks.iter().all(is_single);
-        let (played, effort) = least.play(inner.closing, is_single, best);
+        let (played, effort) = relaxation.play(inner.closed_forms, is_single, best);
         proof.effort += effort;
         let Below::Played(playback) = played else { continue };
         let sure = if is_single { 1.0 } else { 1.0 - SPARE };
-        let lower = (playback.step_time.0 * sure - least.spare).max(node.lower);
+        let lower = (playback.step_time.0 * sure - relaxation.spare).max(node.lower);
         if is_single {
             if lower < best {
                 best = lower;
-                proof.better.push(least.strategy);
+                proof.better.push(relaxation.strategy);
             }
             continue;
         }
@@ -167,14 +167,14 @@ impl Prover<'_, '_, '_> {
                 let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage, route);
                 let roots = rank.roots(limit);
                 let ranges: Vec<ChoiceRange> =
-                    roots.into_iter().filter_map(|root| rank.looked_into(root, limit)).collect();
+                    roots.into_iter().filter_map(|root| rank.narrowed(root, limit)).collect();
                 (!ranges.is_empty()).then_some(ranges)
             })
             .collect()
     }
 
     /// The least that all choices have in common.
-    fn least(&mut self, ranks: &[Vec<ChoiceRange>]) -> Least {
+    fn relaxation(&mut self, ranks: &[Vec<ChoiceRange>]) -> Relaxation {
         let mut spare = 0.0_f64;
         let mut copied = self.scratch.clone();
         for (stage, ranges) in ranks.iter().enumerate() {
@@ -198,12 +198,12 @@ impl Prover<'_, '_, '_> {
             }
             rank.write(&counts(fewest(|range| range.full.0), fewest(|range| range.recomputed.0)), &hosted);
         }
-        let facts = &self.inner.closing.problem.facts;
+        let facts = &self.inner.closed_forms.problem.facts;
         let mut strategy = self.scratch.clone();
         copied.offload = strategy.offload.clone();
         strategy.normalise(facts);
         copied.normalise(facts);
-        Least { strategy, copied, spare }
+        Relaxation { strategy, copied, spare }
     }
 
     /// Cuts the choices of one rank in two: of that whose own best is farthest above what its choices have in common.

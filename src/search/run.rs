@@ -1,42 +1,31 @@
 //! The search: every strategy bounded, those that may win solved and played, the best of them proven.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rayon::prelude::*;
 
-use crate::profile::choices::{CheckpointMode, Schedule};
+use crate::profile::choices::CheckpointMode;
+use crate::search::alternatives::{different, pareto, with_leaner};
+use crate::search::best_first::best_first;
 use crate::search::bounding::{Bounded, Bounding, Entry};
-use crate::search::closed::Closing;
+use crate::search::closed_forms::ClosedForms;
 use crate::search::contradiction::contradiction;
 use crate::search::deadline::Deadline;
-use crate::search::picks::{different, pareto, with_leaner};
+use crate::search::diving::{dive, likely, play_likeliest};
+use crate::search::incumbent::Found;
+use crate::search::patience::Patience;
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
-use crate::search::solve::{Solved, Solving};
+use crate::search::solve::Solving;
 use crate::search::space::Space;
-use crate::search::waves::{Found, Patience, events, play_likeliest, waves};
-use crate::search::{advice, ladder, leanest, picks};
+use crate::search::{advice, alternatives, ladder, least_memory};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
-
-/// Likely strategies whose inner choices are solved in one wave, before all others are bounded against the best.
-const SEEDS_A_WAVE: usize = 8;
-/// How much slower by bound than the best of them another may be to be played too.
-const SPREAD: f64 = 1.05;
-/// The most likely strategies that are solved at once.
-const MOST_LIKELY: usize = 4_000;
 /// The most strategies that are kept for a closer look, those with the lowest bounds.
 const MOST_ENTRIES: usize = 150_000;
 /// Meshes whose strategies are bounded between two looks at how many there are.
 const TASKS_AT_ONCE: usize = 512;
-/// Strategies of each mesh, schedule and way to gather that are solved before the others.
-const DIVES: usize = 2;
-/// Events of a strategy that is played before the others, at most.
-const MOST_EVENTS_A_SEED: u64 = 2_000_000;
-/// The most that are played, without and with anything on the host.
-const PLAYED_SEEDS: [usize; 2] = [12, 4];
 
 /// Searches `problem`; `progress` is told of each part that is done.
 ///
@@ -51,14 +40,14 @@ pub fn search(
     let deadline = Deadline::new(start, request.time_limit, problem.facts.blocks);
     let space = Space { deadline, ..Space::new(problem, request) };
     let bounding = Bounding::new(&space);
-    let closing = Closing::until(problem, deadline);
-    let spare = request.time_limit.and_then(|_| advice::spare(&space, &closing));
-    let solving = Solving::new(&bounding, &closing);
+    let closed_forms = ClosedForms::until(problem, deadline);
+    let spare = request.time_limit.and_then(|_| advice::spare(&space, &closed_forms));
+    let solving = Solving::new(&bounding, &closed_forms);
     let mut found = Found::default();
     // What the seeds found is found again, unless something beats it.
     let by_time = request.objective == Objective::Time && !request.exhaustive;
     if by_time {
-        play_likeliest(&solving, seeds(&solving), &mut found);
+        play_likeliest(&solving, likely(&solving), &mut found);
     }
     let Bounds { mut entries, mut account, leanest, let_go } = bound(&bounding, found.limit(), progress);
     if by_time {
@@ -66,13 +55,13 @@ pub fn search(
     }
     let seeds = std::mem::take(&mut found.played);
     let near = leanest.map(|(_, strategy)| strategy).or_else(|| {
-        let least = entries.iter().min_by(|one, other| one.floor.total_cmp(&other.floor));
+        let least = entries.iter().min_by(|one, other| one.lower_bound.total_cmp(&other.lower_bound));
         least.map(|entry| space.strategy(entry))
     });
-    let work = Patience::work(closing.has_like_blocks(), deadline);
+    let work = Patience::work(closed_forms.has_like_blocks(), deadline);
     let patience = if request.exhaustive { Patience::Exhaustive } else { work };
     if request.objective == Objective::Time {
-        account.survived = entries.iter().filter(|entry| entry.floor < found.limit()).count() as u64;
+        account.survived = entries.iter().filter(|entry| entry.lower_bound < found.limit()).count() as u64;
         entries = place(&bounding, &entries, found.limit(), &mut account);
     } else {
         // Where its ranks stand makes no strategy leaner.
@@ -80,10 +69,10 @@ pub fn search(
         account.bounded += entries.iter().map(more).sum::<u64>();
     }
     match request.objective {
-        Objective::Time => waves(&solving, entries, &mut found, &mut account, patience),
-        Objective::Memory => leanest::play(&solving, &entries, &mut found, &mut account),
+        Objective::Time => best_first(&solving, entries, &mut found, &mut account, patience),
+        Objective::Memory => least_memory::play(&solving, &entries, &mut found, &mut account),
     }
-    let let_go = let_go.filter(|floor| *floor < found.limit()).map(Seconds);
+    let let_go = let_go.filter(|lower_bound| *lower_bound < found.limit()).map(Seconds);
     account.lowest_bound = account.lowest_bound.into_iter().chain(let_go).reduce(Seconds::min);
     for seed in seeds {
         if found.played.iter().any(|known| known.strategy == seed.strategy) {
@@ -99,8 +88,9 @@ pub fn search(
         found.played.extend(spare.inspect(|_| account.count_played()));
     }
     sort(&mut found.played, request.objective);
-    let shown = picks::shown(&found.played, &found.stopped, request.top);
-    let shown: Vec<Candidate> = shown.into_par_iter().filter_map(|strategy| closing.play(strategy)).collect();
+    let shown = alternatives::shown(&found.played, &found.stopped, request.top);
+    let shown: Vec<Candidate> =
+        shown.into_par_iter().filter_map(|strategy| closed_forms.play(strategy)).collect();
     found.played.extend(shown.into_iter().filter(|candidate| problem.fits(candidate)));
     sort(&mut found.played, request.objective);
     account.inner_choices_log10 = inner_choices_log10(problem);
@@ -110,16 +100,16 @@ pub fn search(
     let Some(mut winner) = found.played.first().cloned() else {
         return Err(match (near, request.time_limit) {
             (_, Some(limit)) if deadline.is_over() => Failure::TimeIsUp { limit },
-            (Some(strategy), _) => advice::nothing_fits(&space, &closing, &strategy),
+            (Some(strategy), _) => advice::nothing_fits(&space, &closed_forms, &strategy),
             (None, _) => Failure::Illegal(contradiction(problem, request)),
         });
     };
     let program = problem.program(&winner.strategy);
-    if closing.has_time_to_place(&program) {
+    if closed_forms.has_time_to_place(&program) {
         problem.place(&mut winner, &program);
     }
-    let ladder = ladder::ladder(&closing, &winner);
-    let pareto = pareto(&with_leaner(&closing, &found.played));
+    let ladder = ladder::ladder(&closed_forms, &winner);
+    let pareto = pareto(&with_leaner(&closed_forms, &found.played));
     let alternatives = different(&found.played, request.top);
     account.wall_time = Seconds(start.elapsed().as_secs_f64());
     Ok(Outcome { winner, alternatives, ladder, pareto, account })
@@ -215,66 +205,4 @@ fn place(bounding: &Bounding<'_>, entries: &[Entry], limit: f64, account: &mut A
         tasks.into_par_iter().map(|entries| bounding.place(entries, limit)).collect();
     account.bounded += placed.iter().map(|(_, bounded)| bounded).sum::<u64>();
     placed.into_iter().flat_map(|(entries, _)| entries).collect()
-}
-
-/// Likely strategies, solved: small micro-batches on meshes whose tensor groups stay inside a node, with little or all
-/// state sharded; the best of each pipeline size by bound.
-fn seeds(solving: &Solving<'_>) -> Vec<Solved> {
-    let bounding = solving.bounding;
-    let space = bounding.space;
-    let node = u64::from(space.problem.cluster.devices_per_node);
-    let likely: Vec<usize> = (0..space.tasks.len())
-        .filter(|&index| {
-            let mesh = space.tasks[index].mesh;
-            mesh.tensor * mesh.context <= node
-        })
-        .collect();
-    let entries: Vec<Vec<Entry>> = likely.into_par_iter().map(|task| bounding.likely(task)).collect();
-    likeliest(solving, entries.into_iter().flatten().collect(), f64::INFINITY)
-}
-
-/// Of each mesh and schedule the strategies with the lowest bounds, solved; the best of each pipeline size.
-fn dive(solving: &Solving<'_>, entries: &[Entry], limit: f64) -> Vec<Solved> {
-    let mut lowest: BTreeMap<(usize, Schedule, bool), Vec<Entry>> = BTreeMap::new();
-    for entry in entries {
-        let key = (entry.task, entry.frame.schedule.0, entry.state.reshard);
-        let known = lowest.entry(key).or_default();
-        let place = known.partition_point(|known| known.floor <= entry.floor);
-        if place < DIVES {
-            known.insert(place, *entry);
-            known.truncate(DIVES);
-        }
-    }
-    likeliest(solving, lowest.into_values().flatten().collect(), limit)
-}
-
-/// The best of `entries` under their default cuts, of each pipeline size, with and without the host.
-fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> Vec<Solved> {
-    entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
-    let mut best: BTreeMap<(u64, bool), Solved> = BTreeMap::new();
-    for wave in entries.chunks(SEEDS_A_WAVE).take(MOST_LIKELY / SEEDS_A_WAVE) {
-        // A bound is no promise, but one beyond what is known is out of the question.
-        if wave.first().is_some_and(|entry| entry.floor >= limit) || solving.closing.deadline.is_over() {
-            break;
-        }
-        let solved: Vec<Option<Solved>> = wave.par_iter().map(|entry| solving.even(entry, limit)).collect();
-        let short = |solved: &Solved| events(&solved.strategy) <= MOST_EVENTS_A_SEED;
-        for solved in solved.into_iter().flatten().filter(short) {
-            let seconds = solved.closed.bound.0;
-            limit = limit.min(SPREAD * solved.closed.likely.0);
-            let key = (solved.strategy.pipeline, solved.strategy.offload.is_none());
-            if best.get(&key).is_none_or(|known| seconds < known.closed.bound.0) {
-                best.insert(key, solved);
-            }
-        }
-    }
-    let by_bound = |one: &Solved, other: &Solved| one.closed.bound.0.total_cmp(&other.closed.bound.0);
-    let (mut hosted, mut chosen): (Vec<Solved>, Vec<Solved>) =
-        best.into_values().partition(|solved| !solved.strategy.offload.is_none());
-    hosted.sort_by(by_bound);
-    chosen.sort_by(by_bound);
-    chosen.truncate(PLAYED_SEEDS[0]);
-    hosted.truncate(PLAYED_SEEDS[1]);
-    chosen.append(&mut hosted);
-    chosen
 }

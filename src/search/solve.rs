@@ -3,11 +3,11 @@
 use crate::profile::choices::Compression;
 use crate::search::bounding::{Bounding, Entry};
 use crate::search::choices::Options;
-use crate::search::closed::{Closed, Closing};
+use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::exhaustive::every_choice;
 use crate::search::inner::{Chosen, InnerProblem};
+use crate::search::local_search::neighbours;
 use crate::search::passes::{KnownWays, Ways};
-use crate::search::polish::neighbours;
 use crate::search::proof::{Aim, Proof, prove};
 use crate::strategy::Strategy;
 
@@ -18,33 +18,33 @@ pub struct Solved {
     pub strategy: Strategy,
     pub closed: Closed,
     /// No inner choice is faster, in seconds.
-    pub floor: f64,
+    pub lower_bound: f64,
 }
 
 /// Solves inner choices.
 pub struct Solving<'a> {
     pub bounding: &'a Bounding<'a>,
-    pub closing: &'a Closing<'a>,
+    pub closed_forms: &'a ClosedForms<'a>,
     pub options: Options,
     /// The same without copies beside the passes.
     quiet: Options,
-    /// When the passes of frames end whose chunks do not adjoin.
+    /// When the passes of pass choices end whose chunks do not adjoin.
     ways: KnownWays,
 }
 
 impl<'a> Solving<'a> {
     /// Solves what the request of `bounding`'s space leaves free.
-    pub fn new(bounding: &'a Bounding<'a>, closing: &'a Closing<'a>) -> Self {
+    pub fn new(bounding: &'a Bounding<'a>, closed_forms: &'a ClosedForms<'a>) -> Self {
         let fix = &bounding.space.request.fix;
         let offload = &bounding.space.problem.engine.supports.offload;
         let options = Options::new(fix.checkpoint.is_some(), fix.offload.is_some(), offload);
         let quiet = options.without_copies();
-        Self { bounding, closing, options, quiet, ways: KnownWays::default() }
+        Self { bounding, closed_forms, options, quiet, ways: KnownWays::default() }
     }
 
-    /// The bound of `entry` with what is known of its frame: chunks that do not adjoin wait for each other.
+    /// The bound of `entry` with what is known of its pass choice: chunks that do not adjoin wait for each other.
     pub fn tightened(&self, entry: &Entry) -> f64 {
-        self.with_ways(entry, |ways| entry.floor.max(ways.least + entry.step))
+        self.with_ways(entry, |ways| entry.lower_bound.max(ways.least + entry.step))
     }
 
     /// The best inner choice of `entry` by its bound that is below `limit` seconds, or the best without copies beside the
@@ -59,7 +59,7 @@ impl<'a> Solving<'a> {
             let quiet = (closed.likely > closed.bound).then(|| solve(&self.quiet, closed.likely.0)).flatten();
             let quiet = quiet.filter(|quiet| quiet.closed.likely < closed.likely);
             Some(match quiet {
-                Some(quiet) => Solved { floor: solved.floor, ..quiet },
+                Some(quiet) => Solved { lower_bound: solved.lower_bound, ..quiet },
                 None => solved,
             })
         })
@@ -72,21 +72,26 @@ impl<'a> Solving<'a> {
         })?;
         let closed = choices.into_iter().map(|mut strategy| {
             strategy.normalise(&self.bounding.space.problem.facts);
-            Solved { entry: *entry, floor: entry.floor, closed: self.closing.close(&strategy), strategy }
+            Solved {
+                entry: *entry,
+                lower_bound: entry.lower_bound,
+                closed: self.closed_forms.close(&strategy),
+                strategy,
+            }
         });
-        Some(closed.filter(|solved| self.closing.fits(&solved.closed)).collect())
+        Some(closed.filter(|solved| self.closed_forms.fits(&solved.closed)).collect())
     }
 
     /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.
     pub fn leanest(&self, entry: &Entry) -> Option<Solved> {
-        if self.closing.deadline.is_over() {
+        if self.closed_forms.deadline.is_over() {
             return None;
         }
         let space = self.bounding.space;
         let strategy = space.recomputing(&space.strategy(entry));
-        let closed = self.closing.close(&strategy);
-        let fits = self.closing.fits(&closed);
-        fits.then_some(Solved { entry: *entry, floor: entry.floor, strategy, closed })
+        let closed = self.closed_forms.close(&strategy);
+        let fits = self.closed_forms.fits(&closed);
+        fits.then_some(Solved { entry: *entry, lower_bound: entry.lower_bound, strategy, closed })
     }
 
     /// A good inner choice of `entry`, quickly: that of the default cuts.
@@ -96,12 +101,12 @@ impl<'a> Solving<'a> {
 
     /// Whether a proof may look at each inner choice of `solved` by itself.
     pub fn can_prove(&self, solved: &Solved) -> bool {
-        solved.strategy.compression == Compression::None && self.closing.has_like_blocks()
+        solved.strategy.compression == Compression::None && self.closed_forms.has_like_blocks()
     }
 
     /// What no inner choice of `solved` can undercut as played; those under its own cuts are played.
     pub fn prove(&self, solved: &Solved, aim: Aim) -> Proof {
-        let Solved { entry, strategy, floor, .. } = solved;
+        let Solved { entry, strategy, lower_bound, .. } = solved;
         self.with_inner(entry, &self.options, |inner, outer| {
             let mut proof = prove(inner, strategy, aim);
             let others = match (inner.cuts, strategy.virtual_stages) {
@@ -113,7 +118,7 @@ impl<'a> Solving<'a> {
                     others.map(|way| way.seconds + entry.step).fold(aim.best, f64::min)
                 }),
             };
-            proof.lower = proof.lower.min(others).max(*floor);
+            proof.lower = proof.lower.min(others).max(*lower_bound);
             proof
         })
     }
@@ -127,7 +132,8 @@ impl<'a> Solving<'a> {
     }
 
     fn with_ways<T>(&self, entry: &Entry, look: impl FnOnce(&Ways) -> T) -> T {
-        let known = (entry.frame.schedule.1 > 1).then(|| self.ways.of(entry, (self.bounding, self.closing)));
+        let known = (entry.pass_choice.schedule.1 > 1)
+            .then(|| self.ways.of(entry, (self.bounding, self.closed_forms)));
         look(&known.unwrap_or_default())
     }
 
@@ -138,12 +144,12 @@ impl<'a> Solving<'a> {
         look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T,
     ) -> T {
         let outer = self.bounding.space.strategy(entry);
-        let forms = self.closing.outer(&outer);
-        let (load, pipeline) = self.bounding.pipeline(&outer, &forms.pricing);
+        let costs = self.closed_forms.outer(&outer);
+        let (load, pipeline) = self.bounding.pipeline(&outer, &costs.pricing);
         let fix = &self.bounding.space.request.fix;
         let inner = InnerProblem {
-            closing: self.closing,
-            forms: &forms,
+            closed_forms: self.closed_forms,
+            costs: &costs,
             options,
             load: &load,
             pipeline,
@@ -162,7 +168,7 @@ impl<'a> Solving<'a> {
     ) -> Option<Solved> {
         let Chosen { mut strategy, seconds } = self.with_inner(entry, options, choose)?;
         strategy.normalise(&self.bounding.space.problem.facts);
-        let closed = self.closing.close(&strategy);
-        Some(Solved { entry: *entry, floor: entry.floor.max(seconds), strategy, closed })
+        let closed = self.closed_forms.close(&strategy);
+        Some(Solved { entry: *entry, lower_bound: entry.lower_bound.max(seconds), strategy, closed })
     }
 }

@@ -1,4 +1,4 @@
-//! The outer strategies: meshes with their experts, the frames on each, and the states of each frame.
+//! The outer strategies: meshes with their experts, the pass choices on each, and the states of each pass choice.
 
 use crate::profile::choices::{ContextKind, LossMode, Schedule};
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
@@ -17,7 +17,7 @@ pub struct Task {
     states: [States; 2],
 }
 
-/// The states of all frames on a mesh.
+/// The states of all pass choices on a mesh.
 #[derive(Clone, Debug, Default)]
 struct States {
     legal: Vec<StateChoice>,
@@ -28,7 +28,7 @@ struct States {
 
 /// Everything of a strategy but its mesh, its state and the inner choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FrameChoice {
+pub struct PassChoice {
     pub sequence_parallel: bool,
     pub context_kind: ContextKind,
     /// Sequences a micro-batch, and micro-batches.
@@ -86,16 +86,17 @@ impl<'a> Space<'a> {
     /// Whether no strategy is legal.
     pub fn is_empty(&self) -> bool {
         let has_legal = |task: &Task| {
-            let mut frames = self.frames(task).into_iter();
-            frames.any(|frame| {
-                !self.states(task, &frame).0.is_empty() && self.is_legal(&self.outer(task, &frame))
+            let mut pass_choices = self.pass_choices(task).into_iter();
+            pass_choices.any(|pass_choice| {
+                !self.states(task, &pass_choice).0.is_empty()
+                    && self.is_legal(&self.outer(task, &pass_choice))
             })
         };
         !self.tasks.iter().any(has_legal)
     }
 
-    /// The frames of `task`; those of one shape stand together.
-    pub fn frames(&self, task: &Task) -> Vec<FrameChoice> {
+    /// The pass choices of `task`; those of one shape stand together.
+    pub fn pass_choices(&self, task: &Task) -> Vec<PassChoice> {
         let mut list = Vec::new();
         for sequence_parallel in self.axes.sequence_parallel(task.mesh) {
             for context_kind in self.axes.context_kinds(task.mesh) {
@@ -103,7 +104,7 @@ impl<'a> Space<'a> {
                     for &loss in &self.axes.loss {
                         for &numerics in &self.axes.numerics {
                             let schedules = self.axes.schedules(task.mesh, micro.1);
-                            list.extend(schedules.into_iter().map(|schedule| FrameChoice {
+                            list.extend(schedules.into_iter().map(|schedule| PassChoice {
                                 sequence_parallel,
                                 context_kind,
                                 micro,
@@ -119,10 +120,10 @@ impl<'a> Space<'a> {
         list
     }
 
-    /// The legal states of `frame`, if it is legal itself; how many strategies these are in all mesh orders, and how
+    /// The legal states of `pass_choice`, if it is legal itself; how many strategies these are in all mesh orders, and how
     /// many more are illegal.
-    pub fn states<'t>(&self, task: &'t Task, frame: &FrameChoice) -> (&'t [StateChoice], u64, u64) {
-        let states = &task.states[usize::from(frame.micro.1 > 1)];
+    pub fn states<'t>(&self, task: &'t Task, pass_choice: &PassChoice) -> (&'t [StateChoice], u64, u64) {
+        let states = &task.states[usize::from(pass_choice.micro.1 > 1)];
         (&states.legal, states.count, states.illegal)
     }
 
@@ -136,17 +137,17 @@ impl<'a> Space<'a> {
         (1..=sizes.into_iter().filter(|&size| size > 1).count() as u64).product()
     }
 
-    /// The strategy of a frame under the plainest state, without its inner choice.
-    pub fn outer(&self, task: &Task, frame: &FrameChoice) -> Strategy {
+    /// The strategy of a pass choice under the plainest state, without its inner choice.
+    pub fn outer(&self, task: &Task, pass_choice: &PassChoice) -> Strategy {
         let mut strategy = self.plain(task);
-        strategy.sequence_parallel = frame.sequence_parallel;
-        strategy.context_kind = frame.context_kind;
-        (strategy.micro_batch, strategy.accumulation) = frame.micro;
-        (strategy.schedule, strategy.virtual_stages) = frame.schedule;
-        strategy.loss = frame.loss;
-        strategy.compression = frame.numerics.compression;
-        strategy.gradient_type = frame.numerics.gradient;
-        strategy.reduce_type = frame.numerics.reduce;
+        strategy.sequence_parallel = pass_choice.sequence_parallel;
+        strategy.context_kind = pass_choice.context_kind;
+        (strategy.micro_batch, strategy.accumulation) = pass_choice.micro;
+        (strategy.schedule, strategy.virtual_stages) = pass_choice.schedule;
+        strategy.loss = pass_choice.loss;
+        strategy.compression = pass_choice.numerics.compression;
+        strategy.gradient_type = pass_choice.numerics.gradient;
+        strategy.reduce_type = pass_choice.numerics.reduce;
         strategy
     }
 
@@ -182,7 +183,7 @@ impl<'a> Space<'a> {
 
     /// The strategy of `entry`, without its inner choice.
     pub fn strategy(&self, entry: &Entry) -> Strategy {
-        let mut strategy = self.outer(&self.tasks[entry.task], &entry.frame);
+        let mut strategy = self.outer(&self.tasks[entry.task], &entry.pass_choice);
         entry.state.apply(&mut strategy);
         strategy.order = entry.order;
         self.keep_on_host(&mut strategy);

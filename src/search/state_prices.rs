@@ -1,4 +1,4 @@
-//! What moving and updating the state of a model takes on a mesh, once for all frames there.
+//! What moving and updating the state of a model takes on a mesh, once for all pass choices there.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::profile::EngineProfile;
 use crate::program::reduction::{accumulate, gathers, keep, reductions};
 use crate::program::state::StateRules;
 use crate::search::axes::NumericsChoice;
-use crate::search::forms::Forms;
+use crate::search::class_costs::ModelCosts;
 use crate::search::load::Load;
 use crate::strategy::Workload;
 use crate::units::Bytes;
@@ -58,7 +58,7 @@ impl KnownPrices {
 impl StatePrices {
     /// The prices of a model with `classes` of units, of which there are so many each.
     pub fn new(
-        (load, forms, classes): (&Load, &Forms, &[(usize, u64)]),
+        (load, costs, classes): (&Load, &ModelCosts, &[(usize, u64)]),
         (workload, engine): (&Workload, &EngineProfile),
         rules: &StateRules,
         pricing: &DevicePricing<'_>,
@@ -77,7 +77,7 @@ impl StatePrices {
             links: [f64::INFINITY; LEVELS],
         };
         for &(class, count) in classes {
-            let parameters = forms.classes[class].parameters;
+            let parameters = costs.classes[class].parameters;
             let links = &mut prices.links;
             let mut seconds = |op: &Op| {
                 let price = pricing.price(op, 0);

@@ -1,4 +1,4 @@
-//! Floors against exact closed forms of random inner choices, of models whose blocks are alike and of others.
+//! Lower bounds against exact closed costs of random inner choices, of models whose blocks are alike and of others.
 
 use super::*;
 use crate::cluster;
@@ -8,9 +8,9 @@ use crate::profile::choices::OffloadCategory;
 use crate::profile::engine::{engine, engines};
 use crate::program::Pass;
 use crate::search::choices::FRACTIONS;
-use crate::search::closed::Closing;
+use crate::search::closed_forms::ClosedForms;
+use crate::search::in_flight::Moment;
 use crate::search::inner::Spread;
-use crate::search::occupancy::Moment;
 use crate::search::solve::Solving;
 use crate::search::{Problem, Request};
 use crate::strategy::{Checkpoint, CheckpointMode, Workload};
@@ -89,7 +89,7 @@ fn inner(outer: &Strategy, problem: &Problem<'_>, dice: &mut Dice) -> Strategy {
     strategy
 }
 
-/// Of random inner choices that just fit, how far the floor is below the exact bound: shares, the least first.
+/// Of random inner choices that just fit, how far the lower bound is below the exact bound: shares, the least first.
 fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
     let model = model::from_text(config, "the test", "small").unwrap();
     let cluster = cluster::load("2x8xh100-sxm").unwrap();
@@ -98,36 +98,37 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
     let problem = Problem::new(&model, &cluster, workload, engine(engine_name).unwrap(), None);
     let request = Request::default();
     let space = Space::new(&problem, &request);
-    let (bounding, closing) = (Bounding::new(&space), Closing::new(&problem));
+    let (bounding, closed_forms) = (Bounding::new(&space), ClosedForms::new(&problem));
     let mut dice = Dice(seed);
     let mut shares = Vec::new();
     while shares.len() < 2_000 {
         let task = &space.tasks[dice.below(space.tasks.len())];
-        let frame = dice.pick(&space.frames(task));
-        let mut outer = space.outer(task, &frame);
-        let states = space.states(task, &frame).0;
+        let pass_choice = dice.pick(&space.pass_choices(task));
+        let mut outer = space.outer(task, &pass_choice);
+        let states = space.states(task, &pass_choice).0;
         if states.is_empty() || !space.is_legal(&outer) {
             continue;
         }
         let state = dice.pick(states);
         state.apply(&mut outer);
         let strategy = inner(&outer, &problem, &mut dice);
-        let closed = closing.close(&strategy);
+        let closed = closed_forms.close(&strategy);
         // It just fits.
         let limited = Problem { memory_limit: closed.memory.process, ..problem.clone() };
         let shape = bounding.shaped(&outer);
         let rules = StateRules::new(&outer, &workload, problem.engine);
         let prices = bounding.prices(&shape, &rules, &bounding.anywhere(&outer));
-        let floors = FrameFloor { room: limited.room(&outer), ..bounding.frame_floor(&outer, &shape) };
+        let bounds =
+            StrategyBounds { room: limited.room(&outer), ..bounding.strategy_bounds(&outer, &shape) };
         let bound = closed.bound.0;
-        match floors.of(outer.sync, &rules, &prices, 1.01 * bound) {
-            Floor::Seconds(floor) => {
-                assert!(floor <= bound * (1.0 + 1e-9), "{floor} > {bound}: {strategy:?}");
-                let may = floors.may_spread(outer.sync, &rules, &prices, bound * (1.0 + 1e-9));
+        match bounds.of(outer.sync, &rules, &prices, 1.01 * bound) {
+            StrategyBound::Seconds(lower_bound) => {
+                assert!(lower_bound <= bound * (1.0 + 1e-9), "{lower_bound} > {bound}: {strategy:?}");
+                let may = bounds.may_spread(outer.sync, &rules, &prices, bound * (1.0 + 1e-9));
                 assert!(may, "{bound} s is said to be too little: {strategy:?}");
-                shares.push(floor / bound);
+                shares.push(lower_bound / bound);
             }
-            Floor::OutOfMemory(bytes) => {
+            StrategyBound::OutOfMemory(bytes) => {
                 panic!("{bytes} at the least, but {} do: {strategy:?}", closed.memory.process)
             }
         }
@@ -145,7 +146,7 @@ fn floors_hold_for_every_inner_choice() {
             nearest.push(shares[shares.len() * 9 / 10]);
         }
     }
-    // A floor that is only ever far below would prove nothing.
+    // A lower bound that is only ever far below would prove nothing.
     assert!(nearest.iter().all(|share| *share > 0.8), "{nearest:?}");
 }
 
@@ -172,14 +173,14 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
             let problem = Problem::new(&model, &cluster, workload, engine(engine_name).unwrap(), limit);
             let request = Request::default();
             let space = Space::new(&problem, &request);
-            let (bounding, closing) = (Bounding::new(&space), Closing::new(&problem));
-            let solving = Solving::new(&bounding, &closing);
+            let (bounding, closed_forms) = (Bounding::new(&space), ClosedForms::new(&problem));
+            let solving = Solving::new(&bounding, &closed_forms);
             for _ in 0..700 {
                 let index = dice.below(space.tasks.len());
                 let task = &space.tasks[index];
-                let frame = dice.pick(&space.frames(task));
-                let mut outer = space.outer(task, &frame);
-                let states = space.states(task, &frame).0;
+                let pass_choice = dice.pick(&space.pass_choices(task));
+                let mut outer = space.outer(task, &pass_choice);
+                let states = space.states(task, &pass_choice).0;
                 // One rank leaves little to get wrong.
                 let is_dull = outer.pipeline == 1 && dice.below(10) > 0;
                 if states.is_empty() || is_dull || !space.is_legal(&outer) {
@@ -188,40 +189,45 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
                 let state = dice.pick(states);
                 state.apply(&mut outer);
                 let order = outer.order;
-                let entry = Entry { floor: 0.0, step: 0.0, place: 0, task: index, frame, state, order };
+                let entry =
+                    Entry { lower_bound: 0.0, step: 0.0, place: 0, task: index, pass_choice, state, order };
                 let Some(solved) = solving.solve(&entry, f64::INFINITY) else { continue };
                 let bound = solved.closed.bound.0;
                 assert!(
-                    solved.floor <= bound * (1.0 + 1e-9),
+                    solved.lower_bound <= bound * (1.0 + 1e-9),
                     "{} > {bound}: {:?}",
-                    solved.floor,
+                    solved.lower_bound,
                     solved.strategy
                 );
                 for _ in 0..4 {
                     let other = inner(&outer, &problem, &mut dice);
-                    let closed = closing.close(&other);
-                    let is_slower = solved.floor <= closed.bound.0 * (1.0 + 1e-9);
-                    assert!(!closing.fits(&closed) || is_slower, "{} > {closed:?}: {other:?}", solved.floor);
+                    let closed = closed_forms.close(&other);
+                    let is_slower = solved.lower_bound <= closed.bound.0 * (1.0 + 1e-9);
+                    assert!(
+                        !closed_forms.fits(&closed) || is_slower,
+                        "{} > {closed:?}: {other:?}",
+                        solved.lower_bound
+                    );
                 }
                 let shape = bounding.shaped(&outer);
                 let rules = StateRules::new(&outer, &workload, problem.engine);
                 let prices = bounding.prices(&shape, &rules, &bounding.anywhere(&outer));
-                let floors = bounding.frame_floor(&outer, &shape);
+                let bounds = bounding.strategy_bounds(&outer, &shape);
                 let strategy = &solved.strategy;
-                match floors.of(outer.sync, &rules, &prices, 1.01 * bound) {
-                    Floor::Seconds(floor) => {
-                        assert!(floor <= bound * (1.0 + 1e-9), "{floor} > {bound}: {strategy:?}");
-                        let may = floors.may_spread(outer.sync, &rules, &prices, bound * (1.0 + 1e-9));
+                match bounds.of(outer.sync, &rules, &prices, 1.01 * bound) {
+                    StrategyBound::Seconds(lower_bound) => {
+                        assert!(lower_bound <= bound * (1.0 + 1e-9), "{lower_bound} > {bound}: {strategy:?}");
+                        let may = bounds.may_spread(outer.sync, &rules, &prices, bound * (1.0 + 1e-9));
                         assert!(may, "{bound} s is said to be too little: {strategy:?}");
                         let mut modes = strategy.checkpoint.iter().flat_map(Checkpoint::modes);
                         let memory_binds =
                             !strategy.offload.is_none() || modes.any(|mode| mode != CheckpointMode::None);
                         if memory_binds {
-                            nearest.push(floor / bound);
+                            nearest.push(lower_bound / bound);
                             *cases.entry(strategy.schedule).or_default() += 1;
                         }
                     }
-                    Floor::OutOfMemory(bytes) => panic!("{bytes} at the least: {strategy:?}"),
+                    StrategyBound::OutOfMemory(bytes) => panic!("{bytes} at the least: {strategy:?}"),
                 }
             }
         }
@@ -295,19 +301,21 @@ fn no_micro_batch_takes_less_for_each_sequence_than_a_very_large_one() {
             let mut dice = Dice(5 + place as u64);
             for _ in 0..400 {
                 let task = &space.tasks[dice.below(space.tasks.len())];
-                let legal = |frame: &FrameChoice| space.is_legal(&space.outer(task, frame));
-                let frames: Vec<_> = space.frames(task).into_iter().filter(legal).collect();
-                if frames.is_empty() {
+                let legal = |pass_choice: &PassChoice| space.is_legal(&space.outer(task, pass_choice));
+                let pass_choices: Vec<_> = space.pass_choices(task).into_iter().filter(legal).collect();
+                if pass_choices.is_empty() {
                     continue;
                 }
-                let frame = dice.pick(&frames);
-                let outer = space.outer(task, &frame);
+                let pass_choice = dice.pick(&pass_choices);
+                let outer = space.outer(task, &pass_choice);
                 let shape = bounding.shaped(&outer);
-                let passes =
-                    bounding.frame_floor(&outer, &shape).pipeline.floor(&shape.load, More::default());
-                let ample = bounding.ample(task, &frame, &outer);
-                assert!(ample <= passes, "{ample} > {passes}: {outer:?}");
-                nearest.push(ample / passes);
+                let passes = bounding
+                    .strategy_bounds(&outer, &shape)
+                    .pipeline
+                    .lower_bound(&shape.load, More::default());
+                let large_batch = bounding.large_batch(task, &pass_choice, &outer);
+                assert!(large_batch <= passes, "{large_batch} > {passes}: {outer:?}");
+                nearest.push(large_batch / passes);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::profile::choices::{AttentionKernel, CheckpointMode, LossMode, OffloadCategory, Schedule};
 use crate::search::axes::divisors;
-use crate::search::closed::Closing;
+use crate::search::closed_forms::ClosedForms;
 use crate::search::explain::cuts::even_cuts;
 use crate::search::problem::Problem;
 use crate::strategy::{Capacity, CheckpointEntry, Draft, Key, Strategy};
@@ -31,14 +31,14 @@ pub(super) enum Pick {
 }
 
 /// All trials for `strategy`; a value that it has already, or that a rule forbids, is no change.
-pub(super) fn trials(closing: &Closing<'_>, strategy: &Strategy) -> Vec<Trial> {
-    let problem = closing.problem;
+pub(super) fn trials(closed_forms: &ClosedForms<'_>, strategy: &Strategy) -> Vec<Trial> {
+    let problem = closed_forms.problem;
     let draft = strategy.draft(problem.facts.defaults);
     let mut trials = Trials(Vec::new());
     trials.checkpoint(strategy, &draft);
     trials.state(problem, strategy);
     trials.mesh(problem, strategy);
-    trials.schedule(closing, strategy);
+    trials.schedule(closed_forms, strategy);
     trials.offload(problem, strategy, &draft);
     trials.passes(problem, strategy);
     trials.numerics(problem, strategy);
@@ -109,21 +109,21 @@ impl Trials {
     }
 
     /// Other schedules, other chunks, and blocks moved from full stages to empty ones.
-    fn schedule(&mut self, closing: &Closing<'_>, strategy: &Strategy) {
+    fn schedule(&mut self, closed_forms: &ClosedForms<'_>, strategy: &Strategy) {
         if strategy.pipeline == 1 {
             return;
         }
-        let others = closing.problem.engine.supports.schedules.iter().copied();
+        let others = closed_forms.problem.engine.supports.schedules.iter().copied();
         let others = others.filter(|&schedule| schedule != strategy.schedule);
         self.each(Key::Schedule, others, |schedule| Draft { schedule: Some(schedule), ..Draft::default() });
         if strategy.schedule == Schedule::Interleaved {
-            let most = (u64::from(closing.problem.facts.blocks) / strategy.pipeline).min(MOST_VIRTUAL);
+            let most = (u64::from(closed_forms.problem.facts.blocks) / strategy.pipeline).min(MOST_VIRTUAL);
             self.each(Key::VirtualStages, 2..=most, |chunks| Draft {
                 virtual_stages: Some(chunks),
                 ..Draft::default()
             });
         }
-        let cuts = even_cuts(closing, strategy);
+        let cuts = even_cuts(closed_forms, strategy);
         self.each(Key::Cuts, cuts, |cuts| Draft { cuts: Some(cuts), ..Draft::default() });
     }
 

@@ -1,13 +1,13 @@
 //! Cuts that even out memory over the stages of a pipeline.
 
-use crate::search::closed::Closing;
+use crate::search::closed_forms::ClosedForms;
 use crate::strategy::{Checkpoint, Strategy};
 
 /// Most blocks that are moved.
 const MOST_MOVES: usize = 64;
 
 /// Cuts under which `strategy` fits, or none: one block after the other goes from the fullest stage to the emptiest.
-pub(super) fn even_cuts(closing: &Closing<'_>, strategy: &Strategy) -> Option<Vec<u32>> {
+pub(super) fn even_cuts(closed_forms: &ClosedForms<'_>, strategy: &Strategy) -> Option<Vec<u32>> {
     // Chunks that recompute differently say how many blocks they have.
     let mode = strategy.checkpoint.first()?.runs.first().map(|run| run.0)?;
     let is_uniform = |chunk: &Checkpoint| chunk.runs.iter().all(|run| run.0 == mode);
@@ -16,10 +16,10 @@ pub(super) fn even_cuts(closing: &Closing<'_>, strategy: &Strategy) -> Option<Ve
     }
     let mut moved = strategy.clone();
     for _ in 0..MOST_MOVES {
-        let peaks = closing.device_peaks(&moved);
+        let peaks = closed_forms.device_peaks(&moved);
         let full = (0..peaks.len()).max_by_key(|&stage| peaks[stage])?;
         let empty = (0..peaks.len()).min_by_key(|&stage| peaks[stage])?;
-        let problem = closing.problem;
+        let problem = closed_forms.problem;
         if problem.process_memory(&moved, peaks[full]).process <= problem.memory_limit {
             return (moved.cuts != strategy.cuts).then_some(moved.cuts);
         }

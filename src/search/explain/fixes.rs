@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::search::closed::{Closed, Closing};
+use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::explain::changes::{Pick, Trial, trials};
 use crate::search::explain::{Change, change};
 use crate::search::problem::{Candidate, Problem};
@@ -50,10 +50,10 @@ type Priced = (Change, Closed);
 
 /// Every single change of `strategy`, which does not fit.
 pub(super) fn fixes(problem: &Problem<'_>, strategy: &Strategy) -> Fixes {
-    let closing = Closing::new(problem);
-    let trials = trials(&closing, strategy);
+    let closed_forms = ClosedForms::new(problem);
+    let trials = trials(&closed_forms, strategy);
     let priced: Vec<Priced> =
-        trials.par_iter().flat_map_iter(|trial| priced(&closing, strategy, trial)).collect();
+        trials.par_iter().flat_map_iter(|trial| priced(&closed_forms, strategy, trial)).collect();
     let mut changes: Vec<Priced> = Vec::new();
     for (change, closed) in priced {
         if changes.iter().all(|(known, _)| known.strategy != change.strategy) {
@@ -62,7 +62,7 @@ pub(super) fn fixes(problem: &Problem<'_>, strategy: &Strategy) -> Fixes {
     }
     let tried = changes.len() as u64;
     let (mut fitting, missing): (Vec<Priced>, Vec<Priced>) =
-        changes.into_iter().partition(|(_, closed)| closing.fits(closed));
+        changes.into_iter().partition(|(_, closed)| closed_forms.fits(closed));
     fitting.sort_by(|one, other| one.1.bound.0.total_cmp(&other.1.bound.0));
     let played = affordable(&fitting);
     let left_out = (fitting.len() - played) as u64;
@@ -93,10 +93,10 @@ fn affordable(fitting: &[Priced]) -> usize {
 
 /// The changes of a trial that are legal; of gentle and strong ones that do the same, the gentlest that fits, or the
 /// strongest.
-fn priced(closing: &Closing<'_>, strategy: &Strategy, trial: &Trial) -> Vec<Priced> {
-    let legal = |value| change(closing.problem, strategy, trial.key, value).ok().flatten();
+fn priced(closed_forms: &ClosedForms<'_>, strategy: &Strategy, trial: &Trial) -> Vec<Priced> {
+    let legal = |value| change(closed_forms.problem, strategy, trial.key, value).ok().flatten();
     let changes: Vec<Change> = trial.values.iter().filter_map(legal).collect();
-    let fits = |change: &Change| closing.fits(&closing.close(&change.strategy));
+    let fits = |change: &Change| closed_forms.fits(&closed_forms.close(&change.strategy));
     let chosen = match trial.pick {
         Pick::Each => changes,
         Pick::Gentlest => {
@@ -106,7 +106,7 @@ fn priced(closing: &Closing<'_>, strategy: &Strategy, trial: &Trial) -> Vec<Pric
         }
     };
     let priced = |change: Change| {
-        let closed = closing.close(&change.strategy);
+        let closed = closed_forms.close(&change.strategy);
         (change, closed)
     };
     chosen.into_iter().map(priced).collect()

@@ -15,7 +15,7 @@ fn tiny() -> Model {
     model::from_text(TINY, "the test", "tiny").unwrap()
 }
 
-fn home<'a>(model: &'a Model, cluster: &str, global_batch: u64) -> Setting<'a> {
+fn base<'a>(model: &'a Model, cluster: &str, global_batch: u64) -> Setting<'a> {
     let workload =
         Workload { global_batch, seq_len: 128, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
     let cluster = cluster::load(cluster).unwrap();
@@ -35,7 +35,7 @@ fn limited<'a>(setting: &Setting<'a>, text: &str) -> Setting<'a> {
 #[test]
 fn only_another_kind_of_plan_is_a_break_even() {
     let model = tiny();
-    let setting = home(&model, "1x4xh100-sxm", 16);
+    let setting = base(&model, "1x4xh100-sxm", 16);
     let plans = [
         "dp=4,micro=4",
         "dp=4,micro=2",
@@ -68,7 +68,7 @@ fn only_another_kind_of_plan_is_a_break_even() {
 #[test]
 fn the_largest_batch_is_that_of_trying_all() {
     let model = tiny();
-    let setting = limited(&home(&model, "1x2xh100-sxm", 12), "dp=2,micro=6,ckpt=full");
+    let setting = limited(&base(&model, "1x2xh100-sxm", 12), "dp=2,micro=6,ckpt=full");
     let request = Request::default();
     let ceiling = Ceiling { most: 1 << 20, reason: "counted".to_owned() };
     let found = maximum(&setting, &request, Maximize::Batch, &ceiling, Watch::SILENT).unwrap();
@@ -89,9 +89,9 @@ fn the_largest_batch_is_that_of_trying_all() {
 #[test]
 fn the_longest_sequence_is_a_multiple_that_fits_while_the_next_does_not() {
     let model = tiny();
-    let mut home = home(&model, "1x1xh100-sxm", 4);
-    home.workload.seq_len = 640;
-    let fine = limited(&home, "dp=1,micro=1,ckpt=full");
+    let mut base = base(&model, "1x1xh100-sxm", 4);
+    base.workload.seq_len = 640;
+    let fine = limited(&base, "dp=1,micro=1,ckpt=full");
     let fix = Draft::parse("offload=none").unwrap();
     let request = Request { fix, ..Request::default() };
     let ceiling = Ceiling { most: 4096, reason: "positions".to_owned() };
@@ -113,7 +113,7 @@ fn the_longest_sequence_is_a_multiple_that_fits_while_the_next_does_not() {
 #[test]
 fn each_scenario_changes_what_it_says_and_the_best_is_no_worse_than_what_is_kept() {
     let model = tiny();
-    let setting = home(&model, "2x2xh100-sxm", 8);
+    let setting = base(&model, "2x2xh100-sxm", 8);
     let chosen = strategy(&setting, "dp=4,micro=1");
     let answers = sensitivity(&setting, &Request::default(), &chosen, Watch::SILENT);
     let asked: Vec<_> = answers.iter().map(|answer| answer.scenario).collect();
@@ -136,7 +136,7 @@ fn each_scenario_changes_what_it_says_and_the_best_is_no_worse_than_what_is_kept
         }
     }
     // On one node there is no network to halve.
-    let single = home(&model, "1x4xh100-sxm", 7);
+    let single = base(&model, "1x4xh100-sxm", 7);
     let chosen = strategy(&single, "tp=4");
     let answers = sensitivity(&single, &Request::default(), &chosen, Watch::SILENT);
     let asked: Vec<_> = answers.iter().map(|answer| answer.scenario).collect();
@@ -146,9 +146,9 @@ fn each_scenario_changes_what_it_says_and_the_best_is_no_worse_than_what_is_kept
 #[test]
 fn a_sweep_says_where_nothing_fits_and_may_end_where_something_does() {
     let model = tiny();
-    let home = home(&model, "1x4xh100-sxm", 8);
-    let tight = limited(&home, "dp=4,micro=1,zero=3,ckpt=full");
-    let at = |devices| Setting { cluster: home.cluster.resized(devices).unwrap(), ..tight.clone() };
+    let base = base(&model, "1x4xh100-sxm", 8);
+    let tight = limited(&base, "dp=4,micro=1,zero=3,ckpt=full");
+    let at = |devices| Setting { cluster: base.cluster.resized(devices).unwrap(), ..tight.clone() };
     let asked = Sweep { key: SweepKey::Devices, settings: vec![at(1), at(2), at(4)] };
     let all = sweep(&asked, &Request::default(), Until::End, Watch::SILENT);
     assert_eq!(all.len(), 3);

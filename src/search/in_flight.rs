@@ -1,8 +1,8 @@
 //! How many blocks ranks may have, and how many micro-batches' worth of these they hold, and when.
 
 use crate::profile::choices::Schedule;
-use crate::search::floor::Pipeline;
 use crate::search::load::Load;
+use crate::search::pipeline_bound::Pipeline;
 
 /// Blocks of the class that weighs most, of a chunk and of a rank.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct Moment {
 
 /// The same for its blocks.
 #[derive(Clone, Copy)]
-pub struct Flying {
+pub struct InFlight {
     /// How often a block is kept, and how often one waits for its weight pass.
     pub kept: u64,
     pub waiting: u64,
@@ -55,10 +55,10 @@ impl Counts {
     }
 
     /// What a rank with `blocks` blocks in `chunks` chunks holds at `moment`.
-    pub fn flying(self, moment: Moment, blocks: u64, chunks: u64) -> Flying {
+    pub fn in_flight(self, moment: Moment, blocks: u64, chunks: u64) -> InFlight {
         let each = blocks.saturating_sub((chunks - 1) * self.largest).max(self.each);
         let (all, least) = moment.waiting;
-        Flying {
+        InFlight {
             kept: moment.kept * each,
             waiting: all * each + least * blocks.saturating_sub(chunks * each),
             runs: moment.runs,

@@ -5,16 +5,16 @@ use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::state::{Gathering, StateRules};
-use crate::search::floor::{More, Pipeline};
+use crate::search::in_flight::{Counts, InFlight, Moment};
 use crate::search::load::Load;
 use crate::search::memory_bound::MemoryBound;
-use crate::search::occupancy::{Counts, Flying, Moment};
+use crate::search::pipeline_bound::{More, Pipeline};
 use crate::search::state_prices::StatePrices;
 use crate::units::Bytes;
 
-/// What a bound looks things up in: a frame, whatever its state.
+/// What a bound looks things up in: a pass choice, whatever its state.
 #[derive(Clone, Copy)]
-pub struct FrameFloor<'a> {
+pub struct StrategyBounds<'a> {
     pub load: &'a Load,
     pub pipeline: Pipeline,
     pub engine: &'a EngineProfile,
@@ -26,17 +26,23 @@ pub struct FrameFloor<'a> {
 
 /// The bound of one strategy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Floor {
+pub enum StrategyBound {
     /// No inner choice is faster than this many seconds and fits.
     Seconds(f64),
     /// No inner choice fits: bytes at the peak of the leanest, at the least.
     OutOfMemory(Bytes),
 }
 
-impl FrameFloor<'_> {
+impl StrategyBounds<'_> {
     /// The bound of a strategy that synchronises by `sync`, for a search that knows a plan of `best` seconds: what is
     /// slower in any case needs no exact bound.
-    pub fn of(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices, best: f64) -> Floor {
+    pub fn of(
+        &self,
+        sync: GradientSync,
+        rules: &StateRules,
+        prices: &StatePrices,
+        best: f64,
+    ) -> StrategyBound {
         let ranks = self.pipeline.ranks as f64;
         let step = self.step(sync, prices);
         // Of blocks that differ, it is not known whose gradient a backward reduces last.
@@ -46,9 +52,9 @@ impl FrameFloor<'_> {
         let sent = if self.pipeline.sends_within { self.pipeline.send } else { 0.0 };
         let pass = reduced + sent;
         let more = More { block: step, pass, start: self.start(rules, prices) };
-        let passes = self.pipeline.floor(self.load, more);
+        let passes = self.pipeline.lower_bound(self.load, more);
         if passes >= best {
-            return Floor::Seconds(passes);
+            return StrategyBound::Seconds(passes);
         }
         let moved = self.collectives(sync, rules, prices) / ranks;
         let accumulated = self.accumulated(prices);
@@ -60,11 +66,11 @@ impl FrameFloor<'_> {
         let beside = Beside::new(prices.multiprocessors, self.load.links, prices.links);
         let time = passes.max(together(busy, moved, beside) + steps);
         if time >= best {
-            return Floor::Seconds(time);
+            return StrategyBound::Seconds(time);
         }
         match self.memory(rules, step, best) {
-            Ok(()) => Floor::Seconds(time),
-            Err(bytes) => Floor::OutOfMemory(bytes),
+            Ok(()) => StrategyBound::Seconds(time),
+            Err(bytes) => StrategyBound::OutOfMemory(bytes),
         }
     }
 
@@ -140,9 +146,9 @@ impl FrameFloor<'_> {
 
     /// Blocks that some rank has at least if none is slower than `best`, with the chunks of micro-batches that it then
     /// holds at its fullest: of the first ranks, which hold the most, the more the fewer of them are looked at.
-    fn fullest(&self, step: f64, best: f64) -> Vec<(u64, Flying)> {
+    fn fullest(&self, step: f64, best: f64) -> Vec<(u64, InFlight)> {
         let ranks = self.pipeline.ranks;
-        let mut list: Vec<(u64, Flying)> = Vec::new();
+        let mut list: Vec<(u64, InFlight)> = Vec::new();
         for rank in 0..ranks {
             let counts = Counts::new((self.load, &self.pipeline), rank, step, best);
             let behind = (ranks - 1 - rank).saturating_mul(counts.most);
@@ -150,7 +156,7 @@ impl FrameFloor<'_> {
             if own > list.last().map_or(0, |known| known.0) {
                 // It may be any of the ranks so far, of which this one holds the least before backwards.
                 let fullest = Moment { waiting: (0, 0), ..self.pipeline.moments(rank).0 };
-                list.push((own, counts.flying(fullest, own, self.pipeline.chunks)));
+                list.push((own, counts.in_flight(fullest, own, self.pipeline.chunks)));
             }
         }
         list

@@ -19,7 +19,7 @@ pub const MODES: usize = CheckpointMode::ALL.len();
 
 /// One class of units under a shape.
 #[derive(Clone, Debug)]
-pub struct ClassForms {
+pub struct ClassCosts {
     pub parameters: UnitParameters,
     /// By checkpoint mode; outside blocks all are one.
     pub digests: [UnitDigest; MODES],
@@ -27,9 +27,9 @@ pub struct ClassForms {
 
 /// All units of the model under a shape.
 #[derive(Clone, Debug)]
-pub struct Forms {
+pub struct ModelCosts {
     /// By class.
-    pub classes: Vec<Arc<ClassForms>>,
+    pub classes: Vec<Arc<ClassCosts>>,
 }
 
 /// What of a shape a class of units sees; what it does not see is at its default.
@@ -59,20 +59,20 @@ struct Contents {
     head: bool,
 }
 
-/// Forms that are remembered at once.
-const MOST_FORMS: usize = 65_536;
+/// Costs that are remembered at once.
+const MOST_COSTS: usize = 65_536;
 
-/// Makes forms, and remembers those of each class.
-pub struct Former<'a> {
+/// Lowers and prices classes of units, and remembers what each costs.
+pub struct ClassCostCache<'a> {
     problem: &'a Problem<'a>,
     units: Vec<UnitLayers>,
     /// By class: a unit of it, and what it has.
     classes: Vec<(usize, Contents)>,
     links: KnownLinks,
-    known: Cache<(ClassKey, Links), ClassForms>,
+    known: Cache<(ClassKey, Links), ClassCosts>,
 }
 
-impl<'a> Former<'a> {
+impl<'a> ClassCostCache<'a> {
     /// Nothing is lowered yet.
     pub fn new(problem: &'a Problem<'a>) -> Self {
         let units = units(problem.model);
@@ -92,7 +92,7 @@ impl<'a> Former<'a> {
                 (unit, contents)
             })
             .collect();
-        Self { problem, units, classes, links: KnownLinks::default(), known: Cache::new(MOST_FORMS) }
+        Self { problem, units, classes, links: KnownLinks::default(), known: Cache::new(MOST_COSTS) }
     }
 
     /// The model's units, in order.
@@ -105,8 +105,8 @@ impl<'a> Former<'a> {
         self.links.number(pricing)
     }
 
-    /// The forms under the shape of `strategy` at the prices of `pricing`, whose links are `links`.
-    pub fn forms(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Forms {
+    /// The costs under the shape of `strategy` at the prices of `pricing`, whose links are `links`.
+    pub fn costs(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> ModelCosts {
         let shape = {
             let mut shape = Shape::new(strategy, &self.problem.workload, self.problem.engine);
             // With several losses, gradients of weights do not wait.
@@ -115,7 +115,7 @@ impl<'a> Former<'a> {
         };
         let classes =
             (0..self.classes.len()).map(|class| self.class(class, strategy, shape, (pricing, links)));
-        Forms { classes: classes.collect() }
+        ModelCosts { classes: classes.collect() }
     }
 
     fn class(
@@ -124,7 +124,7 @@ impl<'a> Former<'a> {
         strategy: &Strategy,
         shape: Shape<'_>,
         (pricing, links): (&DevicePricing<'_>, Links),
-    ) -> Arc<ClassForms> {
+    ) -> Arc<ClassCosts> {
         let (unit, contents) = self.classes[class];
         let mut key = key(class, contents, strategy, &shape);
         if self.problem.cluster.device.cores.is_some() {
@@ -133,7 +133,7 @@ impl<'a> Former<'a> {
         self.known.of((key, links), || self.lowered(&self.units[unit], shape, pricing))
     }
 
-    fn lowered(&self, unit: &UnitLayers, shape: Shape<'_>, pricing: &DevicePricing<'_>) -> ClassForms {
+    fn lowered(&self, unit: &UnitLayers, shape: Shape<'_>, pricing: &DevicePricing<'_>) -> ClassCosts {
         let graph = graph(self.problem.model, unit, shape);
         let is_block = matches!(unit.kind, UnitKind::Block(_));
         let digest = |mode| UnitDigest::new(&lower(&graph, shape, mode, is_block), pricing);
@@ -141,7 +141,7 @@ impl<'a> Former<'a> {
         let plain = digest(none);
         let digests = if is_block { [plain, digest(selective), digest(full)] } else { [plain; MODES] };
         let parameters = UnitParameters::of(self.problem.model, unit.layers.clone(), &shape);
-        ClassForms { parameters, digests }
+        ClassCosts { parameters, digests }
     }
 }
 

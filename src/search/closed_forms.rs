@@ -1,9 +1,8 @@
-//! Both closed forms of strategies, with what many strategies share made once.
+//! Both closed costs of strategies, with what many strategies share made once.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use crate::cost::DevicePricing;
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
 use crate::cost::instants::{Instant, instants_of};
@@ -11,25 +10,20 @@ use crate::cost::known_chunks::KnownChunks;
 use crate::cost::ledger::Ledger;
 use crate::cost::route::EXPOSED_COPIES;
 use crate::cost::unit_cost::UnitCosts;
-use crate::cost::{DevicePricing, NeverLate};
 use crate::lower::Shape;
 use crate::lower::unit::{UnitKind, UnitLayers, units};
-use crate::ops::Op;
 use crate::profile::choices::{
     CheckpointMode, Compression, ContextKind, GradientSync, OffloadCategory, Schedule,
 };
-use crate::program::build::{build_on, tied_elements};
-use crate::program::instruction::Task;
+use crate::program::Layout;
+use crate::program::build::tied_elements;
 use crate::program::layout::ShapedUnits;
-use crate::program::placing::Extent;
 use crate::program::state::StateRules;
-use crate::program::{Layout, Program, RankProgram};
 use crate::search::cache::Cache;
 use crate::search::deadline::Deadline;
 use crate::search::integer::{Kind, Mode};
 use crate::search::links::{KnownLinks, Links};
-use crate::search::problem::{Candidate, Problem, ProcessMemory};
-use crate::simulate::{Below, Playback, play_counting};
+use crate::search::problem::{Problem, ProcessMemory};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::{Bytes, ElementType, Seconds};
 
@@ -48,7 +42,7 @@ pub struct Closed {
 }
 
 /// What all inner choices of an outer strategy share.
-pub struct OuterForms<'a> {
+pub struct OuterCosts<'a> {
     pub pricing: Arc<DevicePricing<'a>>,
     shaped: Arc<Shaped>,
     rules: StateRules,
@@ -124,11 +118,6 @@ pub struct Shaped {
     pub digests: Vec<UnitDigest>,
 }
 
-/// What it takes to play a block's passes and to place what they hold, at the most.
-const PLAYING_A_BLOCK: Duration = Duration::from_micros(15);
-/// What it takes to place what an instruction allocates, at the most.
-const PLACING_AN_INSTRUCTION: Duration = Duration::from_micros(20);
-
 /// Sizes and order of the mesh that groups are read off.
 type PricingKey = ([u64; 7], MeshOrder);
 
@@ -152,7 +141,7 @@ struct StepKey {
 }
 
 /// Computes closed forms, remembering shapes and schedules.
-pub struct Closing<'a> {
+pub struct ClosedForms<'a> {
     pub problem: &'a Problem<'a>,
     units: Arc<Vec<UnitLayers>>,
     /// The class of each block, in model order.
@@ -165,7 +154,7 @@ pub struct Closing<'a> {
     pub deadline: Deadline,
 }
 
-impl<'a> Closing<'a> {
+impl<'a> ClosedForms<'a> {
     /// Nothing is computed yet, and there is time.
     pub fn new(problem: &'a Problem<'a>) -> Self {
         Self::until(problem, Deadline::default())
@@ -230,7 +219,7 @@ impl<'a> Closing<'a> {
     }
 
     /// What all inner choices of `strategy` share.
-    pub fn outer(&self, strategy: &Strategy) -> OuterForms<'a> {
+    pub fn outer(&self, strategy: &Strategy) -> OuterCosts<'a> {
         let pricing = self.pricing(strategy);
         let shaped = self.shaped(strategy, pricing.as_ref());
         let rules = StateRules::new(strategy, &self.problem.workload, self.problem.engine);
@@ -238,16 +227,16 @@ impl<'a> Closing<'a> {
             UnitCosts::new(&shaped.units, &shaped.digests, &rules, self.problem.engine, pricing.as_ref());
         let ranks = 0..strategy.pipeline;
         let instants = ranks.map(|_| OnceLock::new()).collect();
-        OuterForms { pricing, shaped, rules, costs, known: KnownChunks::default(), instants }
+        OuterCosts { pricing, shaped, rules, costs, known: KnownChunks::default(), instants }
     }
 
     /// One rank of `strategy` laid out; its cuts, checkpoint modes and offload need be right for that rank alone.
-    pub fn layout(&self, outer: &OuterForms<'a>, strategy: &Strategy, stage: u32) -> Layout {
+    pub fn layout(&self, outer: &OuterCosts<'a>, strategy: &Strategy, stage: u32) -> Layout {
         Layout::place_on(&outer.shaped.units, strategy, |other| other == stage)
     }
 
     /// All ranks of `strategy` laid out.
-    pub fn whole_layout(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Layout {
+    pub fn whole_layout(&self, outer: &OuterCosts<'a>, strategy: &Strategy) -> Layout {
         Layout::place(&outer.shaped.units, strategy)
     }
 
@@ -263,7 +252,7 @@ impl<'a> Closing<'a> {
     /// Device and host peak of the rank that `layout` places.
     pub fn peaks(
         &self,
-        outer: &OuterForms<'a>,
+        outer: &OuterCosts<'a>,
         strategy: &Strategy,
         layout: &Layout,
         stage: u32,
@@ -278,7 +267,7 @@ impl<'a> Closing<'a> {
     /// are in flight as there ever are, and what its passes take, mode by mode.
     pub fn kinds(
         &self,
-        outer: &OuterForms<'a>,
+        outer: &OuterCosts<'a>,
         strategy: &Strategy,
         layout: &Layout,
         stage: u32,
@@ -312,7 +301,7 @@ impl<'a> Closing<'a> {
     }
 
     /// When the last pass of `strategy` ends at the earliest, whatever its state.
-    pub fn passes(&self, outer: &OuterForms<'a>, strategy: &Strategy) -> Seconds {
+    pub fn passes(&self, outer: &OuterCosts<'a>, strategy: &Strategy) -> Seconds {
         let layout = Layout::place(&outer.shaped.units, strategy);
         self.time(outer, strategy, &layout).passes()
     }
@@ -320,23 +309,23 @@ impl<'a> Closing<'a> {
     /// The closed form of memory over one layout.
     fn ledger<'v>(
         &'v self,
-        outer: &'v OuterForms<'a>,
+        outer: &'v OuterCosts<'a>,
         strategy: &'v Strategy,
         layout: &'v Layout,
     ) -> Ledger<'v> {
-        let OuterForms { costs, rules, known, .. } = outer;
+        let OuterCosts { costs, rules, known, .. } = outer;
         Ledger { layout, costs, strategy, engine: self.problem.engine, rules, known }
     }
 
     /// The closed form of time over one layout.
     pub fn time<'v>(
         &'v self,
-        outer: &'v OuterForms<'a>,
+        outer: &'v OuterCosts<'a>,
         strategy: &'v Strategy,
         layout: &'v Layout,
     ) -> Bound<'v> {
         let Problem { workload, engine, .. } = self.problem;
-        let OuterForms { costs, rules, pricing, known, .. } = outer;
+        let OuterCosts { costs, rules, pricing, known, .. } = outer;
         let pricing = pricing.as_ref();
         Bound { layout, copied: layout, costs, strategy, workload, engine, rules, pricing, known }
     }
@@ -344,7 +333,7 @@ impl<'a> Closing<'a> {
     /// Seconds of the optimizer step of rank `stage` of `strategy`, which `layout` places.
     pub fn optimizer_step(
         &self,
-        outer: &OuterForms<'a>,
+        outer: &OuterCosts<'a>,
         strategy: &Strategy,
         layout: &Layout,
         stage: u32,
@@ -369,7 +358,7 @@ impl<'a> Closing<'a> {
         *self.steps.of(key, step)
     }
 
-    /// Both closed forms of `strategy`, which must be legal.
+    /// Both closed costs of `strategy`, which must be legal.
     pub fn close(&self, strategy: &Strategy) -> Closed {
         let problem = self.problem;
         let outer = self.outer(strategy);
@@ -387,86 +376,6 @@ impl<'a> Closing<'a> {
             (0..strategy.pipeline as u32).map(|stage| self.optimizer_step(&outer, strategy, &layout, stage));
         let bound = bound.step_time_with(&steps.collect::<Vec<_>>());
         Closed { peak, memory, host, bound, likely: bound + likely }
-    }
-
-    /// Plays what choices have in common, on a host that is never late, until it is known to take `limit` or more; also how many
-    /// instructions were built and events played. Of the activations of `strategy` only so much is copied as `copied` keeps, which recomputes more.
-    pub fn play_least(&self, strategy: &Strategy, copied: &Strategy, limit: Seconds) -> (Below, u64) {
-        let (mut program, pricing) = self.program(strategy);
-        if copied != strategy {
-            let shaped = self.shaped(strategy, pricing.as_ref());
-            let layout = Layout::place(&shaped.units, copied);
-            let units = layout.chunks.iter().flat_map(|chunk| &chunk.units);
-            let kept: HashMap<u32, Bytes> =
-                units.map(|unit| (unit.unit, layout.lowered(unit).kept_bytes())).collect();
-            let templates = program.ranks.iter_mut().flat_map(|rank| &mut rank.templates);
-            for instruction in templates.flat_map(|template| &mut template.instructions) {
-                let unit = instruction.unit.and_then(|unit| kept.get(&unit));
-                match (instruction.task, &mut instruction.op) {
-                    (Task::StashActivations, Op::CopyOut(bytes))
-                    | (Task::UnstashActivations, Op::CopyIn(bytes)) => {
-                        *bytes = unit.copied().unwrap_or_default();
-                    }
-                    _ => {}
-                }
-            }
-        }
-        let looking = self.deadline.looking();
-        let (below, events) = play_counting(&program, &NeverLate(pricing.as_ref()), limit, looking);
-        (below, events + instructions(&program))
-    }
-
-    /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many instructions were built
-    /// and events played.
-    pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below, u64) {
-        let (program, pricing) = self.program(strategy);
-        let (below, events) = play_counting(&program, pricing.as_ref(), limit, self.deadline.looking());
-        let effort = events + instructions(&program);
-        (program, below, effort)
-    }
-
-    /// Plays `strategy`, which must be legal; none if the search ends first.
-    pub fn play(&self, strategy: Strategy) -> Option<Candidate> {
-        if !self.has_time_to_play(&strategy) {
-            return None;
-        }
-        let (program, pricing) = self.program(&strategy);
-        match play_counting(&program, pricing.as_ref(), Seconds(f64::INFINITY), self.deadline.end()).0 {
-            Below::Played(playback) => Some(self.candidate(strategy, &program, playback)),
-            Below::Slower(_) => None,
-        }
-    }
-
-    /// `strategy`, whose program has this playback. Its buffers are placed as low as can be found, or, where there is no
-    /// time for that, as they come.
-    pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
-        let enough = if self.has_time_to_place(program) { Extent::default() } else { Extent::MAX };
-        self.problem.candidate(strategy, program, playback, enough)
-    }
-
-    /// Whether there is time to play `strategy`.
-    pub fn has_time_to_play(&self, strategy: &Strategy) -> bool {
-        let blocks = strategy.cuts.iter().map(|&blocks| u64::from(blocks) + 1).sum::<u64>();
-        let passes = blocks.saturating_mul(strategy.accumulation);
-        self.deadline.allows(PLAYING_A_BLOCK.saturating_mul(u32::try_from(passes).unwrap_or(u32::MAX)))
-    }
-
-    /// Whether there is time to place the buffers of `program` as low as can be found.
-    pub fn has_time_to_place(&self, program: &Program) -> bool {
-        let length = |template: u32, rank: &RankProgram| rank.templates[template as usize].instructions.len();
-        let issued =
-            |rank: &RankProgram| rank.calls.iter().map(|call| length(call.template, rank)).sum::<usize>();
-        let issued: usize = program.ranks.iter().map(issued).sum();
-        self.deadline.allows(PLACING_AN_INSTRUCTION.saturating_mul(u32::try_from(issued).unwrap_or(u32::MAX)))
-    }
-
-    /// The step program of `strategy`, and what its ops cost.
-    fn program(&self, strategy: &Strategy) -> (Program, Arc<DevicePricing<'a>>) {
-        let Problem { workload, engine, .. } = self.problem;
-        let pricing = self.pricing(strategy);
-        let shaped = self.shaped(strategy, pricing.as_ref());
-        let layout = Layout::place(&shaped.units, strategy);
-        (build_on(&layout, strategy, workload, engine), pricing)
     }
 
     /// Whether a strategy with these closed forms fits devices and hosts.
@@ -488,10 +397,4 @@ fn mesh_of(strategy: &Strategy) -> PricingKey {
         strategy.expert_tensor,
     ];
     (sizes, strategy.order)
-}
-
-/// Instructions of the templates of `program`.
-fn instructions(program: &Program) -> u64 {
-    let templates = program.ranks.iter().flat_map(|rank| &rank.templates);
-    templates.map(|template| template.instructions.len() as u64).sum()
 }

@@ -36,7 +36,7 @@ pub struct More {
 
 impl Pipeline {
     /// A lower bound of all passes of a step over every inner choice, with what follows them.
-    pub fn floor(&self, load: &Load, more: More) -> f64 {
+    pub fn lower_bound(&self, load: &Load, more: More) -> f64 {
         let micro = self.micro as f64;
         let blocks = load.blocks as f64;
         if self.ranks == 1 {

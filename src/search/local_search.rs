@@ -5,7 +5,7 @@
 use crate::cost::route::Route;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
 use crate::search::choices::{FRACTIONS, NOTHING};
-use crate::search::closed::Closed;
+use crate::search::closed_forms::Closed;
 use crate::search::inner::InnerProblem;
 use crate::search::modes::Recomputed;
 use crate::strategy::Strategy;
@@ -20,18 +20,18 @@ pub fn neighbours(
     strategy: &Strategy,
     limit: f64,
 ) -> Vec<(Strategy, Closed)> {
-    let closing = inner.closing;
+    let closed_forms = inner.closed_forms;
     let stages = 0..strategy.pipeline as u32;
     let changed = stages.flat_map(|stage| rank_changes(inner, strategy, stage));
     let mut list: Vec<(Strategy, Closed)> = Vec::new();
     for mut strategy in changed.chain(cut_changes(inner, outer, strategy, limit)) {
-        strategy.normalise(&closing.problem.facts);
-        if closing.deadline.is_over() {
+        strategy.normalise(&closed_forms.problem.facts);
+        if closed_forms.deadline.is_over() {
             return Vec::new();
         }
         if list.iter().all(|(known, _)| *known != strategy) {
-            let closed = closing.close(&strategy);
-            if closed.bound.0 < limit && closing.fits(&closed) {
+            let closed = closed_forms.close(&strategy);
+            if closed.bound.0 < limit && closed_forms.fits(&closed) {
                 list.push((strategy, closed));
             }
         }
@@ -63,7 +63,7 @@ fn cut_changes(
 /// `strategy` with other choices of rank `stage` that fit.
 fn rank_changes(inner: &InnerProblem<'_, '_>, strategy: &Strategy, stage: u32) -> Vec<Strategy> {
     let mut scratch = strategy.clone();
-    let mut layout = inner.closing.whole_layout(inner.forms, &scratch);
+    let mut layout = inner.closed_forms.whole_layout(inner.costs, &scratch);
     let chunks = strategy.chunks_of(u64::from(stage));
     let count = |mode| {
         let modes = chunks.iter().flat_map(|&chunk| strategy.checkpoint[chunk as usize].modes());

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use crate::profile::choices::{CheckpointMode, Schedule};
-use crate::search::closed::Closing;
+use crate::search::closed_forms::ClosedForms;
+use crate::search::incumbent::Stopped;
 use crate::search::problem::Candidate;
-use crate::search::waves::Stopped;
 use crate::strategy::{Checkpoint, Strategy};
 
 /// Played plans that leaner forms are looked for of.
@@ -19,32 +19,32 @@ const MOST_PASSES: u64 = 4_000;
 
 /// The played plans, and the best few of them with every block recomputed selectively or wholly: leaner and slower.
 /// What is known to be no leaner than something as fast is not played.
-pub fn with_leaner(closing: &Closing<'_>, played: &[Candidate]) -> Vec<Candidate> {
+pub fn with_leaner(closed_forms: &ClosedForms<'_>, played: &[Candidate]) -> Vec<Candidate> {
     let modes = [CheckpointMode::Selective, CheckpointMode::Full];
     let leaner = played.iter().take(LEANER).flat_map(|candidate| {
         let known = &candidate.strategy;
         modes.into_iter().filter_map(move |mode| {
             let uniform = known.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks));
             let mut strategy = Strategy { checkpoint: uniform.collect(), ..known.clone() };
-            strategy.normalise(&closing.problem.facts);
+            strategy.normalise(&closed_forms.problem.facts);
             let passes = strategy.accumulation * strategy.chunks();
             (strategy != *known && passes <= MOST_PASSES).then_some(strategy)
         })
     });
     let leaner: Vec<Strategy> = leaner.collect();
     let may_be_shown = |strategy: &Strategy| {
-        if closing.deadline.is_over() {
+        if closed_forms.deadline.is_over() {
             return false;
         }
-        let closed = closing.close(strategy);
+        let closed = closed_forms.close(strategy);
         let beats = |known: &Candidate| {
             known.memory.process <= closed.memory.process && known.playback.step_time.0 <= closed.bound.0
         };
-        closing.fits(&closed) && !played.iter().any(beats)
+        closed_forms.fits(&closed) && !played.iter().any(beats)
     };
     let leaner = leaner.into_par_iter().filter(may_be_shown);
-    let leaner = leaner.filter_map(|strategy| closing.play(strategy));
-    let leaner: Vec<Candidate> = leaner.filter(|candidate| closing.problem.fits(candidate)).collect();
+    let leaner = leaner.filter_map(|strategy| closed_forms.play(strategy));
+    let leaner: Vec<Candidate> = leaner.filter(|candidate| closed_forms.problem.fits(candidate)).collect();
     played.iter().cloned().chain(leaner).collect()
 }
 

@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use crate::search::bounding::Entry;
+use crate::search::incumbent::Found;
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
-use crate::search::waves::Found;
 
 /// Strategies that are played in the end, the leanest by closed form.
 const PLAYED: usize = 8;
@@ -15,7 +15,7 @@ const MOST_CLOSED: usize = 20_000;
 /// Plays the leanest of `entries`.
 pub fn play(solving: &Solving<'_>, entries: &[Entry], found: &mut Found, account: &mut Account) {
     let mut entries: Vec<&Entry> = entries.iter().collect();
-    entries.sort_by(|one, other| one.floor.total_cmp(&other.floor));
+    entries.sort_by(|one, other| one.lower_bound.total_cmp(&other.lower_bound));
     let looked_at = &entries[..entries.len().min(MOST_CLOSED)];
     account.bounded += (entries.len() - looked_at.len()) as u64;
     let mut closed: Vec<Solved> = looked_at.par_iter().filter_map(|entry| solving.leanest(entry)).collect();
@@ -24,7 +24,7 @@ pub fn play(solving: &Solving<'_>, entries: &[Entry], found: &mut Found, account
     closed.sort_by_key(|solved| (solved.closed.memory.process, solved.closed.bound.0.to_bits()));
     closed.truncate(PLAYED);
     account.played += closed.len() as u64;
-    let closing = solving.closing;
-    let played = closed.into_par_iter().filter_map(|solved| closing.play(solved.strategy));
-    found.played = played.filter(|candidate| closing.problem.fits(candidate)).collect();
+    let closed_forms = solving.closed_forms;
+    let played = closed.into_par_iter().filter_map(|solved| closed_forms.play(solved.strategy));
+    found.played = played.filter(|candidate| closed_forms.problem.fits(candidate)).collect();
 }
