@@ -3,27 +3,27 @@
 //! The search is a best-first branch and bound. An *outer* strategy is a mesh, a schedule, micro-batches and the way state
 //! is sharded. Each stands for very many *inner* choices: cuts, checkpoint modes and what is kept on the host. The best
 //! played strategy so far is the *incumbent*; what cannot be faster by its lower bound is dropped. The stages, in
-//! order ([`run`]):
+//! order (`run`):
 //!
-//! 1. **The space.** [`axes`] lists the values of each key, [`space`] the legal outer strategies. [`contradiction`] says
+//! 1. **The space.** `axes` lists the values of each key, `space` the legal outer strategies. `contradiction` says
 //!    which keys leave none.
-//! 2. **First incumbents.** [`diving`] solves and plays what is likely to be good, so that bounds have something to beat.
-//! 3. **Lower bounds** over all inner choices, a few operations each ([`bounding`]): of the passes ([`pipeline_bound`],
-//!    from the [`load`] of the blocks), of passes and state together ([`strategy_bound`], with [`state_prices`]), of
-//!    memory ([`memory_bound`], with what schedules hold [`in_flight`]), of blocks that must find room ([`capacity`]), of
-//!    all micro-batches at once ([`large_batch_bound`]). [`mesh_orders`] leaves out dominated placements.
-//! 4. **Inner choices** of those that are left, exact under the closed forms of memory and time ([`closed_forms`]):
-//!    [`inner`] cuts the blocks, [`rank_search`] is a branch and bound over the [`choices`] of one pipeline rank
-//!    ([`rank`]), [`mixed_blocks`] solves an [`integer`] programme where its blocks are of several kinds. [`solve`] puts
+//! 2. **First incumbents.** `diving` solves and plays what is likely to be good, so that bounds have something to beat.
+//! 3. **Lower bounds** over all inner choices, a few operations each (`bounding`): of the passes (`pipeline_bound`,
+//!    from the `load` of the blocks), of passes and state together (`strategy_bound`, with `state_prices`), of
+//!    memory (`memory_bound`, with what schedules hold `in_flight`), of blocks that must find room (`capacity`), of
+//!    all micro-batches at once (`large_batch_bound`). `mesh_orders` leaves out dominated placements.
+//! 4. **Inner choices** of those that are left, exact under the closed forms of memory and time (`closed_forms`):
+//!    `inner` cuts the blocks, `rank_search` is a branch and bound over the `choices` of one pipeline rank
+//!    (`rank`), `mixed_blocks` solves an `integer` programme where its blocks are of several kinds. `solve` puts
 //!    these together.
-//! 5. **Playing** ([`playing`]), best first ([`best_first`]), until the [`patience`] of a search is over; the [`incumbent`]
-//!    is kept, and changed a little in the end ([`finish`], [`local_search`]).
-//! 6. **The proof** ([`proof`]): a set of inner choices is relaxed to what they have in common and played; if that is too
-//!    slow, all of them are. The lowest bound that is left is the gap. [`exhaustive`] trusts no bound and plays all.
-//! 7. **The answer**: [`alternatives`], the [`ladder`] from plain data parallelism, [`least_memory`] for the other
-//!    objective, [`advice`] where nothing fits. [`explain`] and [`map`] ask further questions about a plan.
+//! 5. **Playing** (`playing`), best first (`best_first`), until the `patience` of a search is over; the `incumbent`
+//!    is kept, and changed a little in the end (`finish`, `local_search`).
+//! 6. **The proof** (`proof`): a set of inner choices is relaxed to what they have in common and played; if that is too
+//!    slow, all of them are. The lowest bound that is left is the gap. `exhaustive` trusts no bound and plays all.
+//! 7. **The answer**: `alternatives`, the `ladder` from plain data parallelism, `least_memory` for the other
+//!    objective, `advice` where nothing fits. `explain` and `map` ask further questions about a plan.
 //!
-//! Costs of lowered units are computed once for all strategies that share them ([`class_costs`], [`links`], [`cache`]).
+//! Costs of lowered units are computed once for all strategies that share them (`class_costs`, `links`, `cache`).
 
 mod advice;
 mod alternatives;
