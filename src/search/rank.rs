@@ -10,7 +10,7 @@ use crate::program::Layout;
 use crate::search::choices::{Hosted, NOTHING, Options, without_activations};
 use crate::search::closed_forms::{ClosedForms, OuterCosts};
 use crate::search::modes::{Modes, Recomputed};
-use crate::search::rank_search::Asked;
+use crate::search::rank_search::Question;
 use crate::strategy::Strategy;
 
 /// Bytes that a choice takes more than device and host have.
@@ -43,8 +43,8 @@ pub struct RankProblem<'a, 'p> {
     pub(super) copied: Option<Layout>,
     /// The choice that strategy and layout have.
     pub(super) written: Option<(Modes, Hosted)>,
-    /// How many blocks end in time, as it was asked last: of what on the host, how many and until when.
-    pub(super) answers: Vec<((Hosted, Asked, (u32, u32), f64), Option<u32>)>,
+    /// How many blocks end in time, as it was asked last.
+    pub(super) answers: Vec<(Question, Option<u32>)>,
 }
 
 impl<'a, 'p> RankProblem<'a, 'p> {

@@ -44,6 +44,10 @@ impl Asked {
     }
 }
 
+/// Of which split between device and host it was asked, which blocks, how many at the least and the most, and before how
+/// many seconds they are to end.
+pub(super) type Question = (Hosted, Asked, (u32, u32), f64);
+
 impl RankProblem<'_, '_> {
     /// The best choice of the rank that ends before `limit` seconds; none if nothing that does so fits.
     pub fn best(&mut self, limit: f64) -> Option<RankChoice> {
