@@ -49,6 +49,9 @@ const PLACED: usize = 4_000;
 const FEW: usize = 1000;
 const CLOSE: u64 = 1000;
 
+/// More buffers than these are not placed in orders, which takes long and saves next to nothing.
+const MANY: usize = 20_000;
+
 /// Up to how many instants buffers are short, in the cheap attempts.
 const SHORT: [u32; 3] = [0, 16, 64];
 
@@ -74,6 +77,9 @@ pub fn pack(lifetimes: &[Lifetime], enough: u64) -> Packing {
         || SHORT.iter().any(|&short| keep(gaps::place(lifetimes, live, short)) <= enough)
         || repeats
     {
+        return best;
+    }
+    if lifetimes.len() > MANY {
         return best;
     }
     let mut orders: Vec<Vec<usize>> = Vec::new();
