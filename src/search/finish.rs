@@ -15,8 +15,10 @@ const MOST_PROVEN_OF_ONE: u64 = 400_000;
 /// What it may take to change the incumbent a little, likewise; and how many changes of one are played.
 const MOST_IMPROVED: u64 = 2_000_000;
 const MOST_NEIGHBOURS: usize = 32;
-/// What it may take to play what is unlikely to win, but may, likewise.
+/// What it may take to play what is unlikely to win, but may, likewise: where the incumbent is near the optimum, and where it
+/// is not.
 const MOST_DOUBTED: u64 = 500_000;
+const MOST_DOUBTED_FAR: u64 = 3_000_000;
 /// Of how many of these small changes are looked at, and how many of each, unless their steps are long.
 const CHANGED: usize = 4;
 const CHANGES: usize = 12;
@@ -132,6 +134,7 @@ fn second_look(
     patience: Patience,
 ) {
     let best = found.limit();
+    let lowest = left.first().map(|open| open.solved.lower_bound);
     left.retain(|open| open.solved.lower_bound < best && patience.plays(&open.solved.strategy));
     let unplayed = left.iter().filter(|open| !open.is_played).map(|open| open.solved.clone());
     let mut unplayed: Vec<Solved> = unplayed.collect();
@@ -143,7 +146,8 @@ fn second_look(
         changed
     });
     let changed: Vec<Vec<Solved>> = changed.collect();
-    let most = found.effort + MOST_DOUBTED;
+    let is_near = lowest.is_none_or(|lowest| found.is_near(lowest));
+    let most = found.effort + if is_near { MOST_DOUBTED } else { MOST_DOUBTED_FAR };
     for few in unplayed.chunks(PLAYED_A_ROUND) {
         if found.effort < most && !patience.is_over() {
             play(solving, few.to_vec(), found.limit(), found, account);

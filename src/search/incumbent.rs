@@ -12,6 +12,9 @@ use crate::simulate::{Below, Playback};
 use crate::strategy::Strategy;
 use crate::units::Seconds;
 
+/// Other strategies may come nearer to their bounds than those that were played: by no more than this is that relied on.
+const MOST_NEAREST: f64 = 1.01;
+
 /// Strategies that are played in one round.
 pub const PLAYED_A_ROUND: usize = 4;
 
@@ -56,7 +59,8 @@ impl Found {
 
     /// Whether `solved` would win if it came as near to its bound as anything that was played.
     pub fn may_win(&self, solved: &Solved) -> bool {
-        solved.closed.likely.0.max(solved.closed.bound.0 * self.nearest.unwrap_or(1.0)) < self.limit()
+        let times = self.nearest.unwrap_or(1.0).min(MOST_NEAREST);
+        solved.closed.likely.0.max(solved.closed.bound.0 * times) < self.limit()
     }
 
     /// Whether what is known is within [`NEAR`] of anything above `lowest` seconds.

@@ -7,10 +7,10 @@ use crate::search::modes::{Modes, Recomputed};
 use crate::search::rank::RankProblem;
 
 /// Integer programmes for one choice of what is on the host.
-const MOST_PROGRAMMES: usize = 4;
+const MOST_PROGRAMMES: usize = 2;
 
 /// Splits between device and host that are looked at for blocks of several kinds, once one of them fits.
-const MOST_SPLITS: usize = 4;
+const MOST_SPLITS: usize = 2;
 
 impl RankProblem<'_, '_> {
     /// Of blocks of several kinds: how many of each recompute.

@@ -5,10 +5,10 @@ use crate::search::incumbent::{Found, events};
 use crate::strategy::Strategy;
 
 /// The most strategies that are solved, and played; what is left keeps its bound.
-const MOST_SOLVED: usize = 30_000;
+const MOST_SOLVED: usize = 12_000;
 const MOST_PLAYED: usize = 600;
 /// The most that are solved where blocks differ: a rank's place then matters to its choice.
-const MOST_SOLVED_UNEVEN: usize = 500;
+const MOST_SOLVED_UNEVEN: usize = 2_000;
 /// Instructions that are built and events that are played at the most, together, so that long steps do not make a search
 /// long; and of one strategy.
 const MOST_EFFORT: u64 = 8_000_000;
