@@ -55,7 +55,7 @@ pub struct PlanArgs {
     /// Stop each search after this long at the latest, such as 5s, and say what is not proven [default: no limit]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     time_limit: Option<String>,
-    /// Solve and play every strategy, whatever its bound; for small spaces
+    /// Play every strategy with every inner choice, whatever its bound; for small spaces
     #[arg(long, conflicts_with = "time_limit")]
     exhaustive: bool,
     #[command(flatten)]

@@ -22,7 +22,8 @@ use crate::units::Seconds;
 #[derive(Clone, Copy)]
 pub struct Bound<'a> {
     pub layout: &'a Layout,
-    /// The layout whose activations are copied: of other checkpoint modes, where a bound is to hold for all modes between.
+    /// The layout whose activations are copied: of other checkpoint modes, where a bound is to hold for all modes
+    /// between.
     pub copied: &'a Layout,
     pub costs: &'a UnitCosts,
     pub strategy: &'a Strategy,
@@ -198,8 +199,8 @@ impl Bound<'_> {
         flows
     }
 
-    /// What moves in `pass` of `unit`, whose activations are copied as `copied` keeps them. With several losses, units are
-    /// passed more often than once; nothing is said of what moves between.
+    /// What moves in `pass` of `unit`, whose activations are copied as `copied` keeps them. With several losses, units
+    /// are passed more often than once; nothing is said of what moves between.
     fn flow(&self, stage: u32, (unit, copied): (&PlacedUnit, &PlacedUnit), pass: Pass) -> UnitFlow {
         let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
         let digest = match pass {

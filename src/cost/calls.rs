@@ -135,8 +135,9 @@ pub fn ends(
     }
 }
 
-/// When a message is there that was `written` at an instant, and what sends it at the end of the pass then: in the queue of the kernels
-/// it follows all of the pass, of which one with several losses has written a first message before.
+/// When a message is there that was `written` at an instant, and what sends it at the end of the pass then: in the
+/// queue of the kernels it follows all of the pass, of which one with several losses has written a first message
+/// before.
 fn sent(sending: &mut f64, written: f64, seconds: f64, is_within: bool) -> f64 {
     let begins = if is_within { written } else { sending.max(written) };
     *sending = sending.max(written) + seconds;

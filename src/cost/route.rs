@@ -46,8 +46,9 @@ impl Parts {
     /// When the step ends at the earliest, in seconds, for this rank on `route`.
     ///
     /// Under 1F1B with `ahead` micro-batches in flight, the first gradient comes behind the first forward and the way
-    /// beyond, before which at most `ahead` forwards ran. With more micro-batches the last forward stands behind the first
-    /// backward, and (micro - ahead) forwards and backwards between both; the last gradient comes as long behind it.
+    /// beyond, before which at most `ahead` forwards ran. With more micro-batches the last forward stands behind the
+    /// first backward, and (micro - ahead) forwards and backwards between both; the last gradient comes as long behind
+    /// it.
     pub fn end(&self, route: &Route) -> f64 {
         let Self { passes, forward, backward, early, slack, reductions, together, copies, lead, step } =
             *self;

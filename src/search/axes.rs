@@ -246,7 +246,8 @@ impl<'a> Axes<'a> {
         list
     }
 
-    /// The keys that stand still, as text: those of a fixed value, and of the others where the engine has them by default.
+    /// The keys that stand still, as text: those of a fixed value, and of the others where the engine has them by
+    /// default.
     pub fn held(&self) -> BTreeMap<String, String> {
         let defaults = self.problem.facts.defaults;
         let mut held = BTreeMap::from([

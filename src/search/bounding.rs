@@ -170,8 +170,8 @@ impl<'a> Bounding<'a> {
         result
     }
 
-    /// Lets go of all but the `most` of `entries` with the lowest bounds: the lowest bound of those that go, in seconds,
-    /// and how many strategies these are in all mesh orders.
+    /// Lets go of all but the `most` of `entries` with the lowest bounds: the lowest bound of those that go, in
+    /// seconds, and how many strategies these are in all mesh orders.
     pub fn thin_out(&self, entries: &mut Vec<Entry>, most: usize) -> (Option<f64>, u64) {
         if entries.len() <= most {
             return (None, 0);
@@ -336,8 +336,8 @@ impl<'a> Bounding<'a> {
         DevicePricing::anywhere(problem.cluster, problem.engine, strategy, problem.workload.compute_type())
     }
 
-    /// Seconds that `strategy`, of `pass_choice`, takes at the least, in micro-batches of any size. Where ranks share the cores
-    /// of a machine nothing is said, as small micro-batches may stay in its caches.
+    /// Seconds that `strategy`, of `pass_choice`, takes at the least, in micro-batches of any size. Where ranks share
+    /// the cores of a machine nothing is said, as small micro-batches may stay in its caches.
     fn large_batch(&self, task: &Task, pass_choice: &PassChoice, strategy: &Strategy) -> f64 {
         let Problem { workload, cluster, .. } = self.space.problem;
         if cluster.device.cores.is_some() {
@@ -353,8 +353,8 @@ impl<'a> Bounding<'a> {
         large_batch.lower_bound(strategy.micro_batch * strategy.accumulation, strategy.pipeline)
     }
 
-    /// Costs and load of `strategy`, which is of `pass_choice`: those that are `known`, if these are of a pass choice of the same
-    /// shape.
+    /// Costs and load of `strategy`, which is of `pass_choice`: those that are `known`, if these are of a pass choice
+    /// of the same shape.
     fn shape<'s>(
         &self,
         known: &'s mut Option<(PassChoice, Shaped)>,

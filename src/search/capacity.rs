@@ -58,8 +58,8 @@ impl StrategyBounds<'_> {
         false
     }
 
-    /// Seconds that rank `rank` with `count` of the blocks takes at the least from its first input on; none if it cannot
-    /// fit.
+    /// Seconds that rank `rank` with `count` of the blocks takes at the least from its first input on; none if it
+    /// cannot fit.
     fn end(
         &self,
         (rank, count): (u64, u64),

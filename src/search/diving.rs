@@ -1,5 +1,5 @@
-//! The first incumbents: what is likely to be good is solved and played before all else is bounded, and after that what has
-//! the lowest bounds of each mesh and schedule.
+//! The first incumbents: what is likely to be good is solved and played before all else is bounded, and after that what
+//! has the lowest bounds of each mesh and schedule.
 
 use std::collections::BTreeMap;
 

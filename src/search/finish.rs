@@ -1,5 +1,5 @@
-//! The end of a search: the incumbent is improved by local search, and what is left is proven to be slower, as far as that
-//! can be.
+//! The end of a search: the incumbent is improved by local search, and what is left is proven to be slower, as far as
+//! that can be.
 
 use rayon::prelude::*;
 
@@ -15,8 +15,8 @@ const MOST_PROVEN_OF_ONE: u64 = 400_000;
 /// What it may take to change the incumbent a little, likewise; and how many changes of one are played.
 const MOST_IMPROVED: u64 = 2_000_000;
 const MOST_NEIGHBOURS: usize = 32;
-/// What it may take to play what is unlikely to win, but may, likewise: where the incumbent is near the optimum, and where it
-/// is not.
+/// What it may take to play what is unlikely to win, but may, likewise: where the incumbent is near the optimum, and
+/// where it is not.
 const MOST_DOUBTED: u64 = 500_000;
 const MOST_DOUBTED_FAR: u64 = 3_000_000;
 /// Of how many of these small changes are looked at, and how many of each, unless their steps are long.
@@ -74,8 +74,8 @@ fn improve(solving: &Solving<'_>, found: &mut Found, patience: Patience) {
     }
 }
 
-/// Raises the bounds of `open` by playing what their inner choices have in common, and plays the better choices that this
-/// finds. Returns all of them with their bounds, the lowest first.
+/// Raises the bounds of `open` by playing what their inner choices have in common, and plays the better choices that
+/// this finds. Returns all of them with their bounds, the lowest first.
 fn prove(
     solving: &Solving<'_>,
     mut open: Vec<Open>,
@@ -124,8 +124,8 @@ fn prove(
     }
 }
 
-/// Plays what of `left`, the lowest bounds first, is unlikely to win, but may: a few that were not played, and small changes
-/// of the first.
+/// Plays what of `left`, the lowest bounds first, is unlikely to win, but may: a few that were not played, and small
+/// changes of the first.
 fn second_look(
     solving: &Solving<'_>,
     left: &mut Vec<Open>,

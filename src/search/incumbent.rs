@@ -12,7 +12,8 @@ use crate::simulate::{Below, Playback};
 use crate::strategy::Strategy;
 use crate::units::Seconds;
 
-/// Other strategies may come nearer to their bounds than those that were played: by no more than this is that relied on.
+/// Other strategies may come nearer to their bounds than those that were played: by no more than this is that relied
+/// on.
 const MOST_NEAREST: f64 = 1.01;
 
 /// Strategies that are played in one round.
@@ -84,7 +85,8 @@ pub fn events(strategy: &Strategy) -> u64 {
 /// A program, how it was played, and what that took.
 type Played = (Program, Below, u64);
 
-/// Plays `chosen` at once, each as long as it may be faster than `limit` seconds. Buffers are placed of what wins alone.
+/// Plays `chosen` at once, each as long as it may be faster than `limit` seconds. Buffers are placed of what wins
+/// alone.
 pub fn play(
     solving: &Solving<'_>,
     chosen: Vec<Solved>,

@@ -85,8 +85,8 @@ pub struct Chosen {
 type RankKind = (Vec<(u32, u32)>, bool, bool);
 
 impl<'p> InnerProblem<'_, 'p> {
-    /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits. Chunks that
-    /// do not adjoin are cut in one of `ways`, after whose passes `step` seconds follow in any case.
+    /// The best inner choice of `outer` that ends before `limit` seconds; none if nothing that does so fits. Chunks
+    /// that do not adjoin are cut in one of `ways`, after whose passes `step` seconds follow in any case.
     pub fn solve(&self, outer: &Strategy, (ways, step): (&Ways, f64), limit: f64) -> Option<Chosen> {
         let blocks = self.closed_forms.problem.facts.blocks;
         if let Some(cuts) = self.cuts {
@@ -119,8 +119,8 @@ impl<'p> InnerProblem<'_, 'p> {
         self.ranks(self.with_cuts(outer, cuts), limit)
     }
 
-    /// The same problem, knowing that the first rank has `count` blocks or more and ends before `limit` seconds; none if it
-    /// cannot.
+    /// The same problem, knowing that the first rank has `count` blocks or more and ends before `limit` seconds; none
+    /// if it cannot.
     pub fn knowing_first(&self, outer: &Strategy, count: u32, limit: f64) -> Option<Self> {
         if outer.pipeline == 1 || outer.virtual_stages > 1 {
             return Some(*self);
@@ -314,8 +314,8 @@ impl<'p> InnerProblem<'_, 'p> {
         Some(Chosen { seconds: least, ..chosen })
     }
 
-    /// When the step of `outer` ends at the earliest under any cuts but `cuts`, one chunk a rank and like blocks: some rank
-    /// then has a block more. Nothing is said of plans that take `limit` seconds.
+    /// When the step of `outer` ends at the earliest under any cuts but `cuts`, one chunk a rank and like blocks: some
+    /// rank then has a block more. Nothing is said of plans that take `limit` seconds.
     pub fn other_cuts(&self, outer: &Strategy, cuts: &[u32], limit: f64) -> f64 {
         let blocks: u32 = cuts.iter().sum();
         let mut plain =
@@ -357,8 +357,8 @@ impl<'p> InnerProblem<'_, 'p> {
     }
 }
 
-/// What is known of a rank: where nothing before and behind it takes less than on `route`, no choice that fits ends before
-/// `seconds`.
+/// What is known of a rank: where nothing before and behind it takes less than on `route`, no choice that fits ends
+/// before `seconds`.
 struct AtLeast {
     route: Route,
     seconds: f64,

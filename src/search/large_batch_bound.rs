@@ -46,6 +46,6 @@ pub fn sequences(workload: &Workload, context: u64) -> u64 {
     many.max(workload.global_batch).next_power_of_two()
 }
 
-/// Sizes of tensor and context groups, experts and tensor ranks inside one, and a pass choice without what differs between
-/// micro-batches and pipelines.
+/// Sizes of tensor and context groups, experts and tensor ranks inside one, and a pass choice without what differs
+/// between micro-batches and pipelines.
 pub type Key = (u64, u64, (u64, u64), PassChoice);

@@ -1,6 +1,6 @@
 //! What a model weighs on its pipeline, for one micro-batch: the least that its blocks, and what stands before and
-//! behind them, can take under any checkpoint mode. Of blocks that differ, those of the class that weighs most speak for
-//! all: what a bound says of these alone holds for the whole.
+//! behind them, can take under any checkpoint mode. Of blocks that differ, those of the class that weighs most speak
+//! for all: what a bound says of these alone holds for the whole.
 
 use crate::cost::digest::{PassDigest, UnitDigest, least};
 use crate::cost::price::{LEVELS, Links};
@@ -38,7 +38,8 @@ pub struct Load {
     /// All units together: passes, and of these kernels that fill the multiprocessors.
     pub work: f64,
     pub full: f64,
-    /// And of these waiting for collectives of the layers, with the shares of links that any of those takes at the least.
+    /// And of these waiting for collectives of the layers, with the shares of links that any of those takes at the
+    /// least.
     pub waits: f64,
     pub links: Links,
     /// How much earlier than its end a chunk's pass may send on what it made, there and back.
@@ -55,8 +56,8 @@ pub struct Load {
     pub ends: [UnitParameters; 2],
     /// Bytes that enter a block at the least.
     pub entering: u64,
-    /// Seconds of a micro-batch's way through the first blocks and back, by how many they are, and through any one at the
-    /// least.
+    /// Seconds of a micro-batch's way through the first blocks and back, by how many they are, and through any one at
+    /// the least.
     ways: Vec<f64>,
     pub least_way: f64,
     /// Seconds of its way through the first blocks without the way back.

@@ -1,6 +1,6 @@
-//! Local search: what a small change of an inner choice would gain, as played. One rank recomputes a block more or less,
-//! or keeps a little more or less on the host, with as few recomputed blocks as then fit; or one block moves to the
-//! next rank.
+//! Local search: what a small change of an inner choice would gain, as played. One rank recomputes a block more or
+//! less, or keeps a little more or less on the host, with as few recomputed blocks as then fit; or one block moves to
+//! the next rank.
 
 use crate::cost::route::Route;
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
@@ -40,7 +40,8 @@ pub fn neighbours(
     list
 }
 
-/// `strategy` with one block more or less on one of two neighbouring ranks of one chunk each, and their best inner choices.
+/// `strategy` with one block more or less on one of two neighbouring ranks of one chunk each, and their best inner
+/// choices.
 fn cut_changes(
     inner: &InnerProblem<'_, '_>,
     outer: &Strategy,

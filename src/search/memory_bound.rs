@@ -1,5 +1,5 @@
-//! A lower bound of a rank's memory over all its inner choices: the leanest checkpoint mode, and on the host whatever the
-//! engine keeps there.
+//! A lower bound of a rank's memory over all its inner choices: the leanest checkpoint mode, and on the host whatever
+//! the engine keeps there.
 
 use crate::lower::UnitParameters;
 use crate::profile::choices::OffloadCategory;
@@ -55,8 +55,9 @@ impl<'a> MemoryBound<'a> {
         }
     }
 
-    /// Whether a rank with `blocks` blocks, of which so much is in flight, and with the `ends` of the model may have room;
-    /// where it is not known which ends it has, of any. With more blocks it has none where it has none with these.
+    /// Whether a rank with `blocks` blocks, of which so much is in flight, and with the `ends` of the model may have
+    /// room; where it is not known which ends it has, of any. With more blocks it has none where it has none with
+    /// these.
     ///
     /// # Errors
     /// The bytes that it takes at the least, where that is more than there are.

@@ -19,9 +19,9 @@ const GROUPS: [Group; 11] = [
     Group::ExpertReplica,
 ];
 
-/// The orders of the mesh of `strategy` that no other is as good as: an order that has in every domain of every level as many members of each
-/// group, and neighbouring stages no farther apart, takes no longer for anything. The default is among them, or
-/// something as good.
+/// The orders of the mesh of `strategy` that no other is as good as: an order that has in every domain of every level
+/// as many members of each group, and neighbouring stages no farther apart, takes no longer for anything. The default
+/// is among them, or something as good.
 pub fn undominated(cluster: &Cluster, strategy: &Strategy) -> Vec<MeshOrder> {
     let mut list: Vec<(MeshOrder, Vec<u64>)> = Vec::new();
     for order in all(strategy) {

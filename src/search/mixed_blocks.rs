@@ -25,7 +25,8 @@ impl RankProblem<'_, '_> {
             if root.lower >= known || is_enough || self.closed_forms.deadline.is_over() {
                 break;
             }
-            // Programmes add bytes up, which is near the truth and no bound: whatever they find, the root's bound stands.
+            // Programmes add bytes up, which is near the truth and no bound: whatever they find, the root's bound
+            // stands.
             lower = lower.min(root.lower);
             let (nothing, hosted) = (Recomputed::default(), root.hosted);
             if self.fits(nothing, &hosted) {

@@ -1,9 +1,9 @@
 //! Floor 8: from a problem to the strategies worth running, and a proof of how far the best of them is from optimal.
 //!
-//! The search is a best-first branch and bound. An *outer* strategy is a mesh, a schedule, micro-batches and the way state
-//! is sharded. Each stands for very many *inner* choices: cuts, checkpoint modes and what is kept on the host. The best
-//! played strategy so far is the *incumbent*; what cannot be faster by its lower bound is dropped. The stages, in
-//! order (`run`):
+//! The search is a best-first branch and bound. An *outer* strategy is a mesh, a schedule, micro-batches and the way
+//! state is sharded. Each stands for very many *inner* choices: cuts, checkpoint modes and what is kept on the host.
+//! The best played strategy so far is the *incumbent*; what cannot be faster by its lower bound is dropped. The stages,
+//! in order (`run`):
 //!
 //! 1. **The space.** `axes` lists the values of each key, `space` the legal outer strategies. `contradiction` says
 //!    which keys leave none.

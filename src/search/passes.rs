@@ -29,8 +29,8 @@ pub struct Ways {
     pub least: f64,
 }
 
-/// What the layers of a task's pass choices send over in an order with shard groups of a size, and how many ranks on the next
-/// stage is.
+/// What the layers of a task's pass choices send over in an order with shard groups of a size, and how many ranks on
+/// the next stage is.
 type Place = (Links, u64);
 
 /// Frames whose ways are remembered at once.

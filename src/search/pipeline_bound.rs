@@ -75,8 +75,8 @@ impl Pipeline {
             + self.micro as f64 * chunks * more.pass
     }
 
-    /// The last chunk, with `last` blocks, meets all its forwards and backwards between the first micro-batch's way there
-    /// and the last one's way back.
+    /// The last chunk, with `last` blocks, meets all its forwards and backwards between the first micro-batch's way
+    /// there and the last one's way back.
     fn round(&self, load: &Load, last: u64) -> f64 {
         let steps = self.ranks * self.chunks - 1;
         // In a V, the chunks in the middle are on one rank.
@@ -86,7 +86,8 @@ impl Pipeline {
         before.max(0.0) + self.micro as f64 * (load.back.round + last as f64 * load.block.round)
     }
 
-    /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` of the heaviest blocks, and back.
+    /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` of the heaviest blocks, and
+    /// back.
     pub fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
         self.through(load, ranks, blocks as f64 * load.block.way)
     }
@@ -96,8 +97,8 @@ impl Pipeline {
         self.through(load, ranks, load.way(blocks))
     }
 
-    /// What stands before and behind rank `rank`, with `count` blocks behind the first `used`, of one chunk a rank; the first
-    /// rank's optimizer step takes `first_step` seconds at the least.
+    /// What stands before and behind rank `rank`, with `count` blocks behind the first `used`, of one chunk a rank; the
+    /// first rank's optimizer step takes `first_step` seconds at the least.
     pub fn route(&self, load: &Load, rank: u64, (used, count): (u64, u64), first_step: f64) -> Route {
         let micro = self.micro as f64;
         let way = self.way_behind(load, rank, used);

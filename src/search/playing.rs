@@ -22,9 +22,9 @@ const PLAYING_A_BLOCK: Duration = Duration::from_micros(15);
 const PLACING_AN_INSTRUCTION: Duration = Duration::from_micros(20);
 
 impl<'a> ClosedForms<'a> {
-    /// Plays what choices have in common, on a host that is never late, until it is known to take `limit` or more; also how
-    /// many instructions were built and events played. Of the activations of `strategy` only so much is copied as `copied`
-    /// keeps, which recomputes more.
+    /// Plays what choices have in common, on a host that is never late, until it is known to take `limit` or more; also
+    /// how many instructions were built and events played. Of the activations of `strategy` only so much is copied as
+    /// `copied` keeps, which recomputes more.
     pub fn play_relaxed(&self, strategy: &Strategy, copied: &Strategy, limit: Seconds) -> (Below, u64) {
         let (mut program, pricing) = self.program(strategy);
         if copied != strategy {
@@ -50,8 +50,8 @@ impl<'a> ClosedForms<'a> {
         (below, events + instructions(&program))
     }
 
-    /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many instructions were built
-    /// and events played.
+    /// Plays `strategy` until it is known to take `limit` or more; also its program, and how many instructions were
+    /// built and events played.
     pub fn play_below(&self, strategy: &Strategy, limit: Seconds) -> (Program, Below, u64) {
         let (program, pricing) = self.program(strategy);
         let (below, events) = play_counting(&program, pricing.as_ref(), limit, self.deadline.looking());
@@ -71,8 +71,8 @@ impl<'a> ClosedForms<'a> {
         }
     }
 
-    /// `strategy`, whose program has this playback. Its buffers are placed as low as can be found, or, where there is no
-    /// time for that, as they come.
+    /// `strategy`, whose program has this playback. Its buffers are placed as low as can be found, or, where there is
+    /// no time for that, as they come.
     pub fn candidate(&self, strategy: Strategy, program: &Program, playback: Playback) -> Candidate {
         let enough = if self.has_time_to_place(program) { Extent::default() } else { Extent::MAX };
         self.problem.candidate(strategy, program, playback, enough)

@@ -98,8 +98,8 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// `strategy`, whose program has this playback. Only of the rank that takes most are buffers placed as low as can be
-    /// found, or no higher than `enough`: others take no more.
+    /// `strategy`, whose program has this playback. Only of the rank that takes most are buffers placed as low as can
+    /// be found, or no higher than `enough`: others take no more.
     pub fn candidate(
         &self,
         strategy: Strategy,

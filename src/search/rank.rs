@@ -1,4 +1,5 @@
-//! One pipeline rank whose cuts are in place: what a choice of recomputation and offload takes of it, in seconds and bytes.
+//! One pipeline rank whose cuts are in place: what a choice of recomputation and offload takes of it, in seconds and
+//! bytes.
 //!
 //! Ranks meet only in the bound's maximum, so each chooses for itself the least time that fits its memory, which is
 //! counted to the byte. Of its blocks the first recompute wholly, the next selectively, the rest not at all: those in
@@ -143,7 +144,8 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         self.over(&Modes::All(Recomputed { full, selective: 0 }), &most).device <= 0.0
     }
 
-    /// The least number from `low` to `high` that is not over, which more brings down about evenly: `over` says by how much.
+    /// The least number from `low` to `high` that is not over, which more brings down about evenly: `over` says by how
+    /// much.
     pub(super) fn least(&mut self, low: u32, high: u32, over: impl Fn(&mut Self, u32) -> f64) -> Option<u32> {
         if low > high {
             return None;

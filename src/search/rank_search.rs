@@ -1,8 +1,8 @@
 //! A branch and bound over the choices of one pipeline rank whose blocks are all alike.
 //!
-//! A [`ChoiceRange`] is a set of choices: one split between device and host, and counts of recomputed blocks between two
-//! bounds. Recomputation only adds work and takes away memory. So the fewest counts bound the time of all of them from
-//! below, and the most counts say whether any fits. The copies of activations are the exception: they shrink with
+//! A [`ChoiceRange`] is a set of choices: one split between device and host, and counts of recomputed blocks between
+//! two bounds. Recomputation only adds work and takes away memory. So the fewest counts bound the time of all of them
+//! from below, and the most counts say whether any fits. The copies of activations are the exception: they shrink with
 //! recomputation. So a range is bounded by its passes without them, and by the copies that the most leave.
 
 use crate::cost::bound::Bound;
@@ -44,8 +44,8 @@ impl Asked {
     }
 }
 
-/// Of which split between device and host it was asked, which blocks, how many at the least and the most, and before how
-/// many seconds they are to end.
+/// Of which split between device and host it was asked, which blocks, how many at the least and the most, and before
+/// how many seconds they are to end.
 pub(super) type Question = (Hosted, Asked, (u32, u32), f64);
 
 impl RankProblem<'_, '_> {
@@ -105,8 +105,8 @@ impl RankProblem<'_, '_> {
         best
     }
 
-    /// Whether any choice of `roots` that ends before `limit` seconds may fit the device: as much recomputed as there is
-    /// time for if nothing is copied and the optimizer step is the quickest of all, and no optimizer state there.
+    /// Whether any choice of `roots` that ends before `limit` seconds may fit the device: as much recomputed as there
+    /// is time for if nothing is copied and the optimizer step is the quickest of all, and no optimizer state there.
     fn may_fit(&mut self, roots: &[ChoiceRange], limit: f64) -> bool {
         if !self.recomputes {
             return true;
@@ -191,7 +191,8 @@ impl RankProblem<'_, '_> {
         list
     }
 
-    /// `range` without counts under which nothing fits, or that end no earlier than `limit` seconds; none if that is all.
+    /// `range` without counts under which nothing fits, or that end no earlier than `limit` seconds; none if that is
+    /// all.
     pub fn narrowed(&mut self, mut range: ChoiceRange, limit: f64) -> Option<ChoiceRange> {
         let hosted = range.hosted;
         let copied = hosted[OffloadCategory::Activations as usize] > 0.0;
@@ -240,8 +241,8 @@ impl RankProblem<'_, '_> {
         (range.lower < limit).then_some(range)
     }
 
-    /// When the step ends at the earliest under any choice of `range`: what the fewest recompute, with the copies that the
-    /// most leave.
+    /// When the step ends at the earliest under any choice of `range`: what the fewest recompute, with the copies that
+    /// the most leave.
     fn lower(&mut self, range: &ChoiceRange) -> f64 {
         let hosted = &range.hosted;
         if range.is_single() || hosted[OffloadCategory::Activations as usize] == 0.0 {

@@ -32,7 +32,7 @@ pub struct Request {
     pub top: usize,
     /// When to stop and say what is not proven; where none is given, after a fixed amount of work.
     pub time_limit: Option<Duration>,
-    /// Solves and plays every strategy, whatever its bound.
+    /// Plays every strategy with every inner choice, whatever its bound.
     pub exhaustive: bool,
 }
 

@@ -144,8 +144,8 @@ struct Bounds {
     let_go: Option<f64>,
 }
 
-/// Bounds every strategy of `request` as if no plan were known, for benchmarks: how many bounds of memory and time, over
-/// all inner choices and mesh orders, were computed.
+/// Bounds every strategy of `request` as if no plan were known, for benchmarks: how many bounds of memory and time,
+/// over all inner choices and mesh orders, were computed.
 pub fn bound_all(problem: &Problem<'_>, request: &Request) -> u64 {
     let space = Space::new(problem, request);
     let bounding = Bounding::new(&space);

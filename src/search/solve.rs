@@ -47,8 +47,8 @@ impl<'a> Solving<'a> {
         self.with_ways(entry, |ways| entry.lower_bound.max(ways.least + entry.step))
     }
 
-    /// The best inner choice of `entry` by its bound that is below `limit` seconds, or the best without copies beside the
-    /// passes, where that is likelier; none if nothing that fits is.
+    /// The best inner choice of `entry` by its bound that is below `limit` seconds, or the best without copies beside
+    /// the passes, where that is likelier; none if nothing that fits is.
     pub fn solve(&self, entry: &Entry, limit: f64) -> Option<Solved> {
         self.with_ways(entry, |ways| {
             let solve = |options: &Options, limit: f64| {

@@ -120,8 +120,8 @@ impl<'a> Space<'a> {
         list
     }
 
-    /// The legal states of `pass_choice`, if it is legal itself; how many strategies these are in all mesh orders, and how
-    /// many more are illegal.
+    /// The legal states of `pass_choice`, if it is legal itself; how many strategies these are in all mesh orders, and
+    /// how many more are illegal.
     pub fn states<'t>(&self, task: &'t Task, pass_choice: &PassChoice) -> (&'t [StateChoice], u64, u64) {
         let states = &task.states[usize::from(pass_choice.micro.1 > 1)];
         (&states.legal, states.count, states.illegal)

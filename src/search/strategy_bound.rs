@@ -74,8 +74,8 @@ impl StrategyBounds<'_> {
         }
     }
 
-    /// What each block adds to its rank beside its passes: to the optimizer step, with the sums over replicas that wait for
-    /// the last micro-batch; and to its gradient, where products do not.
+    /// What each block adds to its rank beside its passes: to the optimizer step, with the sums over replicas that wait
+    /// for the last micro-batch; and to its gradient, where products do not.
     pub(super) fn step(&self, sync: GradientSync, prices: &StatePrices) -> f64 {
         let replicas = if sync == GradientSync::Scatter { prices.replicas } else { 0.0 };
         prices.step + replicas + self.accumulated(prices)

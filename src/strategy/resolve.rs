@@ -140,11 +140,12 @@ impl Strategy {
         if self.accumulation == 1 {
             self.sync = defaults::sync(self.zero);
         }
-        if self.zero == 0 && !self.sums_gradients(facts) {
+        let sums_nothing = self.zero == 0 && !self.sums_gradients(facts);
+        if sums_nothing {
             self.sync = defaults::sync(self.zero);
             self.reduce_type = reduce;
         }
-        if !facts.profile.buffers.reduces_in_buckets() || (self.zero == 0 && !self.sums_gradients(facts)) {
+        if sums_nothing || !facts.profile.buffers.reduces_in_buckets() {
             self.bucket = defaults::BUCKET;
         }
         for &category in OffloadCategory::ALL {
