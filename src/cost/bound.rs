@@ -1,7 +1,7 @@
 //! A lower bound of the step time in closed form: never above what playing the program gives.
 
 use crate::cost::calls::{self, CallTimes, Reducing, Reductions};
-use crate::cost::digest::{PassDigest, UnitDigest};
+use crate::cost::digest::{PassDigest, UnitDigest, issued};
 use crate::cost::flow::{self, Busy, FlowRules, UnitFlow};
 use crate::cost::known_chunks::KnownChunks;
 use crate::cost::price::Pricing;
@@ -164,6 +164,19 @@ impl Bound<'_> {
         times.weight = flow::end(&flows.weight, rules).ended;
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
         times.early = last.map_or(0.0, |unit| digest(unit).backward.early.0);
+        let late = |taken: f64, pass: fn(&UnitDigest) -> PassDigest| {
+            let units = chunk.runs().map(|(unit, count)| (pass(digest(unit)), count as f64));
+            (issued(units) - taken).max(0.0)
+        };
+        // A pass that its host issues too slowly takes as long as that; where in it the time goes is not known.
+        let forward_late = late(times.forward, |digest| digest.forward);
+        let backward_late = late(times.backward, |digest| digest.backward);
+        times.weight += late(times.weight, |digest| digest.weight);
+        times.forward += forward_late;
+        times.forward_slack += forward_late;
+        times.backward += backward_late;
+        times.backward_slack += backward_late;
+        times.early += backward_late;
         if sends_within {
             (times.early, times.forward_slack, times.backward_slack) = (0.0, 0.0, 0.0);
         }

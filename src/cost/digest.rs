@@ -26,6 +26,22 @@ pub struct PassDigest {
     pub ready: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
     pub early: Seconds,
+    /// What its host takes to issue its kernels, and whether these stand on one stream.
+    pub host: Seconds,
+    pub is_one_stream: bool,
+}
+
+/// Seconds that a pass over units with these digests takes at the least because its host issues the kernels: these are
+/// stretched until they take as long together as their host, on one stream or on two. Each stands for so many units.
+pub fn issued(units: impl Iterator<Item = (PassDigest, f64)>) -> f64 {
+    let (mut host, mut streams) = (0.0, 1.0);
+    for (digest, count) in units.filter(|(digest, _)| digest.chain.0 > 0.0) {
+        host += count * digest.host.0;
+        if !digest.is_one_stream {
+            streams = 2.0;
+        }
+    }
+    host / streams
 }
 
 /// The passes of one lowered unit.
@@ -90,6 +106,8 @@ fn pass(
         waits: chained.waits,
         links: chained.links,
         full: prices.iter().filter(|price| fills(price)).map(|price| price.seconds).sum(),
+        host: steps.iter().map(|step| pricing.host_time(&step.op)).sum(),
+        is_one_stream: steps.iter().all(|step| step.stream == Stream::Compute),
         ..PassDigest::default()
     };
     stand(unit, steps, &[], times)

@@ -2,7 +2,7 @@
 //! behind them, can take under any checkpoint mode. Of blocks that differ, those of the class that weighs most speak
 //! for all: what a bound says of these alone holds for the whole.
 
-use crate::cost::digest::{PassDigest, UnitDigest, least};
+use crate::cost::digest::{PassDigest, UnitDigest, issued, least};
 use crate::cost::price::{LEVELS, Links};
 use crate::lower::UnitParameters;
 use crate::lower::unit::{UnitKind, UnitLayers};
@@ -37,6 +37,8 @@ pub struct Load {
     pub back: Piece,
     /// All units together: passes, and of these kernels that fill the multiprocessors.
     pub work: f64,
+    /// What their hosts take to issue the kernels, if that is longer.
+    pub issued: f64,
     pub full: f64,
     /// And of these waiting for collectives of the layers, with the shares of links that any of those takes at the
     /// least.
@@ -107,6 +109,23 @@ impl Load {
                     *most = seconds.max(*most);
                 }
             }
+        }
+        // Of each pass by itself: what its modes issue at the least.
+        let least_issued = |pass: fn(&UnitDigest) -> PassDigest| {
+            let of = |class: &ClassCosts| {
+                let least = |one: PassDigest, other: PassDigest| PassDigest {
+                    chain: if one.chain.0 < other.chain.0 { one.chain } else { other.chain },
+                    host: if one.host.0 < other.host.0 { one.host } else { other.host },
+                    is_one_stream: one.is_one_stream && other.is_one_stream,
+                    ..one
+                };
+                class.digests.iter().map(pass).reduce(least).unwrap_or_default()
+            };
+            issued(units.iter().map(|unit| (of(&costs.classes[unit.class]), 1.0)))
+        };
+        load.issued = least_issued(|digest| digest.forward) + least_issued(|digest| digest.weight);
+        if units.iter().all(|unit| unit.has_backward) {
+            load.issued += least_issued(|digest| digest.backward);
         }
         let (mut least_way, mut entering) = (f64::INFINITY, u64::MAX);
         for (place, unit) in units.iter().enumerate() {

@@ -39,11 +39,14 @@ impl Pipeline {
     pub fn lower_bound(&self, load: &Load, more: More) -> f64 {
         let micro = self.micro as f64;
         let blocks = load.blocks as f64;
-        if self.ranks == 1 {
-            return more.start + micro * (load.work + more.pass) + more.block * blocks;
-        }
         let ranks = self.ranks as f64;
-        let even = more.start + (micro * load.work + more.block * blocks) / ranks;
+        // What else ranks do may be hidden behind hosts that issue too slowly.
+        let issued = micro * load.issued / ranks;
+        if self.ranks == 1 {
+            let alone = more.start + micro * (load.work + more.pass) + more.block * blocks;
+            return alone.max(issued);
+        }
+        let even = (more.start + (micro * load.work + more.block * blocks) / ranks).max(issued);
         if !load.is_plain || load.blocks == 0 {
             return even;
         }
