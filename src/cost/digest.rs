@@ -31,8 +31,9 @@ pub struct PassDigest {
     pub is_one_stream: bool,
 }
 
-/// Seconds that a pass over units with these digests takes at the least because its host issues the kernels: these are
-/// stretched until they take as long together as their host, on one stream or on two. Each stands for so many units.
+/// A lower bound, in seconds, of a pass whose host issues the kernels one after another. Each digest comes with the
+/// number of units that it stands for. All kernels together take at least as long as the host does; on two streams, the
+/// longer of both has at least half of that.
 pub fn issued(units: impl Iterator<Item = (PassDigest, f64)>) -> f64 {
     let (mut host, mut streams) = (0.0, 1.0);
     for (digest, count) in units.filter(|(digest, _)| digest.chain.0 > 0.0) {

@@ -23,7 +23,8 @@ type Runs = SmallVec<[(u32, [bool; 2], u32); 4]>;
 /// What two chunks must share to hold and take the same.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ChunkKey {
-    /// Whether its rank, the chunk itself or the one behind it stands at an end of the model.
+    /// Units of the first rank may hold a table that others copy; the first chunk receives nothing, the last sends
+    /// nothing on.
     is_on_first_rank: bool,
     is_first: bool,
     is_last: bool,
@@ -33,7 +34,8 @@ struct ChunkKey {
 }
 
 impl ChunkKey {
-    /// The key of `chunk` of `layout`; none where units of one form may differ, or where others say what enters it.
+    /// The key of `chunk` of `layout`. None with several losses, where units of one form may differ, and for an empty
+    /// chunk, which passes on what the next one takes.
     fn of(layout: &Layout, chunk: &Chunk) -> Option<Self> {
         if chunk.units.is_empty() || layout.losses > 1 || !layout.shaped().watches().is_empty() {
             return None;
@@ -65,7 +67,7 @@ impl KnownChunks {
         make: impl FnOnce() -> [PassPeak; 3],
     ) -> [PassPeak; 3] {
         match ChunkKey::of(layout, chunk) {
-            Some(key) => of(&self.peaks, key, make),
+            Some(key) => remembered(&self.peaks, key, make),
             None => make(),
         }
     }
@@ -77,13 +79,14 @@ impl KnownChunks {
         make: impl FnOnce() -> CallTimes,
     ) -> CallTimes {
         match ChunkKey::of(layout, chunk) {
-            Some(key) => of(&self.times, (key, runs(copied)), make),
+            Some(key) => remembered(&self.times, (key, runs(copied)), make),
             None => make(),
         }
     }
 }
 
-fn of<K: Eq + std::hash::Hash, V: Copy>(
+/// The value of `key`, which `make` computes if it is not known. One thread asks: no lock is needed.
+fn remembered<K: Eq + std::hash::Hash, V: Copy>(
     known: &RefCell<HashMap<K, V, FixedState>>,
     key: K,
     make: impl FnOnce() -> V,

@@ -77,13 +77,13 @@ pub fn contradiction(problem: &Problem<'_>, request: &Request) -> RuleBreak {
 
 /// The closest to `value` first, where these are numbers.
 fn sort_by_distance(tried: &mut Vec<String>, value: &str) {
-    tried.dedup();
     tried.retain(|near| near != value);
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| *number > 0.0);
     if let Some(value) = number(value) {
         let far = |near: &String| number(near).map_or(f64::INFINITY, |near| (near / value).ln().abs());
         tried.sort_by(|one, other| far(one).total_cmp(&far(other)));
     }
+    tried.dedup();
 }
 
 #[cfg(test)]

@@ -12,17 +12,18 @@ use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
 
 /// Likely strategies whose inner choices are solved in one round, before all others are bounded against the best.
-const SEEDS_A_ROUND: usize = 8;
+const SOLVED_A_ROUND: usize = 8;
 /// How much slower by bound than the best of them another may be to be played too.
 const SPREAD: f64 = 1.05;
 /// The most likely strategies that are solved at once.
 const MOST_LIKELY: usize = 4_000;
 /// Strategies of each mesh, schedule and way to gather that are solved before the others.
-const DIVED: usize = 2;
+const MOST_OF_KIND: usize = 2;
 /// Events of a strategy that is played before the others, at most.
-const MOST_EVENTS_A_SEED: u64 = 2_000_000;
+const MOST_EVENTS: u64 = 2_000_000;
 /// The most that are played, without and with anything on the host.
-const PLAYED_SEEDS: [usize; 2] = [12, 4];
+const MOST_PLAYED: [usize; 2] = [12, 4];
+
 /// Likely strategies, solved: small micro-batches on meshes whose tensor groups stay inside a node, with little or all
 /// state sharded; the best of each pipeline size by bound.
 pub fn likely(solving: &Solving<'_>) -> Vec<Solved> {
@@ -46,9 +47,9 @@ pub fn dive(solving: &Solving<'_>, entries: &[Entry], limit: f64) -> Vec<Solved>
         let key = (entry.task, entry.pass_choice.schedule.0, entry.state.reshard);
         let known = lowest.entry(key).or_default();
         let place = known.partition_point(|known| known.lower_bound <= entry.lower_bound);
-        if place < DIVED {
+        if place < MOST_OF_KIND {
             known.insert(place, *entry);
-            known.truncate(DIVED);
+            known.truncate(MOST_OF_KIND);
         }
     }
     likeliest(solving, lowest.into_values().flatten().collect(), limit)
@@ -58,7 +59,7 @@ pub fn dive(solving: &Solving<'_>, entries: &[Entry], limit: f64) -> Vec<Solved>
 fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> Vec<Solved> {
     entries.sort_by(|one, other| one.lower_bound.total_cmp(&other.lower_bound));
     let mut best: BTreeMap<(u64, bool), Solved> = BTreeMap::new();
-    for round in entries.chunks(SEEDS_A_ROUND).take(MOST_LIKELY / SEEDS_A_ROUND) {
+    for round in entries.chunks(SOLVED_A_ROUND).take(MOST_LIKELY / SOLVED_A_ROUND) {
         // A bound is no promise, but one beyond what is known is out of the question.
         if round.first().is_some_and(|entry| entry.lower_bound >= limit)
             || solving.closed_forms.deadline.is_over()
@@ -66,7 +67,7 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
             break;
         }
         let solved: Vec<Option<Solved>> = round.par_iter().map(|entry| solving.even(entry, limit)).collect();
-        let short = |solved: &Solved| events(&solved.strategy) <= MOST_EVENTS_A_SEED;
+        let short = |solved: &Solved| events(&solved.strategy) <= MOST_EVENTS;
         for solved in solved.into_iter().flatten().filter(short) {
             let seconds = solved.closed.bound.0;
             limit = limit.min(SPREAD * solved.closed.likely.0);
@@ -81,8 +82,8 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
         best.into_values().partition(|solved| !solved.strategy.offload.is_none());
     hosted.sort_by(by_bound);
     chosen.sort_by(by_bound);
-    chosen.truncate(PLAYED_SEEDS[0]);
-    hosted.truncate(PLAYED_SEEDS[1]);
+    chosen.truncate(MOST_PLAYED[0]);
+    hosted.truncate(MOST_PLAYED[1]);
     chosen.append(&mut hosted);
     chosen
 }

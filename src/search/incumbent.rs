@@ -12,8 +12,8 @@ use crate::simulate::{Below, Playback};
 use crate::strategy::Strategy;
 use crate::units::Seconds;
 
-/// Other strategies may come nearer to their bounds than those that were played: by no more than this is that relied
-/// on.
+/// The highest ratio of played time to bound that is expected of a strategy before it is played: it may come nearer to
+/// its bound than the played ones did.
 const MOST_NEAREST: f64 = 1.01;
 
 /// Strategies that are played in one round.
@@ -35,7 +35,7 @@ impl Solved {
     }
 }
 
-/// What the rounds have found so far.
+/// What playing has found so far.
 #[derive(Default)]
 pub struct Found {
     /// That fit and were the fastest so far, in the order in which they were played.
@@ -45,7 +45,7 @@ pub struct Found {
     /// Seconds of the fastest, and what it is.
     pub best: Option<f64>,
     pub fastest: Option<Solved>,
-    /// How many times its bound the step took of that which came nearest to its own.
+    /// The lowest ratio of played time to bound so far.
     nearest: Option<f64>,
     /// How many were played, whether they fit or not, and the instructions and events that took.
     pub tried: usize,

@@ -37,7 +37,7 @@ pub struct Load {
     pub back: Piece,
     /// All units together: passes, and of these kernels that fill the multiprocessors.
     pub work: f64,
-    /// What their hosts take to issue the kernels, if that is longer.
+    /// The least that all units together take because a host must issue their kernels.
     pub issued: f64,
     pub full: f64,
     /// And of these waiting for collectives of the layers, with the shares of links that any of those takes at the

@@ -105,8 +105,9 @@ impl RankProblem<'_, '_> {
         best
     }
 
-    /// Whether any choice of `roots` that ends before `limit` seconds may fit the device: as much recomputed as there
-    /// is time for if nothing is copied and the optimizer step is the quickest of all, and no optimizer state there.
+    /// Whether any choice of `roots` that ends before `limit` seconds may fit the device. The leanest that could end in
+    /// time is counted: as many blocks recompute wholly as there is time for if nothing is copied and the optimizer
+    /// step is the quickest of all, and the rest selectively.
     fn may_fit(&mut self, roots: &[ChoiceRange], limit: f64) -> bool {
         if !self.recomputes {
             return true;
