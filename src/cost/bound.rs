@@ -53,23 +53,32 @@ impl Bound<'_> {
     pub fn parts_before_step(&self, stage: u32) -> Parts {
         let chunks: Vec<CallTimes> = self.layout.chunks_of(stage).map(|chunk| self.times(chunk)).collect();
         let sum = |seconds: fn(&CallTimes) -> f64| -> f64 { chunks.iter().map(seconds).sum() };
-        let each = sum(CallTimes::alone);
+        let micro = self.strategy.accumulation as f64;
+        let within = sum(|times| times.reductions_within);
+        let (within_each, within_last) = match self.reducing() {
+            Reducing::Never => (0.0, 0.0),
+            Reducing::EachMicroBatch => (within, 0.0),
+            Reducing::LastMicroBatch => (0.0, within),
+        };
+        let each = sum(CallTimes::alone) + within_each;
+        let first = chunks.first().copied().unwrap_or_default();
         let forward = sum(|times| times.forward + if times.sends_within { times.send_forward } else { 0.0 });
         Parts {
-            passes: self.strategy.accumulation as f64 * each,
+            // What the first forward waits for is its lead.
+            passes: micro * (each + sum(CallTimes::leads)) - first.forward_lead,
             forward,
             backward: each - forward,
             early: sum(|times| times.early),
-            slack: chunks.first().map_or([0.0; 2], |times| [times.forward_slack, times.backward_slack]),
-            reductions: match chunks.first() {
-                Some(CallTimes { reductions, backward, .. }) if !self.strategy.schedule.splits_weight() => {
-                    reductions.last.max(reductions.done - backward)
-                }
-                _ => 0.0,
+            slack: [first.forward_slack, first.backward_slack],
+            leads: [sum(|times| times.forward_lead), sum(|times| times.backward_lead)],
+            reductions: if self.strategy.schedule.splits_weight() || within > 0.0 {
+                within_last
+            } else {
+                first.reductions.last.max(first.reductions.done - first.backward)
             },
             together: self.together(stage),
             copies: self.copies(stage),
-            lead: self.lead(stage),
+            lead: self.lead(stage, &first) + first.forward_lead,
             step: 0.0,
         }
     }
@@ -114,7 +123,9 @@ impl Bound<'_> {
         let orders =
             orders(strategy.schedule, strategy.pipeline, strategy.accumulation, strategy.virtual_stages);
         let held: Vec<Vec<u64>> = (0..strategy.pipeline).map(|stage| strategy.chunks_of(stage)).collect();
-        let leads: Vec<f64> = (0..strategy.pipeline as u32).map(|stage| self.lead(stage)).collect();
+        let first = |stage: usize| chunks[held[stage][0] as usize];
+        let leads = (0..strategy.pipeline).map(|stage| self.lead(stage as u32, &first(stage as usize)));
+        let leads: Vec<f64> = leads.collect();
         calls::ends(&orders, &chunks, &held, (&leads, self.reducing(), strategy.accumulation))
     }
 
@@ -155,10 +166,12 @@ impl Bound<'_> {
         let rules = self.flow_rules();
         let forward = flow::end(&flows.forward, rules);
         times.forward = forward.ended;
+        times.forward_lead = forward.lead;
         times.forward_slack =
             forward.ended - forward.computed + last_slack(chunk.units.last(), |digest| digest.forward);
         let backward = flow::end(&flows.backward, rules);
         times.backward = backward.ended;
+        times.backward_lead = backward.lead;
         times.backward_slack =
             backward.ended - backward.computed + last_slack(chunk.units.first(), |digest| digest.backward);
         times.weight = flow::end(&flows.weight, rules).ended;
@@ -171,7 +184,10 @@ impl Bound<'_> {
         // A pass that its host issues too slowly takes as long as that; where in it the time goes is not known.
         let forward_late = late(times.forward, |digest| digest.forward);
         let backward_late = late(times.backward, |digest| digest.backward);
-        times.weight += late(times.weight, |digest| digest.weight);
+        let weight_late = late(times.weight, |digest| digest.weight);
+        times.weight += weight_late;
+        times.forward_lead = (times.forward_lead - forward_late).max(0.0);
+        times.backward_lead = (times.backward_lead - backward_late).max(0.0);
         times.forward += forward_late;
         times.forward_slack += forward_late;
         times.backward += backward_late;
@@ -186,6 +202,13 @@ impl Bound<'_> {
         }
         if self.reducing() != Reducing::Never {
             times.reductions = self.reductions(chunk);
+            if !self.reduces_beside() {
+                let splits = self.strategy.schedule.splits_weight();
+                // Kernels that come late hide reductions in their queue, and the other way round.
+                let late = if splits { weight_late } else { backward_late };
+                times.reductions_within = (times.reductions.all - late).max(0.0);
+                times.reductions = Reductions::default();
+            }
         }
         times
     }
@@ -199,14 +222,18 @@ impl Bound<'_> {
             weight: Vec::with_capacity(count),
         };
         let units = || chunk.units.iter().zip(&self.copied.chunks[chunk.index as usize].units);
+        let flow = |flows: &mut Vec<UnitFlow>, unit, pass| {
+            let is_first = flows.is_empty();
+            flows.push(self.flow(chunk.stage, unit, (pass, is_first)));
+        };
         for unit in units() {
-            flows.forward.push(self.flow(chunk.stage, unit, Pass::Forward));
+            flow(&mut flows.forward, unit, Pass::Forward);
         }
         let splits = self.strategy.schedule.splits_weight();
         for unit in units().rev().filter(|(unit, _)| unit.has_backward) {
-            flows.backward.push(self.flow(chunk.stage, unit, Pass::Backward));
+            flow(&mut flows.backward, unit, Pass::Backward);
             if splits {
-                flows.weight.push(self.flow(chunk.stage, unit, Pass::Weight));
+                flow(&mut flows.weight, unit, Pass::Weight);
             }
         }
         flows
@@ -214,7 +241,12 @@ impl Bound<'_> {
 
     /// What moves in `pass` of `unit`, whose activations are copied as `copied` keeps them. With several losses, units
     /// are passed more often than once; nothing is said of what moves between.
-    fn flow(&self, stage: u32, (unit, copied): (&PlacedUnit, &PlacedUnit), pass: Pass) -> UnitFlow {
+    fn flow(
+        &self,
+        stage: u32,
+        (unit, copied): (&PlacedUnit, &PlacedUnit),
+        (pass, is_first): (Pass, bool),
+    ) -> UnitFlow {
         let UnitCost { digest, moves, .. } = self.costs.of(stage, unit);
         let digest = match pass {
             Pass::Forward => digest.forward,
@@ -225,6 +257,8 @@ impl Bound<'_> {
             chain: digest.chain.0,
             full: digest.full.0,
             waits: digest.waits.0,
+            without_parameters: digest.without_parameters.0,
+            without_kept: digest.without_kept.0,
             ..UnitFlow::default()
         };
         if self.layout.losses > 1 {
@@ -234,14 +268,22 @@ impl Bound<'_> {
             if unit.offloads_parameters {
                 flow.fetch = moves.fetch;
             }
-            if self.rules.gathering == Gathering::EachPass {
+            let gathers = match self.rules.gathering {
+                Gathering::EachPass => true,
+                // What is not given back is gathered as early as can be.
+                Gathering::ForwardToBackward => {
+                    pass == Pass::Forward && (is_first || !self.engine.timing.overlaps(Overlap::Gathers))
+                }
+                Gathering::Never | Gathering::OnceAStep => false,
+            };
+            if gathers {
                 flow.gather = moves.gather;
             }
         }
         match pass {
             Pass::Forward if unit.offloads_activations => flow.out = self.costs.of(stage, copied).moves.out,
             Pass::Backward if unit.offloads_activations => {
-                flow.back = self.costs.of(stage, copied).moves.back
+                flow.back = self.costs.of(stage, copied).moves.back;
             }
             _ => {}
         }
@@ -265,15 +307,15 @@ impl Bound<'_> {
         FlowRules {
             depth: self.engine.buffers.gathered_units.max(1) as usize,
             gathers_beside: self.engine.timing.overlaps(Overlap::Gathers),
-            reduces_beside: self.engine.timing.overlaps(Overlap::Gradients),
+            reduces_beside: self.reduces_beside(),
             copies_beside: self.strategy.overlap,
             beside: self.costs.beside,
         }
     }
 
-    /// How much longer the first forward of a stage takes because its parameters are not there yet, if nothing else
-    /// holds it up.
-    fn lead(&self, stage: u32) -> f64 {
+    /// How much longer the first forward of a stage, which takes `times`, takes than later ones because its parameters
+    /// are not there yet, if nothing else holds it up.
+    fn lead(&self, stage: u32, times: &CallTimes) -> f64 {
         let Some(chunk) = self.layout.chunks_of(stage).next() else { return 0.0 };
         if self.layout.losses > 1 || !self.engine.timing.overlaps(Overlap::Gathers) {
             return 0.0;
@@ -281,19 +323,15 @@ impl Bound<'_> {
         let (Some(first), Some(last)) = (chunk.units.first(), chunk.units.last()) else { return 0.0 };
         let costs = self.costs.on(stage);
         let of = |unit: &PlacedUnit| &costs[unit.lowered];
-        let gathered = of(first).moves.gather;
-        match self.rules.gathering {
-            Gathering::Never => 0.0,
-            Gathering::EachPass => gathered,
+        let lead = match self.rules.gathering {
+            Gathering::Never | Gathering::EachPass => 0.0,
             Gathering::OnceAStep | Gathering::ForwardToBackward => {
-                let sum = |seconds: fn(&UnitCost) -> f64| -> f64 {
-                    chunk.runs().map(|(unit, count)| count as f64 * seconds(of(unit))).sum()
-                };
-                let all = sum(|cost| cost.moves.gather);
-                let chains = sum(|cost| cost.digest.forward.chain.0);
-                gathered.max(all + of(last).digest.forward.chain.0 - chains)
+                let gathered = chunk.runs().map(|(unit, count)| count as f64 * of(unit).moves.gather);
+                let last = gathered.sum::<f64>() + of(last).digest.forward.chain.0 - times.forward;
+                last.max(of(first).moves.gather)
             }
-        }
+        };
+        (lead - times.forward_lead).max(0.0)
     }
 
     /// Which calls reduce gradients beside later ones; where no gradient is kept whole, a pass waits for its own.
@@ -346,26 +384,34 @@ impl Bound<'_> {
             }
         }
         let micro = self.strategy.accumulation as f64;
-        let moved = self.collectives(stage);
+        let (gathered, reduced) = self.collectives(stage);
         let busy = Busy { chain: micro * chain, full: micro * full, waits: micro * waits };
-        flow::together(busy, moved, self.costs.beside)
+        let [beside, within] = [
+            (gathered, self.engine.timing.overlaps(Overlap::Gathers)),
+            (reduced, self.reduces_beside()),
+        ]
+        .into_iter()
+        .fold([0.0; 2], |[beside, within], (seconds, is_beside)| {
+            if is_beside { [beside + seconds, within] } else { [beside, within + seconds] }
+        });
+        flow::together(busy, beside, self.costs.beside) + within
     }
 
-    /// Seconds of all collectives of a stage over parameters and gradients, before the optimizer step.
-    fn collectives(&self, stage: u32) -> f64 {
+    /// Seconds of all collectives of a stage over parameters, and over gradients, before the optimizer step.
+    fn collectives(&self, stage: u32) -> (f64, f64) {
         let micro = self.strategy.accumulation as f64;
         let rounds = match self.strategy.sync {
             GradientSync::Deferred => 1.0,
             GradientSync::Immediate | GradientSync::Scatter => micro,
         };
         let across = self.strategy.sync != GradientSync::Scatter;
-        let mut total = 0.0;
+        let (mut gathered, mut reduced) = (0.0, 0.0);
         for (unit, count) in self.runs(stage) {
             let moves = &self.costs.of(stage, unit).moves;
             if unit.has_backward && !self.rules.reduces_behind {
-                total += count * rounds * if across { moves.reduce } else { moves.scatter };
+                reduced += count * rounds * if across { moves.reduce } else { moves.scatter };
             }
-            total += count
+            gathered += count
                 * moves.gather
                 * match self.rules.gathering {
                     Gathering::Never => 0.0,
@@ -374,7 +420,12 @@ impl Bound<'_> {
                     Gathering::EachPass => micro * if unit.has_backward { 2.0 } else { 1.0 },
                 };
         }
-        total
+        (gathered, reduced)
+    }
+
+    /// Whether gradients are reduced beside kernels, and not in their queue.
+    fn reduces_beside(&self) -> bool {
+        self.engine.timing.overlaps(Overlap::Gradients)
     }
 
     /// All copies of a stage from the host, or all to it, before the optimizer step.

@@ -9,6 +9,9 @@ pub struct CallTimes {
     pub forward: f64,
     pub backward: f64,
     pub weight: f64,
+    /// How much longer a forward and a backward take if nothing of what they need moves before the call before is done.
+    pub forward_lead: f64,
+    pub backward_lead: f64,
     /// How much earlier than its end a pass has written what it sends.
     pub forward_slack: f64,
     pub backward_slack: f64,
@@ -23,6 +26,8 @@ pub struct CallTimes {
     pub sends_within: bool,
     /// The reductions that start in the pass that writes weight gradients, if it reduces.
     pub reductions: Reductions,
+    /// How much longer that pass takes where they stand in the queue of its kernels.
+    pub reductions_within: f64,
 }
 
 impl CallTimes {
@@ -30,6 +35,11 @@ impl CallTimes {
     pub fn alone(&self) -> f64 {
         let sends = if self.sends_within { self.send_forward + self.send_backward } else { 0.0 };
         self.forward + self.backward + self.weight + sends
+    }
+
+    /// What of these waits for the calls before.
+    pub fn leads(&self) -> f64 {
+        self.forward_lead + self.backward_lead
     }
 }
 
@@ -77,6 +87,13 @@ pub fn ends(
                 let times = &chunks[chunk];
                 let slot = |chunk: usize| chunk * micro + action.micro as usize;
                 let clock = &mut compute[rank];
+                let reduces = match reducing {
+                    Reducing::Never => false,
+                    Reducing::EachMicroBatch => true,
+                    Reducing::LastMicroBatch => action.micro as usize + 1 == micro,
+                };
+                let reduces = reduces && action.pass == writes;
+                let within = if reduces { times.reductions_within } else { 0.0 };
                 match action.pass {
                     Pass::Forward => {
                         let arrived = if chunk == 0 { 0.0 } else { activation[slot(chunk)] };
@@ -86,7 +103,7 @@ pub fn ends(
                         // A chunk without layers passes on what comes, whatever its rank computes.
                         let mut written = arrived;
                         if times.forward > 0.0 {
-                            *clock = clock.max(arrived) + times.forward;
+                            *clock = (*clock + times.forward_lead).max(arrived) + times.forward;
                             written = *clock - times.forward_slack;
                         }
                         if chunk + 1 < chunks.len() {
@@ -103,8 +120,9 @@ pub fn ends(
                         }
                         let mut written = arrived;
                         if times.backward > 0.0 {
-                            *clock = (*clock).max(arrived - times.early) + times.backward;
+                            *clock = (*clock + times.backward_lead).max(arrived - times.early) + times.backward;
                             written = *clock - times.backward_slack;
+                            *clock += within;
                         }
                         if times.sends_gradient {
                             let sending = if times.sends_within { &mut *clock } else { &mut sending[rank] };
@@ -112,14 +130,9 @@ pub fn ends(
                             gradient[slot(chunk - 1)] = sent;
                         }
                     }
-                    Pass::Weight => *clock += times.weight,
+                    Pass::Weight => *clock += times.weight + within,
                 }
-                let reduces = match reducing {
-                    Reducing::Never => false,
-                    Reducing::EachMicroBatch => true,
-                    Reducing::LastMicroBatch => action.micro as usize + 1 == micro,
-                };
-                if reduces && action.pass == writes {
+                if reduces {
                     let pass = if splits { times.weight } else { times.backward };
                     let Reductions { all, done, last } = times.reductions;
                     let behind = compute[rank] + last.max(done - pass);

@@ -26,6 +26,9 @@ pub struct PassDigest {
     pub ready: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
     pub early: Seconds,
+    /// The parts of it that run before parameters are read, and before anything of what the unit keeps is.
+    pub without_parameters: Seconds,
+    pub without_kept: Seconds,
     /// What its host takes to issue its kernels, and whether these stand on one stream.
     pub host: Seconds,
     pub is_one_stream: bool,
@@ -97,13 +100,21 @@ fn pass(
 ) -> PassDigest {
     let prices: Vec<Price> = steps.iter().map(|step| pricing.price(&step.op, 0)).collect();
     let chained = chain(unit, steps, &prices, ends.1);
-    let first = first_dependent(steps, ends.0);
-    let behind =
-        if first == 0 { chained.end } else { chain(unit, &steps[first..], &prices[first..], ends.1).end };
+    // What of the chain is behind the first of some steps, and what before it.
+    let before = |first: Option<usize>| {
+        let first = first.unwrap_or(0);
+        let is_all = first == 0;
+        let behind =
+            if is_all { chained.end } else { chain(unit, &steps[first..], &prices[first..], ends.1).end };
+        chained.end - behind
+    };
     let times = PassDigest {
         chain: chained.end,
         ready: chained.ready,
-        early: chained.end - behind,
+        early: before(first_reading(steps, ends.0.as_slice())),
+        // Kernels read parameters, collectives between them do not.
+        without_parameters: before(steps.iter().position(|step| step.stream == Stream::Compute)),
+        without_kept: before(first_reading(steps, &unit.kept)),
         waits: chained.waits,
         links: chained.links,
         full: prices.iter().filter(|price| fills(price)).map(|price| price.seconds).sum(),
@@ -139,10 +150,9 @@ fn fills(price: &Price) -> bool {
     price.demand[Resource::Multiprocessors as usize] >= 1.0
 }
 
-/// The first step that reads what enters.
-fn first_dependent(steps: &[Step], entering: Option<ValueId>) -> usize {
-    let reads = |step: &Step| entering.is_some_and(|entering| step.reads.contains(&entering));
-    steps.iter().position(reads).unwrap_or(0)
+/// The first step that reads any of `values`.
+fn first_reading(steps: &[Step], values: &[ValueId]) -> Option<usize> {
+    steps.iter().position(|step| step.reads.iter().any(|value| values.contains(value)))
 }
 
 /// One pass of one unit if nothing competes.

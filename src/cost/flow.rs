@@ -1,5 +1,8 @@
 //! One pass of a chunk with what moves beside it: parameters gathered or fetched a few units ahead, gradients reduced
 //! behind, activations on their way to the host and back. Nothing competes, so the end is a lower bound.
+//!
+//! What moves takes memory, so it waits for the calls before. The first units therefore wait for what they need from
+//! the start of their pass on, unless the pass itself waits for its input meanwhile.
 
 use smallvec::SmallVec;
 
@@ -21,6 +24,9 @@ pub struct UnitFlow {
     /// Its saved activations to the host, or back.
     pub out: f64,
     pub back: f64,
+    /// What of its chain needs wait neither for its parameters, nor for its activations.
+    pub without_parameters: f64,
+    pub without_kept: f64,
 }
 
 /// How the moves of a pass wait for its units.
@@ -36,20 +42,35 @@ pub struct FlowRules {
     pub beside: Beside,
 }
 
-/// The end of a pass, from its start.
+/// The end of a pass, if all that its first units need is there when it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlowEnd {
     /// Of the last unit's ops.
     pub computed: f64,
     /// Of all that the pass waits for.
     pub ended: f64,
+    /// How much later both are if what the first units need moves from the start of the pass on.
+    pub lead: f64,
 }
 
-/// When a pass over `units` ends. What may have moved before the pass began is not counted.
+/// When a pass over `units` ends.
 pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
+    let (computed, ended) = walked(Walk::new(units, rules));
+    let mut moving = Walk::new(units, rules);
+    if !moving.begin() {
+        return FlowEnd { computed, ended, lead: 0.0 };
+    }
+    let (computed_behind, ended_behind) = walked(moving);
+    let lead = (ended_behind - ended).max(0.0);
+    // Of both walks, the shorter time from which something may leave.
+    FlowEnd { computed: computed.min(computed_behind - lead), ended, lead }
+}
+
+/// When the last unit's ops end under `walk`, and all that the pass waits for.
+fn walked(mut walk: Walk<'_>) -> (f64, f64) {
+    let (units, rules) = (walk.units, walk.rules);
     // Each unit looks so many ahead.
     let reach = rules.depth.max(2);
-    let mut walk = Walk::new(units, rules);
     let mut place = 0;
     while place < units.len() {
         let alike = units[place..].iter().take_while(|unit| **unit == units[place]).count();
@@ -70,7 +91,7 @@ pub fn end(units: &[UnitFlow], rules: FlowRules) -> FlowEnd {
     }
     let Walk { clocks, busy, moved, .. } = walk;
     let Clocks { now, data, outward, computed, .. } = clocks;
-    FlowEnd { computed, ended: now.max(data).max(outward).max(together(busy, moved, rules.beside)) }
+    (computed, now.max(data).max(outward).max(together(busy, moved, rules.beside)))
 }
 
 /// Moments of a pass, in seconds from its start; 0 is never.
@@ -128,6 +149,35 @@ impl<'a> Walk<'a> {
     fn new(units: &'a [UnitFlow], rules: FlowRules) -> Self {
         let arrives = vec![0.0; units.len()];
         Self { units, rules, clocks: Clocks::default(), arrives, busy: Busy::default(), moved: 0.0 }
+    }
+
+    /// Moves what the first units need, in the order in which a pass asks for it; false if that is nothing.
+    fn begin(&mut self) -> bool {
+        self.bring_back(0);
+        let Self { units, rules, clocks, arrives, moved, .. } = self;
+        for (unit, arrives) in units.iter().zip(arrives).take(rules.depth) {
+            let mut from = 0.0;
+            if unit.fetch > 0.0 && rules.copies_beside {
+                clocks.inward += unit.fetch;
+                from = clocks.inward;
+            }
+            if unit.gather > 0.0 && rules.gathers_beside {
+                clocks.data = clocks.data.max(from) + unit.gather;
+                *moved += unit.gather;
+                from = clocks.data;
+            }
+            *arrives = arrives.max(from - unit.without_parameters);
+        }
+        self.bring_back(1);
+        self.arrives.iter().take(self.rules.depth.max(2)).any(|&arrives| arrives > 0.0)
+    }
+
+    /// Brings activations of the unit at `place` back, as soon as the copies before are done.
+    fn bring_back(&mut self, place: usize) {
+        if let Some(unit) = self.units.get(place).filter(|unit| unit.back > 0.0 && self.rules.copies_beside) {
+            self.clocks.inward += unit.back;
+            self.arrives[place] = self.arrives[place].max(self.clocks.inward - unit.without_kept);
+        }
     }
 
     fn standing(&self, place: usize, reach: usize) -> Standing {
@@ -196,13 +246,14 @@ impl<'a> Walk<'a> {
                 *data = data.max(from) + next.gather;
                 from = *data;
             }
-            let arrival = if next.fetch + next.gather > 0.0 { from } else { 0.0 };
+            let arrival =
+                if next.fetch + next.gather > 0.0 { from - next.without_parameters } else { 0.0 };
             arrives[place + rules.depth] = arrives[place + rules.depth].max(arrival);
         }
         // Activations of the next unit but one are fetched behind its parameters.
         if let Some(next) = units.get(place + 2).filter(|next| next.back > 0.0 && rules.copies_beside) {
             *inward = inward.max(*computed) + next.back;
-            arrives[place + 2] = arrives[place + 2].max(*inward);
+            arrives[place + 2] = arrives[place + 2].max(*inward - next.without_kept);
         }
     }
 }
@@ -273,7 +324,7 @@ mod tests {
     #[test]
     fn a_pass_that_moves_nothing_is_its_chains() {
         let end = end(&units(5, UnitFlow { chain: 2.0, ..UnitFlow::default() }), RULES);
-        assert_eq!(end, FlowEnd { computed: 10.0, ended: 10.0 });
+        assert_eq!(end, FlowEnd { computed: 10.0, ended: 10.0, lead: 0.0 });
     }
 
     #[test]
@@ -287,9 +338,20 @@ mod tests {
     }
 
     #[test]
+    fn the_first_units_wait_for_what_they_need() {
+        // The first gather ends at 1, the second at 2: both are hidden but for the first.
+        let unit = UnitFlow { chain: 3.0, gather: 1.0, ..UnitFlow::default() };
+        assert_eq!(end(&units(6, unit), RULES).lead, 1.0);
+        // Activations come back one behind the other, and set the pace.
+        let unit = UnitFlow { chain: 1.0, back: 3.0, ..UnitFlow::default() };
+        let end = end(&units(4, unit), RULES);
+        assert_eq!(end.ended + end.lead, 4.0 * 3.0 + 1.0);
+    }
+
+    #[test]
     fn a_pass_waits_for_its_reductions_and_copies() {
         let unit = UnitFlow { chain: 1.0, reduce: 2.0, ..UnitFlow::default() };
-        assert_eq!(end(&units(3, unit), RULES), FlowEnd { computed: 3.0, ended: 7.0 });
+        assert_eq!(end(&units(3, unit), RULES), FlowEnd { computed: 3.0, ended: 7.0, lead: 0.0 });
         let unit = UnitFlow { chain: 1.0, out: 2.0, ..UnitFlow::default() };
         assert_eq!(end(&units(3, unit), RULES).ended, 6.0);
     }

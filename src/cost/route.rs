@@ -11,6 +11,8 @@ pub struct Parts {
     pub early: f64,
     /// How much earlier than their ends the first chunk's forward and backward have written what they send.
     pub slack: [f64; 2],
+    /// How much longer its forward and its backward take if what they need moves only when the call before is done.
+    pub leads: [f64; 2],
     /// Reductions behind the last pass.
     pub reductions: f64,
     /// The passes' chains alone, and all collectives over parameters and gradients beside them.
@@ -50,17 +52,21 @@ impl Parts {
     /// first backward, and (micro - ahead) forwards and backwards between both; the last gradient comes as long behind
     /// it.
     pub fn end(&self, route: &Route) -> f64 {
-        let Self { passes, forward, backward, early, slack, reductions, together, copies, lead, step } =
+        let Self { passes, forward, backward, early, slack, leads, reductions, together, copies, lead, step } =
             *self;
         let [forward_slack, backward_slack] = slack;
+        let [forward_lead, backward_lead] = leads;
         let Route { there, back, first_step, beyond, micro, ahead } = *route;
         let mut last = there.max(lead) + passes;
         if let Some(ahead) = ahead.filter(|&ahead| ahead <= micro) {
             let beyond = beyond - forward_slack - early;
             let first_gradient = there + forward + beyond;
-            last = last.max(first_gradient + micro * (forward + backward) - ahead * forward);
+            // The first backward waits for that, and for nothing else.
+            let round = forward + forward_lead + backward + backward_lead;
+            let after = micro * round - ahead * (forward + forward_lead) - backward_lead;
+            last = last.max(first_gradient + after);
             if ahead < micro {
-                let between = (micro - ahead) * (forward + backward);
+                let between = (micro - ahead) * round - backward_lead;
                 last = last.max(first_gradient + between + beyond + backward);
             }
         }
