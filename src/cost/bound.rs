@@ -1,7 +1,7 @@
 //! A lower bound of the step time in closed form: never above what playing the program gives.
 
 use crate::cost::calls::{self, CallTimes, Reducing, Reductions};
-use crate::cost::digest::{PassDigest, UnitDigest, issued};
+use crate::cost::digest::{Issued, PassDigest, UnitDigest};
 use crate::cost::flow::{self, Busy, FlowRules, UnitFlow};
 use crate::cost::known_chunks::KnownChunks;
 use crate::cost::price::Pricing;
@@ -177,9 +177,14 @@ impl Bound<'_> {
         times.weight = flow::end(&flows.weight, rules).ended;
         let last = chunk.units.iter().rfind(|unit| unit.has_backward);
         times.early = last.map_or(0.0, |unit| digest(unit).backward.early.0);
+        let gathers_within = !rules.gathers_beside && self.rules.gathering != Gathering::Never;
+        let reduces_within = !rules.reduces_beside || self.adds_gradients();
         let late = |taken: f64, pass: fn(&UnitDigest) -> PassDigest| {
-            let units = chunk.runs().map(|(unit, count)| (pass(digest(unit)), count as f64));
-            (issued(units) - taken).max(0.0)
+            let reduces = reduces_within && chunk.runs().any(|(unit, _)| pass(digest(unit)).after.is_some());
+            let has_others = gathers_within || reduces || self.layout.losses > 1;
+            let units =
+                chunk.runs().map(|(unit, count)| Issued::new(&pass(digest(unit)), has_others) * count as f64);
+            (units.fold(Issued::default(), |all, unit| all + unit).seconds() - taken).max(0.0)
         };
         // A pass that its host issues too slowly takes as long as that; where in it the time goes is not known.
         let forward_late = late(times.forward, |digest| digest.forward);
@@ -303,6 +308,11 @@ impl Bound<'_> {
         if self.strategy.accumulation > 1 && self.layout.losses == 1 { moves.accumulate } else { 0.0 }
     }
 
+    /// Whether kernels beside those of the units add to gradients.
+    fn adds_gradients(&self) -> bool {
+        self.strategy.accumulation > 1 && self.engine.state.accumulates_apart
+    }
+
     fn flow_rules(&self) -> FlowRules {
         FlowRules {
             depth: self.engine.buffers.gathered_units.max(1) as usize,
@@ -386,14 +396,12 @@ impl Bound<'_> {
         let micro = self.strategy.accumulation as f64;
         let (gathered, reduced) = self.collectives(stage);
         let busy = Busy { chain: micro * chain, full: micro * full, waits: micro * waits };
-        let [beside, within] = [
-            (gathered, self.engine.timing.overlaps(Overlap::Gathers)),
-            (reduced, self.reduces_beside()),
-        ]
-        .into_iter()
-        .fold([0.0; 2], |[beside, within], (seconds, is_beside)| {
-            if is_beside { [beside + seconds, within] } else { [beside, within + seconds] }
-        });
+        let [beside, within] =
+            [(gathered, self.engine.timing.overlaps(Overlap::Gathers)), (reduced, self.reduces_beside())]
+                .into_iter()
+                .fold([0.0; 2], |[beside, within], (seconds, is_beside)| {
+                    if is_beside { [beside + seconds, within] } else { [beside, within + seconds] }
+                });
         flow::together(busy, beside, self.costs.beside) + within
     }
 

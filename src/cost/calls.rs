@@ -120,7 +120,8 @@ pub fn ends(
                         }
                         let mut written = arrived;
                         if times.backward > 0.0 {
-                            *clock = (*clock + times.backward_lead).max(arrived - times.early) + times.backward;
+                            *clock =
+                                (*clock + times.backward_lead).max(arrived - times.early) + times.backward;
                             written = *clock - times.backward_slack;
                             *clock += within;
                         }

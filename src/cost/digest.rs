@@ -29,23 +29,60 @@ pub struct PassDigest {
     /// The parts of it that run before parameters are read, and before anything of what the unit keeps is.
     pub without_parameters: Seconds,
     pub without_kept: Seconds,
-    /// What its host takes to issue its kernels, and whether these stand on one stream.
+    /// What its host takes to issue what it runs.
     pub host: Seconds,
-    pub is_one_stream: bool,
+    /// Seconds of its kernels, and of its collectives on a stream of their own.
+    pub kernels: Seconds,
+    pub collectives: Seconds,
 }
 
-/// A lower bound, in seconds, of a pass whose host issues the kernels one after another. Each digest comes with the
-/// number of units that it stands for. All kernels together take at least as long as the host does; on two streams, the
-/// longer of both has at least half of that.
-pub fn issued(units: impl Iterator<Item = (PassDigest, f64)>) -> f64 {
-    let (mut host, mut streams) = (0.0, 1.0);
-    for (digest, count) in units.filter(|(digest, _)| digest.chain.0 > 0.0) {
-        host += count * digest.host.0;
-        if !digest.is_one_stream {
-            streams = 2.0;
+/// Units of one pass that a host issues: sums over them, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Issued {
+    pub host: f64,
+    pub chain: f64,
+    /// What the device runs, at the most.
+    pub device: f64,
+}
+
+impl Issued {
+    /// One unit. Where a pass may have kernels beside those of its units (`has_others`), they may fill the chain's
+    /// waits for collectives.
+    pub fn new(digest: &PassDigest, has_others: bool) -> Self {
+        let kernels = if has_others { digest.chain } else { digest.kernels };
+        Self { host: digest.host.0, chain: digest.chain.0, device: (kernels + digest.collectives).0 }
+    }
+
+    /// Of what the device runs, the share that stands one behind the other.
+    pub fn share(self) -> f64 {
+        if self.device > 0.0 { (self.chain / self.device).min(1.0) } else { 0.0 }
+    }
+
+    /// A lower bound of the pass: a host that is late stretches all that the device runs to its own time, and with it
+    /// the longest chain.
+    pub fn seconds(self) -> f64 {
+        self.host * self.share()
+    }
+}
+
+impl std::ops::Add for Issued {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            host: self.host + other.host,
+            chain: self.chain + other.chain,
+            device: self.device + other.device,
         }
     }
-    host / streams
+}
+
+impl std::ops::Mul<f64> for Issued {
+    type Output = Self;
+
+    fn mul(self, times: f64) -> Self {
+        Self { host: times * self.host, chain: times * self.chain, device: times * self.device }
+    }
 }
 
 /// The passes of one lowered unit.
@@ -108,6 +145,10 @@ fn pass(
             if is_all { chained.end } else { chain(unit, &steps[first..], &prices[first..], ends.1).end };
         chained.end - behind
     };
+    let on = |is_asked: fn(Stream) -> bool| {
+        let asked = steps.iter().zip(&prices).filter(|(step, _)| is_asked(step.stream));
+        asked.map(|(_, price)| price.seconds).sum()
+    };
     let times = PassDigest {
         chain: chained.end,
         ready: chained.ready,
@@ -119,7 +160,8 @@ fn pass(
         links: chained.links,
         full: prices.iter().filter(|price| fills(price)).map(|price| price.seconds).sum(),
         host: steps.iter().map(|step| pricing.host_time(&step.op)).sum(),
-        is_one_stream: steps.iter().all(|step| step.stream == Stream::Compute),
+        kernels: on(|stream| stream == Stream::Compute),
+        collectives: on(|stream| stream != Stream::Compute),
         ..PassDigest::default()
     };
     stand(unit, steps, &[], times)

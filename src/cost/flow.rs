@@ -246,8 +246,7 @@ impl<'a> Walk<'a> {
                 *data = data.max(from) + next.gather;
                 from = *data;
             }
-            let arrival =
-                if next.fetch + next.gather > 0.0 { from - next.without_parameters } else { 0.0 };
+            let arrival = if next.fetch + next.gather > 0.0 { from - next.without_parameters } else { 0.0 };
             arrives[place + rules.depth] = arrives[place + rules.depth].max(arrival);
         }
         // Activations of the next unit but one are fetched behind its parameters.

@@ -4,6 +4,7 @@
 use crate::profile::choices::GradientSync;
 use crate::program::state::StateRules;
 use crate::search::in_flight::Counts;
+use crate::search::load::PassTime;
 use crate::search::memory_bound::{Ends, MemoryBound};
 use crate::search::pipeline_bound::Pipeline;
 use crate::search::state_prices::StatePrices;
@@ -74,9 +75,11 @@ impl StrategyBounds<'_> {
         for moment in waiting.into_iter().chain([fullest]) {
             memory.fits((count, counts.in_flight(moment, count, chunks)), Some(ends)).ok()?;
         }
-        let front = if ends.first { load.front.work } else { 0.0 };
-        let back = if ends.last { load.back.work } else { 0.0 };
-        Some(micro as f64 * (front + back) + count as f64 * (micro as f64 * load.block.work + step))
+        let nothing = PassTime::default();
+        let front = if ends.first { load.front.work } else { nothing };
+        let back = if ends.last { load.back.work } else { nothing };
+        let passes = front + back + load.block.work * count as f64;
+        Some(micro as f64 * passes.seconds() + count as f64 * step)
     }
 }
 

@@ -43,7 +43,7 @@ impl Counts {
     pub fn new((load, pipeline): (&Load, &Pipeline), rank: u64, step: f64, best: f64) -> Self {
         let Pipeline { ranks, chunks, micro, .. } = *pipeline;
         let Load { blocks, others, last_other, .. } = *load;
-        let block = micro as f64 * load.block.work + step;
+        let block = micro as f64 * load.block.work.seconds() + step;
         let most = if block > 0.0 { ((best / block) as u64).min(blocks) } else { blocks };
         if chunks == 1 {
             return Self { each: 0, largest: blocks, fewest: 0, most };

@@ -323,16 +323,28 @@ impl<'p> InnerProblem<'_, 'p> {
         let Some(most) = plain.most_blocks(blocks, limit) else { return limit };
         let fewest = blocks.saturating_sub(most[1..].iter().sum());
         let Some(inner) = self.knowing_first(outer, fewest, limit) else { return limit };
-        let more = (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]).map(|stage| {
+        let mut scratch = plain.scratch.clone();
+        let mut least = limit;
+        for stage in (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]) {
             let count = cuts[stage] + 1;
             let behind: u32 = most[stage + 1..].iter().sum();
-            let used = blocks.saturating_sub(count + behind);
             let before: u32 = most[..stage].iter().sum();
-            let ends = (used..=before.min(blocks - count))
-                .map(|used| plain.rank(stage, used, count).parts.end(&inner.route_of(stage, used, count)));
-            ends.fold(limit, f64::min)
-        });
-        more.fold(limit, f64::min)
+            for used in blocks.saturating_sub(count + behind)..=before.min(blocks - count) {
+                let route = inner.route_of(stage, used, count);
+                let known = plain.rank(stage, used, count);
+                if known.parts.end(&route) >= least {
+                    continue;
+                }
+                let steps = known.steps.clone();
+                let mut layout = inner.place(&mut scratch, stage, used, count);
+                let mut rank = inner.rank((&mut scratch, &mut layout), stage as u32, route).knowing(&steps);
+                least = rank.best(least).map_or(least, |choice| choice.lower);
+                if !rank.could_fit() {
+                    break;
+                }
+            }
+        }
+        least
     }
 
     /// Cuts under which rank `stage` has `count` blocks behind the first `used`, and that rank laid out.
@@ -413,7 +425,7 @@ impl Plain<'_, '_, '_> {
     fn most_blocks(&mut self, blocks: u32, limit: f64) -> Option<Vec<u32>> {
         let Pipeline { ranks, micro, .. } = self.inner.pipeline;
         let load = self.inner.load;
-        let each = micro as f64 * load.block.work;
+        let each = micro as f64 * load.block.work.chain;
         let quickest = if each > 0.0 { limit / each + load.others as f64 } else { f64::INFINITY };
         let quickest = (quickest as u32).min(blocks);
         let mut most = vec![quickest; ranks as usize];

@@ -28,7 +28,7 @@ impl LargeBatchBound {
     /// What `load`, that of a micro-batch of `sequences`, says of each of them.
     pub fn new(load: &Load, sequences: u64) -> Self {
         let each = |seconds: f64| (1.0 - SPARE) * seconds / sequences as f64;
-        Self { whole: each(load.work), block: each(load.block.work), blocks: load.blocks }
+        Self { whole: each(load.work.chain), block: each(load.block.work.chain), blocks: load.blocks }
     }
 
     /// Seconds that a pipeline of `ranks` ranks takes at the least for `sequences` sequences, in micro-batches of any

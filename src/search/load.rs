@@ -2,23 +2,76 @@
 //! behind them, can take under any checkpoint mode. Of blocks that differ, those of the class that weighs most speak
 //! for all: what a bound says of these alone holds for the whole.
 
-use crate::cost::digest::{PassDigest, UnitDigest, issued, least};
+use std::ops::{Add, AddAssign, Mul, Sub};
+
+use crate::cost::digest::{PassDigest, UnitDigest, least};
 use crate::cost::price::{LEVELS, Links};
 use crate::lower::UnitParameters;
 use crate::lower::unit::{UnitKind, UnitLayers};
 use crate::search::class_costs::{ClassCosts, MODES, ModelCosts};
+use crate::search::pace::{Pace, Queues};
 
-/// Seconds of one unit at the least over its checkpoint modes.
+/// Seconds of passes at the least, twice: as long as their longest chains, and as long as their hosts take to issue
+/// them, where these are slower than blocks run. Both add up over units, and passes take at least the longer sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PassTime {
+    pub chain: f64,
+    pub issued: f64,
+}
+
+impl PassTime {
+    /// The same both ways.
+    pub const fn of(seconds: f64) -> Self {
+        Self { chain: seconds, issued: seconds }
+    }
+
+    /// The longer of both.
+    pub const fn seconds(self) -> f64 {
+        self.chain.max(self.issued)
+    }
+}
+
+impl Add for PassTime {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { chain: self.chain + other.chain, issued: self.issued + other.issued }
+    }
+}
+
+impl Sub for PassTime {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self { chain: self.chain - other.chain, issued: self.issued - other.issued }
+    }
+}
+
+impl AddAssign for PassTime {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Mul<f64> for PassTime {
+    type Output = Self;
+
+    fn mul(self, times: f64) -> Self {
+        Self { chain: times * self.chain, issued: times * self.issued }
+    }
+}
+
+/// What one unit takes at the least over its checkpoint modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Piece {
     /// All of its passes.
-    pub work: f64,
-    pub forward: f64,
+    pub work: PassTime,
+    pub forward: PassTime,
     /// Its forward, and what of its backward must wait for the gradient that comes: a micro-batch's way there and
     /// back.
-    pub way: f64,
+    pub way: PassTime,
     /// Its forward and its input's gradient, which must wait for the gradient that comes.
-    pub round: f64,
+    pub round: PassTime,
 }
 
 /// The units of a model as a pipeline sees them.
@@ -36,18 +89,16 @@ pub struct Load {
     pub front: Piece,
     pub back: Piece,
     /// All units together: passes, and of these kernels that fill the multiprocessors.
-    pub work: f64,
-    /// The least that all units together take because a host must issue their kernels.
-    pub issued: f64,
+    pub work: PassTime,
     pub full: f64,
     /// And of these waiting for collectives of the layers, with the shares of links that any of those takes at the
     /// least.
     pub waits: f64,
     pub links: Links,
     /// How much earlier than its end a chunk's pass may send on what it made, there and back.
-    pub slack: f64,
+    pub slack: PassTime,
     /// The same both there and back, whatever the schedule.
-    pub round_slack: f64,
+    pub round_slack: PassTime,
     /// A gradient of one loss runs from the last unit to the first; elsewhere nothing is said of ways.
     pub is_plain: bool,
     /// The class that weighs most; what its blocks keep, mode by mode, and their parameters.
@@ -60,10 +111,10 @@ pub struct Load {
     pub entering: u64,
     /// Seconds of a micro-batch's way through the first blocks and back, by how many they are, and through any one at
     /// the least.
-    ways: Vec<f64>,
+    ways: Vec<PassTime>,
     pub least_way: f64,
     /// Seconds of its way through the first blocks without the way back.
-    forwards: Vec<f64>,
+    forwards: Vec<PassTime>,
 }
 
 /// What a block keeps under a mode.
@@ -86,17 +137,20 @@ pub struct Passing {
 }
 
 impl Load {
-    /// The load of `units` that cost `costs`; weight gradients in passes of their own do not stand in a gradient's way.
-    pub fn new(units: &[UnitLayers], costs: &ModelCosts, splits_weight: bool) -> Self {
+    /// The load of `units` that cost `costs`, whose passes run in `queues`; weight gradients in passes of their own do
+    /// not stand in a gradient's way.
+    pub fn new(units: &[UnitLayers], costs: &ModelCosts, queues: Queues, splits_weight: bool) -> Self {
         let mut load = Self { is_plain: true, links: [f64::INFINITY; LEVELS], ..Self::default() };
-        let mut slacks = [0.0_f64; 2];
+        let pace = Pace::new(units, costs, queues);
+        let mut slacks = [vec![0.0; costs.classes.len()], vec![0.0; costs.classes.len()]];
         // Whether gradients flow through a unit is a fact of its class.
         let mut by_class = vec![(Piece::default(), (0.0, 0.0)); costs.classes.len()];
         let mut blocks = vec![0_u64; costs.classes.len()];
         for unit in units {
             let class = &costs.classes[unit.class];
-            if by_class[unit.class].0.work == 0.0 {
-                let piece = piece(class, unit.has_backward, splits_weight);
+            if by_class[unit.class].0.work.chain == 0.0 {
+                let issued = pace.seconds(unit.class);
+                let piece = piece(class, unit.has_backward, splits_weight, issued);
                 by_class[unit.class] = (piece, shared(class, unit.has_backward));
                 load.links = class
                     .digests
@@ -105,27 +159,10 @@ impl Load {
                     .filter(|pass| pass.waits.0 > 0.0)
                     .map(|pass| pass.links)
                     .fold(load.links, least);
-                for (most, seconds) in slacks.iter_mut().zip(slack(class)) {
-                    *most = seconds.max(*most);
+                for (slacks, seconds) in slacks.iter_mut().zip(slack(class)) {
+                    slacks[unit.class] = seconds;
                 }
             }
-        }
-        // Of each pass by itself: what its modes issue at the least.
-        let least_issued = |pass: fn(&UnitDigest) -> PassDigest| {
-            let of = |class: &ClassCosts| {
-                let least = |one: PassDigest, other: PassDigest| PassDigest {
-                    chain: if one.chain.0 < other.chain.0 { one.chain } else { other.chain },
-                    host: if one.host.0 < other.host.0 { one.host } else { other.host },
-                    is_one_stream: one.is_one_stream && other.is_one_stream,
-                    ..one
-                };
-                class.digests.iter().map(pass).reduce(least).unwrap_or_default()
-            };
-            issued(units.iter().map(|unit| (of(&costs.classes[unit.class]), 1.0)))
-        };
-        load.issued = least_issued(|digest| digest.forward) + least_issued(|digest| digest.weight);
-        if units.iter().all(|unit| unit.has_backward) {
-            load.issued += least_issued(|digest| digest.backward);
         }
         let (mut least_way, mut entering) = (f64::INFINITY, u64::MAX);
         for (place, unit) in units.iter().enumerate() {
@@ -138,9 +175,9 @@ impl Load {
             match unit.kind {
                 UnitKind::Block(_) => {
                     blocks[unit.class] += 1;
-                    load.ways.push(load.ways.last().copied().unwrap_or(0.0) + piece.way);
-                    load.forwards.push(load.forwards.last().copied().unwrap_or(0.0) + piece.forward);
-                    least_way = piece.way.min(least_way);
+                    load.ways.push(load.ways.last().copied().unwrap_or_default() + piece.way);
+                    load.forwards.push(load.forwards.last().copied().unwrap_or_default() + piece.forward);
+                    least_way = piece.way.chain.min(least_way);
                     entering = class.digests[0].input.unsigned_abs().min(entering);
                 }
                 UnitKind::Front => {
@@ -154,7 +191,7 @@ impl Load {
                 }
             }
         }
-        let weight = |class: &usize| blocks[*class] as f64 * by_class[*class].0.work;
+        let weight = |class: &usize| blocks[*class] as f64 * by_class[*class].0.work.chain;
         let heaviest = (0..blocks.len()).max_by(|one, other| weight(one).total_cmp(&weight(other)));
         if let Some(class) = heaviest {
             load.of_class(class, &costs.classes[class]);
@@ -171,27 +208,28 @@ impl Load {
         load.entering = if entering < u64::MAX { entering } else { 0 };
         load.least_way = if least_way.is_finite() { least_way } else { 0.0 };
         load.links = load.links.map(|share| if share.is_finite() { share } else { 0.0 });
-        load.round_slack = slacks.iter().sum();
-        load.slack = if splits_weight { slacks[0] } else { load.round_slack };
+        let [there, back] = [pace.slack(0, &slacks[0]), pace.slack(1, &slacks[1])];
+        load.round_slack = there + back;
+        load.slack = if splits_weight { there } else { load.round_slack };
         if !load.is_plain {
             for piece in [&mut load.block, &mut load.front, &mut load.back] {
-                piece.way = 0.0;
-                piece.round = 0.0;
+                piece.way = PassTime::default();
+                piece.round = PassTime::default();
             }
-            load.ways.fill(0.0);
-            load.forwards.fill(0.0);
+            load.ways.fill(PassTime::default());
+            load.forwards.fill(PassTime::default());
             load.least_way = 0.0;
         }
         load
     }
 
     /// Seconds of a micro-batch's way through the first `blocks` blocks, of all classes, and back.
-    pub fn way(&self, blocks: u64) -> f64 {
+    pub fn way(&self, blocks: u64) -> PassTime {
         first(&self.ways, blocks)
     }
 
     /// The same without the way back.
-    pub fn way_there(&self, blocks: u64) -> f64 {
+    pub fn way_there(&self, blocks: u64) -> PassTime {
         first(&self.forwards, blocks)
     }
 
@@ -220,9 +258,9 @@ impl Load {
 }
 
 /// The sum up to the first `blocks` blocks, of `sums` that rise block by block.
-fn first(sums: &[f64], blocks: u64) -> f64 {
+fn first(sums: &[PassTime], blocks: u64) -> PassTime {
     let last = blocks.checked_sub(1);
-    last.and_then(|last| sums.get(last as usize).or(sums.last())).copied().unwrap_or(0.0)
+    last.and_then(|last| sums.get(last as usize).or(sums.last())).copied().unwrap_or_default()
 }
 
 impl Piece {
@@ -236,22 +274,27 @@ impl Piece {
     }
 }
 
-fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool) -> Piece {
-    let least =
-        |seconds: &dyn Fn(usize) -> f64| (0..class.digests.len()).map(seconds).fold(f64::INFINITY, f64::min);
-    let passes = |mode: usize| {
-        let digest = &class.digests[mode];
+/// `issued` is what its forward, its backward and its weight pass take of those of hosts.
+fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool, issued: [f64; 3]) -> Piece {
+    let digests = || class.digests.iter();
+    // Of its backward, what waits for the gradient that comes: in seconds, and as a share.
+    let waits = |digest: &UnitDigest| {
+        let PassDigest { chain, early, .. } = digest.backward;
+        let waits = if has_backward { (chain - early).0.max(0.0) } else { 0.0 };
+        (waits, if chain.0 > 0.0 { waits / chain.0 } else { 0.0 })
+    };
+    let work = |digest: &UnitDigest| {
         let backward = if has_backward { digest.backward.chain.0 } else { 0.0 };
         digest.forward.chain.0 + backward + digest.weight.chain.0
     };
-    let round = |mode: usize| {
-        let digest = &class.digests[mode];
-        let back = digest.backward.chain.0 - digest.backward.early.0;
-        digest.forward.chain.0 + if has_backward { back.max(0.0) } else { 0.0 }
+    let least = |seconds: &dyn Fn(&UnitDigest) -> f64| digests().map(seconds).fold(f64::INFINITY, f64::min);
+    let forward = PassTime { chain: least(&|digest| digest.forward.chain.0), issued: issued[0] };
+    let round = PassTime {
+        chain: least(&|digest| digest.forward.chain.0 + waits(digest).0),
+        issued: issued[0] + issued[1] * least(&|digest| waits(digest).1),
     };
-    let forward = |mode: usize| class.digests[mode].forward.chain.0;
-    let (forward, round) = (least(&forward), least(&round));
-    Piece { work: least(&passes), forward, way: if splits_weight { forward } else { round }, round }
+    let work = PassTime { chain: least(&work), issued: issued.iter().sum() };
+    Piece { work, forward, way: if splits_weight { forward } else { round }, round }
 }
 
 /// Seconds of kernels that fill the multiprocessors, and of waiting for collectives of the layers, at the least.

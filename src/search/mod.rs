@@ -56,6 +56,7 @@ mod memory_bound;
 mod mesh_orders;
 mod mixed_blocks;
 mod modes;
+mod pace;
 mod passes;
 mod patience;
 mod pipeline_bound;

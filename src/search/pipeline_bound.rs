@@ -7,7 +7,7 @@
 
 use crate::cost::route::Route;
 use crate::profile::choices::Schedule;
-use crate::search::load::Load;
+use crate::search::load::{Load, PassTime};
 
 /// A pipeline and what one micro-batch meets between two of its ranks.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +40,10 @@ impl Pipeline {
         let micro = self.micro as f64;
         let blocks = load.blocks as f64;
         let ranks = self.ranks as f64;
-        // What else ranks do may be hidden behind hosts that issue too slowly.
-        let issued = micro * load.issued / ranks;
         if self.ranks == 1 {
-            let alone = more.start + micro * (load.work + more.pass) + more.block * blocks;
-            return alone.max(issued);
+            return more.start + micro * (load.work.seconds() + more.pass) + more.block * blocks;
         }
-        let even = (more.start + (micro * load.work + more.block * blocks) / ranks).max(issued);
+        let even = more.start + (micro * load.work.seconds() + more.block * blocks) / ranks;
         if !load.is_plain || load.blocks == 0 {
             return even;
         }
@@ -67,15 +64,16 @@ impl Pipeline {
     }
 
     /// How much earlier than its end a pass may send, of the `slack` that its ops leave.
-    fn early(&self, slack: f64) -> f64 {
-        if self.sends_within { 0.0 } else { slack }
+    fn early(&self, slack: PassTime) -> PassTime {
+        if self.sends_within { PassTime::default() } else { slack }
     }
 
     /// The passes of a rank with `blocks` blocks in `chunks` chunks, of which none is empty, and what follows them.
-    fn passes(&self, load: &Load, (blocks, chunks): (u64, u64), more: More) -> f64 {
+    fn passes(&self, load: &Load, (blocks, chunks): (u64, u64), more: More) -> PassTime {
         let chunks = chunks.min(blocks) as f64;
-        blocks as f64 * (self.micro as f64 * load.block.work + more.block)
-            + self.micro as f64 * chunks * more.pass
+        let blocks = blocks as f64;
+        let more = blocks * more.block + self.micro as f64 * chunks * more.pass;
+        load.block.work * (blocks * self.micro as f64) + PassTime::of(more)
     }
 
     /// The last chunk, with `last` blocks, meets all its forwards and backwards between the first micro-batch's way
@@ -84,15 +82,16 @@ impl Pipeline {
         let steps = self.ranks * self.chunks - 1;
         // In a V, the chunks in the middle are on one rank.
         let sends = steps - u64::from(self.schedule == Schedule::ZeroBubbleV);
-        let hops = sends as f64 * 2.0 * self.send - steps as f64 * self.early(load.round_slack);
-        let before = load.front.round + (load.blocks - last) as f64 * load.block.round + hops;
-        before.max(0.0) + self.micro as f64 * (load.back.round + last as f64 * load.block.round)
+        let hops = PassTime::of(sends as f64 * 2.0 * self.send) - self.early(load.round_slack) * steps as f64;
+        let before = load.front.round + load.block.round * (load.blocks - last) as f64 + hops;
+        let own = load.back.round + load.block.round * last as f64;
+        before.seconds().max(0.0) + self.micro as f64 * own.seconds()
     }
 
     /// Seconds until the first micro-batch has come through `ranks` ranks with `blocks` of the heaviest blocks, and
     /// back.
     pub fn way(&self, load: &Load, ranks: u64, blocks: u64) -> f64 {
-        self.through(load, ranks, blocks as f64 * load.block.way)
+        self.through(load, ranks, load.block.way * blocks as f64)
     }
 
     /// The same through the first `blocks` blocks, of all classes.
@@ -109,13 +108,13 @@ impl Pipeline {
             return Route { micro, ..Route::default() };
         }
         let slack = self.early(load.slack);
-        let hops = rank as f64 * (self.send - slack);
-        let there = if rank == 0 { 0.0 } else { load.front.forward + load.way_there(used) + hops };
-        let there = there.clamp(0.0, way);
+        let hops = (PassTime::of(self.send) - slack) * rank as f64;
+        let there = load.front.forward + load.way_there(used) + hops;
+        let there = if rank == 0 { 0.0 } else { there.seconds().clamp(0.0, way) };
         let behind = self.ranks - 1 - rank;
         let is_plain = self.schedule == Schedule::OneForwardOneBackward && load.is_plain && self.chunks == 1;
         let rest = load.way(u64::MAX) - load.way(used + count) + load.back.way;
-        let beyond = rest + behind as f64 * (self.hop() - slack);
+        let beyond = (rest + (PassTime::of(self.hop()) - slack) * behind as f64).seconds();
         Route {
             there,
             back: way - there,
@@ -126,12 +125,12 @@ impl Pipeline {
         }
     }
 
-    fn through(&self, load: &Load, ranks: u64, seconds: f64) -> f64 {
+    fn through(&self, load: &Load, ranks: u64, blocks: PassTime) -> f64 {
         if ranks == 0 {
             return 0.0;
         }
-        let hops = ranks as f64 * (self.hop() - self.early(load.slack));
-        (load.front.way + seconds + hops).max(0.0)
+        let hops = (PassTime::of(self.hop()) - self.early(load.slack)) * ranks as f64;
+        (load.front.way + blocks + hops).seconds().max(0.0)
     }
 
     /// One chunk a rank. The last rank, which has the head, has `last` of the blocks; its bound rises with them, that
@@ -141,8 +140,9 @@ impl Pipeline {
         let others = self.ranks - 1;
         let mut least = f64::INFINITY;
         for last in 0..=load.blocks {
-            let work = micro * load.back.work + self.passes(load, (last, 1), more);
-            let of_last = (work + self.way(load, others, load.blocks - last)).max(self.round(load, last));
+            let work = load.back.work * micro + self.passes(load, (last, 1), more);
+            let way = self.way(load, others, load.blocks - last);
+            let of_last = (work.seconds() + way).max(self.round(load, last));
             if of_last >= least {
                 break;
             }
@@ -156,28 +156,29 @@ impl Pipeline {
         let of = |blocks: u64| self.passes(load, (blocks, 1), more);
         let most = blocks.div_ceil(ranks);
         if most == 0 {
-            return self.micro as f64 * load.front.work;
+            return self.micro as f64 * load.front.work.seconds();
         }
         // With at most `most` blocks a rank, this many have them all; the last of these waits for the others.
         let full = blocks - ranks * (most - 1);
-        let first = if full == ranks { self.micro as f64 * load.front.work + of(most) } else { 0.0 };
-        let within = (of(most) + self.way(load, full - 1, (full - 1) * most)).max(first);
-        let beyond = of(most + 1) + self.waited(load, most + 1);
+        let first = load.front.work * self.micro as f64 + of(most);
+        let first = if full == ranks { first.seconds() } else { 0.0 };
+        let within = (of(most).seconds() + self.way(load, full - 1, (full - 1) * most)).max(first);
+        let beyond = of(most + 1).seconds() + self.waited(load, most + 1);
         within.min(beyond)
     }
 
     /// What a rank with `blocks` blocks waits at the least under 1F1B: behind other ranks' blocks for its first
     /// input, or, with few before it, for its first gradient, when it has run all the forwards that it may.
     fn waited(&self, load: &Load, blocks: u64) -> f64 {
-        if self.schedule != Schedule::OneForwardOneBackward || load.block.way <= 0.0 {
+        let (way, forward) = (load.block.way.chain, load.block.forward.chain);
+        if self.schedule != Schedule::OneForwardOneBackward || way <= 0.0 {
             return 0.0;
         }
-        let block = load.block;
-        let back = block.way - block.forward;
+        let back = way - forward;
         let ahead = self.ranks.min(self.micro) as f64;
-        let round = load.blocks as f64 * block.way - self.ranks as f64 * self.early(load.slack);
-        let gradient = round - blocks as f64 * (back + ahead * block.forward);
-        (gradient / (1.0 + back / block.way)).max(0.0)
+        let round = load.blocks as f64 * way - self.ranks as f64 * self.early(load.slack).chain;
+        let gradient = round - blocks as f64 * (back + ahead * forward);
+        (gradient / (1.0 + back / way)).max(0.0)
     }
 
     /// Several chunks a rank, of ⌊n⌋ or ⌈n⌉ of all blocks each. Of blocks that differ it is not known which chunks the
@@ -188,21 +189,23 @@ impl Pipeline {
         let (each, left) = ((load.blocks + load.others) / chunks, load.blocks % chunks);
         let full = if load.is_even && load.blocks >= chunks { self.chunks } else { 0 };
         let of = |blocks: u64| self.passes(load, (blocks, full), more);
+        let front = load.front.work * micro;
+        let back = load.back.work * micro;
         // So many ranks have the most blocks, or one has more; the last of them waits for the others.
         let most = load.blocks.div_ceil(self.ranks);
         let full = load.blocks - self.ranks * (most - 1);
-        let within = of(most) + self.way_behind(load, full - 1, (full - 1) * each);
+        let within = of(most).seconds() + self.way_behind(load, full - 1, (full - 1) * each);
         let is_same = load.is_even && left == 0;
-        let ranks = if is_same { within } else { within.min(of(most + 1)) };
+        let ranks = if is_same { within } else { within.min(of(most + 1).seconds()) };
         let own = if load.is_even { each } else { 0 };
         let least = own * self.chunks;
         let ends = match self.schedule {
             // The V comes back to the first rank.
-            Schedule::ZeroBubbleV => of(least) + micro * (load.front.work + load.back.work),
+            Schedule::ZeroBubbleV => (of(least) + front + back).seconds(),
             _ => {
                 let way = self.way_behind(load, self.ranks - 1, (self.ranks - 1) * each);
-                let last = of(least) + micro * load.back.work + way;
-                last.max(of(least) + micro * load.front.work)
+                let last = (of(least) + back).seconds() + way;
+                last.max((of(least) + front).seconds())
             }
         };
         ranks.max(ends).max(self.round(load, own))
@@ -211,9 +214,10 @@ impl Pipeline {
     /// Blocks of several kinds: with m ranks at work, the k-th of them behind at least k − 1 blocks, the sum over the
     /// ranks is at least M · work + way · m(m − 1)/2, and the longest at least an m-th of it.
     fn uneven(&self, load: &Load, more: f64) -> f64 {
-        let work = self.micro as f64 * load.work + more * load.blocks as f64;
-        let way = load.least_way.min(if load.front.way > 0.0 { load.front.way } else { f64::INFINITY });
-        let step = (way + self.hop() - self.early(load.slack)).max(0.0);
+        let work = self.micro as f64 * load.work.chain + more * load.blocks as f64;
+        let front = load.front.way.chain;
+        let way = load.least_way.min(if front > 0.0 { front } else { f64::INFINITY });
+        let step = (way + self.hop() - self.early(load.slack).chain).max(0.0);
         let of = |ranks: f64| work / ranks + step * (ranks - 1.0) / 2.0;
         let best = if step > 0.0 { (2.0 * work / step).sqrt() } else { f64::INFINITY };
         of(best.clamp(1.0, self.ranks as f64)).max(self.round(load, 0))

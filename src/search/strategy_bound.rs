@@ -61,7 +61,7 @@ impl StrategyBounds<'_> {
         let steps = (step - accumulated) * self.load.blocks as f64 / ranks;
         let each = self.pipeline.micro as f64 / ranks;
         let Load { work, full, waits, blocks, .. } = self.load;
-        let chain = each * work + accumulated * *blocks as f64 / ranks;
+        let chain = each * work.chain + accumulated * *blocks as f64 / ranks;
         let busy = Busy { chain, full: each * full, waits: each * waits };
         let beside = Beside::new(prices.multiprocessors, self.load.links, prices.links);
         let time = passes.max(together(busy, moved, beside) + steps);
@@ -100,8 +100,8 @@ impl StrategyBounds<'_> {
         let Pipeline { ranks, chunks, .. } = self.pipeline;
         // Of one chunk a rank, it is not known how many blocks it has.
         let blocks = if ranks == 1 || chunks > 1 { self.load.blocks / (ranks * chunks) } else { 0 };
-        let each = prices.gather_block - self.load.block.forward;
-        (blocks as f64 * each - self.load.front.forward).max(0.0)
+        let each = prices.gather_block - self.load.block.forward.seconds();
+        (blocks as f64 * each - self.load.front.forward.seconds()).max(0.0)
     }
 
     /// The optimizer step of a rank with the fewest blocks that any has, at the least, where these are known.
