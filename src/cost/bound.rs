@@ -2,7 +2,7 @@
 
 use crate::cost::calls::{self, CallTimes, Reducing, Reductions};
 use crate::cost::digest::{Issued, PassDigest, UnitDigest};
-use crate::cost::flow::{self, Busy, FlowRules, UnitFlow};
+use crate::cost::flow::{self, Busy, FlowEnd, FlowRules, UnitFlow};
 use crate::cost::known_chunks::KnownChunks;
 use crate::cost::price::Pricing;
 use crate::cost::route::Parts;
@@ -43,6 +43,46 @@ struct Flows {
     weight: Vec<UnitFlow>,
 }
 
+/// One pass of a chunk as its streams let it end, and as its host issues it.
+#[derive(Clone, Copy)]
+struct Paced {
+    flow: FlowEnd,
+    issued: Issued,
+    /// How much earlier than its last kernel ends it has written what it sends on, in the unit that writes it.
+    slack: f64,
+}
+
+impl Paced {
+    /// A late host stretches all of the pass alike.
+    fn seconds(&self) -> f64 {
+        self.flow.ended.max(self.issued.seconds())
+    }
+
+    fn late(&self) -> f64 {
+        self.seconds() - self.flow.ended
+    }
+
+    fn lead(&self) -> f64 {
+        (self.flow.lead - self.late()).max(0.0)
+    }
+
+    /// Seconds of the stretched chain without `part` seconds of it.
+    fn without(&self, part: f64) -> f64 {
+        let chain = self.issued.chain;
+        if chain > 0.0 { self.issued.seconds() * (1.0 - part / chain) } else { 0.0 }
+    }
+
+    /// How much earlier than its end it has written what it sends.
+    fn slack(&self) -> f64 {
+        self.seconds() - (self.flow.computed - self.slack).max(self.without(self.slack))
+    }
+
+    /// How much of it may run before what it receives is there, `early` seconds of which if no host is late.
+    fn early(&self, early: f64) -> f64 {
+        self.seconds() - (self.flow.ended - early).max(self.without(early))
+    }
+}
+
 impl Bound<'_> {
     /// The parts of pipeline rank `stage`'s step.
     pub fn parts(&self, stage: u32) -> Parts {
@@ -71,10 +111,11 @@ impl Bound<'_> {
             early: sum(|times| times.early),
             slack: [first.forward_slack, first.backward_slack],
             leads: [sum(|times| times.forward_lead), sum(|times| times.backward_lead)],
-            reductions: if self.strategy.schedule.splits_weight() || within > 0.0 {
+            reductions: if self.strategy.schedule.splits_weight() {
                 within_last
             } else {
-                first.reductions.last.max(first.reductions.done - first.backward)
+                let done = first.reductions.done - first.backward - first.reductions_within;
+                within_last + first.reductions.last.max(done)
             },
             together: self.together(stage),
             copies: self.copies(stage),
@@ -158,46 +199,35 @@ impl Bound<'_> {
         let sends_within = !self.engine.timing.overlaps(Overlap::Sends);
         let sends_gradient = chunk.sends_gradient;
         let mut times = CallTimes { sends_gradient, sends_within, ..CallTimes::default() };
-        let slack = |pass: PassDigest| pass.chain.0 - pass.ready.0;
-        let last_slack = |unit: Option<&PlacedUnit>, pass: fn(&UnitDigest) -> PassDigest| {
-            unit.map_or(0.0, |unit| slack(pass(digest(unit))))
+        let slack = |unit: Option<&PlacedUnit>, pass: fn(&UnitDigest) -> PassDigest| {
+            unit.map_or(0.0, |unit| pass(digest(unit)).chain.0 - pass(digest(unit)).ready.0)
         };
         let flows = self.flows(chunk);
         let rules = self.flow_rules();
-        let forward = flow::end(&flows.forward, rules);
-        times.forward = forward.ended;
-        times.forward_lead = forward.lead;
-        times.forward_slack =
-            forward.ended - forward.computed + last_slack(chunk.units.last(), |digest| digest.forward);
-        let backward = flow::end(&flows.backward, rules);
-        times.backward = backward.ended;
-        times.backward_lead = backward.lead;
-        times.backward_slack =
-            backward.ended - backward.computed + last_slack(chunk.units.first(), |digest| digest.backward);
-        times.weight = flow::end(&flows.weight, rules).ended;
-        let last = chunk.units.iter().rfind(|unit| unit.has_backward);
-        times.early = last.map_or(0.0, |unit| digest(unit).backward.early.0);
-        let gathers_within = !rules.gathers_beside && self.rules.gathering != Gathering::Never;
-        let reduces_within = !rules.reduces_beside || self.adds_gradients();
-        let late = |taken: f64, pass: fn(&UnitDigest) -> PassDigest| {
-            let reduces = reduces_within && chunk.runs().any(|(unit, _)| pass(digest(unit)).after.is_some());
-            let has_others = gathers_within || reduces || self.layout.losses > 1;
-            let units =
-                chunk.runs().map(|(unit, count)| Issued::new(&pass(digest(unit)), has_others) * count as f64);
-            (units.fold(Issued::default(), |all, unit| all + unit).seconds() - taken).max(0.0)
+        let forward = Paced {
+            flow: flow::end(&flows.forward, rules),
+            issued: self.issued(chunk, Pass::Forward),
+            slack: slack(chunk.units.last(), |digest| digest.forward),
         };
-        // A pass that its host issues too slowly takes as long as that; where in it the time goes is not known.
-        let forward_late = late(times.forward, |digest| digest.forward);
-        let backward_late = late(times.backward, |digest| digest.backward);
-        let weight_late = late(times.weight, |digest| digest.weight);
-        times.weight += weight_late;
-        times.forward_lead = (times.forward_lead - forward_late).max(0.0);
-        times.backward_lead = (times.backward_lead - backward_late).max(0.0);
-        times.forward += forward_late;
-        times.forward_slack += forward_late;
-        times.backward += backward_late;
-        times.backward_slack += backward_late;
-        times.early += backward_late;
+        times.forward = forward.seconds();
+        times.forward_lead = forward.lead();
+        times.forward_slack = forward.slack();
+        let backward = Paced {
+            flow: flow::end(&flows.backward, rules),
+            issued: self.issued(chunk, Pass::Backward),
+            slack: slack(chunk.units.first(), |digest| digest.backward),
+        };
+        times.backward = backward.seconds();
+        times.backward_lead = backward.lead();
+        times.backward_slack = backward.slack();
+        let last = chunk.units.iter().rfind(|unit| unit.has_backward);
+        times.early = backward.early(last.map_or(0.0, |unit| digest(unit).backward.early.0));
+        let weight = Paced {
+            flow: flow::end(&flows.weight, rules),
+            issued: self.issued(chunk, Pass::Weight),
+            slack: 0.0,
+        };
+        times.weight = weight.seconds();
         if sends_within {
             (times.early, times.forward_slack, times.backward_slack) = (0.0, 0.0, 0.0);
         }
@@ -207,15 +237,76 @@ impl Bound<'_> {
         }
         if self.reducing() != Reducing::Never {
             times.reductions = self.reductions(chunk);
+            let writes = if self.strategy.schedule.splits_weight() { weight } else { backward };
+            let mut reduces = writes;
+            reduces.issued.host += self.reduction_hosts(chunk);
             if !self.reduces_beside() {
-                let splits = self.strategy.schedule.splits_weight();
-                // Kernels that come late hide reductions in their queue, and the other way round.
-                let late = if splits { weight_late } else { backward_late };
-                times.reductions_within = (times.reductions.all - late).max(0.0);
+                reduces.flow.ended += times.reductions.all;
                 times.reductions = Reductions::default();
             }
+            times.reductions_within = reduces.seconds() - writes.seconds();
         }
         times
+    }
+
+    /// What the host of `chunk`'s rank issues in `pass`, and what of that its device runs.
+    fn issued(&self, chunk: &Chunk, pass: Pass) -> Issued {
+        let rules = self.flow_rules();
+        let of = |unit: &PlacedUnit| {
+            let digest = &self.costs.of(chunk.stage, unit).digest;
+            match pass {
+                Pass::Forward => digest.forward,
+                Pass::Backward => digest.backward,
+                Pass::Weight => digest.weight,
+            }
+        };
+        let units = || chunk.runs().filter(|(unit, _)| pass == Pass::Forward || unit.has_backward);
+        let writes = |unit: &PlacedUnit| of(unit).after.is_some();
+        let gathers = pass != Pass::Weight && self.rules.gathering != Gathering::Never;
+        let reduces =
+            (!rules.reduces_beside || self.adds_gradients()) && units().any(|(unit, _)| writes(unit));
+        let has_others = reduces || (gathers && !rules.gathers_beside) || self.layout.losses > 1;
+        let all = units().map(|(unit, count)| {
+            let mut issued = Issued::new(&of(unit), has_others);
+            if self.layout.losses == 1 {
+                issued.host +=
+                    self.hosts(unit, &self.costs.of(chunk.stage, unit).moves, (pass, writes(unit)));
+            }
+            issued * count as f64
+        });
+        all.fold(Issued::default(), |all, unit| all + unit)
+    }
+
+    /// What a host takes in any case to issue what `moves` for `unit` in `pass`, which `writes` weight gradients or not.
+    fn hosts(&self, unit: &PlacedUnit, moves: &Moves, (pass, writes): (Pass, bool)) -> f64 {
+        let hosts = &moves.hosts;
+        let gathers = match self.rules.gathering {
+            Gathering::EachPass => pass != Pass::Weight,
+            Gathering::ForwardToBackward => pass == Pass::Forward,
+            Gathering::Never | Gathering::OnceAStep => false,
+        };
+        let keeps_whole = self.rules.keeps_whole_gradients;
+        let each = [
+            (gathers, hosts.gather),
+            (writes && keeps_whole && self.strategy.accumulation > 1, hosts.accumulate),
+            (writes && !keeps_whole, hosts.scatter),
+            (pass != Pass::Weight && unit.offloads_parameters && moves.fetch > 0.0, hosts.copy),
+            (pass != Pass::Weight && unit.offloads_activations && moves.back > 0.0, hosts.copy),
+        ];
+        each.into_iter().map(|(is_issued, seconds)| if is_issued { seconds } else { 0.0 }).sum()
+    }
+
+    /// What a host takes to issue the reductions of `chunk` in a pass that reduces whole gradients.
+    fn reduction_hosts(&self, chunk: &Chunk) -> f64 {
+        let across = self.strategy.sync != GradientSync::Scatter;
+        let units = chunk.runs().filter(|(unit, _)| unit.has_backward);
+        let hosts = units.map(|(unit, count)| {
+            let UnitCost { digest, moves, .. } = self.costs.of(chunk.stage, unit);
+            let writes = if self.strategy.schedule.splits_weight() { digest.weight } else { digest.backward };
+            let hosts = if across { moves.hosts.reduce } else { moves.hosts.scatter };
+            if writes.after.is_some() { count as f64 * hosts } else { 0.0 }
+        });
+        hosts.sum()
     }
 
     /// What moves in the three passes of `chunk`, unit by unit in the order of each.

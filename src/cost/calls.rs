@@ -26,7 +26,7 @@ pub struct CallTimes {
     pub sends_within: bool,
     /// The reductions that start in the pass that writes weight gradients, if it reduces.
     pub reductions: Reductions,
-    /// How much longer that pass takes where they stand in the queue of its kernels.
+    /// How much longer that pass takes because its host issues them, and where they stand in the queue of its kernels.
     pub reductions_within: f64,
 }
 
@@ -124,6 +124,9 @@ pub fn ends(
                                 (*clock + times.backward_lead).max(arrived - times.early) + times.backward;
                             written = *clock - times.backward_slack;
                             *clock += within;
+                            if times.sends_within && times.backward_slack == 0.0 {
+                                written = *clock;
+                            }
                         }
                         if times.sends_gradient {
                             let sending = if times.sends_within { &mut *clock } else { &mut sending[rank] };
@@ -134,7 +137,7 @@ pub fn ends(
                     Pass::Weight => *clock += times.weight + within,
                 }
                 if reduces {
-                    let pass = if splits { times.weight } else { times.backward };
+                    let pass = within + if splits { times.weight } else { times.backward };
                     let Reductions { all, done, last } = times.reductions;
                     let behind = compute[rank] + last.max(done - pass);
                     data[rank] = (data[rank] + all).max(behind);

@@ -47,6 +47,17 @@ pub struct Moves {
     pub fetch: f64,
     /// The shares of links that any of its collectives takes at the least; infinite without any.
     pub links: Links,
+    pub hosts: Hosts,
+}
+
+/// What a host takes to issue what moves for one unit, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hosts {
+    pub gather: f64,
+    pub scatter: f64,
+    pub reduce: f64,
+    pub accumulate: f64,
+    pub copy: f64,
 }
 
 /// The costs of all units of a model.
@@ -194,29 +205,43 @@ impl Moves {
         pricing: &dyn Pricing,
     ) -> Self {
         let mut links = [f64::INFINITY; LEVELS];
-        let mut seconds = |op: &Op| {
+        // Seconds of the device and of the host.
+        let mut collective = |op: &Op| {
             let price = pricing.price(op, 0);
             links = least(links, price.links());
-            price.seconds.0
+            (price.seconds.0, pricing.host_time(op).0)
         };
+        let and = |one: (f64, f64), other: (f64, f64)| (one.0 + other.0, one.1 + other.1);
         let gathers = gathers(parameters, rules).filter(|_| rules.gathering != Gathering::Never);
-        let gather = gathers.map(|op| seconds(&op)).sum();
-        let mut sum = |across| -> f64 {
-            reductions(rules, engine, parameters, across).iter().map(|(_, op)| seconds(op)).sum()
+        let gather = gathers.map(|op| collective(&op)).fold((0.0, 0.0), and);
+        let mut sum = |across| {
+            let sums = reductions(rules, engine, parameters, across);
+            sums.iter().map(|(_, op)| collective(op)).fold((0.0, 0.0), and)
         };
         let reduce = sum(true);
         let scatter = if rules.replicas > 1 { sum(false) } else { reduce };
-        let seconds = |op: Option<Op>| op.map_or(0.0, |op| pricing.price(&op, 0).seconds.0);
-        let kept = seconds(keep(parameters, rules));
+        let kernel = |op: Option<Op>| {
+            op.map_or((0.0, 0.0), |op| (pricing.price(&op, 0).seconds.0, pricing.host_time(&op).0))
+        };
+        let kept = kernel(keep(parameters, rules));
+        let (reduce, scatter) = (and(reduce, kept), and(scatter, kept));
+        let accumulate = kernel(accumulate(parameters, rules, engine));
         Self {
-            gather,
-            scatter: scatter + kept,
-            reduce: reduce + kept,
-            accumulate: seconds(accumulate(parameters, rules, engine)),
+            gather: gather.0,
+            scatter: scatter.0,
+            reduce: reduce.0,
+            accumulate: accumulate.0,
             out: 0.0,
             back: 0.0,
             fetch: 0.0,
             links,
+            hosts: Hosts {
+                gather: gather.1,
+                scatter: scatter.1,
+                reduce: reduce.1,
+                accumulate: accumulate.1,
+                copy: pricing.host_time(&Op::CopyIn(Bytes::ZERO)).0,
+            },
         }
     }
 }

@@ -58,6 +58,9 @@ impl Spread {
     }
 }
 
+/// So many cuts of contiguous chunks are looked at each by itself.
+const MOST_CUTS: usize = 64;
+
 /// One outer strategy, to be solved.
 #[derive(Clone, Copy)]
 pub struct InnerProblem<'a, 'p> {
@@ -240,10 +243,74 @@ impl<'p> InnerProblem<'_, 'p> {
             }
         }
         let fewest = blocks.saturating_sub(most[1..].iter().sum());
-        match self.knowing_first(outer, fewest, limit) {
-            Some(inner) => inner.cut(outer, (blocks, &most), limit).or(even),
-            None => even,
+        let Some(inner) = self.knowing_first(outer, fewest, limit) else { return even };
+        match inner.few_cuts(outer, (blocks, &most), limit) {
+            Some(ways) => inner.first_of(outer, &ways, limit).or(even),
+            None => inner.cut(outer, (blocks, &most), limit).or(even),
         }
+    }
+
+    /// The best choice under the first of `ways`, which come with when their passes and steps end at the earliest.
+    fn first_of(&self, outer: &Strategy, ways: &[(f64, Vec<u32>)], limit: f64) -> Option<Chosen> {
+        let mut best: Option<Chosen> = None;
+        for (seconds, cuts) in ways {
+            let below = best.as_ref().map_or(limit, |best| best.seconds);
+            if *seconds >= below {
+                break;
+            }
+            let chosen = self.ranks(self.with_cuts(outer, cuts.clone()), below);
+            best = chosen.map(|chosen| Chosen { seconds: chosen.seconds.max(*seconds), ..chosen }).or(best);
+        }
+        best
+    }
+
+    /// All cuts in which no rank has more than `most` of the blocks and whose step may end before `limit` seconds, the
+    /// earliest first, if they are few: each with when its step ends at the least, as its calls wait for each other.
+    fn few_cuts(
+        &self,
+        outer: &Strategy,
+        (blocks, most): (u32, &[u32]),
+        limit: f64,
+    ) -> Option<Vec<(f64, Vec<u32>)>> {
+        let ranks = outer.pipeline as usize;
+        let mut plain =
+            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; ranks]), known: HashMap::new() };
+        let mut begun: Vec<Vec<u32>> = vec![Vec::new()];
+        for stage in 0..ranks {
+            let behind: u32 = most[stage + 1..].iter().sum();
+            let mut longer = Vec::new();
+            for cuts in begun {
+                let used: u32 = cuts.iter().sum();
+                let left = blocks - used;
+                for count in left.saturating_sub(behind)..=left.min(most[stage]) {
+                    let route = self.route_of(stage, used, count);
+                    if plain.rank(stage, used, count).parts.end(&route) < limit {
+                        longer.push([cuts.as_slice(), &[count]].concat());
+                    }
+                }
+                if longer.len() > MOST_CUTS || self.closed_forms.deadline.is_over() {
+                    return None;
+                }
+            }
+            begun = longer;
+        }
+        let mut ways = Vec::new();
+        for cuts in begun {
+            let (mut used, mut steps) = (0, Vec::with_capacity(ranks));
+            for (stage, &count) in cuts.iter().enumerate() {
+                steps.push(plain.rank(stage, used, count).parts.step);
+                used += count;
+            }
+            // More work in one call never lets another end earlier.
+            let strategy = self.with_cuts(outer, cuts);
+            let layout = self.closed_forms.whole_layout(self.costs, &strategy);
+            let seconds = self.closed_forms.time(self.costs, &strategy, &layout).step_time_with(&steps).0;
+            if seconds < limit {
+                ways.push((seconds, strategy.cuts));
+            }
+        }
+        ways.sort_by(|one, other| one.0.total_cmp(&other.0));
+        Some(ways)
     }
 
     /// The best cut in which no rank has more than `most` of the blocks.
@@ -323,8 +390,19 @@ impl<'p> InnerProblem<'_, 'p> {
         let Some(most) = plain.most_blocks(blocks, limit) else { return limit };
         let fewest = blocks.saturating_sub(most[1..].iter().sum());
         let Some(inner) = self.knowing_first(outer, fewest, limit) else { return limit };
-        let mut scratch = plain.scratch.clone();
         let mut least = limit;
+        if let Some(ways) = inner.few_cuts(outer, (blocks, &most), limit) {
+            let others = ways.iter().filter(|way| way.1 != cuts);
+            for (seconds, cuts) in others {
+                if *seconds >= least {
+                    break;
+                }
+                let chosen = inner.ranks_on_routes(self.with_cuts(outer, cuts.clone()), least);
+                least = chosen.map_or(least, |chosen| chosen.seconds.max(*seconds));
+            }
+            return least;
+        }
+        let mut scratch = plain.scratch.clone();
         for stage in (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]) {
             let count = cuts[stage] + 1;
             let behind: u32 = most[stage + 1..].iter().sum();

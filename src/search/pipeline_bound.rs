@@ -104,24 +104,31 @@ impl Pipeline {
     pub fn route(&self, load: &Load, rank: u64, (used, count): (u64, u64), first_step: f64) -> Route {
         let micro = self.micro as f64;
         let way = self.way_behind(load, rank, used);
-        if rank == 0 && self.schedule != Schedule::OneForwardOneBackward {
-            return Route { micro, ..Route::default() };
-        }
         let slack = self.early(load.slack);
         let hops = (PassTime::of(self.send) - slack) * rank as f64;
         let there = load.front.forward + load.way_there(used) + hops;
         let there = if rank == 0 { 0.0 } else { there.seconds().clamp(0.0, way) };
         let behind = self.ranks - 1 - rank;
-        let is_plain = self.schedule == Schedule::OneForwardOneBackward && load.is_plain && self.chunks == 1;
-        let rest = load.way(u64::MAX) - load.way(used + count) + load.back.way;
-        let beyond = (rest + (PassTime::of(self.hop()) - slack) * behind as f64).seconds();
+        let splits = self.schedule.splits_weight();
+        let (rest, hop) = if splits {
+            let rest = load.block.round * load.blocks.saturating_sub(used + count) as f64 + load.back.round;
+            (rest, PassTime::of(2.0 * self.send) - self.early(load.round_slack))
+        } else {
+            let rest = load.way(u64::MAX) - load.way(used + count) + load.back.way;
+            (rest, PassTime::of(self.hop()) - slack)
+        };
+        let beyond = (rest + hop * behind as f64).seconds();
+        // Before its first gradient comes, a rank has run no more than all its forwards.
+        let ahead =
+            if self.schedule == Schedule::OneForwardOneBackward { (behind + 1) as f64 } else { micro };
+        let is_known = load.is_plain && self.chunks == 1 && (load.is_even || !splits);
         Route {
             there,
             back: way - there,
             first_step: if rank == 0 { 0.0 } else { first_step },
             beyond: beyond.max(0.0),
             micro,
-            ahead: (is_plain && behind > 0).then_some((behind + 1) as f64),
+            ahead: (is_known && behind > 0).then_some(ahead),
         }
     }
 

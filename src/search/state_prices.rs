@@ -26,6 +26,8 @@ pub struct StatePrices {
     /// What each block adds to its rank's optimizer step: the device's or the host's update, and gathering what was
     /// updated. What is fixed (launches, hops) is left out.
     pub step: f64,
+    /// What the update takes however little there is to update, if every unit has something.
+    pub update: f64,
     /// What each block adds to it where gradients are summed over replicas in the end.
     pub replicas: f64,
     /// Adding what a micro-batch gave to the gradient of a block, where products do not.
@@ -69,6 +71,7 @@ impl StatePrices {
             reduce: 0.0,
             gather: 0.0,
             step: step(load, rules, workload, pricing),
+            update: 0.0,
             replicas: replicas(load, rules, pricing),
             accumulate: accumulate(&load.parameters, rules, engine).map_or(0.0, |op| seconds(&op)),
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
@@ -93,6 +96,11 @@ impl StatePrices {
             prices.reduce += count as f64 * (reduce + kept);
             prices.scatter += count as f64 * (scatter + kept);
             prices.gather += count as f64 * gather;
+        }
+        let trains = |(class, _): &(usize, u64)| costs.classes[*class].parameters.trained() > 0;
+        if classes.iter().all(trains) {
+            // The device updates what is not on the host, even if that is nothing.
+            prices.update = seconds(&rules.adamw(0, false));
         }
         prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });
         prices

@@ -52,7 +52,7 @@ impl StrategyBounds<'_> {
         let sent = if self.pipeline.sends_within { self.pipeline.send } else { 0.0 };
         let pass = reduced + sent;
         let more = More { block: step, pass, start: self.start(rules, prices) };
-        let passes = self.pipeline.lower_bound(self.load, more);
+        let passes = self.pipeline.lower_bound(self.load, more) + prices.update;
         if passes >= best {
             return StrategyBound::Seconds(passes);
         }
@@ -64,7 +64,7 @@ impl StrategyBounds<'_> {
         let chain = each * work.chain + accumulated * *blocks as f64 / ranks;
         let busy = Busy { chain, full: each * full, waits: each * waits };
         let beside = Beside::new(prices.multiprocessors, self.load.links, prices.links);
-        let time = passes.max(together(busy, moved, beside) + steps);
+        let time = passes.max(together(busy, moved, beside) + steps + prices.update);
         if time >= best {
             return StrategyBound::Seconds(time);
         }
@@ -109,7 +109,7 @@ impl StrategyBounds<'_> {
         let Pipeline { ranks, chunks, .. } = self.pipeline;
         let is_known = ranks == 1 || (chunks > 1 && self.load.is_even);
         let blocks = if is_known { self.load.blocks / (ranks * chunks) * chunks } else { 0 };
-        prices.step * blocks as f64
+        prices.step * blocks as f64 + prices.update
     }
 
     /// Seconds of all collectives over parameters and gradients, of all ranks of a pipeline together.
