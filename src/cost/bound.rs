@@ -377,7 +377,11 @@ impl Bound<'_> {
             }
         }
         match pass {
-            Pass::Forward if unit.offloads_activations => flow.out = self.costs.of(stage, copied).moves.out,
+            Pass::Forward if unit.offloads_activations => {
+                let UnitCost { digest, moves, .. } = self.costs.of(stage, copied);
+                flow.out = moves.out;
+                flow.kept = digest.forward.kept.0;
+            }
             Pass::Backward if unit.offloads_activations => {
                 flow.back = self.costs.of(stage, copied).moves.back;
             }

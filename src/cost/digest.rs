@@ -22,8 +22,9 @@ pub struct PassDigest {
     /// at the least.
     pub waits: Seconds,
     pub links: Links,
-    /// Likewise until what leaves the unit is written.
+    /// Likewise until what leaves the unit is written, and all that it keeps.
     pub ready: Seconds,
+    pub kept: Seconds,
     /// The part of `chain` that needs not wait for what enters the unit: recomputation before a gradient comes.
     pub early: Seconds,
     /// The parts of it that run before parameters are read, and before anything of what the unit keeps is.
@@ -152,6 +153,7 @@ fn pass(
     let times = PassDigest {
         chain: chained.end,
         ready: chained.ready,
+        kept: chained.kept,
         early: before(first_reading(steps, ends.0.as_slice())),
         // Kernels read parameters, collectives between them do not.
         without_parameters: before(steps.iter().position(|step| step.stream == Stream::Compute)),
@@ -199,9 +201,10 @@ fn first_reading(steps: &[Step], values: &[ValueId]) -> Option<usize> {
 
 /// One pass of one unit if nothing competes.
 struct Chain {
-    /// Of the last compute step, and of what leaves.
+    /// Of the last compute step, of what leaves, and of all that is kept.
     end: Seconds,
     ready: Seconds,
+    kept: Seconds,
     waits: Seconds,
     links: Links,
 }
@@ -234,10 +237,12 @@ fn chain(unit: &LoweredUnit, steps: &[Step], prices: &[Price], leaving: Option<V
         }
     }
     let written = leaving.map_or(compute, |id| ready[usize::from(id)].0);
+    let kept = unit.kept.iter().map(|&id| ready[usize::from(id)].0).fold(0.0, f64::max);
     if waits == 0.0 {
         links = [0.0; LEVELS];
     }
-    Chain { end: Seconds(compute), ready: Seconds(written.min(compute)), waits: Seconds(waits), links }
+    let [ready, kept] = [written, kept].map(|moment| Seconds(moment.min(compute)));
+    Chain { end: Seconds(compute), ready, kept, waits: Seconds(waits), links }
 }
 
 /// The least of both on each level.

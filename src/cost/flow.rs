@@ -24,6 +24,8 @@ pub struct UnitFlow {
     /// Its saved activations to the host, or back.
     pub out: f64,
     pub back: f64,
+    /// Until they are written.
+    pub kept: f64,
     /// What of its chain needs wait neither for its parameters, nor for its activations.
     pub without_parameters: f64,
     pub without_kept: f64,
@@ -219,9 +221,10 @@ impl<'a> Walk<'a> {
         if !rules.gathers_beside {
             *now += unit.gather;
         }
-        // What is kept may be a unit's input, which the one before has written.
-        let written = *started;
+        let before = *started;
         *started = now.max(arrives[place]);
+        // What is kept may be a unit's input alone, which the one before has written.
+        let written = if unit.kept > 0.0 { *started + unit.kept } else { before };
         *now = *started + unit.chain;
         *computed = *now;
         if unit.reduce > 0.0 {

@@ -58,8 +58,9 @@ impl Spread {
     }
 }
 
-/// So many cuts of contiguous chunks are looked at each by itself.
+/// So many cuts of contiguous chunks are looked at each by itself: to solve a strategy, and to prove it.
 const MOST_CUTS: usize = 64;
+const MOST_CUTS_PROVEN: usize = 1_024;
 
 /// One outer strategy, to be solved.
 #[derive(Clone, Copy)]
@@ -244,7 +245,7 @@ impl<'p> InnerProblem<'_, 'p> {
         }
         let fewest = blocks.saturating_sub(most[1..].iter().sum());
         let Some(inner) = self.knowing_first(outer, fewest, limit) else { return even };
-        match inner.few_cuts(outer, (blocks, &most), limit) {
+        match inner.few_cuts(outer, (blocks, &most), limit, MOST_CUTS) {
             Some(ways) => inner.first_of(outer, &ways, limit).or(even),
             None => inner.cut(outer, (blocks, &most), limit).or(even),
         }
@@ -271,6 +272,7 @@ impl<'p> InnerProblem<'_, 'p> {
         outer: &Strategy,
         (blocks, most): (u32, &[u32]),
         limit: f64,
+        few: usize,
     ) -> Option<Vec<(f64, Vec<u32>)>> {
         let ranks = outer.pipeline as usize;
         let mut plain =
@@ -288,7 +290,7 @@ impl<'p> InnerProblem<'_, 'p> {
                         longer.push([cuts.as_slice(), &[count]].concat());
                     }
                 }
-                if longer.len() > MOST_CUTS || self.closed_forms.deadline.is_over() {
+                if longer.len() > few || self.closed_forms.deadline.is_over() {
                     return None;
                 }
             }
@@ -381,26 +383,23 @@ impl<'p> InnerProblem<'_, 'p> {
         Some(Chosen { seconds: least, ..chosen })
     }
 
-    /// When the step of `outer` ends at the earliest under any cuts but `cuts`, one chunk a rank and like blocks: some
-    /// rank then has a block more. Nothing is said of plans that take `limit` seconds.
-    pub fn other_cuts(&self, outer: &Strategy, cuts: &[u32], limit: f64) -> f64 {
+    /// All cuts under which the step of `outer`, with one chunk a rank and like blocks, may end before `limit` seconds,
+    /// if these are few. Else when it ends at the earliest under any cuts but `cuts`: some rank then has a block more.
+    pub fn other_cuts(
+        &self,
+        outer: &Strategy,
+        cuts: &[u32],
+        limit: f64,
+    ) -> Result<Vec<(f64, Vec<u32>)>, f64> {
         let blocks: u32 = cuts.iter().sum();
         let mut plain =
             Plain { inner: self, scratch: self.with_cuts(outer, vec![0; cuts.len()]), known: HashMap::new() };
-        let Some(most) = plain.most_blocks(blocks, limit) else { return limit };
+        let Some(most) = plain.most_blocks(blocks, limit) else { return Err(limit) };
         let fewest = blocks.saturating_sub(most[1..].iter().sum());
-        let Some(inner) = self.knowing_first(outer, fewest, limit) else { return limit };
+        let Some(inner) = self.knowing_first(outer, fewest, limit) else { return Err(limit) };
         let mut least = limit;
-        if let Some(ways) = inner.few_cuts(outer, (blocks, &most), limit) {
-            let others = ways.iter().filter(|way| way.1 != cuts);
-            for (seconds, cuts) in others {
-                if *seconds >= least {
-                    break;
-                }
-                let chosen = inner.ranks_on_routes(self.with_cuts(outer, cuts.clone()), least);
-                least = chosen.map_or(least, |chosen| chosen.seconds.max(*seconds));
-            }
-            return least;
+        if let Some(ways) = inner.few_cuts(outer, (blocks, &most), limit, MOST_CUTS_PROVEN) {
+            return Ok(ways);
         }
         let mut scratch = plain.scratch.clone();
         for stage in (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]) {
@@ -422,7 +421,7 @@ impl<'p> InnerProblem<'_, 'p> {
                 }
             }
         }
-        least
+        Err(least)
     }
 
     /// Cuts under which rank `stage` has `count` blocks behind the first `used`, and that rank laid out.

@@ -95,6 +95,8 @@ pub struct Load {
     /// least.
     pub waits: f64,
     pub links: Links,
+    /// How much of a pass needs no parameters, at the most: collectives before the first kernel.
+    pub without_parameters: f64,
     /// How much earlier than its end a chunk's pass may send on what it made, there and back.
     pub slack: PassTime,
     /// The same both there and back, whatever the schedule.
@@ -159,6 +161,9 @@ impl Load {
                     .filter(|pass| pass.waits.0 > 0.0)
                     .map(|pass| pass.links)
                     .fold(load.links, least);
+                let passes = class.digests.iter().flat_map(|digest| [digest.forward, digest.backward]);
+                load.without_parameters =
+                    passes.map(|pass| pass.without_parameters.0).fold(load.without_parameters, f64::max);
                 for (slacks, seconds) in slacks.iter_mut().zip(slack(class)) {
                     slacks[unit.class] = seconds;
                 }

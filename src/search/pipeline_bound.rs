@@ -28,8 +28,9 @@ pub struct Pipeline {
 pub struct More {
     /// For each of its blocks, behind all passes.
     pub block: f64,
-    /// For each backward of each of its chunks: what that waits for behind its last kernel.
-    pub pass: f64,
+    /// For each micro-batch in each of its chunks: what its forward waits for before its first kernel, and its backward
+    /// before the first and behind the last one.
+    pub pass: PassTime,
     /// Until its first forward can end, beside that forward.
     pub start: f64,
 }
@@ -41,7 +42,7 @@ impl Pipeline {
         let blocks = load.blocks as f64;
         let ranks = self.ranks as f64;
         if self.ranks == 1 {
-            return more.start + micro * (load.work.seconds() + more.pass) + more.block * blocks;
+            return more.start + micro * (load.work + more.pass).seconds() + more.block * blocks;
         }
         let even = more.start + (micro * load.work.seconds() + more.block * blocks) / ranks;
         if !load.is_plain || load.blocks == 0 {
@@ -72,8 +73,8 @@ impl Pipeline {
     fn passes(&self, load: &Load, (blocks, chunks): (u64, u64), more: More) -> PassTime {
         let chunks = chunks.min(blocks) as f64;
         let blocks = blocks as f64;
-        let more = blocks * more.block + self.micro as f64 * chunks * more.pass;
-        load.block.work * (blocks * self.micro as f64) + PassTime::of(more)
+        let passes = load.block.work * blocks + more.pass * chunks;
+        passes * self.micro as f64 + PassTime::of(blocks * more.block)
     }
 
     /// The last chunk, with `last` blocks, meets all its forwards and backwards between the first micro-batch's way

@@ -104,23 +104,70 @@ impl<'a> Solving<'a> {
         solved.strategy.compression == Compression::None && self.closed_forms.has_like_blocks()
     }
 
-    /// What no inner choice of `solved` can undercut as played; those under its own cuts are played.
+    /// What no inner choice of `solved` can undercut as played.
     pub fn prove(&self, solved: &Solved, aim: Aim) -> Proof {
         let Solved { entry, strategy, lower_bound, .. } = solved;
         self.with_inner(entry, &self.options, |inner, outer| {
             let mut proof = prove(inner, strategy, aim);
-            let others = match (inner.cuts, strategy.virtual_stages) {
-                (Some(_), _) => aim.best,
-                (None, 1) if outer.pipeline > 1 => inner.other_cuts(outer, &strategy.cuts, aim.best),
-                (None, 1) => aim.best,
-                (None, _) => self.with_ways(entry, |ways| {
-                    let others = ways.list.iter().filter(|way| way.cuts != strategy.cuts);
-                    others.map(|way| way.seconds + entry.step).fold(aim.best, f64::min)
-                }),
-            };
-            proof.lower = proof.lower.min(others).max(*lower_bound);
+            match self.other_cuts(entry, (inner, outer), (strategy, aim.best)) {
+                Err(lower) => proof.lower = proof.lower.min(lower),
+                Ok(others) => {
+                    for (seconds, cuts) in others {
+                        if seconds >= proof.lower {
+                            break;
+                        }
+                        proof = self.prove_cuts(inner, inner.with_cuts(outer, cuts), (proof, seconds), aim);
+                    }
+                }
+            }
+            proof.lower = proof.lower.max(*lower_bound);
             proof
         })
+    }
+
+    /// `proof` with all inner choices under the cuts of `other`, which end in `seconds` at the earliest.
+    fn prove_cuts(
+        &self,
+        inner: &InnerProblem<'_, '_>,
+        other: Strategy,
+        (mut proof, seconds): (Proof, f64),
+        aim: Aim,
+    ) -> Proof {
+        let best = aim.best;
+        let Some(chosen) = inner.ranks(other, best) else { return proof };
+        let lower = chosen.seconds.max(seconds);
+        if lower >= aim.enough || proof.effort >= aim.effort {
+            proof.lower = proof.lower.min(lower);
+            return proof;
+        }
+        let aim = Aim { effort: aim.effort - proof.effort, ..aim };
+        let own = prove(inner, &chosen.strategy, aim);
+        proof.lower = proof.lower.min(own.lower.max(lower));
+        proof.effort += own.effort;
+        proof.better.extend(own.better);
+        proof
+    }
+
+    /// All cuts but those of `strategy` under which a step may end before `limit` seconds, with when it does at the
+    /// earliest, the earliest first; or that alone, where they are too many.
+    fn other_cuts(
+        &self,
+        entry: &Entry,
+        (inner, outer): (&InnerProblem<'_, '_>, &Strategy),
+        (strategy, limit): (&Strategy, f64),
+    ) -> Result<Vec<(f64, Vec<u32>)>, f64> {
+        if inner.cuts.is_some() || outer.chunks() == 1 {
+            return Ok(Vec::new());
+        }
+        let others = |ways: Vec<(f64, Vec<u32>)>| -> Vec<(f64, Vec<u32>)> {
+            ways.into_iter().filter(|(seconds, cuts)| *seconds < limit && *cuts != strategy.cuts).collect()
+        };
+        if strategy.virtual_stages > 1 {
+            return Ok(self.with_ways(entry, |ways| {
+                others(ways.list.iter().map(|way| (way.seconds + entry.step, way.cuts.clone())).collect())
+            }));
+        }
+        inner.other_cuts(outer, &strategy.cuts, limit).map(others)
     }
 
     /// Small changes of the inner choice of `solved` that may end before `limit` seconds, the likeliest first.

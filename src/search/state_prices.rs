@@ -32,10 +32,12 @@ pub struct StatePrices {
     pub replicas: f64,
     /// Adding what a micro-batch gave to the gradient of a block, where products do not.
     pub accumulate: f64,
-    /// Gathering the parameters of a block, at the least.
+    /// Gathering the parameters of a block, and of any unit, at the least.
     pub gather_block: f64,
-    /// Reducing the gradient of a block inside its shard group, at the least.
-    pub block: f64,
+    pub gather_unit: f64,
+    /// Reducing the gradient of a block at the least: inside its shard group, and across all of them.
+    pub scatter_block: f64,
+    pub reduce_block: f64,
     /// The share of the multiprocessors that a collective takes, and those of links at the least.
     pub multiprocessors: f64,
     pub links: Links,
@@ -66,6 +68,10 @@ impl StatePrices {
         pricing: &DevicePricing<'_>,
     ) -> Self {
         let seconds = |op: &Op| pricing.price(op, 0).seconds.0;
+        let block = |across| {
+            let sums = reductions(rules, engine, &load.parameters, across);
+            sums.iter().map(|(_, op)| seconds(op)).sum()
+        };
         let mut prices = Self {
             scatter: 0.0,
             reduce: 0.0,
@@ -75,7 +81,9 @@ impl StatePrices {
             replicas: replicas(load, rules, pricing),
             accumulate: accumulate(&load.parameters, rules, engine).map_or(0.0, |op| seconds(&op)),
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
-            block: reductions(rules, engine, &load.parameters, false).iter().map(|(_, op)| seconds(op)).sum(),
+            gather_unit: f64::INFINITY,
+            scatter_block: block(false),
+            reduce_block: block(true),
             multiprocessors: pricing.beside(),
             links: [f64::INFINITY; LEVELS],
         };
@@ -96,6 +104,7 @@ impl StatePrices {
             prices.reduce += count as f64 * (reduce + kept);
             prices.scatter += count as f64 * (scatter + kept);
             prices.gather += count as f64 * gather;
+            prices.gather_unit = gather.min(prices.gather_unit);
         }
         let trains = |(class, _): &(usize, u64)| costs.classes[*class].parameters.trained() > 0;
         if classes.iter().all(trains) {

@@ -6,7 +6,7 @@ use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::state::{Gathering, StateRules};
 use crate::search::in_flight::{Counts, InFlight, Moment};
-use crate::search::load::Load;
+use crate::search::load::{Load, PassTime};
 use crate::search::memory_bound::MemoryBound;
 use crate::search::pipeline_bound::{More, Pipeline};
 use crate::search::state_prices::StatePrices;
@@ -45,23 +45,19 @@ impl StrategyBounds<'_> {
     ) -> StrategyBound {
         let ranks = self.pipeline.ranks as f64;
         let step = self.step(sync, prices);
-        // Of blocks that differ, it is not known whose gradient a backward reduces last.
-        let reduces_each = self.load.is_plain && self.load.is_even && !rules.keeps_whole_gradients;
-        let reduced = if reduces_each { prices.block } else { 0.0 };
-        // Each chunk sends at least one message for each micro-batch.
-        let sent = if self.pipeline.sends_within { self.pipeline.send } else { 0.0 };
-        let pass = reduced + sent;
-        let more = More { block: step, pass, start: self.start(rules, prices) };
+        let (block, queued) = self.queued(sync, rules, prices);
+        let pass = self.waits(rules, prices);
+        let more = More { block: step + block, pass, start: self.start(rules, prices) };
         let passes = self.pipeline.lower_bound(self.load, more) + prices.update;
         if passes >= best {
             return StrategyBound::Seconds(passes);
         }
-        let moved = self.collectives(sync, rules, prices) / ranks;
+        let moved = (self.collectives(sync, rules, prices) - queued).max(0.0) / ranks;
         let accumulated = self.accumulated(prices);
         let steps = (step - accumulated) * self.load.blocks as f64 / ranks;
         let each = self.pipeline.micro as f64 / ranks;
         let Load { work, full, waits, blocks, .. } = self.load;
-        let chain = each * work.chain + accumulated * *blocks as f64 / ranks;
+        let chain = each * work.chain + (accumulated * *blocks as f64 + queued) / ranks;
         let busy = Busy { chain, full: each * full, waits: each * waits };
         let beside = Beside::new(prices.multiprocessors, self.load.links, prices.links);
         let time = passes.max(together(busy, moved, beside) + steps + prices.update);
@@ -72,6 +68,51 @@ impl StrategyBounds<'_> {
             Ok(()) => StrategyBound::Seconds(time),
             Err(bytes) => StrategyBound::OutOfMemory(bytes),
         }
+    }
+
+    /// What collectives in the queue of the kernels, where an engine overlaps them with nothing, add to a rank for each
+    /// of its blocks, in seconds, and to all ranks together.
+    fn queued(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices) -> (f64, f64) {
+        if !self.load.is_plain {
+            return (0.0, 0.0);
+        }
+        let micro = self.pipeline.micro as f64;
+        let (mut block, mut all) = (0.0, 0.0);
+        if !self.engine.timing.overlaps(Overlap::Gradients) && !rules.reduces_behind {
+            let rounds = if sync == GradientSync::Deferred { 1.0 } else { micro };
+            let (of_block, of_all) = match sync {
+                GradientSync::Scatter => (prices.scatter_block, prices.scatter),
+                _ => (prices.reduce_block, prices.reduce),
+            };
+            block += rounds * of_block;
+            all += rounds * of_all;
+        }
+        if !self.engine.timing.overlaps(Overlap::Gathers) {
+            let rounds = gathers(rules, micro);
+            block += rounds * prices.gather_block;
+            all += rounds * prices.gather;
+        }
+        (block, all)
+    }
+
+    /// What the passes of a chunk wait for with each micro-batch, before and behind their kernels.
+    fn waits(&self, rules: &StateRules, prices: &StatePrices) -> PassTime {
+        // Each chunk sends at least one message for each micro-batch.
+        let sent = if self.pipeline.sends_within { self.pipeline.send } else { 0.0 };
+        if !self.load.is_plain {
+            return PassTime::of(sent);
+        }
+        // Of blocks that differ, it is not known whose gradient a backward reduces last.
+        let reduces = self.load.is_even && !rules.keeps_whole_gradients;
+        let reduces = reduces && self.engine.timing.overlaps(Overlap::Gradients);
+        let reduced = if reduces { prices.scatter_block } else { 0.0 };
+        // A forward and a backward gather their first unit's parameters, while nothing else can run; but the first
+        // forward of all may wait for its input meanwhile. Late hosts may hide it.
+        let gathers = rules.gathering == Gathering::EachPass && self.engine.timing.overlaps(Overlap::Gathers);
+        let gathered =
+            if gathers { (prices.gather_unit - self.load.without_parameters).max(0.0) } else { 0.0 };
+        let passes = 2.0 - 1.0 / (self.pipeline.micro * self.pipeline.chunks) as f64;
+        PassTime { chain: sent + reduced + passes * gathered, issued: sent + reduced }
     }
 
     /// What each block adds to its rank beside its passes: to the optimizer step, with the sums over replicas that wait
@@ -115,12 +156,7 @@ impl StrategyBounds<'_> {
     /// Seconds of all collectives over parameters and gradients, of all ranks of a pipeline together.
     fn collectives(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices) -> f64 {
         let micro = self.pipeline.micro as f64;
-        let gathers = match rules.gathering {
-            Gathering::Never => 0.0,
-            Gathering::OnceAStep => 1.0,
-            Gathering::ForwardToBackward => micro,
-            Gathering::EachPass => 2.0 * micro,
-        };
+        let gathers = gathers(rules, micro);
         if !self.load.is_plain {
             // Of a unit that no gradient flows through, the forward alone gathers.
             return gathers.min(micro) * prices.gather;
@@ -160,5 +196,15 @@ impl StrategyBounds<'_> {
             }
         }
         list
+    }
+}
+
+/// How often parameters are gathered in a step of `micro` micro-batches.
+fn gathers(rules: &StateRules, micro: f64) -> f64 {
+    match rules.gathering {
+        Gathering::Never => 0.0,
+        Gathering::OnceAStep => 1.0,
+        Gathering::ForwardToBackward => micro,
+        Gathering::EachPass => 2.0 * micro,
     }
 }
