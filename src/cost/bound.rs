@@ -69,7 +69,7 @@ impl Paced {
     /// Seconds of the stretched chain without `part` seconds of it.
     fn without(&self, part: f64) -> f64 {
         let chain = self.issued.chain;
-        if chain > 0.0 { self.issued.seconds() * (1.0 - part / chain) } else { 0.0 }
+        if chain > 0.0 { self.issued.stretched() * (1.0 - part / chain) } else { 0.0 }
     }
 
     /// How much earlier than its end it has written what it sends.

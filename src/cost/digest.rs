@@ -54,13 +54,18 @@ impl Issued {
         Self { host: digest.host.0, chain: digest.chain.0, device: (kernels + digest.collectives).0 }
     }
 
-    /// Of what the device runs, the share that stands one behind the other.
-    pub fn share(self) -> f64 {
-        if self.device > 0.0 { (self.chain / self.device).min(1.0) } else { 0.0 }
+    /// A lower bound of the longest chain: a host that is late stretches all that the device runs to its own time.
+    pub fn stretched(self) -> f64 {
+        if self.device > 0.0 { self.host * (self.chain / self.device).min(1.0) } else { 0.0 }
     }
 
-    /// A lower bound of the pass: a host that is late stretches all that the device runs to its own time, and with it
-    /// the longest chain.
+    /// Of what the device runs, the share that the pass takes at the least: it ends behind all of both its streams, of
+    /// which one has half.
+    pub fn share(self) -> f64 {
+        if self.device > 0.0 { (self.chain / self.device).clamp(0.5, 1.0) } else { 0.0 }
+    }
+
+    /// A lower bound of the pass.
     pub fn seconds(self) -> f64 {
         self.host * self.share()
     }

@@ -11,23 +11,41 @@ use crate::lower::unit::{UnitKind, UnitLayers};
 use crate::search::class_costs::{ClassCosts, MODES, ModelCosts};
 use crate::search::pace::{Pace, Queues};
 
-/// Seconds of passes at the least, twice: as long as their longest chains, and as long as their hosts take to issue
-/// them, where these are slower than blocks run. Both add up over units, and passes take at least the longer sum.
+/// Seconds of passes at the least, counted in three ways. Each adds up over units, and passes take at least the longest
+/// sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassTime {
+    /// As long as their longest chains.
     pub chain: f64,
-    pub issued: f64,
+    /// As long as their hosts take to issue them.
+    pub host: f64,
+    /// Forwards, backwards and weight passes each as whichever of these takes longer for blocks.
+    pub longer: f64,
 }
 
 impl PassTime {
-    /// The same both ways.
+    /// The same in all ways.
     pub const fn of(seconds: f64) -> Self {
-        Self { chain: seconds, issued: seconds }
+        Self { chain: seconds, host: seconds, longer: seconds }
     }
 
-    /// The longer of both.
+    /// `of` the ways of both.
+    fn with(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
+        Self {
+            chain: of(self.chain, other.chain),
+            host: of(self.host, other.host),
+            longer: of(self.longer, other.longer),
+        }
+    }
+
+    /// The least of each.
+    pub fn least(self, other: Self) -> Self {
+        self.with(other, f64::min)
+    }
+
+    /// The longest.
     pub const fn seconds(self) -> f64 {
-        self.chain.max(self.issued)
+        self.chain.max(self.host).max(self.longer)
     }
 }
 
@@ -35,7 +53,7 @@ impl Add for PassTime {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { chain: self.chain + other.chain, issued: self.issued + other.issued }
+        self.with(other, |one, other| one + other)
     }
 }
 
@@ -43,7 +61,7 @@ impl Sub for PassTime {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
-        Self { chain: self.chain - other.chain, issued: self.issued - other.issued }
+        self.with(other, |one, other| one - other)
     }
 }
 
@@ -57,7 +75,7 @@ impl Mul<f64> for PassTime {
     type Output = Self;
 
     fn mul(self, times: f64) -> Self {
-        Self { chain: times * self.chain, issued: times * self.issued }
+        self.with(self, |seconds, _| times * seconds)
     }
 }
 
@@ -97,6 +115,8 @@ pub struct Load {
     pub links: Links,
     /// How much of a pass needs no parameters, at the most: collectives before the first kernel.
     pub without_parameters: f64,
+    /// What each second more of a host adds to a forward, a backward and a weight pass.
+    pub late: [PassTime; 3],
     /// How much earlier than its end a chunk's pass may send on what it made, there and back.
     pub slack: PassTime,
     /// The same both there and back, whatever the schedule.
@@ -114,7 +134,7 @@ pub struct Load {
     /// Seconds of a micro-batch's way through the first blocks and back, by how many they are, and through any one at
     /// the least.
     ways: Vec<PassTime>,
-    pub least_way: f64,
+    pub least_way: PassTime,
     /// Seconds of its way through the first blocks without the way back.
     forwards: Vec<PassTime>,
 }
@@ -142,8 +162,9 @@ impl Load {
     /// The load of `units` that cost `costs`, whose passes run in `queues`; weight gradients in passes of their own do
     /// not stand in a gradient's way.
     pub fn new(units: &[UnitLayers], costs: &ModelCosts, queues: Queues, splits_weight: bool) -> Self {
-        let mut load = Self { is_plain: true, links: [f64::INFINITY; LEVELS], ..Self::default() };
         let pace = Pace::new(units, costs, queues);
+        let links = [f64::INFINITY; LEVELS];
+        let mut load = Self { is_plain: true, links, late: pace.shares(), ..Self::default() };
         let mut slacks = [vec![0.0; costs.classes.len()], vec![0.0; costs.classes.len()]];
         // Whether gradients flow through a unit is a fact of its class.
         let mut by_class = vec![(Piece::default(), (0.0, 0.0)); costs.classes.len()];
@@ -151,8 +172,8 @@ impl Load {
         for unit in units {
             let class = &costs.classes[unit.class];
             if by_class[unit.class].0.work.chain == 0.0 {
-                let issued = pace.seconds(unit.class);
-                let piece = piece(class, unit.has_backward, splits_weight, issued);
+                let hosts = [pace.hosts(unit.class), pace.longer(unit.class)];
+                let piece = piece(class, unit.has_backward, splits_weight, hosts);
                 by_class[unit.class] = (piece, shared(class, unit.has_backward));
                 load.links = class
                     .digests
@@ -169,7 +190,7 @@ impl Load {
                 }
             }
         }
-        let (mut least_way, mut entering) = (f64::INFINITY, u64::MAX);
+        let (mut least_way, mut entering) = (PassTime::of(f64::INFINITY), u64::MAX);
         for (place, unit) in units.iter().enumerate() {
             let class = &costs.classes[unit.class];
             let (piece, (full, waits)) = by_class[unit.class];
@@ -182,7 +203,7 @@ impl Load {
                     blocks[unit.class] += 1;
                     load.ways.push(load.ways.last().copied().unwrap_or_default() + piece.way);
                     load.forwards.push(load.forwards.last().copied().unwrap_or_default() + piece.forward);
-                    least_way = piece.way.chain.min(least_way);
+                    least_way = piece.way.least(least_way);
                     entering = class.digests[0].input.unsigned_abs().min(entering);
                 }
                 UnitKind::Front => {
@@ -211,7 +232,7 @@ impl Load {
         }
         load.is_even = load.others == 0;
         load.entering = if entering < u64::MAX { entering } else { 0 };
-        load.least_way = if least_way.is_finite() { least_way } else { 0.0 };
+        load.least_way = if least_way.chain.is_finite() { least_way } else { PassTime::default() };
         load.links = load.links.map(|share| if share.is_finite() { share } else { 0.0 });
         let [there, back] = [pace.slack(0, &slacks[0]), pace.slack(1, &slacks[1])];
         load.round_slack = there + back;
@@ -223,7 +244,7 @@ impl Load {
             }
             load.ways.fill(PassTime::default());
             load.forwards.fill(PassTime::default());
-            load.least_way = 0.0;
+            load.least_way = PassTime::default();
         }
         load
     }
@@ -279,8 +300,9 @@ impl Piece {
     }
 }
 
-/// `issued` is what its forward, its backward and its weight pass take of those of hosts.
-fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool, issued: [f64; 3]) -> Piece {
+/// What a unit of `class` takes, of which a forward, a backward and a weight pass take `hosts` of hosts, and of the
+/// longer ones.
+fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool, hosts: [[f64; 3]; 2]) -> Piece {
     let digests = || class.digests.iter();
     // Of its backward, what waits for the gradient that comes: in seconds, and as a share.
     let waits = |digest: &UnitDigest| {
@@ -293,12 +315,15 @@ fn piece(class: &ClassCosts, has_backward: bool, splits_weight: bool, issued: [f
         digest.forward.chain.0 + backward + digest.weight.chain.0
     };
     let least = |seconds: &dyn Fn(&UnitDigest) -> f64| digests().map(seconds).fold(f64::INFINITY, f64::min);
-    let forward = PassTime { chain: least(&|digest| digest.forward.chain.0), issued: issued[0] };
-    let round = PassTime {
-        chain: least(&|digest| digest.forward.chain.0 + waits(digest).0),
-        issued: issued[0] + issued[1] * least(&|digest| waits(digest).1),
+    let time = |chain: f64, of: &dyn Fn([f64; 3]) -> f64| {
+        let [host, longer] = hosts.map(of);
+        PassTime { chain, host, longer }
     };
-    let work = PassTime { chain: least(&work), issued: issued.iter().sum() };
+    let share = least(&|digest| waits(digest).1);
+    let forward = time(least(&|digest| digest.forward.chain.0), &|[forward, ..]| forward);
+    let round = least(&|digest| digest.forward.chain.0 + waits(digest).0);
+    let round = time(round, &|[forward, backward, _]| forward + share * backward);
+    let work = time(least(&work), &|passes| passes.iter().sum());
     Piece { work, forward, way: if splits_weight { forward } else { round }, round }
 }
 

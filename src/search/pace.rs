@@ -18,8 +18,9 @@ const BACKWARD: usize = 1;
 /// What may stand in the queues of a device beside the units of a pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Queues {
-    /// Whether there may be other kernels: in forward, backward and weight passes.
-    others: [bool; 3],
+    /// Whether there may be gathers, and kernels or collectives that add to gradients.
+    gathers: bool,
+    reduces: bool,
     /// Whether collectives may take longer than their prices say.
     has_least_prices: bool,
 }
@@ -29,12 +30,16 @@ impl Queues {
     pub fn of(engine: &EngineProfile, has_least_prices: bool) -> Self {
         let gathers = !engine.timing.overlaps(Overlap::Gathers) && engine.supports.zero.contains(&3);
         let reduces = !engine.timing.overlaps(Overlap::Gradients) || engine.state.accumulates_apart;
-        Self { others: [gathers, gathers || reduces, reduces], has_least_prices }
+        Self { gathers, reduces, has_least_prices }
     }
 
-    /// What pass `pass` of a unit takes of them.
-    fn issued(self, pass: usize, digest: &PassDigest) -> Issued {
-        let has_others = self.others[pass];
+    /// Whether pass `pass`, which `writes` weight gradients or not, may have kernels beside those of its units.
+    const fn has_others(self, pass: usize, writes: bool) -> bool {
+        (self.gathers && pass <= BACKWARD) || (self.reduces && writes)
+    }
+
+    /// What a pass of a unit takes of them, which may have others beside it.
+    fn issued(self, digest: &PassDigest, has_others: bool) -> Issued {
         let issued = Issued::new(digest, has_others);
         let PassDigest { chain, kernels, collectives, .. } = *digest;
         if !self.has_least_prices || collectives.0 == 0.0 {
@@ -63,6 +68,8 @@ struct PassPace {
     /// Seconds of each class over its modes: what its host takes, as far as that holds up its chain, and its chain.
     issued: Vec<f64>,
     chain: Vec<f64>,
+    /// Of what a host takes for blocks, the share that a pass takes.
+    share: f64,
     /// By how much a pass with blocks is stretched at the most, counted so.
     stretch: f64,
 }
@@ -75,28 +82,43 @@ impl Pace {
     /// That of `units`, which cost `costs`.
     pub fn new(units: &[UnitLayers], costs: &ModelCosts, queues: Queues) -> Self {
         Self([0, 1, 2].map(|place| {
+            let pass = PASSES[place];
+            let digests = || costs.classes.iter().flat_map(|class| &class.digests);
+            let has_others = queues.has_others(place, digests().any(|digest| pass(digest).after.is_some()));
             PassPace::new(units, costs, |unit, digest| {
                 let runs = unit.has_backward || place != BACKWARD;
-                if runs { queues.issued(place, &PASSES[place](digest)) } else { Issued::default() }
+                if runs { queues.issued(&pass(digest), has_others) } else { Issued::default() }
             })
         }))
     }
 
-    /// Seconds that a unit of `class` adds to its forward, its backward and its weight pass.
-    pub fn seconds(&self, class: usize) -> [f64; 3] {
+    /// Seconds that a unit of `class` adds to its forward, its backward and its weight pass as hosts issue these.
+    pub fn hosts(&self, class: usize) -> [f64; 3] {
+        self.0.each_ref().map(|pass| pass.issued[class])
+    }
+
+    /// The same, but of passes whose blocks' chains take longer than their hosts, their chains.
+    pub fn longer(&self, class: usize) -> [f64; 3] {
         self.0.each_ref().map(|pass| if pass.is_late { pass.issued[class] } else { pass.chain[class] })
+    }
+
+    /// What each second more of a host adds to a forward, a backward and a weight pass.
+    pub fn shares(&self) -> [PassTime; 3] {
+        self.0.each_ref().map(|&PassPace { share, is_late, .. }| PassTime {
+            chain: 0.0,
+            host: share,
+            longer: if is_late { share } else { 0.0 },
+        })
     }
 
     /// Of `slacks` by class, that each leave a unit's forward (`pass` 0) or backward (1) before its end: the longest.
     pub fn slack(&self, pass: usize, slacks: &[f64]) -> PassTime {
         let pass = &self.0[pass];
-        let most = slacks.iter().copied().fold(0.0, f64::max);
-        if !pass.is_late {
-            return PassTime::of(most);
-        }
+        let chain = slacks.iter().copied().fold(0.0, f64::max);
         let alone = slacks.iter().zip(&pass.issued).zip(&pass.chain).filter(|((slack, _), _)| **slack > 0.0);
         let alone = alone.map(|((slack, issued), chain)| slack * issued / chain);
-        PassTime { chain: most, issued: alone.fold(most * pass.stretch, f64::max) }
+        let host = alone.fold(chain * pass.stretch, f64::max);
+        PassTime { chain, host, longer: if pass.is_late { host } else { chain } }
     }
 }
 
@@ -142,6 +164,7 @@ impl PassPace {
         let mut pass = Self {
             issued: each(&late),
             chain: each(&|unit| least(unit, &|issued| issued.chain)),
+            share,
             stretch: 1.0,
             is_late: false,
         };
@@ -149,7 +172,7 @@ impl PassPace {
             units.iter().filter(is_block).map(|unit| by_class[unit.class]).sum()
         };
         pass.is_late = sum(&pass.issued) > sum(&pass.chain);
-        if pass.is_late {
+        {
             let end = |kind: UnitKind, by_class: &[f64]| -> f64 {
                 units.iter().filter(|unit| unit.kind == kind).map(|unit| by_class[unit.class]).sum()
             };
@@ -160,7 +183,7 @@ impl PassPace {
                 let (issued, chain) = (pass.issued[unit.class], pass.chain[unit.class]);
                 beside.map(|ends| (issued + ends.0) / (chain + ends.1))
             });
-            pass.stretch = stretches.fold(1.0, f64::max);
+            pass.stretch = stretches.filter(|stretch| stretch.is_finite()).fold(0.0, f64::max);
         }
         pass
     }

@@ -26,8 +26,8 @@ pub struct Pipeline {
 /// What comes to the work of a rank, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct More {
-    /// For each of its blocks, behind all passes.
-    pub block: f64,
+    /// For each of its blocks, beside all passes and behind them.
+    pub block: PassTime,
     /// For each micro-batch in each of its chunks: what its forward waits for before its first kernel, and its backward
     /// before the first and behind the last one.
     pub pass: PassTime,
@@ -42,9 +42,9 @@ impl Pipeline {
         let blocks = load.blocks as f64;
         let ranks = self.ranks as f64;
         if self.ranks == 1 {
-            return more.start + micro * (load.work + more.pass).seconds() + more.block * blocks;
+            return more.start + ((load.work + more.pass) * micro + more.block * blocks).seconds();
         }
-        let even = more.start + (micro * load.work.seconds() + more.block * blocks) / ranks;
+        let even = more.start + (load.work * micro + more.block * blocks).seconds() / ranks;
         if !load.is_plain || load.blocks == 0 {
             return even;
         }
@@ -74,7 +74,7 @@ impl Pipeline {
         let chunks = chunks.min(blocks) as f64;
         let blocks = blocks as f64;
         let passes = load.block.work * blocks + more.pass * chunks;
-        passes * self.micro as f64 + PassTime::of(blocks * more.block)
+        passes * self.micro as f64 + more.block * blocks
     }
 
     /// The last chunk, with `last` blocks, meets all its forwards and backwards between the first micro-batch's way
@@ -221,13 +221,17 @@ impl Pipeline {
 
     /// Blocks of several kinds: with m ranks at work, the k-th of them behind at least k − 1 blocks, the sum over the
     /// ranks is at least M · work + way · m(m − 1)/2, and the longest at least an m-th of it.
-    fn uneven(&self, load: &Load, more: f64) -> f64 {
-        let work = self.micro as f64 * load.work.chain + more * load.blocks as f64;
-        let front = load.front.way.chain;
-        let way = load.least_way.min(if front > 0.0 { front } else { f64::INFINITY });
-        let step = (way + self.hop() - self.early(load.slack).chain).max(0.0);
-        let of = |ranks: f64| work / ranks + step * (ranks - 1.0) / 2.0;
-        let best = if step > 0.0 { (2.0 * work / step).sqrt() } else { f64::INFINITY };
-        of(best.clamp(1.0, self.ranks as f64)).max(self.round(load, 0))
+    fn uneven(&self, load: &Load, more: PassTime) -> f64 {
+        let work = load.work * self.micro as f64 + more * load.blocks as f64;
+        let front = load.front.way;
+        let way = if front.chain > 0.0 { load.least_way.least(front) } else { load.least_way };
+        let step = way + PassTime::of(self.hop()) - self.early(load.slack);
+        let of = |work: f64, step: f64| {
+            let of = |ranks: f64| work / ranks + step.max(0.0) * (ranks - 1.0) / 2.0;
+            let best = if step > 0.0 { (2.0 * work / step).sqrt() } else { f64::INFINITY };
+            of(best.clamp(1.0, self.ranks as f64))
+        };
+        let all = [(work.chain, step.chain), (work.host, step.host), (work.longer, step.longer)];
+        all.into_iter().map(|(work, step)| of(work, step)).fold(self.round(load, 0), f64::max)
     }
 }

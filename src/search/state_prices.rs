@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::cost::digest::least;
 use crate::cost::price::{LEVELS, Links};
+use crate::cost::unit_cost::Hosts;
 use crate::cost::{DevicePricing, Pricing as _};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
@@ -38,6 +39,8 @@ pub struct StatePrices {
     /// Reducing the gradient of a block at the least: inside its shard group, and across all of them.
     pub scatter_block: f64,
     pub reduce_block: f64,
+    /// What a host takes to issue that for a block.
+    pub hosts: Hosts,
     /// The share of the multiprocessors that a collective takes, and those of links at the least.
     pub multiprocessors: f64,
     pub links: Links,
@@ -68,7 +71,8 @@ impl StatePrices {
         pricing: &DevicePricing<'_>,
     ) -> Self {
         let seconds = |op: &Op| pricing.price(op, 0).seconds.0;
-        let block = |across| {
+        let host = |op: &Op| pricing.host_time(op).0;
+        let block = |across, seconds: &dyn Fn(&Op) -> f64| -> f64 {
             let sums = reductions(rules, engine, &load.parameters, across);
             sums.iter().map(|(_, op)| seconds(op)).sum()
         };
@@ -82,8 +86,15 @@ impl StatePrices {
             accumulate: accumulate(&load.parameters, rules, engine).map_or(0.0, |op| seconds(&op)),
             gather_block: gathers(&load.parameters, rules).map(|op| seconds(&op)).sum(),
             gather_unit: f64::INFINITY,
-            scatter_block: block(false),
-            reduce_block: block(true),
+            scatter_block: block(false, &seconds),
+            reduce_block: block(true, &seconds),
+            hosts: Hosts {
+                gather: gathers(&load.parameters, rules).map(|op| host(&op)).sum(),
+                scatter: block(false, &host),
+                reduce: block(true, &host),
+                accumulate: accumulate(&load.parameters, rules, engine).map_or(0.0, |op| host(&op)),
+                copy: 0.0,
+            },
             multiprocessors: pricing.beside(),
             links: [f64::INFINITY; LEVELS],
         };

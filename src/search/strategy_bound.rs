@@ -1,6 +1,7 @@
 //! Lower bounds of a whole strategy over all its inner choices: time under a memory limit, and memory.
 
 use crate::cost::flow::{Beside, Busy, together};
+use crate::cost::unit_cost::Hosts;
 use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
@@ -47,13 +48,16 @@ impl StrategyBounds<'_> {
         let step = self.step(sync, prices);
         let (block, queued) = self.queued(sync, rules, prices);
         let pass = self.waits(rules, prices);
-        let more = More { block: step + block, pass, start: self.start(rules, prices) };
+        let issued = self.issued(sync, rules, prices);
+        let accumulated = self.accumulated(prices);
+        // Late hosts hide what their devices add up meanwhile.
+        let block = PassTime { chain: block + accumulated, ..issued } + PassTime::of(step - accumulated);
+        let more = More { block, pass, start: self.start(rules, prices) };
         let passes = self.pipeline.lower_bound(self.load, more) + prices.update;
         if passes >= best {
             return StrategyBound::Seconds(passes);
         }
         let moved = (self.collectives(sync, rules, prices) - queued).max(0.0) / ranks;
-        let accumulated = self.accumulated(prices);
         let steps = (step - accumulated) * self.load.blocks as f64 / ranks;
         let each = self.pipeline.micro as f64 / ranks;
         let Load { work, full, waits, blocks, .. } = self.load;
@@ -95,6 +99,30 @@ impl StrategyBounds<'_> {
         (block, all)
     }
 
+    /// What a late host takes for the collectives of each block, as far as that holds up the passes of its rank.
+    fn issued(&self, sync: GradientSync, rules: &StateRules, prices: &StatePrices) -> PassTime {
+        if !self.load.is_plain {
+            return PassTime::default();
+        }
+        let micro = self.pipeline.micro as f64;
+        let [forward, backward, weight] = self.load.late;
+        let Hosts { gather, scatter, reduce, accumulate, .. } = prices.hosts;
+        let gathered = match rules.gathering {
+            Gathering::EachPass => (forward + backward) * (gather * micro),
+            Gathering::ForwardToBackward => forward * (gather * micro),
+            Gathering::OnceAStep | Gathering::Never => PassTime::default(),
+        };
+        let reduces = if self.pipeline.schedule.splits_weight() { weight } else { backward };
+        let reduced = match sync {
+            _ if rules.reduces_behind => 0.0,
+            GradientSync::Deferred => reduce,
+            GradientSync::Immediate => micro * reduce,
+            GradientSync::Scatter => micro * scatter,
+        };
+        let added = if self.pipeline.micro > 1 { micro * accumulate } else { 0.0 };
+        gathered + reduces * (reduced + added)
+    }
+
     /// What the passes of a chunk wait for with each micro-batch, before and behind their kernels.
     fn waits(&self, rules: &StateRules, prices: &StatePrices) -> PassTime {
         // Each chunk sends at least one message for each micro-batch.
@@ -112,7 +140,8 @@ impl StrategyBounds<'_> {
         let gathered =
             if gathers { (prices.gather_unit - self.load.without_parameters).max(0.0) } else { 0.0 };
         let passes = 2.0 - 1.0 / (self.pipeline.micro * self.pipeline.chunks) as f64;
-        PassTime { chain: sent + reduced + passes * gathered, issued: sent + reduced }
+        let behind = PassTime::of(sent + reduced);
+        PassTime { chain: behind.chain + passes * gathered, ..behind }
     }
 
     /// What each block adds to its rank beside its passes: to the optimizer step, with the sums over replicas that wait

@@ -121,12 +121,26 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
         let bounds =
             StrategyBounds { room: limited.room(&outer), ..bounding.strategy_bounds(&outer, &shape) };
         let bound = closed.bound.0;
+        // At the prices of its own order, which come second in a search.
+        let pricing = problem.pricing(&outer);
+        let placed = bounding.shaped_at(&outer, (&pricing, bounding.class_costs.links(&pricing)), false);
+        let placed_prices = bounding.prices(&placed, &rules, &pricing);
+        let placed =
+            StrategyBounds { room: limited.room(&outer), ..bounding.strategy_bounds(&outer, &placed) };
+        match placed.of(outer.sync, &rules, &placed_prices, 1.01 * bound) {
+            StrategyBound::Seconds(lower_bound) => {
+                assert!(lower_bound <= bound * (1.0 + 1e-9), "{lower_bound} > {bound}: {strategy:?}");
+                shares.push(lower_bound / bound);
+            }
+            StrategyBound::OutOfMemory(bytes) => {
+                panic!("{bytes} at the least, but {} do: {strategy:?}", closed.memory.process)
+            }
+        }
         match bounds.of(outer.sync, &rules, &prices, 1.01 * bound) {
             StrategyBound::Seconds(lower_bound) => {
                 assert!(lower_bound <= bound * (1.0 + 1e-9), "{lower_bound} > {bound}: {strategy:?}");
                 let may = bounds.may_spread(outer.sync, &rules, &prices, bound * (1.0 + 1e-9));
                 assert!(may, "{bound} s is said to be too little: {strategy:?}");
-                shares.push(lower_bound / bound);
             }
             StrategyBound::OutOfMemory(bytes) => {
                 panic!("{bytes} at the least, but {} do: {strategy:?}", closed.memory.process)
