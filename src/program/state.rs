@@ -12,7 +12,7 @@ use crate::strategy::{Strategy, Workload};
 use crate::units::{Bytes, ElementType, ceil_div};
 
 /// How state is stored and moved: strategy, workload and engine profile boiled down.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StateRules {
     pub zero: u8,
     /// Ranks that share dense state, and expert state.
@@ -110,6 +110,36 @@ impl StateRules {
                 && engine.timing.overlaps(Overlap::Updates),
             bucket: engine.buffers.reduces_in_buckets().then_some(strategy.bucket),
             step_tokens: strategy.accumulation * strategy.micro_batch * workload.seq_len / strategy.context,
+        }
+    }
+
+    /// Whether strategies that synchronise by `sync` under these rules and by `other.1` under the others, and are alike
+    /// in all else, have one program but for what it says of itself.
+    pub fn are_like(&self, sync: GradientSync, other: (&Self, GradientSync)) -> bool {
+        self.that_matter() == other.0.that_matter() && (self.is_alone() || sync == other.1)
+    }
+
+    /// Whether no other rank has the same parameters.
+    const fn is_alone(&self) -> bool {
+        self.gradient_ranks <= 1 && self.expert_ranks <= 1
+    }
+
+    /// The rules without what makes no difference: stages 2 and 3 differ in what these rules say else, and a rank that
+    /// is alone shards, reduces and gathers nothing.
+    fn that_matter(&self) -> Self {
+        let zero = match self.zero {
+            0 | 1 if self.is_alone() => 0,
+            2 | 3 => 2,
+            zero => zero,
+        };
+        let with_others = |rule: bool| rule && !self.is_alone();
+        Self {
+            zero,
+            shards_parameters: with_others(self.shards_parameters),
+            shards_optimizer: with_others(self.shards_optimizer),
+            reduces_behind: with_others(self.reduces_behind),
+            gathers_updates_ahead: with_others(self.gathers_updates_ahead),
+            ..*self
         }
     }
 

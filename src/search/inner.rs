@@ -12,7 +12,7 @@ use crate::program::Layout;
 use crate::search::choices::{Hosted, Options};
 use crate::search::closed_forms::{ClosedForms, OuterCosts};
 use crate::search::load::Load;
-use crate::search::passes::Ways;
+use crate::search::passes::{Way, Ways};
 use crate::search::pipeline_bound::Pipeline;
 use crate::search::rank::RankProblem;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
@@ -84,6 +84,14 @@ pub struct Chosen {
     pub seconds: f64,
 }
 
+/// Cuts under which a strategy may be faster than it is.
+pub enum OtherCuts {
+    /// All of them, the earliest first.
+    Few(Vec<Way>),
+    /// Too many to list: none ends its step before so many seconds.
+    From(f64),
+}
+
 /// Of each chunk of a rank, where blocks like its own stand first and how many they are; and whether it has the first
 /// chunk and the last.
 type RankKind = (Vec<(u32, u32)>, bool, bool);
@@ -97,23 +105,9 @@ impl<'p> InnerProblem<'_, 'p> {
             return self.ranks(self.with_cuts(outer, cuts.to_vec()), limit);
         }
         if outer.virtual_stages > 1 {
-            return self.scattered(outer, (ways, step), limit);
+            return self.best_of(outer, (&ways.list, step), limit);
         }
         if outer.pipeline == 1 { self.even(outer, limit) } else { self.contiguous(outer, blocks, limit) }
-    }
-
-    /// Several chunks a rank.
-    fn scattered(&self, outer: &Strategy, (ways, step): (&Ways, f64), limit: f64) -> Option<Chosen> {
-        let mut best: Option<Chosen> = None;
-        let below = |best: &Option<Chosen>| best.as_ref().map_or(limit, |best| best.seconds);
-        for way in &ways.list {
-            let limit = below(&best);
-            if way.seconds + step >= limit {
-                break;
-            }
-            best = self.ranks(self.with_cuts(outer, way.cuts.clone()), limit).or(best);
-        }
-        best
     }
 
     /// The best choice under the default cuts, or the fixed ones.
@@ -246,21 +240,22 @@ impl<'p> InnerProblem<'_, 'p> {
         let fewest = blocks.saturating_sub(most[1..].iter().sum());
         let Some(inner) = self.knowing_first(outer, fewest, limit) else { return even };
         match inner.few_cuts(outer, (blocks, &most), limit, MOST_CUTS) {
-            Some(ways) => inner.first_of(outer, &ways, limit).or(even),
+            Some(ways) => inner.best_of(outer, (&ways, 0.0), limit).or(even),
             None => inner.cut(outer, (blocks, &most), limit).or(even),
         }
     }
 
-    /// The best choice under the first of `ways`, which come with when their passes and steps end at the earliest.
-    fn first_of(&self, outer: &Strategy, ways: &[(f64, Vec<u32>)], limit: f64) -> Option<Chosen> {
+    /// The best choice under any of `ways`, the earliest first, after whose ends `step` seconds follow in any case.
+    fn best_of(&self, outer: &Strategy, (ways, step): (&[Way], f64), limit: f64) -> Option<Chosen> {
         let mut best: Option<Chosen> = None;
-        for (seconds, cuts) in ways {
+        for way in ways {
             let below = best.as_ref().map_or(limit, |best| best.seconds);
-            if *seconds >= below {
+            let earliest = way.seconds + step;
+            if earliest >= below {
                 break;
             }
-            let chosen = self.ranks(self.with_cuts(outer, cuts.clone()), below);
-            best = chosen.map(|chosen| Chosen { seconds: chosen.seconds.max(*seconds), ..chosen }).or(best);
+            let chosen = self.ranks(self.with_cuts(outer, way.cuts.clone()), below);
+            best = chosen.map(|chosen| Chosen { seconds: chosen.seconds.max(earliest), ..chosen }).or(best);
         }
         best
     }
@@ -273,7 +268,7 @@ impl<'p> InnerProblem<'_, 'p> {
         (blocks, most): (u32, &[u32]),
         limit: f64,
         few: usize,
-    ) -> Option<Vec<(f64, Vec<u32>)>> {
+    ) -> Option<Vec<Way>> {
         let ranks = outer.pipeline as usize;
         let mut plain =
             Plain { inner: self, scratch: self.with_cuts(outer, vec![0; ranks]), known: HashMap::new() };
@@ -308,10 +303,10 @@ impl<'p> InnerProblem<'_, 'p> {
             let layout = self.closed_forms.whole_layout(self.costs, &strategy);
             let seconds = self.closed_forms.time(self.costs, &strategy, &layout).step_time_with(&steps).0;
             if seconds < limit {
-                ways.push((seconds, strategy.cuts));
+                ways.push(Way { cuts: strategy.cuts, seconds });
             }
         }
-        ways.sort_by(|one, other| one.0.total_cmp(&other.0));
+        ways.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
         Some(ways)
     }
 
@@ -385,21 +380,16 @@ impl<'p> InnerProblem<'_, 'p> {
 
     /// All cuts under which the step of `outer`, with one chunk a rank and like blocks, may end before `limit` seconds,
     /// if these are few. Else when it ends at the earliest under any cuts but `cuts`: some rank then has a block more.
-    pub fn other_cuts(
-        &self,
-        outer: &Strategy,
-        cuts: &[u32],
-        limit: f64,
-    ) -> Result<Vec<(f64, Vec<u32>)>, f64> {
+    pub fn other_cuts(&self, outer: &Strategy, cuts: &[u32], limit: f64) -> OtherCuts {
         let blocks: u32 = cuts.iter().sum();
         let mut plain =
             Plain { inner: self, scratch: self.with_cuts(outer, vec![0; cuts.len()]), known: HashMap::new() };
-        let Some(most) = plain.most_blocks(blocks, limit) else { return Err(limit) };
+        let Some(most) = plain.most_blocks(blocks, limit) else { return OtherCuts::From(limit) };
         let fewest = blocks.saturating_sub(most[1..].iter().sum());
-        let Some(inner) = self.knowing_first(outer, fewest, limit) else { return Err(limit) };
+        let Some(inner) = self.knowing_first(outer, fewest, limit) else { return OtherCuts::From(limit) };
         let mut least = limit;
         if let Some(ways) = inner.few_cuts(outer, (blocks, &most), limit, MOST_CUTS_PROVEN) {
-            return Ok(ways);
+            return OtherCuts::Few(ways);
         }
         let mut scratch = plain.scratch.clone();
         for stage in (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]) {
@@ -421,7 +411,7 @@ impl<'p> InnerProblem<'_, 'p> {
                 }
             }
         }
-        Err(least)
+        OtherCuts::From(least)
     }
 
     /// Cuts under which rank `stage` has `count` blocks behind the first `used`, and that rank laid out.

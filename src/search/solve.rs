@@ -5,9 +5,9 @@ use crate::search::bounding::{Bounding, Entry};
 use crate::search::choices::Options;
 use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::exhaustive::every_choice;
-use crate::search::inner::{Chosen, InnerProblem};
+use crate::search::inner::{Chosen, InnerProblem, OtherCuts};
 use crate::search::local_search::neighbours;
-use crate::search::passes::{KnownWays, Ways};
+use crate::search::passes::{KnownWays, Way, Ways};
 use crate::search::proof::{Aim, Proof, prove};
 use crate::strategy::Strategy;
 
@@ -110,13 +110,13 @@ impl<'a> Solving<'a> {
         self.with_inner(entry, &self.options, |inner, outer| {
             let mut proof = prove(inner, strategy, aim);
             match self.other_cuts(entry, (inner, outer), (strategy, aim.best)) {
-                Err(lower) => proof.lower = proof.lower.min(lower),
-                Ok(others) => {
-                    for (seconds, cuts) in others {
+                OtherCuts::From(lower) => proof.lower = proof.lower.min(lower),
+                OtherCuts::Few(ways) => {
+                    for Way { cuts, seconds } in ways {
                         if seconds >= proof.lower {
                             break;
                         }
-                        proof = self.prove_cuts(inner, inner.with_cuts(outer, cuts), (proof, seconds), aim);
+                        proof = prove_cuts(inner, inner.with_cuts(outer, cuts), (proof, seconds), aim);
                     }
                 }
             }
@@ -125,49 +125,28 @@ impl<'a> Solving<'a> {
         })
     }
 
-    /// `proof` with all inner choices under the cuts of `other`, which end in `seconds` at the earliest.
-    fn prove_cuts(
-        &self,
-        inner: &InnerProblem<'_, '_>,
-        other: Strategy,
-        (mut proof, seconds): (Proof, f64),
-        aim: Aim,
-    ) -> Proof {
-        let best = aim.best;
-        let Some(chosen) = inner.ranks(other, best) else { return proof };
-        let lower = chosen.seconds.max(seconds);
-        if lower >= aim.enough || proof.effort >= aim.effort {
-            proof.lower = proof.lower.min(lower);
-            return proof;
-        }
-        let aim = Aim { effort: aim.effort - proof.effort, ..aim };
-        let own = prove(inner, &chosen.strategy, aim);
-        proof.lower = proof.lower.min(own.lower.max(lower));
-        proof.effort += own.effort;
-        proof.better.extend(own.better);
-        proof
-    }
-
-    /// All cuts but those of `strategy` under which a step may end before `limit` seconds, with when it does at the
-    /// earliest, the earliest first; or that alone, where they are too many.
+    /// The cuts but those of `strategy` under which a step may end before `limit` seconds.
     fn other_cuts(
         &self,
         entry: &Entry,
         (inner, outer): (&InnerProblem<'_, '_>, &Strategy),
         (strategy, limit): (&Strategy, f64),
-    ) -> Result<Vec<(f64, Vec<u32>)>, f64> {
-        if inner.cuts.is_some() || outer.chunks() == 1 {
-            return Ok(Vec::new());
-        }
-        let others = |ways: Vec<(f64, Vec<u32>)>| -> Vec<(f64, Vec<u32>)> {
-            ways.into_iter().filter(|(seconds, cuts)| *seconds < limit && *cuts != strategy.cuts).collect()
+    ) -> OtherCuts {
+        let others = |ways: Vec<Way>| {
+            let is_other = |way: &Way| way.seconds < limit && way.cuts != strategy.cuts;
+            OtherCuts::Few(ways.into_iter().filter(is_other).collect())
         };
-        if strategy.virtual_stages > 1 {
-            return Ok(self.with_ways(entry, |ways| {
-                others(ways.list.iter().map(|way| (way.seconds + entry.step, way.cuts.clone())).collect())
-            }));
+        if inner.cuts.is_some() || outer.chunks() == 1 {
+            return OtherCuts::Few(Vec::new());
         }
-        inner.other_cuts(outer, &strategy.cuts, limit).map(others)
+        if strategy.virtual_stages > 1 {
+            let ended = |way: &Way| Way { seconds: way.seconds + entry.step, ..way.clone() };
+            return self.with_ways(entry, |ways| others(ways.list.iter().map(ended).collect()));
+        }
+        match inner.other_cuts(outer, &strategy.cuts, limit) {
+            OtherCuts::Few(ways) => others(ways),
+            from => from,
+        }
     }
 
     /// Small changes of the inner choice of `solved` that may end before `limit` seconds, the likeliest first.
@@ -218,4 +197,26 @@ impl<'a> Solving<'a> {
         let closed = self.closed_forms.close(&strategy);
         Some(Solved { entry: *entry, lower_bound: entry.lower_bound.max(seconds), strategy, closed })
     }
+}
+
+/// `proof` with all inner choices under the cuts of `other`, which end in `seconds` at the earliest.
+fn prove_cuts(
+    inner: &InnerProblem<'_, '_>,
+    other: Strategy,
+    (mut proof, seconds): (Proof, f64),
+    aim: Aim,
+) -> Proof {
+    let best = aim.best;
+    let Some(chosen) = inner.ranks(other, best) else { return proof };
+    let lower = chosen.seconds.max(seconds);
+    if lower >= aim.enough || proof.effort >= aim.effort {
+        proof.lower = proof.lower.min(lower);
+        return proof;
+    }
+    let aim = Aim { effort: aim.effort - proof.effort, ..aim };
+    let own = prove(inner, &chosen.strategy, aim);
+    proof.lower = proof.lower.min(own.lower.max(lower));
+    proof.effort += own.effort;
+    proof.better.extend(own.better);
+    proof
 }

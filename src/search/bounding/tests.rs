@@ -12,7 +12,7 @@ use crate::search::closed_forms::ClosedForms;
 use crate::search::in_flight::Moment;
 use crate::search::inner::Spread;
 use crate::search::solve::Solving;
-use crate::search::{Problem, Request};
+use crate::search::{Candidate, Problem, Request};
 use crate::strategy::{Checkpoint, CheckpointMode, Workload};
 use crate::units::ElementType;
 
@@ -335,4 +335,65 @@ fn no_micro_batch_takes_less_for_each_sequence_than_a_very_large_one() {
     }
     nearest.sort_by(f64::total_cmp);
     assert!(nearest[nearest.len() - 1] > 0.95, "{:?}", nearest.last());
+}
+
+#[test]
+fn states_that_are_like_have_one_program() {
+    let cluster = cluster::load("2x8xh100-sxm").unwrap();
+    let workload =
+        Workload { global_batch: 32, seq_len: 1024, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
+    let mut dice = Dice(2_718);
+    let mut compared = 0;
+    for (config, engine) in [LEADING_DENSE, ALIKE]
+        .into_iter()
+        .flat_map(|config| engines().iter().map(move |engine| (config, engine)))
+    {
+        let model = model::from_text(config, "the test", "small").unwrap();
+        let problem = Problem::new(&model, &cluster, workload, engine, None);
+        let request = Request::default();
+        let space = Space::new(&problem, &request);
+        let closed_forms = ClosedForms::new(&problem);
+        // Not every engine has experts.
+        for _ in 0..if space.tasks.is_empty() { 0 } else { 60 } {
+            let task = &space.tasks[dice.below(space.tasks.len())];
+            let pass_choice = dice.pick(&space.pass_choices(task));
+            let outer = space.outer(task, &pass_choice);
+            if !space.is_legal(&outer) {
+                continue;
+            }
+            let mut known: Vec<(StateRules, GradientSync, Strategy)> = Vec::new();
+            for state in space.states(task, &pass_choice).0 {
+                let mut strategy = outer.clone();
+                state.apply(&mut strategy);
+                let rules = StateRules::new(&strategy, &workload, engine);
+                let mut strategy = inner(&strategy, &problem, &mut Dice(compared));
+                // What one of them may keep on the host, another may not.
+                strategy.offload.fractions_mut(OffloadCategory::Parameters).clear();
+                strategy.normalise(&problem.facts);
+                let is_like = |(other, sync, _): &&(StateRules, GradientSync, Strategy)| {
+                    rules.are_like(state.sync, (other, *sync))
+                };
+                let Some((.., like)) = known.iter().find(is_like) else {
+                    known.push((rules, state.sync, strategy));
+                    continue;
+                };
+                compared += 1;
+                let other = Strategy {
+                    cuts: like.cuts.clone(),
+                    checkpoint: like.checkpoint.clone(),
+                    offload: like.offload.clone(),
+                    ..strategy
+                };
+                let [one, other] =
+                    [like, &other].map(|strategy| closed_forms.play(strategy.clone()).unwrap());
+                let memory = |candidate: &Candidate| -> Vec<_> {
+                    candidate.playback.ranks.iter().map(|rank| rank.memory.clone()).collect()
+                };
+                let seconds = [&one, &other].map(|candidate| candidate.playback.step_time.0);
+                let about = (seconds[0] - seconds[1]).abs() <= 1e-9 * seconds[0];
+                assert!(about && memory(&one) == memory(&other), "{:?} {:?}", one.strategy, other.strategy);
+            }
+        }
+    }
+    assert!(compared > 500, "{compared}");
 }
