@@ -356,7 +356,8 @@ fn states_that_are_like_have_one_program() {
         // Not every engine has experts.
         for _ in 0..if space.tasks.is_empty() { 0 } else { 60 } {
             let task = &space.tasks[dice.below(space.tasks.len())];
-            let pass_choice = dice.pick(&space.pass_choices(task));
+            let choices = space.pass_choices(task);
+            let Some(pass_choice) = (!choices.is_empty()).then(|| dice.pick(&choices)) else { continue };
             let outer = space.outer(task, &pass_choice);
             if !space.is_legal(&outer) {
                 continue;
