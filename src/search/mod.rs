@@ -9,7 +9,7 @@
 //!    which keys leave none.
 //! 2. **First incumbents.** `diving` solves and plays what is likely to be good, so that bounds have something to beat.
 //! 3. **Lower bounds** over all inner choices, a few operations each (`bounding`): of the passes (`pipeline_bound`,
-//!    from the `load` of the blocks), of passes and state together (`strategy_bound`, with `state_prices`), of
+//!    from the `load` of the blocks and the `pace` of their hosts), of passes and state together (`strategy_bound`, with `state_prices`), of
 //!    memory (`memory_bound`, with what schedules hold `in_flight`), of blocks that must find room (`capacity`), of
 //!    all micro-batches at once (`large_batch_bound`). `mesh_orders` leaves out dominated placements.
 //! 4. **Inner choices** of those that are left, exact under the closed forms of memory and time (`closed_forms`):

@@ -388,7 +388,7 @@ fn states_that_are_like_have_one_program() {
                 let [one, other] =
                     [like, &other].map(|strategy| closed_forms.play(strategy.clone()).unwrap());
                 let memory = |candidate: &Candidate| -> Vec<_> {
-                    candidate.playback.ranks.iter().map(|rank| rank.memory.clone()).collect()
+                    candidate.playback.ranks.iter().map(|rank| rank.memory).collect()
                 };
                 let seconds = [&one, &other].map(|candidate| candidate.playback.step_time.0);
                 let about = (seconds[0] - seconds[1]).abs() <= 1e-9 * seconds[0];
