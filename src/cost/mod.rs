@@ -13,6 +13,7 @@ pub mod gemm;
 pub mod instants;
 pub mod known_chunks;
 pub mod ledger;
+mod pass_times;
 pub mod price;
 pub mod route;
 pub mod unit_cost;

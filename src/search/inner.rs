@@ -7,13 +7,15 @@
 
 use std::collections::HashMap;
 
-use crate::cost::route::{Parts, Route};
+use crate::cost::route::Route;
 use crate::program::Layout;
-use crate::search::choices::{Hosted, Options};
+use crate::search::choices::Options;
 use crate::search::closed_forms::{ClosedForms, OuterCosts};
 use crate::search::load::Load;
+use crate::search::other_cuts::MOST_CUTS;
 use crate::search::passes::{Way, Ways};
 use crate::search::pipeline_bound::Pipeline;
+use crate::search::plain_ranks::{PlainRank, PlainRanks};
 use crate::search::rank::RankProblem;
 use crate::strategy::{CheckpointEntry, CheckpointMode, Strategy, defaults};
 
@@ -58,10 +60,6 @@ impl Spread {
     }
 }
 
-/// So many cuts of contiguous chunks are looked at each by itself: to solve a strategy, and to prove it.
-const MOST_CUTS: usize = 64;
-const MOST_CUTS_PROVEN: usize = 1_024;
-
 /// One outer strategy, to be solved.
 #[derive(Clone, Copy)]
 pub struct InnerProblem<'a, 'p> {
@@ -82,14 +80,6 @@ pub struct InnerProblem<'a, 'p> {
 pub struct Chosen {
     pub strategy: Strategy,
     pub seconds: f64,
-}
-
-/// Cuts under which a strategy may be faster than it is.
-pub enum OtherCuts {
-    /// All of them, the earliest first.
-    Few(Vec<Way>),
-    /// Too many to list: none ends its step before so many seconds.
-    From(f64),
 }
 
 /// Of each chunk of a rank, where blocks like its own stand first and how many they are; and whether it has the first
@@ -194,7 +184,7 @@ impl<'p> InnerProblem<'_, 'p> {
     }
 
     /// Where `count` blocks like those behind the first `used` stand first.
-    fn first_alike(&self, used: u32, count: u32) -> u32 {
+    pub(super) fn first_alike(&self, used: u32, count: u32) -> u32 {
         match (self.load.is_even, self.load.is_plain) {
             (true, _) => 0,
             (false, true) => self.closed_forms.first_alike(used, count),
@@ -210,7 +200,7 @@ impl<'p> InnerProblem<'_, 'p> {
     }
 
     /// The same of a rank with `count` blocks behind the first `used`.
-    fn route_of(&self, stage: usize, used: u32, count: u32) -> Route {
+    pub(super) fn route_of(&self, stage: usize, used: u32, count: u32) -> Route {
         self.pipeline.route(self.load, stage as u64, (u64::from(used), u64::from(count)), self.first_step)
     }
 
@@ -225,9 +215,7 @@ impl<'p> InnerProblem<'_, 'p> {
 
     /// One chunk a rank: the cut whose slowest rank is the fastest, if it is below `limit`.
     fn contiguous(&self, outer: &Strategy, blocks: u32, limit: f64) -> Option<Chosen> {
-        let ranks = outer.pipeline as usize;
-        let mut plain =
-            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; ranks]), known: HashMap::new() };
+        let mut plain = PlainRanks::new(self, outer);
         let mut most = plain.most_blocks(blocks, limit)?;
         let even = self.even(outer, limit);
         let limit = even.as_ref().map_or(limit, |even| even.seconds);
@@ -260,62 +248,11 @@ impl<'p> InnerProblem<'_, 'p> {
         best
     }
 
-    /// All cuts in which no rank has more than `most` of the blocks and whose step may end before `limit` seconds, the
-    /// earliest first, if they are few: each with when its step ends at the least, as its calls wait for each other.
-    fn few_cuts(
-        &self,
-        outer: &Strategy,
-        (blocks, most): (u32, &[u32]),
-        limit: f64,
-        few: usize,
-    ) -> Option<Vec<Way>> {
-        let ranks = outer.pipeline as usize;
-        let mut plain =
-            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; ranks]), known: HashMap::new() };
-        let mut begun: Vec<Vec<u32>> = vec![Vec::new()];
-        for stage in 0..ranks {
-            let behind: u32 = most[stage + 1..].iter().sum();
-            let mut longer = Vec::new();
-            for cuts in begun {
-                let used: u32 = cuts.iter().sum();
-                let left = blocks - used;
-                for count in left.saturating_sub(behind)..=left.min(most[stage]) {
-                    let route = self.route_of(stage, used, count);
-                    if plain.rank(stage, used, count).parts.end(&route) < limit {
-                        longer.push([cuts.as_slice(), &[count]].concat());
-                    }
-                }
-                if longer.len() > few || self.closed_forms.deadline.is_over() {
-                    return None;
-                }
-            }
-            begun = longer;
-        }
-        let mut ways = Vec::new();
-        for cuts in begun {
-            let (mut used, mut steps) = (0, Vec::with_capacity(ranks));
-            for (stage, &count) in cuts.iter().enumerate() {
-                steps.push(plain.rank(stage, used, count).parts.step);
-                used += count;
-            }
-            // More work in one call never lets another end earlier.
-            let strategy = self.with_cuts(outer, cuts);
-            let layout = self.closed_forms.whole_layout(self.costs, &strategy);
-            let seconds = self.closed_forms.time(self.costs, &strategy, &layout).step_time_with(&steps).0;
-            if seconds < limit {
-                ways.push(Way { cuts: strategy.cuts, seconds });
-            }
-        }
-        ways.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
-        Some(ways)
-    }
-
     /// The best cut in which no rank has more than `most` of the blocks.
     fn cut(&self, outer: &Strategy, (blocks, most): (u32, &[u32]), limit: f64) -> Option<Chosen> {
         let ranks = outer.pipeline as usize;
-        let mut plain =
-            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; ranks]), known: HashMap::new() };
-        let mut scratch = plain.scratch.clone();
+        let mut plain = PlainRanks::new(self, outer);
+        let mut scratch = self.with_cuts(outer, vec![0; ranks]);
         // By rank, where blocks like its own stand first, and how many they are.
         let mut known: HashMap<(usize, u32, u32), AtLeast> = HashMap::new();
         // By blocks used so far: the least maximum, and how many the last rank took.
@@ -378,44 +315,8 @@ impl<'p> InnerProblem<'_, 'p> {
         Some(Chosen { seconds: least, ..chosen })
     }
 
-    /// All cuts under which the step of `outer`, with one chunk a rank and like blocks, may end before `limit` seconds,
-    /// if these are few. Else when it ends at the earliest under any cuts but `cuts`: some rank then has a block more.
-    pub fn other_cuts(&self, outer: &Strategy, cuts: &[u32], limit: f64) -> OtherCuts {
-        let blocks: u32 = cuts.iter().sum();
-        let mut plain =
-            Plain { inner: self, scratch: self.with_cuts(outer, vec![0; cuts.len()]), known: HashMap::new() };
-        let Some(most) = plain.most_blocks(blocks, limit) else { return OtherCuts::From(limit) };
-        let fewest = blocks.saturating_sub(most[1..].iter().sum());
-        let Some(inner) = self.knowing_first(outer, fewest, limit) else { return OtherCuts::From(limit) };
-        let mut least = limit;
-        if let Some(ways) = inner.few_cuts(outer, (blocks, &most), limit, MOST_CUTS_PROVEN) {
-            return OtherCuts::Few(ways);
-        }
-        let mut scratch = plain.scratch.clone();
-        for stage in (0..cuts.len()).filter(|&stage| cuts[stage] < most[stage]) {
-            let count = cuts[stage] + 1;
-            let behind: u32 = most[stage + 1..].iter().sum();
-            let before: u32 = most[..stage].iter().sum();
-            for used in blocks.saturating_sub(count + behind)..=before.min(blocks - count) {
-                let route = inner.route_of(stage, used, count);
-                let known = plain.rank(stage, used, count);
-                if known.parts.end(&route) >= least {
-                    continue;
-                }
-                let steps = known.steps.clone();
-                let mut layout = inner.place(&mut scratch, stage, used, count);
-                let mut rank = inner.rank((&mut scratch, &mut layout), stage as u32, route).knowing(&steps);
-                least = rank.best(least).map_or(least, |choice| choice.lower);
-                if !rank.could_fit() {
-                    break;
-                }
-            }
-        }
-        OtherCuts::From(least)
-    }
-
     /// Cuts under which rank `stage` has `count` blocks behind the first `used`, and that rank laid out.
-    fn place(&self, strategy: &mut Strategy, stage: usize, used: u32, count: u32) -> Layout {
+    pub(super) fn place(&self, strategy: &mut Strategy, stage: usize, used: u32, count: u32) -> Layout {
         strategy.cuts.fill(0);
         strategy.cuts[0] = used;
         strategy.cuts[stage] += count;
@@ -447,74 +348,5 @@ impl AtLeast {
     fn is_before(&self, route: &Route) -> bool {
         let Route { there, back, beyond, .. } = self.route;
         there <= route.there && back <= route.back && beyond <= route.beyond
-    }
-}
-
-/// A rank that recomputes nothing and keeps nothing on the host but what is fixed.
-struct PlainRank {
-    parts: Parts,
-    /// Its optimizer steps, by what is on the host.
-    steps: Vec<(Hosted, f64)>,
-}
-
-impl PlainRank {
-    fn of(mut rank: RankProblem<'_, '_>) -> Self {
-        let parts = rank.plain();
-        Self { parts, steps: rank.into_steps() }
-    }
-}
-
-/// What ranks with one chunk have to do if they recompute nothing and keep nothing on the host.
-struct Plain<'s, 'a, 'p> {
-    inner: &'s InnerProblem<'a, 'p>,
-    scratch: Strategy,
-    /// By whether the rank is the first, or the last; where its blocks start, if they differ; and how many they are.
-    known: HashMap<((bool, bool), u32, u32), PlainRank>,
-}
-
-impl Plain<'_, '_, '_> {
-    /// Rank `stage` with `count` blocks behind the first `used`.
-    fn rank(&mut self, stage: usize, used: u32, count: u32) -> &PlainRank {
-        let inner = self.inner;
-        let ends = (stage == 0, stage + 1 == self.scratch.cuts.len());
-        // The last rank has whatever comes behind the others.
-        let blocks = inner.closed_forms.problem.facts.blocks;
-        let used = if ends.1 { blocks.saturating_sub(count) } else { used };
-        let start = inner.first_alike(used, count);
-        let scratch = &mut self.scratch;
-        self.known.entry((ends, start, count)).or_insert_with(|| {
-            let mut layout = inner.place(scratch, stage, used, count);
-            PlainRank::of(inner.rank((scratch, &mut layout), stage as u32, Route::default()))
-        })
-    }
-
-    /// The most blocks that each rank can have if it is to end before `limit`; none if all together are too few.
-    fn most_blocks(&mut self, blocks: u32, limit: f64) -> Option<Vec<u32>> {
-        let Pipeline { ranks, micro, .. } = self.inner.pipeline;
-        let load = self.inner.load;
-        let each = micro as f64 * load.block.work.chain;
-        let quickest = if each > 0.0 { limit / each + load.others as f64 } else { f64::INFINITY };
-        let quickest = (quickest as u32).min(blocks);
-        let mut most = vec![quickest; ranks as usize];
-        let mut behind = 0;
-        for stage in (0..ranks as usize).rev() {
-            if self.inner.closed_forms.deadline.is_over() {
-                return None;
-            }
-            most[stage] = (0..=quickest).rev().find(|&count| {
-                // The ranks behind take no more than they can, so the rest is before.
-                let least = blocks.saturating_sub(count + behind);
-                let most = if load.is_even { least } else { blocks - count };
-                (least..=most).any(|used| {
-                    let route = self.inner.route_of(stage, used, count);
-                    // Of the heaviest blocks, at least.
-                    let heaviest = f64::from(count.saturating_sub(load.others as u32));
-                    route.there + route.back + each * heaviest < limit
-                        && self.rank(stage, used, count).parts.end(&route) < limit
-                })
-            })?;
-            behind += most[stage];
-        }
-        (most.iter().sum::<u32>() >= blocks).then_some(most)
     }
 }

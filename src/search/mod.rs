@@ -9,13 +9,14 @@
 //!    which keys leave none.
 //! 2. **First incumbents.** `diving` solves and plays what is likely to be good, so that bounds have something to beat.
 //! 3. **Lower bounds** over all inner choices, a few operations each (`bounding`): of the passes (`pipeline_bound`,
-//!    from the `load` of the blocks and the `pace` of their hosts), of passes and state together (`strategy_bound`, with `state_prices`), of
-//!    memory (`memory_bound`, with what schedules hold `in_flight`), of blocks that must find room (`capacity`), of
-//!    all micro-batches at once (`large_batch_bound`). `mesh_orders` leaves out dominated placements.
+//!    from the `load` of the blocks and the `pace` of their hosts), of passes and state together (`strategy_bound`,
+//!    with `state_prices`), of memory (`memory_bound`, with what schedules hold `in_flight`), of blocks that must find
+//!    room (`capacity`), of all micro-batches at once (`large_batch_bound`). `mesh_orders` leaves out dominated
+//!    placements.
 //! 4. **Inner choices** of those that are left, exact under the closed forms of memory and time (`closed_forms`):
-//!    `inner` cuts the blocks, `rank_search` is a branch and bound over the `choices` of one pipeline rank
-//!    (`rank`), `mixed_blocks` solves an `integer` programme where its blocks are of several kinds. `solve` puts
-//!    these together.
+//!    `inner` cuts the blocks (`plain_ranks`, `other_cuts`), `rank_search` is a branch and bound over the `choices`
+//!    of one pipeline rank (`rank`), `mixed_blocks` solves an `integer` programme where its blocks are of several
+//!    kinds. `solve` puts these together.
 //! 5. **Playing** (`playing`), best first (`best_first`), until the `patience` of a search is over; the `incumbent`
 //!    is kept, and changed a little in the end (`finish`, `local_search`).
 //! 6. **The proof** (`proof`): a set of inner choices is relaxed to what they have in common and played; if that is too
@@ -56,10 +57,12 @@ mod memory_bound;
 mod mesh_orders;
 mod mixed_blocks;
 mod modes;
+mod other_cuts;
 mod pace;
 mod passes;
 mod patience;
 mod pipeline_bound;
+mod plain_ranks;
 mod playing;
 mod problem;
 mod proof;
