@@ -51,6 +51,13 @@ pub struct StateRules {
     pub step_tokens: u64,
 }
 
+/// Strategies that share them, and are alike in all but their state, have one program but for what it says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DistinctRules {
+    rules: StateRules,
+    sync: Option<GradientSync>,
+}
+
 /// When sharded parameters are gathered and given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gathering {
@@ -113,34 +120,25 @@ impl StateRules {
         }
     }
 
-    /// Whether strategies that synchronise by `sync` under these rules and by `other.1` under the others, and are alike
-    /// in all else, have one program but for what it says of itself.
-    pub fn are_like(&self, sync: GradientSync, other: (&Self, GradientSync)) -> bool {
-        self.that_matter() == other.0.that_matter() && (self.is_alone() || sync == other.1)
-    }
-
-    /// Whether no other rank has the same parameters.
-    const fn is_alone(&self) -> bool {
-        self.gradient_ranks <= 1 && self.expert_ranks <= 1
-    }
-
-    /// The rules without what makes no difference: stages 2 and 3 differ in what these rules say else, and a rank that
-    /// is alone shards, reduces and gathers nothing.
-    fn that_matter(&self) -> Self {
+    /// What of these rules, and of synchronising by `sync`, makes a difference to a program: stages 2 and 3 differ in
+    /// what the rules say else, and a rank that is alone shards, reduces and gathers nothing.
+    pub fn distinct(&self, sync: GradientSync) -> DistinctRules {
+        let is_alone = self.gradient_ranks <= 1 && self.expert_ranks <= 1;
         let zero = match self.zero {
-            0 | 1 if self.is_alone() => 0,
+            0 | 1 if is_alone => 0,
             2 | 3 => 2,
             zero => zero,
         };
-        let with_others = |rule: bool| rule && !self.is_alone();
-        Self {
+        let with_others = |rule: bool| rule && !is_alone;
+        let rules = Self {
             zero,
             shards_parameters: with_others(self.shards_parameters),
             shards_optimizer: with_others(self.shards_optimizer),
             reduces_behind: with_others(self.reduces_behind),
             gathers_updates_ahead: with_others(self.gathers_updates_ahead),
             ..*self
-        }
+        };
+        DistinctRules { rules, sync: (!is_alone).then_some(sync) }
     }
 
     /// Tensors of optimizer state: two moments and, where they are apart, master weights.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::cost::{DevicePricing, Pricing as _};
-use crate::profile::choices::{GradientSync, Schedule};
+use crate::profile::choices::Schedule;
 use crate::profile::engine::Overlap;
-use crate::program::state::StateRules;
+use crate::program::state::{DistinctRules, StateRules};
 use crate::search::axes::StateChoice;
 use crate::search::cache::Cache;
 use crate::search::class_costs::{ClassCostCache, ModelCosts};
@@ -129,20 +129,18 @@ impl<'a> Bounding<'a> {
                 result.bounded += legal;
                 continue;
             }
-            let mut seen: Vec<(StateRules, GradientSync, bool)> = Vec::new();
+            let mut seen: Vec<(DistinctRules, bool)> = Vec::new();
             for state in states {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
                 // Of states that make no difference to the program, the first stands for all.
                 let offloads = state.zero >= space.problem.engine.supports.parameter_offload_from_zero;
-                let is_known = |(known, sync, more): &(StateRules, GradientSync, bool)| {
-                    (*more || !offloads) && rules.are_like(state.sync, (known, *sync))
-                };
-                if seen.iter().any(is_known) {
+                let distinct = rules.distinct(state.sync);
+                if seen.iter().any(|(known, more)| (*more || !offloads) && *known == distinct) {
                     result.bounded += orders(state);
                     continue;
                 }
-                seen.push((rules, state.sync, offloads));
+                seen.push((distinct, offloads));
                 let prices = prices.of((state.shard, pass_choice.numerics), &rules, || {
                     self.prices(shape, &rules, &self.anywhere(&strategy))
                 });

@@ -30,6 +30,7 @@ impl PassTime {
     }
 
     /// `of` the ways of both.
+    #[inline]
     fn with(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
         Self {
             chain: of(self.chain, other.chain),
@@ -39,6 +40,7 @@ impl PassTime {
     }
 
     /// The least of each.
+    #[inline]
     pub fn least(self, other: Self) -> Self {
         self.with(other, f64::min)
     }
@@ -52,6 +54,7 @@ impl PassTime {
 impl Add for PassTime {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         self.with(other, |one, other| one + other)
     }
@@ -60,6 +63,7 @@ impl Add for PassTime {
 impl Sub for PassTime {
     type Output = Self;
 
+    #[inline]
     fn sub(self, other: Self) -> Self {
         self.with(other, |one, other| one - other)
     }
@@ -74,6 +78,7 @@ impl AddAssign for PassTime {
 impl Mul<f64> for PassTime {
     type Output = Self;
 
+    #[inline]
     fn mul(self, times: f64) -> Self {
         self.with(self, |seconds, _| times * seconds)
     }

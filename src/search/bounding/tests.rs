@@ -362,7 +362,7 @@ fn states_that_are_like_have_one_program() {
             if !space.is_legal(&outer) {
                 continue;
             }
-            let mut known: Vec<(StateRules, GradientSync, Strategy)> = Vec::new();
+            let mut known: Vec<(DistinctRules, Strategy)> = Vec::new();
             for state in space.states(task, &pass_choice).0 {
                 let mut strategy = outer.clone();
                 state.apply(&mut strategy);
@@ -371,11 +371,9 @@ fn states_that_are_like_have_one_program() {
                 // What one of them may keep on the host, another may not.
                 strategy.offload.fractions_mut(OffloadCategory::Parameters).clear();
                 strategy.normalise(&problem.facts);
-                let is_like = |(other, sync, _): &&(StateRules, GradientSync, Strategy)| {
-                    rules.are_like(state.sync, (other, *sync))
-                };
-                let Some((.., like)) = known.iter().find(is_like) else {
-                    known.push((rules, state.sync, strategy));
+                let distinct = rules.distinct(state.sync);
+                let Some((_, like)) = known.iter().find(|(known, _)| *known == distinct) else {
+                    known.push((distinct, strategy));
                     continue;
                 };
                 compared += 1;
