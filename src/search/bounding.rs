@@ -8,6 +8,7 @@ use crate::profile::engine::Overlap;
 use crate::program::state::{DistinctRules, StateRules};
 use crate::search::axes::StateChoice;
 use crate::search::cache::Cache;
+use crate::search::choices::{Hosted, splits};
 use crate::search::class_costs::{ClassCostCache, ModelCosts};
 use crate::search::large_batch_bound::{self, LargeBatchBound};
 use crate::search::links::Links;
@@ -18,7 +19,7 @@ use crate::search::pipeline_bound::{More, Pipeline};
 use crate::search::problem::Problem;
 use crate::search::space::{PassChoice, Space, Task};
 use crate::search::state_prices::{KnownPrices, StatePrices};
-use crate::search::strategy_bound::{StrategyBound, StrategyBounds};
+use crate::search::strategy_bound::{Room, StrategyBound, StrategyBounds};
 use crate::strategy::{MeshOrder, Strategy};
 use crate::units::Bytes;
 
@@ -55,6 +56,16 @@ pub struct Bounded {
     pub is_cut: bool,
 }
 
+impl Bounded {
+    /// Counts `strategy`, which takes `bytes` at the least and has no room in any of its `orders`.
+    fn no_room(&mut self, orders: u64, bytes: Bytes, strategy: &Strategy) {
+        self.out_of_memory += orders;
+        if self.leanest.as_ref().is_none_or(|(least, _)| bytes < *least) {
+            self.leanest = Some((bytes, strategy.clone()));
+        }
+    }
+}
+
 /// Shapes whose least time for each sequence is remembered at once.
 const MOST_LARGE_BATCH: usize = 1 << 20;
 
@@ -65,6 +76,8 @@ pub struct Bounding<'a> {
     large_batch: Cache<large_batch_bound::Key, LargeBatchBound>,
     /// Classes of units, and how many of each there are.
     classes: Vec<(usize, u64)>,
+    /// What of its state a rank may have on the host.
+    splits: Vec<Hosted>,
 }
 
 /// An order of a mesh, and what ops cost there.
@@ -93,7 +106,8 @@ impl<'a> Bounding<'a> {
                 None => classes.push((unit.class, 1)),
             }
         }
-        Self { space, class_costs, large_batch: Cache::new(MOST_LARGE_BATCH), classes }
+        let splits = splits(space.request.fix.offload.as_deref(), &space.problem.engine.supports.offload);
+        Self { space, class_costs, large_batch: Cache::new(MOST_LARGE_BATCH), classes, splits }
     }
 
     /// Bounds the strategies of task `index`; those that cannot be faster than `best` seconds cannot win.
@@ -146,12 +160,16 @@ impl<'a> Bounding<'a> {
                 });
                 result.computed += 1;
                 match bounds.of(state.sync, &rules, &prices, best) {
-                    // Where there is no plan to beat, ranks may take their time.
-                    StrategyBound::Seconds(lower_bound)
-                        if lower_bound >= best
-                            || best.is_finite() && !bounds.may_spread(state.sync, &rules, &prices, best) =>
-                    {
+                    StrategyBound::Seconds(lower_bound) if lower_bound >= best => {
                         result.bounded += orders(state);
+                    }
+                    StrategyBound::Seconds(_) if !bounds.may_spread(state.sync, &rules, &prices, best) => {
+                        if best.is_finite() {
+                            result.bounded += orders(state);
+                        } else {
+                            // It is over by little, or one of its ranks would be known to have no room.
+                            result.no_room(orders(state), Bytes(bounds.room.device as u64), &strategy);
+                        }
                     }
                     StrategyBound::Seconds(lower_bound) => {
                         let step = bounds.least_step(&prices);
@@ -169,10 +187,7 @@ impl<'a> Bounding<'a> {
                         });
                     }
                     StrategyBound::OutOfMemory(bytes) => {
-                        result.out_of_memory += orders(state);
-                        if result.leanest.as_ref().is_none_or(|(least, _)| bytes < *least) {
-                            result.leanest = Some((bytes, strategy.clone()));
-                        }
+                        result.no_room(orders(state), bytes, &strategy);
                     }
                 }
             }
@@ -423,7 +438,11 @@ impl<'a> Bounding<'a> {
                 sends_within: strategy.pipeline > 1 && !problem.engine.timing.overlaps(Overlap::Sends),
             },
             engine: problem.engine,
-            room: problem.room(strategy),
+            room: Room {
+                device: problem.room(strategy),
+                host: problem.cluster.host_memory_per_device().0 as f64,
+            },
+            splits: &self.splits,
             bucket: strategy.bucket,
         }
     }

@@ -65,21 +65,7 @@ pub struct Options {
 impl Options {
     /// Whatever is not fixed, of what the engine can keep on the host.
     pub fn new(fixes_checkpoint: bool, fixes_offload: bool, offload: &[OffloadCategory]) -> Self {
-        let mut hosted: Vec<Hosted> = vec![NOTHING];
-        for (place, category) in OffloadCategory::ALL.iter().enumerate() {
-            if offload.contains(category) {
-                let more = hosted.iter().flat_map(|known| {
-                    FRACTIONS[1..].iter().map(move |&fraction| {
-                        let mut hosted = *known;
-                        hosted[place] = fraction;
-                        hosted
-                    })
-                });
-                let more: Vec<Hosted> = more.collect();
-                hosted.extend(more);
-            }
-        }
-        Self { recomputes: !fixes_checkpoint, hosted: (!fixes_offload).then_some(hosted) }
+        Self { recomputes: !fixes_checkpoint, hosted: (!fixes_offload).then(|| splits(None, offload)) }
     }
 
     /// The same without parameters and activations on the host, where that is free.
@@ -91,6 +77,38 @@ impl Options {
         let hosted = self.hosted.as_ref().map(|all| all.iter().filter(is_quiet).copied().collect());
         Self { hosted, ..self.clone() }
     }
+}
+
+/// All splits between device and host that a rank may have: with the `fixed` fractions, of which it has one of each
+/// category, or with those that are tried of what an engine can `offload`; nothing first.
+pub fn splits(fixed: Option<&[(OffloadCategory, Vec<f64>)]>, offload: &[OffloadCategory]) -> Vec<Hosted> {
+    let fractions = |category| -> Vec<f64> {
+        match fixed {
+            Some(fixed) => fixed
+                .iter()
+                .filter(|(of, fractions)| *of == category && !fractions.is_empty())
+                .map(|(_, fractions)| fractions.clone())
+                .next()
+                .unwrap_or_else(|| vec![0.0]),
+            None if offload.contains(&category) => FRACTIONS.to_vec(),
+            None => vec![0.0],
+        }
+    };
+    let mut list = vec![NOTHING];
+    for (place, &category) in OffloadCategory::ALL.iter().enumerate() {
+        let fractions = fractions(category);
+        list.iter_mut().for_each(|hosted| hosted[place] = fractions[0]);
+        let others = list.iter().flat_map(|known| {
+            fractions[1..].iter().map(|&fraction| {
+                let mut hosted = *known;
+                hosted[place] = fraction;
+                hosted
+            })
+        });
+        let others: Vec<Hosted> = others.collect();
+        list.extend(others);
+    }
+    list
 }
 
 /// `hosted` with activations on the device.

@@ -1,9 +1,10 @@
-//! A lower bound of a rank's memory over all its inner choices: the leanest checkpoint mode, and on the host whatever
-//! the engine keeps there.
+//! A lower bound of a rank's memory over all its inner choices: the leanest checkpoint mode, and one of the splits of
+//! its state between device and host.
 
 use crate::lower::UnitParameters;
 use crate::profile::choices::OffloadCategory;
 use crate::program::state::{Gathering, StateRules};
+use crate::search::choices::Hosted;
 use crate::search::in_flight::InFlight;
 use crate::search::load::{Kept, Passing};
 use crate::search::strategy_bound::StrategyBounds;
@@ -13,10 +14,8 @@ use crate::units::Bytes;
 pub struct MemoryBound<'a> {
     bounds: &'a StrategyBounds<'a>,
     rules: &'a StateRules,
-    /// What stands at the model's ends.
+    /// What stands at the model's ends, beside its optimizer state.
     ends: [f64; 2],
-    /// A block's parameters that are back from the host for its passes.
-    fetched: f64,
     /// While a block's pass runs: beside what is kept, and with what the block itself keeps.
     beside: f64,
     alone: f64,
@@ -38,19 +37,15 @@ impl<'a> MemoryBound<'a> {
         let modes = &bounds.load.modes;
         let least = |bytes: fn(&Kept) -> f64| modes.iter().map(bytes).fold(f64::INFINITY, f64::min);
         let (beside, alone) = passing(bounds, rules);
-        let offloads = |category| bounds.engine.supports.offload.contains(&category);
+        // Blocks alone keep parameters on the host.
+        let end = |parameters| held(bounds, rules, parameters, 1) + stored(rules, parameters, 1);
         Self {
             bounds,
             rules,
-            ends: bounds.load.ends.each_ref().map(|parameters| held(bounds, rules, parameters, 1)),
-            fetched: if offloads(OffloadCategory::Parameters) {
-                stored(rules, &bounds.load.parameters, 1)
-            } else {
-                0.0
-            },
+            ends: bounds.load.ends.each_ref().map(end),
             beside,
             alone,
-            kept: if offloads(OffloadCategory::Activations) { 0.0 } else { least(|mode| mode.bytes) },
+            kept: least(|mode| mode.bytes),
             waiting: least(|mode| mode.waiting),
         }
     }
@@ -65,20 +60,69 @@ impl<'a> MemoryBound<'a> {
         if blocks == 0 {
             return Ok(());
         }
-        let StrategyBounds { load, engine, room, .. } = self.bounds;
-        let mut bytes = held(self.bounds, self.rules, &load.parameters, blocks);
-        if let Some(Ends { first, last }) = ends {
-            bytes += if first { self.ends[0] } else { 0.0 } + if last { self.ends[1] } else { 0.0 };
-        }
-        // Nothing takes away what weight passes wait for.
-        bytes +=
-            engine.buffers.workspace as f64 + self.buckets(blocks) + in_flight.waiting as f64 * self.waiting;
-        let kept = in_flight.kept as f64 * self.kept;
-        bytes += match in_flight.runs {
-            true => self.fetched + self.alone.max(self.beside + kept),
-            false => kept,
+        let StrategyBounds { load, engine, room, splits, .. } = self.bounds;
+        let end = |is_there: bool, place: usize| {
+            if is_there { (self.ends[place], owned(self.rules, &load.ends[place], 1)) } else { (0.0, 0) }
         };
-        if bytes > *room { Err(Bytes(bytes as u64)) } else { Ok(()) }
+        let Ends { first, last } = ends.unwrap_or(Ends { first: false, last: false });
+        let [first, last] = [end(first, 0), end(last, 1)];
+        let own = owned(self.rules, &load.parameters, blocks) + first.1 + last.1;
+        // Nothing takes away what weight passes wait for.
+        let always = held(self.bounds, self.rules, &load.parameters, blocks)
+            + first.0
+            + last.0
+            + engine.buffers.workspace as f64
+            + self.buckets(blocks)
+            + in_flight.waiting as f64 * self.waiting;
+        let mut least = f64::INFINITY;
+        // The most on the host first, which mostly fits.
+        for hosted in splits.iter().rev().filter(|hosted| self.allows(hosted)) {
+            let (state, host) = self.split(hosted, blocks, own);
+            let keeps = hosted[OffloadCategory::Activations as usize] == 0.0;
+            let kept = if keeps { in_flight.kept as f64 * self.kept } else { 0.0 };
+            let passing = match in_flight.runs {
+                // Where all are on the host, a block's parameters are back for its passes.
+                true if hosted[OffloadCategory::Parameters as usize] == 1.0 => {
+                    stored(self.rules, &load.parameters, 1) + self.alone.max(self.beside + kept)
+                }
+                true => self.alone.max(self.beside + kept),
+                false => kept,
+            };
+            let device = always + state + passing;
+            if device <= room.device && host <= room.host {
+                return Ok(());
+            }
+            least = least.min(device);
+        }
+        Err(Bytes(least as u64))
+    }
+
+    /// Whether parameters may be on the host as in `hosted`.
+    fn allows(&self, hosted: &Hosted) -> bool {
+        self.rules.zero >= self.bounds.engine.supports.parameter_offload_from_zero
+            || hosted[OffloadCategory::Parameters as usize] == 0.0
+    }
+
+    /// Bytes of optimizer state and of the parameters of `blocks` blocks that `hosted` leaves on the device, of `owned`
+    /// elements of state in all, and bytes that these take on the host.
+    fn split(&self, hosted: &Hosted, blocks: u64, owned: u64) -> (f64, f64) {
+        let (rules, parameters) = (self.rules, &self.bounds.load.parameters);
+        let fraction = hosted[OffloadCategory::Optimizer as usize];
+        let on_host = (fraction * owned as f64).floor();
+        let device = (owned as f64 - on_host - 1.0).max(0.0) * rules.optimizer_size as f64;
+        let host =
+            on_host * (rules.optimizer_size + rules.gradient.size() + rules.parameter.size()) as f64;
+        let fraction = hosted[OffloadCategory::Parameters as usize];
+        let out = (fraction * blocks as f64).ceil() as u64;
+        match fraction {
+            0.0 => (device + stored(rules, parameters, blocks), host),
+            // Of blocks that differ, it is not known which are the first.
+            _ if !self.bounds.load.is_even => (device, host),
+            _ => {
+                let [stays, out] = [blocks - out, out].map(|count| stored(rules, parameters, count));
+                (device + stays, host + out)
+            }
+        }
     }
 
     /// Bytes of the buckets that gradients of `blocks` blocks are reduced in.
@@ -118,7 +162,12 @@ fn stored(rules: &StateRules, p: &UnitParameters, count: u64) -> f64 {
     (elements * rules.parameter.size()) as f64
 }
 
-/// What of `count` units with parameters `p` is on the device over the whole step.
+/// Elements of `count` units with parameters `p` whose optimizer state a rank has.
+fn owned(rules: &StateRules, p: &UnitParameters, count: u64) -> u64 {
+    rules.at_least(rules.shards_optimizer, p.dense_trained * count, p.expert_trained * count)
+}
+
+/// What of `count` units with parameters `p` is on the device over the whole step, whatever is on the host.
 fn held(bounds: &StrategyBounds<'_>, rules: &StateRules, p: &UnitParameters, count: u64) -> f64 {
     let (dense, expert) = (p.dense * count, p.expert * count);
     let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
@@ -139,9 +188,5 @@ fn held(bounds: &StrategyBounds<'_>, rules: &StateRules, p: &UnitParameters, cou
     let gathered = gathered * rules.compute.size();
     let working =
         if rules.keeps_working_gradients(bounds.engine) { trained * rules.compute.size() } else { 0 };
-    let stays = |category| !bounds.engine.supports.offload.contains(&category);
-    let owned = rules.at_least(rules.shards_optimizer, dense_trained, expert_trained);
-    let optimizer = if stays(OffloadCategory::Optimizer) { owned * rules.optimizer_size } else { 0 };
-    let parameters = if stays(OffloadCategory::Parameters) { stored(rules, p, count) } else { 0.0 };
-    (gradients + gathered + working + optimizer) as f64 + parameters
+    (gradients + gathered + working) as f64
 }

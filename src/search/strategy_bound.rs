@@ -6,6 +6,7 @@ use crate::profile::EngineProfile;
 use crate::profile::choices::GradientSync;
 use crate::profile::engine::Overlap;
 use crate::program::state::{Gathering, StateRules};
+use crate::search::choices::Hosted;
 use crate::search::in_flight::{Counts, InFlight, Moment};
 use crate::search::load::{Load, PassTime};
 use crate::search::memory_bound::MemoryBound;
@@ -19,10 +20,19 @@ pub struct StrategyBounds<'a> {
     pub load: &'a Load,
     pub pipeline: Pipeline,
     pub engine: &'a EngineProfile,
-    /// Bytes that a program may take at its peak.
-    pub room: f64,
+    /// What a rank may take at its peak.
+    pub room: Room,
+    /// What of its state may be on the host.
+    pub splits: &'a [Hosted],
     /// Elements of a bucket.
     pub bucket: u64,
+}
+
+/// Bytes that there are for a rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub device: f64,
+    pub host: f64,
 }
 
 /// The bound of one strategy.

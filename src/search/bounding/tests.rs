@@ -118,15 +118,14 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
         let shape = bounding.shaped(&outer);
         let rules = StateRules::new(&outer, &workload, problem.engine);
         let prices = bounding.prices(&shape, &rules, &bounding.anywhere(&outer));
-        let bounds =
-            StrategyBounds { room: limited.room(&outer), ..bounding.strategy_bounds(&outer, &shape) };
+        let room = Room { device: limited.room(&outer), host: closed.host.0 as f64 };
+        let bounds = StrategyBounds { room, ..bounding.strategy_bounds(&outer, &shape) };
         let bound = closed.bound.0;
         // At the prices of its own order, which come second in a search.
         let pricing = problem.pricing(&outer);
         let placed = bounding.shaped_at(&outer, (&pricing, bounding.class_costs.links(&pricing)), false);
         let placed_prices = bounding.prices(&placed, &rules, &pricing);
-        let placed =
-            StrategyBounds { room: limited.room(&outer), ..bounding.strategy_bounds(&outer, &placed) };
+        let placed = StrategyBounds { room, ..bounding.strategy_bounds(&outer, &placed) };
         match placed.of(outer.sync, &rules, &placed_prices, 1.01 * bound) {
             StrategyBound::Seconds(lower_bound) => {
                 assert!(lower_bound <= bound * (1.0 + 1e-9), "{lower_bound} > {bound}: {strategy:?}");
@@ -141,6 +140,8 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
                 assert!(lower_bound <= bound * (1.0 + 1e-9), "{lower_bound} > {bound}: {strategy:?}");
                 let may = bounds.may_spread(outer.sync, &rules, &prices, bound * (1.0 + 1e-9));
                 assert!(may, "{bound} s is said to be too little: {strategy:?}");
+                let fits = bounds.may_spread(outer.sync, &rules, &prices, f64::INFINITY);
+                assert!(fits, "{room:?} is said to be too little: {strategy:?}");
             }
             StrategyBound::OutOfMemory(bytes) => {
                 panic!("{bytes} at the least, but {} do: {strategy:?}", closed.memory.process)
