@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use crate::cost::{DevicePricing, Pricing as _};
-use crate::profile::choices::Schedule;
+use crate::profile::choices::{OffloadCategory, Schedule};
 use crate::profile::engine::Overlap;
 use crate::program::state::{DistinctRules, StateRules};
 use crate::search::axes::StateChoice;
 use crate::search::cache::Cache;
-use crate::search::choices::{Hosted, splits};
+use crate::search::choices::{Hosted, splits, without_activations};
 use crate::search::class_costs::{ClassCostCache, ModelCosts};
 use crate::search::large_batch_bound::{self, LargeBatchBound};
 use crate::search::links::Links;
@@ -107,6 +107,7 @@ impl<'a> Bounding<'a> {
             }
         }
         let splits = splits(space.request.fix.offload.as_deref(), &space.problem.engine.supports.offload);
+        let splits = with_most_activations(splits);
         Self { space, class_costs, large_batch: Cache::new(MOST_LARGE_BATCH), classes, splits }
     }
 
@@ -446,6 +447,23 @@ impl<'a> Bounding<'a> {
             bucket: strategy.bucket,
         }
     }
+}
+
+/// Of splits that differ in activations alone, the one with the most of them on the host.
+fn with_most_activations(splits: Vec<Hosted>) -> Vec<Hosted> {
+    let mut most: Vec<Hosted> = Vec::new();
+    for hosted in splits {
+        let activations = hosted[OffloadCategory::Activations as usize];
+        let is_like = |known: &&mut Hosted| without_activations(**known) == without_activations(hosted);
+        match most.iter_mut().find(is_like) {
+            Some(known) => {
+                let known = &mut known[OffloadCategory::Activations as usize];
+                *known = known.max(activations);
+            }
+            None => most.push(hosted),
+        }
+    }
+    most
 }
 
 /// `pass_choice` without what makes no difference to costs and loads.

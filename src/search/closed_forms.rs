@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use smallvec::SmallVec;
+
 use crate::cost::DevicePricing;
 use crate::cost::bound::Bound;
 use crate::cost::digest::UnitDigest;
@@ -124,7 +126,10 @@ type PricingKey = ([u64; 7], MeshOrder);
 /// Schedule, pipeline ranks, one of them, micro-batches and chunks.
 type ScheduleKey = (Schedule, u64, u64, u64, u64);
 
-/// What an optimizer step depends on where all blocks are alike.
+/// Classes of blocks, and how many of each stand in a row.
+type ClassRuns = SmallVec<[(usize, u32); 2]>;
+
+/// What an optimizer step depends on.
 #[derive(PartialEq, Eq, Hash)]
 struct StepKey {
     mesh: PricingKey,
@@ -133,7 +138,7 @@ struct StepKey {
     bucket: u64,
     overlap: bool,
     /// Blocks of the rank, whether it has the model's first and last chunk, and elements of a table that it shares.
-    blocks: u32,
+    blocks: ClassRuns,
     ends: (bool, bool),
     tied: u64,
     /// The shares of optimizer state and parameters on the host, as bits.
@@ -187,6 +192,23 @@ impl<'a> ClosedForms<'a> {
         let wanted = &self.blocks[used as usize..(used + count) as usize];
         let place = self.blocks.windows(wanted.len().max(1)).position(|found| found == wanted);
         place.map_or(0, |place| place as u32)
+    }
+
+    /// The blocks of `chunks` under the cuts of `strategy`.
+    fn runs_of(&self, strategy: &Strategy, chunks: &[u64]) -> ClassRuns {
+        let mut runs = ClassRuns::new();
+        for &chunk in chunks {
+            let (before, own) = strategy.cuts.split_at(chunk as usize);
+            let first = before.iter().sum::<u32>() as usize;
+            for blocks in self.blocks[first..first + own[0] as usize].chunk_by(|one, other| one == other) {
+                let count = blocks.len() as u32;
+                match runs.last_mut().filter(|(class, _)| *class == blocks[0]) {
+                    Some((_, known)) => *known += count,
+                    None => runs.push((blocks[0], count)),
+                }
+            }
+        }
+        runs
     }
 
     /// Prices under the mesh of `strategy`.
@@ -339,9 +361,6 @@ impl<'a> ClosedForms<'a> {
         stage: u32,
     ) -> f64 {
         let step = || self.time(outer, strategy, layout).optimizer_step(stage);
-        if !self.has_like_blocks() {
-            return step();
-        }
         let chunks = strategy.chunks_of(u64::from(stage));
         let share = |category| strategy.offload.fraction(category, stage as usize).to_bits();
         let key = StepKey {
@@ -350,7 +369,7 @@ impl<'a> ClosedForms<'a> {
             types: (strategy.gradient_type, strategy.reduce_type),
             bucket: strategy.bucket,
             overlap: strategy.overlap,
-            blocks: chunks.iter().map(|&chunk| strategy.cuts[chunk as usize]).sum(),
+            blocks: self.runs_of(strategy, &chunks),
             ends: (chunks.contains(&0), chunks.contains(&(strategy.chunks() - 1))),
             tied: tied_elements(layout, stage),
             hosted: [share(OffloadCategory::Optimizer), share(OffloadCategory::Parameters)],

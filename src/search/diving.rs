@@ -88,23 +88,26 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
     chosen
 }
 
-/// Plays the likeliest of `chosen`, as long as one may be faster than what is known; the very first, which nothing
-/// can stop, by itself.
+/// Plays the likeliest of `chosen`, as long as one may be faster than what is known. Nothing can stop the very first, so
+/// that is the one with the fewest events.
 pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mut Found) {
-    chosen.sort_by(|one, other| one.closed.bound.0.total_cmp(&other.closed.bound.0));
-    let mut chosen = chosen.into_iter().peekable();
-    loop {
+    chosen.sort_by(|one, other| other.closed.bound.0.total_cmp(&one.closed.bound.0));
+    while !solving.closed_forms.deadline.is_over() {
         let limit = found.limit();
-        let round = std::iter::from_fn(|| chosen.next_if(|solved| solved.closed.bound.0 < limit));
-        let most = if found.best.is_none() { 1 } else { PLAYED_A_ROUND };
-        let round: Vec<Solved> = round.take(most).collect();
-        if round.is_empty() || solving.closed_forms.deadline.is_over() {
+        let round: Vec<Solved> = if found.best.is_none() {
+            let shortest = (0..chosen.len()).min_by_key(|&place| events(&chosen[place].strategy));
+            shortest.map(|place| chosen.remove(place)).into_iter().collect()
+        } else {
+            let next = || chosen.pop_if(|solved| solved.closed.bound.0 < limit);
+            std::iter::from_fn(next).take(PLAYED_A_ROUND).collect()
+        };
+        if round.is_empty() {
             break;
         }
         play(solving, round, limit, found, &mut Account::default());
     }
     // The others may be shown beside the best.
-    found.stopped.extend(chosen.map(|solved| {
+    found.stopped.extend(chosen.into_iter().map(|solved| {
         let about = solved.closed.likely;
         solved.stopped(about)
     }));

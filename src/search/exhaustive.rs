@@ -6,7 +6,7 @@ use crate::cost::route::Route;
 use crate::search::bounding::Entry;
 use crate::search::incumbent::{Found, play};
 use crate::search::inner::InnerProblem;
-use crate::search::modes::Recomputed;
+use crate::search::modes::{Modes, Recomputed};
 use crate::search::passes::Ways;
 use crate::search::rank::RankProblem;
 use crate::search::request::Account;
@@ -50,7 +50,7 @@ pub fn play_all(
     left
 }
 
-/// All inner choices of `outer`; none if they are too many to list, or blocks are of several kinds.
+/// All inner choices of `outer`; none if they are too many to list.
 pub fn every_choice(inner: &InnerProblem<'_, '_>, outer: &Strategy, ways: &Ways) -> Option<Vec<Strategy>> {
     let blocks = inner.closed_forms.problem.facts.blocks;
     let cuts = match inner.cuts {
@@ -78,28 +78,48 @@ pub fn every_choice(inner: &InnerProblem<'_, '_>, outer: &Strategy, ways: &Ways)
     Some(list)
 }
 
-/// Adds to `list` the strategy of `rank` under each choice of the rank that fits.
+/// Adds to `list` the strategy of `rank` under each choice of the rank that fits; none if they are too many to list.
 fn every_choice_of_rank(rank: &mut RankProblem<'_, '_>, list: &mut Vec<Strategy>) -> Option<()> {
-    let blocks = rank.blocks;
+    let modes = every_mode(rank)?;
     for hosted in rank.hosted.clone() {
-        if !rank.recomputes {
-            if rank.fits(Recomputed::default(), &hosted) {
-                list.push(rank.strategy.clone());
+        for modes in &modes {
+            if list.len() > MOST_CHOICES {
+                return None;
             }
-            continue;
-        }
-        if !rank.is_even {
-            return None;
-        }
-        for full in 0..=blocks {
-            for selective in 0..=blocks - full {
-                if rank.fits(Recomputed { full, selective }, &hosted) {
-                    list.push(rank.strategy.clone());
-                }
+            let over = rank.over(modes, &hosted);
+            if over.device.max(over.host) <= 0.0 {
+                list.push(rank.strategy.clone());
             }
         }
     }
     Some(())
+}
+
+/// All ways in which the blocks of `rank` recompute, blocks of each kind by how many do; none if they are too many.
+fn every_mode(rank: &RankProblem<'_, '_>) -> Option<Vec<Modes>> {
+    if !rank.recomputes {
+        return Some(vec![Modes::All(Recomputed::default())]);
+    }
+    if rank.is_even {
+        return Some(counts(rank.blocks).map(Modes::All).collect());
+    }
+    let mut list: Vec<Vec<(usize, usize, Recomputed)>> = vec![Vec::new()];
+    for found in rank.closed_forms.kinds(rank.costs, rank.strategy, rank.layout, rank.stage) {
+        let with = |known: &Vec<_>| -> Vec<Vec<_>> {
+            let counts = counts(found.kind.count);
+            counts.map(|counts| [known.as_slice(), &[(found.chunk, found.class, counts)]].concat()).collect()
+        };
+        list = list.iter().flat_map(with).collect();
+        if list.len() > MOST_CHOICES {
+            return None;
+        }
+    }
+    Some(list.into_iter().map(Modes::Kinds).collect())
+}
+
+/// All counts of recomputed blocks among `blocks`.
+fn counts(blocks: u32) -> impl Iterator<Item = Recomputed> {
+    (0..=blocks).flat_map(move |full| (0..=blocks - full).map(move |selective| Recomputed { full, selective }))
 }
 
 /// All ways to cut `blocks` blocks into `parts` runs; none if they are too many to list.

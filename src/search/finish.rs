@@ -111,7 +111,7 @@ fn prove(
         let is_cut = patience.is_over();
         for (Open { mut solved, is_played }, proof) in round.into_iter().zip(proofs) {
             effort = effort.saturating_sub(proof.effort);
-            account.played += u64::from(!is_played && proof.effort > 0);
+            account.played += u64::from(!is_played && proof.is_played);
             let better = proof.better.into_iter().map(|strategy| {
                 let closed = solving.closed_forms.close(&strategy);
                 Solved { strategy, closed, ..solved.clone() }
@@ -119,7 +119,7 @@ fn prove(
             play(solving, better.collect(), found.limit(), found, &mut Account::default());
             solved.lower_bound =
                 if is_cut { solved.lower_bound } else { proof.lower.max(solved.lower_bound) };
-            settled.push(Open { solved, is_played: is_played || proof.effort > 0 });
+            settled.push(Open { solved, is_played: is_played || proof.is_played });
         }
     }
 }

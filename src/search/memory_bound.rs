@@ -3,6 +3,7 @@
 
 use crate::lower::UnitParameters;
 use crate::profile::choices::OffloadCategory;
+use crate::program::layout::offloaded_blocks;
 use crate::program::state::{Gathering, StateRules};
 use crate::search::choices::Hosted;
 use crate::search::in_flight::InFlight;
@@ -108,17 +109,19 @@ impl<'a> MemoryBound<'a> {
     fn split(&self, hosted: &Hosted, blocks: u64, owned: u64) -> (f64, f64) {
         let (rules, parameters) = (self.rules, &self.bounds.load.parameters);
         let fraction = hosted[OffloadCategory::Optimizer as usize];
-        let on_host = (fraction * owned as f64).floor();
-        let device = (owned as f64 - on_host - 1.0).max(0.0) * rules.optimizer_size as f64;
-        let host =
-            on_host * (rules.optimizer_size + rules.gradient.size() + rules.parameter.size()) as f64;
+        // Of elements, one more or less.
+        let on_host = (fraction * owned as f64) as u64;
+        let device = (owned.saturating_sub(on_host + 1) * rules.optimizer_size) as f64;
+        let size = rules.optimizer_size + rules.gradient.size() + rules.parameter.size();
+        let host = (on_host * size) as f64;
         let fraction = hosted[OffloadCategory::Parameters as usize];
-        let out = (fraction * blocks as f64).ceil() as u64;
         match fraction {
             0.0 => (device + stored(rules, parameters, blocks), host),
             // Of blocks that differ, it is not known which are the first.
             _ if !self.bounds.load.is_even => (device, host),
+            1.0 => (device, host + stored(rules, parameters, blocks)),
             _ => {
+                let out = u64::from(offloaded_blocks(fraction, blocks as u32));
                 let [stays, out] = [blocks - out, out].map(|count| stored(rules, parameters, count));
                 (device + stays, host + out)
             }

@@ -7,7 +7,7 @@ use crate::strategy::Strategy;
 
 /// So many cuts of contiguous chunks are looked at each by itself: to solve a strategy, and to prove it.
 pub const MOST_CUTS: usize = 64;
-const MOST_CUTS_PROVEN: usize = 1_024;
+pub const MOST_CUTS_PROVEN: usize = 1_024;
 
 /// Cuts under which a strategy may be faster than it is.
 pub enum OtherCuts {

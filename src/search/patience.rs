@@ -11,7 +11,7 @@ const MOST_PLAYED: usize = 600;
 const MOST_SOLVED_UNEVEN: usize = 2_000;
 /// Instructions that are built and events that are played at the most, together, so that long steps do not make a
 /// search long; and of one strategy.
-const MOST_EFFORT: u64 = 8_000_000;
+const MOST_EFFORT: u64 = 4_000_000;
 const MOST_EFFORT_A_STRATEGY: u64 = 8_000_000;
 /// A search that has proven its plan to be within this share of the best goes on for less.
 pub const NEAR: f64 = 0.005;

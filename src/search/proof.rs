@@ -37,6 +37,8 @@ pub struct Proof {
     pub better: Vec<Strategy>,
     /// What that took: instructions built, and events played.
     pub effort: u64,
+    /// Whether anything was played.
+    pub is_played: bool,
 }
 
 /// What to look for.
@@ -107,7 +109,7 @@ struct Prover<'s, 'a, 'p> {
 
 /// Bounds all inner choices of `inner` under the cuts of `strategy` from below.
 pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Proof {
-    let mut proof = Proof { lower: aim.best, better: Vec::new(), effort: 0 };
+    let mut proof = Proof { lower: aim.best, better: Vec::new(), effort: 0, is_played: false };
     if strategy.compression != Compression::None {
         // Where recomputation saves kernels that compress, less of it is not always quicker.
         return Proof { lower: 0.0, ..proof };
@@ -130,6 +132,7 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
         let is_single = node.ranks.iter().all(is_single);
         let (played, effort) = relaxation.play(inner.closed_forms, is_single, best);
         proof.effort += effort;
+        proof.is_played = true;
         let Below::Played(playback) = played else { continue };
         let sure = if is_single { 1.0 } else { 1.0 - SPARE };
         let lower = (playback.step_time.0 * sure - relaxation.spare).max(node.lower);

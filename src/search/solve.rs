@@ -7,10 +7,13 @@ use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::exhaustive::every_choice;
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::local_search::neighbours;
-use crate::search::other_cuts::OtherCuts;
+use crate::search::other_cuts::{MOST_CUTS_PROVEN, OtherCuts};
 use crate::search::passes::{KnownWays, Way, Ways};
 use crate::search::proof::{Aim, Proof, prove};
 use crate::strategy::Strategy;
+
+/// Events that could be played in the time in which one of many cuts is bounded, about.
+const EFFORT_OF_A_CUT: u64 = 20;
 
 /// An outer strategy at its best inner choice, by closed form.
 #[derive(Clone, Debug)]
@@ -111,8 +114,12 @@ impl<'a> Solving<'a> {
         self.with_inner(entry, &self.options, |inner, outer| {
             let mut proof = prove(inner, strategy, aim);
             match self.other_cuts(entry, (inner, outer), (strategy, aim.best)) {
-                OtherCuts::From(lower) => proof.lower = proof.lower.min(lower),
+                OtherCuts::From(lower) => {
+                    proof.lower = proof.lower.min(lower);
+                    proof.effort += MOST_CUTS_PROVEN as u64 * EFFORT_OF_A_CUT;
+                }
                 OtherCuts::Few(ways) => {
+                    proof.effort += ways.len() as u64 * EFFORT_OF_A_CUT;
                     for Way { cuts, seconds } in ways {
                         if seconds >= proof.lower {
                             break;
@@ -218,6 +225,7 @@ fn prove_cuts(
     let own = prove(inner, &chosen.strategy, aim);
     proof.lower = proof.lower.min(own.lower.max(lower));
     proof.effort += own.effort;
+    proof.is_played |= own.is_played;
     proof.better.extend(own.better);
     proof
 }
