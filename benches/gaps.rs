@@ -79,9 +79,8 @@ fn searched(name: String, model: &str, cluster: &str, engine: &str, against: Opt
     let start = Instant::now();
     let plan = json(Command::new(BINARY).arg("plan").args(problem));
     let seconds = start.elapsed().as_secs_f64();
-    let answer = plan.and_then(|plan| {
-        Some((plan["search"]["gap"].as_f64()?, step_time(&plan)?, strategy(&plan)?))
-    });
+    let answer =
+        plan.and_then(|plan| Some((plan["search"]["gap"].as_f64()?, step_time(&plan)?, strategy(&plan)?)));
     let other = against.and_then(|binary| {
         let plan = json(Command::new(binary).arg("plan").args(problem))?;
         let own = step_time(&plan)?;
@@ -127,9 +126,9 @@ fn summary(cases: &[Case]) -> String {
     seconds.sort_by(f64::total_cmp);
     let answers = || cases.iter().filter_map(|case| Some((case, case.answer.as_ref()?)));
     let (plans, proven) = (answers().count(), answers().filter(|(_, answer)| answer.0 <= PROVEN).count());
-    let slower = answers().filter(|(case, answer)| {
-        matches!(case.other, Some((_, Some(other))) if answer.1 > other * (1.0 + 1e-9))
-    });
+    let slower = answers().filter(
+        |(case, answer)| matches!(case.other, Some((_, Some(other))) if answer.1 > other * (1.0 + 1e-9)),
+    );
     format!(
         "{} searches: {plans} plans, {proven} proven ({:.1} %); median {:.2} s, {} over 5 s, longest {:.2} s; {} slower \
          than the other build's",

@@ -1,5 +1,6 @@
 //! The certificate attacked from outside: random strategies of the printed axes, changes of the answer, and searches
-//! with keys held or with more memory never beat an answer by more than its gap.
+//! with keys held or with less memory never beat an answer by more than its gap; more host memory and faster links
+//! never give a slower plan; and where nothing is said to fit, nothing does.
 //!
 //! `MESHWRIGHT_ATTACK=N` tries N strategies in each setting instead of a few.
 
@@ -13,7 +14,7 @@ use meshwright::model::{self, Model};
 use meshwright::profile::EngineProfile;
 use meshwright::profile::choices::{CheckpointMode, OffloadCategory};
 use meshwright::profile::engine::engines;
-use meshwright::search::{Outcome, Problem, Request, search};
+use meshwright::search::{Failure, Outcome, Problem, Request, search};
 use meshwright::strategy::{Checkpoint, Draft, Strategy, Workload, resolve, rules};
 use meshwright::units::{Bytes, ElementType};
 use sampling::Dice;
@@ -135,14 +136,21 @@ fn change(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
 fn no_strategy_beats_an_answer_by_more_than_its_gap() {
     let tries: u64 =
         std::env::var("MESHWRIGHT_ATTACK").ok().and_then(|count| count.parse().ok()).unwrap_or(40);
-    let (mut fitting, mut settings) = (0, 0);
+    let (mut fitting, mut settings, mut attacked) = (0, 0, 0);
     for seed in 0..40 {
         let setting = Setting::new(seed);
         let problem = setting.problem();
-        let Ok(outcome) = search(&problem, &Request::default(), &|_| {}) else { continue };
+        let mut dice = Dice::new(900_000 + seed);
+        let outcome = match search(&problem, &Request::default(), &|_| {}) {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                assert!(matches!(failure, Failure::NothingFits { .. }), "{}: {failure}", setting.what);
+                attacked += nothing_fits(&setting, &problem, &mut dice, tries);
+                continue;
+            }
+        };
         settings += 1;
         let least = proven(&outcome);
-        let mut dice = Dice::new(900_000 + seed);
         for turn in 0..tries {
             let mut strategy = if turn.is_multiple_of(2) {
                 outcome.winner.strategy.clone()
@@ -173,7 +181,80 @@ fn no_strategy_beats_an_answer_by_more_than_its_gap() {
             }
         }
     }
-    assert!(settings > 25 && fitting > 8 * tries, "{settings} {fitting}");
+    assert!(settings > 25 && fitting > 8 * tries && attacked > 0, "{settings} {fitting} {attacked}");
+}
+
+/// Random strategies where nothing is said to fit, the leanest among them: none does. How many were tried.
+fn nothing_fits(setting: &Setting, problem: &Problem<'_>, dice: &mut Dice, tries: u64) -> u64 {
+    let mut tried = 0;
+    for _ in 0..tries {
+        let tensor = dice.pick(&[1, 2, 4]);
+        let pipeline = dice.pick(&[1, 2, 4]);
+        let zero = setting.engine.supports.zero.iter().max().copied().unwrap_or(0);
+        let zero = dice.pick(&[0, zero]);
+        let text = format!("tp={tensor},pp={pipeline},zero={zero},micro=1,ckpt=full,loss=chunked");
+        let draft = Draft::parse(&text).expect("it parses");
+        let devices = problem.facts.devices;
+        let Ok(mut strategy) = resolve(&draft, &setting.model, devices, &setting.workload, setting.engine)
+        else {
+            continue;
+        };
+        if dice.next().is_multiple_of(2) {
+            change(&mut strategy, problem, dice);
+        } else {
+            for &category in &problem.engine.supports.offload {
+                let fractions = vec![dice.pick(&[0.0, 0.5, 1.0]); strategy.pipeline as usize];
+                *strategy.offload.fractions_mut(category) = fractions;
+            }
+            strategy.normalise(&problem.facts);
+        }
+        if rules::legal(&strategy, &problem.facts) {
+            tried += 1;
+            let candidate = problem.play(strategy);
+            let text = candidate.strategy.text(problem.facts.defaults);
+            assert!(!problem.fits(&candidate), "{}: {text} fits", setting.what);
+        }
+    }
+    tried
+}
+
+/// `cluster` with more of a resource, and what that is.
+fn richer(cluster: &Cluster) -> [(&'static str, Cluster); 3] {
+    let mut host = cluster.clone();
+    host.host.memory = Bytes(2 * host.host.memory.0);
+    let mut links = cluster.clone();
+    for level in &mut links.levels {
+        level.link.bandwidth.0 *= 1.5;
+        level.slower.iter_mut().for_each(|(_, bandwidth)| bandwidth.0 *= 1.5);
+    }
+    let mut copies = cluster.clone();
+    copies.host_link.bandwidth.0 *= 1.5;
+    [("host memory", host), ("links", links), ("host links", copies)]
+}
+
+#[test]
+fn more_host_memory_and_faster_links_never_give_a_slower_plan() {
+    let mut compared = 0;
+    for seed in 200..228 {
+        let setting = Setting::new(seed);
+        let problem = setting.problem();
+        let Ok(outcome) = search(&problem, &Request::default(), &|_| {}) else { continue };
+        let found = outcome.winner.playback.step_time.0;
+        for (what, cluster) in richer(&setting.cluster) {
+            let richer = Problem { cluster: &cluster, ..problem.clone() };
+            let Ok(outcome) = search(&richer, &Request::default(), &|_| {}) else {
+                panic!("{}: nothing fits with more {what}", setting.what);
+            };
+            let least = proven(&outcome);
+            assert!(
+                least <= found * (1.0 + 1e-9),
+                "{}: with more {what} nothing ends before {least} s, and {found} s were found with less",
+                setting.what
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 50, "{compared}");
 }
 
 #[test]

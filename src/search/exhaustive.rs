@@ -119,7 +119,8 @@ fn every_mode(rank: &RankProblem<'_, '_>) -> Option<Vec<Modes>> {
 
 /// All counts of recomputed blocks among `blocks`.
 fn counts(blocks: u32) -> impl Iterator<Item = Recomputed> {
-    (0..=blocks).flat_map(move |full| (0..=blocks - full).map(move |selective| Recomputed { full, selective }))
+    (0..=blocks)
+        .flat_map(move |full| (0..=blocks - full).map(move |selective| Recomputed { full, selective }))
 }
 
 /// All ways to cut `blocks` blocks into `parts` runs; none if they are too many to list.
