@@ -32,9 +32,6 @@ pub struct PassDigest {
     pub without_kept: Seconds,
     /// What its host takes to issue what it runs.
     pub host: Seconds,
-    /// Seconds of its kernels, and of its collectives on a stream of their own.
-    pub kernels: Seconds,
-    pub collectives: Seconds,
 }
 
 /// Units of one pass that a host issues: sums over them, in seconds.
@@ -42,32 +39,12 @@ pub struct PassDigest {
 pub struct Issued {
     pub host: f64,
     pub chain: f64,
-    /// What the device runs, at the most.
-    pub device: f64,
 }
 
 impl Issued {
-    /// One unit. Where a pass may have kernels beside those of its units (`has_others`), they may fill the chain's
-    /// waits for collectives.
-    pub fn new(digest: &PassDigest, has_others: bool) -> Self {
-        let kernels = if has_others { digest.chain } else { digest.kernels };
-        Self { host: digest.host.0, chain: digest.chain.0, device: (kernels + digest.collectives).0 }
-    }
-
-    /// A lower bound of the longest chain: a host that is late stretches all that the device runs to its own time.
-    pub fn stretched(self) -> f64 {
-        if self.device > 0.0 { self.host * (self.chain / self.device).min(1.0) } else { 0.0 }
-    }
-
-    /// Of what the device runs, the share that the pass takes at the least: it ends behind all of both its streams, of
-    /// which one has half.
-    pub fn share(self) -> f64 {
-        if self.device > 0.0 { (self.chain / self.device).clamp(0.5, 1.0) } else { 0.0 }
-    }
-
-    /// A lower bound of the pass.
-    pub fn seconds(self) -> f64 {
-        self.host * self.share()
+    /// One unit.
+    pub fn new(digest: &PassDigest) -> Self {
+        Self { host: digest.host.0, chain: digest.chain.0 }
     }
 }
 
@@ -75,11 +52,7 @@ impl std::ops::Add for Issued {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            host: self.host + other.host,
-            chain: self.chain + other.chain,
-            device: self.device + other.device,
-        }
+        Self { host: self.host + other.host, chain: self.chain + other.chain }
     }
 }
 
@@ -87,7 +60,7 @@ impl std::ops::Mul<f64> for Issued {
     type Output = Self;
 
     fn mul(self, times: f64) -> Self {
-        Self { host: times * self.host, chain: times * self.chain, device: times * self.device }
+        Self { host: times * self.host, chain: times * self.chain }
     }
 }
 
@@ -151,10 +124,6 @@ fn pass(
             if is_all { chained.end } else { chain(unit, &steps[first..], &prices[first..], ends.1).end };
         chained.end - behind
     };
-    let on = |is_asked: fn(Stream) -> bool| {
-        let asked = steps.iter().zip(&prices).filter(|(step, _)| is_asked(step.stream));
-        asked.map(|(_, price)| price.seconds).sum()
-    };
     let times = PassDigest {
         chain: chained.end,
         ready: chained.ready,
@@ -167,8 +136,6 @@ fn pass(
         links: chained.links,
         full: prices.iter().filter(|price| fills(price)).map(|price| price.seconds).sum(),
         host: steps.iter().map(|step| pricing.host_time(&step.op)).sum(),
-        kernels: on(|stream| stream == Stream::Compute),
-        collectives: on(|stream| stream != Stream::Compute),
         ..PassDigest::default()
     };
     stand(unit, steps, &[], times)

@@ -31,7 +31,7 @@ struct Paced {
 impl Paced {
     /// A late host stretches all of the pass alike.
     fn seconds(&self) -> f64 {
-        self.flow.ended.max(self.issued.seconds())
+        self.flow.ended.max(self.issued.host)
     }
 
     fn late(&self) -> f64 {
@@ -44,8 +44,8 @@ impl Paced {
 
     /// Seconds of the stretched chain without `part` seconds of it.
     fn without(&self, part: f64) -> f64 {
-        let chain = self.issued.chain;
-        if chain > 0.0 { self.issued.stretched() * (1.0 - part / chain) } else { 0.0 }
+        let Issued { host, chain } = self.issued;
+        if chain > 0.0 { host * (1.0 - part / chain) } else { 0.0 }
     }
 
     /// How much earlier than its end it has written what it sends.
@@ -134,9 +134,8 @@ impl Bound<'_> {
         times
     }
 
-    /// What the host of `chunk`'s rank issues in `pass`, and what of that its device runs.
+    /// What the host of `chunk`'s rank takes to issue `pass`, and the chain of that.
     fn issued(&self, chunk: &Chunk, pass: Pass) -> Issued {
-        let rules = self.flow_rules();
         let of = |unit: &PlacedUnit| {
             let digest = &self.costs.of(chunk.stage, unit).digest;
             match pass {
@@ -147,12 +146,8 @@ impl Bound<'_> {
         };
         let units = || chunk.runs().filter(|(unit, _)| pass == Pass::Forward || unit.has_backward);
         let writes = |unit: &PlacedUnit| of(unit).after.is_some();
-        let gathers = pass != Pass::Weight && self.rules.gathering != Gathering::Never;
-        let reduces =
-            (!rules.reduces_beside || self.adds_gradients()) && units().any(|(unit, _)| writes(unit));
-        let has_others = reduces || (gathers && !rules.gathers_beside) || self.layout.losses > 1;
         let all = units().map(|(unit, count)| {
-            let mut issued = Issued::new(&of(unit), has_others);
+            let mut issued = Issued::new(&of(unit));
             if self.layout.losses == 1 {
                 issued.host +=
                     self.hosts(unit, &self.costs.of(chunk.stage, unit).moves, (pass, writes(unit)));
@@ -171,10 +166,11 @@ impl Bound<'_> {
             Gathering::Never | Gathering::OnceAStep => false,
         };
         let keeps_whole = self.rules.keeps_whole_gradients;
+        let reduces = if self.strategy.sync == GradientSync::Scatter { hosts.scatter } else { hosts.reduce };
         let each = [
             (gathers, hosts.gather),
             (writes && keeps_whole && self.strategy.accumulation > 1, hosts.accumulate),
-            (writes && !keeps_whole, hosts.scatter),
+            (writes && !keeps_whole, reduces),
             (pass != Pass::Weight && unit.offloads_parameters && moves.fetch > 0.0, hosts.copy),
             (pass != Pass::Weight && unit.offloads_activations && moves.back > 0.0, hosts.copy),
         ];
@@ -286,11 +282,6 @@ impl Bound<'_> {
     /// What a pass that writes weight gradients of a unit adds to a gradient that is kept whole.
     pub(super) fn accumulate(&self, moves: &Moves) -> f64 {
         if self.strategy.accumulation > 1 && self.layout.losses == 1 { moves.accumulate } else { 0.0 }
-    }
-
-    /// Whether kernels beside those of the units add to gradients.
-    fn adds_gradients(&self) -> bool {
-        self.strategy.accumulation > 1 && self.engine.state.accumulates_apart
     }
 
     fn flow_rules(&self) -> FlowRules {

@@ -14,7 +14,6 @@ use crate::search::large_batch_bound::{self, LargeBatchBound};
 use crate::search::links::Links;
 use crate::search::load::Load;
 use crate::search::mesh_orders;
-use crate::search::pace::Queues;
 use crate::search::pipeline_bound::{More, Pipeline};
 use crate::search::problem::Problem;
 use crate::search::space::{PassChoice, Space, Task};
@@ -242,10 +241,8 @@ impl<'a> Bounding<'a> {
             let placed =
                 placed.entry(strategy.shard).or_insert_with(|| self.placed(&strategy, best.is_finite()));
             for Placed { order, pricing, links, prices } in placed {
-                let shape = shapes
-                    .1
-                    .entry(*links)
-                    .or_insert_with(|| self.shaped_at(&strategy, (pricing, *links), false));
+                let shape =
+                    shapes.1.entry(*links).or_insert_with(|| self.shaped_at(&strategy, pricing, *links));
                 let bounds = self.strategy_bounds(&strategy, shape);
                 let passes = *passes
                     .1
@@ -338,7 +335,7 @@ impl<'a> Bounding<'a> {
 
     /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
     pub fn pipeline(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> (Load, Pipeline) {
-        let shape = self.shaped_at(strategy, (pricing, self.class_costs.links(pricing)), false);
+        let shape = self.shaped_at(strategy, pricing, self.class_costs.links(pricing));
         let pipeline = self.strategy_bounds(strategy, &shape).pipeline;
         (shape.load, pipeline)
     }
@@ -397,20 +394,13 @@ impl<'a> Bounding<'a> {
     /// Costs and load at prices that no order undercuts.
     fn shaped(&self, strategy: &Strategy) -> Shaped {
         let pricing = self.anywhere(strategy);
-        self.shaped_at(strategy, (&pricing, self.class_costs.links(&pricing)), true)
+        self.shaped_at(strategy, &pricing, self.class_costs.links(&pricing))
     }
 
-    /// Costs and load at the prices of `pricing`, whose links are `links`; collectives may take longer if it
-    /// `has_least_prices`.
-    fn shaped_at(
-        &self,
-        strategy: &Strategy,
-        (pricing, links): (&DevicePricing<'_>, Links),
-        has_least_prices: bool,
-    ) -> Shaped {
+    /// Costs and load at the prices of `pricing`, whose links are `links`.
+    fn shaped_at(&self, strategy: &Strategy, pricing: &DevicePricing<'_>, links: Links) -> Shaped {
         let costs = self.class_costs.costs(strategy, pricing, links);
-        let queues = Queues::of(self.space.problem.engine, has_least_prices);
-        let load = Load::new(self.class_costs.units(), &costs, queues, strategy.schedule.splits_weight());
+        let load = Load::new(self.class_costs.units(), &costs, strategy.schedule.splits_weight());
         // Between neighbours, whatever the order.
         let send = if strategy.pipeline > 1 && load.is_plain {
             self.anywhere(strategy).send(Bytes(load.entering), 0, 1).seconds.0

@@ -64,7 +64,7 @@ impl StrategyBounds<'_> {
     fn end(
         &self,
         (rank, count): (u64, u64),
-        (counts, step): (Counts, f64),
+        (counts, step): (Counts, PassTime),
         memory: &MemoryBound<'_>,
     ) -> Option<f64> {
         let Self { load, pipeline, .. } = self;
@@ -79,7 +79,7 @@ impl StrategyBounds<'_> {
         let front = if ends.first { load.front.work } else { nothing };
         let back = if ends.last { load.back.work } else { nothing };
         let passes = front + back + load.block.work * count as f64;
-        Some(micro as f64 * passes.seconds() + count as f64 * step)
+        Some((passes * micro as f64 + step * count as f64).seconds())
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many blocks ranks may have, and how many micro-batches' worth of these they hold, and when.
 
 use crate::profile::choices::Schedule;
-use crate::search::load::Load;
+use crate::search::load::{Load, PassTime};
 use crate::search::pipeline_bound::Pipeline;
 
 /// Blocks of the class that weighs most, of a chunk and of a rank.
@@ -40,10 +40,10 @@ impl Counts {
     /// How many blocks of `load` rank `rank` may have, if it is not to be slower than `best` seconds and each block
     /// adds `step` to its optimizer step. Of several chunks a rank, each has one of two numbers of all blocks; which of
     /// these are of other classes is known of the ranks behind the last such block alone.
-    pub fn new((load, pipeline): (&Load, &Pipeline), rank: u64, step: f64, best: f64) -> Self {
+    pub fn new((load, pipeline): (&Load, &Pipeline), rank: u64, step: PassTime, best: f64) -> Self {
         let Pipeline { ranks, chunks, micro, .. } = *pipeline;
         let Load { blocks, others, last_other, .. } = *load;
-        let block = micro as f64 * load.block.work.seconds() + step;
+        let block = (load.block.work * micro as f64 + step).seconds();
         let most = if block > 0.0 { ((best / block) as u64).min(blocks) } else { blocks };
         if chunks == 1 {
             return Self { each: 0, largest: blocks, fewest: 0, most };

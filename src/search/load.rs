@@ -9,7 +9,7 @@ use crate::cost::price::{LEVELS, Links};
 use crate::lower::UnitParameters;
 use crate::lower::unit::{UnitKind, UnitLayers};
 use crate::search::class_costs::{ClassCosts, MODES, ModelCosts};
-use crate::search::pace::{Pace, Queues};
+use crate::search::pace::Pace;
 
 /// Seconds of passes at the least, counted in three ways. Each adds up over units, and passes take at least the longest
 /// sum.
@@ -164,12 +164,11 @@ pub struct Passing {
 }
 
 impl Load {
-    /// The load of `units` that cost `costs`, whose passes run in `queues`; weight gradients in passes of their own do
-    /// not stand in a gradient's way.
-    pub fn new(units: &[UnitLayers], costs: &ModelCosts, queues: Queues, splits_weight: bool) -> Self {
-        let pace = Pace::new(units, costs, queues);
+    /// The load of `units` that cost `costs`; weight gradients in passes of their own do not stand in a gradient's way.
+    pub fn new(units: &[UnitLayers], costs: &ModelCosts, splits_weight: bool) -> Self {
+        let pace = Pace::new(units, costs);
         let links = [f64::INFINITY; LEVELS];
-        let mut load = Self { is_plain: true, links, late: pace.shares(), ..Self::default() };
+        let mut load = Self { is_plain: true, links, late: pace.late(), ..Self::default() };
         let mut slacks = [vec![0.0; costs.classes.len()], vec![0.0; costs.classes.len()]];
         // Whether gradients flow through a unit is a fact of its class.
         let mut by_class = vec![(Piece::default(), (0.0, 0.0)); costs.classes.len()];

@@ -60,15 +60,14 @@ impl StrategyBounds<'_> {
         let pass = self.waits(rules, prices);
         let issued = self.issued(sync, rules, prices);
         let accumulated = self.accumulated(prices);
-        // Late hosts hide what their devices add up meanwhile.
-        let block = PassTime { chain: block + accumulated, ..issued } + PassTime::of(step - accumulated);
+        let block = issued + PassTime { chain: block, ..PassTime::default() } + step;
         let more = More { block, pass, start: self.start(rules, prices) };
         let passes = self.pipeline.lower_bound(self.load, more) + prices.update;
         if passes >= best {
             return StrategyBound::Seconds(passes);
         }
         let moved = (self.collectives(sync, rules, prices) - queued).max(0.0) / ranks;
-        let steps = (step - accumulated) * self.load.blocks as f64 / ranks;
+        let steps = step.host * self.load.blocks as f64 / ranks;
         let each = self.pipeline.micro as f64 / ranks;
         let Load { work, full, waits, blocks, .. } = self.load;
         let chain = each * work.chain + (accumulated * *blocks as f64 + queued) / ranks;
@@ -155,10 +154,11 @@ impl StrategyBounds<'_> {
     }
 
     /// What each block adds to its rank beside its passes: to the optimizer step, with the sums over replicas that wait
-    /// for the last micro-batch; and to its gradient, where products do not.
-    pub(super) fn step(&self, sync: GradientSync, prices: &StatePrices) -> f64 {
+    /// for the last micro-batch; and to its gradient, where products do not, which late hosts hide.
+    pub(super) fn step(&self, sync: GradientSync, prices: &StatePrices) -> PassTime {
         let replicas = if sync == GradientSync::Scatter { prices.replicas } else { 0.0 };
-        prices.step + replicas + self.accumulated(prices)
+        let accumulated = PassTime { chain: self.accumulated(prices), ..PassTime::default() };
+        PassTime::of(prices.step + replicas) + accumulated
     }
 
     /// What of it adds to gradients, beside the passes.
@@ -211,7 +211,7 @@ impl StrategyBounds<'_> {
 
     /// Whether ranks which must have many blocks if no other is to be slower than `best`, while they hold many
     /// micro-batches, may have room.
-    fn memory(&self, rules: &StateRules, step: f64, best: f64) -> Result<(), Bytes> {
+    fn memory(&self, rules: &StateRules, step: PassTime, best: f64) -> Result<(), Bytes> {
         if !self.load.is_plain {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl StrategyBounds<'_> {
 
     /// Blocks that some rank has at least if none is slower than `best`, with the chunks of micro-batches that it then
     /// holds at its fullest: of the first ranks, which hold the most, the more the fewer of them are looked at.
-    fn fullest(&self, step: f64, best: f64) -> Vec<(u64, InFlight)> {
+    fn fullest(&self, step: PassTime, best: f64) -> Vec<(u64, InFlight)> {
         let ranks = self.pipeline.ranks;
         let mut list: Vec<(u64, InFlight)> = Vec::new();
         for rank in 0..ranks {

@@ -123,7 +123,7 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
         let bound = closed.bound.0;
         // At the prices of its own order, which come second in a search.
         let pricing = problem.pricing(&outer);
-        let placed = bounding.shaped_at(&outer, (&pricing, bounding.class_costs.links(&pricing)), false);
+        let placed = bounding.shaped_at(&outer, &pricing, bounding.class_costs.links(&pricing));
         let placed_prices = bounding.prices(&placed, &rules, &pricing);
         let placed = StrategyBounds { room, ..bounding.strategy_bounds(&outer, &placed) };
         match placed.of(outer.sync, &rules, &placed_prices, 1.01 * bound) {
