@@ -32,6 +32,10 @@ readme:
 bench:
     cargo bench --bench plan
 
+# Gaps and times of every preset on 1, 2, 8 and 64 nodes for eight engines; half an hour, on a quiet machine only.
+gaps *arguments:
+    cargo bench --bench gaps -- {{arguments}}
+
 # Predictions against the published runs, anew: the table of docs/accuracy.md and the page with residual plots.
 accuracy:
     cargo run --release -- validate traces/published --report docs/accuracy-table.md
