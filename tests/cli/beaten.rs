@@ -15,18 +15,21 @@ fn planned(place: &Place, setting: &str) -> (f64, f64) {
     (found, found * (1.0 - number(&plan["search"]["gap"])))
 }
 
-/// Each with a strategy that was faster than its answer and its gaps.
-const STRATEGIES: [(&str, &str); 3] = [
+/// Each with its limit of memory, and a strategy that was faster than its answer and its gaps.
+const STRATEGIES: [(&str, &str, &str); 3] = [
     (
         "llama-3.1-70b --cluster 8x8xh100-sxm --engine embedded --global-batch 512 --seq-len 8192",
+        "80GiB",
         "dp=64,zero=3,micro=2,accum=4,ckpt=selective,offload=activations:1",
     ),
     (
         "llama-2-7b --cluster 1x8xrtx-4090 --engine embedded --global-batch 32 --seq-len 4096",
+        "24GiB",
         "dp=8,zero=3,micro=4,ckpt=selective,offload=activations:1",
     ),
     (
-        "gpt2-large --cluster 1x2xa10g --engine embedded --global-batch 16 --seq-len 1024 --memory-limit 7GiB",
+        "gpt2-large --cluster 1x2xa10g --engine embedded --global-batch 16 --seq-len 1024",
+        "7GiB",
         "dp=2,zero=3,reshard=off,micro=8,ckpt=selective,offload=optimizer:0.5+params:1+activations:1,loss=chunked",
     ),
 ];
@@ -34,10 +37,15 @@ const STRATEGIES: [(&str, &str); 3] = [
 #[test]
 fn strategies_that_beat_an_answer_do_so_no_more() {
     let place = Place::new();
-    for (setting, strategy) in STRATEGIES {
-        let (_, least) = planned(&place, setting);
+    for (setting, limit, strategy) in STRATEGIES {
+        let (_, least) = planned(&place, &format!("{setting} --memory-limit {limit}"));
         let other = place.line(&format!("simulate {setting} --strategy {strategy} --json")).json();
-        assert_eq!(other["prediction"]["fits"], true, "{setting}: {strategy}");
+        let bytes = number(&other["prediction"]["safe_memory_bytes"]["process"]);
+        let gib: f64 = limit.trim_end_matches("GiB").parse().expect("a number");
+        assert!(
+            other["prediction"]["fits"] == true && bytes <= gib * f64::from(1 << 30),
+            "{setting}: {strategy}"
+        );
         let seconds = number(&other["prediction"]["step_time_s"]);
         assert!(
             seconds >= least * (1.0 - 1e-9),
