@@ -7,9 +7,12 @@ use rayon::prelude::*;
 
 use crate::profile::choices::Schedule;
 use crate::search::bounding::Entry;
+use crate::search::closed_forms::ClosedForms;
 use crate::search::incumbent::{Found, PLAYED_A_ROUND, events, play};
+use crate::search::problem::Problem;
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
+use crate::units::Bytes;
 
 /// Likely strategies whose inner choices are solved in one round, before all others are bounded against the best.
 const SOLVED_A_ROUND: usize = 8;
@@ -21,6 +24,8 @@ const MOST_LIKELY: usize = 4_000;
 const MOST_OF_KIND: usize = 2;
 /// Events of a strategy that is played before the others, at most.
 const MOST_EVENTS: u64 = 2_000_000;
+/// Of the memory, the share that leaves room for buffers that cannot be packed without gaps.
+const LEANER: f64 = 0.95;
 /// The most that are played, without and with anything on the host.
 const MOST_PLAYED: [usize; 2] = [12, 4];
 
@@ -88,9 +93,23 @@ fn likeliest(solving: &Solving<'_>, mut entries: Vec<Entry>, mut limit: f64) -> 
     chosen
 }
 
+/// Plays the seeds that `choose` finds; where these fit by what they hold at once and none finds room for its buffers,
+/// those that it finds with less memory.
+pub fn play_seeds(solving: &Solving<'_>, choose: &dyn Fn(&Solving<'_>) -> Vec<Solved>, found: &mut Found) {
+    let before = found.tried;
+    play_likeliest(solving, choose(solving), found);
+    let (problem, deadline) = (solving.closed_forms.problem, solving.closed_forms.deadline);
+    if found.best.is_none() && found.tried > before {
+        let memory_limit = Bytes((problem.memory_limit.0 as f64 * LEANER) as u64);
+        let leaner = Problem { memory_limit, ..problem.clone() };
+        let closed_forms = ClosedForms::until(&leaner, deadline);
+        play_likeliest(solving, choose(&Solving::new(solving.bounding, &closed_forms)), found);
+    }
+}
+
 /// Plays the likeliest of `chosen`, as long as one may be faster than what is known. Nothing can stop the very first, so
 /// that is the one with the fewest events.
-pub fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mut Found) {
+fn play_likeliest(solving: &Solving<'_>, mut chosen: Vec<Solved>, found: &mut Found) {
     chosen.sort_by(|one, other| other.closed.bound.0.total_cmp(&one.closed.bound.0));
     while !solving.closed_forms.deadline.is_over() {
         let limit = found.limit();

@@ -12,7 +12,7 @@ use crate::search::bounding::{Bounded, Bounding, Entry};
 use crate::search::closed_forms::ClosedForms;
 use crate::search::contradiction::contradiction;
 use crate::search::deadline::Deadline;
-use crate::search::diving::{dive, likely, play_likeliest};
+use crate::search::diving::{dive, likely, play_seeds};
 use crate::search::incumbent::Found;
 use crate::search::patience::Patience;
 use crate::search::problem::{Candidate, Problem};
@@ -47,11 +47,12 @@ pub fn search(
     // What the seeds found is found again, unless something beats it.
     let by_time = request.objective == Objective::Time && !request.exhaustive;
     if by_time {
-        play_likeliest(&solving, likely(&solving), &mut found);
+        play_seeds(&solving, &likely, &mut found);
     }
     let Bounds { mut entries, mut account, leanest, let_go } = bound(&bounding, found.limit(), progress);
     if by_time {
-        play_likeliest(&solving, dive(&solving, &entries, found.limit()), &mut found);
+        let limit = found.limit();
+        play_seeds(&solving, &|solving| dive(solving, &entries, limit), &mut found);
     }
     let seeds = std::mem::take(&mut found.played);
     let near = leanest.map(|(_, strategy)| strategy).or_else(|| {
