@@ -32,7 +32,7 @@ readme:
 bench:
     cargo bench --bench plan
 
-# Gaps and times of every preset on 1, 2, 8 and 64 nodes for eight engines; half an hour, on a quiet machine only.
+# Gaps and times of every preset on 1, 2, 8 and 64 nodes for eight engines; ten minutes, on a quiet machine only.
 gaps *arguments:
     cargo bench --bench gaps -- {{arguments}}
 

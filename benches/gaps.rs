@@ -1,6 +1,6 @@
 //! How near to the best the planner's answers are proven to be, and how long they take: every preset on 1, 2, 8 and 64
-//! nodes of eight H100, planned for eight engines at default settings, each in a process of its own. Takes half an
-//! hour: `cargo bench --bench gaps`.
+//! nodes of eight H100, planned for eight engines at default settings, each in a process of its own. Takes ten
+//! minutes: `cargo bench --bench gaps`.
 //!
 //! Words narrow it down: `-- gpt2 nemo 64x8` runs the cases whose names hold all of them. `--against BINARY` plans each
 //! case with another build too, and plays its answer by this one's prices; `--out FILE` writes a line a case.
