@@ -17,17 +17,22 @@ const BINARY: &str = env!("CARGO_BIN_EXE_meshwright");
 const NODES: [u64; 4] = [1, 2, 8, 64];
 const ENGINES: [&str; 8] =
     ["embedded", "torchtitan", "megatron", "nemo", "deepspeed", "colossalai", "nanotron", "maxtext"];
-/// A plan is called proven up to this gap.
-const PROVEN: f64 = 0.005;
 
 /// One search and its answer.
 struct Case {
     name: String,
     seconds: f64,
-    /// Gap, step time and strategy; none if nothing fits.
-    answer: Option<(f64, f64, String)>,
+    /// None if nothing fits.
+    answer: Option<Answer>,
     /// What the other build's plan takes, by its own prices and by ours.
     other: Option<(f64, Option<f64>)>,
+}
+
+struct Answer {
+    is_proven: bool,
+    gap: f64,
+    step_time: f64,
+    strategy: String,
 }
 
 fn main() {
@@ -45,7 +50,7 @@ fn main() {
         }
     }
     let models: Value = json(Command::new(BINARY).args(["models", "--json"])).expect("the list of presets");
-    let models = models["models"].as_array().or(models.as_array()).expect("a list");
+    let models = models["models"].as_array().expect("a list");
     let models: Vec<&str> = models.iter().filter_map(|model| model["name"].as_str()).collect();
     let mut cases = Vec::new();
     for nodes in NODES {
@@ -79,8 +84,14 @@ fn searched(name: String, model: &str, cluster: &str, engine: &str, against: Opt
     let start = Instant::now();
     let plan = json(Command::new(BINARY).arg("plan").args(problem));
     let seconds = start.elapsed().as_secs_f64();
-    let answer =
-        plan.and_then(|plan| Some((plan["search"]["gap"].as_f64()?, step_time(&plan)?, strategy(&plan)?)));
+    let answer = plan.and_then(|plan| {
+        Some(Answer {
+            is_proven: plan["search"]["proven_optimal"].as_bool()?,
+            gap: plan["search"]["gap"].as_f64()?,
+            step_time: step_time(&plan)?,
+            strategy: strategy(&plan)?,
+        })
+    });
     let other = against.and_then(|binary| {
         let plan = json(Command::new(binary).arg("plan").args(problem))?;
         let own = step_time(&plan)?;
@@ -103,8 +114,8 @@ impl Case {
     fn line(&self) -> String {
         let mut line = format!("{:44} {:7.2} s", self.name, self.seconds);
         match &self.answer {
-            Some((gap, step, strategy)) => {
-                let _ = write!(line, "  gap {:6.2} %  step {step:.6} s  {strategy}", gap * 100.0);
+            Some(Answer { gap, step_time, strategy, .. }) => {
+                let _ = write!(line, "  gap {:6.2} %  step {step_time:.6} s  {strategy}", gap * 100.0);
             }
             None => line += "  no plan",
         }
@@ -125,9 +136,9 @@ fn summary(cases: &[Case]) -> String {
     let mut seconds: Vec<f64> = cases.iter().map(|case| case.seconds).collect();
     seconds.sort_by(f64::total_cmp);
     let answers = || cases.iter().filter_map(|case| Some((case, case.answer.as_ref()?)));
-    let (plans, proven) = (answers().count(), answers().filter(|(_, answer)| answer.0 <= PROVEN).count());
+    let (plans, proven) = (answers().count(), answers().filter(|(_, answer)| answer.is_proven).count());
     let slower = answers().filter(
-        |(case, answer)| matches!(case.other, Some((_, Some(other))) if answer.1 > other * (1.0 + 1e-9)),
+        |(case, answer)| matches!(case.other, Some((_, Some(other))) if answer.step_time > other * (1.0 + 1e-9)),
     );
     format!(
         "{} searches: {plans} plans, {proven} proven ({:.1} %); median {:.2} s, {} over 5 s, longest {:.2} s; {} slower \

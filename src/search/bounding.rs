@@ -8,7 +8,7 @@ use crate::profile::engine::Overlap;
 use crate::program::state::{DistinctRules, StateRules};
 use crate::search::axes::StateChoice;
 use crate::search::cache::Cache;
-use crate::search::choices::{Hosted, splits, without_activations};
+use crate::search::choices::{Hosted, splits};
 use crate::search::class_costs::{ClassCostCache, ModelCosts};
 use crate::search::large_batch_bound::{self, LargeBatchBound};
 use crate::search::links::Links;
@@ -56,7 +56,7 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Counts `strategy`, which takes `bytes` at the least and has no room in any of its `orders`.
+    /// Counts `strategy` as out of memory in all of its `orders` mesh orders: it needs `bytes` at the least.
     fn no_room(&mut self, orders: u64, bytes: Bytes, strategy: &Strategy) {
         self.out_of_memory += orders;
         if self.leanest.as_ref().is_none_or(|(least, _)| bytes < *least) {
@@ -105,8 +105,11 @@ impl<'a> Bounding<'a> {
                 None => classes.push((unit.class, 1)),
             }
         }
-        let splits = splits(space.request.fix.offload.as_deref(), &space.problem.engine.supports.offload);
-        let splits = with_most_activations(splits);
+        let mut splits = splits(space.request.fix.offload.as_deref(), &space.problem.engine.supports.offload);
+        // Of those that differ in activations alone, the most on the host is the leanest.
+        let activations = |hosted: &Hosted| hosted[OffloadCategory::Activations as usize];
+        let most = splits.iter().map(activations).fold(0.0, f64::max);
+        splits.retain(|hosted| activations(hosted) == most);
         Self { space, class_costs, large_batch: Cache::new(MOST_LARGE_BATCH), classes, splits }
     }
 
@@ -167,7 +170,7 @@ impl<'a> Bounding<'a> {
                         if best.is_finite() {
                             result.bounded += orders(state);
                         } else {
-                            // It is over by little, or one of its ranks would be known to have no room.
+                            // The ranks together have no room; no rank alone is known to be over.
                             result.no_room(orders(state), Bytes(bounds.room.device as u64), &strategy);
                         }
                     }
@@ -269,68 +272,6 @@ impl<'a> Bounding<'a> {
             }
         }
         (list, bounded)
-    }
-
-    /// Strategies of task `index` that are likely to be good: small micro-batches, the plainest and the most sharded
-    /// state.
-    pub fn likely(&self, index: usize) -> Vec<Entry> {
-        let space = self.space;
-        let task = &space.tasks[index];
-        let mut list = Vec::new();
-        let mut shaped: Option<(PassChoice, Shaped)> = None;
-        let mut prices = KnownPrices::default();
-        for pass_choice in space.pass_choices(task) {
-            if space.deadline.is_over() {
-                break;
-            }
-            let mut strategy = space.outer(task, &pass_choice);
-            let is_usual = matches!(
-                pass_choice.schedule.0,
-                Schedule::OneForwardOneBackward | Schedule::Interleaved | Schedule::ZeroBubbleV
-            );
-            if pass_choice.micro.0 > 2 || !is_usual || !space.is_legal(&strategy) {
-                continue;
-            }
-            let shape = self.shape(&mut shaped, &pass_choice, &strategy);
-            let bounds = self.strategy_bounds(&strategy, shape);
-            let core = bounds.pipeline.lower_bound(&shape.load, More::default());
-            for state in space.states(task, &pass_choice).0 {
-                if state.shard != task.mesh.data || !matches!(state.zero, 1 | 3) {
-                    continue;
-                }
-                state.apply(&mut strategy);
-                let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
-                let prices = prices.of((state.shard, pass_choice.numerics), &rules, || {
-                    self.prices(shape, &rules, &self.anywhere(&strategy))
-                });
-                if let StrategyBound::Seconds(lower_bound) =
-                    bounds.of(state.sync, &rules, &prices, 1.2 * core)
-                {
-                    let order = strategy.order;
-                    let state = *state;
-                    list.push(Entry {
-                        lower_bound,
-                        step: 0.0,
-                        place: 0,
-                        task: index,
-                        pass_choice,
-                        state,
-                        order,
-                    });
-                }
-            }
-        }
-        // The best two of each way to shard and to schedule: which of them fits is not known yet.
-        list.sort_by(|one, other| one.lower_bound.total_cmp(&other.lower_bound));
-        let mut seen: Vec<(u8, bool, u64, Schedule)> = Vec::new();
-        list.retain(|entry| {
-            let Entry { pass_choice, state, .. } = entry;
-            let way = (state.zero, state.reshard, pass_choice.micro.0, pass_choice.schedule.0);
-            let is_new = seen.iter().filter(|known| **known == way).count() < 2;
-            seen.push(way);
-            is_new
-        });
-        list
     }
 
     /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
@@ -439,23 +380,6 @@ impl<'a> Bounding<'a> {
     }
 }
 
-/// Of splits that differ in activations alone, the one with the most of them on the host.
-fn with_most_activations(splits: Vec<Hosted>) -> Vec<Hosted> {
-    let mut most: Vec<Hosted> = Vec::new();
-    for hosted in splits {
-        let activations = hosted[OffloadCategory::Activations as usize];
-        let is_like = |known: &&mut Hosted| without_activations(**known) == without_activations(hosted);
-        match most.iter_mut().find(is_like) {
-            Some(known) => {
-                let known = &mut known[OffloadCategory::Activations as usize];
-                *known = known.max(activations);
-            }
-            None => most.push(hosted),
-        }
-    }
-    most
-}
-
 /// `pass_choice` without what makes no difference to costs and loads.
 fn shape_of(pass_choice: &PassChoice) -> PassChoice {
     let splits = pass_choice.schedule.0.splits_weight();
@@ -463,5 +387,6 @@ fn shape_of(pass_choice: &PassChoice) -> PassChoice {
     PassChoice { schedule: (schedule, 1), ..*pass_choice }
 }
 
+mod likely;
 #[cfg(test)]
 mod tests;

@@ -79,17 +79,15 @@ impl Options {
     }
 }
 
-/// All splits between device and host that a rank may have: with the `fixed` fractions, of which it has one of each
-/// category, or with those that are tried of what an engine can `offload`; nothing first.
+/// All splits between device and host that a rank may have: one of the `fixed` fractions of each category, or else one
+/// of those that are tried of what an engine can `offload`. Of these, nothing on the host stands first.
 pub fn splits(fixed: Option<&[(OffloadCategory, Vec<f64>)]>, offload: &[OffloadCategory]) -> Vec<Hosted> {
     let fractions = |category| -> Vec<f64> {
         match fixed {
             Some(fixed) => fixed
                 .iter()
-                .filter(|(of, fractions)| *of == category && !fractions.is_empty())
-                .map(|(_, fractions)| fractions.clone())
-                .next()
-                .unwrap_or_else(|| vec![0.0]),
+                .find(|(of, fractions)| *of == category && !fractions.is_empty())
+                .map_or_else(|| vec![0.0], |(_, fractions)| fractions.clone()),
             None if offload.contains(&category) => FRACTIONS.to_vec(),
             None => vec![0.0],
         }

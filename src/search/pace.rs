@@ -96,12 +96,12 @@ impl PassPace {
             let own = units.iter().filter(|unit| kind(unit.kind)).map(|unit| classes[unit.class]);
             own.fold(Issued::default(), |all, unit| all + unit)
         };
-        let blocks = all_of(|kind| matches!(kind, UnitKind::Block(_)));
+        let is_block = |kind: UnitKind| matches!(kind, UnitKind::Block(_));
+        let blocks = all_of(is_block);
         let front = all_of(|kind| kind == UnitKind::Front);
         let back = all_of(|kind| kind == UnitKind::Back);
         // What stands before and behind the blocks may be on the rank of any.
-        let block = |unit: &&UnitLayers| matches!(unit.kind, UnitKind::Block(_));
-        let stretches = units.iter().filter(block).flat_map(|unit| {
+        let stretches = units.iter().filter(|unit| is_block(unit.kind)).flat_map(|unit| {
             let ends = [Issued::default(), front, back, front + back];
             ends.map(|ends| classes[unit.class] + ends).map(|all| all.host / all.chain)
         });
