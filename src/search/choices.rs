@@ -53,29 +53,47 @@ impl ChoiceRange {
     }
 }
 
+/// Fractions on the host, of each category one for all stages or one a stage.
+type Fractions = Vec<(OffloadCategory, Vec<f64>)>;
+
 /// What may be chosen.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Checkpoint modes are free; otherwise those of the strategy stand.
     pub recomputes: bool,
-    /// What may be kept on the host, nothing first; none if it is what the strategy says.
-    pub hosted: Option<Vec<Hosted>>,
+    /// What is on the host in any case.
+    fixed: Option<Fractions>,
+    /// What may be there otherwise, nothing first.
+    free: Vec<Hosted>,
 }
 
 impl Options {
     /// Whatever is not fixed, of what the engine can keep on the host.
-    pub fn new(fixes_checkpoint: bool, fixes_offload: bool, offload: &[OffloadCategory]) -> Self {
-        Self { recomputes: !fixes_checkpoint, hosted: (!fixes_offload).then(|| splits(None, offload)) }
+    pub fn new(fixes_checkpoint: bool, fixed: Option<&Fractions>, offload: &[OffloadCategory]) -> Self {
+        Self { recomputes: !fixes_checkpoint, fixed: fixed.cloned(), free: splits(None, offload) }
     }
 
     /// The same without parameters and activations on the host, where that is free.
     pub fn without_copies(&self) -> Self {
-        let is_quiet = |hosted: &&Hosted| {
+        let mut quiet = self.clone();
+        quiet.free.retain(|hosted| {
             let on_host = |category| hosted[category as usize] > 0.0;
             !on_host(OffloadCategory::Parameters) && !on_host(OffloadCategory::Activations)
-        };
-        let hosted = self.hosted.as_ref().map(|all| all.iter().filter(is_quiet).copied().collect());
-        Self { hosted, ..self.clone() }
+        });
+        quiet
+    }
+
+    /// What pipeline rank `stage` may have on the host; parameters only if that is fixed or `allows_parameters`.
+    pub fn hosted(&self, stage: usize, allows_parameters: bool) -> Vec<Hosted> {
+        let allows =
+            |hosted: &&Hosted| allows_parameters || hosted[OffloadCategory::Parameters as usize] == 0.0;
+        let Some(fixed) = &self.fixed else { return self.free.iter().filter(allows).copied().collect() };
+        let mut hosted = NOTHING;
+        for (category, fractions) in fixed {
+            let own = if fractions.len() == 1 { fractions.first() } else { fractions.get(stage) };
+            hosted[*category as usize] = own.copied().unwrap_or(0.0);
+        }
+        vec![hosted]
     }
 }
 

@@ -57,24 +57,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         options: &Options,
     ) -> Self {
         let supports = &closed_forms.problem.engine.supports;
-        let offloads_parameters = strategy.zero >= supports.parameter_offload_from_zero;
-        let hosted = match &options.hosted {
-            Some(hosted) => {
-                let allows = |hosted: &&Hosted| {
-                    offloads_parameters || hosted[OffloadCategory::Parameters as usize] == 0.0
-                };
-                hosted.iter().filter(allows).copied().collect()
-            }
-            None => {
-                let fraction = |&category| strategy.offload.fraction(category, stage as usize);
-                let mut fixed = NOTHING;
-                fixed
-                    .iter_mut()
-                    .zip(OffloadCategory::ALL)
-                    .for_each(|(slot, category)| *slot = fraction(category));
-                vec![fixed]
-            }
-        };
+        let hosted = options.hosted(stage as usize, strategy.zero >= supports.parameter_offload_from_zero);
         let recomputes = options.recomputes;
         let chunks = strategy.chunks_of(u64::from(stage));
         let chunks: Vec<usize> = chunks.into_iter().map(|chunk| chunk as usize).collect();

@@ -41,7 +41,7 @@ impl<'a> Solving<'a> {
     pub fn new(bounding: &'a Bounding<'a>, closed_forms: &'a ClosedForms<'a>) -> Self {
         let fix = &bounding.space.request.fix;
         let offload = &bounding.space.problem.engine.supports.offload;
-        let options = Options::new(fix.checkpoint.is_some(), fix.offload.is_some(), offload);
+        let options = Options::new(fix.checkpoint.is_some(), fix.offload.as_ref(), offload);
         let quiet = options.without_copies();
         Self { bounding, closed_forms, options, quiet, ways: KnownWays::default() }
     }

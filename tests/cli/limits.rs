@@ -83,6 +83,9 @@ fn a_value_outside_the_grid_is_held_and_said() {
     for (key, value, says) in [
         ("offload", "optimizer:0.37", true),
         ("offload", "optimizer:0.5", false),
+        ("offload", "activations:1", false),
+        ("offload", "activations:0.7", true),
+        ("offload", "optimizer:0.5+params:1+activations:0.5", false),
         ("micro", "2", false),
         ("cp", "4", true),
         ("shard", "2", false),
