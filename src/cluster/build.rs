@@ -149,7 +149,8 @@ fn build_levels(documents: &[LevelDocument], cluster: &Cluster) -> Result<Vec<Le
         let default = if at == 0 { &cluster.device.scale_up.link } else { &cluster.device.network };
         let latency = document.latency.map_or(default.latency.value, |latency| latency.0);
         let bandwidth = bandwidth(document, &field, cluster)?;
-        let link = Link { bandwidth, latency };
+        let ring_loss = default.ring_loss.as_ref().map_or(0.0, |loss| loss.value);
+        let link = Link { bandwidth, latency, ring_loss };
         levels.push(Level { name: document.name.clone(), span: document.span, link, slower: Vec::new() });
     }
     match levels.last() {

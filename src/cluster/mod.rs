@@ -52,6 +52,8 @@ pub struct Level {
 pub struct Link {
     pub bandwidth: BytesPerSecond,
     pub latency: Seconds,
+    /// What rings of few members lose: m of them reach 1 − loss / m² of the bandwidth.
+    pub ring_loss: f64,
 }
 
 /// The host of one node.

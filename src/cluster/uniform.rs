@@ -10,7 +10,11 @@ pub const MOST_DEVICES: u64 = 1 << 20;
 impl Link {
     /// What large messages sustain over such a link.
     pub fn sustained(model: &LinkModel) -> Self {
-        Self { bandwidth: model.bandwidth.value * model.efficiency.value, latency: model.latency.value }
+        Self {
+            bandwidth: model.bandwidth.value * model.efficiency.value,
+            latency: model.latency.value,
+            ring_loss: model.ring_loss.as_ref().map_or(0.0, |loss| loss.value),
+        }
     }
 }
 

@@ -22,6 +22,16 @@ pub struct GroupLevel {
     pub bandwidth: f64,
     /// Seconds of one hop.
     pub latency: f64,
+    /// What rings of few members lose: m of them reach 1 − loss / m² of the bandwidth.
+    pub ring_loss: f64,
+}
+
+impl GroupLevel {
+    /// Bytes/s that a ring of the members reaches over one device's link.
+    fn ring_bandwidth(&self) -> f64 {
+        let members = self.members.max(1) as f64;
+        self.bandwidth * (1.0 - self.ring_loss / (members * members))
+    }
 }
 
 /// A collective's time and how long each level's links are busy in it.
@@ -45,6 +55,7 @@ impl GroupShape {
                 members,
                 bandwidth: bandwidth.0,
                 latency: level.link.latency.0,
+                ring_loss: level.link.ring_loss,
             })
             .collect();
         Self { levels }
@@ -56,6 +67,7 @@ impl GroupShape {
             members: members(level.span),
             bandwidth: level.link.bandwidth.0,
             latency: level.link.latency.0,
+            ring_loss: level.link.ring_loss,
         });
         Self { levels: levels.collect() }
     }
@@ -66,6 +78,7 @@ impl GroupShape {
             members: cluster.devices().min(level.span),
             bandwidth: level.slower.iter().fold(level.link.bandwidth.0, |least, (_, slow)| least.min(slow.0)),
             latency: level.link.latency.0,
+            ring_loss: level.link.ring_loss,
         });
         Self { levels: levels.collect() }
     }
@@ -79,6 +92,7 @@ impl GroupShape {
                 members: size.min(level.span),
                 bandwidth: outward().map(|link| link.bandwidth.0).fold(0.0, f64::max),
                 latency: outward().map(|link| link.latency.0).fold(level.link.latency.0, f64::min),
+                ring_loss: outward().map(|link| link.ring_loss).fold(level.link.ring_loss, f64::min),
             }
         });
         Self { levels: levels.collect() }
@@ -123,7 +137,7 @@ impl GroupShape {
                 let passes = if collective.kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
                 for (level, busy) in busy.iter_mut().enumerate().take(crossed + 1) {
                     if self.levels[level].members > self.inner(level) {
-                        let bandwidth = self.inner(level) as f64 * self.levels[level].bandwidth;
+                        let bandwidth = self.inner(level) as f64 * self.levels[level].ring_bandwidth();
                         *busy = passes * bytes * share / bandwidth;
                     }
                 }
@@ -173,8 +187,8 @@ mod tests {
     fn shape(inner: u64, outer: u64) -> GroupShape {
         GroupShape {
             levels: vec![
-                GroupLevel { members: inner, bandwidth: 100.0, latency: 0.0 },
-                GroupLevel { members: outer, bandwidth: 10.0, latency: 0.0 },
+                GroupLevel { members: inner, bandwidth: 100.0, latency: 0.0, ring_loss: 0.0 },
+                GroupLevel { members: outer, bandwidth: 10.0, latency: 0.0, ring_loss: 0.0 },
             ],
         }
     }

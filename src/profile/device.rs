@@ -98,6 +98,9 @@ pub struct GemmModel {
 pub struct AttentionModel {
     pub forward_efficiency: Sourced<f64>,
     pub backward_efficiency: Sourced<f64>,
+    /// Share of these that kernels reach which were written for the devices of 2020 (FlashAttention 2); all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_kernels: Option<Sourced<f64>>,
 }
 
 /// Kernels that only move data.
@@ -150,8 +153,11 @@ pub struct LinkModel {
     pub bandwidth: Sourced<BytesPerSecond>,
     /// Share of it that large messages reach.
     pub efficiency: Sourced<f64>,
-    /// Time of one hop of a small message.
+    /// Time of one hop of a message.
     pub latency: Sourced<Seconds>,
+    /// What rings of few members lose: m of them reach 1 − loss / m² of what many do. Nothing if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring_loss: Option<Sourced<f64>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -5,10 +5,8 @@ use std::sync::LazyLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choices::{
-    AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory,
-    Schedule,
-};
+use super::capabilities::Supports;
+use super::choices::{AttentionKernel, CheckpointMode};
 use super::device::Uncertainty;
 use super::evidence::Sourced;
 use crate::units::{ElementType, Seconds};
@@ -91,6 +89,9 @@ pub struct TimingModel {
     /// Share of the device's rate of products that the engine sustains: eager kernels leave gaps for allocation,
     /// bookkeeping and bias that fused ones do not.
     pub product_share: Sourced<f64>,
+    /// Whether its fused attention was written for the devices of 2020 (FlashAttention 2).
+    #[serde(default)]
+    pub older_attention: bool,
     /// Share of the device's rate of fused attention that the engine's kernels reach.
     pub attention_share: Sourced<f64>,
     /// Where scores are tensors: what heads times sequences of a rank must be a multiple of for the engine's fused
@@ -115,43 +116,6 @@ pub struct TimingModel {
     pub optimizer_passes: Sourced<f64>,
     /// Time of a step that grows with nothing: data, logging, waiting for the host.
     pub step_time: Sourced<Seconds>,
-}
-
-/// What strategies the engine can run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Supports {
-    pub zero: Vec<u8>,
-    /// ZeRO stages that go together with pipeline parallelism.
-    pub zero_with_pipeline: Vec<u8>,
-    pub schedules: Vec<Schedule>,
-    pub sync: Vec<GradientSync>,
-    pub context: Vec<ContextKind>,
-    pub offload: Vec<OffloadCategory>,
-    pub compress: Vec<Compression>,
-    pub loss: Vec<LossMode>,
-    pub expert_parallel: bool,
-    /// Shard groups smaller than the data-parallel group.
-    pub shard_groups: bool,
-    /// Tensor parallelism wider than the key-value heads, by replicating them.
-    pub key_value_replication: bool,
-    /// How many micro-batches its interleaved schedule takes.
-    pub interleaved: InterleavedRounds,
-    /// The highest ZeRO stage at which gradient synchronisation can wait for the last micro-batch.
-    pub deferred_up_to_zero: u8,
-    /// The lowest ZeRO stage at which parameters can be offloaded.
-    pub parameter_offload_from_zero: u8,
-}
-
-/// The numbers of micro-batches that an interleaved schedule takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum InterleavedRounds {
-    Any,
-    /// Multiples of the pipeline size.
-    WholeRounds,
-    /// Those that ⌊micro-batches / pipeline size⌋ rounds divide, so that rounds are equal (PyTorch).
-    EqualRounds,
 }
 
 /// A type that depends on the strategy or is fixed.

@@ -76,6 +76,8 @@ impl DeviceModel {
         fields.push(field("gemm.half_depth", &self.gemm.half_depth, |depth| *depth, NotNegative));
         fields.push(share("attention.forward_efficiency", &self.attention.forward_efficiency));
         fields.push(share("attention.backward_efficiency", &self.attention.backward_efficiency));
+        let older = self.attention.older_kernels.as_ref();
+        fields.extend(older.map(|older| share("attention.older_kernels", older)));
         fields.push(share("memory_bound.efficiency", &self.memory_bound.efficiency));
         for (kind, rates) in &self.kernels {
             let types =
@@ -164,4 +166,5 @@ fn link<'a>(path: &str, link: &'a LinkModel, fields: &mut Vec<Field<'a>>) {
     fields.push(field(&format!("{path}.bandwidth"), &link.bandwidth, |rate| rate.0, Range::Positive));
     fields.push(share(&format!("{path}.efficiency"), &link.efficiency));
     fields.push(field(&format!("{path}.latency"), &link.latency, |time| time.0, Range::NotNegative));
+    fields.extend(link.ring_loss.as_ref().map(|loss| share(&format!("{path}.ring_loss"), loss)));
 }

@@ -1,5 +1,6 @@
 //! Floor 2: cost-model and engine-profile files: their types, reading and provenance.
 
+pub mod capabilities;
 pub mod catalog;
 pub mod choices;
 pub mod device;

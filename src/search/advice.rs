@@ -57,10 +57,15 @@ fn leanest(space: &Space<'_>, closed_forms: &ClosedForms<'_>, near: &Strategy) -
         try_with(&|strategy| strategy.loss = loss);
     }
     if space.request.fix.offload.is_none() {
-        for &category in &problem.engine.supports.offload {
-            try_with(&|strategy| {
-                *strategy.offload.fractions_mut(category) = vec![1.0; strategy.pipeline as usize];
-            });
+        let supports = &problem.engine.supports;
+        let host = |strategy: &mut Strategy, category| {
+            *strategy.offload.fractions_mut(category) = vec![1.0; strategy.pipeline as usize];
+        };
+        if *supports.offload_together {
+            try_with(&|strategy| supports.offloads().for_each(|category| host(strategy, category)));
+        }
+        for category in supports.offloads() {
+            try_with(&|strategy| host(strategy, category));
         }
     }
     strategy

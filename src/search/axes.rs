@@ -101,7 +101,7 @@ impl<'a> Axes<'a> {
         };
         let compressions = match fix.compression {
             Some(fixed) => vec![fixed],
-            None if is_free(Key::Compression) => supports.compress.clone(),
+            None if is_free(Key::Compression) => supports.compress.value.clone(),
             None => vec![Compression::None],
         };
         let mut numerics = Vec::new();
@@ -112,7 +112,7 @@ impl<'a> Axes<'a> {
                 }
             }
         }
-        let loss = fix.loss.map_or_else(|| supports.loss.clone(), |fixed| vec![fixed]);
+        let loss = fix.loss.map_or_else(|| supports.loss.value.clone(), |fixed| vec![fixed]);
         Self { problem, request, meshes: meshes(problem, fix), numerics, loss }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Axes<'a> {
         let ranks = mesh.tensor * mesh.context * mesh.data;
         let sizes = match self.request.fix.expert {
             Some(fixed) => vec![fixed],
-            None if !self.problem.engine.supports.expert_parallel => vec![1],
+            None if !*self.problem.engine.supports.expert_parallel => vec![1],
             None => divisors(experts.count).into_iter().filter(|size| *size <= ranks).collect(),
         };
         let inside = |_: u64| match self.request.fix.expert_tensor {
@@ -142,7 +142,7 @@ impl<'a> Axes<'a> {
         match self.request.fix.sequence_parallel {
             _ if mesh.tensor == 1 => vec![false],
             Some(fixed) => vec![fixed],
-            None => vec![true, false],
+            None => self.problem.engine.supports.sequence_parallel.value.clone(),
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> Axes<'a> {
         match self.request.fix.context_kind {
             _ if mesh.context == 1 => vec![ContextKind::Ring],
             Some(fixed) => vec![fixed],
-            None => self.problem.engine.supports.context.clone(),
+            None => self.problem.engine.supports.context.value.clone(),
         }
     }
 
@@ -181,7 +181,7 @@ impl<'a> Axes<'a> {
         let schedules = match self.request.fix.schedule {
             Some(fixed) => vec![fixed],
             None if mesh.pipeline == 1 => vec![Schedule::OneForwardOneBackward],
-            None => self.problem.engine.supports.schedules.clone(),
+            None => self.problem.engine.supports.schedules.value.clone(),
         };
         let mut list = Vec::new();
         for schedule in schedules {
@@ -213,12 +213,12 @@ impl<'a> Axes<'a> {
     /// ZeRO stages, shard groups, resharding and synchronisation; each way to do the same once.
     pub fn states(&self, mesh: MeshSizes, accumulation: u64) -> Vec<StateChoice> {
         let supports = &self.problem.engine.supports;
-        let stages = self.request.fix.zero.map_or_else(|| supports.zero.clone(), |fixed| vec![fixed]);
+        let stages = self.request.fix.zero.map_or_else(|| supports.zero.value.clone(), |fixed| vec![fixed]);
         let mut list = Vec::new();
         for zero in stages {
             let shards = match self.request.fix.shard {
                 Some(fixed) => vec![fixed],
-                None if zero == 0 || !supports.shard_groups => vec![mesh.data],
+                None if zero == 0 || !*supports.shard_groups => vec![mesh.data],
                 None if mesh.data == 1 => vec![1],
                 None => divisors(mesh.data).into_iter().filter(|&shard| shard > 1).collect(),
             };
@@ -232,9 +232,7 @@ impl<'a> Axes<'a> {
                     Some(fixed) => vec![fixed],
                     None if accumulation == 1 => vec![crate::strategy::defaults::sync(zero)],
                     None => supports
-                        .sync
-                        .iter()
-                        .copied()
+                        .syncs(zero, mesh.pipeline > 1)
                         .filter(|&sync| sync != GradientSync::Scatter || (zero >= 1 && shard < mesh.data))
                         .collect(),
                 };

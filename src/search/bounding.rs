@@ -8,7 +8,7 @@ use crate::profile::engine::Overlap;
 use crate::program::state::{DistinctRules, StateRules};
 use crate::search::axes::StateChoice;
 use crate::search::cache::Cache;
-use crate::search::choices::{Hosted, splits};
+use crate::search::choices::{Hosted, NOTHING, is_offered, splits};
 use crate::search::class_costs::{ClassCostCache, ModelCosts};
 use crate::search::large_batch_bound::{self, LargeBatchBound};
 use crate::search::links::Links;
@@ -105,7 +105,7 @@ impl<'a> Bounding<'a> {
                 None => classes.push((unit.class, 1)),
             }
         }
-        let mut splits = splits(space.request.fix.offload.as_deref(), &space.problem.engine.supports.offload);
+        let mut splits = splits(space.request.fix.offload.as_deref(), &space.problem.engine.supports);
         // Of those that differ in activations alone, the most on the host is the leanest.
         let activations = |hosted: &Hosted| hosted[OffloadCategory::Activations as usize];
         let most = splits.iter().map(activations).fold(0.0, f64::max);
@@ -146,14 +146,17 @@ impl<'a> Bounding<'a> {
                 result.bounded += legal;
                 continue;
             }
-            let mut seen: Vec<(DistinctRules, bool)> = Vec::new();
+            let mut seen: Vec<(DistinctRules, usize)> = Vec::new();
             for state in states {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
                 // Of states that make no difference to the program, the first stands for all.
-                let offloads = state.zero >= space.problem.engine.supports.parameter_offload_from_zero;
+                let offloads = self.splits.iter().filter(|hosted| {
+                    **hosted != NOTHING && is_offered(hosted, state.zero, &space.problem.engine.supports)
+                });
+                let offloads = offloads.count();
                 let distinct = rules.distinct(state.sync);
-                if seen.iter().any(|(known, more)| (*more || !offloads) && *known == distinct) {
+                if seen.iter().any(|(known, more)| *more >= offloads && *known == distinct) {
                     result.bounded += orders(state);
                     continue;
                 }

@@ -1,6 +1,7 @@
 //! What a pipeline rank may choose: which of its blocks recompute what, and what it keeps on the host; and sets of such
 //! choices.
 
+use crate::profile::capabilities::{OffloadGrain, Supports};
 use crate::profile::choices::OffloadCategory;
 use crate::search::modes::{Modes, Recomputed};
 
@@ -69,8 +70,13 @@ pub struct Options {
 
 impl Options {
     /// Whatever is not fixed, of what the engine can keep on the host.
-    pub fn new(fixes_checkpoint: bool, fixed: Option<&Fractions>, offload: &[OffloadCategory]) -> Self {
-        Self { recomputes: !fixes_checkpoint, fixed: fixed.cloned(), free: splits(None, offload) }
+    pub fn new(fixes_checkpoint: bool, fixed: Option<&Fractions>, supports: &Supports) -> Self {
+        Self { recomputes: !fixes_checkpoint, fixed: fixed.cloned(), free: splits(None, supports) }
+    }
+
+    /// One choice for all ranks: checkpoint modes that are given, and `hosted` on the host.
+    pub fn one(hosted: Hosted) -> Self {
+        Self { recomputes: false, fixed: None, free: vec![hosted] }
     }
 
     /// The same without parameters and activations on the host, where that is free.
@@ -83,10 +89,10 @@ impl Options {
         quiet
     }
 
-    /// What pipeline rank `stage` may have on the host; parameters only if that is fixed or `allows_parameters`.
-    pub fn hosted(&self, stage: usize, allows_parameters: bool) -> Vec<Hosted> {
-        let allows =
-            |hosted: &&Hosted| allows_parameters || hosted[OffloadCategory::Parameters as usize] == 0.0;
+    /// What pipeline rank `stage` may have on the host under ZeRO stage `zero`, as `supports` offers it or as it is
+    /// fixed.
+    pub fn hosted(&self, stage: usize, zero: u8, supports: &Supports) -> Vec<Hosted> {
+        let allows = |hosted: &&Hosted| is_offered(hosted, zero, supports);
         let Some(fixed) = &self.fixed else { return self.free.iter().filter(allows).copied().collect() };
         let mut hosted = NOTHING;
         for (category, fractions) in fixed {
@@ -98,17 +104,12 @@ impl Options {
 }
 
 /// All splits between device and host that a rank may have: one of the `fixed` fractions of each category, or else one
-/// of those that are tried of what an engine can `offload`. Of these, nothing on the host stands first.
-pub fn splits(fixed: Option<&[(OffloadCategory, Vec<f64>)]>, offload: &[OffloadCategory]) -> Vec<Hosted> {
+/// of those that are tried of what an engine `supports`. Of these, nothing on the host stands first.
+pub fn splits(fixed: Option<&[(OffloadCategory, Vec<f64>)]>, supports: &Supports) -> Vec<Hosted> {
     let fractions = |category| -> Vec<f64> {
-        match fixed {
-            Some(fixed) => fixed
-                .iter()
-                .find(|(of, fractions)| *of == category && !fractions.is_empty())
-                .map_or_else(|| vec![0.0], |(_, fractions)| fractions.clone()),
-            None if offload.contains(&category) => FRACTIONS.to_vec(),
-            None => vec![0.0],
-        }
+        let Some(fixed) = fixed else { return tried(category, supports) };
+        let own = fixed.iter().find(|(of, fractions)| *of == category && !fractions.is_empty());
+        own.map_or_else(|| vec![0.0], |(_, fractions)| fractions.clone())
     };
     let mut list = vec![NOTHING];
     for (place, &category) in OffloadCategory::ALL.iter().enumerate() {
@@ -124,7 +125,32 @@ pub fn splits(fixed: Option<&[(OffloadCategory, Vec<f64>)]>, offload: &[OffloadC
         let others: Vec<Hosted> = others.collect();
         list.extend(others);
     }
+    if fixed.is_none() && *supports.offload_together {
+        list.retain(|hosted| {
+            let all = supports.offloads().map(|category| hosted[category as usize] > 0.0);
+            all.reduce(|one, other| one && other) == Some(true) || *hosted == NOTHING
+        });
+    }
     list
+}
+
+/// The fractions of `category` that are tried on the host.
+fn tried(category: OffloadCategory, supports: &Supports) -> Vec<f64> {
+    match supports.offload.iter().find(|offer| offer.category == category) {
+        None => vec![0.0],
+        Some(offer) if offer.grain == OffloadGrain::Whole => vec![0.0, 1.0],
+        Some(_) => FRACTIONS.to_vec(),
+    }
+}
+
+/// Whether `hosted` may be on the host under ZeRO stage `zero`.
+pub fn is_offered(hosted: &Hosted, zero: u8, supports: &Supports) -> bool {
+    OffloadCategory::ALL.iter().all(|&category| {
+        let fraction = hosted[category as usize];
+        let is_whole = fraction == 1.0;
+        fraction == 0.0
+            || supports.offers(category, zero).is_some_and(|offer| is_whole || offer.splits(zero))
+    })
 }
 
 /// `hosted` with activations on the device.

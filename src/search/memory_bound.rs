@@ -5,7 +5,7 @@ use crate::lower::UnitParameters;
 use crate::profile::choices::OffloadCategory;
 use crate::program::layout::offloaded_blocks;
 use crate::program::state::{Gathering, StateRules};
-use crate::search::choices::Hosted;
+use crate::search::choices::{Hosted, is_offered};
 use crate::search::in_flight::InFlight;
 use crate::search::load::{Kept, Passing};
 use crate::search::strategy_bound::StrategyBounds;
@@ -98,10 +98,9 @@ impl<'a> MemoryBound<'a> {
         Err(Bytes(least as u64))
     }
 
-    /// Whether parameters may be on the host as in `hosted`.
+    /// Whether the ZeRO stage lets state be on the host as in `hosted`.
     fn allows(&self, hosted: &Hosted) -> bool {
-        self.rules.zero >= self.bounds.engine.supports.parameter_offload_from_zero
-            || hosted[OffloadCategory::Parameters as usize] == 0.0
+        is_offered(hosted, self.rules.zero, &self.bounds.engine.supports)
     }
 
     /// Bytes of optimizer state and of the parameters of `blocks` blocks that `hosted` leaves on the device, of `owned`

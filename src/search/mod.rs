@@ -27,6 +27,7 @@
 //! Costs of lowered units are computed once for all strategies that share them (`class_costs`, `links`, `cache`).
 
 mod advice;
+mod alike;
 mod alternatives;
 pub mod axes;
 mod best_first;

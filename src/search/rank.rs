@@ -57,7 +57,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         options: &Options,
     ) -> Self {
         let supports = &closed_forms.problem.engine.supports;
-        let hosted = options.hosted(stage as usize, strategy.zero >= supports.parameter_offload_from_zero);
+        let hosted = options.hosted(stage as usize, strategy.zero, supports);
         let recomputes = options.recomputes;
         let chunks = strategy.chunks_of(u64::from(stage));
         let chunks: Vec<usize> = chunks.into_iter().map(|chunk| chunk as usize).collect();

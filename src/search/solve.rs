@@ -1,5 +1,6 @@
 //! One outer strategy at its best inner choice, with what no inner choice can undercut.
 
+use crate::profile::capabilities::CutGrain;
 use crate::profile::choices::Compression;
 use crate::search::bounding::{Bounding, Entry};
 use crate::search::choices::Options;
@@ -10,7 +11,7 @@ use crate::search::local_search::neighbours;
 use crate::search::other_cuts::{MOST_CUTS_PROVEN, OtherCuts};
 use crate::search::passes::{KnownWays, Way, Ways};
 use crate::search::proof::{Aim, Proof, prove};
-use crate::strategy::Strategy;
+use crate::strategy::{CheckpointEntry, Strategy, defaults, rules};
 
 /// Events that could be played in the time in which one of many cuts is bounded, about.
 const EFFORT_OF_A_CUT: u64 = 20;
@@ -32,6 +33,8 @@ pub struct Solving<'a> {
     pub options: Options,
     /// The same without copies beside the passes.
     quiet: Options,
+    /// Each rank chooses for itself; otherwise all ranks choose alike.
+    is_free: bool,
     /// When the passes of pass choices end whose chunks do not adjoin.
     ways: KnownWays,
 }
@@ -40,10 +43,11 @@ impl<'a> Solving<'a> {
     /// Solves what the request of `bounding`'s space leaves free.
     pub fn new(bounding: &'a Bounding<'a>, closed_forms: &'a ClosedForms<'a>) -> Self {
         let fix = &bounding.space.request.fix;
-        let offload = &bounding.space.problem.engine.supports.offload;
-        let options = Options::new(fix.checkpoint.is_some(), fix.offload.as_ref(), offload);
+        let supports = &bounding.space.problem.engine.supports;
+        let options = Options::new(fix.checkpoint.is_some(), fix.offload.as_ref(), supports);
         let quiet = options.without_copies();
-        Self { bounding, closed_forms, options, quiet, ways: KnownWays::default() }
+        let is_free = supports.is_free_inside();
+        Self { bounding, closed_forms, options, quiet, is_free, ways: KnownWays::default() }
     }
 
     /// The bound of `entry` with what is known of its pass choice: chunks that do not adjoin wait for each other.
@@ -55,6 +59,11 @@ impl<'a> Solving<'a> {
     /// the passes, where that is likelier; none if nothing that fits is.
     pub fn solve(&self, entry: &Entry, limit: f64) -> Option<Solved> {
         self.with_ways(entry, |ways| {
+            if !self.is_free {
+                return self.best_alike(entry, limit, &|inner, outer, limit| {
+                    inner.solve(outer, (ways, entry.step), limit)
+                });
+            }
             let solve = |options: &Options, limit: f64| {
                 self.chosen(entry, options, |inner, outer| inner.solve(outer, (ways, entry.step), limit))
             };
@@ -72,7 +81,7 @@ impl<'a> Solving<'a> {
     /// Every inner choice of `entry` that fits; none if they are too many to list.
     pub fn every_choice(&self, entry: &Entry) -> Option<Vec<Solved>> {
         let choices = self.with_ways(entry, |ways| {
-            self.with_inner(entry, &self.options, |inner, outer| every_choice(inner, outer, ways))
+            self.with_inner(entry, &self.options, None, |inner, outer| every_choice(inner, outer, ways))
         })?;
         let closed = choices.into_iter().map(|mut strategy| {
             strategy.normalise(&self.bounding.space.problem.facts);
@@ -83,7 +92,9 @@ impl<'a> Solving<'a> {
                 strategy,
             }
         });
-        Some(closed.filter(|solved| self.closed_forms.fits(&solved.closed)).collect())
+        let facts = &self.bounding.space.problem.facts;
+        let is_legal = |solved: &Solved| self.is_free || rules::legal(&solved.strategy, facts);
+        Some(closed.filter(|solved| is_legal(solved) && self.closed_forms.fits(&solved.closed)).collect())
     }
 
     /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.
@@ -100,6 +111,9 @@ impl<'a> Solving<'a> {
 
     /// A good inner choice of `entry`, quickly: that of the default cuts.
     pub fn even(&self, entry: &Entry, limit: f64) -> Option<Solved> {
+        if !self.is_free {
+            return self.best_alike(entry, limit, &|inner, outer, limit| inner.even(outer, limit));
+        }
         self.chosen(entry, &self.options, |inner, outer| inner.even(outer, limit))
     }
 
@@ -111,26 +125,42 @@ impl<'a> Solving<'a> {
     /// What no inner choice of `solved` can undercut as played.
     pub fn prove(&self, solved: &Solved, aim: Aim) -> Proof {
         let Solved { entry, strategy, lower_bound, .. } = solved;
-        self.with_inner(entry, &self.options, |inner, outer| {
-            let mut proof = prove(inner, strategy, aim);
-            match self.other_cuts(entry, (inner, outer), (strategy, aim.best)) {
-                OtherCuts::From(lower) => {
-                    proof.lower = proof.lower.min(lower);
-                    proof.effort += MOST_CUTS_PROVEN as u64 * EFFORT_OF_A_CUT;
-                }
-                OtherCuts::Few(ways) => {
-                    proof.effort += ways.len() as u64 * EFFORT_OF_A_CUT;
-                    for Way { cuts, seconds } in ways {
-                        if seconds >= proof.lower {
-                            break;
-                        }
-                        proof = prove_cuts(inner, inner.with_cuts(outer, cuts), (proof, seconds), aim);
+        let mut proof = if self.is_free {
+            self.with_inner(entry, &self.options, None, |inner, outer| {
+                self.prove_choices(entry, (inner, outer), strategy, aim)
+            })
+        } else {
+            self.prove_alike(entry, aim)
+        };
+        proof.lower = proof.lower.max(*lower_bound);
+        proof
+    }
+
+    /// What none of the choices of `inner` can undercut, of which `strategy` is one.
+    pub(super) fn prove_choices(
+        &self,
+        entry: &Entry,
+        (inner, outer): (&InnerProblem<'_, '_>, &Strategy),
+        strategy: &Strategy,
+        aim: Aim,
+    ) -> Proof {
+        let mut proof = prove(inner, strategy, aim);
+        match self.other_cuts(entry, (inner, outer), (strategy, aim.best)) {
+            OtherCuts::From(lower) => {
+                proof.lower = proof.lower.min(lower);
+                proof.effort += MOST_CUTS_PROVEN as u64 * EFFORT_OF_A_CUT;
+            }
+            OtherCuts::Few(ways) => {
+                proof.effort += ways.len() as u64 * EFFORT_OF_A_CUT;
+                for Way { cuts, seconds } in ways {
+                    if seconds >= proof.lower {
+                        break;
                     }
+                    proof = prove_cuts(inner, inner.with_cuts(outer, cuts), (proof, seconds), aim);
                 }
             }
-            proof.lower = proof.lower.max(*lower_bound);
-            proof
-        })
+        }
+        proof
     }
 
     /// The cuts but those of `strategy` under which a step may end before `limit` seconds.
@@ -159,28 +189,34 @@ impl<'a> Solving<'a> {
 
     /// Small changes of the inner choice of `solved` that may end before `limit` seconds, the likeliest first.
     pub fn neighbours(&self, solved: &Solved, limit: f64) -> Vec<Solved> {
-        let found = self.with_inner(&solved.entry, &self.options, |inner, outer| {
+        let found = self.with_inner(&solved.entry, &self.options, None, |inner, outer| {
             neighbours(inner, outer, &solved.strategy, limit)
         });
-        found.into_iter().map(|(strategy, closed)| Solved { strategy, closed, ..solved.clone() }).collect()
+        let facts = &self.bounding.space.problem.facts;
+        let legal = found.into_iter().filter(|(strategy, _)| self.is_free || rules::legal(strategy, facts));
+        legal.map(|(strategy, closed)| Solved { strategy, closed, ..solved.clone() }).collect()
     }
 
-    fn with_ways<T>(&self, entry: &Entry, look: impl FnOnce(&Ways) -> T) -> T {
+    pub(super) fn with_ways<T>(&self, entry: &Entry, look: impl FnOnce(&Ways) -> T) -> T {
         let known = (entry.pass_choice.schedule.1 > 1)
             .then(|| self.ways.of(entry, (self.bounding, self.closed_forms)));
         look(&known.unwrap_or_default())
     }
 
-    fn with_inner<T>(
+    pub(super) fn with_inner<T>(
         &self,
         entry: &Entry,
         options: &Options,
+        checkpoint: Option<&[CheckpointEntry]>,
         look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T,
     ) -> T {
         let outer = self.bounding.space.strategy(entry);
         let costs = self.closed_forms.outer(&outer);
         let (load, pipeline) = self.bounding.pipeline(&outer, &costs.pricing);
-        let fix = &self.bounding.space.request.fix;
+        let space = self.bounding.space;
+        let fix = &space.request.fix;
+        let is_cut = *space.problem.engine.supports.cuts != CutGrain::Any;
+        let default = is_cut.then(|| defaults::cuts(space.problem.facts.blocks, outer.chunks() as usize));
         let inner = InnerProblem {
             closed_forms: self.closed_forms,
             costs: &costs,
@@ -188,8 +224,8 @@ impl<'a> Solving<'a> {
             load: &load,
             pipeline,
             first_step: entry.step,
-            cuts: fix.cuts.as_deref(),
-            checkpoint: fix.checkpoint.as_deref(),
+            cuts: fix.cuts.as_deref().or(default.as_deref()),
+            checkpoint: checkpoint.or(fix.checkpoint.as_deref()),
         };
         look(&inner, &outer)
     }
@@ -200,7 +236,7 @@ impl<'a> Solving<'a> {
         options: &Options,
         choose: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> Option<Chosen>,
     ) -> Option<Solved> {
-        let Chosen { mut strategy, seconds } = self.with_inner(entry, options, choose)?;
+        let Chosen { mut strategy, seconds } = self.with_inner(entry, options, None, choose)?;
         strategy.normalise(&self.bounding.space.problem.facts);
         let closed = self.closed_forms.close(&strategy);
         Some(Solved { entry: *entry, lower_bound: entry.lower_bound.max(seconds), strategy, closed })

@@ -1,5 +1,6 @@
 //! The outer strategies: meshes with their experts, the pass choices on each, and the states of each pass choice.
 
+use crate::profile::capabilities::CutGrain;
 use crate::profile::choices::{ContextKind, LossMode, Schedule};
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::bounding::Entry;
@@ -155,6 +156,7 @@ impl<'a> Space<'a> {
     pub fn is_legal(&self, outer: &Strategy) -> bool {
         let (fix, facts) = (&self.request.fix, &self.problem.facts);
         let fixes_inner = fix.cuts.is_some() || fix.checkpoint.is_some() || fix.offload.is_some();
+        let fixes_inner = fixes_inner || *self.problem.engine.supports.cuts != CutGrain::Any;
         rules::legal_outside(outer, facts)
             && (!fixes_inner || rules::legal_inner(&self.plainest(outer), facts))
     }

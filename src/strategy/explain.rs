@@ -6,8 +6,8 @@ use super::nearest::{divisors, neighbours};
 use super::rules::{chunk_range, context_pieces, gradient_types, product};
 use super::text_error::list;
 use super::{
-    AttentionKernel, Facts, GradientSync, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule,
-    Strategy, defaults,
+    AttentionKernel, Facts, GradientSync, Key, MeshOrder, Offload, OffloadCategory, Rule, RuleBreak,
+    Schedule, Strategy, capabilities, defaults,
 };
 
 /// The account of a broken rule.
@@ -16,6 +16,18 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
     let s = strategy;
     let supports = &facts.profile.supports;
     match rule {
+        Rule::PrecisionOffered => {
+            let value = facts.workload.precision;
+            let offered: Vec<String> = supports.precisions.iter().map(ToString::to_string).collect();
+            let reason = format!("{} does not compute in {value}", facts.profile.name);
+            RuleBreak {
+                rule,
+                field: "precision".to_owned(),
+                value: value.to_string(),
+                message: reason + &fine("", &offered, "it does", "it does"),
+                nearest: offered,
+            }
+        }
         Rule::Devices => case.devices(),
         Rule::Batch => case.batch(),
         Rule::Order => case.plain(
@@ -56,6 +68,11 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::TensorSequence => {
             let part = facts.workload.seq_len / s.context.max(1);
             case.tensor(&format!("the {part} tokens of a context rank, as sequence parallelism needs"))
+        }
+        Rule::SequenceOffered => {
+            let words = |on: &bool| if *on { "on" } else { "off" };
+            let offered: Vec<&str> = supports.sequence_parallel.iter().map(words).collect();
+            case.offered(Key::SequenceParallel, words(&s.sequence_parallel), &offered)
         }
         Rule::ExpertModel => case.plain(Key::Expert, s.expert, "this model has no experts".to_owned(), &[1]),
         Rule::ExpertOffered => case.plain(
@@ -125,6 +142,13 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             )
         }
         Rule::InterleavedRounds => case.rounds(),
+        Rule::PipelinedMicroBatches => {
+            let reason = format!(
+                "{} does not run {} micro-batches in a pipeline of {}",
+                facts.profile.name, s.accumulation, s.pipeline
+            );
+            case.plain(Key::MicroBatch, s.micro_batch, reason, &case.micro_batches())
+        }
         Rule::CutsCount => case.cuts(format!(
             "cuts names {} chunks, and pp {} · virtual {} is {}",
             s.cuts.len(),
@@ -136,6 +160,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let sum: u64 = s.cuts.iter().map(|&blocks| u64::from(blocks)).sum();
             case.cuts(format!("cuts sum to {sum} blocks, and the model has {}", facts.blocks))
         }
+        Rule::CutsOffered => case.cuts(format!("{} does not cut a model so", facts.profile.name)),
         Rule::AdaptiveLoss => {
             let reason = format!("an adaptive loss weight needs pp 1, not {}", s.pipeline);
             case.plain(Key::Pipeline, s.pipeline, reason, &[1])
@@ -152,6 +177,14 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let groups = case.nearest(Key::Shard, s.shard, divisors(s.data), |s, shard| s.shard = shard);
             case.dividing(Key::Shard, s.shard, &format!("dp {}", s.data), groups)
         }
+        Rule::ReplicationOffered => {
+            let others = case.legal(Key::Zero, &supports.zero, |s, zero| s.zero = zero);
+            let reason = format!(
+                "{} replicates state over dp {} beside no other axis",
+                facts.profile.name, s.data
+            );
+            case.plain(Key::Zero, s.zero, reason, &others)
+        }
         Rule::ShardOffered => case.plain(
             Key::Shard,
             s.shard,
@@ -162,32 +195,31 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let reason = "sync scatter needs sharded state, and zero is 0".to_owned();
             case.plain(Key::Sync, s.sync, reason, &case.syncs())
         }
-        Rule::SyncOffered => case.offered(Key::Sync, s.sync, &case.syncs()),
-        Rule::SyncDeferred => case.plain(
-            Key::Sync,
-            s.sync,
-            format!(
-                "{} defers gradient synchronisation up to zero {}, not under zero {}",
-                facts.profile.name, supports.deferred_up_to_zero, s.zero
-            ),
-            &case.syncs(),
-        ),
+        Rule::SyncOffered => {
+            let under = if s.pipeline > 1 { " with a pipeline" } else { "" };
+            let reason =
+                format!("{} does not reduce so under zero {}{under}", facts.profile.name, s.zero);
+            case.plain(Key::Sync, s.sync, reason, &case.syncs())
+        }
         Rule::CheckpointCount => {
             let reason = format!("ckpt has {} entries for {} chunks", s.checkpoint.len(), s.cuts.len());
             case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &["none", "selective", "full"])
         }
         Rule::CheckpointBlocks => case.checkpoint_blocks(),
+        Rule::CheckpointOffered => {
+            let reason = format!("{} does not recompute so", facts.profile.name);
+            case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &supports.checkpoint)
+        }
+        Rule::CheckpointGrain => {
+            let reason = format!("{} recomputes no such mixture", facts.profile.name);
+            case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &supports.checkpoint)
+        }
         Rule::OffloadOffered => {
-            let keeps_enough = |category: &&OffloadCategory| {
-                **category != OffloadCategory::Parameters || s.zero >= supports.parameter_offload_from_zero
-            };
-            let offered = supports.offload.iter().filter(keeps_enough);
-            let legal: Vec<String> = std::iter::once("none".to_owned())
-                .chain(offered.map(|category| format!("{category}:1")))
-                .collect();
+            let offers = |category| supports.offloads().any(|offered| offered == category);
             let category = OffloadCategory::ALL
                 .iter()
-                .find(|&&category| !s.offload.lacks(category) && !supports.offload.contains(&category));
+                .find(|&&category| !s.offload.lacks(category) && !offers(category));
+            let legal = case.offloads();
             let category = category.map_or("", |category| category.name());
             let reason = format!("{} does not offload {category}", facts.profile.name);
             case.plain(Key::Offload, &s.offload, reason, &legal)
@@ -202,15 +234,23 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let reason = "an offloaded fraction lies between 0 and 1".to_owned();
             case.plain(Key::Offload, &s.offload, reason, &["none"])
         }
-        Rule::OffloadZero => case.plain(
-            Key::Offload,
-            &s.offload,
-            format!(
-                "{} offloads parameters from zero {}, and zero is {}",
-                facts.profile.name, supports.parameter_offload_from_zero, s.zero
-            ),
-            &["none"],
-        ),
+        Rule::OffloadGrain => {
+            let reason = format!("{} does not offload such fractions", facts.profile.name);
+            case.plain(Key::Offload, &s.offload, reason, &case.offloads())
+        }
+        Rule::OffloadTogether => {
+            let all = capabilities::everything_offloaded(supports);
+            let reason = format!("{} offloads {all} together or nothing", facts.profile.name);
+            case.plain(Key::Offload, &s.offload, reason, &case.offloads())
+        }
+        Rule::OffloadCheckpoint => {
+            let reason = format!("{} offloads it with other checkpoint modes only", facts.profile.name);
+            case.plain(Key::Offload, &s.offload, reason, &case.offloads())
+        }
+        Rule::OffloadZero => {
+            let reason = format!("{} does not offload so under zero {}", facts.profile.name, s.zero);
+            case.plain(Key::Offload, &s.offload, reason, &case.offloads())
+        }
         Rule::CompressionOffered => case.offered(Key::Compression, s.compression, &supports.compress),
         Rule::LossOffered => case.offered(Key::Loss, s.loss, &supports.loss),
         Rule::Bucket => case.plain(Key::Bucket, s.bucket, "a bucket of 0 holds nothing".to_owned(), &[1]),
@@ -277,7 +317,27 @@ impl Case<'_> {
     }
 
     fn syncs(&self) -> Vec<GradientSync> {
-        self.legal(Key::Sync, &self.facts.profile.supports.sync, |s, sync| s.sync = sync)
+        let (s, supports) = (self.strategy, &self.facts.profile.supports);
+        let offered: Vec<GradientSync> = supports.syncs(s.zero, s.pipeline > 1).collect();
+        self.legal(Key::Sync, &offered, |s, sync| s.sync = sync)
+    }
+
+    /// What can be on the host: nothing, each category by itself, or all that the engine offers.
+    fn offloads(&self) -> Vec<String> {
+        let supports = &self.facts.profile.supports;
+        let stages = self.strategy.pipeline as usize;
+        let sets = supports.offloads().map(|category| vec![category]);
+        let sets = std::iter::once(Vec::new()).chain(sets).chain([supports.offloads().collect()]);
+        let mut legal = Vec::new();
+        for set in sets {
+            let mut offload = Offload::default();
+            set.iter().for_each(|&category| *offload.fractions_mut(category) = vec![1.0; stages]);
+            let text = offload.to_string();
+            if !legal.contains(&text) && self.holds(Key::Offload, |s| s.offload = offload) {
+                legal.push(text);
+            }
+        }
+        legal
     }
 
     /// The closest sizes of the axis `key` that keep the rules about it, as data parallelism takes the devices left;

@@ -2,6 +2,7 @@
 //!
 //! Nothing here sees a device or a time.
 
+mod capabilities;
 mod change;
 pub mod defaults;
 pub mod describe;

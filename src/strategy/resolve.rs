@@ -3,7 +3,7 @@
 use super::{
     Axis, Checkpoint, CheckpointEntry, CheckpointMode, Compression, ContextKind, Defaults, Draft, Facts,
     GradientSync, LossMode, Offload, OffloadCategory, Rule, RuleBreak, Schedule, Strategy, Workload,
-    defaults, rules,
+    capabilities, defaults, rules,
 };
 use crate::model::Model;
 use crate::profile::EngineProfile;
@@ -50,11 +50,13 @@ impl Draft {
         let data = self.data.unwrap_or_else(|| left_over(facts.devices, &[tensor, context, pipeline]));
         let micro_batch = self.micro_batch.unwrap_or(1);
         let expert = self.expert.unwrap_or(1);
-        let schedule = self.schedule.unwrap_or(Schedule::OneForwardOneBackward);
+        let schedule = self.schedule.unwrap_or_else(|| capabilities::default_schedule(pipeline, facts));
         let zero = self.zero.unwrap_or(0);
         Strategy {
             tensor,
-            sequence_parallel: self.sequence_parallel.unwrap_or(tensor > 1),
+            sequence_parallel: self
+                .sequence_parallel
+                .unwrap_or_else(|| capabilities::default_sequence_parallel(tensor, facts)),
             context,
             context_kind: self.context_kind.unwrap_or(ContextKind::Ring),
             expert,
@@ -74,7 +76,7 @@ impl Draft {
             accumulation: self
                 .accumulation
                 .unwrap_or_else(|| left_over(facts.workload.global_batch, &[data, micro_batch])),
-            sync: self.sync.unwrap_or(defaults::sync(zero)),
+            sync: self.sync.unwrap_or_else(|| capabilities::default_sync(zero, pipeline, facts)),
             checkpoint: Vec::new(),
             offload: Offload::default(),
             overlap: self.overlap.unwrap_or(true),
@@ -176,7 +178,7 @@ impl Strategy {
     }
 
     /// Whether any gradient is summed over ranks of a stage.
-    fn sums_gradients(&self, facts: &Facts) -> bool {
+    pub(super) fn sums_gradients(&self, facts: &Facts) -> bool {
         let dense = u128::from(self.context) * u128::from(self.data);
         let experts = u128::from(self.expert) * u128::from(self.expert_tensor);
         dense > 1 || (!facts.experts.is_empty() && dense * u128::from(self.tensor) > experts)

@@ -8,15 +8,18 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    AttentionKernel, ContextKind, Facts, GradientSync, Key, OffloadCategory, Schedule, Strategy, explain,
+    AttentionKernel, ContextKind, Facts, GradientSync, Key, OffloadCategory, Schedule, Strategy, capabilities,
+    explain,
 };
 use crate::profile::choices::choice;
-use crate::profile::engine::InterleavedRounds;
+use crate::profile::capabilities::InterleavedRounds;
 use crate::units::ElementType;
 
 choice! {
     /// A rule that legal strategies keep. They are checked in this order; later ones rely on earlier ones.
     Rule {
+        /// The engine computes in the precision of the workload.
+        PrecisionOffered = "precision-offered",
         /// tp · cp · pp · dp is the number of devices.
         Devices = "devices",
         /// dp · micro · accum is the global batch.
@@ -41,6 +44,8 @@ choice! {
         ContextAttention = "context-attention",
         /// With sequence parallelism, tp divides a context rank's part of the sequence.
         TensorSequence = "tensor-sequence",
+        /// The engine offers tensor parallelism with, or without, sequence parallelism.
+        SequenceOffered = "sequence-offered",
         /// The model has experts to spread.
         ExpertModel = "expert-model",
         /// The engine offers expert parallelism.
@@ -65,35 +70,49 @@ choice! {
         VirtualStages = "virtual-stages",
         /// The micro-batches that the engine's interleaved schedule takes.
         InterleavedRounds = "interleaved-rounds",
+        /// The numbers of micro-batches that the engine's pipelines take.
+        PipelinedMicroBatches = "pipelined-micro-batches",
         /// One cut for each of the pp · virtual chunks.
         CutsCount = "cuts-count",
         /// The cuts sum to the blocks.
         CutsSum = "cuts-sum",
+        /// The engine can cut the model so.
+        CutsOffered = "cuts-offered",
         /// An adaptive loss weight needs both gradients on one rank.
         AdaptiveLoss = "adaptive-loss",
         /// The engine offers the ZeRO stage.
         ZeroOffered = "zero-offered",
         /// The engine offers the ZeRO stage under a pipeline.
         ZeroPipeline = "zero-pipeline",
+        /// The engine keeps whole state on data ranks beside other kinds of parallelism.
+        ReplicationOffered = "replication-offered",
         /// The engine offers shard groups smaller than dp.
         ShardOffered = "shard-offered",
         /// sync=scatter needs sharded state.
         SyncZero = "sync-zero",
-        /// The engine offers the gradient synchronisation.
+        /// The engine offers the gradient synchronisation under this ZeRO stage, with or without a pipeline.
         SyncOffered = "sync-offered",
-        /// The highest ZeRO stage under which the engine defers synchronisation.
-        SyncDeferred = "sync-deferred",
         /// One checkpoint entry, or one a chunk.
         CheckpointCount = "checkpoint-count",
         /// Checkpoint modes cover the blocks of their chunk.
         CheckpointBlocks = "checkpoint-blocks",
+        /// The engine offers the checkpoint modes.
+        CheckpointOffered = "checkpoint-offered",
+        /// The engine lets blocks differ so in what they recompute.
+        CheckpointGrain = "checkpoint-grain",
         /// The engine offloads the category.
         OffloadOffered = "offload-offered",
         /// One fraction, or one a stage.
         OffloadCount = "offload-count",
         /// Fractions lie in 0 to 1.
         OffloadFraction = "offload-fraction",
-        /// The lowest ZeRO stage under which the engine offloads parameters.
+        /// The engine offloads such fractions: one for all stages, or everything.
+        OffloadGrain = "offload-grain",
+        /// What the engine offloads together is offloaded together.
+        OffloadTogether = "offload-together",
+        /// The engine offloads the category with these checkpoint modes.
+        OffloadCheckpoint = "offload-checkpoint",
+        /// The lowest ZeRO stage under which the engine offloads the category, or a part of it.
         OffloadZero = "offload-zero",
         /// The engine offers the compression.
         CompressionOffered = "compression-offered",
@@ -159,11 +178,17 @@ impl Rule {
             self,
             Self::CutsCount
                 | Self::CutsSum
+                | Self::CutsOffered
                 | Self::CheckpointCount
                 | Self::CheckpointBlocks
+                | Self::CheckpointOffered
+                | Self::CheckpointGrain
                 | Self::OffloadOffered
                 | Self::OffloadCount
                 | Self::OffloadFraction
+                | Self::OffloadGrain
+                | Self::OffloadTogether
+                | Self::OffloadCheckpoint
         )
     }
 
@@ -175,10 +200,10 @@ impl Rule {
                 | Self::ExpertReplicas
                 | Self::ZeroOffered
                 | Self::ZeroPipeline
+                | Self::ReplicationOffered
                 | Self::ShardOffered
                 | Self::SyncZero
                 | Self::SyncOffered
-                | Self::SyncDeferred
                 | Self::OffloadZero
         )
     }
@@ -186,7 +211,10 @@ impl Rule {
     /// Whether `key` is what a strategy that breaks it is told to change; of sizes whose product is wrong, any may be.
     pub(super) const fn is_about(self, key: Key) -> bool {
         match self {
-            Self::Devices | Self::Batch => false,
+            Self::PrecisionOffered | Self::Devices | Self::Batch => false,
+            Self::SequenceOffered => matches!(key, Key::SequenceParallel),
+            Self::PipelinedMicroBatches => matches!(key, Key::MicroBatch),
+            Self::ReplicationOffered => matches!(key, Key::Zero),
             Self::InterleavedRounds => matches!(key, Key::MicroBatch | Key::Schedule),
             Self::Order => matches!(key, Key::Order),
             Self::Shard | Self::ShardOffered => matches!(key, Key::Shard),
@@ -205,14 +233,21 @@ impl Rule {
             Self::Capacity => matches!(key, Key::Capacity),
             Self::ScheduleOffered | Self::SchedulePipeline => matches!(key, Key::Schedule),
             Self::VirtualStages => matches!(key, Key::VirtualStages),
-            Self::CutsCount | Self::CutsSum => matches!(key, Key::Cuts),
+            Self::CutsCount | Self::CutsSum | Self::CutsOffered => matches!(key, Key::Cuts),
             Self::AdaptiveLoss => matches!(key, Key::Pipeline),
             Self::ZeroOffered | Self::ZeroPipeline => matches!(key, Key::Zero),
-            Self::SyncZero | Self::SyncOffered | Self::SyncDeferred => matches!(key, Key::Sync),
-            Self::CheckpointCount | Self::CheckpointBlocks => matches!(key, Key::Checkpoint),
-            Self::OffloadOffered | Self::OffloadCount | Self::OffloadFraction | Self::OffloadZero => {
-                matches!(key, Key::Offload)
-            }
+            Self::SyncZero | Self::SyncOffered => matches!(key, Key::Sync),
+            Self::CheckpointCount
+            | Self::CheckpointBlocks
+            | Self::CheckpointOffered
+            | Self::CheckpointGrain => matches!(key, Key::Checkpoint),
+            Self::OffloadOffered
+            | Self::OffloadCount
+            | Self::OffloadFraction
+            | Self::OffloadGrain
+            | Self::OffloadTogether
+            | Self::OffloadCheckpoint
+            | Self::OffloadZero => matches!(key, Key::Offload),
             Self::CompressionOffered => matches!(key, Key::Compression),
             Self::LossOffered => matches!(key, Key::Loss),
             Self::Bucket => matches!(key, Key::Bucket),
@@ -231,6 +266,7 @@ impl Rule {
         let supports = &facts.profile.supports;
         let stage_ranks = || product(&[s.tensor, s.context, s.data]);
         match self {
+            Self::PrecisionOffered => supports.precisions.contains(&facts.workload.precision),
             Self::Devices => {
                 facts.devices > 0
                     && product(&[s.tensor, s.context, s.pipeline, s.data]) == Some(facts.devices)
@@ -266,8 +302,11 @@ impl Rule {
                 let part = facts.workload.seq_len.checked_div(s.context);
                 !s.sequence_parallel || part.is_some_and(|part| part.is_multiple_of(s.tensor))
             }
+            Self::SequenceOffered => {
+                s.tensor == 1 || supports.sequence_parallel.contains(&s.sequence_parallel)
+            }
             Self::ExpertModel => s.expert == 1 || !facts.experts.is_empty(),
-            Self::ExpertOffered => s.expert == 1 || supports.expert_parallel,
+            Self::ExpertOffered => s.expert == 1 || *supports.expert_parallel,
             Self::Experts => facts.experts.iter().all(|experts| experts.count.is_multiple_of(s.expert)),
             Self::ExpertTensor => s.expert_tensor == 1 || s.expert_tensor == s.tensor,
             Self::ExpertWidth => {
@@ -290,7 +329,12 @@ impl Rule {
                 super::Capacity::Factor(factor) => factor.is_finite() && factor > 0.0,
                 super::Capacity::Full => true,
             },
-            Self::ScheduleOffered => supports.schedules.contains(&s.schedule),
+            Self::ScheduleOffered => {
+                // With one micro-batch or one stage, all run alike.
+                let is_plain = s.schedule == Schedule::OneForwardOneBackward
+                    && (s.pipeline == 1 || s.accumulation == 1);
+                is_plain || supports.schedules.contains(&s.schedule)
+            }
             Self::SchedulePipeline => {
                 s.pipeline > 1 || matches!(s.schedule, Schedule::GPipe | Schedule::OneForwardOneBackward)
             }
@@ -300,7 +344,7 @@ impl Rule {
             }
             Self::InterleavedRounds => {
                 s.schedule != Schedule::Interleaved
-                    || match supports.interleaved {
+                    || match *supports.interleaved {
                         InterleavedRounds::Any => true,
                         InterleavedRounds::WholeRounds => s.accumulation.is_multiple_of(s.pipeline),
                         InterleavedRounds::EqualRounds => s
@@ -309,29 +353,40 @@ impl Rule {
                             .is_some_and(|rounds| s.accumulation.is_multiple_of(rounds.max(1))),
                     }
             }
+            Self::PipelinedMicroBatches => supports.pipelined.takes(s.accumulation, s.pipeline),
             Self::CutsCount => product(&[s.pipeline, s.virtual_stages]) == Some(s.cuts.len() as u64),
             Self::CutsSum => {
                 s.cuts.iter().map(|&blocks| u64::from(blocks)).sum::<u64>() == u64::from(facts.blocks)
             }
+            Self::CutsOffered => capabilities::cuts(s, facts),
             Self::AdaptiveLoss => s.pipeline == 1 || !facts.adaptive_loss,
             Self::ZeroOffered => supports.zero.contains(&s.zero),
             Self::ZeroPipeline => s.pipeline == 1 || supports.zero_with_pipeline.contains(&s.zero),
             Self::Shard => s.data.is_multiple_of(s.shard),
-            Self::ShardOffered => s.zero == 0 || s.shard == s.data || supports.shard_groups,
+            Self::ReplicationOffered => {
+                let alone = s.tensor == 1 && s.context == 1 && s.pipeline == 1;
+                s.zero > 0 || s.data == 1 || alone || *supports.replication_beside_others
+            }
+            Self::ShardOffered => s.zero == 0 || s.shard == s.data || *supports.shard_groups,
             Self::SyncZero => s.sync != GradientSync::Scatter || s.zero > 0,
-            Self::SyncOffered => s.accumulation == 1 || supports.sync.contains(&s.sync),
-            Self::SyncDeferred => {
+            Self::SyncOffered => {
+                let sums_nothing = || s.zero == 0 && !s.sums_gradients(facts);
                 s.accumulation == 1
-                    || s.sync != GradientSync::Deferred
-                    || s.zero <= supports.deferred_up_to_zero
+                    || supports.syncs(s.zero, s.pipeline > 1).any(|sync| sync == s.sync)
+                    || sums_nothing()
             }
             Self::CheckpointCount => s.checkpoint.len() == s.cuts.len(),
             Self::CheckpointBlocks => {
                 s.checkpoint.iter().zip(&s.cuts).all(|(modes, &blocks)| modes.blocks() == u64::from(blocks))
             }
-            Self::OffloadOffered => OffloadCategory::ALL
-                .iter()
-                .all(|category| s.offload.lacks(*category) || supports.offload.contains(category)),
+            Self::CheckpointOffered => {
+                let mut runs = s.checkpoint.iter().flat_map(|modes| &modes.runs);
+                runs.all(|(mode, count)| *count == 0 || supports.checkpoint.contains(mode))
+            }
+            Self::CheckpointGrain => capabilities::checkpoint_grain(s, *supports.checkpoint_grain),
+            Self::OffloadOffered => OffloadCategory::ALL.iter().all(|category| {
+                s.offload.lacks(*category) || supports.offloads().any(|offered| offered == *category)
+            }),
             Self::OffloadCount => OffloadCategory::ALL.iter().all(|&category| {
                 let stages = s.offload.fractions(category).len() as u64;
                 stages == 0 || stages == s.pipeline
@@ -339,9 +394,14 @@ impl Rule {
             Self::OffloadFraction => OffloadCategory::ALL.iter().all(|&category| {
                 s.offload.fractions(category).iter().all(|fraction| (0.0..=1.0).contains(fraction))
             }),
-            Self::OffloadZero => {
-                s.offload.lacks(OffloadCategory::Parameters) || s.zero >= supports.parameter_offload_from_zero
+            Self::OffloadGrain => {
+                supports.offload.iter().all(|offer| capabilities::offload_grain(s, offer))
             }
+            Self::OffloadTogether => capabilities::offload_together(s, supports),
+            Self::OffloadCheckpoint => {
+                supports.offload.iter().all(|offer| capabilities::offload_checkpoint(s, offer))
+            }
+            Self::OffloadZero => supports.offload.iter().all(|offer| capabilities::offload_zero(s, offer)),
             Self::CompressionOffered => supports.compress.contains(&s.compression),
             Self::LossOffered => supports.loss.contains(&s.loss),
             Self::Bucket => s.bucket > 0,
@@ -359,7 +419,7 @@ pub(super) fn product(sizes: &[u64]) -> Option<u64> {
 /// Whether `heads` key-value heads can be laid over `parts` ranks.
 fn splits(heads: u64, parts: u64, facts: &Facts) -> bool {
     heads.is_multiple_of(parts)
-        || (facts.profile.supports.key_value_replication && parts.is_multiple_of(heads))
+        || (*facts.profile.supports.key_value_replication && parts.is_multiple_of(heads))
 }
 
 /// Pieces of the sequence that a context rank holds: a causal ring gives each an early and a late one, so that

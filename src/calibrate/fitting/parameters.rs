@@ -31,6 +31,9 @@ pub struct Parameter {
     /// What it is where no run says anything; the middle of the bounds if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<f64>,
+    /// What the bounds rest on: rates that were measured of kernels, copies and collectives alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<String>,
     /// What it means, in a line.
     pub meaning: String,
 }

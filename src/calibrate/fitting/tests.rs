@@ -55,6 +55,7 @@ fn parameter(devices: &[&str], engines: &[&str], path: &str, lower: f64, upper: 
         lower,
         upper,
         expected: None,
+        bounds: None,
         meaning: String::new(),
     }
 }

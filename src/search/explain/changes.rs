@@ -82,7 +82,7 @@ impl Trials {
         self.each(Key::Shard, groups, |group| Draft { shard: Some(group), ..Draft::default() });
         let on = Draft { reshard_after_forward: Some(true), ..Draft::default() };
         self.each(Key::Reshard, [on], |on| on);
-        let syncs = supports.sync.iter().copied().filter(|&sync| sync != strategy.sync);
+        let syncs = supports.syncs(strategy.zero, strategy.pipeline > 1).filter(|&sync| sync != strategy.sync);
         self.each(Key::Sync, syncs, |sync| Draft { sync: Some(sync), ..Draft::default() });
         let buckets = BUCKETS.into_iter().filter(|&bucket| bucket < strategy.bucket);
         self.gentlest(Key::Bucket, buckets, |bucket| Draft { bucket: Some(bucket), ..Draft::default() });
@@ -130,21 +130,27 @@ impl Trials {
     /// More of one category on the host.
     fn offload(&mut self, problem: &Problem<'_>, strategy: &Strategy, draft: &Draft) {
         for &category in OffloadCategory::ALL {
-            if !problem.engine.supports.offload.contains(&category) {
+            let supports = &problem.engine.supports;
+            if !supports.offloads().any(|offered| offered == category) {
                 continue;
             }
+            // What goes together is offloaded together.
+            let with: Vec<OffloadCategory> = match *supports.offload_together {
+                true => supports.offloads().collect(),
+                false => vec![category],
+            };
             let now = strategy.offload.fractions(category).iter().copied().fold(0.0, f64::max);
             let mut others = draft.offload.clone().unwrap_or_default();
-            others.retain(|(other, _)| *other != category);
+            others.retain(|(other, _)| !with.contains(other));
             self.gentlest(Key::Offload, SHARES.into_iter().filter(|&share| share > now), |share| {
-                let with = others.iter().cloned().chain([(category, vec![share])]);
-                Draft { offload: Some(with.collect()), ..Draft::default() }
+                let more = with.iter().map(|category| (*category, vec![share]));
+                Draft { offload: Some(others.iter().cloned().chain(more).collect()), ..Draft::default() }
             });
             // Where it is the host that is full.
             let less =
                 SHARES.into_iter().rev().filter(|&share| share < now).chain((now > 0.0).then_some(0.0));
             self.gentlest(Key::Offload, less, |share| {
-                let kept = (share > 0.0).then(|| (category, vec![share]));
+                let kept = with.iter().filter(|_| share > 0.0).map(|category| (*category, vec![share]));
                 Draft { offload: Some(others.iter().cloned().chain(kept).collect()), ..Draft::default() }
             });
         }

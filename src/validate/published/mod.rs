@@ -42,12 +42,12 @@ pub fn scenario(
     as_engine: Option<&EngineProfile>,
 ) -> Result<Scenario, String> {
     check::record(run)?;
-    let engine = as_engine.map_or_else(|| engines::profile(run), Ok)?;
-    let engine = engines::configured(run, engine);
+    let profile = as_engine.map_or_else(|| engines::profile(run), Ok)?;
+    let engine = engines::configured(run, profile);
     let model = model::model(run)?;
     let cluster = cluster::cluster(run, models)?;
     let workload = strategy::workload(run, engine.defaults.dropout)?;
-    let mut draft = strategy::draft(run, &model, &engine)?;
+    let mut draft = strategy::draft(run, &model, profile)?;
     let facts = Facts::new(&model, cluster.devices(), &workload, &engine);
     let mut strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
     let problem = Problem::new(&model, &cluster, workload, &engine, None);

@@ -64,9 +64,10 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         strategy.global_batch?.checked_div(data * strategy.grad_accum?).filter(|micro| *micro > 0)
     });
     // Tables call a distributed optimizer stage 2 that goes with a pipeline as stage 1 only.
-    let legal = if pipeline > 1 { &engine.supports.zero_with_pipeline } else { &engine.supports.zero };
-    let below = legal.iter().copied().filter(|stage| *stage <= strategy.zero_stage).max();
+    let legal = engine.supports.zeros(pipeline > 1).iter().copied();
+    let below = legal.filter(|stage| (1..=strategy.zero_stage).contains(stage)).max();
     let zero = below.unwrap_or(strategy.zero_stage);
+    let is_deferred = |sync| sync == GradientSync::Deferred;
     let shard = strategy.shard_group.filter(|shard| *shard < data && strategy.zero_stage > 0);
     let chunks = pipeline * virtual_stages.unwrap_or(1);
     Ok(Draft {
@@ -83,7 +84,7 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         cuts: cuts(model, engine, chunks),
         zero: Some(zero),
         shard,
-        sync: (pipeline > 1 && zero >= 2 && engine.supports.deferred_up_to_zero >= zero)
+        sync: (pipeline > 1 && zero >= 2 && engine.supports.syncs(3, true).any(is_deferred))
             .then_some(GradientSync::Deferred),
         micro_batch,
         accumulation: strategy.grad_accum,

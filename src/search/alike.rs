@@ -1,0 +1,174 @@
+//! Inner choices for engines in which all ranks choose alike: one checkpoint mode or the first K blocks of every chunk,
+//! one fraction of each category on the host. There are few, so each is solved for its cuts by itself.
+
+use crate::profile::capabilities::CheckpointGrain;
+use crate::profile::choices::OffloadCategory;
+use crate::search::bounding::Entry;
+use crate::search::choices::{Hosted, Options};
+use crate::search::inner::{Chosen, InnerProblem};
+use crate::search::proof::{Aim, Proof};
+use crate::search::solve::{Solved, Solving};
+use crate::strategy::{CheckpointEntry, Strategy, defaults, rules};
+
+/// One choice for all ranks.
+#[derive(Clone, Debug)]
+struct Alike {
+    /// None if it is fixed, chunk by chunk.
+    checkpoint: Option<CheckpointEntry>,
+    hosted: Hosted,
+}
+
+/// Finds the cuts of a choice that end before a limit.
+type Cut<'c> = &'c dyn Fn(&InnerProblem<'_, '_>, &Strategy, f64) -> Option<Chosen>;
+
+impl Solving<'_> {
+    /// The likeliest of the choices of `entry` that fit and are below `limit` seconds, each under the cuts that `cut`
+    /// finds; its bound is that of all of them.
+    pub(super) fn best_alike(&self, entry: &Entry, limit: f64, cut: Cut<'_>) -> Option<Solved> {
+        let mut best: Option<Solved> = None;
+        let mut lower = f64::INFINITY;
+        for hosted in self.splits(entry) {
+            for checkpoint in self.checkpoints(entry, &hosted) {
+                let below = best.as_ref().map_or(limit, |best| best.closed.likely.0.min(limit));
+                let alike = Alike { checkpoint, hosted };
+                let Some(solved) = self.solve_alike(entry, &alike, below, cut) else { continue };
+                lower = lower.min(solved.lower_bound);
+                if best.as_ref().is_none_or(|best| solved.closed.likely < best.closed.likely) {
+                    best = Some(solved);
+                }
+            }
+        }
+        best.map(|best| Solved { lower_bound: lower.max(entry.lower_bound), ..best })
+    }
+
+    fn solve_alike(&self, entry: &Entry, alike: &Alike, limit: f64, cut: Cut<'_>) -> Option<Solved> {
+        let Chosen { mut strategy, seconds } =
+            self.with_alike(entry, alike, |inner, outer| cut(inner, outer, limit))?;
+        let facts = &self.bounding.space.problem.facts;
+        strategy.normalise(facts);
+        if !rules::legal(&strategy, facts) {
+            return None;
+        }
+        let closed = self.closed_forms.close(&strategy);
+        Some(Solved { entry: *entry, lower_bound: entry.lower_bound.max(seconds), strategy, closed })
+    }
+
+    /// What no choice of `entry` can undercut as played.
+    pub(super) fn prove_alike(&self, entry: &Entry, aim: Aim) -> Proof {
+        let mut all = Proof { lower: aim.best, better: Vec::new(), effort: 0, is_played: false };
+        for hosted in self.splits(entry) {
+            for checkpoint in self.every_checkpoint(entry) {
+                let alike = Alike { checkpoint, hosted };
+                let best = all.lower.min(aim.best);
+                let solved = self.with_ways(entry, |ways| {
+                    self.solve_alike(entry, &alike, best, &|inner, outer, limit| {
+                        inner.solve(outer, (ways, entry.step), limit)
+                    })
+                });
+                let Some(solved) = solved else { continue };
+                if solved.lower_bound >= aim.enough || all.effort >= aim.effort {
+                    all.lower = all.lower.min(solved.lower_bound);
+                    continue;
+                }
+                let aim = Aim { effort: aim.effort - all.effort, ..aim };
+                let own = self.with_alike(entry, &alike, |inner, outer| {
+                    self.prove_choices(entry, (inner, outer), &solved.strategy, aim)
+                });
+                all.lower = all.lower.min(own.lower.max(solved.lower_bound));
+                all.effort += own.effort;
+                all.is_played |= own.is_played;
+                all.better.extend(own.better);
+            }
+        }
+        all
+    }
+
+    /// What may be on the host under the ZeRO stage of `entry`, nothing first.
+    fn splits(&self, entry: &Entry) -> Vec<Hosted> {
+        self.options.hosted(0, entry.state.zero, &self.bounding.space.problem.engine.supports)
+    }
+
+    /// The checkpoint choices that are worth a look with `hosted` on the host: each mode for all blocks, and of the
+    /// first K blocks of every chunk the fewest that fit under the default cuts, and one less.
+    fn checkpoints(&self, entry: &Entry, hosted: &Hosted) -> Vec<Option<CheckpointEntry>> {
+        let mut list = self.modes();
+        if let Some(count) = self.fewest_first(entry, hosted) {
+            let counts = [count.saturating_sub(1), count].into_iter().filter(|count| *count > 0);
+            list.extend(counts.map(|count| Some(CheckpointEntry::First(count))));
+        }
+        list
+    }
+
+    /// All of them.
+    fn every_checkpoint(&self, entry: &Entry) -> Vec<Option<CheckpointEntry>> {
+        let mut list = self.modes();
+        list.extend((1..self.most_first(entry)).map(|count| Some(CheckpointEntry::First(count))));
+        list
+    }
+
+    /// Each mode that the engine has, for all blocks; or what is fixed.
+    fn modes(&self) -> Vec<Option<CheckpointEntry>> {
+        if self.bounding.space.request.fix.checkpoint.is_some() {
+            return vec![None];
+        }
+        let supports = &self.bounding.space.problem.engine.supports;
+        supports.checkpoint.iter().map(|mode| Some(CheckpointEntry::Whole(*mode))).collect()
+    }
+
+    /// The number of first blocks from which on all of them are; 0 where no part of a chunk recomputes by itself.
+    fn most_first(&self, entry: &Entry) -> u32 {
+        let space = self.bounding.space;
+        let grain = *space.problem.engine.supports.checkpoint_grain;
+        if grain == CheckpointGrain::All || space.request.fix.checkpoint.is_some() {
+            return 0;
+        }
+        let blocks = space.problem.facts.blocks;
+        match &space.request.fix.cuts {
+            Some(cuts) => cuts.iter().copied().max().unwrap_or(0),
+            None if space.strategy(entry).pipeline == 1 => blocks,
+            // Cuts need not be even.
+            None => blocks.div_ceil(space.strategy(entry).chunks() as u32) + 1,
+        }
+    }
+
+    /// The fewest first blocks of each chunk that recompute wholly so that the default cuts fit, if some do.
+    fn fewest_first(&self, entry: &Entry, hosted: &Hosted) -> Option<u32> {
+        let most = self.most_first(entry).checked_sub(1).filter(|most| *most > 0)?;
+        let space = self.bounding.space;
+        let facts = &space.problem.facts;
+        let outer = space.strategy(entry);
+        let fixed = space.request.fix.cuts.clone();
+        let cuts = fixed.unwrap_or_else(|| defaults::cuts(facts.blocks, outer.chunks() as usize));
+        let fits = |count: u32| {
+            let entry = CheckpointEntry::First(count);
+            let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();
+            let mut strategy = Strategy { cuts: cuts.clone(), checkpoint, ..outer.clone() };
+            for (&category, &fraction) in OffloadCategory::ALL.iter().zip(hosted) {
+                if fraction > 0.0 {
+                    *strategy.offload.fractions_mut(category) = vec![fraction; outer.pipeline as usize];
+                }
+            }
+            strategy.normalise(facts);
+            self.closed_forms.fits(&self.closed_forms.close(&strategy))
+        };
+        if !fits(most) {
+            return None;
+        }
+        let (mut low, mut high) = (0, most);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { high = middle } else { low = middle }
+        }
+        Some(high)
+    }
+
+    fn with_alike<T>(
+        &self,
+        entry: &Entry,
+        alike: &Alike,
+        look: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> T,
+    ) -> T {
+        let checkpoint = alike.checkpoint.clone().map(|entry| vec![entry]);
+        self.with_inner(entry, &Options::one(alike.hosted), checkpoint.as_deref(), look)
+    }
+}
