@@ -10,6 +10,7 @@ use super::error::{CliError, Kind};
 use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
+use crate::calibrate::fitting::evidence;
 use crate::calibrate::fitting::report::Bound;
 use crate::calibrate::fitting::{File, Fit, FitError, FitReport, Models, ParameterFile, Request, fit};
 use crate::validate::read;
@@ -68,8 +69,10 @@ fn write(command: &FitCommand<'_>, fitted: &Fit) -> Result<(), CliError> {
     let is_file = command.out.extension().is_some_and(|extension| extension == "json");
     if !is_file {
         let place = |file: &File| command.out.join(file.path());
+        let table = fitted.evidence.as_ref().map(evidence::text);
         let files = fitted.files.iter().map(|(file, text)| (place(file), text.as_str()));
-        return Outputs::write_all("out", files.collect());
+        let table = table.as_deref().map(|text| (command.out.join("evidence.json"), text));
+        return Outputs::write_all("out", files.chain(table).collect());
     }
     let device = command.device.map(|name| File::Device(name.to_owned()));
     let engine = command.engine.map(|name| File::Engine(name.to_owned()));

@@ -45,10 +45,14 @@ pub struct PlanArgs {
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory_limit: Option<String>,
-    /// What the best plan has least of; devices and cost choose among 1 to all devices of the cluster
-    #[arg(long, value_name = "OBJECTIVE", default_value = "time")]
-    #[arg(value_parser = PossibleValuesParser::new(["time", "memory", "devices", "cost"]))]
+    /// What the best plan has least of: robust is the plan within the tolerance of the fastest that rests on most
+    /// evidence and is the simplest; devices and cost choose among 1 to all devices of the cluster
+    #[arg(long, value_name = "OBJECTIVE", default_value = "robust")]
+    #[arg(value_parser = PossibleValuesParser::new(["robust", "time", "memory", "devices", "cost"]))]
     objective: String,
+    /// How much longer than the fastest a robust plan may take
+    #[arg(long, value_name = "SHARE", default_value = "3%", allow_hyphen_values = true)]
+    tolerance: String,
     /// Plans to show beside the best
     #[arg(long, value_name = "K", default_value = "5", allow_negative_numbers = true)]
     top: String,
@@ -95,10 +99,12 @@ impl PlanArgs {
         if let Some(key) = free.iter().find(|&&key| fix.gives(key)) {
             return Err(CliError::usage("free", &key.to_string(), "it is fixed by --fix"));
         }
+        let share = tolerance(&self.tolerance)?;
         let search = Request {
             fix,
             free,
             objective,
+            tolerance: (self.objective == "robust").then_some(share),
             top: whole("top", &self.top, 0..=MOST_ALTERNATIVES)? as usize,
             time_limit: self.time_limit.as_deref().map(time_limit).transpose()?,
             exhaustive: self.exhaustive,
@@ -132,6 +138,17 @@ fn keys(text: &str) -> Result<Vec<Key>, CliError> {
         })
     };
     text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(key).collect()
+}
+
+/// `--tolerance`: a share, such as 3% or 0.03.
+fn tolerance(text: &str) -> Result<f64, CliError> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let share = match text.strip_suffix('%') {
+        Some(percent) => number(percent).map(|percent| percent / 100.0),
+        None => number(text),
+    };
+    let legal = share.filter(|share| (0.0..=1.0).contains(share));
+    legal.ok_or_else(|| CliError::usage("tolerance", text, "a share from 0% to 100% is needed").or(["3%"]))
 }
 
 /// `--time-limit`.

@@ -165,7 +165,8 @@ impl UnitCost {
         };
         let gathered = match rules.gathering {
             Gathering::EachPass | Gathering::ForwardToBackward => {
-                (p.total() + p.borrowed) * rules.compute.size()
+                let most = p.largest.max(rules.gathers_at_most);
+                (p.total() + p.borrowed).min(most) * rules.compute.size()
             }
             Gathering::Never | Gathering::OnceAStep => 0,
         };

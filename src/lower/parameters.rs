@@ -16,6 +16,8 @@ pub struct UnitParameters {
     /// The trained ones among them.
     pub dense_trained: u64,
     pub expert_trained: u64,
+    /// Of the largest tensor.
+    pub largest: u64,
     /// Dense trained ones whose gradients tensor ranks hold partial sums of.
     pub partial: u64,
     /// A table among the dense trained ones that a tied head shares: sharded by itself, so that all who hold it
@@ -46,6 +48,7 @@ impl UnitParameters {
             let elements = local_elements(&layer.kind, &tensor, shape);
             let expert = matches!(tensor.split, Split::Expert | Split::ExpertReplicated);
             *(if expert { &mut self.expert } else { &mut self.dense }) += elements;
+            self.largest = self.largest.max(elements);
             if !layer.frozen {
                 *(if expert { &mut self.expert_trained } else { &mut self.dense_trained }) += elements;
                 if !expert && is_partial(&layer.kind, &tensor, shape) {

@@ -8,6 +8,7 @@ use crate::plan::document::{
     CategoryBytes, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction, RankPrediction,
     SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
 };
+use crate::plan::evidence::evidence;
 use crate::plan::file::VERSION;
 use crate::plan::gradients::{GradientRecord, Lived, gradients};
 use crate::plan::verdict::verdict;
@@ -16,7 +17,8 @@ use crate::program::Pass;
 use crate::program::build::build_on;
 use crate::program::placing::Extent;
 use crate::program::state::StateRules;
-use crate::search::{Candidate, HalfWidths, Problem};
+use crate::profile::coverage::HalfWidths;
+use crate::search::{Candidate, Problem};
 use crate::simulate::{MemoryPeak, RankPlayback, Span};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
@@ -36,6 +38,8 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
     let graph = layer_graph::document(problem.model);
     let strategy = strategy_record(problem, &candidate.strategy);
     let warnings = problem.model.warnings.clone();
+    let prediction = prediction(problem, candidate);
+    let evidence = evidence(problem, &candidate.strategy, &prediction);
     Plan {
         version: VERSION,
         engine: problem.engine.name.clone(),
@@ -60,7 +64,9 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
         },
         workload: problem.workload,
         strategy,
-        prediction: prediction(problem, candidate),
+        prediction,
+        evidence,
+        fastest: None,
         search: None,
         alternatives: Vec::new(),
         ladder: Vec::new(),
@@ -156,7 +162,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         .unwrap_or(slowest);
     let workspace = problem.cluster.device.reserve.workspace.value;
     let peak = fullest.memory.total + workspace;
-    let HalfWidths { time, memory } = problem.uncertainty();
+    let HalfWidths { time, memory } = problem.coverage(&candidate.strategy).half_widths;
     let devices = candidate.strategy.devices() as f64;
     Prediction {
         step_time_s: step,

@@ -27,6 +27,12 @@ pub struct Plan {
     pub workload: Workload,
     pub strategy: StrategyRecord,
     pub prediction: Prediction,
+    /// What measured runs the prediction rests on.
+    #[serde(default)]
+    pub evidence: EvidenceRecord,
+    /// The best by the objective's own measure, where another was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fastest: Option<FastestRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchAccount>,
     /// The next best plans, best first.
@@ -71,6 +77,51 @@ pub struct Plan {
     /// SHA-256 of the document without this field.
     #[serde(default)]
     pub digest: String,
+}
+
+/// The measured runs near a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvidenceRecord {
+    /// Runs of quality A and B on the device by the engine or its kin.
+    pub runs: u64,
+    /// Of these, the ones with the most features of the plan.
+    pub nearest: Vec<NearRun>,
+    /// Mean absolute error of the step times of all of them, as a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mape: Option<f64>,
+    /// Features of the plan, the pair of device and engine, or the speed, that no run covers.
+    pub unvalidated: Vec<String>,
+}
+
+/// A measured run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NearRun {
+    pub id: String,
+    pub engine: String,
+    /// Features of the plan that it had.
+    pub shared: Vec<String>,
+    /// Predicted over measured, less 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_error: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_error: Option<f64>,
+    /// Share of the dense peak that it reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mfu: Option<f64>,
+}
+
+/// The fastest plan on paper, beside the chosen one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FastestRecord {
+    pub strategy: StrategyRecord,
+    pub prediction: Prediction,
+    /// What of it no measured run covers.
+    pub unvalidated: Vec<String>,
+    /// What it would buy, and for what, in a sentence.
+    pub buys: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

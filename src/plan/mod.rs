@@ -3,6 +3,7 @@
 mod assemble;
 pub mod document;
 mod explain;
+mod evidence;
 pub mod explanation;
 mod file;
 pub mod goodput;

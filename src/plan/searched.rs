@@ -1,7 +1,8 @@
 //! From a search's answer to the plan document.
 
 use crate::plan::assemble::{digest, document, prediction, strategy_record};
-use crate::plan::document::{Alternative, LadderStep, ParetoPoint, Plan, SearchAccount};
+use crate::plan::document::{Alternative, FastestRecord, LadderStep, ParetoPoint, Plan, SearchAccount};
+use crate::plan::evidence::evidence;
 use crate::plan::verdict::verdict;
 use crate::search::{Account, Candidate, Failure, Outcome, Problem, Progress, Request};
 use crate::units::Bytes;
@@ -25,7 +26,9 @@ pub fn search(
 pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
     let winner = &outcome.winner;
     let mut plan = document(problem, winner);
-    plan.search = Some(account(&outcome.account, winner));
+    let fastest = outcome.fastest.as_ref().unwrap_or(winner);
+    plan.search = Some(account(&outcome.account, fastest));
+    plan.fastest = outcome.fastest.as_ref().map(|fastest| fastest_record(problem, winner, fastest));
     let held = |fixed: &String| format!("{fixed} is held, a value that the search does not try by itself");
     plan.warnings.extend(outcome.account.outside.iter().map(held));
     plan.alternatives = outcome
@@ -59,6 +62,27 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
         .collect();
     plan.verdict = verdict(problem, winner, &plan.prediction);
     plan
+}
+
+/// The fastest plan, beside `winner`, which stands in for it.
+fn fastest_record(problem: &Problem<'_>, winner: &Candidate, fastest: &Candidate) -> FastestRecord {
+    let prediction = prediction(problem, fastest);
+    let unvalidated = evidence(problem, &fastest.strategy, &prediction).unvalidated;
+    let changes = winner.strategy.changes_to(&fastest.strategy, problem.facts.defaults);
+    let changes: Vec<String> = changes.iter().map(|change| format!("{}={}", change.key, change.to)).collect();
+    let bought = 1.0 - fastest.playback.step_time.0 / winner.playback.step_time.0;
+    let memory = 1.0 - fastest.memory.process.0 as f64 / problem.memory_limit.0 as f64;
+    let doubts = match unvalidated.len() {
+        0 => String::new(),
+        _ => format!("; no measured run covers {}", unvalidated.join(", ")),
+    };
+    let buys = format!(
+        "{:.1} % less time on paper for {}, with {:.0} % of the memory free{doubts}",
+        100.0 * bought,
+        changes.join(" "),
+        100.0 * memory
+    );
+    FastestRecord { strategy: strategy_record(problem, &fastest.strategy), prediction, unvalidated, buys }
 }
 
 /// A plan is proven if no strategy takes this share less.

@@ -34,7 +34,7 @@ pub fn verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Predic
         .reduce(|most, next| if next.1.0 > most.1.0 { next } else { most })
         .unwrap_or(losses[0]);
     let spare = limit.saturating_sub(process);
-    let error = memory_error(problem);
+    let error = memory_error(prediction);
     let memory = if (spare.0 as f64) < error * process.0 as f64 {
         format!(
             "Memory fits by {spare} of {limit}, which is within the error of the prediction (± {:.0} %); ",
@@ -73,7 +73,7 @@ fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction:
         .reduce(|most, next| if next.1 > most.1 { next } else { most })
         .unwrap_or(("parameters", Bytes::ZERO));
     let over = process.saturating_sub(limit);
-    let error = memory_error(problem);
+    let error = memory_error(prediction);
     let doubt = if (over.0 as f64) < error * process.0 as f64 {
         format!(" That is within the error of the prediction (± {:.0} %).", 100.0 * error)
     } else {
@@ -86,6 +86,8 @@ fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction:
 
 /// Half-width of the 80 % interval of memory predictions, as a share; none where ranks hold what is predicted to the
 /// byte.
-fn memory_error(problem: &Problem<'_>) -> f64 {
-    problem.uncertainty().memory
+pub(super) fn memory_error(prediction: &Prediction) -> f64 {
+    let [_, high] = prediction.interval.peak_memory_bytes;
+    let peak = prediction.peak_memory_bytes;
+    high.saturating_sub(peak).0 as f64 / (peak.0.max(1) as f64)
 }

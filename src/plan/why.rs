@@ -1,5 +1,6 @@
 //! The last sentence of an explanation: what binds, and what to do next.
 
+use crate::plan::verdict::memory_error;
 use crate::plan::document::Prediction;
 use crate::plan::explanation::{Explained, Explanation, Fix, KeyOutcome, KeyStep};
 use crate::plan::verdict::verdict;
@@ -19,7 +20,7 @@ pub(super) fn why(
 ) -> String {
     match finding {
         Finding::Illegal { .. } => illegal(document, failure),
-        Finding::OutOfMemory { .. } => out_of_memory(problem, document, failure),
+        Finding::OutOfMemory { .. } => out_of_memory(document, failure),
         Finding::Fits { mine, .. } => fits(problem, document, mine),
     }
 }
@@ -47,8 +48,8 @@ fn illegal(document: &Explanation, failure: Option<&Failure>) -> String {
     format!("Illegal by rule {rule}; {next}.")
 }
 
-fn out_of_memory(problem: &Problem<'_>, document: &Explanation, failure: Option<&Failure>) -> String {
-    let mut text = binds(problem, document) + "; ";
+fn out_of_memory(document: &Explanation, failure: Option<&Failure>) -> String {
+    let mut text = binds(document) + "; ";
     let same_numbers = document.fixes.iter().find(|fix| !fix.changes_numerics);
     text += &match (same_numbers.or(document.fixes.first()), &document.closest) {
         (Some(fix), _) => {
@@ -77,7 +78,7 @@ fn out_of_memory(problem: &Problem<'_>, document: &Explanation, failure: Option<
 }
 
 /// What there is too little of.
-fn binds(problem: &Problem<'_>, document: &Explanation) -> String {
+fn binds(document: &Explanation) -> String {
     let over = document.over_bytes.unwrap_or_default();
     if over == Bytes::ZERO {
         let host = document.over_host_bytes.unwrap_or_default();
@@ -87,7 +88,7 @@ fn binds(problem: &Problem<'_>, document: &Explanation) -> String {
     let most =
         most.map_or(String::new(), |most| format!(", and {} take most ({})", most.words(), most.bytes));
     let process = document.prediction.as_ref().map(|prediction| prediction.safe_memory_bytes.process);
-    let error = problem.uncertainty().memory;
+    let error = document.prediction.as_ref().map_or(0.0, memory_error);
     let is_close = process.is_some_and(|process| (over.0 as f64) < error * process.0 as f64);
     let doubt = if is_close {
         format!(", within the error of the prediction (± {:.0} %)", 100.0 * error)

@@ -51,6 +51,8 @@ pub struct Supports {
     pub replication_beside_others: Cited<bool>,
     /// Shard groups smaller than the data-parallel group.
     pub shard_groups: Cited<bool>,
+    /// Parameters given back after the forward under ZeRO-3, on and off.
+    pub reshard: Cited<Vec<bool>>,
     pub sync: Cited<Vec<SyncOffer>>,
     pub checkpoint: Cited<Vec<CheckpointMode>>,
     pub checkpoint_grain: Cited<CheckpointGrain>,

@@ -19,6 +19,12 @@ pub struct EngineProfile {
     pub name: String,
     /// One line for people.
     pub title: String,
+    /// The profile that it is like, and that says what it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherits: Option<String>,
+    /// Whether it is kept to judge published runs, and made no plans for.
+    #[serde(default)]
+    pub historical: bool,
     /// Where its facts come from.
     pub sources: Vec<String>,
     pub supports: Supports,
@@ -199,6 +205,10 @@ pub struct BufferModel {
     pub reduce_buckets: u64,
     /// ZeRO-3 units whose gathered parameters may live at once: the current one and those prefetched.
     pub gathered_units: u64,
+    /// Elements of a ZeRO-3 unit that are gathered at a time, or its largest tensor, where the engine gathers tensor by
+    /// tensor; all of it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gathers_at_most: Option<u64>,
     /// With a pipeline, gathered parameters stay until the last backward of the step (PyTorch).
     pub pipeline_keeps_gathered: bool,
     /// The program's own offsets are used: one block holds all buffers, and messages between pipeline ranks arrive in
@@ -373,6 +383,15 @@ pub fn engines() -> &'static [EngineProfile] {
 /// Name and text of each built-in engine profile.
 pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
     PROFILES.iter().zip(FILES).map(|(profile, text)| (profile.name.as_str(), text))
+}
+
+/// Whether the profiles called `one` and `other` are of one kind: the same, or inherited from the same.
+pub fn kin(one: &str, other: &str) -> bool {
+    let root = |name: &str| {
+        let parent = engine(name).and_then(|profile| profile.inherits.clone());
+        parent.unwrap_or_else(|| name.to_owned())
+    };
+    one == other || root(one) == root(other)
 }
 
 /// The built-in profile called `name`.

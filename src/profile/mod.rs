@@ -3,6 +3,7 @@
 pub mod capabilities;
 pub mod catalog;
 pub mod choices;
+pub mod coverage;
 pub mod device;
 pub mod engine;
 pub mod error;

@@ -39,6 +39,8 @@ pub struct StateRules {
     /// Whole gradients are kept until the last micro-batch.
     pub keeps_whole_gradients: bool,
     pub gathering: Gathering,
+    /// Elements of a unit that are gathered at a time, or its largest tensor; all of it if there is no limit.
+    pub gathers_at_most: u64,
     /// Gradient shards lie where gathered parameters lay.
     pub gradients_reuse_parameters: bool,
     /// Gradients are reduced behind the last backward, by the step.
@@ -106,6 +108,7 @@ impl StateRules {
             shards_optimizer,
             keeps_whole_gradients,
             gathering: gathering(strategy, engine, shards_parameters),
+            gathers_at_most: engine.buffers.gathers_at_most.unwrap_or(u64::MAX),
             gradients_reuse_parameters: state.gradients_reuse_parameters
                 && strategy.zero == 3
                 && strategy.accumulation == 1,
@@ -195,7 +198,11 @@ impl StateRules {
     /// Elements of parameters that a unit's passes find in its frame: its own and what it borrows.
     pub const fn gathered_elements(&self, parameters: &UnitParameters) -> u64 {
         match self.gathering {
-            Gathering::EachPass | Gathering::ForwardToBackward => parameters.total() + parameters.borrowed,
+            Gathering::EachPass | Gathering::ForwardToBackward => {
+                let (all, largest) = (parameters.total() + parameters.borrowed, parameters.largest);
+                let together = if largest > self.gathers_at_most { largest } else { self.gathers_at_most };
+                if all < together { all } else { together }
+            }
             Gathering::Never | Gathering::OnceAStep => 0,
         }
     }

@@ -225,7 +225,7 @@ impl<'a> Axes<'a> {
             let reshards = match self.request.fix.reshard_after_forward {
                 _ if zero < 3 => vec![true],
                 Some(fixed) => vec![fixed],
-                None => vec![true, false],
+                None => supports.reshard.value.clone(),
             };
             for &shard in &shards {
                 let syncs: Vec<GradientSync> = match self.request.fix.sync {

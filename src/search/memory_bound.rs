@@ -142,7 +142,7 @@ impl<'a> MemoryBound<'a> {
 fn passing(bounds: &StrategyBounds<'_>, rules: &StateRules) -> (f64, f64) {
     let p = &bounds.load.parameters;
     let gathered = match rules.gathering {
-        Gathering::EachPass => (p.dense + p.expert) * rules.compute.size(),
+        Gathering::EachPass => (p.dense + p.expert).min(rules.gathers_at_most) * rules.compute.size(),
         _ => 0,
     };
     let gradient = if rules.keeps_whole_gradients {
@@ -184,7 +184,9 @@ fn held(bounds: &StrategyBounds<'_>, rules: &StateRules, p: &UnitParameters, cou
     // Without a pipeline, what is gathered until its backward is all there at the end of the forward.
     let gathered = match rules.gathering {
         Gathering::OnceAStep => dense + expert,
-        Gathering::ForwardToBackward if bounds.pipeline.ranks == 1 => dense + expert,
+        Gathering::ForwardToBackward if bounds.pipeline.ranks == 1 && rules.gathers_at_most == u64::MAX => {
+            dense + expert
+        }
         _ => 0,
     };
     let gathered = gathered * rules.compute.size();

@@ -70,12 +70,13 @@ mod proof;
 mod rank;
 mod rank_search;
 pub mod request;
+mod robust;
 mod run;
 mod solve;
 mod space;
 mod state_prices;
 mod strategy_bound;
 
-pub use problem::{Candidate, HalfWidths, Problem, ProcessMemory};
+pub use problem::{Candidate, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
 pub use run::{bound_all, search};

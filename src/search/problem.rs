@@ -6,9 +6,12 @@ use crate::cluster::Cluster;
 use crate::cost::DevicePricing;
 use crate::model::Model;
 use crate::profile::EngineProfile;
+use crate::profile::coverage::{Coverage, HalfWidths, Question, evidence_table};
+use crate::profile::device::DeviceClass;
 use crate::program::placing::{Extent, place};
 use crate::program::{Layout, Program, RankProgram, build};
 use crate::simulate::{Playback, RankPlayback, play};
+use crate::strategy::features::features;
 use crate::strategy::{Facts, Strategy, Workload};
 use crate::units::Bytes;
 
@@ -42,13 +45,6 @@ pub struct ProcessMemory {
     pub allocated: Bytes,
     pub reserved: Bytes,
     pub process: Bytes,
-}
-
-/// Half-widths of the 80 % intervals of predictions, as shares, from the residuals of runs like these.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HalfWidths {
-    pub time: f64,
-    pub memory: f64,
 }
 
 impl<'a> Problem<'a> {
@@ -145,15 +141,18 @@ impl<'a> Problem<'a> {
         (self.memory_limit.0 as f64 - fixed) / slope + 4096.0
     }
 
-    /// How far predictions may be off: by device and by engine, the wider.
-    pub fn uncertainty(&self) -> HalfWidths {
-        let device = &self.cluster.device.uncertainty;
-        let engine = self.engine.uncertainty.as_ref();
-        let wider = |device: f64, engine: Option<f64>| engine.map_or(device, |engine| engine.max(device));
-        HalfWidths {
-            time: wider(device.time.value, engine.map(|engine| engine.time.value)),
-            memory: wider(device.memory.value, engine.map(|engine| engine.memory.value)),
+    /// What measured runs say of a plan with `strategy`.
+    pub fn coverage(&self, strategy: &Strategy) -> Coverage {
+        let device = &self.cluster.device;
+        if device.class == DeviceClass::Cpu {
+            // Ranks on this machine hold what is predicted to the byte, and its own cost model says how far time is off.
+            let (time, memory) = (device.uncertainty.time.value, device.uncertainty.memory.value);
+            return Coverage { half_widths: HalfWidths { time, memory }, ..Coverage::default() };
         }
+        let node = u64::from(self.cluster.devices_per_node);
+        let features = features(strategy, &self.workload, node);
+        let (device, engine) = (device.name.as_str(), self.engine.name.as_str());
+        evidence_table().coverage(Question { device, engine, features: &features })
     }
 
     /// Whether `candidate` fits the memory of its devices and hosts.

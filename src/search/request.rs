@@ -28,6 +28,9 @@ pub struct Request {
     /// Keys that change numerics and may vary all the same.
     pub free: Vec<Key>,
     pub objective: Objective,
+    /// Of plans that take at most this share longer than the fastest, the one that rests on most evidence and is the
+    /// simplest; the fastest if none is given.
+    pub tolerance: Option<f64>,
     /// How many plans to return beside the best.
     pub top: usize,
     /// When to stop and say what is not proven; where none is given, after a fixed amount of work.
@@ -49,7 +52,10 @@ pub struct Progress {
 /// The best strategies and what became of all others.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// The best, or what stands in for it within the tolerance.
     pub winner: Candidate,
+    /// The best by the objective's own measure, where the winner is another.
+    pub fastest: Option<Candidate>,
     /// The next best, best first.
     pub alternatives: Vec<Candidate>,
     /// From plain data parallelism to the winner: what changed, and the strategy.

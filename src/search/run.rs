@@ -19,7 +19,7 @@ use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
 use crate::search::solve::Solving;
 use crate::search::space::Space;
-use crate::search::{advice, alternatives, ladder, least_memory};
+use crate::search::{advice, alternatives, ladder, least_memory, robust};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
 /// The most strategies that are kept for a closer look, those with the lowest bounds.
@@ -49,7 +49,10 @@ pub fn search(
     if by_time {
         play_seeds(&solving, &likely, &mut found);
     }
-    let Bounds { mut entries, mut account, leanest, let_go } = bound(&bounding, found.limit(), progress);
+    let slack = 1.0 + request.tolerance.unwrap_or(0.0);
+    let Bounds { mut entries, mut account, leanest, let_go } =
+        bound(&bounding, found.limit() * slack, progress);
+    let all = request.tolerance.map(|_| entries.clone()).unwrap_or_default();
     if by_time {
         let limit = found.limit();
         play_seeds(&solving, &|solving| dive(solving, &entries, limit), &mut found);
@@ -105,6 +108,15 @@ pub fn search(
             (None, _) => Failure::Illegal(contradiction(problem, request)),
         });
     };
+    let mut fastest = None;
+    if let Some(tolerance) = request.tolerance.filter(|_| request.objective == Objective::Time) {
+        let chosen = robust::choose(&solving, &all, (&winner, &found.played), tolerance);
+        if let Some(chosen) = chosen.filter(|chosen| chosen.strategy != winner.strategy) {
+            fastest = Some(std::mem::replace(&mut winner, chosen));
+            found.played.retain(|candidate| candidate.strategy != winner.strategy);
+            found.played.insert(0, winner.clone());
+        }
+    }
     let program = problem.program(&winner.strategy);
     if closed_forms.has_time_to_place(&program) {
         problem.place(&mut winner, &program);
@@ -113,7 +125,7 @@ pub fn search(
     let pareto = pareto(&with_leaner(&closed_forms, &found.played));
     let alternatives = different(&found.played, request.top);
     account.wall_time = Seconds(start.elapsed().as_secs_f64());
-    Ok(Outcome { winner, alternatives, ladder, pareto, account })
+    Ok(Outcome { winner, fastest, alternatives, ladder, pareto, account })
 }
 
 /// The best first.

@@ -191,6 +191,11 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             format!("{} shards over all of dp {}, not over {}", facts.profile.name, s.data, s.shard),
             &[s.data],
         ),
+        Rule::ReshardOffered => {
+            let words = |on: &bool| if *on { "on" } else { "off" };
+            let offered: Vec<&str> = supports.reshard.iter().map(words).collect();
+            case.offered(Key::Reshard, words(&s.reshard_after_forward), &offered)
+        }
         Rule::SyncZero => {
             let reason = "sync scatter needs sharded state, and zero is 0".to_owned();
             case.plain(Key::Sync, s.sync, reason, &case.syncs())

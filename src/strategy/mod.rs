@@ -9,6 +9,7 @@ pub mod describe;
 pub mod draft;
 mod explain;
 pub mod facts;
+pub mod features;
 pub mod key;
 pub mod mesh;
 mod nearest;

@@ -88,6 +88,8 @@ choice! {
         ReplicationOffered = "replication-offered",
         /// The engine offers shard groups smaller than dp.
         ShardOffered = "shard-offered",
+        /// The engine gives gathered parameters back, or keeps them, after the forward.
+        ReshardOffered = "reshard-offered",
         /// sync=scatter needs sharded state.
         SyncZero = "sync-zero",
         /// The engine offers the gradient synchronisation under this ZeRO stage, with or without a pipeline.
@@ -202,6 +204,7 @@ impl Rule {
                 | Self::ZeroPipeline
                 | Self::ReplicationOffered
                 | Self::ShardOffered
+                | Self::ReshardOffered
                 | Self::SyncZero
                 | Self::SyncOffered
                 | Self::OffloadZero
@@ -212,6 +215,7 @@ impl Rule {
     pub(super) const fn is_about(self, key: Key) -> bool {
         match self {
             Self::PrecisionOffered | Self::Devices | Self::Batch => false,
+            Self::ReshardOffered => matches!(key, Key::Reshard),
             Self::SequenceOffered => matches!(key, Key::SequenceParallel),
             Self::PipelinedMicroBatches => matches!(key, Key::MicroBatch),
             Self::ReplicationOffered => matches!(key, Key::Zero),
@@ -368,6 +372,7 @@ impl Rule {
                 s.zero > 0 || s.data == 1 || alone || *supports.replication_beside_others
             }
             Self::ShardOffered => s.zero == 0 || s.shard == s.data || *supports.shard_groups,
+            Self::ReshardOffered => s.zero < 3 || supports.reshard.contains(&s.reshard_after_forward),
             Self::SyncZero => s.sync != GradientSync::Scatter || s.zero > 0,
             Self::SyncOffered => {
                 let sums_nothing = || s.zero == 0 && !s.sums_gradients(facts);

@@ -5,8 +5,10 @@ use rayon::prelude::*;
 use super::Request;
 use super::models::Numbers;
 use super::programs::Programs;
+use crate::plan::mfu::model_flops;
 use crate::search::Problem;
 use crate::simulate::peak;
+use crate::strategy::features::features;
 use crate::trace::published::{PublishedRun, Quality, Use};
 use crate::units::Bytes;
 use crate::validate::Measured;
@@ -32,6 +34,9 @@ pub struct Case {
     programs: Programs,
     /// The peak of the rank that was measured.
     peak: Bytes,
+    features: Vec<&'static str>,
+    /// Operations of the model in a step over the devices' dense peak: its time at full speed.
+    ideal: f64,
 }
 
 /// Seconds of a step and bytes at its peak; 0 for what is not asked.
@@ -140,6 +145,10 @@ impl Case {
         let peaks = programs.whole.ranks.iter().map(|rank| peak(rank).total);
         let peak = memory_rank(&run).of_peaks(peaks);
         let spans_nodes = scenario.cluster.levels.len() > 1;
+        let Scenario { model, cluster, workload, strategy: own, .. } = &scenario;
+        let features = features(own, workload, u64::from(cluster.devices_per_node));
+        let rate = cluster.device.peak(workload.precision).0 * cluster.devices() as f64;
+        let ideal = model_flops(model, workload).0 / rate;
         let weight = if run.quality == Quality::A { 1.0 } else { 0.5 };
         let (id, family) = (run.id.clone(), run.family.clone());
         Ok(Self {
@@ -155,7 +164,19 @@ impl Case {
             scenario,
             programs,
             peak,
+            features,
+            ideal,
         })
+    }
+
+    /// The features of its strategy.
+    pub fn features(&self) -> &[&'static str] {
+        &self.features
+    }
+
+    /// The share of the dense peak that its model's operations reached, as it was measured.
+    pub fn mfu(&self) -> Option<f64> {
+        self.time.map(|seconds| self.ideal / seconds)
     }
 
     /// Predicts it by `numbers`; the step is played to `depth`, or not at all.

@@ -3,7 +3,7 @@
 pub mod cases;
 pub mod edit;
 pub mod error;
-pub mod intervals;
+pub mod evidence;
 pub mod left_out;
 pub mod linear;
 pub mod models;
@@ -71,7 +71,9 @@ pub fn fit(
         after = objective.residuals(&solution.position, Depth::Whole)?;
     }
     let mut fitted = Fit::new(&objective, (&before, &after), &solution, left_out, &cases.skipped)?;
-    intervals::write(&objective, &after, &mut fitted.files);
+    if !request.is_quick && request.selection_is_all() {
+        fitted.evidence = Some(evidence::table(&objective, &solution, &after)?);
+    }
     (fitted.report.slope, fitted.report.seconds) = (slope, began.elapsed().as_secs_f64());
     Ok(fitted)
 }
@@ -112,6 +114,11 @@ pub fn slope(runs: Vec<(String, Measured)>, request: &Request) -> Result<f64, Fi
 }
 
 impl Request {
+    /// Whether all parameters are fitted to all runs.
+    const fn selection_is_all(&self) -> bool {
+        self.device.is_none() && self.engine.is_none()
+    }
+
     fn selection(&self) -> String {
         let named = [self.device.as_deref(), self.engine.as_deref()];
         let named: Vec<&str> = named.into_iter().flatten().collect();

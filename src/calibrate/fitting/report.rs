@@ -12,12 +12,15 @@ use super::linear::SMALL;
 use super::models::{File, as_it_was};
 use super::objective::{Objective, Quantity};
 use super::solver::{Residuals, Solution};
+use crate::profile::coverage::EvidenceTable;
 
 /// A fit: its report and the texts of the files that it changes.
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub report: FitReport,
     pub files: BTreeMap<File, String>,
+    /// Of a whole fit: its runs and what leaving some out costs.
+    pub evidence: Option<EvidenceTable>,
 }
 
 /// The document that `calibrate --fit --json` prints.
@@ -155,7 +158,7 @@ impl Fit {
             slope: None,
             seconds: 0.0,
         };
-        Ok(Self { report, files })
+        Ok(Self { report, files, evidence: None })
     }
 }
 

@@ -66,6 +66,9 @@ fn needs_deepspeed_engine(run: &PublishedRun) -> bool {
 /// hand (an assumption: Llama Team 2024, arXiv 2407.21783, does not say).
 const FUSED: &[&str] = &["NeMo AutoModel", "Meta internal"];
 
+/// Programs that are simulated as llm-foundry and compute the loss as PyTorch does, in 32 bits; its own is FlashAttention's.
+const PLAIN_LOSS: &[&str] = &["PyTorch FSDP", "LitGPT", "Galvatron", "metaseq"];
+
 /// `profile` as it was set in `run`.
 pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
     let mut engine = profile.clone();
@@ -80,6 +83,9 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     if run.strategy.compile == Some(true) {
         let activations = &mut engine.activations;
         activations.selective_keeps.retain(|tensor| !activations.compiled_drops.contains(tensor));
+    }
+    if PLAIN_LOSS.iter().any(|prefix| run.framework.starts_with(prefix)) {
+        engine.logits.single_precision_copy = true;
     }
     if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
         engine.timing.tensor_hidden = engine.timing.asynchronous_hidden.clone();

@@ -51,16 +51,37 @@ pub fn scenario(
     let facts = Facts::new(&model, cluster.devices(), &workload, &engine);
     let mut strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
     let problem = Problem::new(&model, &cluster, workload, &engine, None);
-    if run.strategy.checkpointing.is_none() && !fits(&problem, &strategy) {
-        // The run fitted: where it would not without, what its engine recomputes selectively was recomputed.
-        draft.checkpoint = Some(vec![CheckpointEntry::Whole(CheckpointMode::Selective)]);
-        strategy = draft.resolve(&facts).map_err(|error| error.to_string())?;
+    let stated = run.strategy.checkpointing.as_deref();
+    let is_open = stated.is_none_or(|text| text.starts_with(strategy::SOME_BLOCKS));
+    if is_open && !fits(&problem, &strategy) {
+        // The run fitted: where it would not without, the least was recomputed with which it does.
+        strategy = least_recompute(&problem, &facts, &mut draft).unwrap_or(strategy);
     }
     if draft.micro_batch.is_none() {
         strategy = fastest(&problem, &facts, draft, strategy);
     }
     drop(problem);
     Ok(Scenario { model, cluster, engine, workload, strategy })
+}
+
+/// `draft` with the least recomputation that fits: what its engine recomputes selectively, else the fewest first blocks
+/// of each chunk, else all; selectively, too, if nothing fits.
+fn least_recompute(problem: &Problem<'_>, facts: &Facts, draft: &mut Draft) -> Option<Strategy> {
+    let mut with = |entry: CheckpointEntry| {
+        draft.checkpoint = Some(vec![entry]);
+        draft.resolve(facts).ok()
+    };
+    let selective = with(CheckpointEntry::Whole(CheckpointMode::Selective))?;
+    let full = with(CheckpointEntry::Whole(CheckpointMode::Full))?;
+    if fits(problem, &selective) || !fits(problem, &full) {
+        return with(CheckpointEntry::Whole(CheckpointMode::Selective));
+    }
+    let (mut low, mut high) = (0, full.cuts.iter().copied().max().unwrap_or(0));
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(problem, &with(CheckpointEntry::First(middle))?) { high = middle } else { low = middle }
+    }
+    with(CheckpointEntry::First(high))
 }
 
 /// What a user takes who tunes the micro-batch and publishes the best: of `strategy` and those with twice the

@@ -172,6 +172,9 @@ fn schedule(
         .ok_or_else(|| format!("strategy.schedule `{text}` is not planned"))
 }
 
+/// Some blocks recompute; how many, the table does not say.
+pub(super) const SOME_BLOCKS: &str = "selective (some blocks)";
+
 /// One entry for all chunks; what a table does not say is the engine's default.
 fn checkpoint(
     strategy: &PublishedStrategy,
@@ -186,9 +189,7 @@ fn checkpoint(
     Ok(vec![match text {
         "none" => CheckpointEntry::Whole(CheckpointMode::None),
         _ if text.starts_with("full") => CheckpointEntry::Whole(CheckpointMode::Full),
-        _ if text.starts_with("selective-layer") || text.starts_with("selective (some blocks)") => {
-            every_second
-        }
+        _ if text.starts_with("selective-layer") || text.starts_with(SOME_BLOCKS) => every_second,
         _ if text.starts_with("selective") => CheckpointEntry::Whole(CheckpointMode::Selective),
         other => return Err(format!("strategy.checkpointing `{other}` is not planned")),
     }])

@@ -1,0 +1,187 @@
+//! The table of measured runs that predictions rest on: which device, engine and features each had, and how far off it
+//! is predicted; written by a fit, `cost_models/evidence.json`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::engine::{engine, kin};
+
+/// All measured runs of quality A and B, and what leaving some of them out costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvidenceTable {
+    pub version: u32,
+    /// Half-widths of 80 % intervals where runs of the same device with the same engine are known: of runs whose source
+    /// was left out of the fit.
+    pub source_left_out: HalfWidths,
+    /// The same where the device is new to the fit.
+    pub device_left_out: HalfWidths,
+    /// The same where the engine is.
+    pub engine_left_out: HalfWidths,
+    /// The same by engine and by device, of runs whose source was left out, where these are enough.
+    pub engines: BTreeMap<String, HalfWidths>,
+    pub devices: BTreeMap<String, HalfWidths>,
+    /// By how much the half-width for time grows where no run with the feature is in the fit.
+    pub features: BTreeMap<String, f64>,
+    pub runs: Vec<MeasuredRun>,
+}
+
+/// Half-widths of an interval, as shares of the prediction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HalfWidths {
+    pub time: f64,
+    pub memory: f64,
+}
+
+/// One measured run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredRun {
+    pub id: String,
+    /// The source that it is of.
+    pub family: String,
+    pub device: String,
+    /// The engine profile that it is predicted by.
+    pub engine: String,
+    pub features: Vec<String>,
+    /// Predicted over measured step time, less 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_error: Option<f64>,
+    /// Predicted over measured memory, less 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_error: Option<f64>,
+    /// Share of the device's dense peak that its model's operations reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mfu: Option<f64>,
+}
+
+/// So many runs of any engine cover a feature for all.
+const ENOUGH: usize = 10;
+/// Above the fastest measured run by this factor, no speed was ever seen.
+const FASTER: f64 = 1.05;
+
+static TABLE: LazyLock<EvidenceTable> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../../cost_models/evidence.json"))
+        .expect("the built-in table of evidence is valid, as a test shows")
+});
+
+/// The built-in table.
+pub fn evidence_table() -> &'static EvidenceTable {
+    &TABLE
+}
+
+/// A plan as evidence is asked for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'q> {
+    pub device: &'q str,
+    pub engine: &'q str,
+    pub features: &'q [&'static str],
+}
+
+/// What measured runs say of a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Coverage {
+    /// Runs on the device by the engine or its kin, the nearest by features first.
+    pub near: Vec<&'static MeasuredRun>,
+    /// Features, or the pair of device and engine, that no run covers.
+    pub unvalidated: Vec<String>,
+    pub half_widths: HalfWidths,
+}
+
+impl EvidenceTable {
+    /// What the table says of `question`.
+    pub fn coverage(&'static self, question: Question<'_>) -> Coverage {
+        let Question { device, engine, features } = question;
+        let is_kin = |run: &&MeasuredRun| kin(&run.engine, engine);
+        let mut near: Vec<&MeasuredRun> =
+            self.runs.iter().filter(is_kin).filter(|run| run.device == device).collect();
+        near.sort_by_key(|run| {
+            let shared = features.iter().filter(|one| run.has(one)).count();
+            let other = run.features.len() - shared.min(run.features.len());
+            (run.engine != engine, features.len() - shared, other, run.id.clone())
+        });
+        let mut unvalidated = Vec::new();
+        let knows_device = self.runs.iter().any(|run| run.device == device);
+        let knows_engine = self.runs.iter().any(|run| kin(&run.engine, engine));
+        let mut half = match (near.is_empty(), knows_device, knows_engine) {
+            (false, ..) => self.known(device, engine),
+            (true, false, true) => self.device_left_out,
+            (true, true, false) => self.engine_left_out,
+            (true, ..) => self.device_left_out.wider(self.engine_left_out),
+        };
+        if near.is_empty() {
+            unvalidated.push(format!("{engine} on {device}"));
+        }
+        for &feature in features {
+            let runs = || self.runs.iter().filter(|run| run.has(feature));
+            if !runs().any(|run| kin(&run.engine, engine)) && runs().count() < ENOUGH {
+                unvalidated.push(feature.to_owned());
+                half.time += self.cost_of(feature);
+            }
+        }
+        half.time = half.time.min(0.95);
+        Coverage { near, unvalidated, half_widths: half }
+    }
+
+    /// The share of its peak that the fastest measured run on `device` reached; of its nearest kin where it has none.
+    pub fn fastest(&self, device: &str) -> Option<(f64, &MeasuredRun)> {
+        let stem = |name: &str| name.split('-').next().unwrap_or(name).to_owned();
+        let best = |is_near: &dyn Fn(&str) -> bool| {
+            let runs = self.runs.iter().filter(|run| is_near(&run.device));
+            let reached = runs.filter_map(|run| Some((run.mfu?, run)));
+            reached.max_by(|one, other| one.0.total_cmp(&other.0))
+        };
+        best(&|other| other == device)
+            .or_else(|| best(&|other| stem(other) == stem(device)))
+            .or_else(|| best(&|_| true))
+    }
+
+    /// The words for a speed that no run ever reached, if `mfu` on `device` is one.
+    pub fn faster_than_life(&self, device: &str, mfu: f64) -> Option<String> {
+        let (fastest, run) = self.fastest(device)?;
+        (mfu > FASTER * fastest).then(|| {
+            format!(
+                "a speed of {:.0} % of the peak: the fastest run measured on {} has {:.0} %",
+                100.0 * mfu,
+                run.device,
+                100.0 * fastest
+            )
+        })
+    }
+
+    /// The half-widths for a device and an engine whose runs are known.
+    fn known(&self, device: &str, engine_name: &str) -> HalfWidths {
+        let root = engine(engine_name).and_then(|profile| profile.inherits.clone());
+        let by_engine = self.engines.get(engine_name).or_else(|| self.engines.get(&root?));
+        match (by_engine, self.devices.get(device)) {
+            (Some(engine), Some(device)) => engine.wider(*device),
+            (Some(one), None) | (None, Some(one)) => *one,
+            (None, None) => self.source_left_out,
+        }
+    }
+
+    /// What the lack of runs with `feature` adds; where there never were any, as much as for any other.
+    fn cost_of(&self, feature: &str) -> f64 {
+        let most = self.features.values().copied().fold(0.0, f64::max);
+        self.features.get(feature).copied().unwrap_or(most)
+    }
+}
+
+impl HalfWidths {
+    /// The wider of both.
+    #[must_use]
+    pub const fn wider(self, other: Self) -> Self {
+        Self { time: self.time.max(other.time), memory: self.memory.max(other.memory) }
+    }
+}
+
+impl MeasuredRun {
+    /// Whether the run had `feature`.
+    pub fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|own| own == feature)
+    }
+}
