@@ -1,6 +1,7 @@
 //! Floor 16: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
 
 pub mod error;
+pub mod facts;
 pub mod fit;
 pub mod fitting;
 pub mod machine;

@@ -1,6 +1,7 @@
 //! `meshwright calibrate`: measures this machine and writes its cost model, or fits cost models to published runs.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use comfy_table::CellAlignment::{Left, Right};
@@ -11,6 +12,7 @@ use super::fit::{self, FitCommand};
 use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
+use crate::calibrate::facts::{self, Facts, FactsError};
 use crate::calibrate::{CalibrateError, Calibration, calibrate};
 use crate::units::{FlopsPerSecond, grouped};
 
@@ -20,18 +22,22 @@ Examples:
   meshwright simulate gpt2 --cluster 1x2x./cpu.json --strategy tp=2 --seq-len 256 --global-batch 8 --precision fp32
   meshwright calibrate --fit traces/published --device a100-sxm-80gb --out a100-sxm-80gb.json
   meshwright calibrate --fit traces/published --models cost_models --out cost_models
+  meshwright calibrate --facts facts.json --out my-h100.json
 
 The machine should do nothing else meanwhile. A cost-model file stands where a cluster names its device.";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArgs {
-    /// What is measured: cpu or cuda; with --fit the device whose cost model is fitted
-    #[arg(long, value_name = "NAME", required_unless_present = "fit")]
+    /// What is measured: cpu or cuda; with --fit the device whose cost model is fitted, with --facts the one measured
+    #[arg(long, value_name = "NAME", required_unless_present_any = ["fit", "facts"])]
     device: Option<String>,
     /// Fit cost models to the runs in these files or folders instead of measuring
     #[arg(long, value_name = "TRACES", num_args = 1..)]
     fit: Vec<PathBuf>,
+    /// Take what PyTorch measured on a card from this file instead of measuring
+    #[arg(long, value_name = "FILE", conflicts_with = "fit")]
+    facts: Option<PathBuf>,
     /// The engine whose profile is fitted; all devices and engines where none is named
     #[arg(long, value_name = "NAME", requires = "fit")]
     engine: Option<String>,
@@ -62,6 +68,9 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
             json: args.json,
         });
     }
+    if let Some(path) = &args.facts {
+        return take_facts(path, args.device.as_deref(), args.out.clone(), args.json);
+    }
     match args.device.as_deref().unwrap_or_default() {
         "cpu" => {}
         "cuda" => {
@@ -83,6 +92,31 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
     let document = pretty(&calibration.model);
     outputs.write(&[("out", document.clone())])?;
     print(&if args.json { document } else { text(&calibration, &shown) })
+}
+
+/// `--facts`.
+fn take_facts(path: &Path, device: Option<&str>, out: PathBuf, json: bool) -> Result<(), CliError> {
+    let shown = path.display().to_string();
+    let failed = |message: String| {
+        CliError { kind: Kind::Input, message, ..CliError::usage("facts", &shown, "") }
+    };
+    let text = fs::read_to_string(path).map_err(|error| failed(format!("{shown} cannot be read: {error}")))?;
+    let Facts { model, changed } = facts::read(&text, device).map_err(|error| match error {
+        FactsError::Number(error) => failed(format!("{shown}: {error}")).or(error.nearest()),
+        error => failed(format!("{shown} {error}")),
+    })?;
+    let target = out.display().to_string();
+    let outputs = Outputs::new([("out", Some(out))])?;
+    let document = pretty(&model);
+    outputs.write(&[("out", document.clone())])?;
+    let number = |value: f64| if value.abs() < 1e-2 { format!("{value:.2e}") } else { format!("{value:.4}") };
+    let rows = changed.iter().map(|(path, was, is)| [(*path).to_owned(), number(*was), number(*is)]);
+    let text = format!(
+        "{}\n\n{}\n\nUse it as a device: --cluster 1x8x{target}\n",
+        model.title,
+        table(["MEASURED", "BUILT IN", "HERE"], [Left, Right, Right], rows)
+    );
+    print(&if json { document } else { text })
 }
 
 fn text(calibration: &Calibration, path: &str) -> String {

@@ -50,7 +50,7 @@ struct ExplainRequest {
 impl ExplainArgs {
     fn request(self) -> Result<ExplainRequest, CliError> {
         Ok(ExplainRequest {
-            workload: self.workload.request()?,
+            workload: self.workload.request()?.of_one_engine_in_use()?,
             strategy: Draft::parse(&self.strategy)?,
             asked: self.strategy,
             memory_limit: self.memory_limit.as_deref().map(memory_limit).transpose()?,

@@ -12,7 +12,7 @@ use super::map::{MapArgs, MapRequest};
 use super::number::whole;
 use super::output::Outputs;
 use super::progress::Bar;
-use super::workload::{Subject, WorkloadArgs, WorkloadRequest};
+use super::workload::{EngineChoice, Subject, WorkloadArgs, WorkloadRequest};
 use crate::plan::{self, map::Goal};
 use crate::search::map::{Setting, Watch};
 use crate::search::{Objective, Request};
@@ -87,7 +87,7 @@ struct PlanRequest {
 
 impl PlanArgs {
     fn request(self) -> Result<PlanRequest, CliError> {
-        let workload = self.workload.request()?;
+        let workload = self.workload.request()?.of_engines_in_use()?;
         let (objective, goal) = match self.objective.as_str() {
             "memory" => (Objective::Memory, Goal::Given),
             "devices" => (Objective::Time, Goal::FewestDevices),
@@ -119,12 +119,17 @@ impl PlanArgs {
 /// Runs the command.
 pub fn run(args: PlanArgs) -> Result<(), CliError> {
     let PlanRequest { workload, search, map, memory_limit, outputs, json } = args.request()?;
+    let compares = workload.engine == EngineChoice::All;
     let Subject { model, cluster, workload, engine } = workload.load()?;
     let home = Setting { model: &model, engine, cluster, workload, memory_limit };
     let questions = map.questions(&home)?;
     let bar = Bar::new(!json);
     let watch = Watch { part: &|what| bar.name(what), progress: &|progress| bar.show(progress) };
-    let plan = plan::map::answer(&home, &search, &questions, watch);
+    let plan = if compares {
+        plan::engines::compare(&home, &search, watch)
+    } else {
+        plan::map::answer(&home, &search, &questions, watch)
+    };
     bar.clear();
     document::hand_out(&plan?, &outputs, json)
 }

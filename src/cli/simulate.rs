@@ -55,7 +55,7 @@ struct SimulateRequest {
 impl SimulateArgs {
     fn request(self) -> Result<SimulateRequest, CliError> {
         Ok(SimulateRequest {
-            workload: self.workload.request()?,
+            workload: self.workload.request()?.of_one_engine()?,
             strategy: Draft::parse(&self.strategy)?,
             outputs: Outputs::new([("out", self.out), ("report", self.report), ("timeline", self.timeline)])?,
             json: self.json,

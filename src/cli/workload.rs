@@ -10,7 +10,8 @@ use crate::cluster::{self, Cluster};
 use crate::model::layer::LayerKind;
 use crate::model::{self, Model};
 use crate::profile::EngineProfile;
-use crate::profile::engine::{engine, engines};
+use crate::profile::device::DeviceClass;
+use crate::profile::engine::{automatic, engine, engines, engines_in_use};
 use crate::profile::spelling::nearest;
 use crate::strategy::Workload;
 use crate::units::{ElementType, grouped};
@@ -51,7 +52,7 @@ pub struct WorkloadArgs {
     /// Layers that are not trained, by name (`*` any run of characters, `?` any one); may be given again
     #[arg(long, value_name = "GLOB", help_heading = WORK)]
     freeze: Vec<String>,
-    #[arg(long, value_name = "ENGINE", default_value = "embedded", help_heading = WORK, help = engine_help())]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = WORK, help = engine_help())]
     engine: String,
 }
 
@@ -59,8 +60,12 @@ const WORK: &str = "Workload";
 
 /// One line on `--engine`, with the names of all.
 fn engine_help() -> String {
-    let names: Vec<&str> = engines().iter().map(|engine| engine.name.as_str()).collect();
-    format!("The training engine that is to run the plan: {}", names.join(", "))
+    let names: Vec<&str> = engines_in_use().map(|engine| engine.name.as_str()).collect();
+    format!(
+        "The training engine that is to run the plan: auto takes the one with most measured runs on the device, all \
+         (plan only) shows the best plan of each; {}",
+        names.join(", ")
+    )
 }
 
 /// The arguments with their syntax checked; no file has been read.
@@ -71,7 +76,17 @@ pub struct WorkloadRequest {
     /// Its `seq_len` is 0 where the model decides.
     workload: Workload,
     freeze: Vec<String>,
-    engine: &'static EngineProfile,
+    pub engine: EngineChoice,
+}
+
+/// Which engine is to run a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EngineChoice {
+    /// The one with most measured runs on the device.
+    Automatic,
+    /// Each in use.
+    All,
+    Named(&'static EngineProfile),
 }
 
 /// What is to be planned, read and legal.
@@ -92,12 +107,7 @@ impl WorkloadArgs {
         let precision = precision(&self.precision)?;
         let dropout = dropout(&self.dropout)?;
         let clip = clip(&self.clip)?;
-        let engine = engine(&self.engine).ok_or_else(|| {
-            let names = || engines().iter().map(|engine| engine.name.as_str());
-            let rule =
-                format!("no such engine; the known ones are {}", names().collect::<Vec<_>>().join(", "));
-            CliError::usage("engine", &self.engine, rule).or(nearest(&self.engine, names()))
-        })?;
+        let engine = engine_choice(&self.engine)?;
         Ok(WorkloadRequest {
             model: self.model,
             cluster: self.cluster,
@@ -121,8 +131,59 @@ impl WorkloadRequest {
             tokens(workload.global_batch, workload.seq_len)?;
         }
         check(&mut model, &workload)?;
-        Ok(Subject { model, cluster, workload, engine: self.engine })
+        let engine = match self.engine {
+            EngineChoice::Named(engine) => engine,
+            EngineChoice::Automatic | EngineChoice::All => {
+                let (engine, why) = automatic(&cluster.device);
+                if cluster.device.class != DeviceClass::Cpu {
+                    let name = &engine.name;
+                    model.warnings.push(format!("Planned for {name}: {why} (--engine names another)."));
+                }
+                engine
+            }
+        };
+        Ok(Subject { model, cluster, workload, engine })
     }
+
+    /// That one engine is asked for, and one that plans are made for.
+    pub fn of_one_engine_in_use(self) -> Result<Self, CliError> {
+        self.of_one_engine()?.of_engines_in_use()
+    }
+
+    /// That one engine is asked for.
+    pub fn of_one_engine(self) -> Result<Self, CliError> {
+        match self.engine {
+            EngineChoice::All => {
+                Err(CliError::usage("engine", "all", "only plan compares all engines").or(["auto"]))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// That plans are made for the engine.
+    pub fn of_engines_in_use(self) -> Result<Self, CliError> {
+        match self.engine {
+            EngineChoice::Named(engine) if engine.historical => {
+                let rule = "it is kept to judge published runs; simulate and validate take it";
+                Err(CliError::usage("engine", &engine.name, rule).or(engine.inherits.clone()))
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// `--engine`.
+fn engine_choice(text: &str) -> Result<EngineChoice, CliError> {
+    match text {
+        "auto" => return Ok(EngineChoice::Automatic),
+        "all" => return Ok(EngineChoice::All),
+        _ => {}
+    }
+    engine(text).map(EngineChoice::Named).ok_or_else(|| {
+        let names = || ["auto", "all"].into_iter().chain(engines().iter().map(|engine| engine.name.as_str()));
+        let rule = format!("no such engine; the known ones are {}", names().collect::<Vec<_>>().join(", "));
+        CliError::usage("engine", text, rule).or(nearest(text, names()))
+    })
 }
 
 /// `--global-batch`.

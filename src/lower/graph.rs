@@ -7,7 +7,7 @@ use crate::lower::kernel::{Into, Kernel, Matrix, Place};
 use crate::lower::shape::Shape;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Linear, Op, RowNorm};
 use crate::profile::engine::SavedTensor;
-use crate::units::Bytes;
+use crate::units::{Bytes, ElementType};
 
 /// The order in which a rank issues instructions is one; each stream then runs its own in that order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,7 +119,11 @@ impl<'a> Builder<'a> {
 
     /// A value of `elements` elements of the compute type.
     pub fn activation(&mut self, name: &'static str, elements: u64, saved: Option<SavedTensor>) -> ValueId {
-        let bytes = Bytes(elements * self.shape.compute.size());
+        let size = match saved {
+            Some(saved) if self.shape.is_in_eight_bits(saved) => ElementType::Fp8.size(),
+            _ => self.shape.compute.size(),
+        };
+        let bytes = Bytes(elements * size);
         self.value(Value { name, bytes, category: Category::Activations, saved, elements })
     }
 

@@ -110,6 +110,18 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Whether `saved`, an input of products, is kept in 8 bits, as these multiply it.
+    pub fn is_in_eight_bits(&self, saved: SavedTensor) -> bool {
+        let is_input = matches!(
+            saved,
+            SavedTensor::LinearInput
+                | SavedTensor::ActivationOutput
+                | SavedTensor::ProjectionInput
+                | SavedTensor::ExpertInput
+        );
+        is_input && self.engine.activations.eight_bit_inputs && self.multiply == ElementType::Fp8
+    }
+
     /// Whether the engine stores `tensor` at all when nothing is checkpointed.
     pub fn stores(&self, tensor: SavedTensor) -> bool {
         self.engine.activations.keeps.contains(&tensor)

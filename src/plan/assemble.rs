@@ -67,6 +67,7 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
         prediction,
         evidence,
         fastest: None,
+        engines: Vec::new(),
         search: None,
         alternatives: Vec::new(),
         ladder: Vec::new(),

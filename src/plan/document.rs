@@ -33,6 +33,9 @@ pub struct Plan {
     /// The best by the objective's own measure, where another was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fastest: Option<FastestRecord>,
+    /// The best plan of each engine, where all were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub engines: Vec<EngineRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchAccount>,
     /// The next best plans, best first.
@@ -110,6 +113,41 @@ pub struct NearRun {
     /// Share of the dense peak that it reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mfu: Option<f64>,
+}
+
+/// The best plan of one engine, or why it has none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EngineRecord {
+    pub engine: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<StrategyRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<EvidenceRecord>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl EngineRecord {
+    /// The line of `plan`.
+    pub fn of(plan: &Plan) -> Self {
+        Self {
+            engine: plan.engine.clone(),
+            strategy: Some(plan.strategy.clone()),
+            prediction: Some(plan.prediction.clone()),
+            evidence: Some(plan.evidence.clone()),
+            failure: None,
+        }
+    }
+
+    /// The line of an engine for which there is no plan.
+    pub fn without(engine: &str, failure: &str) -> Self {
+        let failure = Some(failure.to_owned());
+        Self { engine: engine.to_owned(), strategy: None, prediction: None, evidence: None, failure }
+    }
 }
 
 /// The fastest plan on paper, beside the chosen one.

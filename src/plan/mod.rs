@@ -3,6 +3,7 @@
 mod assemble;
 pub mod document;
 mod explain;
+pub mod engines;
 mod evidence;
 pub mod explanation;
 mod file;

@@ -21,9 +21,9 @@ pub struct EvidenceTable {
     pub device_left_out: HalfWidths,
     /// The same where the engine is.
     pub engine_left_out: HalfWidths,
-    /// The same by engine and by device, of runs whose source was left out, where these are enough.
+    /// The same by engine and device, and by engine, of runs whose source was left out, where these are enough.
+    pub pairs: BTreeMap<String, HalfWidths>,
     pub engines: BTreeMap<String, HalfWidths>,
-    pub devices: BTreeMap<String, HalfWidths>,
     /// By how much the half-width for time grows where no run with the feature is in the fit.
     pub features: BTreeMap<String, f64>,
     pub runs: Vec<MeasuredRun>,
@@ -54,6 +54,9 @@ pub struct MeasuredRun {
     /// Predicted over measured memory, less 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_error: Option<f64>,
+    /// The error of its step time as predicted by fits that saw nothing of its source, its device, its engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<[f64; 3]>,
     /// Share of the device's dense peak that its model's operations reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mfu: Option<f64>,
@@ -114,7 +117,7 @@ impl EvidenceTable {
             (true, ..) => self.device_left_out.wider(self.engine_left_out),
         };
         if near.is_empty() {
-            unvalidated.push(format!("{engine} on {device}"));
+            unvalidated.push(pair_name(engine, device));
         }
         for &feature in features {
             let runs = || self.runs.iter().filter(|run| run.has(feature));
@@ -156,12 +159,9 @@ impl EvidenceTable {
     /// The half-widths for a device and an engine whose runs are known.
     fn known(&self, device: &str, engine_name: &str) -> HalfWidths {
         let root = engine(engine_name).and_then(|profile| profile.inherits.clone());
-        let by_engine = self.engines.get(engine_name).or_else(|| self.engines.get(&root?));
-        match (by_engine, self.devices.get(device)) {
-            (Some(engine), Some(device)) => engine.wider(*device),
-            (Some(one), None) | (None, Some(one)) => *one,
-            (None, None) => self.source_left_out,
-        }
+        let pair = self.pairs.get(&pair_name(engine_name, device));
+        let own = pair.or_else(|| self.engines.get(engine_name)).or_else(|| self.engines.get(&root?));
+        own.copied().unwrap_or(self.source_left_out)
     }
 
     /// What the lack of runs with `feature` adds; where there never were any, as much as for any other.
@@ -169,6 +169,11 @@ impl EvidenceTable {
         let most = self.features.values().copied().fold(0.0, f64::max);
         self.features.get(feature).copied().unwrap_or(most)
     }
+}
+
+/// An engine on a device, as the table names it.
+pub fn pair_name(engine: &str, device: &str) -> String {
+    format!("{engine} on {device}")
 }
 
 impl HalfWidths {

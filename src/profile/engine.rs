@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::capabilities::Supports;
 use super::choices::{AttentionKernel, CheckpointMode};
-use super::device::Uncertainty;
+use super::coverage::evidence_table;
+use super::device::{DeviceClass, DeviceModel, Uncertainty};
 use super::evidence::Sourced;
 use crate::units::{ElementType, Seconds};
 
@@ -288,6 +289,9 @@ pub struct ActivationModel {
     /// What of these a compiled model does not keep, because no gradient reads it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub compiled_drops: Vec<SavedTensor>,
+    /// Inputs of products in 8 bits are kept in 8 bits.
+    #[serde(default)]
+    pub eight_bit_inputs: bool,
     /// Recomputation stops at the last tensor that the backward reads.
     pub recompute_stops_early: bool,
 }
@@ -384,6 +388,43 @@ pub fn engines() -> &'static [EngineProfile] {
 pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
     PROFILES.iter().zip(FILES).map(|(profile, text)| (profile.name.as_str(), text))
 }
+
+/// Engines that plans can be made for unless told otherwise, where none of our own runs is known.
+const AUTOMATIC: [&str; 7] =
+    ["torchtitan", "megatron", "nemo", "deepspeed", "colossalai", "nanotron", "maxtext"];
+
+/// The profiles of engines in use: those that are not kept for published runs alone.
+pub fn engines_in_use() -> impl Iterator<Item = &'static EngineProfile> {
+    engines().iter().filter(|profile| !profile.historical)
+}
+
+/// The engine for `device` where none is named, and why: our own backend where it has run or ranks are threads, else
+/// the engine in use with most measured runs of quality A and B on the device, else torchtitan.
+pub fn automatic(device: &DeviceModel) -> (&'static EngineProfile, String) {
+    let table = evidence_table();
+    let own = table.runs.iter().any(|run| run.family == OWN && run.device == device.name);
+    let embedded = &engines()[0];
+    if device.class == DeviceClass::Cpu {
+        return (embedded, "it runs on CPUs".to_owned());
+    }
+    if own {
+        return (embedded, format!("runs of it on {} were measured", device.name));
+    }
+    let count = |name: &str| {
+        let runs = table.runs.iter();
+        runs.filter(|run| run.engine == name && run.device == device.name).count()
+    };
+    let best = AUTOMATIC.iter().rev().max_by_key(|name| count(name)).copied().unwrap_or("torchtitan");
+    let why = match count(best) {
+        0 => format!("no engine has measured runs on {}", device.name),
+        runs => format!("it has the most measured runs on {}, {runs}", device.name),
+    };
+    let name = if count(best) == 0 { "torchtitan" } else { best };
+    (engine(name).unwrap_or(embedded), why)
+}
+
+/// The family of runs that our own backend measured.
+const OWN: &str = "own";
 
 /// Whether the profiles called `one` and `other` are of one kind: the same, or inherited from the same.
 pub fn kin(one: &str, other: &str) -> bool {

@@ -1,5 +1,6 @@
 //! A plan as a terminal shows it: what it is, what it costs, what it was chosen over; the last line says what binds.
 
+mod evidence;
 mod explanation;
 mod gradients;
 mod map;
@@ -46,6 +47,7 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
         ],
     );
     map::run(&mut sheet, plan);
+    evidence::evidence(&mut sheet, plan);
     sheet.gap();
     memory(&mut sheet, prediction, plan.cluster.device_memory_bytes);
     if let Some(gradients) = words::gradients(plan) {

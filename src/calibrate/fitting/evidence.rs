@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::cases::Case;
 use super::error::FitError;
 use super::linear::{Jacobian, Loss, add};
 use super::objective::{Objective, Quantity, Row};
 use super::report::rounded;
 use super::solver::{Residuals, Solution};
-use crate::profile::coverage::{EvidenceTable, HalfWidths, MeasuredRun};
+use crate::profile::coverage::{EvidenceTable, HalfWidths, MeasuredRun, pair_name};
 
 /// The share of runs that an interval holds.
 const COVERED: f64 = 0.8;
@@ -51,10 +52,10 @@ pub fn table(
         source_left_out: all(&source),
         device_left_out: all(&device),
         engine_left_out: all(&engine),
-        engines: own_widths(objective, &source, Kind::Engine),
-        devices: own_widths(objective, &source, Kind::Device),
+        pairs: own_widths(objective, &source, &|case| pair_name(&case.engine, &case.device)),
+        engines: own_widths(objective, &source, &|case| case.engine.clone()),
         features: features(objective, solution, residuals)?,
-        runs: runs(objective, residuals),
+        runs: runs(objective, residuals, [&source, &device, &engine]),
     })
 }
 
@@ -135,19 +136,24 @@ fn features(
     Ok(costs)
 }
 
-/// The half-widths of the devices or engines with enough runs.
+/// The half-widths of the kinds of runs, as `name` tells them apart, that are enough.
 fn own_widths(
     objective: &Objective<'_>,
     errors: &[Option<f64>],
-    kind: Kind,
+    name: &dyn Fn(&Case) -> String,
 ) -> BTreeMap<String, HalfWidths> {
-    let names: BTreeSet<&str> = objective.rows.iter().map(|row| kind.of(objective, row)).collect();
-    let enough = |name: &&str| {
-        let of = |row: &&Row| row.quantity == Quantity::Time && kind.of(objective, row) == *name;
+    let named = |row: &Row| name(&objective.cases[row.case]);
+    let names: BTreeSet<String> = objective.rows.iter().map(named).collect();
+    let enough = |name: &String| {
+        let of = |row: &&Row| row.quantity == Quantity::Time && named(row) == *name;
         objective.rows.iter().filter(of).count() >= FEWEST
     };
-    let own = |name: &str| half_widths(objective, errors, &|row: &Row| kind.of(objective, row) == name);
-    names.into_iter().filter(enough).map(|name| (name.to_owned(), own(name))).collect()
+    let names: Vec<String> = names.into_iter().filter(enough).collect();
+    let own = |name: String| {
+        let half = half_widths(objective, errors, &|row: &Row| named(row) == name);
+        (name, half)
+    };
+    names.into_iter().map(own).collect()
 }
 
 fn half_widths(
@@ -178,14 +184,21 @@ fn half_width(residuals: &[f64]) -> f64 {
     errors.get(last.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-fn runs(objective: &Objective<'_>, residuals: &[f64]) -> Vec<MeasuredRun> {
+fn runs(objective: &Objective<'_>, residuals: &[f64], left_out: [&[Option<f64>]; 3]) -> Vec<MeasuredRun> {
+    let mut without: BTreeMap<usize, [f64; 3]> = BTreeMap::new();
+    for (place, row) in objective.rows.iter().enumerate().filter(|(_, row)| row.quantity == Quantity::Time) {
+        let errors = left_out.map(|errors| errors[place]);
+        if let [Some(source), Some(device), Some(engine)] = errors {
+            without.insert(row.case, [source, device, engine].map(|error| rounded(error.exp_m1(), 3)));
+        }
+    }
     let mut errors: BTreeMap<usize, [Option<f64>; 2]> = BTreeMap::new();
     for (row, residual) in objective.rows.iter().zip(residuals) {
         let place = usize::from(row.quantity == Quantity::Memory);
         errors.entry(row.case).or_default()[place] = Some(rounded(residual.exp_m1(), 2));
     }
-    let run = |(case, [time_error, memory_error]): (usize, [Option<f64>; 2])| {
-        let case = &objective.cases[case];
+    let run = |(place, [time_error, memory_error]): (usize, [Option<f64>; 2])| {
+        let case = &objective.cases[place];
         MeasuredRun {
             id: case.id.clone(),
             family: case.family.clone(),
@@ -194,6 +207,7 @@ fn runs(objective: &Objective<'_>, residuals: &[f64]) -> Vec<MeasuredRun> {
             features: case.features().iter().map(|feature| (*feature).to_owned()).collect(),
             time_error,
             memory_error,
+            left_out: without.get(&place).copied(),
             mfu: case.mfu().map(|mfu| rounded(mfu, 3)),
         }
     };
@@ -235,6 +249,7 @@ mod tests {
             features: vec!["e".to_owned()],
             time_error: Some(0.1),
             memory_error: None,
+            left_out: Some([0.1, 0.2, 0.3]),
             mfu: Some(0.5),
         };
         for runs in [Vec::new(), vec![run.clone()], vec![run.clone(), run]] {

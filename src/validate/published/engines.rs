@@ -1,6 +1,7 @@
 //! Which engine profile a published run's program is simulated as.
 
 use crate::profile::EngineProfile;
+use crate::profile::capabilities::Supports;
 use crate::profile::engine::engine as engine_by_name;
 use crate::trace::published::PublishedRun;
 
@@ -74,7 +75,14 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     let mut engine = profile.clone();
     // It ran, on a version or by a patch of its own: what the profile's version can run is not asked of it.
     if let Some(embedded) = engine_by_name("embedded") {
-        engine.supports.clone_from(&embedded.supports);
+        engine.supports = Supports {
+            schedules: profile.supports.schedules.clone(),
+            interleaved: profile.supports.interleaved.clone(),
+            pipelined: profile.supports.pipelined.clone(),
+            context: profile.supports.context.clone(),
+            key_value_replication: profile.supports.key_value_replication.clone(),
+            ..embedded.supports.clone()
+        };
     }
     let is_fused = || FUSED.iter().any(|prefix| run.framework.starts_with(prefix));
     if run.strategy.compile.unwrap_or_else(is_fused) {

@@ -1,0 +1,50 @@
+//! The best plan of each engine in use, side by side.
+
+use crate::plan::assemble::digest;
+use crate::plan::document::{EngineRecord, Plan};
+use crate::plan::searched::{self, written};
+use crate::profile::engine::engines_in_use;
+use crate::search::map::{Setting, Watch};
+use crate::search::{Failure, Problem, Request, search};
+
+/// Plans for each engine; the document is that of the fastest, with one line for each.
+///
+/// # Errors
+/// Why there is no plan for the engine of `home`, where no engine has one.
+pub fn compare(home: &Setting<'_>, request: &Request, watch: Watch<'_>) -> Result<Plan, Failure> {
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut records = Vec::new();
+    let mut failed = None;
+    for engine in engines_in_use() {
+        (watch.part)(&engine.name);
+        let Setting { model, cluster, workload, memory_limit, .. } = home;
+        let problem = Problem::new(model, cluster, *workload, engine, *memory_limit);
+        match search(&problem, request, watch.progress) {
+            Ok(outcome) => {
+                let plan = written(&problem, &outcome);
+                records.push(EngineRecord::of(&plan));
+                plans.push(plan);
+            }
+            Err(failure) => {
+                let is_home = engine.name == home.engine.name;
+                records.push(EngineRecord::without(&engine.name, &failure.to_string()));
+                if is_home {
+                    failed = Some(failure);
+                }
+            }
+        }
+    }
+    let time = |plan: &Plan| plan.prediction.step_time_s.0;
+    let best = plans.into_iter().min_by(|one, other| time(one).total_cmp(&time(other)));
+    let Some(mut plan) = best else {
+        return match failed {
+            Some(failure) => Err(failure),
+            None => searched::search(&home.problem(), request, watch.progress),
+        };
+    };
+    // Why one engine is taken where none is named is of no account here.
+    plan.warnings.retain(|warning| !warning.starts_with("Planned for "));
+    plan.engines = records;
+    plan.digest = digest(&plan);
+    Ok(plan)
+}

@@ -1,0 +1,37 @@
+//! What measured runs a plan rests on, the faster plan that it stands in for, and the best plan of each engine.
+
+use super::super::words;
+use super::sheet::{Hue, Sheet};
+use super::tables::{folded, table, write};
+use crate::plan::Plan;
+
+/// The evidence for `plan`, and the fastest on paper.
+pub fn evidence(sheet: &mut Sheet, plan: &Plan) {
+    if plan.evidence.runs > 0 || !plan.evidence.unvalidated.is_empty() {
+        sheet.gap();
+        sheet.paragraph("evidence", &words::measured(&plan.evidence));
+    }
+    for feature in &plan.evidence.unvalidated {
+        sheet.marked("", Hue::Caution, &format!("not validated: {feature}"));
+    }
+    if let Some(fastest) = &plan.fastest {
+        sheet.paragraph("fastest", &format!("{} ({})", fastest.strategy.text, fastest.buys));
+    }
+    if !plan.engines.is_empty() {
+        let strategy = sheet.room() / 2;
+        let mut table = table(sheet, &["engine", "step", "MFU", "runs", "plan"], &[1, 2, 3]);
+        for record in &plan.engines {
+            let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            let prediction = record.prediction.as_ref();
+            let text = record.strategy.as_ref().map(|one| one.text.clone());
+            table.add_row([
+                record.engine.clone(),
+                shown(prediction.map(|one| one.step_time_s.to_string())),
+                shown(prediction.map(|one| words::percent(one.mfu))),
+                shown(record.evidence.as_ref().map(|one| one.runs.to_string())),
+                folded(&text.or_else(|| record.failure.clone()).unwrap_or_default(), strategy),
+            ]);
+        }
+        write(sheet, "engines", &table);
+    }
+}
