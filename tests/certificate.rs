@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use meshwright::cluster::{self, Cluster};
 use meshwright::model::{self, Model};
 use meshwright::profile::EngineProfile;
-use meshwright::profile::choices::{CheckpointMode, OffloadCategory};
+use meshwright::profile::choices::CheckpointMode;
 use meshwright::profile::engine::engines;
 use meshwright::search::{Failure, Outcome, Problem, Request, search};
-use meshwright::strategy::{Checkpoint, Draft, Strategy, Workload, resolve, rules};
+use meshwright::strategy::{Checkpoint, CheckpointEntry, Draft, Strategy, Workload, resolve, rules};
 use meshwright::units::{Bytes, ElementType};
 use sampling::Dice;
 
@@ -123,10 +123,21 @@ fn change(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
         }
         *entry = Checkpoint::of(modes.into_iter());
     }
-    for &category in OffloadCategory::ALL {
-        if problem.engine.supports.offload.contains(&category) && dice.next().is_multiple_of(2) {
+    let supports = &problem.engine.supports;
+    if !supports.is_free_inside() {
+        // All blocks alike, or the first few of each chunk: what most of these engines can run.
+        let most = strategy.cuts.iter().copied().max().unwrap_or(0);
+        let first = CheckpointEntry::First((dice.next() % u64::from(most + 1)) as u32);
+        let whole = CheckpointEntry::Whole(dice.pick(&supports.checkpoint));
+        let entry = if dice.next().is_multiple_of(2) { first } else { whole };
+        strategy.checkpoint = strategy.cuts.iter().map(|&blocks| entry.over(blocks)).collect();
+    }
+    let all = dice.pick(&[0.0, 0.5, 1.0]);
+    for category in supports.offloads() {
+        if *supports.offload_together || dice.next().is_multiple_of(2) {
             let stages = strategy.pipeline as usize;
-            *strategy.offload.fractions_mut(category) = vec![dice.pick(&[0.0, 0.5, 1.0]); stages];
+            let own = if *supports.offload_together { all } else { dice.pick(&[0.0, 0.5, 1.0]) };
+            *strategy.offload.fractions_mut(category) = vec![own; stages];
         }
     }
     strategy.normalise(&problem.facts);
@@ -202,7 +213,7 @@ fn nothing_fits(setting: &Setting, problem: &Problem<'_>, dice: &mut Dice, tries
         if dice.next().is_multiple_of(2) {
             change(&mut strategy, problem, dice);
         } else {
-            for &category in &problem.engine.supports.offload {
+            for category in problem.engine.supports.offloads() {
                 let fractions = vec![dice.pick(&[0.0, 0.5, 1.0]); strategy.pipeline as usize];
                 *strategy.offload.fractions_mut(category) = fractions;
             }

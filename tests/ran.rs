@@ -30,7 +30,13 @@ fn runs_that_state_their_checkpointing_fit() {
         let states = run.strategy.checkpointing.is_some();
         stated += u32::from(states);
         if process > problem.memory_limit {
-            over.push((states, id, process, problem.memory_limit, scenario.strategy.text(problem.facts.defaults)));
+            over.push((
+                states,
+                id,
+                process,
+                problem.memory_limit,
+                scenario.strategy.text(problem.facts.defaults),
+            ));
         }
     }
     let of_stated = over.iter().filter(|(states, ..)| *states).count();

@@ -159,7 +159,12 @@ struct Taken {
 
 impl Taken {
     /// Sets the number that `find` finds, if `value` is one.
-    fn set(&mut self, path: &'static str, value: Option<f64>, find: fn(&mut DeviceModel) -> &mut Sourced<f64>) {
+    fn set(
+        &mut self,
+        path: &'static str,
+        value: Option<f64>,
+        find: fn(&mut DeviceModel) -> &mut Sourced<f64>,
+    ) {
         let Some(value) = value.filter(|value| value.is_finite() && *value > 0.0) else { return };
         let value = rounded(value);
         let number = find(&mut self.model);
@@ -182,7 +187,8 @@ impl Taken {
             self.model.memory = self.sourced(Bytes(bytes));
         }
         let context = facts.free_before_bytes.zip(facts.free_after_context_bytes);
-        let context = context.and_then(|(before, after)| before.checked_sub(after)).filter(|bytes| *bytes > 0);
+        let context =
+            context.and_then(|(before, after)| before.checked_sub(after)).filter(|bytes| *bytes > 0);
         if let Some(bytes) = context {
             self.changed.push(("reserve.context", self.model.reserve.context.value.0 as f64, bytes as f64));
             self.model.reserve.context = self.sourced(Bytes(bytes));
@@ -191,9 +197,8 @@ impl Taken {
 
     /// The half depth, and with it the share of the peak, under which the formula of products is nearest to them.
     fn products(&mut self, products: &[Product]) {
-        let wanted = |product: &&Product| {
-            product.element == "bfloat16" && product.m.min(product.n) >= LARGE_PRODUCT
-        };
+        let wanted =
+            |product: &&Product| product.element == "bfloat16" && product.m.min(product.n) >= LARGE_PRODUCT;
         let products: Vec<&Product> = products.iter().filter(wanted).collect();
         let mut best: Option<(f64, f64, f64)> = None;
         for half_depth in HALF_DEPTHS {
@@ -264,7 +269,8 @@ impl Taken {
 
     fn host(&mut self, facts: &Value) {
         let elements = facts.get("elements").and_then(Value::as_f64);
-        let seconds = ["fused_s", "foreach_s"].iter().filter_map(|key| facts.get(key).and_then(Value::as_f64));
+        let seconds =
+            ["fused_s", "foreach_s"].iter().filter_map(|key| facts.get(key).and_then(Value::as_f64));
         let best = seconds.fold(f64::INFINITY, f64::min);
         let bandwidth = self.model.host.memory_bandwidth.value.0;
         let share = elements.map(|elements| (ADAM_BYTES * elements / best / bandwidth).min(1.0));

@@ -97,10 +97,10 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
 /// `--facts`.
 fn take_facts(path: &Path, device: Option<&str>, out: PathBuf, json: bool) -> Result<(), CliError> {
     let shown = path.display().to_string();
-    let failed = |message: String| {
-        CliError { kind: Kind::Input, message, ..CliError::usage("facts", &shown, "") }
-    };
-    let text = fs::read_to_string(path).map_err(|error| failed(format!("{shown} cannot be read: {error}")))?;
+    let failed =
+        |message: String| CliError { kind: Kind::Input, message, ..CliError::usage("facts", &shown, "") };
+    let text =
+        fs::read_to_string(path).map_err(|error| failed(format!("{shown} cannot be read: {error}")))?;
     let Facts { model, changed } = facts::read(&text, device).map_err(|error| match error {
         FactsError::Number(error) => failed(format!("{shown}: {error}")).or(error.nearest()),
         error => failed(format!("{shown} {error}")),

@@ -71,7 +71,7 @@ fn write(command: &FitCommand<'_>, fitted: &Fit) -> Result<(), CliError> {
         let place = |file: &File| command.out.join(file.path());
         let table = fitted.evidence.as_ref().map(evidence::text);
         let files = fitted.files.iter().map(|(file, text)| (place(file), text.as_str()));
-        let table = table.as_deref().map(|text| (command.out.join("evidence.json"), text));
+        let table = table.as_deref().map(|text| (command.out.join("fit/evidence.json"), text));
         return Outputs::write_all("out", files.chain(table).collect());
     }
     let device = command.device.map(|name| File::Device(name.to_owned()));

@@ -293,7 +293,8 @@ impl<'a> DevicePricing<'a> {
         let multiprocessors = u64::from(device.multiprocessors.value.max(1));
         let ragged = (blocks.div_ceil(multiprocessors) * multiprocessors) as f64 / blocks as f64;
         let older = device.attention.older_kernels.as_ref().filter(|_| self.timing.older_attention);
-        let efficiency = efficiency * self.timing.attention_share.value * older.map_or(1.0, |share| share.value);
+        let efficiency =
+            efficiency * self.timing.attention_share.value * older.map_or(1.0, |share| share.value);
         let arithmetic = op.flops().at(peak * efficiency) * ragged;
         self.kernel(arithmetic.max(streamed), 1.0, op.bytes_moved())
     }

@@ -2,9 +2,9 @@
 
 mod assemble;
 pub mod document;
-mod explain;
 pub mod engines;
 mod evidence;
+mod explain;
 pub mod explanation;
 mod file;
 pub mod goodput;

@@ -1,8 +1,8 @@
 //! The last sentence of an explanation: what binds, and what to do next.
 
-use crate::plan::verdict::memory_error;
 use crate::plan::document::Prediction;
 use crate::plan::explanation::{Explained, Explanation, Fix, KeyOutcome, KeyStep};
+use crate::plan::verdict::memory_error;
 use crate::plan::verdict::verdict;
 use crate::search::explain::Finding;
 use crate::search::{Candidate, Failure, Problem};

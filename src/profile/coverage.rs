@@ -1,5 +1,5 @@
 //! The table of measured runs that predictions rest on: which device, engine and features each had, and how far off it
-//! is predicted; written by a fit, `cost_models/evidence.json`.
+//! is predicted; written by a fit, `cost_models/fit/evidence.json`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -68,7 +68,7 @@ const ENOUGH: usize = 10;
 const FASTER: f64 = 1.05;
 
 static TABLE: LazyLock<EvidenceTable> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("../../cost_models/evidence.json"))
+    serde_json::from_str(include_str!("../../cost_models/fit/evidence.json"))
         .expect("the built-in table of evidence is valid, as a test shows")
 });
 

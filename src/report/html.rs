@@ -1,5 +1,6 @@
 //! A plan as a page for a browser: self-contained, light and dark, readable without its pictures.
 
+mod evidence;
 mod figures;
 mod gradients;
 mod map;
@@ -27,6 +28,7 @@ pub fn page(plan: &Plan) -> String {
     let main = html! {
         (headline(plan))
         (strategy(plan))
+        (evidence::evidence(plan))
         (figures::memory(plan))
         (map::run(plan))
         (gradients::gradients(plan))

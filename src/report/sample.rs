@@ -7,7 +7,8 @@ use serde_json::json;
 pub use map::mapped_plan;
 
 use crate::plan::document::{
-    ClusterRecord, CostModelRecord, ModelRecord, ParetoPoint, SafeMemory, TimelinePass,
+    ClusterRecord, CostModelRecord, EvidenceRecord, ModelRecord, NearRun, ParetoPoint, SafeMemory,
+    TimelinePass,
 };
 use crate::plan::{
     Alternative, CategoryBytes, CauseSeconds, GradientRecord, GradientSumRecord, Interval, LadderStep, Plan,
@@ -57,6 +58,21 @@ pub fn sample_plan() -> Plan {
              selective recompute",
         ),
         prediction: prediction(ranks),
+        evidence: EvidenceRecord {
+            runs: 61,
+            nearest: vec![NearRun {
+                id: "dgxc-llama3-70b-h100-64".to_owned(),
+                engine: "nemo".to_owned(),
+                shared: vec!["tensor parallelism".to_owned(), "sharded optimizer state".to_owned()],
+                time_error: Some(-0.034),
+                memory_error: None,
+                mfu: Some(0.44),
+            }],
+            mape: Some(0.07),
+            unvalidated: vec!["activation offload".to_owned()],
+        },
+        fastest: None,
+        engines: Vec::new(),
         search: Some(SearchAccount {
             considered: 12_480,
             illegal: 7_902,

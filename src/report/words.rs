@@ -228,7 +228,8 @@ pub fn measured(evidence: &EvidenceRecord) -> String {
     if evidence.runs == 0 {
         return "no measured run of this engine or its kin on this device".to_owned();
     }
-    let off = evidence.mape.map_or(String::new(), |mape| format!(", off by {:.1} % in the mean", 100.0 * mape));
+    let off =
+        evidence.mape.map_or(String::new(), |mape| format!(", off by {:.1} % in the mean", 100.0 * mape));
     let nearest: Vec<String> = evidence
         .nearest
         .iter()

@@ -148,8 +148,7 @@ pub fn is_offered(hosted: &Hosted, zero: u8, supports: &Supports) -> bool {
     OffloadCategory::ALL.iter().all(|&category| {
         let fraction = hosted[category as usize];
         let is_whole = fraction == 1.0;
-        fraction == 0.0
-            || supports.offers(category, zero).is_some_and(|offer| is_whole || offer.splits(zero))
+        fraction == 0.0 || supports.offers(category, zero).is_some_and(|offer| is_whole || offer.splits(zero))
     })
 }
 

@@ -274,13 +274,16 @@ fn recompute_words(strategy: &Strategy) -> usize {
     let is_first = |chunk: &Checkpoint| {
         matches!(
             chunk.runs.as_slice(),
-            [] | [(CheckpointMode::Full | CheckpointMode::None, _)] | [(CheckpointMode::Full, _), (CheckpointMode::None, _)]
+            [] | [(CheckpointMode::Full | CheckpointMode::None, _)]
+                | [(CheckpointMode::Full, _), (CheckpointMode::None, _)]
         )
     };
     let counts: Vec<u32> = strategy
         .checkpoint
         .iter()
-        .map(|chunk| chunk.runs.iter().filter(|(mode, _)| *mode == CheckpointMode::Full).map(|(_, count)| count).sum())
+        .map(|chunk| {
+            chunk.runs.iter().filter(|(mode, _)| *mode == CheckpointMode::Full).map(|(_, count)| count).sum()
+        })
         .collect();
     let is_one = counts.iter().all(|count| *count == counts[0]);
     if is_one && strategy.checkpoint.iter().all(is_first) { 2 } else { 4 }

@@ -179,10 +179,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         }
         Rule::ReplicationOffered => {
             let others = case.legal(Key::Zero, &supports.zero, |s, zero| s.zero = zero);
-            let reason = format!(
-                "{} replicates state over dp {} beside no other axis",
-                facts.profile.name, s.data
-            );
+            let reason =
+                format!("{} replicates state over dp {} beside no other axis", facts.profile.name, s.data);
             case.plain(Key::Zero, s.zero, reason, &others)
         }
         Rule::ShardOffered => case.plain(
@@ -202,8 +200,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         }
         Rule::SyncOffered => {
             let under = if s.pipeline > 1 { " with a pipeline" } else { "" };
-            let reason =
-                format!("{} does not reduce so under zero {}{under}", facts.profile.name, s.zero);
+            let reason = format!("{} does not reduce so under zero {}{under}", facts.profile.name, s.zero);
             case.plain(Key::Sync, s.sync, reason, &case.syncs())
         }
         Rule::CheckpointCount => {

@@ -2,8 +2,8 @@
 //! do not.
 
 use super::{
-    CheckpointMode, Compression, ContextKind, Group, LossMode, Mesh, MeshOrder, OffloadCategory, Schedule, Strategy,
-    Workload,
+    CheckpointMode, Compression, ContextKind, Group, LossMode, Mesh, MeshOrder, OffloadCategory, Schedule,
+    Strategy, Workload,
 };
 use crate::units::ElementType;
 

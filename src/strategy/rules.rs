@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
-    AttentionKernel, ContextKind, Facts, GradientSync, Key, OffloadCategory, Schedule, Strategy, capabilities,
-    explain,
+    AttentionKernel, ContextKind, Facts, GradientSync, Key, OffloadCategory, Schedule, Strategy,
+    capabilities, explain,
 };
-use crate::profile::choices::choice;
 use crate::profile::capabilities::InterleavedRounds;
+use crate::profile::choices::choice;
 use crate::units::ElementType;
 
 choice! {
@@ -335,8 +335,8 @@ impl Rule {
             },
             Self::ScheduleOffered => {
                 // With one micro-batch or one stage, all run alike.
-                let is_plain = s.schedule == Schedule::OneForwardOneBackward
-                    && (s.pipeline == 1 || s.accumulation == 1);
+                let is_plain =
+                    s.schedule == Schedule::OneForwardOneBackward && (s.pipeline == 1 || s.accumulation == 1);
                 is_plain || supports.schedules.contains(&s.schedule)
             }
             Self::SchedulePipeline => {
@@ -399,9 +399,7 @@ impl Rule {
             Self::OffloadFraction => OffloadCategory::ALL.iter().all(|&category| {
                 s.offload.fractions(category).iter().all(|fraction| (0.0..=1.0).contains(fraction))
             }),
-            Self::OffloadGrain => {
-                supports.offload.iter().all(|offer| capabilities::offload_grain(s, offer))
-            }
+            Self::OffloadGrain => supports.offload.iter().all(|offer| capabilities::offload_grain(s, offer)),
             Self::OffloadTogether => capabilities::offload_together(s, supports),
             Self::OffloadCheckpoint => {
                 supports.offload.iter().all(|offer| capabilities::offload_checkpoint(s, offer))

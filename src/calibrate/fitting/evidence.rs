@@ -121,9 +121,7 @@ fn features(
     let all: BTreeSet<&str> = cases.iter().flat_map(|case| case.features().iter().copied()).collect();
     let mut costs = BTreeMap::new();
     for feature in all {
-        let has = |row: &Row| {
-            row.quantity == Quantity::Time && cases[row.case].features().contains(&feature)
-        };
+        let has = |row: &Row| row.quantity == Quantity::Time && cases[row.case].features().contains(&feature);
         let rows = objective.rows.iter().zip(residuals);
         let seen: Vec<f64> = rows.filter(|(row, _)| has(row)).map(|(_, residual)| *residual).collect();
         if seen.is_empty() || seen.len() == objective.rows.len() {

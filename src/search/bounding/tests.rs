@@ -77,10 +77,8 @@ fn inner(outer: &Strategy, problem: &Problem<'_>, dice: &mut Dice) -> Strategy {
     }
     let mut strategy = Strategy { cuts, checkpoint, ..outer.clone() };
     let supports = &problem.engine.supports;
-    for &category in &supports.offload {
-        let is_allowed =
-            category != OffloadCategory::Parameters || strategy.zero >= supports.parameter_offload_from_zero;
-        if is_allowed && dice.below(3) == 0 {
+    for category in supports.offloads() {
+        if supports.offers(category, strategy.zero).is_some() && dice.below(3) == 0 {
             let fractions = (0..strategy.pipeline).map(|_| dice.pick(&FRACTIONS)).collect();
             *strategy.offload.fractions_mut(category) = fractions;
         }

@@ -82,7 +82,8 @@ impl Trials {
         self.each(Key::Shard, groups, |group| Draft { shard: Some(group), ..Draft::default() });
         let on = Draft { reshard_after_forward: Some(true), ..Draft::default() };
         self.each(Key::Reshard, [on], |on| on);
-        let syncs = supports.syncs(strategy.zero, strategy.pipeline > 1).filter(|&sync| sync != strategy.sync);
+        let syncs =
+            supports.syncs(strategy.zero, strategy.pipeline > 1).filter(|&sync| sync != strategy.sync);
         self.each(Key::Sync, syncs, |sync| Draft { sync: Some(sync), ..Draft::default() });
         let buckets = BUCKETS.into_iter().filter(|&bucket| bucket < strategy.bucket);
         self.gentlest(Key::Bucket, buckets, |bucket| Draft { bucket: Some(bucket), ..Draft::default() });

@@ -182,7 +182,7 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "torchtitan",
             Rule::ZeroOffered,
             "zero",
-            "torchtitan does not offer zero 1; 0, 2 and 3 it does",
+            "torchtitan does not offer zero 1; 0 and 3 it does",
         ),
         (
             "pp=2,zero=2",
@@ -207,15 +207,15 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "deepspeed",
             Rule::SyncOffered,
             "sync",
-            "deepspeed does not offer sync scatter; immediate it does",
+            "deepspeed does not reduce so under zero 2; immediate is legal",
         ),
         (
             "zero=2,sync=deferred",
             64,
             "deepspeed",
-            Rule::SyncDeferred,
+            Rule::SyncOffered,
             "sync",
-            "deepspeed defers gradient synchronisation up to zero 1, not under zero 2; immediate is legal",
+            "deepspeed does not reduce so under zero 2; immediate is legal",
         ),
         (
             "pp=2,ckpt=none/full/none",
@@ -247,7 +247,7 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "torchtitan",
             Rule::OffloadOffered,
             "offload",
-            "torchtitan does not offload activations; none, optimizer:1 and params:1 are legal",
+            "torchtitan does not offload activations; none and optimizer:1+params:1 are legal",
         ),
         (
             "pp=4,offload=optimizer:1/0",
@@ -263,7 +263,80 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "deepspeed",
             Rule::OffloadZero,
             "offload",
-            "deepspeed offloads parameters from zero 3, and zero is 2; none is legal",
+            "deepspeed does not offload so under zero 2; none and optimizer:1 are legal",
+        ),
+        (
+            "zero=3,offload=optimizer:1",
+            64,
+            "torchtitan",
+            Rule::OffloadTogether,
+            "offload",
+            "torchtitan offloads optimizer:1+params:1 together or nothing; none and optimizer:1+params:1 are legal",
+        ),
+        (
+            "zero=1,offload=optimizer:0.5",
+            64,
+            "deepspeed",
+            Rule::OffloadZero,
+            "offload",
+            "deepspeed does not offload so under zero 1; none and optimizer:1 are legal",
+        ),
+        (
+            "pp=2,zero=1,offload=optimizer:1/0.5",
+            64,
+            "megatron",
+            Rule::OffloadGrain,
+            "offload",
+            "megatron does not offload such fractions; none, optimizer:1, activations:1 and optimizer:1+activations:1 \
+             are legal",
+        ),
+        (
+            "pp=2,ckpt=full:3/none",
+            64,
+            "megatron",
+            Rule::CheckpointGrain,
+            "ckpt",
+            "megatron recomputes no such mixture; none, selective and full are legal",
+        ),
+        (
+            "ckpt=selective",
+            64,
+            "deepspeed",
+            Rule::CheckpointOffered,
+            "ckpt",
+            "deepspeed does not recompute so; none and full are legal",
+        ),
+        (
+            "tp=2,sp=on",
+            64,
+            "deepspeed",
+            Rule::SequenceOffered,
+            "sp",
+            "deepspeed does not offer sp on; off it does",
+        ),
+        (
+            "pp=2,cuts=9/7",
+            64,
+            "nanotron",
+            Rule::CutsOffered,
+            "cuts",
+            "nanotron does not cut a model so; 8/8 is legal",
+        ),
+        (
+            "tp=8",
+            64,
+            "torchtitan",
+            Rule::ReplicationOffered,
+            "zero",
+            "torchtitan replicates state over dp 8 beside no other axis; 3 is legal",
+        ),
+        (
+            "zero=3,reshard=off",
+            64,
+            "deepspeed",
+            Rule::ReshardOffered,
+            "reshard",
+            "deepspeed does not offer reshard off; on it does",
         ),
         (
             "compress=8bit",
@@ -400,8 +473,8 @@ fn adaptive_losses_need_both_gradients_on_one_rank() {
 #[test]
 fn engines_that_lack_experts_or_shard_groups_say_so() {
     let mut profile = crate::profile::engine::engine("embedded").unwrap().clone();
-    profile.supports.expert_parallel = false;
-    profile.supports.shard_groups = false;
+    profile.supports.expert_parallel.value = false;
+    profile.supports.shard_groups.value = false;
     let model = moe();
     let facts = Facts::new(&model, 64, &crate::strategy::sample::workload(), &profile);
     assert_eq!(broken_by("ep=8", &facts).message, "embedded offers no expert parallelism; 1 is legal");
