@@ -133,6 +133,8 @@ pub enum TypeRule {
     Strategy,
     /// The type of the working parameters.
     Compute,
+    /// That in which gradients are kept (Megatron reduces them where they lie).
+    AsKept,
     /// 32 bits.
     Single,
     /// 32 bits where parameters are bf16, whose digits are too few to sum in; else the parameters' type.
@@ -140,10 +142,10 @@ pub enum TypeRule {
 }
 
 impl TypeRule {
-    /// The type that results, given the strategy's and the compute type.
+    /// The type that results, given the strategy's (or that of what is kept, where it follows that) and the compute type.
     pub const fn resolve(self, strategy: ElementType, compute: ElementType) -> ElementType {
         match self {
-            Self::Strategy => strategy,
+            Self::Strategy | Self::AsKept => strategy,
             Self::Compute => compute,
             Self::Single => match compute {
                 ElementType::Fp64 => ElementType::Fp64,
@@ -196,6 +198,14 @@ pub struct StateModel {
     pub accumulates_apart: bool,
     /// Under ZeRO-3 and one micro-batch, gradients take the place of the parameter shards (Gemini).
     pub gradients_reuse_parameters: bool,
+}
+
+impl StateModel {
+    /// The type that gradients are reduced in, of which `kept` is kept and `asked` is asked for.
+    pub fn reduced(&self, kept: ElementType, asked: ElementType, compute: ElementType) -> ElementType {
+        let from = if self.gradient_reduced == TypeRule::AsKept { kept } else { asked };
+        self.gradient_reduced.resolve(from, compute)
+    }
 }
 
 /// Communication buffers.

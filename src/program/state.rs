@@ -82,7 +82,7 @@ impl StateRules {
         let separate = state.master_weights == MasterWeights::Separate && workload.has_master_weights();
         let stored = state.master_weights == MasterWeights::Stored;
         let gradient = state.gradient_kept.resolve(strategy.gradient_type, compute);
-        let reduce = state.gradient_reduced.resolve(strategy.reduce_type, compute);
+        let reduce = state.reduced(gradient, strategy.reduce_type, compute);
         let shards_parameters = strategy.zero >= state.parameters_sharded_from;
         let shards = strategy.state_shards();
         let expert_shards = ceil_div(strategy.expert_data(), strategy.replicas()).max(1);

@@ -23,10 +23,11 @@ impl Defaults {
     /// The defaults under this precision and engine; types that the engine fixes are the engine's.
     pub fn new(workload: &Workload, profile: &EngineProfile) -> Self {
         let compute = workload.compute_type();
+        let gradient = profile.state.gradient_kept.resolve(plain_gradient(workload), compute);
         Self {
             attention: profile.attention,
-            gradient: profile.state.gradient_kept.resolve(plain_gradient(workload), compute),
-            reduce: profile.state.gradient_reduced.resolve(compute, compute),
+            gradient,
+            reduce: profile.state.reduced(gradient, compute, compute),
         }
     }
 }

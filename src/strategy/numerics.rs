@@ -25,7 +25,7 @@ impl Strategy {
         if self.gradient_type != kept {
             let who = match state.gradient_kept {
                 TypeRule::Strategy => "Gradients are kept".to_owned(),
-                TypeRule::Compute | TypeRule::Single | TypeRule::SingleForBf16 => {
+                TypeRule::Compute | TypeRule::AsKept | TypeRule::Single | TypeRule::SingleForBf16 => {
                     format!("{} keeps gradients", facts.profile.name)
                 }
             };

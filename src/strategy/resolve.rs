@@ -111,11 +111,11 @@ impl Draft {
 impl Strategy {
     /// Sets every key that has no effect to its default, so that strategies that do the same are equal.
     pub fn normalise(&mut self, facts: &Facts) {
-        let Defaults { attention, reduce, .. } = facts.defaults;
+        let Defaults { attention, reduce: default_reduce, .. } = facts.defaults;
         let state = &facts.profile.state;
         let compute = facts.workload.compute_type();
         self.gradient_type = state.gradient_kept.resolve(self.gradient_type, compute);
-        self.reduce_type = state.gradient_reduced.resolve(self.reduce_type, compute);
+        self.reduce_type = state.reduced(self.gradient_type, self.reduce_type, compute);
         if self.tensor == 1 {
             self.sequence_parallel = false;
         }
@@ -145,7 +145,7 @@ impl Strategy {
         let sums_nothing = self.zero == 0 && !self.sums_gradients(facts);
         if sums_nothing {
             self.sync = defaults::sync(self.zero);
-            self.reduce_type = reduce;
+            self.reduce_type = default_reduce;
         }
         if sums_nothing || !facts.profile.buffers.reduces_in_buckets() {
             self.bucket = defaults::BUCKET;

@@ -90,11 +90,19 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         accumulation: strategy.grad_accum,
         checkpoint: Some(checkpoint(strategy, u64::from(model.blocks()), chunks, engine)?),
         offload: offload(strategy)?,
+        gradient_type: sums_in_sixteen_bits(run, engine).then_some(ElementType::Bf16),
         attention: strategy
             .flash_attention
             .map(|flash| if flash { AttentionKernel::Fused } else { AttentionKernel::Materialised }),
         ..Draft::default()
     })
+}
+
+/// Whether gradients are kept and reduced in bf16: NVIDIA's performance recipes do so (Megatron-Bridge 067f987d,
+/// perf_recipes/_common.py:73-74,122).
+fn sums_in_sixteen_bits(run: &PublishedRun, engine: &EngineProfile) -> bool {
+    let precision = precision(&run.strategy.dtype);
+    engine.name == "nemo" && matches!(precision, Some(ElementType::Bf16 | ElementType::Fp8))
 }
 
 /// How context ranks exchange keys and values, where the table says.
