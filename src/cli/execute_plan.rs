@@ -8,9 +8,10 @@ use super::{quick, workload};
 use crate::cluster::{self, Cluster, ClusterDocument};
 use crate::execute::run::Job;
 use crate::model::{Model, ModelError, layer_graph};
+use crate::plan::shell::quoted;
 use crate::plan::{self, Plan, PlanFileError};
 use crate::profile::EngineProfile;
-use crate::profile::engine::engine;
+use crate::profile::engine::{engine, engines};
 use crate::search::{Problem, Request};
 use crate::strategy::{Draft, Workload};
 use crate::units::ElementType;
@@ -55,7 +56,7 @@ pub fn quick(changes: &Changes) -> Result<Planned, CliError> {
     let workload = changes.over(quick::workload(cluster.devices()));
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze)?;
-    let engine = embedded(ENGINE)?;
+    let engine = engine(ENGINE).unwrap_or(&engines()[0]);
     let problem = Problem::new(&model, &cluster, workload, engine, None);
     let plan = match &changes.strategy {
         Some(draft) => plan::simulate(&problem, draft.resolve(&problem.facts)?),
@@ -70,7 +71,7 @@ pub fn quick(changes: &Changes) -> Result<Planned, CliError> {
 /// counted.
 pub fn read(path: &Path, changes: &Changes, dry: bool) -> Result<Planned, CliError> {
     let mut plan = plan::read(path)?;
-    let engine = embedded(&plan.engine)?;
+    let engine = embedded(plan)?;
     let refused = |reason: String| PlanFileError::NotAPlan { path: path.display().to_string(), reason };
     let mut model = graph(&plan).map_err(|error| refused(error.to_string()))?;
     let mut cluster = devices(&plan).map_err(refused)?;
@@ -104,14 +105,30 @@ pub fn read(path: &Path, changes: &Changes, dry: bool) -> Result<Planned, CliErr
     Ok(Planned { plan, job: Job { model, strategy, workload, engine } })
 }
 
-fn embedded(name: &str) -> Result<&'static EngineProfile, CliError> {
+fn embedded(plan: &Plan) -> Result<&'static EngineProfile, CliError> {
+    let name = plan.engine.as_str();
+    let anew = || {
+        let work = &plan.workload;
+        format!(
+            "meshwright plan {} --cluster {} --global-batch {} --seq-len {} --precision {} --engine {ENGINE} --out \
+             plan.json",
+            quoted(&plan.model.name),
+            quoted(&plan.cluster.name),
+            work.global_batch,
+            work.seq_len,
+            work.precision
+        )
+    };
     match engine(name) {
         Some(engine) if name == ENGINE => Ok(engine),
         _ => Err(CliError {
             kind: Kind::Illegal,
             field: "engine".to_owned(),
             value: name.to_owned(),
-            message: format!("the plan is for the engine {name}, and plans for {ENGINE} are executed here"),
+            message: format!(
+                "the plan is for the engine {name}, and plans for {ENGINE} are executed here; plan it anew: {}",
+                anew()
+            ),
             nearest: vec![ENGINE.to_owned()],
         }),
     }

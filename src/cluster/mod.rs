@@ -14,6 +14,7 @@ pub use file::ClusterDocument;
 pub use source::load;
 
 use crate::profile::DeviceModel;
+use crate::profile::device::DeviceClass;
 use crate::units::{Bytes, BytesPerSecond, Seconds};
 
 /// Nodes of equal devices and the levels of links that join them.
@@ -64,14 +65,27 @@ pub struct Host {
     pub cores: u32,
 }
 
+/// Share of a node's memory that the system, its page cache and pinned staging need (estimate).
+const SYSTEM_SHARE: f64 = 0.05;
+
+/// Host memory of a rank's process before anything is offloaded: interpreter, libraries, the driver's own (estimate; 2
+/// to 5 GiB with PyTorch and CUDA).
+const PROCESS: Bytes = Bytes::gib(4);
+
 impl Cluster {
     /// All devices.
     pub fn devices(&self) -> u64 {
         u64::from(self.nodes) * u64::from(self.devices_per_node)
     }
 
-    /// Host memory that one device's rank may use: an equal share of its node's.
+    /// Host memory that one device's rank may use for what it offloads: an equal share of its node's, without what the
+    /// system, the page cache and the rank's own process need. Ranks that are threads of this machine hold what they
+    /// hold there anyway.
     pub fn host_memory_per_device(&self) -> Bytes {
-        Bytes(self.host.memory.0 / u64::from(self.devices_per_node.max(1)))
+        let share = Bytes(self.host.memory.0 / u64::from(self.devices_per_node.max(1)));
+        match self.device.class {
+            DeviceClass::Cpu => share,
+            DeviceClass::Gpu => share.scaled(1.0 - SYSTEM_SHARE).saturating_sub(PROCESS),
+        }
     }
 }

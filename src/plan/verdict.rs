@@ -45,6 +45,7 @@ pub fn verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Predic
     } else {
         format!("{spare} of {limit} a device stay free; ")
     };
+    let memory = memory + &host_words(problem, prediction);
     if percent(seconds) < 5.0 {
         return format!(
             "{memory}compute binds: {:.0} % of the step, no other cause above 5 %; faster kernels or more devices are what is left.",
@@ -57,6 +58,18 @@ pub fn verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Predic
         percent(seconds)
     )
 }
+
+/// That the host's memory is nearly full, where it is.
+fn host_words(problem: &Problem<'_>, prediction: &Prediction) -> String {
+    let (used, room) = (prediction.host_memory_bytes, problem.cluster.host_memory_per_device());
+    if (used.0 as f64) < (1.0 - NEARLY) * room.0 as f64 || used == Bytes::ZERO {
+        return String::new();
+    }
+    format!("host memory is nearly full ({used} of {room} a device that are free for it); ")
+}
+
+/// Of a memory, the share that is left where it is nearly full.
+const NEARLY: f64 = 0.1;
 
 fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction: &Prediction) -> String {
     let host = problem.cluster.host_memory_per_device();
