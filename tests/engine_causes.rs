@@ -79,7 +79,9 @@ fn messages_that_are_cut_take_less_of_the_network() {
     assert!((send(&whole) / over_network((1 << 30) as f64) - 1.0).abs() < 0.01);
     // A quarter over the network, three quarters over the links of the node behind.
     let inside = cut.cluster.levels[0].link.bandwidth.0;
-    let expected = over_network((1 << 28) as f64) + 0.75 * (1 << 30) as f64 / inside;
+    let level = &cut.cluster.levels[0];
+    let ring = inside * (1.0 - level.link.ring_loss / 16.0);
+    let expected = over_network((1 << 28) as f64) + 0.75 * (1 << 30) as f64 / ring;
     assert!((send(&cut) / expected - 1.0).abs() < 0.01, "{} {expected}", send(&cut));
     // With sequence parallelism each rank has its own part as it is.
     for scenario in [&cut, &whole] {
@@ -220,7 +222,7 @@ fn the_fixed_time_of_an_optimizer_step_does_not_vanish_on_the_host() {
     let fixed = engine.timing.step_time.value.0;
     assert!(fixed > 0.01);
     let times = ["", ",offload=optimizer:0.5", ",offload=optimizer:0.99", ",offload=optimizer:1"]
-        .map(|offload| step("deepspeed", &format!("zero=1,micro=8{offload}")).0);
+        .map(|offload| step("deepspeed", &format!("zero=3,micro=8{offload}")).0);
     assert!(times.iter().all(|&time| time > fixed), "{times:?} {fixed}");
     assert!(times[3] > 0.99 * times[2], "{times:?}");
 }

@@ -87,7 +87,6 @@ fn megatron() {
 #[test]
 fn torchtitan_keeps_sharded_single_precision_parameters() {
     expect("torchtitan", "zero=0", BF16, 16, 0);
-    expect("torchtitan", "zero=2", BF16, 0, 16);
     expect("torchtitan", "zero=3", BF16, 0, 16);
 }
 
@@ -126,7 +125,8 @@ fn colossalai_offloads_its_optimizer() {
 fn staging_is_listed_as_buffers() {
     for name in ["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"] {
         let engine = engine(name).expect("built in");
-        let rank = rank(name, "zero=2,bucket=1K", BF16, 1);
+        let stage = if name == "torchtitan" { 3 } else { 2 };
+        let rank = rank(name, &format!("zero={stage},bucket=1K"), BF16, 1);
         let reduce = if name == "torchtitan" || name == "megatron" { 4 } else { 2 };
         let staged: u64 = rank
             .persistent

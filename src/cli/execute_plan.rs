@@ -71,7 +71,7 @@ pub fn quick(changes: &Changes) -> Result<Planned, CliError> {
 /// counted.
 pub fn read(path: &Path, changes: &Changes, dry: bool) -> Result<Planned, CliError> {
     let mut plan = plan::read(path)?;
-    let engine = embedded(plan)?;
+    let engine = embedded(&plan)?;
     let refused = |reason: String| PlanFileError::NotAPlan { path: path.display().to_string(), reason };
     let mut model = graph(&plan).map_err(|error| refused(error.to_string()))?;
     let mut cluster = devices(&plan).map_err(refused)?;

@@ -9,6 +9,7 @@ use super::{
     AttentionKernel, Facts, GradientSync, Key, MeshOrder, Offload, OffloadCategory, Rule, RuleBreak,
     Schedule, Strategy, capabilities, defaults,
 };
+use crate::profile::capabilities::CheckpointGrain;
 
 /// The account of a broken rule.
 pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBreak {
@@ -205,7 +206,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         }
         Rule::CheckpointCount => {
             let reason = format!("ckpt has {} entries for {} chunks", s.checkpoint.len(), s.cuts.len());
-            case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &["none", "selective", "full"])
+            case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &supports.checkpoint)
         }
         Rule::CheckpointBlocks => case.checkpoint_blocks(),
         Rule::CheckpointOffered => {
@@ -526,7 +527,8 @@ impl Case<'_> {
         // One entry stands for all chunks.
         let least = s.cuts.iter().copied().min().unwrap_or(0);
         let nearest = ["none".to_owned(), "full".to_owned(), format!("full:{least}")];
-        let nearest = if least == 0 { &nearest[..2] } else { &nearest[..] };
+        let is_partial = *self.facts.profile.supports.checkpoint_grain != CheckpointGrain::All;
+        let nearest = if least == 0 || !is_partial { &nearest[..2] } else { &nearest[..] };
         self.plain(Key::Checkpoint, modes, reason, nearest)
     }
 

@@ -14,7 +14,8 @@ fn an_interrupt_ends_with_130_and_leaves_nothing() {
     let place = Place::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
     // A million micro-batches: far longer than the test waits.
-    command.args("simulate gpt2 --cluster 1x2xh100-sxm --strategy zero=3,micro=1".split(' '));
+    command
+        .args("simulate gpt2 --cluster 1x2xh100-sxm --strategy zero=3,micro=1 --engine embedded".split(' '));
     command.args("--global-batch 1000000 --out plan.json".split(' ')).current_dir(place.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     sleep(Duration::from_millis(300));

@@ -2,6 +2,7 @@
 
 mod beaten;
 mod calibrate;
+mod choice;
 mod documents;
 mod errors;
 mod execute;

@@ -55,6 +55,9 @@ impl Place {
         threads: Option<u32>,
         arguments: impl IntoIterator<Item = S>,
     ) -> Run {
+        let mut arguments: Vec<std::ffi::OsString> =
+            arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
+        settle(&mut arguments);
         let mut command = cargo_bin_cmd!("meshwright");
         command.envs(threads.map(|threads| ("RAYON_NUM_THREADS", threads.to_string())));
         command.args(arguments).current_dir(self.path()).timeout(Duration::from_secs(120));
@@ -69,6 +72,22 @@ impl Place {
     /// Runs a command line whose words hold no blanks.
     pub fn line(&self, line: &str) -> Run {
         self.run(line.split_whitespace())
+    }
+}
+
+/// What tests ask of plans is asked of our own backend, and of the fastest plan, where they name no other.
+/// `tests/cli/choice.rs` looks at what stands for `auto` and `robust`.
+fn settle(arguments: &mut Vec<std::ffi::OsString>) {
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let is_given = |flag: &str| arguments.iter().any(|argument| argument.to_string_lossy().starts_with(flag));
+    let is_planned = ["plan", "simulate", "explain"].into_iter().any(has) && is_given("--cluster");
+    let is_told = is_given("--engine") || is_given("--help");
+    let needs_objective = has("plan") && !is_given("--objective");
+    if is_planned && !is_told {
+        arguments.extend(["--engine", "embedded"].map(Into::into));
+    }
+    if is_planned && needs_objective {
+        arguments.extend(["--objective", "time"].map(Into::into));
     }
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::cluster;
 use crate::cost::instants::{Instant, instants_of};
 use crate::model;
+use crate::profile::capabilities::{CheckpointGrain, CutGrain};
 use crate::profile::choices::OffloadCategory;
 use crate::profile::engine::{engine, engines};
 use crate::program::Pass;
@@ -13,7 +14,7 @@ use crate::search::in_flight::Moment;
 use crate::search::inner::Spread;
 use crate::search::solve::Solving;
 use crate::search::{Candidate, Problem, Request};
-use crate::strategy::{Checkpoint, CheckpointMode, Workload};
+use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode, Workload, defaults, rules};
 use crate::units::ElementType;
 
 /// Three dense blocks before six with experts.
@@ -77,6 +78,10 @@ fn inner(outer: &Strategy, problem: &Problem<'_>, dice: &mut Dice) -> Strategy {
     }
     let mut strategy = Strategy { cuts, checkpoint, ..outer.clone() };
     let supports = &problem.engine.supports;
+    if !supports.is_free_inside() {
+        alike(&mut strategy, problem, dice);
+        return strategy;
+    }
     for category in supports.offloads() {
         if supports.offers(category, strategy.zero).is_some() && dice.below(3) == 0 {
             let fractions = (0..strategy.pipeline).map(|_| dice.pick(&FRACTIONS)).collect();
@@ -85,6 +90,34 @@ fn inner(outer: &Strategy, problem: &Problem<'_>, dice: &mut Dice) -> Strategy {
     }
     strategy.normalise(&problem.facts);
     strategy
+}
+
+/// One random choice for all blocks and stages of `strategy`, as its engine has it.
+fn alike(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
+    let supports = &problem.engine.supports;
+    if *supports.cuts != CutGrain::Any {
+        strategy.cuts = defaults::cuts(problem.facts.blocks, strategy.cuts.len());
+    }
+    let most = strategy.cuts.iter().copied().max().unwrap_or(0) as usize;
+    let whole = CheckpointEntry::Whole(dice.pick(&supports.checkpoint));
+    let first = CheckpointEntry::First(dice.below(most + 1) as u32);
+    let is_partial = *supports.checkpoint_grain != CheckpointGrain::All && dice.below(2) == 0;
+    let entry = if is_partial { first } else { whole };
+    strategy.checkpoint = strategy.cuts.iter().map(|&blocks| entry.over(blocks)).collect();
+    let plain = strategy.clone();
+    let together = dice.below(2) == 0;
+    for category in supports.offloads() {
+        let is_chosen = if *supports.offload_together { together } else { dice.below(3) == 0 };
+        let fraction = if *supports.offload_together { 1.0 } else { dice.pick(&FRACTIONS) };
+        if is_chosen {
+            *strategy.offload.fractions_mut(category) = vec![fraction; strategy.pipeline as usize];
+        }
+    }
+    strategy.normalise(&problem.facts);
+    if !rules::legal(strategy, &problem.facts) {
+        *strategy = plain;
+        strategy.normalise(&problem.facts);
+    }
 }
 
 /// Of random inner choices that just fit, how far the lower bound is below the exact bound: shares, the least first.
@@ -214,6 +247,9 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
                 );
                 for _ in 0..4 {
                     let other = inner(&outer, &problem, &mut dice);
+                    if !rules::legal(&other, &problem.facts) {
+                        continue;
+                    }
                     let closed = closed_forms.close(&other);
                     let is_slower = solved.lower_bound <= closed.bound.0 * (1.0 + 1e-9);
                     assert!(

@@ -40,7 +40,7 @@ fn every_fix_fits_when_played_and_the_fastest_stands_first() {
         ("embedded", 4_000, "pp=2,micro=8,sched=interleaved,virtual=3,ckpt=full:1"),
         ("embedded", 2_000, "zero=1,micro=1"),
         ("megatron", 5_000, "pp=2,micro=8,attention=materialised"),
-        ("deepspeed", 2_000, "zero=2,micro=4,offload=optimizer:0.25"),
+        ("deepspeed", 2_000, "zero=2,micro=4,offload=optimizer:1"),
     ] {
         let problem = place.problem(engine, Some(limit));
         let strategy = resolved(&problem, text);

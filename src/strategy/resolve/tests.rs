@@ -88,11 +88,12 @@ fn keys_with_effect_stay() {
 fn engines_that_fix_a_type_count_it_as_theirs() {
     let resolve = |text: &str, facts: &Facts| Draft::parse(text).unwrap().resolve(facts).unwrap();
     for (engine, kept, reduced) in [
+        ("megatron", ElementType::Fp16, ElementType::Fp16),
         ("deepspeed", ElementType::Bf16, ElementType::Bf16),
         ("torchtitan", ElementType::Fp32, ElementType::Fp32),
         ("embedded", ElementType::Fp16, ElementType::Fp16),
     ] {
-        let strategy = resolve("zero=2,grad=fp16,reduce=fp16", &facts(&dense(), 64, engine));
+        let strategy = resolve("zero=3,grad=fp16,reduce=fp16", &facts(&dense(), 64, engine));
         assert_eq!((strategy.gradient_type, strategy.reduce_type), (kept, reduced), "{engine}");
     }
     let facts = facts(&dense(), 64, "deepspeed");

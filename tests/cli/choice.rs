@@ -1,0 +1,120 @@
+//! What stands for `--engine auto` and `all`, what a robust plan is, and the evidence that plans show.
+
+use crate::place::Place;
+
+const HERE: &str = "plan llama-3.1-8b --cluster 1x8xh100-sxm --global-batch 128 --seq-len 8192";
+
+#[test]
+fn the_engine_with_most_runs_on_the_device_is_taken_and_said() {
+    let place = Place::new();
+    let run = place.line(&format!("{HERE} --engine auto --objective robust --json"));
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let plan = run.json();
+    assert_eq!(plan["engine"], "nemo");
+    let warnings = plan["warnings"].to_string();
+    assert!(warnings.contains("Planned for nemo: it has the most measured runs on h100-sxm"), "{warnings}");
+    assert!(plan["evidence"]["runs"].as_u64().unwrap() > 50);
+    assert!(!plan["evidence"]["nearest"].as_array().unwrap().is_empty());
+    assert!(plan["evidence"]["mape"].as_f64().unwrap() < 0.2);
+    assert_eq!(plan["evidence"]["unvalidated"].as_array().unwrap().len(), 0);
+    let cpu = place.line(
+        "plan gpt2 --cluster 1x2xcpu --global-batch 8 --seq-len 128 --precision fp32 --engine auto --json",
+    );
+    assert_eq!(cpu.json()["engine"], "embedded");
+    assert_eq!(cpu.json()["evidence"]["unvalidated"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_robust_plan_is_within_the_tolerance_and_simpler() {
+    let place = Place::new();
+    for engine in ["nemo", "torchtitan", "embedded"] {
+        let run = place.line(&format!("{HERE} --engine {engine} --objective robust --tolerance 5% --json"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let plan = run.json();
+        let time = |plan: &serde_json::Value| plan["prediction"]["step_time_s"].as_f64().unwrap();
+        let fastest = place.line(&format!("{HERE} --engine {engine} --objective time --json")).json();
+        let robust = time(&plan);
+        assert!(robust >= time(&fastest) * (1.0 - 0.005), "{engine}");
+        if let Some(beside) = plan.get("fastest") {
+            assert!(robust <= time(beside) * 1.05 * (1.0 + 1e-9), "{engine}");
+            let unvalidated = |plan: &serde_json::Value| plan["unvalidated"].as_array().unwrap().len();
+            assert!(unvalidated(&plan["evidence"]) <= unvalidated(beside) + 1, "{engine}");
+        }
+        // What was chosen is what simulate says it is.
+        let text = plan["strategy"]["text"].as_str().unwrap();
+        let again = place.line(&format!(
+            "simulate llama-3.1-8b --cluster 1x8xh100-sxm --global-batch 128 --seq-len 8192 --engine {engine} --strategy {text} --json"
+        ));
+        assert_eq!(again.code, 0, "{text}: {}", again.stderr);
+        assert!((time(&again.json()) / robust - 1.0).abs() < 1e-9, "{text}");
+    }
+}
+
+#[test]
+fn a_feature_without_runs_is_not_validated_and_widens_the_interval() {
+    let place = Place::new();
+    let width = |strategy: &str| {
+        let run = place.line(&format!(
+            "simulate llama-3.1-8b --cluster 1x8xh100-sxm --global-batch 128 --seq-len 8192 --engine nemo --strategy {strategy} --json"
+        ));
+        let plan = run.json();
+        let step = plan["prediction"]["step_time_s"].as_f64().unwrap();
+        let high = plan["prediction"]["interval"]["step_time_s"][1].as_f64().unwrap();
+        (high / step - 1.0, plan["evidence"]["unvalidated"].clone())
+    };
+    let (plain, none) = width("cp=2,zero=1,micro=1");
+    let (wide, some) = width("cp=2,zero=1,micro=1,offload=activations:1");
+    assert_eq!(none, serde_json::json!([]));
+    assert_eq!(some, serde_json::json!(["activation offload"]));
+    assert!(wide > plain, "{wide} {plain}");
+}
+
+#[test]
+fn all_engines_stand_side_by_side() {
+    let place = Place::new();
+    let run = place.line("plan gpt2-xl --cluster 1x8xh100-sxm --global-batch 64 --seq-len 1024 --engine all --objective robust --json");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let plan = run.json();
+    let names: Vec<&str> =
+        plan["engines"].as_array().unwrap().iter().map(|record| record["engine"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 8, "{names:?}");
+    let times = plan["engines"].as_array().unwrap().iter();
+    let times = times.filter_map(|record| record["prediction"]["step_time_s"].as_f64());
+    let least = times.fold(f64::INFINITY, f64::min);
+    assert_eq!(plan["prediction"]["step_time_s"].as_f64().unwrap(), least);
+}
+
+#[test]
+fn profiles_that_judge_published_runs_plan_nothing() {
+    let place = Place::new();
+    let run = place.line(&format!("{HERE} --engine megatron-lm --objective robust"));
+    assert_eq!(run.code, 2, "{}", run.stdout);
+    assert!(run.stderr.contains("kept to judge published runs"), "{}", run.stderr);
+    let all = "simulate gpt2 --cluster 1x8xh100-sxm --strategy zero=1 --engine all";
+    assert_eq!(place.line(all).code, 2);
+    let tolerance = place.line(&format!("{HERE} --engine nemo --objective robust --tolerance lots"));
+    assert_eq!(tolerance.code, 2);
+    assert!(tolerance.stderr.contains("a share from 0% to 100% is needed"), "{}", tolerance.stderr);
+}
+
+#[test]
+fn facts_of_a_card_become_its_cost_model() {
+    let place = Place::new();
+    let facts = r#"{"tool":"gpu_facts","torch":"2.9","date":"2026-11-24",
+        "device":{"name":"NVIDIA H100 80GB HBM3","multiprocessors":132,"memory_bytes":85000000000},
+        "launch":{"seconds_a_small_kernel":3.1e-6},
+        "memory_bound":{"copy_1073741824_B":{"seconds":0.0008,"bytes_per_s":2.6e12}}}"#;
+    place.write("facts.json", facts);
+    let run = place.line("calibrate --facts facts.json --out mine.json");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("kernel_time"), "{}", run.stdout);
+    let model: serde_json::Value = serde_json::from_str(&place.read("mine.json")).unwrap();
+    assert_eq!(model["kernel_time"]["kind"], "measured");
+    assert_eq!(model["memory_bandwidth"]["kind"], "datasheet");
+    let planned = place.line("simulate gpt2 --cluster 1x2x./mine.json --strategy dp=2 --json");
+    assert_eq!(planned.code, 0, "{}", planned.stderr);
+    place.write("wrong.json", "{}");
+    let wrong = place.line("calibrate --facts wrong.json --out other.json");
+    assert_eq!(wrong.code, 3, "{}", wrong.stderr);
+    assert!(!place.names().contains(&"other.json".to_owned()));
+}
