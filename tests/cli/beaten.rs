@@ -57,7 +57,7 @@ fn strategies_that_beat_an_answer_do_so_no_more() {
 #[test]
 fn keys_that_beat_an_answer_do_so_no_more() {
     let place = Place::new();
-    for engine in ["deepspeed", "internevo", "nemo"] {
+    for engine in ["deepspeed", "colossalai", "nemo"] {
         let setting =
             format!("gpt2 --cluster 1x8xh100-sxm --engine {engine} --global-batch 64 --seq-len 1024");
         let (found, least) = planned(&place, &setting);

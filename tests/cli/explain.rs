@@ -152,7 +152,7 @@ fn runnable(document: &Value) -> Vec<f64> {
 #[test]
 fn a_change_that_is_faster_than_all_that_was_searched_is_the_best() {
     let place = Place::new();
-    let line = "explain llama-3.1-8b --cluster 1x8xh100-sxm --engine megatron --seq-len 8192 --memory-limit 40GiB \
+    let line = "explain llama-3.1-8b --cluster 1x8xh100-sxm --engine nemo --seq-len 8192 --memory-limit 40GiB \
                 --strategy tp=2,pp=2,dp=2,cuts=17/15,zero=1,micro=1 --json";
     let document = place.line(line).json();
     let best = number(&document["best"]["prediction"]["step_time_s"]);

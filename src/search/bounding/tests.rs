@@ -99,7 +99,8 @@ fn alike(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
         strategy.cuts = defaults::cuts(problem.facts.blocks, strategy.cuts.len());
     }
     let most = strategy.cuts.iter().copied().max().unwrap_or(0) as usize;
-    let whole = CheckpointEntry::Whole(dice.pick(&supports.checkpoint));
+    let modes = dice.pick(&[supports.checkpoint.as_slice(), &supports.checkpoint[..1]]);
+    let whole = CheckpointEntry::Whole(dice.pick(modes));
     let first = CheckpointEntry::First(dice.below(most + 1) as u32);
     let is_partial = *supports.checkpoint_grain != CheckpointGrain::All && dice.below(2) == 0;
     let entry = if is_partial { first } else { whole };
