@@ -170,3 +170,28 @@ fn the_built_in_parameters_can_be_fitted_and_are_few() {
     let all: usize = list.iter().map(|one| one.files().count()).sum();
     assert_eq!(names.len(), all, "no number is fitted twice");
 }
+
+#[test]
+fn numbers_of_kernels_are_bounded_by_measured_rates_and_stay_inside() {
+    let list = ParameterFile::built_in().unwrap();
+    let models = Models::built_in();
+    let kernels =
+        ["gemm.efficiency", "attention.", "memory_bound.", "kernel_time", "scale_up.link.efficiency"];
+    let mut bounded = 0;
+    for parameter in
+        list.parameters.iter().filter(|one| kernels.iter().any(|path| one.path.starts_with(path)))
+    {
+        assert!(parameter.bounds.is_some(), "{}: nothing says what bounds it", parameter.name());
+        for file in parameter.files() {
+            let value = models.number(&file, &parameter.path).unwrap();
+            assert!((parameter.lower..=parameter.upper).contains(&value), "{}: {value}", parameter.name());
+        }
+        bounded += 1;
+    }
+    assert!(bounded > 20, "{bounded}");
+    // What no product on random data over a long run exceeded (NVIDIA A100 and H100, measured by others).
+    for (device, most) in [("a100-sxm-80gb", 0.87), ("h100-sxm", 0.82), ("gb200", 0.78)] {
+        let value = models.number(&File::Device(device.to_owned()), "gemm.efficiency").unwrap();
+        assert!(value <= most, "{device}: {value}");
+    }
+}
