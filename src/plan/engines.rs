@@ -7,7 +7,8 @@ use crate::profile::engine::engines_in_use;
 use crate::search::map::{Setting, Watch};
 use crate::search::{Failure, Problem, Request, search};
 
-/// Plans for each engine; the document is that of the fastest, with one line for each.
+/// Plans for each engine; the document is that of the plan with the fewest features without evidence, the fastest of
+/// these, with one line for each engine.
 ///
 /// # Errors
 /// Why there is no plan for the engine of `home`, where no engine has one.
@@ -35,7 +36,10 @@ pub fn compare(home: &Setting<'_>, request: &Request, watch: Watch<'_>) -> Resul
         }
     }
     let time = |plan: &Plan| plan.prediction.step_time_s.0;
-    let best = plans.into_iter().min_by(|one, other| time(one).total_cmp(&time(other)));
+    let doubts = |plan: &Plan| plan.evidence.unvalidated.len();
+    let best = plans
+        .into_iter()
+        .min_by(|one, other| doubts(one).cmp(&doubts(other)).then(time(one).total_cmp(&time(other))));
     let Some(mut plan) = best else {
         return match failed {
             Some(failure) => Err(failure),

@@ -93,6 +93,9 @@ impl<'s, 'a> Judge<'s, 'a> {
         let mut evidence: HashMap<Vec<&'static str>, usize> = HashMap::new();
         let mut ranked: BTreeMap<Rank, Vec<Plain<'e>>> = BTreeMap::new();
         for entry in entries.iter().filter(|entry| entry.lower_bound <= self.limit) {
+            if self.closed_forms().deadline.is_over() {
+                break;
+            }
             let outer = self.solving.bounding.space.strategy(entry);
             for checkpoint in self.checkpoints() {
                 for offload in self.offloads() {
