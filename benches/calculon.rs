@@ -11,7 +11,7 @@ use std::env;
 use meshwright::cluster;
 use meshwright::model;
 use meshwright::plan;
-use meshwright::profile::engine::engines;
+use meshwright::profile::engines::engines;
 use meshwright::search::{Problem, Request};
 use meshwright::strategy::{Draft, Workload};
 use meshwright::units::ElementType;

@@ -7,7 +7,7 @@ use divan::Bencher;
 use meshwright::cluster::{self, Cluster};
 use meshwright::model::{self, Model};
 use meshwright::plan::{self, Plan};
-use meshwright::profile::engine::engines;
+use meshwright::profile::engines::engines;
 use meshwright::search::closed_forms::ClosedForms;
 use meshwright::search::{Problem, Request};
 use meshwright::strategy::{Draft, Strategy, Workload};

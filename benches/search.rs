@@ -7,7 +7,7 @@ use std::{env, fs};
 use meshwright::cluster;
 use meshwright::model;
 use meshwright::plan;
-use meshwright::profile::engine::engines;
+use meshwright::profile::engines::engines;
 use meshwright::search::{Problem, Request, bound_all, search};
 use meshwright::strategy::Workload;
 use meshwright::units::ElementType;

@@ -13,7 +13,7 @@ use meshwright::cluster::{self, Cluster};
 use meshwright::model::{self, Model};
 use meshwright::profile::EngineProfile;
 use meshwright::profile::choices::CheckpointMode;
-use meshwright::profile::engine::engines;
+use meshwright::profile::engines::engines;
 use meshwright::search::{Failure, Outcome, Problem, Request, search};
 use meshwright::strategy::{Checkpoint, CheckpointEntry, Draft, Strategy, Workload, resolve, rules};
 use meshwright::units::{Bytes, ElementType};

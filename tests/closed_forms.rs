@@ -10,7 +10,7 @@ use meshwright::cost::known_chunks::KnownChunks;
 use meshwright::cost::ledger::Ledger;
 use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::model;
-use meshwright::profile::engine::engines;
+use meshwright::profile::engines::engines;
 use meshwright::program::Layout;
 use meshwright::program::build::build_on;
 use meshwright::program::state::StateRules;

@@ -6,7 +6,7 @@ use std::path::Path;
 use meshwright::cost::{DevicePricing, Pricing};
 use meshwright::lower::{Category, Stream};
 use meshwright::ops::{ElementwiseKind, Op, Routing};
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::build;
 use meshwright::search::Problem;
 use meshwright::simulate::play;

@@ -7,7 +7,7 @@ use meshwright::cost::ledger::Ledger;
 use meshwright::cost::unit_cost::UnitCosts;
 use meshwright::model;
 use meshwright::ops::Op;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::build::build_on;
 use meshwright::program::state::StateRules;
 use meshwright::program::verify::{Fault, Place, verify};

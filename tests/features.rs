@@ -3,7 +3,7 @@
 use std::{env, fs};
 
 use meshwright::profile::capabilities::{Cited, OffloadGrain, Supports};
-use meshwright::profile::engine::engines_in_use;
+use meshwright::profile::engines::engines_in_use;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/features.md");
 const MARK: &str = "<!-- From here on made from cost_models/engines. -->\n";

@@ -4,7 +4,7 @@ use meshwright::lower::Shape;
 use meshwright::lower::unit::{UnitKind, graph, lower, units};
 use meshwright::model;
 use meshwright::profile::choices::CheckpointMode;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::strategy::{Draft, Workload, resolve};
 use meshwright::units::ElementType;
 use proptest::prelude::*;

@@ -8,7 +8,7 @@ use meshwright::lower::unit::{UnitKind, graph, lower, units};
 use meshwright::lower::{LoweredUnit, Shape};
 use meshwright::model;
 use meshwright::profile::choices::CheckpointMode;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::{Cause, Pass, Program, RankProgram, build};
 use meshwright::simulate::peak;
 use meshwright::strategy::{Draft, Workload, resolve};

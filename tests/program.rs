@@ -6,7 +6,7 @@ use meshwright::cost::{DevicePricing, Price, Pricing};
 use meshwright::lower::{Category, Stream};
 use meshwright::model;
 use meshwright::ops::{CollectiveKind, CorePass, Op};
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::GradientBuffer::{InParameters, Shard, Unit, Whole};
 use meshwright::program::gradients::{GradientLife, lives};
 use meshwright::program::instruction::{Instruction, Task};

@@ -4,7 +4,7 @@
 mod sampling;
 
 use meshwright::cluster;
-use meshwright::profile::engine::engines;
+use meshwright::profile::engines::engines;
 use meshwright::search::{Account, Outcome, Problem, Request, search};
 use meshwright::strategy::{Draft, Workload};
 use meshwright::units::{Bytes, ElementType, Seconds};

@@ -3,7 +3,7 @@
 
 use meshwright::lower::Category;
 use meshwright::model::{self, Model};
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::instruction::Holds;
 use meshwright::program::{RankProgram, build};
 use meshwright::strategy::{Draft, Workload, resolve};

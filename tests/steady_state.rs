@@ -10,7 +10,7 @@ use meshwright::execute::fleet::{Fleet, StepResult, Watcher};
 use meshwright::execute::run::{Job, Run, Settings};
 use meshwright::execute::weights::Weights;
 use meshwright::model;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::strategy::{Draft, Workload, resolve};
 use meshwright::units::ElementType;
 

@@ -6,7 +6,7 @@ use meshwright::cost::DevicePricing;
 use meshwright::lower::Stream;
 use meshwright::ops::Op;
 use meshwright::profile::choices::OffloadCategory;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::instruction::{Instruction, Streams};
 use meshwright::program::verify::{Fault, verify};
 use meshwright::program::{RankProgram, build};

@@ -46,13 +46,12 @@ pub struct Facts {
 }
 
 /// Names that drivers give devices, by how they are written, and our cost models; the first that is found counts.
-const DEVICES: [(&str, &str); 17] = [
+const DEVICES: [(&str, &str); 16] = [
     ("A100-SXM4-40GB", "a100-sxm-40gb"),
     ("A100-SXM4-80GB", "a100-sxm-80gb"),
     ("A100-SXM-80GB", "a100-sxm-80gb"),
     ("A100 80GB PCIe", "a100-pcie-80gb"),
     ("H100 80GB HBM3", "h100-sxm"),
-    ("GH200", "h200-sxm"),
     ("H200", "h200-sxm"),
     ("GB300", "gb300"),
     ("GB200", "gb200"),

@@ -3,7 +3,7 @@
 use crate::calibrate::error::CalibrateError;
 use crate::execute::run::Job;
 use crate::model;
-use crate::profile::engine::engine;
+use crate::profile::engines::engine;
 use crate::strategy::{Draft, Workload, resolve};
 use crate::units::ElementType;
 

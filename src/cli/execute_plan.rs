@@ -11,7 +11,7 @@ use crate::model::{Model, ModelError, layer_graph};
 use crate::plan::shell::quoted;
 use crate::plan::{self, Plan, PlanFileError};
 use crate::profile::EngineProfile;
-use crate::profile::engine::{engine, engines};
+use crate::profile::engines::{self, engine};
 use crate::search::{Problem, Request};
 use crate::strategy::{Draft, Workload};
 use crate::units::ElementType;
@@ -56,7 +56,7 @@ pub fn quick(changes: &Changes) -> Result<Planned, CliError> {
     let workload = changes.over(quick::workload(cluster.devices()));
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze)?;
-    let engine = engine(ENGINE).unwrap_or(&engines()[0]);
+    let engine = engines::embedded();
     let problem = Problem::new(&model, &cluster, workload, engine, None);
     let plan = match &changes.strategy {
         Some(draft) => plan::simulate(&problem, draft.resolve(&problem.facts)?),

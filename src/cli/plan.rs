@@ -110,6 +110,10 @@ impl PlanArgs {
             exhaustive: self.exhaustive,
         };
         let map = self.map.request(goal, &search.fix)?;
+        if workload.engine == EngineChoice::All && (map.is_asked() || goal != Goal::Given) {
+            let rule = "a map is made for one engine; name it, or leave out what asks for the map";
+            return Err(CliError::usage("engine", "all", rule).or(["auto"]));
+        }
         let memory_limit = self.memory_limit.as_deref().map(memory_limit).transpose()?;
         let outputs = Outputs::new([("out", self.out), ("report", self.report)])?;
         Ok(PlanRequest { workload, search, map, memory_limit, outputs, json: self.json })

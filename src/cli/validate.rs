@@ -7,7 +7,7 @@ use clap::Args;
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::output::{Outputs, print};
-use crate::profile::engine::engine;
+use crate::profile::engines::engine;
 use crate::report::{validation_markdown, validation_page, validation_text};
 use crate::trace::today;
 use crate::validate::{UnreadTrace, read, validate};

@@ -10,8 +10,9 @@ use crate::cluster::{self, Cluster};
 use crate::model::layer::LayerKind;
 use crate::model::{self, Model};
 use crate::profile::EngineProfile;
+use crate::profile::automatic::automatic;
 use crate::profile::device::DeviceClass;
-use crate::profile::engine::{automatic, engine, engines, engines_in_use};
+use crate::profile::engines::{engine, engines, engines_in_use};
 use crate::profile::spelling::nearest;
 use crate::strategy::Workload;
 use crate::units::{ElementType, grouped};
@@ -133,7 +134,8 @@ impl WorkloadRequest {
         check(&mut model, &workload)?;
         let engine = match self.engine {
             EngineChoice::Named(engine) => engine,
-            EngineChoice::Automatic | EngineChoice::All => {
+            EngineChoice::All => automatic(&cluster.device).0,
+            EngineChoice::Automatic => {
                 let (engine, why) = automatic(&cluster.device);
                 if cluster.device.class != DeviceClass::Cpu {
                     let name = &engine.name;
@@ -165,7 +167,7 @@ impl WorkloadRequest {
         match self.engine {
             EngineChoice::Named(engine) if engine.historical => {
                 let rule = "it is kept to judge published runs; simulate and validate take it";
-                Err(CliError::usage("engine", &engine.name, rule).or(engine.inherits.clone()))
+                Err(CliError::usage("engine", &engine.name, rule).or(engine.kin_of.clone()))
             }
             _ => Ok(self),
         }

@@ -3,7 +3,7 @@
 use crate::plan::assemble::digest;
 use crate::plan::document::{EngineRecord, Plan};
 use crate::plan::searched::{self, written};
-use crate::profile::engine::engines_in_use;
+use crate::profile::engines::engines_in_use;
 use crate::search::map::{Setting, Watch};
 use crate::search::{Failure, Problem, Request, search};
 
@@ -46,8 +46,6 @@ pub fn compare(home: &Setting<'_>, request: &Request, watch: Watch<'_>) -> Resul
             None => searched::search(&home.problem(), request, watch.progress),
         };
     };
-    // Why one engine is taken where none is named is of no account here.
-    plan.warnings.retain(|warning| !warning.starts_with("Planned for "));
     plan.engines = records;
     plan.digest = digest(&plan);
     Ok(plan)

@@ -23,7 +23,7 @@ pub fn evidence(problem: &Problem<'_>, strategy: &Strategy, prediction: &Predict
     let nearest = near.iter().take(NAMED).map(|run| NearRun {
         id: run.id.clone(),
         engine: run.engine.clone(),
-        shared: own.iter().filter(|one| run.has(one)).map(|one| (*one).to_owned()).collect(),
+        shared: own.iter().filter(|one| run.has(**one)).map(ToString::to_string).collect(),
         time_error: run.time_error,
         memory_error: run.memory_error,
         mfu: run.mfu,

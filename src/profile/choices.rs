@@ -151,3 +151,30 @@ choice! {
         Activations = "activations",
     }
 }
+
+choice! {
+    /// What of a strategy its prediction rests on beside the engine and the device.
+    Feature {
+        Tensor = "tensor parallelism",
+        TensorAcrossNodes = "tensor parallelism across nodes",
+        Ring = "context parallelism (ring)",
+        Ulysses = "context parallelism (Ulysses)",
+        Expert = "expert parallelism",
+        GPipe = "the GPipe schedule",
+        OneForwardOneBackward = "the 1F1B schedule",
+        Interleaved = "the interleaved schedule",
+        ZeroBubbleH1 = "the zero-bubble schedule zb-h1",
+        ZeroBubbleH2 = "the zero-bubble schedule zb-h2",
+        ZeroBubbleV = "the zero-bubble schedule zb-v",
+        ShardedState = "sharded optimizer state",
+        ShardedParametersAcrossNodes = "ZeRO-3 across nodes",
+        ShardGroups = "shard groups smaller than dp",
+        Recomputation = "recomputation",
+        OptimizerOffload = "optimizer offload",
+        ParameterOffload = "parameter offload",
+        ActivationOffload = "activation offload",
+        EightBitProducts = "products in 8 bits",
+        Compression = "activation compression",
+        ChunkedLoss = "the chunked loss",
+    }
+}

@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::engine::{engine, kin};
+use super::choices::Feature;
+use super::engines::{kin, root};
 
 /// All measured runs of quality A and B, and what leaving some of them out costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +26,7 @@ pub struct EvidenceTable {
     pub pairs: BTreeMap<String, HalfWidths>,
     pub engines: BTreeMap<String, HalfWidths>,
     /// By how much the half-width for time grows where no run with the feature is in the fit.
-    pub features: BTreeMap<String, f64>,
+    pub features: BTreeMap<Feature, f64>,
     pub runs: Vec<MeasuredRun>,
 }
 
@@ -47,7 +48,7 @@ pub struct MeasuredRun {
     pub device: String,
     /// The engine profile that it is predicted by.
     pub engine: String,
-    pub features: Vec<String>,
+    pub features: Vec<Feature>,
     /// Predicted over measured step time, less 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_error: Option<f64>,
@@ -82,7 +83,7 @@ pub fn evidence_table() -> &'static EvidenceTable {
 pub struct Question<'q> {
     pub device: &'q str,
     pub engine: &'q str,
-    pub features: &'q [&'static str],
+    pub features: &'q [Feature],
 }
 
 /// What measured runs say of a plan.
@@ -102,10 +103,9 @@ impl EvidenceTable {
         let is_kin = |run: &&MeasuredRun| kin(&run.engine, engine);
         let mut near: Vec<&MeasuredRun> =
             self.runs.iter().filter(is_kin).filter(|run| run.device == device).collect();
-        near.sort_by_key(|run| {
-            let shared = features.iter().filter(|one| run.has(one)).count();
-            let other = run.features.len() - shared.min(run.features.len());
-            (run.engine != engine, features.len() - shared, other, run.id.clone())
+        near.sort_by_cached_key(|run| {
+            let shared = features.iter().filter(|one| run.has(**one)).count();
+            (run.engine != engine, features.len() - shared, run.features.len() - shared, run.id.as_str())
         });
         let mut unvalidated = Vec::new();
         let knows_device = self.runs.iter().any(|run| run.device == device);
@@ -122,7 +122,7 @@ impl EvidenceTable {
         for &feature in features {
             let runs = || self.runs.iter().filter(|run| run.has(feature));
             if !runs().any(|run| kin(&run.engine, engine)) && runs().count() < ENOUGH {
-                unvalidated.push(feature.to_owned());
+                unvalidated.push(feature.to_string());
                 half.time += self.cost_of(feature);
             }
         }
@@ -132,7 +132,9 @@ impl EvidenceTable {
 
     /// The share of its peak that the fastest measured run on `device` reached; of its nearest kin where it has none.
     pub fn fastest(&self, device: &str) -> Option<(f64, &MeasuredRun)> {
-        let stem = |name: &str| name.split('-').next().unwrap_or(name).to_owned();
+        fn stem(name: &str) -> &str {
+            name.split('-').next().unwrap_or(name)
+        }
         let best = |is_near: &dyn Fn(&str) -> bool| {
             let runs = self.runs.iter().filter(|run| is_near(&run.device));
             let reached = runs.filter_map(|run| Some((run.mfu?, run)));
@@ -157,17 +159,16 @@ impl EvidenceTable {
     }
 
     /// The half-widths for a device and an engine whose runs are known.
-    fn known(&self, device: &str, engine_name: &str) -> HalfWidths {
-        let root = engine(engine_name).and_then(|profile| profile.inherits.clone());
-        let pair = self.pairs.get(&pair_name(engine_name, device));
-        let own = pair.or_else(|| self.engines.get(engine_name)).or_else(|| self.engines.get(&root?));
+    fn known(&self, device: &str, engine: &str) -> HalfWidths {
+        let pair = self.pairs.get(&pair_name(engine, device));
+        let own = pair.or_else(|| self.engines.get(engine)).or_else(|| self.engines.get(root(engine)));
         own.copied().unwrap_or(self.source_left_out)
     }
 
     /// What the lack of runs with `feature` adds; where there never were any, as much as for any other.
-    fn cost_of(&self, feature: &str) -> f64 {
+    fn cost_of(&self, feature: Feature) -> f64 {
         let most = self.features.values().copied().fold(0.0, f64::max);
-        self.features.get(feature).copied().unwrap_or(most)
+        self.features.get(&feature).copied().unwrap_or(most)
     }
 }
 
@@ -186,7 +187,69 @@ impl HalfWidths {
 
 impl MeasuredRun {
     /// Whether the run had `feature`.
-    pub fn has(&self, feature: &str) -> bool {
-        self.features.iter().any(|own| own == feature)
+    pub fn has(&self, feature: Feature) -> bool {
+        self.features.contains(&feature)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::catalog::device_models;
+    use crate::profile::engines::engine;
+
+    fn asked(device: &str, engine: &str, features: &[Feature]) -> Coverage {
+        evidence_table().coverage(Question { device, engine, features })
+    }
+
+    #[test]
+    fn the_built_in_table_names_what_there_is() {
+        let table = evidence_table();
+        assert_eq!(table.version, 1);
+        assert!(table.runs.len() > 900);
+        for run in &table.runs {
+            assert!(engine(&run.engine).is_some(), "{}", run.engine);
+            assert!(device_models().any(|(name, _)| name == run.device), "{}", run.device);
+        }
+        let narrowest = table.source_left_out.time;
+        assert!(table.device_left_out.time >= narrowest && table.engine_left_out.time >= narrowest);
+    }
+
+    #[test]
+    fn what_no_run_covers_is_named_and_widens() {
+        let plain = asked("h100-sxm", "nemo", &[Feature::Tensor]);
+        assert!(plain.unvalidated.is_empty() && plain.near.len() > 50);
+        let more = asked("h100-sxm", "nemo", &[Feature::Tensor, Feature::ActivationOffload]);
+        assert_eq!(more.unvalidated, ["activation offload"]);
+        assert!(more.half_widths.time > plain.half_widths.time);
+        assert_eq!(more.half_widths.memory, plain.half_widths.memory);
+        let elsewhere = asked("l40s", "nemo", &[]);
+        assert_eq!(elsewhere.unvalidated, ["nemo on l40s"]);
+        assert_eq!(elsewhere.half_widths, evidence_table().device_left_out);
+        // Ten runs of others cover a feature for all.
+        assert!(
+            !asked("h100-sxm", "maxtext", &[Feature::Interleaved])
+                .unvalidated
+                .contains(&Feature::Interleaved.to_string())
+        );
+    }
+
+    #[test]
+    fn the_nearest_share_the_most() {
+        let features = [Feature::Tensor, Feature::Interleaved, Feature::ShardedState];
+        let near = asked("h100-sxm", "nemo", &features).near;
+        let shared = |run: &MeasuredRun| features.iter().filter(|one| run.has(**one)).count();
+        let own = near.iter().take_while(|run| run.engine == "nemo").map(|run| shared(run));
+        assert!(own.is_sorted_by(|one, other| one >= other));
+    }
+
+    #[test]
+    fn a_speed_beyond_the_fastest_run_is_told() {
+        let table = evidence_table();
+        let (fastest, _) = table.fastest("a100-sxm-80gb").unwrap();
+        assert_eq!(table.faster_than_life("a100-sxm-80gb", 1.04 * fastest), None);
+        assert!(table.faster_than_life("a100-sxm-80gb", 1.06 * fastest).is_some());
+        // A card without runs is held to the nearest of its kind.
+        assert_eq!(table.fastest("a100-pcie-80gb").unwrap().1.device.split('-').next(), Some("a100"));
     }
 }

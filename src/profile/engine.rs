@@ -1,14 +1,10 @@
 //! Engine profiles: what one training engine saves, keeps, orders and overlaps; a file under `cost_models/engines/`.
 
-use std::sync::LazyLock;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::capabilities::Supports;
 use super::choices::{AttentionKernel, CheckpointMode};
-use super::coverage::evidence_table;
-use super::device::{DeviceClass, DeviceModel, Uncertainty};
 use super::evidence::Sourced;
 use crate::units::{ElementType, Seconds};
 
@@ -20,9 +16,9 @@ pub struct EngineProfile {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// The profile that it is like, and that says what it does not.
+    /// The profile that it is like: runs of either are evidence for the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inherits: Option<String>,
+    pub kin_of: Option<String>,
     /// Whether it is kept to judge published runs, and made no plans for.
     #[serde(default)]
     pub historical: bool,
@@ -38,9 +34,6 @@ pub struct EngineProfile {
     pub attention: AttentionKernel,
     pub defaults: EngineDefaults,
     pub timing: TimingModel,
-    /// How far predictions for this engine were off, where runs of it were judged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uncertainty: Option<Uncertainty>,
 }
 
 /// What the engine does unless told otherwise, where a published run does not say.
@@ -365,107 +358,9 @@ impl VocabularyPadding {
     }
 }
 
-const FILES: [&str; 14] = [
-    include_str!("../../cost_models/engines/embedded.json"),
-    include_str!("../../cost_models/engines/megatron.json"),
-    include_str!("../../cost_models/engines/torchtitan.json"),
-    include_str!("../../cost_models/engines/deepspeed.json"),
-    include_str!("../../cost_models/engines/colossalai.json"),
-    include_str!("../../cost_models/engines/nemo.json"),
-    include_str!("../../cost_models/engines/megatron-lm.json"),
-    include_str!("../../cost_models/engines/megatron-deterministic.json"),
-    include_str!("../../cost_models/engines/megatron-deepspeed.json"),
-    include_str!("../../cost_models/engines/megatron-eager.json"),
-    include_str!("../../cost_models/engines/llm-foundry.json"),
-    include_str!("../../cost_models/engines/nanotron.json"),
-    include_str!("../../cost_models/engines/internevo.json"),
-    include_str!("../../cost_models/engines/maxtext.json"),
-];
-
-static PROFILES: LazyLock<Vec<EngineProfile>> = LazyLock::new(|| {
-    FILES
-        .iter()
-        .map(|text| serde_json::from_str(text).expect("a built-in engine profile is valid, as a test shows"))
-        .collect()
-});
-
-/// The built-in engine profiles, the default first.
-pub fn engines() -> &'static [EngineProfile] {
-    &PROFILES
-}
-
-/// Name and text of each built-in engine profile.
-pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PROFILES.iter().zip(FILES).map(|(profile, text)| (profile.name.as_str(), text))
-}
-
-/// Engines that plans can be made for unless told otherwise, where none of our own runs is known.
-const AUTOMATIC: [&str; 7] =
-    ["torchtitan", "megatron", "nemo", "deepspeed", "colossalai", "nanotron", "maxtext"];
-
-/// The profiles of engines in use: those that are not kept for published runs alone.
-pub fn engines_in_use() -> impl Iterator<Item = &'static EngineProfile> {
-    engines().iter().filter(|profile| !profile.historical)
-}
-
-/// The engine for `device` where none is named, and why: our own backend where it has run or ranks are threads, else
-/// the engine in use with most measured runs of quality A and B on the device, else torchtitan.
-pub fn automatic(device: &DeviceModel) -> (&'static EngineProfile, String) {
-    let table = evidence_table();
-    let own = table.runs.iter().any(|run| run.family == OWN && run.device == device.name);
-    let embedded = &engines()[0];
-    if device.class == DeviceClass::Cpu {
-        return (embedded, "it runs on CPUs".to_owned());
-    }
-    if own {
-        return (embedded, format!("runs of it on {} were measured", device.name));
-    }
-    let count = |name: &str| {
-        let runs = table.runs.iter();
-        runs.filter(|run| run.engine == name && run.device == device.name).count()
-    };
-    let best = AUTOMATIC.iter().rev().max_by_key(|name| count(name)).copied().unwrap_or("torchtitan");
-    let why = match count(best) {
-        0 => format!("no engine has measured runs on {}", device.name),
-        runs => format!("it has the most measured runs on {}, {runs}", device.name),
-    };
-    let name = if count(best) == 0 { "torchtitan" } else { best };
-    (engine(name).unwrap_or(embedded), why)
-}
-
-/// The family of runs that our own backend measured.
-const OWN: &str = "own";
-
-/// Whether the profiles called `one` and `other` are of one kind: the same, or inherited from the same.
-pub fn kin(one: &str, other: &str) -> bool {
-    let root = |name: &str| {
-        let parent = engine(name).and_then(|profile| profile.inherits.clone());
-        parent.unwrap_or_else(|| name.to_owned())
-    };
-    one == other || root(one) == root(other)
-}
-
-/// The built-in profile called `name`.
-pub fn engine(name: &str) -> Option<&'static EngineProfile> {
-    engines().iter().find(|profile| profile.name == name)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn built_in_profiles_are_valid_and_named_once() {
-        let names: Vec<_> = engines().iter().map(|profile| profile.name.as_str()).collect();
-        assert_eq!(names[..5], ["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"]);
-        assert!(names.iter().enumerate().all(|(index, name)| !names[..index].contains(name)));
-        for profile in engines() {
-            assert_eq!(profile.version, 1);
-            assert!(!profile.sources.is_empty(), "{} names no source", profile.name);
-            assert!(profile.buffers.gathered_units >= 1);
-            assert!(profile.logits.chunks >= 1);
-        }
-    }
+    use crate::profile::engines::{engine, engines};
 
     #[test]
     fn padded_vocabularies_divide_by_the_tensor_size() {

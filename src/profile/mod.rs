@@ -1,11 +1,13 @@
 //! Floor 2: cost-model and engine-profile files: their types, reading and provenance.
 
+pub mod automatic;
 pub mod capabilities;
 pub mod catalog;
 pub mod choices;
 pub mod coverage;
 pub mod device;
 pub mod engine;
+pub mod engines;
 pub mod error;
 pub mod evidence;
 pub mod field;

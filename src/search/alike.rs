@@ -25,10 +25,34 @@ impl Solving<'_> {
     /// The likeliest of the choices of `entry` that fit and are below `limit` seconds, each under the cuts that `cut`
     /// finds; its bound is that of all of them.
     pub(super) fn best_alike(&self, entry: &Entry, limit: f64, cut: Cut<'_>) -> Option<Solved> {
+        if self.most_first(entry) == 0 {
+            return self.best_of(entry, limit, cut, &|_| self.modes());
+        }
+        // Of the counts of first blocks a few are looked at, which suit the default cuts. Ranks that choose for
+        // themselves do no worse than under any of them, where each has one chunk.
+        let lower_bound = if entry.pass_choice.schedule.1 == 1 {
+            self.with_inner(entry, &self.options, None, |inner, outer| cut(inner, outer, limit))?.seconds
+        } else {
+            entry.lower_bound
+        };
+        let likely = self.best_of(entry, limit, cut, &|hosted| self.checkpoints(entry, hosted));
+        let found = likely.or_else(|| self.best_of(entry, limit, cut, &|_| self.every_checkpoint(entry)));
+        found.map(|found| Solved { lower_bound: lower_bound.max(entry.lower_bound), ..found })
+    }
+
+    /// The likeliest of the choices with any split between device and host and the checkpoint modes that `modes` gives
+    /// for it; its bound is that of all of these.
+    fn best_of(
+        &self,
+        entry: &Entry,
+        limit: f64,
+        cut: Cut<'_>,
+        modes: &dyn Fn(&Hosted) -> Vec<Option<CheckpointEntry>>,
+    ) -> Option<Solved> {
         let mut best: Option<Solved> = None;
         let mut lower = f64::INFINITY;
         for hosted in self.splits(entry) {
-            for checkpoint in self.checkpoints(entry, &hosted) {
+            for checkpoint in modes(&hosted) {
                 let below = best.as_ref().map_or(limit, |best| best.closed.likely.0.min(limit));
                 let alike = Alike { checkpoint, hosted };
                 let Some(solved) = self.solve_alike(entry, &alike, below, cut) else { continue };

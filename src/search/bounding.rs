@@ -56,7 +56,7 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Counts `strategy` as out of memory in all of its `orders` mesh orders: it needs `bytes` at the least.
+    /// `strategy` needs at least `bytes` and does not fit; it counts once for each of its `orders` mesh orders.
     fn no_room(&mut self, orders: u64, bytes: Bytes, strategy: &Strategy) {
         self.out_of_memory += orders;
         if self.leanest.as_ref().is_none_or(|(least, _)| bytes < *least) {

@@ -89,7 +89,7 @@ fn sort_by_distance(tried: &mut Vec<String>, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::engine::engine;
+    use crate::profile::engines::engine;
     use crate::strategy::Workload;
     use crate::units::ElementType;
     use crate::{cluster, model};

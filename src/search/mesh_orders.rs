@@ -78,7 +78,7 @@ mod tests {
 
     fn strategy(text: &str, devices: u64) -> Strategy {
         let model = crate::model::load("gpt3-175b").expect("built in");
-        let engine = crate::profile::engine::engine("megatron-lm").expect("built in");
+        let engine = crate::profile::engines::engine("megatron-lm").expect("built in");
         let workload = crate::strategy::Workload {
             global_batch: 512,
             seq_len: 2048,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use rayon::prelude::*;
 
 use crate::profile::capabilities::CheckpointGrain;
-use crate::profile::choices::{Compression, LossMode, OffloadCategory, Schedule};
+use crate::profile::choices::{Compression, Feature, LossMode, OffloadCategory, Schedule};
 use crate::search::bounding::Entry;
 use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::problem::{Candidate, Problem};
@@ -42,7 +42,13 @@ pub fn choose(
     (fastest, played): (&Candidate, &[Candidate]),
     tolerance: f64,
 ) -> Option<Candidate> {
-    let judge = Judge::new(solving, fastest.playback.step_time.0 * (1.0 + tolerance));
+    let problem = solving.closed_forms.problem;
+    let judge = Judge {
+        problem,
+        solving,
+        limit: fastest.playback.step_time.0 * (1.0 + tolerance),
+        memory: problem.coverage(&fastest.strategy).half_widths.memory,
+    };
     let by_rank = judge.ranked(entries);
     let known: Vec<(Rank, &Candidate)> = played
         .iter()
@@ -66,13 +72,11 @@ struct Judge<'s, 'a> {
     solving: &'s Solving<'a>,
     /// Seconds that a step may take.
     limit: f64,
+    /// Share that memory may be above its prediction; no feature changes it.
+    memory: f64,
 }
 
 impl<'s, 'a> Judge<'s, 'a> {
-    const fn new(solving: &'s Solving<'a>, limit: f64) -> Self {
-        Self { problem: solving.closed_forms.problem, solving, limit }
-    }
-
     const fn closed_forms(&self) -> &'s ClosedForms<'a> {
         self.solving.closed_forms
     }
@@ -83,14 +87,13 @@ impl<'s, 'a> Judge<'s, 'a> {
 
     /// Whether `candidate` fits with its memory at the upper end of its interval.
     fn has_room(&self, candidate: &Candidate) -> bool {
-        let half = self.problem.coverage(&candidate.strategy).half_widths.memory;
-        candidate.memory.process.0 as f64 * (1.0 + half) <= self.problem.memory_limit.0 as f64
+        candidate.memory.process.0 as f64 * (1.0 + self.memory) <= self.problem.memory_limit.0 as f64
     }
 
     /// The plain strategies of `entries`, by how good they are.
     fn ranked<'e>(&self, entries: &'e [Entry]) -> BTreeMap<Rank, Vec<Plain<'e>>> {
         let node = u64::from(self.problem.cluster.devices_per_node);
-        let mut evidence: HashMap<Vec<&'static str>, usize> = HashMap::new();
+        let mut evidence: HashMap<Vec<Feature>, usize> = HashMap::new();
         let mut ranked: BTreeMap<Rank, Vec<Plain<'e>>> = BTreeMap::new();
         for entry in entries.iter().filter(|entry| entry.lower_bound <= self.limit) {
             if self.closed_forms().deadline.is_over() {
@@ -151,9 +154,8 @@ impl<'s, 'a> Judge<'s, 'a> {
     /// `plain` written out with its closed forms, if it may be fast enough and fits.
     fn closed(&self, plain: &Plain<'_>, has_room: bool) -> Option<(Strategy, Closed)> {
         let outer = self.solving.bounding.space.strategy(plain.entry);
-        let half = self.problem.coverage(&outer).half_widths.memory;
         let fits = |closed: &Closed| {
-            let most = closed.memory.process.0 as f64 * if has_room { 1.0 + half } else { 1.0 };
+            let most = closed.memory.process.0 as f64 * if has_room { 1.0 + self.memory } else { 1.0 };
             self.closed_forms().fits(closed) && most <= self.problem.memory_limit.0 as f64
         };
         let of = |count: u32| {

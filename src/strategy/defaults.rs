@@ -76,7 +76,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::profile::engine::engine;
+    use crate::profile::engines::engine;
 
     #[test]
     fn the_remainder_of_the_blocks_goes_to_the_middle_and_then_to_the_front() {

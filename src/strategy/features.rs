@@ -5,10 +5,11 @@ use super::{
     CheckpointMode, Compression, ContextKind, Group, LossMode, Mesh, MeshOrder, OffloadCategory, Schedule,
     Strategy, Workload,
 };
+use crate::profile::choices::Feature;
 use crate::units::ElementType;
 
-/// The features of `strategy` on nodes of `node` devices, in words, in a fixed order.
-pub fn features(strategy: &Strategy, workload: &Workload, node: u64) -> Vec<&'static str> {
+/// The features of `strategy` on nodes of `node` devices, in a fixed order.
+pub fn features(strategy: &Strategy, workload: &Workload, node: u64) -> Vec<Feature> {
     let mesh = Mesh::new(strategy);
     let node = node.max(1);
     let is_default = strategy.order == MeshOrder::default();
@@ -21,35 +22,35 @@ pub fn features(strategy: &Strategy, workload: &Workload, node: u64) -> Vec<&'st
     let shard_run = strategy.tensor * strategy.context * strategy.shard;
     let offloads = |category| !strategy.offload.lacks(category);
     let schedule = match strategy.schedule {
-        Schedule::GPipe => "the GPipe schedule",
-        Schedule::OneForwardOneBackward => "the 1F1B schedule",
-        Schedule::Interleaved => "the interleaved schedule",
-        Schedule::ZeroBubbleH1 => "the zero-bubble schedule zb-h1",
-        Schedule::ZeroBubbleH2 => "the zero-bubble schedule zb-h2",
-        Schedule::ZeroBubbleV => "the zero-bubble schedule zb-v",
+        Schedule::GPipe => Feature::GPipe,
+        Schedule::OneForwardOneBackward => Feature::OneForwardOneBackward,
+        Schedule::Interleaved => Feature::Interleaved,
+        Schedule::ZeroBubbleH1 => Feature::ZeroBubbleH1,
+        Schedule::ZeroBubbleH2 => Feature::ZeroBubbleH2,
+        Schedule::ZeroBubbleV => Feature::ZeroBubbleV,
     };
     let context = match strategy.context_kind {
-        ContextKind::Ring => "context parallelism (ring)",
-        ContextKind::Ulysses => "context parallelism (Ulysses)",
+        ContextKind::Ring => Feature::Ring,
+        ContextKind::Ulysses => Feature::Ulysses,
     };
     let candidates = [
-        (strategy.tensor > 1, "tensor parallelism"),
-        (strategy.tensor > 1 && crosses(Group::Tensor, tensor_run), "tensor parallelism across nodes"),
+        (strategy.tensor > 1, Feature::Tensor),
+        (strategy.tensor > 1 && crosses(Group::Tensor, tensor_run), Feature::TensorAcrossNodes),
         (strategy.context > 1, context),
-        (strategy.expert > 1, "expert parallelism"),
+        (strategy.expert > 1, Feature::Expert),
         (strategy.pipeline > 1, schedule),
-        (strategy.zero > 0, "sharded optimizer state"),
-        (strategy.zero == 3 && crosses(Group::Shard, shard_run), "ZeRO-3 across nodes"),
-        (strategy.zero > 0 && strategy.replicas() > 1, "shard groups smaller than dp"),
-        (recomputes(strategy), "recomputation"),
-        (offloads(OffloadCategory::Optimizer), "optimizer offload"),
-        (offloads(OffloadCategory::Parameters), "parameter offload"),
-        (offloads(OffloadCategory::Activations), "activation offload"),
-        (workload.precision == ElementType::Fp8, "products in 8 bits"),
-        (strategy.compression != Compression::None, "activation compression"),
-        (strategy.loss == LossMode::Chunked, "the chunked loss"),
+        (strategy.zero > 0, Feature::ShardedState),
+        (strategy.zero == 3 && crosses(Group::Shard, shard_run), Feature::ShardedParametersAcrossNodes),
+        (strategy.zero > 0 && strategy.replicas() > 1, Feature::ShardGroups),
+        (recomputes(strategy), Feature::Recomputation),
+        (offloads(OffloadCategory::Optimizer), Feature::OptimizerOffload),
+        (offloads(OffloadCategory::Parameters), Feature::ParameterOffload),
+        (offloads(OffloadCategory::Activations), Feature::ActivationOffload),
+        (workload.precision == ElementType::Fp8, Feature::EightBitProducts),
+        (strategy.compression != Compression::None, Feature::Compression),
+        (strategy.loss == LossMode::Chunked, Feature::ChunkedLoss),
     ];
-    candidates.into_iter().filter(|(is_used, _)| *is_used).map(|(_, words)| words).collect()
+    candidates.into_iter().filter(|(is_used, _)| *is_used).map(|(_, feature)| feature).collect()
 }
 
 fn recomputes(strategy: &Strategy) -> bool {
@@ -69,12 +70,12 @@ mod tests {
         let facts = facts(&model, 16, "embedded");
         for (text, expected) in [
             ("", &[][..]),
-            ("zero=1", &["sharded optimizer state"]),
-            ("zero=3", &["sharded optimizer state", "ZeRO-3 across nodes"]),
-            ("zero=3,shard=8", &["sharded optimizer state", "shard groups smaller than dp"]),
-            ("tp=2,pp=2,sched=interleaved", &["tensor parallelism", "the interleaved schedule"]),
-            ("offload=optimizer:0.5,ckpt=full:1", &["recomputation", "optimizer offload"]),
-            ("cp=2,cp_kind=ulysses,loss=chunked", &["context parallelism (Ulysses)", "the chunked loss"]),
+            ("zero=1", &[Feature::ShardedState]),
+            ("zero=3", &[Feature::ShardedState, Feature::ShardedParametersAcrossNodes]),
+            ("zero=3,shard=8", &[Feature::ShardedState, Feature::ShardGroups]),
+            ("tp=2,pp=2,sched=interleaved", &[Feature::Tensor, Feature::Interleaved]),
+            ("offload=optimizer:0.5,ckpt=full:1", &[Feature::Recomputation, Feature::OptimizerOffload]),
+            ("cp=2,cp_kind=ulysses,loss=chunked", &[Feature::Ulysses, Feature::ChunkedLoss]),
         ] {
             let strategy = Draft::parse(text).unwrap().resolve(&facts).unwrap();
             assert_eq!(features(&strategy, &facts.workload, 8), expected, "{text}");

@@ -7,7 +7,7 @@ use crate::model::layer::{
     Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, Position, Projection,
 };
 use crate::model::{Constants, Flow, Layer, LossTerm, LossWeight, Model};
-use crate::profile::engine::engine;
+use crate::profile::engines::engine;
 use crate::units::ElementType;
 
 const HIDDEN: u64 = 4096;

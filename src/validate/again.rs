@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, ClusterDocument};
 use crate::model::{Model, layer_graph};
 use crate::profile::EngineProfile;
-use crate::profile::engine::engine;
+use crate::profile::engines::engine;
 use crate::search::Problem;
 use crate::strategy::Draft;
 use crate::trace::{Space, TOTAL, Trace};

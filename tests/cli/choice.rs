@@ -96,6 +96,9 @@ fn profiles_that_judge_published_runs_plan_nothing() {
     assert!(run.stderr.contains("kept to judge published runs"), "{}", run.stderr);
     let all = "simulate gpt2 --cluster 1x8xh100-sxm --strategy zero=1 --engine all";
     assert_eq!(place.line(all).code, 2);
+    let map = place.line("plan gpt2 --cluster 1x8xh100-sxm --engine all --sweep devices=1..8");
+    assert_eq!(map.code, 2, "{}", map.stdout);
+    assert!(map.stderr.contains("a map is made for one engine"), "{}", map.stderr);
     let tolerance = place.line(&format!("{HERE} --engine nemo --objective robust --tolerance lots"));
     assert_eq!(tolerance.code, 2);
     assert!(tolerance.stderr.contains("a share from 0% to 100% is needed"), "{}", tolerance.stderr);

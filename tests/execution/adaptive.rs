@@ -7,7 +7,7 @@ use meshwright::execute::data::{DataFormat, TokenFile, Tokens};
 use meshwright::execute::error::ExecuteError;
 use meshwright::execute::run::{Job, Run, Settings};
 use meshwright::model::Model;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::strategy::Workload;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use meshwright::execute::run::{Job, Settings};
 use meshwright::execute::weights::Weights;
 use meshwright::model::Model;
 use meshwright::model::layer::LayerKind;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use serde_json::json;
 
 use crate::equivalence::{Dice, strategy, workload};

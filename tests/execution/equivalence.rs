@@ -11,7 +11,7 @@ use meshwright::lower::{Category, Stream};
 use meshwright::model::Model;
 use meshwright::model::layer::LayerKind;
 use meshwright::model::parameters::parameters;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::build;
 use meshwright::program::instruction::Task;
 use meshwright::program::placing::{Extent, Space, place};

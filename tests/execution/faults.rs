@@ -7,7 +7,7 @@ use meshwright::execute::error::ExecuteError;
 use meshwright::execute::run::{Job, Run, Settings};
 use meshwright::execute::weights::Weights;
 use meshwright::model::Model;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::instruction::{Holds, Program};
 use meshwright::units::Bytes;
 

@@ -11,7 +11,7 @@ use meshwright::execute::gradients::{GradientShard, Gradients};
 use meshwright::execute::run::{Job, Run, Settings};
 use meshwright::execute::weights::Weights;
 use meshwright::model::Model;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::program::GradientBuffer;
 use meshwright::program::instruction::Holds;
 use meshwright::strategy::{Strategy, Workload};

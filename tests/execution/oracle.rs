@@ -9,7 +9,7 @@ use meshwright::execute::run::{Job, Settings};
 use meshwright::execute::weights::Weights;
 use meshwright::model::tensors::tensors;
 use meshwright::model::{self, Model};
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::strategy::{Draft, Workload, resolve};
 use meshwright::units::ElementType;
 use serde_json::Value;

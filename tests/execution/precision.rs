@@ -5,7 +5,7 @@ use meshwright::execute::data::{Synthetic, Tokens};
 use meshwright::execute::element::Element;
 use meshwright::execute::run::{Job, Run, Settings};
 use meshwright::execute::weights::Weights;
-use meshwright::profile::engine::engine;
+use meshwright::profile::engines::engine;
 use meshwright::strategy::Workload;
 use meshwright::units::ElementType;
 

@@ -3,7 +3,7 @@
 use meshwright::model::graph::LossWeight;
 use meshwright::model::{self, Model};
 use meshwright::profile::EngineProfile;
-use meshwright::profile::engine::engines;
+use meshwright::profile::engines::engines;
 use meshwright::strategy::{Draft, Strategy, Workload, resolve};
 use meshwright::units::ElementType;
 

@@ -6,6 +6,7 @@ use super::Request;
 use super::models::Numbers;
 use super::programs::Programs;
 use crate::plan::mfu::model_flops;
+use crate::profile::choices::Feature;
 use crate::search::Problem;
 use crate::simulate::peak;
 use crate::strategy::features::features;
@@ -34,7 +35,7 @@ pub struct Case {
     programs: Programs,
     /// The peak of the rank that was measured.
     peak: Bytes,
-    features: Vec<&'static str>,
+    features: Vec<Feature>,
     /// Operations of the model in a step over the devices' dense peak: its time at full speed.
     ideal: f64,
 }
@@ -170,7 +171,7 @@ impl Case {
     }
 
     /// The features of its strategy.
-    pub fn features(&self) -> &[&'static str] {
+    pub fn features(&self) -> &[Feature] {
         &self.features
     }
 

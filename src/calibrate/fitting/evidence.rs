@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cases::Case;
 use super::error::FitError;
-use super::linear::{Jacobian, Loss, add};
+use super::left_out::refitted;
 use super::objective::{Objective, Quantity, Row};
+use super::parameters::Parameter;
 use super::report::rounded;
-use super::solver::{Residuals, Solution};
+use super::solver::Solution;
+use crate::profile::choices::Feature;
 use crate::profile::coverage::{EvidenceTable, HalfWidths, MeasuredRun, pair_name};
 
 /// The share of runs that an interval holds.
@@ -85,30 +87,11 @@ fn without(
     solution: &Solution,
     is_out: &(dyn Fn(&Row) -> bool + Sync),
 ) -> Result<Vec<f64>, FitError> {
-    let is_free: Vec<bool> = objective
-        .parameters
-        .iter()
-        .map(|parameter| {
-            let mut rows = objective.rows.iter().filter(|row| is_out(row));
-            rows.any(|row| Objective::touches(parameter, &objective.cases[row.case]))
-        })
-        .collect();
-    let rows = solution.jacobian.rows.iter();
-    let jacobian = Jacobian {
-        rows: rows.map(|row| row.iter().copied().filter(|(i, _)| is_free[*i]).collect()).collect(),
+    let is_free = |parameter: &Parameter| {
+        let mut rows = objective.rows.iter().filter(|row| is_out(row));
+        rows.any(|row| Objective::touches(parameter, &objective.cases[row.case]))
     };
-    let all = objective.loss();
-    let weights: Vec<f64> = objective
-        .rows
-        .iter()
-        .zip(all.weights)
-        .map(|(row, &weight)| if is_out(row) { 0.0 } else { weight })
-        .collect();
-    let expected: Vec<f64> =
-        (0..is_free.len()).map(|i| if is_free[i] { all.expected[i] } else { solution.position[i] }).collect();
-    let loss = Loss { weights: &weights, expected: &expected };
-    let change = loss.step(&solution.residuals, &jacobian, &solution.position, 1.0);
-    objective.residuals_of(&add(&solution.position, &change), is_out)
+    objective.residuals_of(&refitted(objective, solution, &is_free, is_out), is_out)
 }
 
 /// By how much the half-width for time grows where runs with a feature are left out, by feature.
@@ -116,9 +99,9 @@ fn features(
     objective: &Objective<'_>,
     solution: &Solution,
     residuals: &[f64],
-) -> Result<BTreeMap<String, f64>, FitError> {
+) -> Result<BTreeMap<Feature, f64>, FitError> {
     let cases = objective.cases;
-    let all: BTreeSet<&str> = cases.iter().flat_map(|case| case.features().iter().copied()).collect();
+    let all: BTreeSet<Feature> = cases.iter().flat_map(|case| case.features().iter().copied()).collect();
     let mut costs = BTreeMap::new();
     for feature in all {
         let has = |row: &Row| row.quantity == Quantity::Time && cases[row.case].features().contains(&feature);
@@ -129,7 +112,7 @@ fn features(
         }
         let unseen = without(objective, solution, &has)?;
         let cost = half_width(&unseen) - half_width(&seen);
-        costs.insert(feature.to_owned(), rounded(cost.max(0.0), 2));
+        costs.insert(feature, rounded(cost.max(0.0), 2));
     }
     Ok(costs)
 }
@@ -202,7 +185,7 @@ fn runs(objective: &Objective<'_>, residuals: &[f64], left_out: [&[Option<f64>];
             family: case.family.clone(),
             device: case.device.clone(),
             engine: case.engine.clone(),
-            features: case.features().iter().map(|feature| (*feature).to_owned()).collect(),
+            features: case.features().to_vec(),
             time_error,
             memory_error,
             left_out: without.get(&place).copied(),
@@ -244,7 +227,7 @@ mod tests {
             family: "b".to_owned(),
             device: "c".to_owned(),
             engine: "d".to_owned(),
-            features: vec!["e".to_owned()],
+            features: vec![Feature::Expert],
             time_error: Some(0.1),
             memory_error: None,
             left_out: Some([0.1, 0.2, 0.3]),

@@ -9,6 +9,7 @@ use super::error::FitError;
 use super::linear::{Jacobian, Loss, add};
 use super::models::File;
 use super::objective::{Objective, Quantity, Row};
+use super::parameters::Parameter;
 use super::report::mean_error;
 use super::solver::{Residuals, Solution};
 
@@ -64,26 +65,10 @@ fn without(
     family: &str,
     is_of: &(dyn Fn(&Row) -> bool + Sync),
 ) -> Result<LeftOut, FitError> {
-    let is_free: Vec<bool> =
-        objective.parameters.iter().map(|parameter| parameter.files().any(|other| other == *file)).collect();
-    let rows = solution.jacobian.rows.iter();
-    let jacobian = Jacobian {
-        rows: rows.map(|row| row.iter().copied().filter(|(i, _)| is_free[*i]).collect()).collect(),
-    };
-    let all = objective.loss();
-    let weights: Vec<f64> = objective
-        .rows
-        .iter()
-        .zip(all.weights)
-        .map(|(row, &weight)| if objective.family(row) == family { 0.0 } else { weight })
-        .collect();
-    // What stays is held by its pull alone, which has its smallest value where it stands.
-    let expected: Vec<f64> =
-        (0..is_free.len()).map(|i| if is_free[i] { all.expected[i] } else { solution.position[i] }).collect();
-    let loss = Loss { weights: &weights, expected: &expected };
-    let change = loss.step(&solution.residuals, &jacobian, &solution.position, 1.0);
+    let is_free = |parameter: &Parameter| parameter.files().any(|other| other == *file);
+    let position = refitted(objective, solution, &is_free, &|row| objective.family(row) == family);
     let is_wanted = |row: &Row| is_of(row) && objective.family(row) == family;
-    let anew = objective.residuals_of(&add(&solution.position, &change), is_wanted)?;
+    let anew = objective.residuals_of(&position, is_wanted)?;
     let rows = objective.rows.iter().zip(&solution.residuals);
     let fitted: Vec<f64> = rows.filter(|(row, _)| is_wanted(row)).map(|(_, &residual)| residual).collect();
     let (fitted, left_out) = (mean_error(&fitted), mean_error(&anew));
@@ -95,4 +80,27 @@ fn without(
         left_out,
         ratio: left_out / fitted.max(1e-9),
     })
+}
+
+/// Where the parameters that are free stand if the rows that are out say nothing, by the derivatives at the optimum.
+pub fn refitted(
+    objective: &Objective<'_>,
+    solution: &Solution,
+    is_free: &dyn Fn(&Parameter) -> bool,
+    is_out: &dyn Fn(&Row) -> bool,
+) -> Vec<f64> {
+    let is_free: Vec<bool> = objective.parameters.iter().map(is_free).collect();
+    let rows = solution.jacobian.rows.iter();
+    let jacobian = Jacobian {
+        rows: rows.map(|row| row.iter().copied().filter(|(i, _)| is_free[*i]).collect()).collect(),
+    };
+    let all = objective.loss();
+    let rows = objective.rows.iter().zip(all.weights);
+    let weights: Vec<f64> = rows.map(|(row, &weight)| if is_out(row) { 0.0 } else { weight }).collect();
+    // What stays is held by its pull alone, which has its smallest value where it stands.
+    let expected: Vec<f64> =
+        (0..is_free.len()).map(|i| if is_free[i] { all.expected[i] } else { solution.position[i] }).collect();
+    let loss = Loss { weights: &weights, expected: &expected };
+    let change = loss.step(&solution.residuals, &jacobian, &solution.position, 1.0);
+    add(&solution.position, &change)
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::error::FitError;
 use crate::profile::catalog;
-use crate::profile::engine;
+use crate::profile::engines;
 use crate::profile::spelling::nearest;
 use crate::profile::{DeviceModel, EngineProfile};
 
@@ -62,7 +62,7 @@ impl Models {
     /// The built-in files.
     pub fn built_in() -> Self {
         let devices = catalog::texts().map(|(name, text)| (File::Device(name.to_owned()), text));
-        let engines = engine::texts().map(|(name, text)| (File::Engine(name.to_owned()), text));
+        let engines = engines::texts().map(|(name, text)| (File::Engine(name.to_owned()), text));
         let parsed = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
         let files = devices.chain(engines).map(|(file, text)| (file, (text.to_owned(), parsed(text))));
         Self { files: files.collect() }

@@ -88,6 +88,15 @@ impl MapArgs {
 }
 
 impl MapRequest {
+    /// Whether anything is asked beside the plan itself.
+    pub fn is_asked(&self) -> bool {
+        self.sweep.is_some()
+            || self.sensitivity
+            || self.maximize.is_some()
+            || self.run.is_some()
+            || !self.prices.is_empty()
+    }
+
     /// The questions about `home`.
     pub fn questions<'a>(self, home: &Setting<'a>) -> Result<Questions<'a>, CliError> {
         let sweep = match (&self.sweep, self.goal) {

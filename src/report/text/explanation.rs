@@ -236,7 +236,7 @@ fn outcome(step: &KeyStep) -> (String, String) {
 mod tests {
     use super::*;
     use crate::plan;
-    use crate::profile::engine::engine;
+    use crate::profile::engines::engine;
     use crate::search::Problem;
     use crate::strategy::{Draft, Workload};
     use crate::units::ElementType;

@@ -6,7 +6,7 @@ use crate::cost::instants::{Instant, instants_of};
 use crate::model;
 use crate::profile::capabilities::{CheckpointGrain, CutGrain};
 use crate::profile::choices::OffloadCategory;
-use crate::profile::engine::{engine, engines};
+use crate::profile::engines::{engine, engines};
 use crate::program::Pass;
 use crate::search::choices::FRACTIONS;
 use crate::search::closed_forms::ClosedForms;

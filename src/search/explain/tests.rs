@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::{self, Cluster};
 use crate::model::{self, Model};
-use crate::profile::engine::engine;
+use crate::profile::engines::engine;
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType};
 

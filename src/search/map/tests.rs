@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster;
 use crate::model::{self, Model};
-use crate::profile::engine::engine;
+use crate::profile::engines::engine;
 use crate::search::{Failure, Request, search};
 use crate::strategy::{Draft, Strategy, Workload};
 use crate::units::{Bytes, ElementType};

@@ -472,7 +472,7 @@ fn adaptive_losses_need_both_gradients_on_one_rank() {
 
 #[test]
 fn engines_that_lack_experts_or_shard_groups_say_so() {
-    let mut profile = crate::profile::engine::engine("embedded").unwrap().clone();
+    let mut profile = crate::profile::engines::engine("embedded").unwrap().clone();
     profile.supports.expert_parallel.value = false;
     profile.supports.shard_groups.value = false;
     let model = moe();

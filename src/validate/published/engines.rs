@@ -2,7 +2,7 @@
 
 use crate::profile::EngineProfile;
 use crate::profile::capabilities::Supports;
-use crate::profile::engine::engine as engine_by_name;
+use crate::profile::engines::{embedded, engine};
 use crate::trace::published::PublishedRun;
 
 /// Programs as tables call them, by how they begin, and our engine profile; the first that begins alike counts.
@@ -52,7 +52,7 @@ pub fn profile(run: &PublishedRun) -> Result<&'static EngineProfile, String> {
         "megatron-eager" if needs_deepspeed_engine(run) => "megatron-deepspeed",
         name => name,
     });
-    name.and_then(engine_by_name).ok_or_else(|| format!("there is no engine profile of `{framework}`"))
+    name.and_then(engine).ok_or_else(|| format!("there is no engine profile of `{framework}`"))
 }
 
 /// Whether DeepSpeed's engine drove Megatron's fork for it, by its pipeline or its ZeRO, and not Megatron's own
@@ -74,16 +74,14 @@ const PLAIN_LOSS: &[&str] = &["PyTorch FSDP", "LitGPT", "Galvatron", "metaseq"];
 pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
     let mut engine = profile.clone();
     // It ran, on a version or by a patch of its own: what the profile's version can run is not asked of it.
-    if let Some(embedded) = engine_by_name("embedded") {
-        engine.supports = Supports {
-            schedules: profile.supports.schedules.clone(),
-            interleaved: profile.supports.interleaved.clone(),
-            pipelined: profile.supports.pipelined.clone(),
-            context: profile.supports.context.clone(),
-            key_value_replication: profile.supports.key_value_replication.clone(),
-            ..embedded.supports.clone()
-        };
-    }
+    engine.supports = Supports {
+        schedules: profile.supports.schedules.clone(),
+        interleaved: profile.supports.interleaved.clone(),
+        pipelined: profile.supports.pipelined.clone(),
+        context: profile.supports.context.clone(),
+        key_value_replication: profile.supports.key_value_replication.clone(),
+        ..embedded().supports.clone()
+    };
     let is_fused = || FUSED.iter().any(|prefix| run.framework.starts_with(prefix));
     if run.strategy.compile.unwrap_or_else(is_fused) {
         engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
@@ -119,7 +117,7 @@ mod tests {
     #[test]
     fn every_program_has_a_profile() {
         for (prefix, name) in ENGINES {
-            assert!(engine_by_name(name).is_some(), "{prefix} -> {name}");
+            assert!(engine(name).is_some(), "{prefix} -> {name}");
         }
         assert_eq!(profile(&run("Megatron-Core r0.8 (GPT)", 0, "1f1b")).unwrap().name, "nemo");
         assert!(profile(&run("Open-Sora 1.1 / ColossalAI", 0, "1f1b")).is_err());

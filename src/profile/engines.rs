@@ -1,0 +1,82 @@
+//! The built-in engine profiles, read from `cost_models/engines/` at compile time.
+
+use std::sync::LazyLock;
+
+use super::engine::EngineProfile;
+
+const FILES: [&str; 14] = [
+    include_str!("../../cost_models/engines/embedded.json"),
+    include_str!("../../cost_models/engines/megatron.json"),
+    include_str!("../../cost_models/engines/torchtitan.json"),
+    include_str!("../../cost_models/engines/deepspeed.json"),
+    include_str!("../../cost_models/engines/colossalai.json"),
+    include_str!("../../cost_models/engines/nemo.json"),
+    include_str!("../../cost_models/engines/megatron-lm.json"),
+    include_str!("../../cost_models/engines/megatron-deterministic.json"),
+    include_str!("../../cost_models/engines/megatron-deepspeed.json"),
+    include_str!("../../cost_models/engines/megatron-eager.json"),
+    include_str!("../../cost_models/engines/llm-foundry.json"),
+    include_str!("../../cost_models/engines/nanotron.json"),
+    include_str!("../../cost_models/engines/internevo.json"),
+    include_str!("../../cost_models/engines/maxtext.json"),
+];
+
+static PROFILES: LazyLock<Vec<EngineProfile>> = LazyLock::new(|| {
+    FILES
+        .iter()
+        .map(|text| serde_json::from_str(text).expect("a built-in engine profile is valid, as a test shows"))
+        .collect()
+});
+
+/// The built-in engine profiles, our own backend first.
+pub fn engines() -> &'static [EngineProfile] {
+    &PROFILES
+}
+
+/// Name and text of each built-in engine profile.
+pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PROFILES.iter().zip(FILES).map(|(profile, text)| (profile.name.as_str(), text))
+}
+
+/// The profiles of engines in use: those that are not kept for published runs alone.
+pub fn engines_in_use() -> impl Iterator<Item = &'static EngineProfile> {
+    engines().iter().filter(|profile| !profile.historical)
+}
+
+/// The profile that the one called `name` is kin of, or itself.
+pub fn root(name: &str) -> &str {
+    engine(name).and_then(|profile| profile.kin_of.as_deref()).unwrap_or(name)
+}
+
+/// Whether the profiles called `one` and `other` are of one kind.
+pub fn kin(one: &str, other: &str) -> bool {
+    root(one) == root(other)
+}
+
+/// The profile of our own backend.
+pub fn embedded() -> &'static EngineProfile {
+    &engines()[0]
+}
+
+/// The built-in profile called `name`.
+pub fn engine(name: &str) -> Option<&'static EngineProfile> {
+    engines().iter().find(|profile| profile.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_profiles_are_valid_and_named_once() {
+        let names: Vec<_> = engines().iter().map(|profile| profile.name.as_str()).collect();
+        assert_eq!(names[..5], ["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"]);
+        assert!(names.iter().enumerate().all(|(index, name)| !names[..index].contains(name)));
+        for profile in engines() {
+            assert_eq!(profile.version, 1);
+            assert!(!profile.sources.is_empty(), "{} names no source", profile.name);
+            assert!(profile.buffers.gathered_units >= 1);
+            assert!(profile.logits.chunks >= 1);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! A broken rule where it was broken: its words, and the nearest values under which the rules about a key hold.
+
+use std::fmt::Display;
+
+use crate::profile::capabilities::CheckpointGrain;
+use crate::strategy::nearest::{divisors, neighbours};
+use crate::strategy::rules::{gradient_types, product};
+use crate::strategy::text_error::list;
+use crate::strategy::{Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, defaults};
+
+/// One broken rule, where it was broken.
+pub(super) struct Case<'a> {
+    pub(super) rule: Rule,
+    pub(super) strategy: &'a Strategy,
+    pub(super) facts: &'a Facts<'a>,
+}
+
+impl Case<'_> {
+    pub(super) fn plain(
+        &self,
+        key: Key,
+        value: impl Display,
+        reason: String,
+        nearest: &[impl Display],
+    ) -> RuleBreak {
+        let are = fine("", nearest, "is legal", "are legal");
+        self.told(key, value, reason + &are, nearest)
+    }
+
+    pub(super) fn told(
+        &self,
+        key: Key,
+        value: impl Display,
+        message: String,
+        nearest: &[impl Display],
+    ) -> RuleBreak {
+        RuleBreak {
+            rule: self.rule,
+            field: key.name().to_owned(),
+            value: value.to_string(),
+            message,
+            nearest: nearest.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    pub(super) fn dividing(&self, key: Key, value: u64, whole: &str, nearest: Vec<u64>) -> RuleBreak {
+        let does = fine("", &nearest, "does", "do");
+        self.told(key, value, format!("{key} {value} does not divide {whole}{does}"), &nearest)
+    }
+
+    pub(super) fn offered<T: Display>(&self, key: Key, value: T, offered: &[T]) -> RuleBreak {
+        let reason = format!("{} does not offer {key} {value}", self.facts.profile.name);
+        let message = reason + &fine("", offered, "it does", "it does");
+        self.told(key, value, message, offered)
+    }
+
+    /// Whether the rules hold that are about `key` once `set` has changed the strategy.
+    pub(super) fn holds(&self, key: Key, set: impl FnOnce(&mut Strategy)) -> bool {
+        let mut changed = self.strategy.clone();
+        set(&mut changed);
+        Rule::ALL.iter().all(|rule| !rule.is_about(key) || rule.holds(&changed, self.facts))
+    }
+
+    /// The `values` of `key` under which the rules about it hold.
+    pub(super) fn legal<T: Copy>(&self, key: Key, values: &[T], set: impl Fn(&mut Strategy, T)) -> Vec<T> {
+        values.iter().copied().filter(|&value| self.holds(key, |changed| set(changed, value))).collect()
+    }
+
+    /// Of those, the closest below and above `value`.
+    pub(super) fn nearest(
+        &self,
+        key: Key,
+        value: u64,
+        candidates: Vec<u64>,
+        set: impl Fn(&mut Strategy, u64),
+    ) -> Vec<u64> {
+        neighbours(value, self.legal(key, &candidates, set))
+    }
+
+    pub(super) fn syncs(&self) -> Vec<GradientSync> {
+        let (s, supports) = (self.strategy, &self.facts.profile.supports);
+        let offered: Vec<GradientSync> = supports.syncs(s.zero, s.pipeline > 1).collect();
+        self.legal(Key::Sync, &offered, |s, sync| s.sync = sync)
+    }
+
+    /// What can be on the host: nothing, each category by itself, or all that the engine offers.
+    pub(super) fn offloads(&self) -> Vec<String> {
+        let supports = &self.facts.profile.supports;
+        let stages = self.strategy.pipeline as usize;
+        let sets = supports.offloads().map(|category| vec![category]);
+        let sets = std::iter::once(Vec::new()).chain(sets).chain([supports.offloads().collect()]);
+        let mut legal = Vec::new();
+        for set in sets {
+            let mut offload = Offload::default();
+            set.iter().for_each(|&category| *offload.fractions_mut(category) = vec![1.0; stages]);
+            let text = offload.to_string();
+            if !legal.contains(&text) && self.holds(Key::Offload, |s| s.offload = offload) {
+                legal.push(text);
+            }
+        }
+        legal
+    }
+
+    /// The closest sizes of the axis `key` that keep the rules about it, as data parallelism takes the devices left;
+    /// those that it then divides the batch by, if there are any or they `must`.
+    pub(super) fn sizes(&self, key: Key, must: bool) -> Vec<u64> {
+        let Facts { devices, .. } = *self.facts;
+        let batch = self.facts.workload.global_batch;
+        let mut sizes = self.strategy.clone();
+        let axis = |s: &mut Strategy, size| match key {
+            Key::Tensor => std::mem::replace(&mut s.tensor, size),
+            Key::Context => std::mem::replace(&mut s.context, size),
+            _ => std::mem::replace(&mut s.pipeline, size),
+        };
+        let value = axis(&mut sizes, 1);
+        let others = product(&[sizes.tensor, sizes.context, sizes.pipeline]).unwrap_or(u64::MAX);
+        let left = if devices.is_multiple_of(others) { devices / others } else { devices };
+        let legal = self.legal(key, &divisors(left), |s, size| {
+            axis(s, size);
+        });
+        let divides = |size: &u64| batch.is_multiple_of((left / size).max(1));
+        let best: Vec<u64> = legal.iter().copied().filter(divides).collect();
+        neighbours(value, if best.is_empty() && !must { legal } else { best })
+    }
+
+    /// The axis to change, and its sizes, where data parallelism does not divide the batch.
+    pub(super) fn mesh_of_batch(&self) -> Option<(Key, Vec<u64>)> {
+        let keys = [Key::Pipeline, Key::Tensor, Key::Context];
+        keys.into_iter().map(|key| (key, self.sizes(key, true))).find(|(_, sizes)| !sizes.is_empty())
+    }
+
+    /// Micro-batches whose number keeps the rules about them.
+    pub(super) fn micro_batches(&self) -> Vec<u64> {
+        let share = self.facts.workload.global_batch / self.strategy.data.max(1);
+        self.nearest(Key::MicroBatch, self.strategy.micro_batch, divisors(share), |s, micro| {
+            (s.micro_batch, s.accumulation) = (micro, share / micro);
+        })
+    }
+
+    pub(super) fn devices(&self) -> RuleBreak {
+        let s = self.strategy;
+        let devices = self.facts.devices;
+        let sizes = [(Key::Tensor, s.tensor), (Key::Context, s.context), (Key::Pipeline, s.pipeline)];
+        let rest = product(&[s.tensor, s.context, s.pipeline]);
+        if let Some(rest) = rest.filter(|&rest| devices.is_multiple_of(rest)) {
+            let data = devices / rest;
+            let product = product(&[rest, s.data]).map_or("too many".to_owned(), |all| all.to_string());
+            let message = format!(
+                "tp {} · cp {} · pp {} · dp {} is {product} devices, not {devices}; dp {data} makes {devices}",
+                s.tensor, s.context, s.pipeline, s.data
+            );
+            let can_be =
+                self.facts.workload.global_batch.is_multiple_of(data) || self.mesh_of_batch().is_some();
+            return self.told(
+                Key::Data,
+                s.data,
+                message,
+                &can_be.then_some(data).into_iter().collect::<Vec<_>>(),
+            );
+        }
+        let undivided = sizes.into_iter().find(|&(_, size)| !devices.is_multiple_of(size));
+        if let Some((key, size)) = undivided {
+            let before = sizes.iter().take_while(|(other, _)| *other != key);
+            let before = before.fold(1_u64, |product, (_, size)| product.saturating_mul(*size));
+            let mut nearest = self.sizes(key, false);
+            nearest.retain(|near| devices.is_multiple_of(before.saturating_mul(*near)));
+            return self.dividing(key, size, &format!("{devices} devices"), nearest);
+        }
+        // The first that, with those before it, does not divide; no size of it does where the others do not.
+        let mut all = 1_u64;
+        let fails = |&(_, size): &(Key, u64)| {
+            all = all.saturating_mul(size);
+            !devices.is_multiple_of(all)
+        };
+        let (key, size) = sizes.into_iter().find(fails).unwrap_or(sizes[0]);
+        let others = sizes.iter().filter(|(other, _)| *other != key);
+        let others = others.fold(1_u64, |product, (_, size)| product.saturating_mul(*size));
+        let mut nearest = self.sizes(key, false);
+        nearest.retain(|near| devices.is_multiple_of(others.saturating_mul(*near)));
+        let message = format!(
+            "tp {} · cp {} · pp {} does not divide {devices} devices{}",
+            s.tensor,
+            s.context,
+            s.pipeline,
+            fine(&format!("{key} "), &nearest, "does", "do"),
+        );
+        self.told(key, size, message, &nearest)
+    }
+
+    pub(super) fn batch(&self) -> RuleBreak {
+        let s = self.strategy;
+        let batch = self.facts.workload.global_batch;
+        let sequences = product(&[s.data, s.micro_batch]);
+        if let Some(sequences) =
+            sequences.filter(|&sequences| sequences > 0 && batch.is_multiple_of(sequences))
+        {
+            let accumulation = batch / sequences;
+            let message = format!(
+                "dp {} · micro {} · accum {} is not the global batch of {batch}; accum {accumulation} makes it",
+                s.data, s.micro_batch, s.accumulation
+            );
+            return self.told(Key::Accumulation, s.accumulation, message, &[accumulation]);
+        }
+        if batch.is_multiple_of(s.data) {
+            let mut nearest = self.micro_batches();
+            if nearest.is_empty() {
+                nearest = neighbours(s.micro_batch, divisors(batch / s.data));
+            }
+            let whole = format!("the {} sequences of a data rank", batch / s.data);
+            return self.dividing(Key::MicroBatch, s.micro_batch, &whole, nearest);
+        }
+        let message = format!("dp {} does not divide the global batch of {batch}", s.data);
+        let Some((key, sizes)) = self.mesh_of_batch() else {
+            return self.told(Key::Data, s.data, message, &[""; 0]);
+        };
+        let leaves = fine(&format!("{key} "), &sizes, "leaves a dp that does", "leave a dp that does");
+        let value = match key {
+            Key::Tensor => s.tensor,
+            Key::Context => s.context,
+            _ => s.pipeline,
+        };
+        self.told(key, value, message + &leaves, &sizes)
+    }
+
+    pub(super) fn tensor(&self, whole: &str) -> RuleBreak {
+        self.dividing(Key::Tensor, self.strategy.tensor, whole, self.sizes(Key::Tensor, false))
+    }
+
+    pub(super) fn context(&self, reason: String) -> RuleBreak {
+        let nearest = self.sizes(Key::Context, false);
+        let message = reason + &fine("cp ", &nearest, "does", "do");
+        self.told(Key::Context, self.strategy.context, message, &nearest)
+    }
+
+    pub(super) fn experts(&self, reason: String) -> RuleBreak {
+        let s = self.strategy;
+        let whole = |s: &mut Strategy, expert| {
+            s.expert = expert;
+            s.expert_tensor = defaults::expert_tensor(s.tensor, s.context, s.data, expert);
+        };
+        // Whether the tensor ranks inside an expert were given or follow.
+        let sizes = self.legal(Key::Expert, &divisors(s.tensor * s.context * s.data), whole);
+        let nearest = self.nearest(Key::Expert, s.expert, sizes, |s, expert| s.expert = expert);
+        let message = reason + &fine("ep ", &nearest, "is legal", "are legal");
+        self.told(Key::Expert, s.expert, message, &nearest)
+    }
+
+    /// Micro-batches that do not make up whole rounds.
+    pub(super) fn rounds(&self) -> RuleBreak {
+        let s = self.strategy;
+        let reason = format!(
+            "{} interleaves whole rounds only, and accum {} is not made of rounds of pp {}",
+            self.facts.profile.name, s.accumulation, s.pipeline
+        );
+        let nearest = self.micro_batches();
+        if nearest.is_empty() {
+            let plain = self.legal(Key::Schedule, &[Schedule::OneForwardOneBackward], |s, schedule| {
+                s.schedule = schedule;
+            });
+            return self.plain(Key::Schedule, s.schedule, reason, &plain);
+        }
+        let message = reason + &fine("micro ", &nearest, "is legal", "are legal");
+        self.told(Key::MicroBatch, s.micro_batch, message, &nearest)
+    }
+
+    pub(super) fn cuts(&self, reason: String) -> RuleBreak {
+        let s = self.strategy;
+        let slashed = |cuts: &[u32]| cuts.iter().map(u32::to_string).collect::<Vec<_>>().join("/");
+        let legal = slashed(&defaults::cuts(self.facts.blocks, s.chunks() as usize));
+        self.plain(Key::Cuts, slashed(&s.cuts), reason, &[legal])
+    }
+
+    pub(super) fn checkpoint_blocks(&self) -> RuleBreak {
+        let s = self.strategy;
+        let wrong = s
+            .checkpoint
+            .iter()
+            .zip(&s.cuts)
+            .enumerate()
+            .find(|(_, (modes, blocks))| modes.blocks() != u64::from(**blocks));
+        let Some((chunk, (modes, blocks))) = wrong else {
+            return self.told(Key::Checkpoint, s.checkpoint_text(), "ckpt is legal".to_owned(), &[""; 0]);
+        };
+        let reason = format!("ckpt names {} blocks of chunk {chunk}, which has {blocks}", modes.blocks());
+        // One entry stands for all chunks.
+        let least = s.cuts.iter().copied().min().unwrap_or(0);
+        let nearest = ["none".to_owned(), "full".to_owned(), format!("full:{least}")];
+        let is_partial = *self.facts.profile.supports.checkpoint_grain != CheckpointGrain::All;
+        let nearest = if least == 0 || !is_partial { &nearest[..2] } else { &nearest[..] };
+        self.plain(Key::Checkpoint, modes, reason, nearest)
+    }
+
+    pub(super) fn gradient_type(&self, key: Key, verb: &str, element: impl Display) -> RuleBreak {
+        let legal = gradient_types(self.facts);
+        let precision = self.facts.workload.precision;
+        let reason = format!("gradients cannot be {verb} in {element} under {precision}");
+        self.plain(key, element, reason, legal)
+    }
+}
+
+/// The first of `wholes` that `divisor` does not divide.
+pub(super) fn first_undivided(wholes: impl Iterator<Item = u64>, divisor: u64) -> u64 {
+    let mut last = 0;
+    for whole in wholes {
+        last = whole;
+        if !whole.is_multiple_of(divisor) {
+            break;
+        }
+    }
+    last
+}
+
+/// `; 4 and 8 do`, with `subject` before the values; or nothing where there is nothing to name.
+pub(super) fn fine(subject: &str, nearest: &[impl Display], one: &str, several: &str) -> String {
+    let nearest: Vec<String> = nearest.iter().map(ToString::to_string).collect();
+    match nearest.len() {
+        0 => String::new(),
+        1 => format!("; {subject}{} {one}", nearest[0]),
+        _ => format!("; {subject}{} {several}", list(&nearest)),
+    }
+}
