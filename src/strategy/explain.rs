@@ -142,13 +142,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             )
         }
         Rule::InterleavedRounds => case.rounds(),
-        Rule::PipelinedMicroBatches => {
-            let reason = format!(
-                "{} does not run {} micro-batches in a pipeline of {}",
-                facts.profile.name, s.accumulation, s.pipeline
-            );
-            case.plain(Key::MicroBatch, s.micro_batch, reason, &case.micro_batches())
-        }
+        Rule::PipelinedMicroBatches => case.pipelined(),
         Rule::CutsCount => case.cuts(format!(
             "cuts names {} chunks, and pp {} · virtual {} is {}",
             s.cuts.len(),

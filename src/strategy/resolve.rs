@@ -38,9 +38,13 @@ impl Draft {
                 several => several.to_vec(),
             };
         }
+        let (sequence_parallel, context_kind) = (strategy.sequence_parallel, strategy.context_kind);
         strategy.normalise(facts);
+        let Err(broken) = rules::check(&strategy, facts) else { return Ok(strategy) };
+        // An axis of 1 has neither. Advice about a longer axis has to respect both.
+        (strategy.sequence_parallel, strategy.context_kind) = (sequence_parallel, context_kind);
         rules::check(&strategy, facts)?;
-        Ok(strategy)
+        Err(broken)
     }
 
     /// Everything but the lists a chunk or stage. What does not divide is rounded down, for the rules to find.

@@ -6,7 +6,9 @@ use crate::profile::capabilities::CheckpointGrain;
 use crate::strategy::nearest::{divisors, neighbours};
 use crate::strategy::rules::{gradient_types, product};
 use crate::strategy::text_error::list;
-use crate::strategy::{Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, defaults};
+use crate::strategy::{
+    Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, capabilities, defaults,
+};
 
 /// One broken rule, where it was broken.
 pub(super) struct Case<'a> {
@@ -102,10 +104,9 @@ impl Case<'_> {
     }
 
     /// The closest sizes of the axis `key` that keep the rules about it, as data parallelism takes the devices left;
-    /// those that it then divides the batch by, if there are any or they `must`.
+    /// those that the batch then fits, if there are any or they `must`.
     pub(super) fn sizes(&self, key: Key, must: bool) -> Vec<u64> {
         let Facts { devices, .. } = *self.facts;
-        let batch = self.facts.workload.global_batch;
         let mut sizes = self.strategy.clone();
         let axis = |s: &mut Strategy, size| match key {
             Key::Tensor => std::mem::replace(&mut s.tensor, size),
@@ -116,14 +117,35 @@ impl Case<'_> {
         let others = product(&[sizes.tensor, sizes.context, sizes.pipeline]).unwrap_or(u64::MAX);
         let left = if devices.is_multiple_of(others) { devices / others } else { devices };
         let legal = self.legal(key, &divisors(left), |s, size| {
-            axis(s, size);
+            if axis(s, size) == 1 {
+                s.sequence_parallel |= capabilities::default_sequence_parallel(s.tensor, self.facts);
+            }
         });
-        let divides = |size: &u64| batch.is_multiple_of((left / size).max(1));
-        let best: Vec<u64> = legal.iter().copied().filter(divides).collect();
+        let fits = |size: &u64| {
+            let stages = if key == Key::Pipeline { *size } else { self.strategy.pipeline };
+            self.fits_batch((left / size).max(1), stages)
+        };
+        let best: Vec<u64> = legal.iter().copied().filter(fits).collect();
         neighbours(value, if best.is_empty() && !must { legal } else { best })
     }
 
-    /// The axis to change, and its sizes, where data parallelism does not divide the batch.
+    /// Whether the batch divides into `data` shares, each with enough micro-batches for `stages`.
+    fn fits_batch(&self, data: u64, stages: u64) -> bool {
+        let batch = self.facts.workload.global_batch;
+        data > 0
+            && batch.is_multiple_of(data)
+            && self.facts.profile.supports.pipelined.takes(batch / data, stages)
+    }
+
+    const fn size(&self, key: Key) -> u64 {
+        match key {
+            Key::Tensor => self.strategy.tensor,
+            Key::Context => self.strategy.context,
+            _ => self.strategy.pipeline,
+        }
+    }
+
+    /// The axis to change, and its sizes, where the batch does not fit data parallelism.
     pub(super) fn mesh_of_batch(&self) -> Option<(Key, Vec<u64>)> {
         let keys = [Key::Pipeline, Key::Tensor, Key::Context];
         keys.into_iter().map(|key| (key, self.sizes(key, true))).find(|(_, sizes)| !sizes.is_empty())
@@ -149,8 +171,7 @@ impl Case<'_> {
                 "tp {} · cp {} · pp {} · dp {} is {product} devices, not {devices}; dp {data} makes {devices}",
                 s.tensor, s.context, s.pipeline, s.data
             );
-            let can_be =
-                self.facts.workload.global_batch.is_multiple_of(data) || self.mesh_of_batch().is_some();
+            let can_be = self.fits_batch(data, s.pipeline) || self.mesh_of_batch().is_some();
             return self.told(
                 Key::Data,
                 s.data,
@@ -214,12 +235,7 @@ impl Case<'_> {
             return self.told(Key::Data, s.data, message, &[""; 0]);
         };
         let leaves = fine(&format!("{key} "), &sizes, "leaves a dp that does", "leave a dp that does");
-        let value = match key {
-            Key::Tensor => s.tensor,
-            Key::Context => s.context,
-            _ => s.pipeline,
-        };
-        self.told(key, value, message + &leaves, &sizes)
+        self.told(key, self.size(key), message + &leaves, &sizes)
     }
 
     pub(super) fn tensor(&self, whole: &str) -> RuleBreak {
@@ -263,11 +279,31 @@ impl Case<'_> {
         self.told(Key::MicroBatch, s.micro_batch, message, &nearest)
     }
 
+    /// A number of micro-batches that the engine does not pipeline over so many stages.
+    pub(super) fn pipelined(&self) -> RuleBreak {
+        let (s, profile) = (self.strategy, self.facts.profile);
+        let reason = format!(
+            "{} does not run {} micro-batches in a pipeline of {}",
+            profile.name, s.accumulation, s.pipeline
+        );
+        let nearest = self.micro_batches();
+        if !nearest.is_empty() {
+            return self.plain(Key::MicroBatch, s.micro_batch, reason, &nearest);
+        }
+        // The batch is too small for so many stages beside so much data parallelism.
+        let Some((key, sizes)) = self.mesh_of_batch() else {
+            return self.plain(Key::Data, s.data, reason, &[""; 0]);
+        };
+        let message = reason + &fine(&format!("{key} "), &sizes, "leaves enough", "leave enough");
+        self.told(key, self.size(key), message, &sizes)
+    }
+
     pub(super) fn cuts(&self, reason: String) -> RuleBreak {
         let s = self.strategy;
         let slashed = |cuts: &[u32]| cuts.iter().map(u32::to_string).collect::<Vec<_>>().join("/");
-        let legal = slashed(&defaults::cuts(self.facts.blocks, s.chunks() as usize));
-        self.plain(Key::Cuts, slashed(&s.cuts), reason, &[legal])
+        let even = defaults::cuts(self.facts.blocks, s.chunks() as usize);
+        let legal = self.holds(Key::Cuts, |s| s.cuts.clone_from(&even)).then(|| slashed(&even));
+        self.plain(Key::Cuts, slashed(&s.cuts), reason, legal.as_slice())
     }
 
     pub(super) fn checkpoint_blocks(&self) -> RuleBreak {

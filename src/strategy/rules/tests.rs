@@ -495,6 +495,18 @@ fn pytorch_interleaves_equal_rounds() {
 }
 
 #[test]
+fn a_batch_too_small_for_a_pipeline_names_the_size_to_change() {
+    let mut facts = facts(&dense(), 64, "colossalai");
+    facts.workload.global_batch = 8;
+    let broken = broken_by("pp=8", &facts);
+    assert_eq!((broken.rule, broken.field.as_str()), (Rule::PipelinedMicroBatches, "tp"));
+    for size in &broken.nearest {
+        let repaired = Draft::parse(&with("pp=8", "tp", size)).unwrap().resolve(&facts);
+        assert!(repaired.is_ok(), "tp {size}: {repaired:?}");
+    }
+}
+
+#[test]
 fn strategies_made_by_hand_are_judged_without_a_panic() {
     let facts = facts(&moe(), 64, "embedded");
     let legal_one = Draft::parse("tp=2,pp=2,zero=1").unwrap().resolve(&facts).unwrap();
@@ -580,14 +592,14 @@ fn any_text() -> impl Generator<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn a_nearest_value_is_not_refused_for_its_key(
         text in any_text(),
         devices in prop::sample::select(vec![1_u64, 8, 12, 25, 48, 64, 100]),
         batch in prop::sample::select(vec![1_u64, 8, 10, 384, 512]),
-        engine in prop::sample::select(vec!["embedded", "megatron", "torchtitan", "deepspeed", "colossalai"]),
+        engine in prop::sample::select(vec!["embedded", "megatron", "torchtitan", "deepspeed", "colossalai", "nanotron", "nemo", "internevo", "maxtext", "llm-foundry"]),
         heads in prop::sample::select(vec![25_u64, 32]),
         is_moe in any::<bool>(),
     ) {
