@@ -24,9 +24,9 @@ size:
     @printf '%7d  %s\n' "$(find src -name '*.rs' -exec cat {} + | wc -l)" "src" "$(find tests benches -name '*.rs' -exec cat {} + | wc -l)" "tests, benches" "$(find . -name '*.md' -not -path './target/*' -exec cat {} + | wc -l)" "documentation"
     @find src tests benches -name '*.rs' -exec wc -l {} + | grep -v total | sort -rn | head
 
-# The README's output block, from a run.
-readme:
-    .ci/readme
+# The outputs that README.md and docs/ show, from runs of today.
+outputs:
+    .ci/outputs
 
 # How long planning takes.
 bench:
@@ -35,6 +35,10 @@ bench:
 # Gaps and times of every preset on 1, 2, 8 and 64 nodes for eight engines; ten minutes, on a quiet machine only.
 gaps *arguments:
     cargo bench --bench gaps -- {{arguments}}
+
+# Whether any plan is faster than the fastest measured run of its device without saying so; half an hour.
+envelope *arguments:
+    cargo bench --bench envelope -- {{arguments}}
 
 # Predictions against the published runs, anew: the table of docs/accuracy.md and the page with residual plots.
 accuracy:
