@@ -167,7 +167,7 @@ impl WorkloadRequest {
         match self.engine {
             EngineChoice::Named(engine) if engine.historical => {
                 let rule = "it is kept to judge published runs; simulate and validate take it";
-                Err(CliError::usage("engine", &engine.name, rule).or(engine.kin_of.clone()))
+                Err(CliError::usage("engine", &engine.name, rule).or(engine.inherits.clone()))
             }
             _ => Ok(self),
         }

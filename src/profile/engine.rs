@@ -16,9 +16,10 @@ pub struct EngineProfile {
     pub name: String,
     /// One line for people.
     pub title: String,
-    /// The profile that it is like: runs of either are evidence for the other.
+    /// The profile that it is kin of, and whose facts hold where its file says nothing: runs of either are evidence for
+    /// the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kin_of: Option<String>,
+    pub inherits: Option<String>,
     /// Whether it is kept to judge published runs, and made no plans for.
     #[serde(default)]
     pub historical: bool,

@@ -2,7 +2,10 @@
 
 use std::sync::LazyLock;
 
+use serde_json::Value;
+
 use super::engine::EngineProfile;
+use super::inherit::read_engine;
 
 const FILES: [&str; 14] = [
     include_str!("../../cost_models/engines/embedded.json"),
@@ -21,11 +24,16 @@ const FILES: [&str; 14] = [
     include_str!("../../cost_models/engines/maxtext.json"),
 ];
 
+static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let value =
+        |text: &&str| serde_json::from_str(text).expect("a built-in engine profile is JSON, as a test shows");
+    FILES.iter().map(value).collect()
+});
+
 static PROFILES: LazyLock<Vec<EngineProfile>> = LazyLock::new(|| {
-    FILES
-        .iter()
-        .map(|text| serde_json::from_str(text).expect("a built-in engine profile is valid, as a test shows"))
-        .collect()
+    let profile =
+        |own: &Value| read_engine(own, files()).expect("a built-in engine profile is valid, as a test shows");
+    VALUES.iter().map(profile).collect()
 });
 
 /// The built-in engine profiles, our own backend first.
@@ -33,7 +41,12 @@ pub fn engines() -> &'static [EngineProfile] {
     &PROFILES
 }
 
-/// Name and text of each built-in engine profile.
+/// Name and JSON of each built-in file, as it stands: without what it inherits.
+pub fn files() -> impl Iterator<Item = (&'static str, &'static Value)> {
+    VALUES.iter().map(|value| (value["name"].as_str().unwrap_or_default(), value))
+}
+
+/// Name and text of each built-in file, as it stands.
 pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
     PROFILES.iter().zip(FILES).map(|(profile, text)| (profile.name.as_str(), text))
 }
@@ -43,9 +56,9 @@ pub fn engines_in_use() -> impl Iterator<Item = &'static EngineProfile> {
     engines().iter().filter(|profile| !profile.historical)
 }
 
-/// The profile that the one called `name` is kin of, or itself.
+/// The profile that the one called `name` inherits from, or itself.
 pub fn root(name: &str) -> &str {
-    engine(name).and_then(|profile| profile.kin_of.as_deref()).unwrap_or(name)
+    engine(name).and_then(|profile| profile.inherits.as_deref()).unwrap_or(name)
 }
 
 /// Whether the profiles called `one` and `other` are of one kind.

@@ -1,8 +1,8 @@
-//! What can be wrong with a cost model.
+//! What can be wrong with a cost model or an engine profile.
 
 use thiserror::Error;
 
-/// Why a cost model cannot be used.
+/// Why a cost model or an engine profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ProfileError {
     #[error("device `{name}` is unknown; nearest: {}", nearest.join(", "))]
@@ -13,6 +13,14 @@ pub enum ProfileError {
     Version { model: String, version: u32 },
     #[error("cost model `{model}`: {field} is {value}; {rule} is needed")]
     Value { model: String, field: String, value: String, rule: &'static str },
+    #[error("engine profile `{profile}`: inherits is `{parent}`, which is no profile; nearest: {}", nearest.join(", "))]
+    UnknownParent { profile: String, parent: String, nearest: Vec<String> },
+    #[error(
+        "engine profile `{profile}`: inherits is `{parent}`, which inherits from `{root}` itself; name `{root}`"
+    )]
+    Chain { profile: String, parent: String, root: String },
+    #[error("engine profile `{profile}`: {field}: {reason}")]
+    Engine { profile: String, field: String, reason: String },
 }
 
 impl ProfileError {
@@ -22,7 +30,8 @@ impl ProfileError {
             Self::UnknownDevice { .. } => "device",
             Self::Json(_) => "cost_model",
             Self::Version { .. } => "version",
-            Self::Value { field, .. } => field,
+            Self::UnknownParent { .. } | Self::Chain { .. } => "inherits",
+            Self::Value { field, .. } | Self::Engine { field, .. } => field,
         }
     }
 
@@ -30,7 +39,8 @@ impl ProfileError {
     pub fn value(&self) -> String {
         match self {
             Self::UnknownDevice { name, .. } => name.clone(),
-            Self::Json(_) => String::new(),
+            Self::Json(_) | Self::Engine { .. } => String::new(),
+            Self::UnknownParent { parent, .. } | Self::Chain { parent, .. } => parent.clone(),
             Self::Version { version, .. } => version.to_string(),
             Self::Value { value, .. } => value.clone(),
         }
@@ -39,8 +49,9 @@ impl ProfileError {
     /// The nearest legal values.
     pub fn nearest(&self) -> Vec<String> {
         match self {
-            Self::UnknownDevice { nearest, .. } => nearest.clone(),
-            Self::Json(_) | Self::Value { .. } => Vec::new(),
+            Self::UnknownDevice { nearest, .. } | Self::UnknownParent { nearest, .. } => nearest.clone(),
+            Self::Json(_) | Self::Value { .. } | Self::Engine { .. } => Vec::new(),
+            Self::Chain { root, .. } => vec![root.clone()],
             Self::Version { .. } => vec!["1".to_owned()],
         }
     }

@@ -5,11 +5,13 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::FitError;
 use crate::profile::catalog;
 use crate::profile::engines;
+use crate::profile::inherit::read_engine;
 use crate::profile::spelling::nearest;
 use crate::profile::{DeviceModel, EngineProfile};
 
@@ -45,7 +47,7 @@ impl fmt::Display for File {
     }
 }
 
-/// The files, as text and as JSON.
+/// The files, as text and as JSON; what an engine profile inherits stands in its parent's.
 #[derive(Clone, Debug)]
 pub struct Models {
     files: BTreeMap<File, (String, Value)>,
@@ -110,7 +112,7 @@ impl Models {
         self.files.get(file).map_or("", |(text, _)| text)
     }
 
-    /// The number at `path` of `file`, e.g. `gemm.efficiency`.
+    /// The number that `file` itself holds at `path`, e.g. `gemm.efficiency`; what it inherits is its parent's.
     pub fn number(&self, file: &File, path: &str) -> Option<f64> {
         self.files.get(file)?.1.pointer(&pointer(path))?.as_f64()
     }
@@ -122,7 +124,7 @@ impl Models {
     pub fn numbers(&self) -> Result<Numbers, FitError> {
         let mut numbers = Numbers::default();
         for (file, (_, value)) in &self.files {
-            numbers.put(file, value.clone())?;
+            self.put(&mut numbers, file, value)?;
         }
         Ok(numbers)
     }
@@ -148,22 +150,33 @@ impl Models {
             *place = as_it_was(place, number);
         }
         for (file, value) in changed {
-            numbers.put(&file, value)?;
+            self.put(&mut numbers, &file, &value)?;
         }
         Ok(numbers)
     }
-}
 
-impl Numbers {
-    fn put(&mut self, file: &File, value: Value) -> Result<(), FitError> {
-        let failed =
-            |error: serde_json::Error| FitError::File { file: file.path(), reason: error.to_string() };
+    /// The profile that inherits the number at `path` from `file`; none where each holds its own.
+    pub fn heir(&self, file: &File, path: &str) -> Option<&File> {
+        let is_heir = |(other, (_, value)): &(&File, &(String, Value))| {
+            matches!(file, File::Engine(name) if value["inherits"] == **name)
+                && self.number(other, path).is_none()
+        };
+        self.files.iter().find(is_heir).map(|(other, _)| other)
+    }
+
+    /// Reads `value`, the JSON of `file`, into `numbers`.
+    fn put(&self, numbers: &mut Numbers, file: &File, value: &Value) -> Result<(), FitError> {
+        let failed = |reason: String| FitError::File { file: file.path(), reason };
         match file {
             File::Device(name) => {
-                self.devices.insert(name.clone(), serde_json::from_value(value).map_err(failed)?);
+                let model = DeviceModel::deserialize(value).map_err(|error| failed(error.to_string()))?;
+                numbers.devices.insert(name.clone(), model);
             }
             File::Engine(name) => {
-                self.engines.insert(name.clone(), serde_json::from_value(value).map_err(failed)?);
+                let engines = self.files.iter().filter(|(other, _)| matches!(other, File::Engine(_)));
+                let files = engines.map(|(other, (_, value))| (other.name(), value));
+                let profile = read_engine(value, files).map_err(|error| failed(error.to_string()))?;
+                numbers.engines.insert(name.clone(), profile);
             }
         }
         Ok(())

@@ -126,6 +126,12 @@ impl Parameter {
             if models.number(&file, &self.path).is_none() {
                 return failed(format!("`{}` has no number `{}`", file.path(), self.path));
             }
+            if let Some(heir) = models.heir(&file, &self.path) {
+                let (heir, path) = (heir.path(), &self.path);
+                return failed(format!(
+                    "`{heir}` inherits it and would move too; give that file its own `{path}`"
+                ));
+            }
         }
         Ok(())
     }

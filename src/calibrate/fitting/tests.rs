@@ -172,6 +172,40 @@ fn the_built_in_parameters_can_be_fitted_and_are_few() {
 }
 
 #[test]
+fn a_profile_that_inherits_is_fitted_in_its_own_file() {
+    let mut request = request();
+    request.parameters.remove(0);
+    request.is_quick = true;
+    let fitted = fit(read(&measured()), &request, &|_, _| ()).unwrap();
+    let file = File::Engine("megatron-eager".to_owned());
+    let (before, after) = (request.models.text(&file), &fitted.files[&file]);
+    let changed: Vec<_> =
+        before.lines().zip(after.lines()).filter(|(before, after)| before != after).collect();
+    assert_eq!(before.lines().count(), after.lines().count());
+    assert!(matches!(changed[..], [(_, line)] if line.contains("elementwise_passes")), "{changed:?}");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("engines")).unwrap();
+    std::fs::write(folder.path().join(file.path()), after).unwrap();
+    let numbers = Models::read(folder.path()).unwrap().numbers().unwrap();
+    let (profile, parent) = (&numbers.engines["megatron-eager"], &numbers.engines["megatron"]);
+    assert_eq!(profile.timing.elementwise_passes.value, fitted.report.parameters[1].value);
+    assert_eq!(profile.timing.softmax_multiple, parent.timing.softmax_multiple);
+}
+
+#[test]
+fn a_number_that_is_inherited_is_not_fitted() {
+    let failed = |engine: &str| {
+        let mut request = request();
+        request.parameters = vec![parameter(&[], &[engine], "timing.attention_share", 0.2, 1.0)];
+        fit(read(&runs()), &request, &|_, _| ()).unwrap_err().to_string()
+    };
+    let own = failed("megatron-lm");
+    assert!(own.contains("`engines/megatron-lm.json` has no number `timing.attention_share`"), "{own}");
+    let parents = failed("megatron");
+    assert!(parents.contains("inherits it and would move too"), "{parents}");
+}
+
+#[test]
 fn numbers_of_kernels_are_bounded_by_measured_rates_and_stay_inside() {
     let list = ParameterFile::built_in().unwrap();
     let models = Models::built_in();
