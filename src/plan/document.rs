@@ -10,6 +10,7 @@ use crate::plan::gradients::GradientRecord;
 use crate::plan::map::{BreakEvenRecord, MaximumRecord, SensitivityRecord, SweepPoint};
 use crate::plan::money::Cost;
 use crate::program::Cause;
+use crate::search::Objective;
 use crate::search::map::SweepKey;
 use crate::simulate::CauseTimes;
 use crate::strategy::Workload;
@@ -371,10 +372,13 @@ pub struct SearchAccount {
     pub priced: u64,
     /// Of the priced, those whose program was played.
     pub played: u64,
+    /// What `gap` is about.
+    #[serde(default)]
+    pub objective: Objective,
     /// `gap` is at most 0.005.
     pub proven_optimal: bool,
     /// max(0, (t - b) / t), t the fastest played time and b the least that any strategy of `axes` could take as played,
-    /// inner choices included.
+    /// inner choices included; under the objective memory the same of the least peak memory.
     pub gap: f64,
     /// Decimal logarithm of the number of inner choices that an outer strategy stands for.
     pub inner_choices_log10: f64,

@@ -4,7 +4,7 @@ use crate::plan::assemble::{digest, document, prediction, strategy_record};
 use crate::plan::document::{Alternative, FastestRecord, LadderStep, ParetoPoint, Plan, SearchAccount};
 use crate::plan::evidence::evidence;
 use crate::plan::verdict::verdict;
-use crate::search::{Account, Candidate, Failure, Outcome, Problem, Progress, Request};
+use crate::search::{Account, Candidate, Failure, Objective, Outcome, Problem, Progress, Request};
 use crate::units::Bytes;
 
 /// Searches `problem` and writes the best plan up, with its neighbours and the ladder that leads to it.
@@ -90,9 +90,16 @@ const PROVEN: f64 = 0.005;
 
 /// What became of all strategies, and how far `winner` may be from the best.
 pub(super) fn account(account: &Account, winner: &Candidate) -> SearchAccount {
-    let best = winner.playback.step_time.0;
-    let gap = account.lowest_bound.map_or(0.0, |lowest| ((best - lowest.0) / best).max(0.0));
+    let above = |best: f64, lowest: f64| ((best - lowest) / best).max(0.0);
+    let (objective, gap) = match account.least_memory {
+        Some(least) => (Objective::Memory, above(winner.peak().0 as f64, least.0 as f64)),
+        None => {
+            let best = winner.playback.step_time.0;
+            (Objective::Time, account.lowest_bound.map_or(0.0, |lowest| above(best, lowest.0)))
+        }
+    };
     SearchAccount {
+        objective,
         considered: account.considered,
         illegal: account.illegal,
         out_of_memory: account.out_of_memory,

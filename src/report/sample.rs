@@ -15,6 +15,7 @@ use crate::plan::{
     Prediction, RankPrediction, SearchAccount, StrategyRecord, TimelineSpan,
 };
 use crate::program::GradientBuffer;
+use crate::search::Objective;
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType, Seconds};
 
@@ -80,6 +81,7 @@ pub fn sample_plan() -> Plan {
             bounded: 1_603,
             priced: 334,
             played: 24,
+            objective: Objective::Time,
             proven_optimal: false,
             gap: 0.013,
             inner_choices_log10: 23.4,

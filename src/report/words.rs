@@ -5,6 +5,7 @@ use crate::plan::document::ParetoPoint;
 use crate::plan::shell::quoted;
 use crate::plan::{GradientRecord, GradientSumRecord, Plan, Prediction, RankPrediction, SearchAccount};
 use crate::program::GradientBuffer;
+use crate::search::Objective;
 use crate::strategy::Workload;
 use crate::units::{Bytes, Seconds, grouped};
 
@@ -203,10 +204,14 @@ pub fn search(account: &SearchAccount) -> String {
 
 /// How far the winner may be from the best.
 pub fn proof(account: &SearchAccount) -> String {
+    let better = match account.objective {
+        Objective::Time => "faster",
+        Objective::Memory => "leaner",
+    };
     let mut text = match (account.proven_optimal, account.gap) {
-        (true, gap) if gap > 0.0 => format!("proven: none of them is more than {} faster", percent(gap)),
-        (true, _) => "proven: none of them is faster".to_owned(),
-        (false, gap) => format!("none of them can be more than {} faster", percent(gap)),
+        (true, gap) if gap > 0.0 => format!("proven: none of them is more than {} {better}", percent(gap)),
+        (true, _) => format!("proven: none of them is {better}"),
+        (false, gap) => format!("none of them can be more than {} {better}", percent(gap)),
     };
     if account.inner_choices_log10 > 0.0 {
         text += &format!(

@@ -5,79 +5,69 @@ use rayon::prelude::*;
 use crate::cluster::Cluster;
 use crate::profile::choices::{CheckpointMode, Compression};
 use crate::search::axes::divisors;
+use crate::search::bounding::Bounding;
 use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::deadline::Deadline;
+use crate::search::least_memory::{Leanest, Measure, leanest};
 use crate::search::problem::{Candidate, Problem};
-use crate::search::request::Failure;
+use crate::search::request::{Binding, Failure, Request};
+use crate::search::solve::Solving;
 use crate::search::space::Space;
 use crate::simulate::memory::dominant;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::{Draft, Strategy, rules};
-use crate::units::{ElementType, grouped};
+use crate::units::{Bytes, ElementType, grouped};
 
-/// Most times the devices are doubled in search of a count that fits.
+/// Most times the nodes are doubled in search of a count that fits.
 const MOST_DOUBLINGS: u32 = 12;
 
-/// Nothing fits: the smallest peak found, what dominates it, and what would fit.
-pub fn nothing_fits(space: &Space<'_>, closed_forms: &ClosedForms<'_>, near: &Strategy) -> Failure {
-    let problem = closed_forms.problem;
-    let strategy = leanest(space, closed_forms, near);
+/// Nothing fits: the least that any strategy takes, what dominates it, what binds, and what would fit; none if no
+/// strategy is legal. `near` stands in where time is up before that is known.
+pub fn nothing_fits(
+    space: &Space<'_>,
+    closed_forms: &ClosedForms<'_>,
+    near: Option<Strategy>,
+) -> Option<Failure> {
+    let Space { problem, request, deadline, .. } = *space;
+    let leanest = leanest_of_all(problem, request, deadline);
+    let known = leanest.found.first().map(|one| one.strategy.clone());
+    let strategy = known.or_else(|| near.map(|near| space.recomputing(&near)))?;
     let closed = closed_forms.close(&strategy);
     let candidate = problem.play(strategy);
     let fullest = candidate.playback.ranks.iter().max_by_key(|rank| rank.memory.total);
-    Failure::NothingFits {
+    let host = problem.cluster.host_memory_per_device();
+    let binds = match leanest.beside_host {
+        // With more on the host it would fit.
+        Some(beside) if beside <= problem.memory_limit || closed.host > host => Binding::Host { room: host },
+        _ => Binding::Device,
+    };
+    Some(Failure::NothingFits {
         smallest: closed.memory.process,
         limit: problem.memory_limit,
         strategy: candidate.strategy.text(problem.facts.defaults),
         dominant: fullest.map_or("parameters", |rank| dominant(&rank.memory).name()),
-        advice: advice(closed_forms, &candidate.strategy, &closed),
-    }
+        binds,
+        advice: advice(closed_forms, request, &candidate.strategy, &closed),
+    })
 }
 
-/// `near` with everything recomputed, the loss in chunks if that takes less, and on the host what the engine can keep
-/// there and the host has room for, but for what is fixed.
-fn leanest(space: &Space<'_>, closed_forms: &ClosedForms<'_>, near: &Strategy) -> Strategy {
-    let problem = closed_forms.problem;
-    let mut strategy = space.recomputing(near);
-    let mut least = closed_forms.close(&strategy).memory.process;
-    let mut try_with = |change: &dyn Fn(&mut Strategy)| {
-        let mut leaner = strategy.clone();
-        change(&mut leaner);
-        leaner.normalise(&problem.facts);
-        if !rules::legal(&leaner, &problem.facts) {
-            return;
-        }
-        let closed = closed_forms.close(&leaner);
-        let has_room = closed.host <= problem.cluster.host_memory_per_device();
-        if has_room && closed.memory.process < least {
-            (strategy, least) = (leaner, closed.memory.process);
-        }
-    };
-    for &loss in &space.axes.loss {
-        try_with(&|strategy| strategy.loss = loss);
-    }
-    if space.request.fix.offload.is_none() {
-        let supports = &problem.engine.supports;
-        let host = |strategy: &mut Strategy, category| {
-            *strategy.offload.fractions_mut(category) = vec![1.0; strategy.pipeline as usize];
-        };
-        if *supports.offload_together {
-            try_with(&|strategy| supports.offloads().for_each(|category| host(strategy, category)));
-        }
-        for category in supports.offloads() {
-            try_with(&|strategy| host(strategy, category));
-        }
-    }
-    strategy
+/// The strategies of `request` that take the least, on devices with room for anything.
+fn leanest_of_all(problem: &Problem<'_>, request: &Request, deadline: Deadline) -> Leanest {
+    let roomy = Problem { memory_limit: Bytes(u64::MAX >> 8), ..problem.clone() };
+    let space = Space { deadline, ..Space::new(&roomy, request) };
+    let bounding = Bounding::new(&space);
+    let closed_forms = ClosedForms::new(&roomy);
+    let solving = Solving::new(&bounding, &closed_forms);
+    leanest(&solving, Measure::Process)
 }
 
 /// Which device count and which single change fit, both checked in closed form.
-fn advice(closed_forms: &ClosedForms<'_>, near: &Strategy, closed: &Closed) -> String {
+fn advice(closed_forms: &ClosedForms<'_>, request: &Request, near: &Strategy, closed: &Closed) -> String {
     let mut parts = Vec::new();
     if let Some(change) = single_change(closed_forms, near) {
         parts.push(format!("{change} would fit"));
     }
-    if let Some((devices, text)) = more_devices(closed_forms.problem, closed_forms.deadline) {
+    if let Some((devices, text)) = more_devices(closed_forms.problem, request, closed_forms.deadline) {
         parts.push(format!("{} such devices would fit, with {text}", grouped(devices)));
     }
     if parts.is_empty() {
@@ -104,27 +94,53 @@ fn single_change(closed_forms: &ClosedForms<'_>, near: &Strategy) -> Option<&'st
     })
 }
 
-/// The least doubling of the nodes on which a plain strategy fits, and that strategy.
-fn more_devices(problem: &Problem<'_>, deadline: Deadline) -> Option<(u64, String)> {
+/// The fewest devices on which something fits, and the leanest strategy there: more of one node, then more nodes.
+fn more_devices(problem: &Problem<'_>, request: &Request, deadline: Deadline) -> Option<(u64, String)> {
     let cluster = problem.cluster;
-    (1..=MOST_DOUBLINGS).take_while(|_| !deadline.is_over()).find_map(|doublings| {
-        let nodes = cluster.nodes.checked_mul(1 << doublings)?;
+    let fits = |nodes: u32, devices_per_node: u32| {
         let larger = Cluster::uniform(
             cluster.name.clone(),
             nodes,
-            cluster.devices_per_node,
+            devices_per_node,
             cluster.device.clone(),
             cluster.cost_model_hash.clone(),
         );
         let limit = Some(problem.memory_limit);
         let problem = Problem::new(problem.model, &larger, problem.workload, problem.engine, limit);
-        let closed_forms = ClosedForms::new(&problem);
-        plain(&problem).into_iter().find_map(|draft| {
-            let strategy = draft.resolve(&problem.facts).ok()?;
-            let text = strategy.text(problem.facts.defaults);
-            closed_forms.fits(&closed_forms.close(&strategy)).then_some((problem.facts.devices, text))
-        })
-    })
+        let leanest = leanest_of_all(&problem, request, deadline).found.into_iter().next()?;
+        let fits = leanest.closed.memory.process <= problem.memory_limit;
+        fits.then(|| (problem.facts.devices, leanest.strategy.text(problem.facts.defaults)))
+    };
+    let is_over = || deadline.is_over();
+    if cluster.nodes == 1 {
+        let node = cluster.device.devices_per_node.value;
+        let more = (cluster.devices_per_node + 1..=node).take_while(|_| !is_over());
+        if let Some(found) = more.filter_map(|devices| fits(1, devices)).next() {
+            return Some(found);
+        }
+    }
+    let mut most = None;
+    let mut few = cluster.nodes;
+    for doublings in 1..=MOST_DOUBLINGS {
+        let nodes = cluster.nodes.checked_mul(1 << doublings)?;
+        if is_over() {
+            return None;
+        }
+        if let Some(found) = fits(nodes, cluster.devices_per_node) {
+            most = Some((nodes, found));
+            break;
+        }
+        few = nodes;
+    }
+    let (mut many, mut found) = most?;
+    while many - few > 1 && !is_over() {
+        let middle = few + (many - few) / 2;
+        match fits(middle, cluster.devices_per_node) {
+            Some(fewer) => (many, found) = (middle, fewer),
+            None => few = middle,
+        }
+    }
+    Some(found)
 }
 
 /// Sequences of a micro-batch that are tried where any plan will do.

@@ -37,9 +37,8 @@ pub fn with_leaner(closed_forms: &ClosedForms<'_>, played: &[Candidate]) -> Vec<
             return false;
         }
         let closed = closed_forms.close(strategy);
-        let beats = |known: &Candidate| {
-            known.memory.process <= closed.memory.process && known.playback.step_time.0 <= closed.bound.0
-        };
+        let beats =
+            |known: &Candidate| known.peak() <= closed.peak && known.playback.step_time.0 <= closed.bound.0;
         closed_forms.fits(&closed) && !played.iter().any(beats)
     };
     let leaner = leaner.into_par_iter().filter(may_be_shown);
@@ -48,13 +47,13 @@ pub fn with_leaner(closed_forms: &ClosedForms<'_>, played: &[Candidate]) -> Vec<
     played.iter().cloned().chain(leaner).collect()
 }
 
-/// Plans that no other beats in both time and memory, the fastest first.
+/// Plans that no other beats in both time and peak memory, the fastest first.
 pub fn pareto(played: &[Candidate]) -> Vec<Candidate> {
     let mut by_time: Vec<&Candidate> = played.iter().collect();
     by_time.sort_by(|one, other| one.playback.step_time.0.total_cmp(&other.playback.step_time.0));
     let mut front: Vec<Candidate> = Vec::new();
     for candidate in by_time {
-        if front.last().is_none_or(|last| candidate.memory.process < last.memory.process) {
+        if front.last().is_none_or(|last| candidate.peak() < last.peak()) {
             front.push(candidate.clone());
         }
     }

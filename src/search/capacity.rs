@@ -1,14 +1,19 @@
 //! Whether all blocks find a rank that has the time and the memory for them: ranks one by one, each with as many as it
-//! can have at all.
+//! can have at all; and the least memory at which they do.
 
 use crate::profile::choices::GradientSync;
 use crate::program::state::StateRules;
 use crate::search::in_flight::Counts;
-use crate::search::load::PassTime;
+use crate::search::load::{Kept, PassTime};
 use crate::search::memory_bound::{Ends, MemoryBound};
 use crate::search::pipeline_bound::Pipeline;
 use crate::search::state_prices::StatePrices;
-use crate::search::strategy_bound::StrategyBounds;
+use crate::search::strategy_bound::{Room, StrategyBounds};
+
+/// No rank has as many bytes.
+const MOST_BYTES: f64 = 1e16;
+/// The share to which the least memory is found.
+const NEAR: f64 = 0.002;
 
 impl StrategyBounds<'_> {
     /// Whether the blocks of the class that weighs most may be spread over the ranks so that each fits and ends before
@@ -20,11 +25,61 @@ impl StrategyBounds<'_> {
         prices: &StatePrices,
         best: f64,
     ) -> bool {
+        self.pipeline.ranks == 1 || self.spreads(rules, self.step(sync, prices), best)
+    }
+
+    /// Bytes of the device that the fullest rank takes at the least, whatever the inner choice and however slow it is, a
+    /// little less where blocks are spread over several ranks; none if that is more than `most`.
+    pub fn least_memory(&self, rules: &StateRules, most: f64) -> Option<f64> {
         let Self { load, pipeline, .. } = self;
-        if !load.is_plain || pipeline.ranks == 1 {
+        let slowest = (PassTime::default(), f64::INFINITY);
+        if !load.is_plain {
+            return Some(0.0);
+        }
+        if pipeline.ranks == 1 {
+            let counts = Counts::new((load, pipeline), 0, slowest.0, slowest.1);
+            let (fullest, waiting) = pipeline.moments(0);
+            let memory = MemoryBound::new(self, rules);
+            let held = |moment| (load.blocks, counts.in_flight(moment, load.blocks, pipeline.chunks));
+            let ends = Some(Ends { first: true, last: true });
+            let moments = waiting.into_iter().chain([fullest]);
+            let least = moments.map(|moment| memory.least(held(moment), ends, 0.0)).fold(0.0, f64::max);
+            return (least <= most).then_some(least);
+        }
+        let spreads = |device: f64| {
+            let roomy = Self { room: Room { device, ..self.room }, ..*self };
+            roomy.spreads(rules, slowest.0, slowest.1)
+        };
+        let (mut low, mut high) = (0.0, most.min(MOST_BYTES));
+        if !spreads(high) {
+            return None;
+        }
+        while high - low > NEAR * high {
+            let middle = f64::midpoint(low, high);
+            if spreads(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Some(low)
+    }
+
+    /// Bytes that any rank takes while a pass of a block runs, at the least: what the pass itself needs.
+    pub fn least_passing(&self) -> f64 {
+        if !self.load.is_plain {
+            return 0.0;
+        }
+        let needs = |mode: &Kept| mode.beside.before.max(mode.beside.after);
+        self.load.modes.iter().map(needs).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Whether the blocks may be spread so, where each adds `step` to its rank's optimizer step.
+    fn spreads(&self, rules: &StateRules, step: PassTime, best: f64) -> bool {
+        let Self { load, pipeline, .. } = self;
+        if !load.is_plain {
             return true;
         }
-        let step = self.step(sync, prices);
         let memory = MemoryBound::new(self, rules);
         // From the last rank, which waits the longest for its first input.
         let mut behind = 0;

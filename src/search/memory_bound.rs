@@ -57,9 +57,16 @@ impl<'a> MemoryBound<'a> {
     ///
     /// # Errors
     /// The bytes that it takes at the least, where that is more than there are.
-    pub fn fits(&self, (blocks, in_flight): (u64, InFlight), ends: Option<Ends>) -> Result<(), Bytes> {
+    pub fn fits(&self, held: (u64, InFlight), ends: Option<Ends>) -> Result<(), Bytes> {
+        let room = self.bounds.room.device;
+        let least = self.least(held, ends, room);
+        if least <= room { Ok(()) } else { Err(Bytes(least as u64)) }
+    }
+
+    /// The bytes that such a rank takes at the least; of what is no more than `enough`, any.
+    pub fn least(&self, (blocks, in_flight): (u64, InFlight), ends: Option<Ends>, enough: f64) -> f64 {
         if blocks == 0 {
-            return Ok(());
+            return 0.0;
         }
         let StrategyBounds { load, engine, room, splits, .. } = self.bounds;
         let end = |is_there: bool, place: usize| {
@@ -90,12 +97,14 @@ impl<'a> MemoryBound<'a> {
                 false => kept,
             };
             let device = always + state + passing;
-            if device <= room.device && host <= room.host {
-                return Ok(());
+            if device <= enough && host <= room.host {
+                return device;
             }
-            least = least.min(device);
+            if host <= room.host {
+                least = least.min(device);
+            }
         }
-        Err(Bytes(least as u64))
+        least
     }
 
     /// Whether the ZeRO stage lets state be on the host as in `hosted`.

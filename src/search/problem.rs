@@ -47,6 +47,13 @@ pub struct ProcessMemory {
     pub process: Bytes,
 }
 
+impl Candidate {
+    /// What the program of the fullest rank peaks at, as reports print it.
+    pub fn peak(&self) -> Bytes {
+        self.playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default()
+    }
+}
+
 impl<'a> Problem<'a> {
     /// The problem of training `model` on all of `cluster`.
     pub fn new(
@@ -135,10 +142,15 @@ impl<'a> Problem<'a> {
 
     /// Bytes that a program may peak at so that its process stays within the limit; rounded up a little.
     pub fn room(&self, strategy: &Strategy) -> f64 {
+        self.room_within(strategy, self.memory_limit)
+    }
+
+    /// The same for another limit.
+    pub fn room_within(&self, strategy: &Strategy, limit: Bytes) -> f64 {
         let fixed = self.process_memory(strategy, Bytes::ZERO).process.0 as f64;
         let large = Bytes(1 << 40);
         let slope = (self.process_memory(strategy, large).process.0 as f64 - fixed) / large.0 as f64;
-        (self.memory_limit.0 as f64 - fixed) / slope + 4096.0
+        (limit.0 as f64 - fixed) / slope + 4096.0
     }
 
     /// What measured runs say of a plan with `strategy`.

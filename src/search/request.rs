@@ -1,8 +1,11 @@
 //! What is asked of a search, and what it answers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::search::problem::Candidate;
@@ -11,7 +14,8 @@ use crate::strategy::{Draft, Key};
 use crate::units::{Bytes, Seconds};
 
 /// What makes a plan the best.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Objective {
     /// The shortest step.
     #[default]
@@ -81,6 +85,8 @@ pub struct Account {
     pub played: u64,
     /// The least that any strategy could take as played, inner choices included, where it is below the winner's time.
     pub lowest_bound: Option<Seconds>,
+    /// The least that any strategy could peak at, inner choices included, where memory is what counts.
+    pub least_memory: Option<Bytes>,
     pub inner_choices_log10: f64,
     pub wall_time: Seconds,
     /// The values tried on each key.
@@ -103,6 +109,27 @@ impl Account {
     }
 }
 
+/// Whose memory keeps everything from fitting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    Device,
+    /// Devices would have room if more could be on the host, which has `room` for a device.
+    Host {
+        room: Bytes,
+    },
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device => Ok(()),
+            Self::Host { room } => {
+                write!(f, "; the host binds: with more than {room} of it a device, more could be kept there")
+            }
+        }
+    }
+}
+
 /// Why there is no plan.
 #[derive(Clone, Debug, Error)]
 pub enum Failure {
@@ -114,7 +141,7 @@ pub enum Failure {
     Illegal(RuleBreak),
     /// Legal strategies, but none fits.
     #[error(
-        "nothing fits: the smallest peak found is {smallest} a device of {limit}, and {dominant} take most of it; {advice}"
+        "nothing fits: the leanest strategy takes {smallest} a device of {limit}, and {dominant} take most of it{binds}; {advice}"
     )]
     NothingFits {
         /// Process bytes of the strategy that comes nearest.
@@ -124,6 +151,7 @@ pub enum Failure {
         strategy: String,
         /// The category that takes most.
         dominant: &'static str,
+        binds: Binding,
         /// Which device count or single change would fit.
         advice: String,
     },

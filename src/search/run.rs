@@ -50,8 +50,10 @@ pub fn search(
         play_seeds(&solving, &likely, &mut found);
     }
     let slack = 1.0 + request.tolerance.unwrap_or(0.0);
-    let Bounds { mut entries, mut account, leanest, let_go } =
-        bound(&bounding, found.limit() * slack, progress);
+    let Bounds { mut entries, mut account, leanest, let_go } = match request.objective {
+        Objective::Time => bound(&bounding, found.limit() * slack, progress),
+        Objective::Memory => Bounds::default(),
+    };
     let all = request.tolerance.map(|_| entries.clone()).unwrap_or_default();
     if by_time {
         let limit = found.limit();
@@ -64,17 +66,15 @@ pub fn search(
     });
     let work = Patience::work(closed_forms.has_like_blocks(), deadline);
     let patience = if request.exhaustive { Patience::Exhaustive } else { work };
-    if request.objective == Objective::Time {
-        account.survived = entries.iter().filter(|entry| entry.lower_bound < found.limit()).count() as u64;
-        entries = place(&bounding, &entries, found.limit(), &mut account);
-    } else {
-        // Where its ranks stand makes no strategy leaner.
-        let more = |entry: &Entry| space.orders(&space.tasks[entry.task], &entry.state) - 1;
-        account.bounded += entries.iter().map(more).sum::<u64>();
-    }
     match request.objective {
-        Objective::Time => best_first(&solving, entries, &mut found, &mut account, patience),
-        Objective::Memory => least_memory::play(&solving, &entries, &mut found, &mut account),
+        Objective::Time => {
+            account.survived =
+                entries.iter().filter(|entry| entry.lower_bound < found.limit()).count() as u64;
+            entries = place(&bounding, &entries, found.limit(), &mut account);
+            best_first(&solving, entries, &mut found, &mut account, patience);
+        }
+        // Where its ranks stand makes no strategy leaner.
+        Objective::Memory => (found.played, account) = least_memory::play(&solving),
     }
     let let_go = let_go.filter(|lower_bound| *lower_bound < found.limit()).map(Seconds);
     account.lowest_bound = account.lowest_bound.into_iter().chain(let_go).reduce(Seconds::min);
@@ -102,10 +102,10 @@ pub fn search(
     account.held = space.axes.held();
     account.outside = space.axes.outside();
     let Some(mut winner) = found.played.first().cloned() else {
-        return Err(match (near, request.time_limit) {
-            (_, Some(limit)) if deadline.is_over() => Failure::TimeIsUp { limit },
-            (Some(strategy), _) => advice::nothing_fits(&space, &closed_forms, &strategy),
-            (None, _) => Failure::Illegal(contradiction(problem, request)),
+        return Err(match request.time_limit {
+            Some(limit) if deadline.is_over() => Failure::TimeIsUp { limit },
+            _ => advice::nothing_fits(&space, &closed_forms, near)
+                .unwrap_or_else(|| Failure::Illegal(contradiction(problem, request))),
         });
     };
     let mut fastest = None;
@@ -134,7 +134,7 @@ fn sort(played: &mut [Candidate], objective: Objective) {
         let time = candidate.playback.step_time.0;
         match objective {
             Objective::Time => (time, 0.0),
-            Objective::Memory => (candidate.memory.process.0 as f64, time),
+            Objective::Memory => (candidate.peak().0 as f64, time),
         }
     };
     played.sort_by(|one, other| {
@@ -149,6 +149,7 @@ fn inner_choices_log10(problem: &Problem<'_>) -> f64 {
 }
 
 /// The strategies of all meshes, bounded.
+#[derive(Default)]
 struct Bounds {
     entries: Vec<Entry>,
     account: Account,

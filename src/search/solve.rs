@@ -97,18 +97,6 @@ impl<'a> Solving<'a> {
         Some(closed.filter(|solved| is_legal(solved) && self.closed_forms.fits(&solved.closed)).collect())
     }
 
-    /// `entry` with everything recomputed that may be, under the default cuts; none if that does not fit.
-    pub fn leanest(&self, entry: &Entry) -> Option<Solved> {
-        if self.closed_forms.deadline.is_over() {
-            return None;
-        }
-        let space = self.bounding.space;
-        let strategy = space.recomputing(&space.strategy(entry));
-        let closed = self.closed_forms.close(&strategy);
-        let fits = self.closed_forms.fits(&closed);
-        fits.then_some(Solved { entry: *entry, lower_bound: entry.lower_bound, strategy, closed })
-    }
-
     /// A good inner choice of `entry`, quickly: that of the default cuts.
     pub fn even(&self, entry: &Entry, limit: f64) -> Option<Solved> {
         if !self.is_free {

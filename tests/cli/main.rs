@@ -9,6 +9,7 @@ mod execute;
 mod explain;
 #[cfg(unix)]
 mod interrupt;
+mod least;
 mod limits;
 mod lists;
 mod map;
