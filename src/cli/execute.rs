@@ -118,7 +118,7 @@ struct OptimizerArgs {
 #[command(next_help_heading = "Other than the plan says")]
 struct ChangeArgs {
     /// The strategy, such as tp=2,zero=1
-    #[arg(long, value_name = "STRATEGY")]
+    #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
     strategy: Option<String>,
     /// Sequences a step
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
