@@ -13,7 +13,7 @@ use super::execute_plan::{self, Changes, Planned};
 use super::number::{real, whole};
 use super::output::{Outputs, print};
 use super::progress::RunBar;
-use super::{interrupt, workload};
+use super::{interrupt, keys, workload};
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
 use crate::execute::run::Settings;

@@ -2,17 +2,24 @@
 
 use crate::strategy::Key;
 
-/// Columns that help is written in; a narrower terminal wraps it.
-const WIDTH: usize = 88;
+/// Columns for the name of a key.
+const NAME: usize = 11;
+/// Columns for what is said of it; a narrower terminal wraps that.
+const WIDTH: usize = 75;
 
 /// Of `--strategy`.
 pub fn strategy_help() -> String {
-    help("The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default [in brackets]:", |_| true)
+    help("The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default [in brackets]:", |_| {
+        true
+    })
 }
 
 /// Of `--fix`.
 pub fn fix_help() -> String {
-    help("Keys of the strategy text that are held, such as tp=8,zero=1; their defaults [in brackets]:", |_| true)
+    help(
+        "Keys of the strategy text that are held, such as tp=8,zero=1; their defaults [in brackets]:",
+        |_| true,
+    )
 }
 
 /// Of `--free`, in short.
@@ -23,26 +30,33 @@ pub fn free_help() -> String {
 
 /// Of `--free`.
 pub fn free_long_help() -> String {
-    help("Keys that change numerics and may vary all the same; their defaults [in brackets]:", Key::changes_numerics)
+    help(
+        "Keys that change numerics and may vary all the same; their defaults [in brackets]:",
+        Key::changes_numerics,
+    )
 }
 
-/// `title`, and of each key that `is_listed` its meaning, its form and its default.
+/// `title`, and of each key that `is_listed` its form with the default, and what it means.
 fn help(title: &str, is_listed: impl Fn(Key) -> bool) -> String {
     let mut text = title.to_owned();
     for &key in Key::ALL.iter().filter(|&&key| is_listed(key)) {
-        text += &format!("\n  {key:<10}");
-        let said = format!("{} {} [{}]", key.doc(), key.form(), key.default_words()).replace('`', "");
-        let mut column = 12;
-        for word in said.split(' ') {
-            let length = word.chars().count();
-            if column + 1 + length > WIDTH {
-                text += "\n            ";
-                column = 12;
-            }
-            text.push(' ');
-            text += word;
-            column += 1 + length;
-        }
+        text += &format!("\n  {:<NAME$}", key.name());
+        text += &indented(&format!("{} [{}]", key.form(), key.default_words()));
+        text += &format!("\n  {:NAME$}{}", "", indented(key.doc()));
     }
     text
+}
+
+/// Markdown as plain text, in lines that stand behind the names of keys.
+fn indented(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.replace('`', "").split(' ') {
+        let length = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(line) if length == 0 => line.push_str(word),
+            Some(line) if length + 1 + word.chars().count() <= WIDTH => *line += &format!(" {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join(&format!("\n  {:NAME$}", ""))
 }

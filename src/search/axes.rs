@@ -306,10 +306,12 @@ impl<'a> Axes<'a> {
         let micro = self.meshes.iter().flat_map(|&mesh| self.micro_batches(mesh));
         put(Key::MicroBatch, micro.clone().map(|(micro, _)| micro).collect());
         put(Key::Accumulation, micro.map(|(_, accumulation)| accumulation).collect());
-        put(Key::Expert,
+        put(
+            Key::Expert,
             self.meshes.iter().flat_map(|&mesh| self.experts(mesh)).map(|(expert, _)| expert).collect(),
         );
-        put(Key::ExpertTensor,
+        put(
+            Key::ExpertTensor,
             self.meshes.iter().flat_map(|&mesh| self.experts(mesh)).map(|(_, inside)| inside).collect(),
         );
         let states: Vec<StateChoice> = self.meshes.iter().flat_map(|&mesh| self.states(mesh, 2)).collect();
@@ -326,8 +328,12 @@ impl<'a> Axes<'a> {
         say(Key::Sync, states.iter().map(|state| state.sync.to_string()).collect());
         let on_off = |on: bool| switch(on).to_owned();
         say(Key::Reshard, states.iter().map(|state| on_off(state.reshard)).collect());
-        say(Key::SequenceParallel, self.meshes.iter().flat_map(|&mesh| self.sequence_parallel(mesh)).map(on_off).collect());
-        say(Key::ContextKind,
+        say(
+            Key::SequenceParallel,
+            self.meshes.iter().flat_map(|&mesh| self.sequence_parallel(mesh)).map(on_off).collect(),
+        );
+        say(
+            Key::ContextKind,
             self.meshes
                 .iter()
                 .flat_map(|&mesh| self.context_kinds(mesh))
@@ -335,7 +341,8 @@ impl<'a> Axes<'a> {
                 .collect(),
         );
         let fix = &self.request.fix;
-        let mut inner = |key: Key, free: Vec<String>| say(key, fix.value(key).map_or(free, |fixed| vec![fixed]));
+        let mut inner =
+            |key: Key, free: Vec<String>| say(key, fix.value(key).map_or(free, |fixed| vec![fixed]));
         inner(Key::Cuts, vec![CUTS.to_owned()]);
         inner(Key::Checkpoint, vec![modes()]);
         inner(Key::Offload, FRACTIONS.iter().map(f64::to_string).collect());

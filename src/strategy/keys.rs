@@ -5,7 +5,7 @@
 //! where a draft leaves it out (`resolve`), its rules, and what it does.
 
 use super::grammar::{
-    BucketSize, CapacityFactor, Checkpoints, Cuts, Grammar, GradientType, Offloads, Order, Size, Switch,
+    BucketSize, CapacityFactor, Checkpoints, Cuts, GradientType, Grammar, Offloads, Order, Size, Switch,
     ZeroStage,
 };
 use super::key_table::{key_table, shown};

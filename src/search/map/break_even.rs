@@ -28,8 +28,9 @@ pub fn break_evens(points: &[(u64, &Strategy)]) -> Vec<BreakEven> {
             // Without accumulation, micro-batches are whatever data parallelism leaves.
             let is_left_over = before.accumulation == 1 && after.accumulation == 1;
             let kinds = kind(before).into_iter().zip(kind(after));
-            let changed = kinds
-                .filter(|((key, before), (_, after))| before != after && !(*key == Key::MicroBatch && is_left_over));
+            let changed = kinds.filter(|((key, before), (_, after))| {
+                before != after && !(*key == Key::MicroBatch && is_left_over)
+            });
             let changes = changed.map(|((key, from), (_, to))| Trait { key: key.name(), from, to }).collect();
             BreakEven { from, to, changes }
         })

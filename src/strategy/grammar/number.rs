@@ -83,7 +83,8 @@ impl Grammar for BucketSize {
     }
 
     fn parse(text: &str) -> Parsed<u64> {
-        let with_unit = BUCKET_UNITS.into_iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
+        let with_unit =
+            BUCKET_UNITS.into_iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)));
         let (digits, unit) = with_unit.unwrap_or((text, 1));
         Ok(whole(digits, 1, GREATEST_BUCKET / unit)? * unit)
     }

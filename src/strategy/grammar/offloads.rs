@@ -14,7 +14,8 @@ impl Grammar for Offloads {
     type Value = Vec<(OffloadCategory, Vec<f64>)>;
 
     fn form() -> String {
-        let categories: Vec<_> = OffloadCategory::ALL.iter().map(|category| format!("`{category}:F`")).collect();
+        let categories: Vec<_> =
+            OffloadCategory::ALL.iter().map(|category| format!("`{category}:F`")).collect();
         format!(
             "`none`, or {} joined by `+`; F is one number from 0 to 1, or one a stage joined by `/`",
             categories.join(", ")
