@@ -29,8 +29,9 @@ fn recomputing(strategy: &Strategy, dice: &mut Dice) -> Strategy {
     let mut modes: Vec<CheckpointMode> = more.checkpoint[chunk].modes().collect();
     if !modes.is_empty() {
         let block = (dice.next() % modes.len() as u64) as usize;
-        let next = [CheckpointMode::Selective, CheckpointMode::Full, CheckpointMode::Full];
-        modes[block] = next[modes[block] as usize];
+        if let Some(next) = CheckpointMode::ALL.get(modes[block] as usize + 1) {
+            modes[block] = *next;
+        }
         more.checkpoint[chunk] = Checkpoint::of(modes.into_iter());
     }
     more

@@ -97,8 +97,7 @@ fn outer(axes: &BTreeMap<String, Vec<String>>, dice: &mut Dice) -> String {
 
 /// Random inner choices: modes of some blocks, shares on the host, and where a rank has one chunk a block moved.
 fn change(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
-    const MODES: [CheckpointMode; 3] =
-        [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
+    const MODES: &[CheckpointMode] = CheckpointMode::ALL;
     if strategy.virtual_stages == 1 && strategy.pipeline > 1 && dice.next().is_multiple_of(3) {
         let from = (dice.next() % strategy.pipeline) as usize;
         let to = (dice.next() % strategy.pipeline) as usize;
@@ -113,12 +112,12 @@ fn change(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
         let known = entry.modes().chain(std::iter::repeat(CheckpointMode::None));
         let mut modes: Vec<CheckpointMode> = known.take(blocks as usize).collect();
         match dice.next() % 4 {
-            0 => modes.fill(dice.pick(&MODES)),
+            0 => modes.fill(dice.pick(MODES)),
             1 => {
                 let until = (dice.next() % u64::from(blocks + 1)) as usize;
-                modes[..until].fill(dice.pick(&MODES));
+                modes[..until].fill(dice.pick(MODES));
             }
-            2 if blocks > 0 => modes[(dice.next() % u64::from(blocks)) as usize] = dice.pick(&MODES),
+            2 if blocks > 0 => modes[(dice.next() % u64::from(blocks)) as usize] = dice.pick(MODES),
             _ => {}
         }
         *entry = Checkpoint::of(modes.into_iter());

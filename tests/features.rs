@@ -2,8 +2,10 @@
 
 use std::{env, fs};
 
-use meshwright::profile::capabilities::{Cited, OffloadGrain, Supports};
+use meshwright::profile::capabilities::{OffloadGrain, Supports};
+use meshwright::profile::capability::Capability;
 use meshwright::profile::engines::engines_in_use;
+use meshwright::strategy::Key;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/reference/features.md");
 const MARK: &str = "<!-- From here on made from cost_models/engines. -->\n";
@@ -19,10 +21,6 @@ fn words<T: ToString>(values: &[T]) -> String {
 /// The spelling in the profile's file.
 fn spelled(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).unwrap().as_str().unwrap().replace('_', " ")
-}
-
-fn switches(values: &[bool]) -> String {
-    words(&values.iter().map(|on| if *on { "on" } else { "off" }).collect::<Vec<_>>())
 }
 
 fn offload(supports: &Supports) -> String {
@@ -64,34 +62,45 @@ fn sync(supports: &Supports) -> String {
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// The rows of one engine's table: key, value, source.
-fn rows(s: &Supports) -> Vec<(&'static str, String, String)> {
-    fn row<T>(key: &'static str, cited: &Cited<T>, text: String) -> (&'static str, String, String) {
-        (key, text, cited.source.clone())
+/// How the page names a capability: by its key, and where a key has several by what it is about.
+fn title(capability: Capability) -> String {
+    let key = Key::ALL.iter().find(|key| key.capabilities().contains(&capability));
+    let Some(key) = key else { return "precision".to_owned() };
+    match capability {
+        Capability::KeyValueReplication => format!("{key} beyond key-value heads"),
+        Capability::Interleaved => "micro-batches, interleaved".to_owned(),
+        Capability::Pipelined => "micro-batches of a pipeline".to_owned(),
+        Capability::ZeroWithPipeline => format!("{key} with pp"),
+        Capability::ReplicationBesideOthers => format!("{key} 0 beside tp, cp, pp"),
+        Capability::ShardGroups => format!("{key} < dp"),
+        Capability::CheckpointGrain => format!("{key}, grain"),
+        _ => key.to_string(),
     }
+}
+
+/// What `s` says of a capability, in words.
+fn text(capability: Capability, s: &Supports) -> String {
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
-    vec![
-        row("precision", &s.precisions, words(&s.precisions)),
-        row("sp", &s.sequence_parallel, switches(&s.sequence_parallel)),
-        row("cp_kind", &s.context, words(&s.context)),
-        row("ep", &s.expert_parallel, yes(*s.expert_parallel)),
-        row("tp beyond key-value heads", &s.key_value_replication, yes(*s.key_value_replication)),
-        row("sched", &s.schedules, words(&s.schedules)),
-        row("micro-batches, interleaved", &s.interleaved, spelled(&*s.interleaved)),
-        row("micro-batches of a pipeline", &s.pipelined, spelled(&*s.pipelined)),
-        row("cuts", &s.cuts, spelled(&*s.cuts)),
-        row("zero", &s.zero, words(&s.zero)),
-        row("zero with pp", &s.zero_with_pipeline, words(&s.zero_with_pipeline)),
-        row("zero 0 beside tp, cp, pp", &s.replication_beside_others, yes(*s.replication_beside_others)),
-        row("shard < dp", &s.shard_groups, yes(*s.shard_groups)),
-        row("reshard", &s.reshard, switches(&s.reshard)),
-        row("sync", &s.sync, sync(s)),
-        row("ckpt", &s.checkpoint, words(&s.checkpoint)),
-        row("ckpt, grain", &s.checkpoint_grain, spelled(&*s.checkpoint_grain)),
-        row("offload", &s.offload, offload(s)),
-        row("compress", &s.compress, words(&s.compress)),
-        row("loss", &s.loss, words(&s.loss)),
-    ]
+    match capability {
+        Capability::ExpertParallel => yes(*s.expert_parallel),
+        Capability::KeyValueReplication => yes(*s.key_value_replication),
+        Capability::ReplicationBesideOthers => yes(*s.replication_beside_others),
+        Capability::ShardGroups => yes(*s.shard_groups),
+        Capability::OffloadTogether => yes(*s.offload_together),
+        Capability::Interleaved => spelled(&*s.interleaved),
+        Capability::Pipelined => spelled(&*s.pipelined),
+        Capability::Cuts => spelled(&*s.cuts),
+        Capability::CheckpointGrain => spelled(&*s.checkpoint_grain),
+        Capability::Sync => sync(s),
+        Capability::Offload => offload(s),
+        _ => words(&capability.values(s).expect("it is a list of values")),
+    }
+}
+
+/// The rows of one engine's table: key, value, source. What is offloaded together stands in the row of the categories.
+fn rows(s: &Supports) -> impl Iterator<Item = (String, String, &str)> {
+    let shown = Capability::ALL.iter().filter(|capability| **capability != Capability::OffloadTogether);
+    shown.map(|&capability| (title(capability), text(capability, s), capability.source(s)))
 }
 
 #[test]

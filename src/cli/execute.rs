@@ -13,7 +13,7 @@ use super::execute_plan::{self, Changes, Planned};
 use super::number::{real, whole};
 use super::output::{Outputs, print};
 use super::progress::RunBar;
-use super::{interrupt, workload};
+use super::{interrupt, keys, workload};
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
 use crate::execute::run::Settings;
@@ -118,7 +118,7 @@ struct OptimizerArgs {
 #[command(next_help_heading = "Other than the plan says")]
 struct ChangeArgs {
     /// The strategy, such as tp=2,zero=1
-    #[arg(long, value_name = "STRATEGY")]
+    #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
     strategy: Option<String>,
     /// Sequences a step
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

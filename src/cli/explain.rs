@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::document::{pretty, style};
 use super::error::CliError;
+use super::keys;
 use super::output::print;
 use super::plan::memory_limit;
 use super::progress::Bar;
@@ -28,7 +29,7 @@ pub struct ExplainArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
     /// The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default
-    #[arg(long, value_name = "STRATEGY")]
+    #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
     strategy: String,
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]

@@ -14,6 +14,7 @@ mod explain;
 mod fit;
 mod freeze;
 mod interrupt;
+mod keys;
 mod map;
 mod models;
 mod number;

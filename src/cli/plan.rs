@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 
 use super::document;
 use super::error::CliError;
+use super::keys;
 use super::map::{MapArgs, MapRequest};
 use super::number::whole;
 use super::output::Outputs;
@@ -37,10 +38,9 @@ pub struct PlanArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
     /// Keys of the strategy text that are held, such as tp=8,zero=1
-    #[arg(long, value_name = "AXES")]
+    #[arg(long, value_name = "AXES", long_help = keys::fix_help())]
     fix: Option<String>,
-    /// Keys that change numerics and may vary all the same: compress, grad, reduce, capacity
-    #[arg(long, value_name = "KEYS")]
+    #[arg(long, value_name = "KEYS", help = keys::free_help(), long_help = keys::free_long_help())]
     free: Option<String>,
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -95,7 +95,7 @@ impl PlanArgs {
             _ => (Objective::Time, Goal::Given),
         };
         let fix = Draft::parse(self.fix.as_deref().unwrap_or_default())?;
-        let free = self.free.as_deref().map_or(Ok(Vec::new()), keys)?;
+        let free = self.free.as_deref().map_or(Ok(Vec::new()), named)?;
         if let Some(key) = free.iter().find(|&&key| fix.gives(key)) {
             return Err(CliError::usage("free", &key.to_string(), "it is fixed by --fix"));
         }
@@ -139,7 +139,7 @@ pub fn run(args: PlanArgs) -> Result<(), CliError> {
 }
 
 /// Names of strategy keys, separated by commas.
-fn keys(text: &str) -> Result<Vec<Key>, CliError> {
+fn named(text: &str) -> Result<Vec<Key>, CliError> {
     let key = |name: &str| {
         name.parse::<Key>().map_err(|_| {
             let near = Key::near(name);

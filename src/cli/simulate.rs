@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::document;
 use super::error::CliError;
+use super::keys;
 use super::output::Outputs;
 use super::workload::{WorkloadArgs, WorkloadRequest};
 use crate::plan;
@@ -28,7 +29,7 @@ pub struct SimulateArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
     /// The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default
-    #[arg(long, value_name = "STRATEGY")]
+    #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
     strategy: String,
     /// Write the plan document here
     #[arg(long, value_name = "FILE")]

@@ -80,12 +80,10 @@ struct Choice {
 impl Choice {
     fn new(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block: bool) -> Self {
         let activations = &shape.engine.activations;
-        let keeps = |value: &Value| match (mode, value.saved) {
-            _ if !is_block => true,
-            (_, Some(SavedTensor::BlockInput)) => true,
-            (CheckpointMode::Full, _) | (_, None) => false,
-            (CheckpointMode::None, Some(saved)) => activations.keeps.contains(&saved),
-            (CheckpointMode::Selective, Some(saved)) => activations.selective_keeps.contains(&saved),
+        let kept = activations.kept(mode);
+        let keeps = |value: &Value| {
+            let is_kept = |saved| saved == SavedTensor::BlockInput || kept.contains(&saved);
+            !is_block || value.saved.is_some_and(is_kept)
         };
         let mut choice = Self {
             needed_and_kept: vec![false; graph.values.len()],
@@ -99,7 +97,7 @@ impl Choice {
             }
         }
         let mut wanted: Vec<ValueId> = graph.backward.iter().flat_map(|node| node.reads.clone()).collect();
-        if mode == CheckpointMode::Full && !activations.recompute_stops_early && !graph.backward.is_empty() {
+        if activations.runs_forward_again(mode) && !graph.backward.is_empty() {
             choice.recomputed.fill(true);
             wanted.extend(graph.input);
         }
@@ -122,7 +120,7 @@ impl Choice {
         choice
     }
 
-    /// Outputs of costly ops that an engine's selective mode keeps although only recomputation would read them.
+    /// Outputs of costly ops that an engine keeps under the mode although only recomputation would read them.
     fn keep_listed_outputs(
         &mut self,
         graph: &UnitGraph,
@@ -132,8 +130,8 @@ impl Choice {
     ) {
         let listed = SavedTensor::MlpOutput;
         if !is_block
-            || mode != CheckpointMode::Selective
-            || !shape.engine.activations.selective_keeps.contains(&listed)
+            || !CheckpointMode::RECOMPUTING.contains(&mode)
+            || !shape.engine.activations.kept(mode).contains(&listed)
             || graph.backward.is_empty()
         {
             return;

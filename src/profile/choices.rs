@@ -1,16 +1,25 @@
 //! The choices that engines offer and strategies make, with their spelling in strategy texts and files.
 
-use std::fmt;
 use std::str::FromStr;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+/// A choice, for what treats all kinds of them alike.
+pub trait Choice: Copy + FromStr<Err = Vec<&'static str>> + 'static {
+    /// All that there are, in order.
+    const CHOICES: &'static [Self];
+
+    /// The spelling in texts and files.
+    fn spelling(self) -> &'static str;
+
+    /// What it means, for docs and help.
+    fn meaning(self) -> &'static str;
+}
 
 /// Declares an enum whose variants have one spelling each, in texts and files alike.
-macro_rules! choice {
+macro_rules! spelled {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         pub enum $name {
             $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+
         }
@@ -27,13 +36,13 @@ macro_rules! choice {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.name())
             }
         }
 
-        impl FromStr for $name {
+        impl std::str::FromStr for $name {
             type Err = Vec<&'static str>;
 
             /// Parses the spelling; the error lists the legal ones.
@@ -47,7 +56,36 @@ macro_rules! choice {
         }
     };
 }
-pub(crate) use choice;
+pub(crate) use spelled;
+
+/// Declares such an enum whose variants say what they mean: the comment above each is what docs and help say of it.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[doc = $meaning:tt])+ $variant:ident = $text:literal),+ $(,)? }) => {
+        spelled! {
+            $(#[$doc])*
+            $name { $($(#[doc = $meaning])+ $variant = $text),+ }
+        }
+
+        impl Choice for $name {
+            const CHOICES: &'static [Self] = Self::ALL;
+
+            fn spelling(self) -> &'static str {
+                self.name()
+            }
+
+            fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$variant => const { concat!($($meaning),+).trim_ascii() }),+
+                }
+            }
+        }
+    };
+}
+
+/// How files and texts say whether something is so.
+pub const fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
 
 choice! {
     /// The order in which a pipeline rank runs forwards and backwards.
@@ -108,6 +146,11 @@ choice! {
     }
 }
 
+impl CheckpointMode {
+    /// Those that recompute, from the least to the most.
+    pub const RECOMPUTING: &'static [Self] = Self::ALL.split_at(1).1;
+}
+
 choice! {
     /// Attention kernels.
     AttentionKernel {
@@ -152,7 +195,7 @@ choice! {
     }
 }
 
-choice! {
+spelled! {
     /// What of a strategy its prediction rests on beside the engine and the device.
     Feature {
         Tensor = "tensor parallelism",

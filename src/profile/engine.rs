@@ -300,6 +300,22 @@ pub struct ActivationModel {
     pub recompute_stops_early: bool,
 }
 
+impl ActivationModel {
+    /// What a block keeps under `mode` beside its input; what else its backward reads is recomputed.
+    pub fn kept(&self, mode: CheckpointMode) -> &[SavedTensor] {
+        match mode {
+            CheckpointMode::None => &self.keeps,
+            CheckpointMode::Selective => &self.selective_keeps,
+            CheckpointMode::Full => &[],
+        }
+    }
+
+    /// Whether all of the block's forward runs again under `mode`, not only what its backward reads.
+    pub const fn runs_forward_again(&self, mode: CheckpointMode) -> bool {
+        matches!(mode, CheckpointMode::Full) && !self.recompute_stops_early
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogitsModel {

@@ -2,6 +2,7 @@
 
 pub mod automatic;
 pub mod capabilities;
+pub mod capability;
 pub mod catalog;
 pub mod choices;
 pub mod coverage;

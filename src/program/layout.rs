@@ -65,7 +65,7 @@ pub struct ShapedUnits {
     is_weighed_late: Vec<bool>,
 }
 
-const MODES: [CheckpointMode; 3] = [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
+const MODES: &[CheckpointMode] = CheckpointMode::ALL;
 
 impl ShapedUnits {
     /// Lowers every class of `units`, which are those of `model`, under `shape`.
@@ -82,7 +82,7 @@ impl ShapedUnits {
             shapes.push(matrices(model, unit.layers.clone(), &shape));
             let graph = graph(model, unit, shape);
             let is_block = matches!(unit.kind, UnitKind::Block(_));
-            lowered.extend(MODES.map(|mode| lower(&graph, shape, mode, is_block)));
+            lowered.extend(MODES.iter().map(|&mode| lower(&graph, shape, mode, is_block)));
         }
         Self {
             units: Arc::clone(units),

@@ -20,10 +20,10 @@ const MOST_PASSES: u64 = 4_000;
 /// The played plans, and the best few of them with every block recomputed selectively or wholly: leaner and slower.
 /// What is known to be no leaner than something as fast is not played.
 pub fn with_leaner(closed_forms: &ClosedForms<'_>, played: &[Candidate]) -> Vec<Candidate> {
-    let modes = [CheckpointMode::Selective, CheckpointMode::Full];
+    let modes = CheckpointMode::RECOMPUTING;
     let leaner = played.iter().take(LEANER).flat_map(|candidate| {
         let known = &candidate.strategy;
-        modes.into_iter().filter_map(move |mode| {
+        modes.iter().filter_map(move |&mode| {
             let uniform = known.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks));
             let mut strategy = Strategy { checkpoint: uniform.collect(), ..known.clone() };
             strategy.normalise(&closed_forms.problem.facts);

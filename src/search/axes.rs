@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, Schedule};
+use crate::profile::choices::{
+    CheckpointMode, Compression, ContextKind, GradientSync, LossMode, Schedule, switch,
+};
 use crate::search::choices::FRACTIONS;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
-use crate::strategy::{Draft, Key, Strategy, defaults, text};
+use crate::strategy::grammar::{BucketSize, Grammar};
+use crate::strategy::text_error::list;
+use crate::strategy::{Draft, Key, Strategy, defaults};
 use crate::units::ElementType;
 
 /// Most tokens of a micro-batch that are tried, where neither micro-batch nor accumulation is fixed.
@@ -21,9 +25,6 @@ const MOST_VIRTUAL: u64 = 8;
 /// Which cuts are tried, in words.
 const CUTS: &str =
     "one chunk a rank: any; several: ⌊n⌋ or ⌈n⌉ blocks each, the remainder spread in three ways";
-
-/// Which checkpoint modes are tried, in words.
-const MODES: &str = "none, selective and full: any number of blocks of each rank";
 
 /// Which mesh orders are tried, in words.
 const ORDERS: &str = "any order of tp, cp, shard, replica and pp";
@@ -83,6 +84,12 @@ pub fn divisors(number: u64) -> Vec<u64> {
     low.extend(high);
     low.dedup();
     low
+}
+
+/// Which checkpoint modes are tried, in words.
+fn modes() -> String {
+    let names: Vec<String> = CheckpointMode::ALL.iter().map(ToString::to_string).collect();
+    format!("{}: any number of blocks of each rank", list(&names))
 }
 
 impl<'a> Axes<'a> {
@@ -249,14 +256,14 @@ impl<'a> Axes<'a> {
     pub fn held(&self) -> BTreeMap<String, String> {
         let defaults = self.problem.facts.defaults;
         let mut held = BTreeMap::from([
-            ("overlap".to_owned(), "on".to_owned()),
-            ("attention".to_owned(), defaults.attention.to_string()),
+            (Key::Overlap.name().to_owned(), switch(true).to_owned()),
+            (Key::Attention.name().to_owned(), defaults.attention.to_string()),
         ]);
         if self.problem.engine.buffers.reduces_in_buckets() {
-            held.insert("bucket".to_owned(), text::bucket(defaults::BUCKET));
+            held.insert(Key::Bucket.name().to_owned(), BucketSize::print(&defaults::BUCKET));
         }
         if !self.problem.facts.experts.is_empty() {
-            held.insert("capacity".to_owned(), defaults::CAPACITY.to_string());
+            held.insert(Key::Capacity.name().to_owned(), defaults::CAPACITY.to_string());
         }
         let value = |key: Key| Some((key.name().to_owned(), self.request.fix.value(key)?));
         held.extend(self.request.fix.keys().into_iter().filter_map(value));
@@ -287,43 +294,46 @@ impl<'a> Axes<'a> {
     /// The values tried on each key, as text.
     pub fn listed(&self) -> BTreeMap<String, Vec<String>> {
         let mut list: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut put = |key: &str, mut values: Vec<u64>| {
+        let mut put = |key: Key, mut values: Vec<u64>| {
             values.sort_unstable();
             values.dedup();
-            list.insert(key.to_owned(), values.iter().map(u64::to_string).collect());
+            list.insert(key.name().to_owned(), values.iter().map(u64::to_string).collect());
         };
-        put("tp", self.meshes.iter().map(|mesh| mesh.tensor).collect());
-        put("cp", self.meshes.iter().map(|mesh| mesh.context).collect());
-        put("pp", self.meshes.iter().map(|mesh| mesh.pipeline).collect());
-        put("dp", self.meshes.iter().map(|mesh| mesh.data).collect());
+        put(Key::Tensor, self.meshes.iter().map(|mesh| mesh.tensor).collect());
+        put(Key::Context, self.meshes.iter().map(|mesh| mesh.context).collect());
+        put(Key::Pipeline, self.meshes.iter().map(|mesh| mesh.pipeline).collect());
+        put(Key::Data, self.meshes.iter().map(|mesh| mesh.data).collect());
         let micro = self.meshes.iter().flat_map(|&mesh| self.micro_batches(mesh));
-        put("micro", micro.clone().map(|(micro, _)| micro).collect());
-        put("accum", micro.map(|(_, accumulation)| accumulation).collect());
+        put(Key::MicroBatch, micro.clone().map(|(micro, _)| micro).collect());
+        put(Key::Accumulation, micro.map(|(_, accumulation)| accumulation).collect());
         put(
-            "ep",
+            Key::Expert,
             self.meshes.iter().flat_map(|&mesh| self.experts(mesh)).map(|(expert, _)| expert).collect(),
         );
         put(
-            "etp",
+            Key::ExpertTensor,
             self.meshes.iter().flat_map(|&mesh| self.experts(mesh)).map(|(_, inside)| inside).collect(),
         );
         let states: Vec<StateChoice> = self.meshes.iter().flat_map(|&mesh| self.states(mesh, 2)).collect();
-        put("zero", states.iter().map(|state| u64::from(state.zero)).collect());
-        put("shard", states.iter().map(|state| state.shard).collect());
+        put(Key::Zero, states.iter().map(|state| u64::from(state.zero)).collect());
+        put(Key::Shard, states.iter().map(|state| state.shard).collect());
         let schedules: Vec<_> = self.meshes.iter().flat_map(|&mesh| self.schedules(mesh, 2)).collect();
-        put("virtual", schedules.iter().map(|(_, chunks)| *chunks).collect());
-        let mut say = |key: &str, mut values: Vec<String>| {
+        put(Key::VirtualStages, schedules.iter().map(|(_, chunks)| *chunks).collect());
+        let mut say = |key: Key, mut values: Vec<String>| {
             values.sort_unstable();
             values.dedup();
-            list.insert(key.to_owned(), values);
+            list.insert(key.name().to_owned(), values);
         };
-        say("sched", schedules.iter().map(|(schedule, _)| schedule.to_string()).collect());
-        say("sync", states.iter().map(|state| state.sync.to_string()).collect());
-        let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
-        say("reshard", states.iter().map(|state| on_off(state.reshard)).collect());
-        say("sp", self.meshes.iter().flat_map(|&mesh| self.sequence_parallel(mesh)).map(on_off).collect());
+        say(Key::Schedule, schedules.iter().map(|(schedule, _)| schedule.to_string()).collect());
+        say(Key::Sync, states.iter().map(|state| state.sync.to_string()).collect());
+        let on_off = |on: bool| switch(on).to_owned();
+        say(Key::Reshard, states.iter().map(|state| on_off(state.reshard)).collect());
         say(
-            "cp_kind",
+            Key::SequenceParallel,
+            self.meshes.iter().flat_map(|&mesh| self.sequence_parallel(mesh)).map(on_off).collect(),
+        );
+        say(
+            Key::ContextKind,
             self.meshes
                 .iter()
                 .flat_map(|&mesh| self.context_kinds(mesh))
@@ -331,15 +341,16 @@ impl<'a> Axes<'a> {
                 .collect(),
         );
         let fix = &self.request.fix;
-        let inner = |key: Key, free: Vec<String>| fix.value(key).map_or(free, |fixed| vec![fixed]);
-        say("cuts", inner(Key::Cuts, vec![CUTS.to_owned()]));
-        say("ckpt", inner(Key::Checkpoint, vec![MODES.to_owned()]));
-        say("offload", inner(Key::Offload, FRACTIONS.iter().map(f64::to_string).collect()));
-        say("order", inner(Key::Order, vec![ORDERS.to_owned()]));
-        say("loss", self.loss.iter().map(|loss| loss.to_string()).collect());
-        say("compress", self.numerics.iter().map(|choice| choice.compression.to_string()).collect());
-        say("grad", self.numerics.iter().map(|choice| choice.gradient.to_string()).collect());
-        say("reduce", self.numerics.iter().map(|choice| choice.reduce.to_string()).collect());
+        let mut inner =
+            |key: Key, free: Vec<String>| say(key, fix.value(key).map_or(free, |fixed| vec![fixed]));
+        inner(Key::Cuts, vec![CUTS.to_owned()]);
+        inner(Key::Checkpoint, vec![modes()]);
+        inner(Key::Offload, FRACTIONS.iter().map(f64::to_string).collect());
+        inner(Key::Order, vec![ORDERS.to_owned()]);
+        say(Key::Loss, self.loss.iter().map(|loss| loss.to_string()).collect());
+        say(Key::Compression, self.numerics.iter().map(|choice| choice.compression.to_string()).collect());
+        say(Key::Gradient, self.numerics.iter().map(|choice| choice.gradient.to_string()).collect());
+        say(Key::Reduce, self.numerics.iter().map(|choice| choice.reduce.to_string()).collect());
         list
     }
 }

@@ -137,9 +137,11 @@ impl<'a> ClassCostCache<'a> {
         let graph = graph(self.problem.model, unit, shape);
         let is_block = matches!(unit.kind, UnitKind::Block(_));
         let digest = |mode| UnitDigest::new(&lower(&graph, shape, mode, is_block), pricing);
-        let [none, selective, full] = [CheckpointMode::None, CheckpointMode::Selective, CheckpointMode::Full];
-        let plain = digest(none);
-        let digests = if is_block { [plain, digest(selective), digest(full)] } else { [plain; MODES] };
+        // Outside blocks all modes are one.
+        let digests = match is_block {
+            true => std::array::from_fn(|mode| digest(CheckpointMode::ALL[mode])),
+            false => [digest(CheckpointMode::None); MODES],
+        };
         let parameters = UnitParameters::of(self.problem.model, unit.layers.clone(), &shape);
         ClassCosts { parameters, digests }
     }

@@ -11,40 +11,6 @@ pub struct KeyChange {
 }
 
 impl Draft {
-    /// Sets `key` to what `from` gives for it; where that gives nothing, to its default.
-    pub fn take(&mut self, key: Key, from: &Self) {
-        match key {
-            Key::Tensor => self.tensor = from.tensor,
-            Key::Context => self.context = from.context,
-            Key::Pipeline => self.pipeline = from.pipeline,
-            Key::Data => self.data = from.data,
-            Key::SequenceParallel => self.sequence_parallel = from.sequence_parallel,
-            Key::ContextKind => self.context_kind = from.context_kind,
-            Key::Expert => self.expert = from.expert,
-            Key::ExpertTensor => self.expert_tensor = from.expert_tensor,
-            Key::Capacity => self.capacity = from.capacity,
-            Key::Schedule => self.schedule = from.schedule,
-            Key::VirtualStages => self.virtual_stages = from.virtual_stages,
-            Key::Cuts => self.cuts = from.cuts.clone(),
-            Key::Zero => self.zero = from.zero,
-            Key::Shard => self.shard = from.shard,
-            Key::Reshard => self.reshard_after_forward = from.reshard_after_forward,
-            Key::MicroBatch => self.micro_batch = from.micro_batch,
-            Key::Accumulation => self.accumulation = from.accumulation,
-            Key::Sync => self.sync = from.sync,
-            Key::Checkpoint => self.checkpoint = from.checkpoint.clone(),
-            Key::Offload => self.offload = from.offload.clone(),
-            Key::Overlap => self.overlap = from.overlap,
-            Key::Compression => self.compression = from.compression,
-            Key::Loss => self.loss = from.loss,
-            Key::Attention => self.attention = from.attention,
-            Key::Bucket => self.bucket = from.bucket,
-            Key::Gradient => self.gradient_type = from.gradient_type,
-            Key::Reduce => self.reduce_type = from.reduce_type,
-            Key::Order => self.order = from.order,
-        }
-    }
-
     /// The draft with `key` as in `from`, and its strategy. Where the other keys do not allow it, those that follow
     /// from this one go to their defaults, as few as will do.
     ///
@@ -62,31 +28,6 @@ impl Draft {
             outcome = draft.resolve(facts);
         }
         outcome.map(|strategy| (draft, strategy))
-    }
-}
-
-impl Key {
-    /// The keys that may have to move with this one, those that do most often first.
-    pub const fn followers(self) -> &'static [Self] {
-        use Key::{
-            Accumulation, Checkpoint, Cuts, Data, ExpertTensor, Offload, Order, Schedule, SequenceParallel,
-            Shard, Sync, VirtualStages,
-        };
-        match self {
-            Self::Tensor => &[Accumulation, Data, Shard, ExpertTensor, SequenceParallel, Order],
-            Self::Context => &[Accumulation, Data, Shard, ExpertTensor, Order],
-            Self::Pipeline => {
-                &[Accumulation, Data, Cuts, Checkpoint, Offload, Shard, VirtualStages, Schedule, Order]
-            }
-            Self::Data => &[Accumulation, Shard, ExpertTensor, Order],
-            Self::Schedule => &[VirtualStages, Cuts, Checkpoint],
-            Self::VirtualStages => &[Cuts, Checkpoint],
-            Self::Cuts => &[Checkpoint],
-            Self::Expert => &[ExpertTensor],
-            Self::MicroBatch => &[Accumulation],
-            Self::Zero | Self::Shard => &[Sync],
-            _ => &[],
-        }
     }
 }
 

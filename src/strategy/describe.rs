@@ -97,9 +97,10 @@ impl Strategy {
             runs.filter(|&&(mode, _)| mode == wanted).map(|&(_, count)| u64::from(count)).sum()
         };
         let blocks: u64 = self.cuts.iter().map(|&blocks| u64::from(blocks)).sum();
-        let words: Vec<_> = [CheckpointMode::Full, CheckpointMode::Selective]
-            .into_iter()
-            .filter_map(|mode| match covered(mode) {
+        let words: Vec<_> = CheckpointMode::RECOMPUTING
+            .iter()
+            .rev()
+            .filter_map(|&mode| match covered(mode) {
                 0 => None,
                 all if all == blocks => Some(format!("{mode} recompute")),
                 some => Some(format!("{mode} recompute of {some} of {blocks} blocks")),

@@ -1,45 +1,7 @@
-//! A strategy as it was typed: each key may be left out.
+//! A strategy as it was typed: each key may be left out; and what a checkpoint entry means.
 
-use super::{
-    AttentionKernel, Capacity, Checkpoint, CheckpointMode, Compression, ContextKind, GradientSync, Key,
-    LossMode, MeshOrder, OffloadCategory, Schedule,
-};
-use crate::units::ElementType;
-
-/// What a strategy text says; `None` is what it leaves out.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Draft {
-    pub tensor: Option<u64>,
-    pub context: Option<u64>,
-    pub pipeline: Option<u64>,
-    pub data: Option<u64>,
-    pub sequence_parallel: Option<bool>,
-    pub context_kind: Option<ContextKind>,
-    pub expert: Option<u64>,
-    pub expert_tensor: Option<u64>,
-    pub capacity: Option<Capacity>,
-    pub schedule: Option<Schedule>,
-    pub virtual_stages: Option<u64>,
-    pub cuts: Option<Vec<u32>>,
-    pub zero: Option<u8>,
-    pub shard: Option<u64>,
-    pub reshard_after_forward: Option<bool>,
-    pub micro_batch: Option<u64>,
-    pub accumulation: Option<u64>,
-    pub sync: Option<GradientSync>,
-    /// One entry for all chunks, or one a chunk.
-    pub checkpoint: Option<Vec<CheckpointEntry>>,
-    /// Each category at most once, with one fraction for all stages or one a stage; empty for `none`.
-    pub offload: Option<Vec<(OffloadCategory, Vec<f64>)>>,
-    pub overlap: Option<bool>,
-    pub compression: Option<Compression>,
-    pub loss: Option<LossMode>,
-    pub attention: Option<AttentionKernel>,
-    pub bucket: Option<u64>,
-    pub gradient_type: Option<ElementType>,
-    pub reduce_type: Option<ElementType>,
-    pub order: Option<MeshOrder>,
-}
+pub use super::keys::Draft;
+use super::{Checkpoint, CheckpointMode, Key};
 
 /// How a chunk's checkpoint modes are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,39 +57,5 @@ impl Draft {
     /// The keys that are given, in the documented order.
     pub fn keys(&self) -> Vec<Key> {
         Key::ALL.iter().copied().filter(|&key| self.gives(key)).collect()
-    }
-
-    /// Whether `key` is given.
-    pub const fn gives(&self, key: Key) -> bool {
-        match key {
-            Key::Tensor => self.tensor.is_some(),
-            Key::Context => self.context.is_some(),
-            Key::Pipeline => self.pipeline.is_some(),
-            Key::Data => self.data.is_some(),
-            Key::SequenceParallel => self.sequence_parallel.is_some(),
-            Key::ContextKind => self.context_kind.is_some(),
-            Key::Expert => self.expert.is_some(),
-            Key::ExpertTensor => self.expert_tensor.is_some(),
-            Key::Capacity => self.capacity.is_some(),
-            Key::Schedule => self.schedule.is_some(),
-            Key::VirtualStages => self.virtual_stages.is_some(),
-            Key::Cuts => self.cuts.is_some(),
-            Key::Zero => self.zero.is_some(),
-            Key::Shard => self.shard.is_some(),
-            Key::Reshard => self.reshard_after_forward.is_some(),
-            Key::MicroBatch => self.micro_batch.is_some(),
-            Key::Accumulation => self.accumulation.is_some(),
-            Key::Sync => self.sync.is_some(),
-            Key::Checkpoint => self.checkpoint.is_some(),
-            Key::Offload => self.offload.is_some(),
-            Key::Overlap => self.overlap.is_some(),
-            Key::Compression => self.compression.is_some(),
-            Key::Loss => self.loss.is_some(),
-            Key::Attention => self.attention.is_some(),
-            Key::Bucket => self.bucket.is_some(),
-            Key::Gradient => self.gradient_type.is_some(),
-            Key::Reduce => self.reduce_type.is_some(),
-            Key::Order => self.order.is_some(),
-        }
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let widths = facts.widths.iter().copied();
             case.tensor(&format!("the MLP width {}", first_undivided(widths, s.tensor)))
         }
-        Rule::ContextOffered => case.offered(Key::ContextKind, s.context_kind, &supports.context),
+        Rule::ContextOffered => case.listed(Key::ContextKind),
         Rule::ContextSequence => {
             let pieces = context_pieces(s, facts);
             let what = if pieces == 1 { "" } else { "2 · " };
@@ -69,11 +69,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let part = facts.workload.seq_len / s.context.max(1);
             case.tensor(&format!("the {part} tokens of a context rank, as sequence parallelism needs"))
         }
-        Rule::SequenceOffered => {
-            let words = |on: &bool| if *on { "on" } else { "off" };
-            let offered: Vec<&str> = supports.sequence_parallel.iter().map(words).collect();
-            case.offered(Key::SequenceParallel, words(&s.sequence_parallel), &offered)
-        }
+        Rule::SequenceOffered => case.listed(Key::SequenceParallel),
         Rule::ExpertModel => case.plain(Key::Expert, s.expert, "this model has no experts".to_owned(), &[1]),
         Rule::ExpertOffered => case.plain(
             Key::Expert,
@@ -183,11 +179,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             format!("{} shards over all of dp {}, not over {}", facts.profile.name, s.data, s.shard),
             &[s.data],
         ),
-        Rule::ReshardOffered => {
-            let words = |on: &bool| if *on { "on" } else { "off" };
-            let offered: Vec<&str> = supports.reshard.iter().map(words).collect();
-            case.offered(Key::Reshard, words(&s.reshard_after_forward), &offered)
-        }
+        Rule::ReshardOffered => case.listed(Key::Reshard),
         Rule::SyncZero => {
             let reason = "sync scatter needs sharded state, and zero is 0".to_owned();
             case.plain(Key::Sync, s.sync, reason, &case.syncs())
@@ -247,8 +239,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let reason = format!("{} does not offload so under zero {}", facts.profile.name, s.zero);
             case.plain(Key::Offload, &s.offload, reason, &case.offloads())
         }
-        Rule::CompressionOffered => case.offered(Key::Compression, s.compression, &supports.compress),
-        Rule::LossOffered => case.offered(Key::Loss, s.loss, &supports.loss),
+        Rule::CompressionOffered => case.listed(Key::Compression),
+        Rule::LossOffered => case.listed(Key::Loss),
         Rule::Bucket => case.plain(Key::Bucket, s.bucket, "a bucket of 0 holds nothing".to_owned(), &[1]),
         Rule::GradientType => case.gradient_type(Key::Gradient, "kept", s.gradient_type),
         Rule::ReduceType => case.gradient_type(Key::Reduce, "reduced", s.reduce_type),

@@ -1,56 +1,44 @@
-//! The keys of strategy texts, in the order in which they are printed.
+//! What a key is part of, and what a mistyped one may have meant.
 
-use std::fmt;
-use std::str::FromStr;
+pub use super::keys::Key;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+/// What a key is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The mesh that is laid over the ranks.
+    Mesh,
+    /// What passes of micro-batches do.
+    Passes,
+    /// How state is sharded and reduced.
+    State,
+    /// What is chosen for each chunk, stage and block by itself, for each choice of all other keys.
+    Inner,
+    /// What is computed, not only where; a search leaves it alone unless told otherwise.
+    Numerics,
+}
 
-use crate::profile::choices::choice;
-
-choice! {
-    /// A key of the strategy text.
-    Key {
-        Tensor = "tp",
-        Context = "cp",
-        Pipeline = "pp",
-        Data = "dp",
-        SequenceParallel = "sp",
-        ContextKind = "cp_kind",
-        Expert = "ep",
-        ExpertTensor = "etp",
-        Capacity = "capacity",
-        Schedule = "sched",
-        VirtualStages = "virtual",
-        Cuts = "cuts",
-        Zero = "zero",
-        Shard = "shard",
-        Reshard = "reshard",
-        MicroBatch = "micro",
-        Accumulation = "accum",
-        Sync = "sync",
-        Checkpoint = "ckpt",
-        Offload = "offload",
-        Overlap = "overlap",
-        Compression = "compress",
-        Loss = "loss",
-        Attention = "attention",
-        Bucket = "bucket",
-        Gradient = "grad",
-        Reduce = "reduce",
-        Order = "order",
+impl Part {
+    /// In a word or two.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mesh => "mesh",
+            Self::Passes => "passes",
+            Self::State => "state",
+            Self::Inner => "inner choice",
+            Self::Numerics => "numerics",
+        }
     }
 }
 
 impl Key {
     /// Whether the key is part of the inner choice, made for each outer strategy.
     pub const fn is_inner(self) -> bool {
-        matches!(self, Self::Cuts | Self::Checkpoint | Self::Offload)
+        matches!(self.part(), Part::Inner)
     }
 
     /// Whether another value changes what is computed; a search leaves it alone unless told otherwise.
     pub const fn changes_numerics(self) -> bool {
-        matches!(self, Self::Compression | Self::Gradient | Self::Reduce | Self::Capacity)
+        matches!(self.part(), Part::Numerics)
     }
 
     /// The keys that `text` may have meant: those at most two edits away, otherwise all of them.

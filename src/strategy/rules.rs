@@ -1,10 +1,5 @@
 //! What makes a strategy legal: every rule of what divides what, and of what an engine offers.
 
-use std::fmt;
-use std::str::FromStr;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{
@@ -12,10 +7,10 @@ use super::{
     capabilities, explain,
 };
 use crate::profile::capabilities::InterleavedRounds;
-use crate::profile::choices::choice;
+use crate::profile::choices::spelled;
 use crate::units::ElementType;
 
-choice! {
+spelled! {
     /// A rule that legal strategies keep. They are checked in this order; later ones rely on earlier ones.
     Rule {
         /// The engine computes in the precision of the workload.

@@ -105,7 +105,7 @@ impl ValueProblem {
 }
 
 /// `a, b and c`.
-pub(super) fn list(items: &[String]) -> String {
+pub fn list(items: &[String]) -> String {
     match items {
         [] => "none".to_owned(),
         [only] => only.clone(),

@@ -1,6 +1,7 @@
 //! Lists, help and completions.
 
 use crate::place::Place;
+use meshwright::strategy::Key;
 
 #[test]
 fn models_are_listed_with_their_published_sizes() {
@@ -60,4 +61,18 @@ fn every_command_has_help_with_examples() {
     }
     assert_eq!(place.line("--version").stdout, concat!("meshwright ", env!("CARGO_PKG_VERSION"), "\n"));
     assert_eq!(place.line("").code, 2, "without a command it is a usage error");
+}
+
+#[test]
+fn long_help_says_of_every_key_how_it_is_written() {
+    let place = Place::new();
+    for command in ["plan", "simulate", "explain", "execute"] {
+        let (short, long) = (place.line(&format!("{command} -h")), place.line(&format!("{command} --help")));
+        for key in Key::ALL {
+            let form = key.form().replace('`', "");
+            let row = format!(" {key:<10} {}", form.split(' ').next().unwrap());
+            assert!(long.stdout.contains(&row), "{command}: {row}");
+        }
+        assert!(!short.stdout.contains("zb-v") && !short.stdout.contains("[1f1b"), "{}", short.stdout);
+    }
 }

@@ -4,7 +4,7 @@ use meshwright::model::graph::LossWeight;
 use meshwright::model::{self, Model};
 use meshwright::profile::EngineProfile;
 use meshwright::profile::engines::engines;
-use meshwright::strategy::{Draft, Strategy, Workload, resolve};
+use meshwright::strategy::{Draft, Key, Strategy, Workload, resolve};
 use meshwright::units::ElementType;
 
 /// A small deterministic generator (splitmix64), so that a case is its seed.
@@ -163,6 +163,46 @@ fn one_loss(dice: &mut Dice) -> Model {
     model::from_text(&config, "config.json", "sample").expect("the configuration is legal")
 }
 
+/// Keys of the mesh, in the order in which they are drawn.
+const MESH: [Key; 3] = [Key::Tensor, Key::Pipeline, Key::Context];
+
+/// Values of the other keys, of which each is given in one case of three.
+const CHOICES: [(Key, &[&str]); 19] = [
+    (Key::SequenceParallel, &["on", "off"]),
+    (Key::ContextKind, &["ring", "ulysses"]),
+    (Key::Expert, &["1", "2", "4"]),
+    (Key::ExpertTensor, &["1", "2"]),
+    (Key::Capacity, &["1.25", "full", "0.5"]),
+    (Key::Schedule, &["gpipe", "1f1b", "interleaved", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-v"]),
+    (Key::Zero, &["0", "1", "2", "3", "3"]),
+    (Key::Shard, &["1", "2", "4"]),
+    (Key::Reshard, &["on", "off"]),
+    (Key::MicroBatch, &["1", "2"]),
+    (Key::Sync, &["immediate", "scatter", "deferred"]),
+    (Key::Checkpoint, &["none", "selective", "full", "full:1"]),
+    (
+        Key::Offload,
+        &["optimizer:1", "optimizer:0.3", "params:0.5", "activations:0.5", "params:1+activations:1"],
+    ),
+    (Key::Overlap, &["on", "off"]),
+    (Key::Compression, &["8bit", "4bit"]),
+    (Key::Loss, &["full", "chunked"]),
+    (Key::Attention, &["fused", "materialised"]),
+    (Key::Bucket, &["1K", "40M"]),
+    (Key::Reduce, &["fp32", "bf16"]),
+];
+
+#[test]
+fn every_key_is_drawn_or_left_out() {
+    // What follows from other keys, lists as long as a case has chunks, and what other tests draw.
+    const LEFT_OUT: [Key; 6] =
+        [Key::Data, Key::VirtualStages, Key::Cuts, Key::Accumulation, Key::Gradient, Key::Order];
+    let drawn = MESH.into_iter().chain(CHOICES.map(|(key, _)| key));
+    let mut keys: Vec<Key> = drawn.chain(LEFT_OUT).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, Key::ALL, "each key once");
+}
+
 /// The legal case of `seed`, if its draw is legal.
 pub fn case(seed: u64) -> Option<Case> {
     let mut dice = Dice::new(seed);
@@ -178,38 +218,14 @@ pub fn case(seed: u64) -> Option<Case> {
     };
     let mut keys = Vec::new();
     let mut left: u64 = devices;
-    for key in ["tp", "pp", "cp"] {
+    for key in MESH {
         let size = dice.pick(&[1, 1, 2, 2, 4]);
         if left.is_multiple_of(size) && size > 1 {
             keys.push(format!("{key}={size}"));
             left /= size;
         }
     }
-    let choices: [(&str, &[&str]); 19] = [
-        ("sp", &["on", "off"]),
-        ("cp_kind", &["ring", "ulysses"]),
-        ("ep", &["1", "2", "4"]),
-        ("etp", &["1", "2"]),
-        ("capacity", &["1.25", "full", "0.5"]),
-        ("sched", &["gpipe", "1f1b", "interleaved", "interleaved", "zb-h1", "zb-h2", "zb-v", "zb-v"]),
-        ("zero", &["0", "1", "2", "3", "3"]),
-        ("shard", &["1", "2", "4"]),
-        ("reshard", &["on", "off"]),
-        ("micro", &["1", "2"]),
-        ("sync", &["immediate", "scatter", "deferred"]),
-        ("ckpt", &["none", "selective", "full", "full:1"]),
-        (
-            "offload",
-            &["optimizer:1", "optimizer:0.3", "params:0.5", "activations:0.5", "params:1+activations:1"],
-        ),
-        ("overlap", &["on", "off"]),
-        ("compress", &["8bit", "4bit"]),
-        ("loss", &["full", "chunked"]),
-        ("attention", &["fused", "materialised"]),
-        ("bucket", &["1K", "40M"]),
-        ("reduce", &["fp32", "bf16"]),
-    ];
-    for (key, values) in choices {
+    for (key, values) in CHOICES {
         if dice.next().is_multiple_of(3) {
             keys.push(format!("{key}={}", dice.pick(values)));
         }

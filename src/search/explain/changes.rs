@@ -61,8 +61,7 @@ impl Trials {
     /// Recompute everywhere, or all of as few blocks a chunk as will do.
     fn checkpoint(&mut self, strategy: &Strategy, draft: &Draft) {
         let entry = |entry| Draft { checkpoint: Some(vec![entry]), ..Draft::default() };
-        let modes = [CheckpointMode::Selective, CheckpointMode::Full];
-        self.each(Key::Checkpoint, modes, |mode| entry(CheckpointEntry::Whole(mode)));
+        self.each(Key::Checkpoint, CheckpointMode::RECOMPUTING, |&mode| entry(CheckpointEntry::Whole(mode)));
         let first = match draft.checkpoint.as_deref() {
             None => Some(0),
             Some([CheckpointEntry::First(count)]) => Some(*count),

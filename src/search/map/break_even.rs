@@ -1,7 +1,7 @@
 //! Where along a sweep the kind of the best strategy changes.
 
 use crate::profile::choices::CheckpointMode;
-use crate::strategy::Strategy;
+use crate::strategy::{Key, Strategy};
 
 /// One thing that tells kinds of strategies apart, named as in the strategy text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,27 +28,28 @@ pub fn break_evens(points: &[(u64, &Strategy)]) -> Vec<BreakEven> {
             // Without accumulation, micro-batches are whatever data parallelism leaves.
             let is_left_over = before.accumulation == 1 && after.accumulation == 1;
             let kinds = kind(before).into_iter().zip(kind(after));
-            let changed = kinds
-                .filter(|((key, before), (_, after))| before != after && !(*key == "micro" && is_left_over));
-            let changes = changed.map(|((key, from), (_, to))| Trait { key, from, to }).collect();
+            let changed = kinds.filter(|((key, before), (_, after))| {
+                before != after && !(*key == Key::MicroBatch && is_left_over)
+            });
+            let changes = changed.map(|((key, from), (_, to))| Trait { key: key.name(), from, to }).collect();
             BreakEven { from, to, changes }
         })
         .filter(|found| !found.changes.is_empty())
         .collect()
 }
 
-fn kind(strategy: &Strategy) -> [(&'static str, String); 9] {
+fn kind(strategy: &Strategy) -> [(Key, String); 9] {
     let schedule = if strategy.pipeline > 1 { strategy.schedule.to_string() } else { "none".to_owned() };
     [
-        ("tp", strategy.tensor.to_string()),
-        ("cp", strategy.context.to_string()),
-        ("ep", strategy.expert.to_string()),
-        ("pp", strategy.pipeline.to_string()),
-        ("sched", schedule),
-        ("zero", strategy.zero.to_string()),
-        ("micro", strategy.micro_batch.to_string()),
-        ("ckpt", checkpointing(strategy)),
-        ("offload", if strategy.offload.is_none() { "none" } else { "some" }.to_owned()),
+        (Key::Tensor, strategy.tensor.to_string()),
+        (Key::Context, strategy.context.to_string()),
+        (Key::Expert, strategy.expert.to_string()),
+        (Key::Pipeline, strategy.pipeline.to_string()),
+        (Key::Schedule, schedule),
+        (Key::Zero, strategy.zero.to_string()),
+        (Key::MicroBatch, strategy.micro_batch.to_string()),
+        (Key::Checkpoint, checkpointing(strategy)),
+        (Key::Offload, if strategy.offload.is_none() { "none" } else { "some" }.to_owned()),
     ]
 }
 

@@ -56,6 +56,14 @@ impl Case<'_> {
         self.told(key, value, message, offered)
     }
 
+    /// A value of `key` that is not among those that the engine lists.
+    pub(super) fn listed(&self, key: Key) -> RuleBreak {
+        let capability = key.capabilities().first();
+        let offered = capability.and_then(|capability| capability.values(&self.facts.profile.supports));
+        let value = self.strategy.key_value(key, self.facts.defaults).value;
+        self.offered(key, value, &offered.unwrap_or_default())
+    }
+
     /// Whether the rules hold that are about `key` once `set` has changed the strategy.
     pub(super) fn holds(&self, key: Key, set: impl FnOnce(&mut Strategy)) -> bool {
         let mut changed = self.strategy.clone();
