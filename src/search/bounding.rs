@@ -178,17 +178,10 @@ impl<'a> Bounding<'a> {
             for state in states {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
-                // Of states that make no difference to the program, the first stands for all.
-                let offloads = self.splits.iter().filter(|hosted| {
-                    **hosted != NOTHING && is_offered(hosted, state.zero, &space.problem.engine.supports)
-                });
-                let offloads = offloads.count();
-                let distinct = rules.distinct(state.sync);
-                if seen.iter().any(|(known, more)| *more >= offloads && *known == distinct) {
+                if self.is_known(&mut seen, &rules, state) {
                     result.bounded += orders(state);
                     continue;
                 }
-                seen.push((distinct, offloads));
                 let prices = prices.of((state.shard, pass_choice.numerics), &rules, || {
                     self.prices(shape, &rules, &self.anywhere(&strategy))
                 });
@@ -305,6 +298,25 @@ impl<'a> Bounding<'a> {
         (list, bounded)
     }
 
+    /// Whether a state makes no difference to the program beside those `seen`, of which the first stands for all. It is
+    /// seen then.
+    fn is_known(
+        &self,
+        seen: &mut Vec<(DistinctRules, usize)>,
+        rules: &StateRules,
+        state: &StateChoice,
+    ) -> bool {
+        let supports = &self.space.problem.engine.supports;
+        let is_there = |hosted: &&Hosted| **hosted != NOTHING && is_offered(hosted, state.zero, supports);
+        let offloads = self.splits.iter().filter(is_there).count();
+        let distinct = rules.distinct(state.sync);
+        let is_known = seen.iter().any(|(known, more)| *more >= offloads && *known == distinct);
+        if !is_known {
+            seen.push((distinct, offloads));
+        }
+        is_known
+    }
+
     /// The strategies of task `index` that may take less than `limit`, whatever their inner choices and however slow these
     /// are, each with the bytes that its program peaks at at the least. With `is_first`, of the smallest micro-batches
     /// alone, one behind the other.
@@ -337,9 +349,14 @@ impl<'a> Bounding<'a> {
                 result.bounded += legal;
                 continue;
             }
+            let mut seen: Vec<(DistinctRules, usize)> = Vec::new();
             for state in states {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
+                if self.is_known(&mut seen, &rules, state) {
+                    result.bounded += space.orders(task, state);
+                    continue;
+                }
                 match bounds.least_memory(&rules, limit.room(space.problem, &strategy)) {
                     Some(least) => {
                         let entry = Entry {
