@@ -22,7 +22,7 @@ Examples:
   meshwright simulate gpt2 --cluster 1x2x./cpu.json --strategy tp=2 --seq-len 256 --global-batch 8 --precision fp32
   meshwright calibrate --fit traces/published --device a100-sxm-80gb --out a100-sxm-80gb.json
   meshwright calibrate --fit traces/published --models cost_models --out cost_models
-  meshwright calibrate --facts facts.json --out my-h100.json
+  meshwright calibrate --facts facts.json --out my-h100.json --trace runs.json
 
 The machine should do nothing else meanwhile. A cost-model file stands where a cluster names its device.";
 
@@ -38,6 +38,9 @@ pub struct CalibrateArgs {
     /// Take what PyTorch measured on a card from this file instead of measuring
     #[arg(long, value_name = "FILE", conflicts_with = "fit")]
     facts: Option<PathBuf>,
+    /// Write the training runs that PyTorch measured here, as a trace
+    #[arg(long, value_name = "FILE", requires = "facts")]
+    trace: Option<PathBuf>,
     /// The engine whose profile is fitted; all devices and engines where none is named
     #[arg(long, value_name = "NAME", requires = "fit")]
     engine: Option<String>,
@@ -69,7 +72,7 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
         });
     }
     if let Some(path) = &args.facts {
-        return take_facts(path, args.device.as_deref(), args.out.clone(), args.json);
+        return take_facts(path, &args);
     }
     match args.device.as_deref().unwrap_or_default() {
         "cpu" => {}
@@ -95,28 +98,38 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
 }
 
 /// `--facts`.
-fn take_facts(path: &Path, device: Option<&str>, out: PathBuf, json: bool) -> Result<(), CliError> {
+fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let shown = path.display().to_string();
     let failed =
         |message: String| CliError { kind: Kind::Input, message, ..CliError::usage("facts", &shown, "") };
     let text =
         fs::read_to_string(path).map_err(|error| failed(format!("{shown} cannot be read: {error}")))?;
-    let Facts { model, changed } = facts::read(&text, device).map_err(|error| match error {
+    let unusable = |error: FactsError| match error {
         FactsError::Number(error) => failed(format!("{shown}: {error}")).or(error.nearest()),
+        error @ FactsError::Run { .. } => failed(format!("{shown}: {error}")),
         error => failed(format!("{shown} {error}")),
-    })?;
-    let target = out.display().to_string();
-    let outputs = Outputs::new([("out", Some(out))])?;
+    };
+    let device = args.device.as_deref();
+    let Facts { model, changed } = facts::read(&text, device).map_err(unusable)?;
+    let training =
+        args.trace.as_ref().map(|_| facts::training(&text, device)).transpose().map_err(unusable)?;
+    let target = args.out.display().to_string();
+    let outputs = Outputs::new([("out", Some(args.out.clone())), ("trace", args.trace.clone())])?;
     let document = pretty(&model);
-    outputs.write(&[("out", document.clone())])?;
+    let trace = training.as_ref().map(|training| ("trace", pretty(&training.trace)));
+    outputs.write(&[("out", document.clone())].into_iter().chain(trace).collect::<Vec<_>>())?;
+    let runs = args.trace.as_ref().zip(training).map_or_else(String::new, |(path, training)| {
+        let (count, path) = (training.trace.runs.len(), path.display());
+        format!("\n{count} runs in {path}, {} that were skipped or failed left out\n", training.left_out)
+    });
     let number = |value: f64| if value.abs() < 1e-2 { format!("{value:.2e}") } else { format!("{value:.4}") };
     let rows = changed.iter().map(|(path, was, is)| [(*path).to_owned(), number(*was), number(*is)]);
     let text = format!(
-        "{}\n\n{}\n\nUse it as a device: --cluster 1x8x{target}\n",
+        "{}\n\n{}\n\nUse it as a device: --cluster 1x8x{target}\n{runs}",
         model.title,
         table(["MEASURED", "BUILT IN", "HERE"], [Left, Right, Right], rows)
     );
-    print(&if json { document } else { text })
+    print(&if args.json { document } else { text })
 }
 
 fn text(calibration: &Calibration, path: &str) -> String {

@@ -120,6 +120,25 @@ fn facts_of_a_card_become_its_cost_model() {
     assert_eq!(model["memory_bandwidth"]["kind"], "datasheet");
     let planned = place.line("simulate gpt2 --cluster 1x2x./mine.json --strategy dp=2 --json");
     assert_eq!(planned.code, 0, "{}", planned.stderr);
+    let row = r#"{"model":"gpt2","shape":{"layers":12,"hidden":768,"ffn":3072,"heads":12,"kv":12,"vocab":50304,
+        "llama":false},"micro_batch":16,"seq_len":1024,"accumulation":1,"checkpointing":"none","compile":false,
+        "step_time_s":0.12,"parameters":163000000,"allocated_bytes":20000000000,"reserved_bytes":21000000000}"#;
+    let trained =
+        |row: &str| facts.replace(r#""launch""#, &format!(r#""training":[{row},{{"skipped":""}}],"launch""#));
+    place.write("trained.json", trained(row));
+    std::fs::create_dir(place.path().join("card")).unwrap();
+    let run = place.line("calibrate --facts trained.json --out card.json --trace card/runs.json");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("1 runs in card/runs.json, 1 that were skipped"), "{}", run.stdout);
+    let judged = place.line("validate card --runs --json");
+    assert_eq!(judged.code, 0, "{}", judged.stderr);
+    assert!(judged.stdout.contains("gpu_facts-h100-sxm-0-gpt2"), "{}", judged.stdout);
+    assert!(judged.stdout.contains(r#""skipped": []"#), "{}", judged.stdout);
+    place.write("lacking.json", trained(&row.replace("allocated_bytes", "bytes")));
+    let lacking = place.line("calibrate --facts lacking.json --out half.json --trace half-runs.json");
+    assert_eq!(lacking.code, 3, "{}", lacking.stdout);
+    assert!(lacking.stderr.contains("missing field `allocated_bytes`"), "{}", lacking.stderr);
+    assert!(!place.names().iter().any(|name| name.starts_with("half")));
     place.write("wrong.json", "{}");
     let wrong = place.line("calibrate --facts wrong.json --out other.json");
     assert_eq!(wrong.code, 3, "{}", wrong.stderr);

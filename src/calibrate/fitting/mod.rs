@@ -144,6 +144,11 @@ impl Request {
             return Err(FitError::NoParameters { selection: self.selection() });
         }
         selected.iter().try_for_each(|parameter| parameter.check(&self.models))?;
-        Ok(selected)
+        let free: Vec<Parameter> =
+            selected.into_iter().filter_map(|one| one.unmeasured(&self.models)).collect();
+        if free.is_empty() {
+            return Err(FitError::NoParameters { selection: self.selection() });
+        }
+        Ok(free)
     }
 }

@@ -117,6 +117,13 @@ impl Models {
         self.files.get(file)?.1.pointer(&pointer(path))?.as_f64()
     }
 
+    /// Whether the number that `file` holds at `path` was measured, so that no fit moves it.
+    pub fn is_measured(&self, file: &File, path: &str) -> bool {
+        let kind = format!("/{}/kind", path.replace('.', "/"));
+        let value = self.files.get(file).and_then(|(_, value)| value.pointer(&kind));
+        value.is_some_and(|kind| kind == "measured")
+    }
+
     /// All numbers as they stand.
     ///
     /// # Errors

@@ -63,6 +63,14 @@ impl ParameterFile {
 }
 
 impl Parameter {
+    /// It in the files in which it was not measured; none where it was in all.
+    pub fn unmeasured(mut self, models: &Models) -> Option<Self> {
+        let path = self.path.clone();
+        self.devices.retain(|name| !models.is_measured(&File::Device(name.clone()), &path));
+        self.engines.retain(|name| !models.is_measured(&File::Engine(name.clone()), &path));
+        (!self.devices.is_empty() || !self.engines.is_empty()).then_some(self)
+    }
+
     /// The files that share it.
     pub fn files(&self) -> impl Iterator<Item = File> {
         let devices = self.devices.iter().cloned().map(File::Device);

@@ -193,6 +193,25 @@ fn a_profile_that_inherits_is_fitted_in_its_own_file() {
 }
 
 #[test]
+fn a_number_that_was_measured_is_not_moved() {
+    let mut request = request();
+    request.is_quick = true;
+    let file = File::Device("a100-sxm-80gb".to_owned());
+    let mut model: Value = serde_json::from_str(request.models.text(&file)).unwrap();
+    model["gemm"]["efficiency"] = json!({ "value": 0.7, "kind": "measured", "source": "a card" });
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(file.path()), model.to_string()).unwrap();
+    request.models = Models::read(folder.path()).unwrap();
+    let fitted = fit(read(&measured()), &request, &|_, _| ()).unwrap();
+    assert!(fitted.report.parameters.iter().all(|one| one.path != "gemm.efficiency"));
+    let after: Value = serde_json::from_str(&fitted.files[&file]).unwrap();
+    assert_eq!(after["gemm"]["efficiency"], model["gemm"]["efficiency"]);
+    request.parameters.truncate(1);
+    let error = fit(read(&runs()), &request, &|_, _| ()).unwrap_err();
+    assert_eq!(error, FitError::NoParameters { selection: "any device".to_owned() });
+}
+
+#[test]
 fn a_number_that_is_inherited_is_not_fitted() {
     let failed = |engine: &str| {
         let mut request = request();

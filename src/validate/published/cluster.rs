@@ -1,7 +1,7 @@
 //! The cluster of a published run: the cost model of its GPU, and the network that its table names.
 
 use crate::cluster::Cluster;
-use crate::profile::{DeviceModel, device_model};
+use crate::profile::{DeviceModel, device_model, device_models};
 use crate::trace::published::{Hardware, PublishedRun};
 use crate::units::BytesPerSecond;
 
@@ -27,9 +27,10 @@ const DEVICES: &[(&str, &str)] = &[
     ("V100-SXM", "v100-sxm-32gb"),
 ];
 
-/// Name of the cost model of a GPU as tables call it.
+/// Name of the cost model of a GPU as tables call it, or as we do.
 pub fn device_name(gpu: &str) -> Option<&'static str> {
-    DEVICES.iter().find(|(prefix, _)| gpu.starts_with(prefix)).map(|(_, name)| *name)
+    let known = DEVICES.iter().find(|(prefix, _)| gpu.starts_with(prefix)).map(|(_, name)| *name);
+    known.or_else(|| device_models().find(|(name, _)| *name == gpu).map(|(name, _)| name))
 }
 
 /// The cluster on which `run` ran, its devices as `models` has them.

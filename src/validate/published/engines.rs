@@ -32,6 +32,8 @@ const ENGINES: &[(&str, &str)] = &[
     ("Meta internal", "torchtitan"),
     ("llm-foundry", "llm-foundry"),
     ("PyTorch FSDP", "llm-foundry"),
+    // One device, 32-bit weights, 16-bit copies of them.
+    ("PyTorch autocast", "torchtitan"),
     ("LitGPT", "llm-foundry"),
     ("Galvatron", "llm-foundry"),
     ("metaseq", "llm-foundry"),

@@ -1,13 +1,12 @@
-//! A cost model from what PyTorch measured on a card: products, attention, kernels that move memory, launches, copies and
-//! the host's optimizer. What was measured replaces the built-in number and is called so; all else stays.
+//! What was measured of kernels, copies and the host, as numbers of a cost model.
 
 use serde::Deserialize;
 use serde_json::Value;
-use thiserror::Error;
 
+use super::{DeviceFacts, Document};
 use crate::cost::gemm;
 use crate::ops::Linear;
-use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model};
+use crate::profile::{DeviceModel, Evidence, Sourced};
 use crate::units::{Bytes, ElementType, Seconds};
 
 /// A product's rate counts where its sides have at least so many elements: smaller ones measure launches.
@@ -22,77 +21,6 @@ const ADAM_BYTES: f64 = 28.0;
 /// Depths that half of the rate may be lost at, to choose from.
 const HALF_DEPTHS: [f64; 13] =
     [0.0, 25.0, 50.0, 75.0, 100.0, 125.0, 150.0, 200.0, 250.0, 300.0, 400.0, 500.0, 600.0];
-
-/// What is wrong with a file of facts.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum FactsError {
-    /// It is no such file.
-    #[error("is no file of measured facts: {reason}")]
-    Format { reason: String },
-    /// No built-in device has this name.
-    #[error("measures `{name}`, which no built-in device is called; name the nearest by --device")]
-    Device { name: String },
-    /// A number that no cost formula can use.
-    #[error(transparent)]
-    Number(#[from] ProfileError),
-}
-
-/// A cost model with what was measured in it, in words.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    pub model: DeviceModel,
-    /// Each number that changed: its path, what it was and what it is.
-    pub changed: Vec<(&'static str, f64, f64)>,
-}
-
-/// Names that drivers give devices, by how they are written, and our cost models; the first that is found counts.
-const DEVICES: [(&str, &str); 16] = [
-    ("A100-SXM4-40GB", "a100-sxm-40gb"),
-    ("A100-SXM4-80GB", "a100-sxm-80gb"),
-    ("A100-SXM-80GB", "a100-sxm-80gb"),
-    ("A100 80GB PCIe", "a100-pcie-80gb"),
-    ("H100 80GB HBM3", "h100-sxm"),
-    ("H200", "h200-sxm"),
-    ("GB300", "gb300"),
-    ("GB200", "gb200"),
-    ("B300", "b300-sxm"),
-    ("B200", "b200-sxm"),
-    ("L40S", "l40s"),
-    ("A10G", "a10g"),
-    ("RTX 4090", "rtx-4090"),
-    ("V100-SXM2-16GB", "v100-sxm-16gb"),
-    ("V100-SXM2-32GB", "v100-sxm-32gb"),
-    ("MI300X", "mi300x"),
-];
-
-#[derive(Deserialize)]
-struct Document {
-    tool: String,
-    torch: String,
-    date: String,
-    device: DeviceFacts,
-    #[serde(default)]
-    gemm: Value,
-    #[serde(default)]
-    attention: Value,
-    #[serde(default)]
-    memory_bound: Value,
-    #[serde(default)]
-    launch: Value,
-    #[serde(default)]
-    copies: Value,
-    #[serde(default)]
-    host_adam: Value,
-}
-
-#[derive(Deserialize)]
-struct DeviceFacts {
-    name: String,
-    multiprocessors: Option<u32>,
-    memory_bytes: Option<u64>,
-    free_before_bytes: Option<u64>,
-    free_after_context_bytes: Option<u64>,
-}
 
 #[derive(Deserialize)]
 struct Product {
@@ -120,43 +48,32 @@ struct Copied {
     to_host_s: f64,
 }
 
-/// The cost model of `text`, a file of measured facts; the device is the built-in one called `name`, or that which the
-/// driver's name means.
-///
-/// # Errors
-/// What is wrong with the file.
-pub fn read(text: &str, name: Option<&str>) -> Result<Facts, FactsError> {
-    let format = |error: serde_json::Error| FactsError::Format { reason: error.to_string() };
-    let document: Document = serde_json::from_str(text).map_err(format)?;
-    let known = DEVICES.iter().find(|(words, _)| document.device.name.contains(words));
-    let unknown = || FactsError::Device { name: document.device.name.clone() };
-    let name = name.or(known.map(|(_, name)| *name)).ok_or_else(unknown)?;
-    let (model, _) = device_model(name)?;
-    let source = format!("{} by PyTorch {} on {}", document.tool, document.torch, document.date);
-    let mut taken = Taken { model, changed: Vec::new(), source };
-    taken.device(&document.device);
-    taken.products(&list(&document.gemm));
-    taken.attention(&list(&document.attention));
-    taken.memory(&document);
-    taken.copies(&list(&document.copies));
-    taken.host(&document.host_adam);
-    taken.model.validate()?;
-    Ok(Facts { model: taken.model, changed: taken.changed })
-}
-
 /// The entries of `section` that can be read; a section that was skipped or failed has none.
 fn list<T: for<'de> Deserialize<'de>>(section: &Value) -> Vec<T> {
     let entries = section.as_array().into_iter().flatten();
     entries.filter_map(|entry| T::deserialize(entry).ok()).collect()
 }
 
-struct Taken {
-    model: DeviceModel,
-    changed: Vec<(&'static str, f64, f64)>,
-    source: String,
+/// A cost model that takes on what was measured.
+pub struct Taken {
+    pub model: DeviceModel,
+    /// Each number that changed: its path, what it was and what it is.
+    pub changed: Vec<(&'static str, f64, f64)>,
+    /// Who measured with what, and when.
+    pub source: String,
 }
 
 impl Taken {
+    /// Takes all numbers of `document`.
+    pub(super) fn all(&mut self, document: &Document) {
+        self.device(&document.device);
+        self.products(&list(&document.gemm));
+        self.attention(&list(&document.attention));
+        self.memory(document);
+        self.copies(&list(&document.copies));
+        self.host(&document.host_adam);
+    }
+
     /// Sets the number that `find` finds, if `value` is one.
     fn set(
         &mut self,
@@ -286,63 +203,4 @@ fn median(values: &mut [f64]) -> Option<f64> {
 /// Four digits, which is more than any measurement tells.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    /// Facts of a card that does exactly what the formula of `truth` says.
-    fn facts(truth: &DeviceModel) -> Value {
-        let products: Vec<Value> = [(4096, 4096, 512), (4096, 8192, 2048), (8192, 8192, 8192)]
-            .iter()
-            .map(|&(m, n, k)| {
-                let linear = Linear { batch: 1, rows: m, columns: n, depth: k, element: ElementType::Bf16 };
-                let seconds = gemm::arithmetic(&linear, truth).0;
-                json!({ "type": "bfloat16", "m": m, "n": n, "k": k, "forward_s": seconds })
-            })
-            .collect();
-        json!({
-            "tool": "gpu_facts", "torch": "2.9", "date": "2026-11-24",
-            "device": { "name": "NVIDIA H100 80GB HBM3", "multiprocessors": 132, "memory_bytes": 85_000_000_000_u64,
-                "free_before_bytes": 84_900_000_000_u64, "free_after_context_bytes": 84_400_000_000_u64 },
-            "gemm": products,
-            "attention": [{ "head_size": 128, "tokens": 8192, "forward_tflops": 494.5, "backward_tflops": 395.6 }],
-            "memory_bound": { "copy_1073741824_B": { "seconds": 1.0, "bytes_per_s": 2.68e12 } },
-            "launch": { "seconds_a_small_kernel": 3e-6 },
-            "copies": [{ "bytes": 268_435_456, "pinned": true, "to_device_s": 0.005, "to_host_s": 0.006 }],
-            "host_adam": "skipped: out of time",
-        })
-    }
-
-    #[test]
-    fn what_was_measured_is_found_again_and_called_so() {
-        let mut truth = device_model("h100-sxm").unwrap().0;
-        truth.gemm.efficiency.value = 0.71;
-        truth.gemm.half_depth.value = 200.0;
-        let found = read(&facts(&truth).to_string(), None).unwrap();
-        let model = &found.model;
-        assert!((model.gemm.efficiency.value - 0.71).abs() < 1e-3);
-        assert_eq!(model.gemm.half_depth.value, 200.0);
-        assert!((model.attention.forward_efficiency.value - 0.5).abs() < 1e-3);
-        assert!((model.memory_bound.efficiency.value - 0.8).abs() < 1e-3);
-        assert_eq!(model.reserve.context.value, Bytes(500_000_000));
-        assert_eq!(model.gemm.efficiency.kind, Evidence::Measured);
-        // What was skipped stays.
-        let built_in = device_model("h100-sxm").unwrap().0;
-        assert_eq!(model.host.optimizer_efficiency, built_in.host.optimizer_efficiency);
-        assert!(found.changed.iter().any(|(path, ..)| *path == "kernel_time"));
-    }
-
-    #[test]
-    fn what_is_no_facts_is_said() {
-        assert!(matches!(read("{}", None), Err(FactsError::Format { .. })));
-        let mut other = facts(&device_model("h100-sxm").unwrap().0);
-        other["device"]["name"] = json!("Some card");
-        let text = other.to_string();
-        assert!(matches!(read(&text, None), Err(FactsError::Device { name }) if name == "Some card"));
-        assert_eq!(read(&text, Some("h100-sxm")).unwrap().model.name, "h100-sxm");
-        assert!(matches!(read(&text, Some("h100")), Err(FactsError::Number(_))));
-    }
 }
