@@ -65,34 +65,6 @@ impl Bounded {
     }
 }
 
-/// What of its memory a strategy is to stay below.
-#[derive(Clone, Copy, Debug)]
-pub struct Limit {
-    /// What its program peaks at.
-    pub peak: Bytes,
-    /// What its process takes.
-    pub process: Bytes,
-}
-
-impl Limit {
-    /// Bytes that the program of `strategy` may peak at.
-    fn room(self, problem: &Problem<'_>, strategy: &Strategy) -> f64 {
-        problem.room_within(strategy, self.process).min(self.peak.0 as f64)
-    }
-}
-
-/// The strategies of one mesh that may be lean.
-#[derive(Clone, Debug, Default)]
-pub struct Lean {
-    pub entries: Vec<(Bytes, Entry)>,
-    pub considered: u64,
-    pub illegal: u64,
-    /// Ruled out by memory, or alike but for the order of their mesh.
-    pub bounded: u64,
-    /// Time was up before all of them were looked at.
-    pub is_cut: bool,
-}
-
 /// Shapes whose least time for each sequence is remembered at once.
 const MOST_LARGE_BATCH: usize = 1 << 20;
 
@@ -317,67 +289,6 @@ impl<'a> Bounding<'a> {
         is_known
     }
 
-    /// The strategies of task `index` that may take less than `limit`, whatever their inner choices and however slow these
-    /// are, each with the bytes that its program peaks at at the least. With `is_first`, of the smallest micro-batches
-    /// alone, one behind the other.
-    pub fn lean(&self, index: usize, limit: Limit, is_first: bool) -> Lean {
-        let space = self.space;
-        let task = &space.tasks[index];
-        let mut result = Lean::default();
-        let mut shaped: Option<(PassChoice, Shaped)> = None;
-        let mut smallest = u64::MAX;
-        for pass_choice in space.pass_choices(task) {
-            if space.deadline.is_over() {
-                result.is_cut = true;
-                break;
-            }
-            smallest = smallest.min(pass_choice.micro.0);
-            if is_first && (pass_choice.micro.0 > smallest || pass_choice.schedule.1 > 1) {
-                continue;
-            }
-            let (states, legal, illegal) = space.states(task, &pass_choice);
-            result.considered += legal + illegal;
-            let mut strategy = space.outer(task, &pass_choice);
-            if !space.is_legal(&strategy) {
-                result.illegal += legal + illegal;
-                continue;
-            }
-            result.illegal += illegal;
-            let shape = self.shape(&mut shaped, &pass_choice, &strategy);
-            let bounds = self.strategy_bounds(&strategy, shape);
-            if bounds.least_passing() >= limit.room(space.problem, &strategy) {
-                result.bounded += legal;
-                continue;
-            }
-            let mut seen: Vec<(DistinctRules, usize)> = Vec::new();
-            for state in states {
-                state.apply(&mut strategy);
-                let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
-                if self.is_known(&mut seen, &rules, state) {
-                    result.bounded += space.orders(task, state);
-                    continue;
-                }
-                match bounds.least_memory(&rules, limit.room(space.problem, &strategy)) {
-                    Some(least) => {
-                        let entry = Entry {
-                            lower_bound: 0.0,
-                            step: 0.0,
-                            place: result.entries.len() as u64,
-                            task: index,
-                            pass_choice,
-                            state: *state,
-                            order: strategy.order,
-                        };
-                        result.entries.push((Bytes(least as u64), entry));
-                        result.bounded += space.orders(task, state) - 1;
-                    }
-                    None => result.bounded += space.orders(task, state),
-                }
-            }
-        }
-        result
-    }
-
     /// The load of a strategy's shape at the prices of `pricing`, and its pipeline.
     pub fn pipeline(&self, strategy: &Strategy, pricing: &DevicePricing<'_>) -> (Load, Pipeline) {
         let shape = self.shaped_at(strategy, pricing, self.class_costs.links(pricing));
@@ -491,6 +402,7 @@ fn shape_of(pass_choice: &PassChoice) -> PassChoice {
     PassChoice { schedule: (schedule, 1), ..*pass_choice }
 }
 
+pub mod lean;
 mod likely;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,8 @@
 use rayon::prelude::*;
 
 use crate::profile::choices::{CheckpointMode, OffloadCategory};
-use crate::search::bounding::{Entry, Lean, Limit};
+use crate::search::bounding::Entry;
+use crate::search::bounding::lean::{Lean, Limit};
 use crate::search::choices::{Hosted, is_offered, splits};
 use crate::search::closed_forms::Closed;
 use crate::search::problem::Candidate;
