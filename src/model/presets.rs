@@ -2,7 +2,8 @@
 
 use super::error::ModelError;
 use super::graph::Model;
-use super::source::from_text;
+use super::hugging_face::MultiToken;
+use super::source::from_text_with;
 
 /// A model that can be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,12 @@ impl Preset {
     /// # Errors
     /// None for the presets of this crate, which a test builds one by one.
     pub fn model(&self) -> Result<Model, ModelError> {
-        from_text(self.config, self.name, self.name)
+        self.model_with(MultiToken::LeftOut)
+    }
+
+    /// The same, with or without its multi-token prediction layers.
+    pub(super) fn model_with(&self, multi_token: MultiToken) -> Result<Model, ModelError> {
+        from_text_with(self.config, self.name, self.name, multi_token)
     }
 }
 
