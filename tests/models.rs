@@ -1,10 +1,11 @@
 //! Real configurations: parameter counts to the parameter, and what the families' graphs look like.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use meshwright::model::layer::{LayerKind, Position};
-use meshwright::model::{Model, ModelError, hugging_face, load, preset, presets};
+use meshwright::model::{Model, ModelError, MultiToken, hugging_face, load, load_with, preset, presets};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -121,6 +122,38 @@ fn presets_agree_with_the_files() {
     }
 }
 
+/// Configs as transformers 4 and 5 write them, with the parameters that each counts (`tests/models/write_configs.py`).
+#[test]
+fn written_configs_have_the_parameters_that_transformers_counts() {
+    let mut types = BTreeSet::new();
+    let mut faults = Vec::new();
+    for text in [
+        include_str!("models/transformers-4.57.1.jsonl"),
+        include_str!("models/transformers-5.24.0.jsonl"),
+    ] {
+        assert!(text.lines().count() >= 45);
+        for line in text.lines() {
+            let Value::Object(entry) = serde_json::from_str(line).unwrap() else { panic!("{line}") };
+            let (name, config) = (entry["name"].as_str().unwrap(), &entry["config"]);
+            let version = config["transformers_version"].as_str().unwrap();
+            types.insert(config["model_type"].as_str().unwrap().to_owned());
+            match hugging_face::import(config, name) {
+                Ok(model) => {
+                    let counted = model.parameter_count();
+                    if counted != entry["parameters"].as_u64().unwrap() {
+                        faults.push(format!("{name} of {version}: {counted}, not {}", entry["parameters"]));
+                    }
+                    let unknown = model.warnings.into_iter().filter(|text| text.contains("unknown"));
+                    faults.extend(unknown.map(|warning| format!("{name} of {version}: {warning}")));
+                }
+                Err(error) => faults.push(format!("{name} of {version}: {error}")),
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(types.len() >= 20, "{types:?}");
+}
+
 fn attention_windows(model: &Model) -> Vec<Option<u64>> {
     let window = |kind: &LayerKind| match kind {
         LayerKind::Attention(attention) => Some(attention.window),
@@ -196,22 +229,10 @@ fn opt_350m_norms_after_the_residual_and_narrows_its_table() {
 
 #[test]
 fn what_is_not_planned_is_refused_with_a_way_on() {
-    let mut config = fixture("deepseek-v3");
     let refused = |config: &Value| match hugging_face::import(config, "model") {
         Err(error @ ModelError::Unsupported { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
-    assert!(refused(&config).starts_with("quantization_config (an object of 4 fields) is not supported"));
-    config.as_object_mut().unwrap().remove("quantization_config");
-    assert_eq!(
-        refused(&config),
-        "num_nextn_predict_layers 1 is not supported: multi-token prediction layers are not planned; set it \
-         to 0 to plan the model without them"
-    );
-    config["num_nextn_predict_layers"] = json!(0);
-    let whole = hugging_face::import(&config, "deepseek-v3").unwrap();
-    assert!(whole.layers().eq(preset("deepseek-v3").unwrap().model().unwrap().layers()));
-
     let mut config = fixture("gemma-3-4b");
     assert!(refused(&config).starts_with("vision_config"));
     config.as_object_mut().unwrap().remove("vision_config");
@@ -220,6 +241,69 @@ fn what_is_not_planned_is_refused_with_a_way_on() {
     assert!(nested.layers().eq(alone.layers()));
     // The checkpoint's count less its vision tower and projector.
     assert_eq!(nested.parameter_count(), 4_300_079_472 - 416_866_032 - 2_950_272);
+}
+
+#[test]
+fn published_files_are_planned_as_transformers_loads_them() {
+    let published = model("deepseek-v3");
+    assert_eq!(
+        published.warnings,
+        [
+            "quantization_config is left out: the model in full precision is planned",
+            "1 multi-token prediction layer is left out, as transformers does; --mtp counts and prices it"
+        ]
+    );
+    assert!(published.layers().eq(preset("deepseek-v3").unwrap().model().unwrap().layers()));
+    assert_eq!(published.parameter_count(), 671_026_419_200 - 58 * 256);
+    let mut glm = fixture("glm-4.5");
+    glm["num_nextn_predict_layers"] = json!(1);
+    let glm = hugging_face::import(&glm, "glm-4.5").unwrap();
+    assert!(glm.warnings.iter().any(|text| text.starts_with("1 multi-token")));
+    assert!(glm.layers().eq(model("glm-4.5").layers()));
+}
+
+/// GLM 4.5's checkpoint counts its layer, with the head's norm and the router's correction biases, which are not ours.
+#[test]
+fn multi_token_prediction_is_counted_where_it_is_asked_for() {
+    let mut config = fixture("glm-4.5");
+    config["num_nextn_predict_layers"] = json!(1);
+    let counted = hugging_face::import_with(&config, "glm-4.5", MultiToken::Counted).unwrap();
+    let plain = model("glm-4.5");
+    assert_eq!(counted.blocks(), plain.blocks() + 1);
+    let added = counted.parameter_count() - plain.parameter_count();
+    assert_eq!(added, 5_539_962_272 - 5120 - 160);
+    let names: Vec<_> = counted.layers().map(|layer| layer.name.as_str()).collect::<Vec<_>>().into_iter().rev().take(5).collect();
+    assert_eq!(names, ["loss", "head", "block 92 moe", "block 92 attention", "block 92 projection"]);
+    let LayerKind::Head(head) = &counted.layer(counted.layers().len() - 2).kind else { panic!() };
+    assert_eq!(head.passes, 2);
+    assert!(counted.warnings.iter().any(|text| text.starts_with("1 multi-token prediction layer is counted")));
+}
+
+#[test]
+fn what_is_missing_takes_a_default_and_says_so() {
+    let said = |config: Value| hugging_face::import(&config, "model").unwrap().warnings;
+    let mut config = fixture("qwen3-30b-a3b");
+    assert_eq!(said(config.clone()), [""; 0]);
+    config.as_object_mut().unwrap().remove("num_experts");
+    assert_eq!(said(config.clone()), ["num_experts is missing: 128, the default of qwen3_moe"]);
+    // Written by transformers 5.
+    config["num_local_experts"] = json!(16);
+    assert_eq!(said(config.clone()), [""; 0]);
+    let moe = hugging_face::import(&config, "model").unwrap();
+    assert!(moe.layers().any(|layer| matches!(&layer.kind, LayerKind::Moe(moe) if moe.experts == 16)));
+    config["num_experts"] = json!(128);
+    let error = hugging_face::import(&config, "model").unwrap_err().to_string();
+    assert_eq!(error, "num_experts 128 and num_local_experts 16 disagree; they are two names of one field");
+    config["num_experts"] = Value::Null;
+    assert_eq!(said(config), [""; 0]);
+
+    let mut config = fixture("deepseek-v2-lite");
+    config["num_experts_per_tok"] = Value::Null;
+    let error = hugging_face::import(&config, "model").unwrap_err().to_string();
+    assert!(error.starts_with("num_experts_per_tok null must be given, for there are 64 experts"), "{error}");
+    config["n_routed_experts"] = Value::Null;
+    let dense = hugging_face::import(&config, "model").unwrap();
+    assert!(!dense.layers().any(|layer| matches!(layer.kind, LayerKind::Moe(_))));
 }
 
 #[test]
@@ -233,7 +317,7 @@ fn unknown_fields_are_warnings_and_unknown_types_errors() {
         ["unknown field `flux_capacitor` is ignored", "unknown field `sideways` is ignored"]
     );
     let error = hugging_face::import(&json!({"model_type": "mamba"}), "mamba").unwrap_err().to_string();
-    assert!(error.contains("`mamba`") && hugging_face::model_types().all(|known| error.contains(known)));
+    assert!(error.contains("`mamba` is not known; nearest: ") && hugging_face::model_types().all(|known| error.contains(known)));
 }
 
 #[test]

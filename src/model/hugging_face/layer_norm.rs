@@ -243,9 +243,8 @@ pub(super) fn mpt(config: &Config<'_>) -> Built {
     let positions = if learned { config.size("max_seq_len")? } else { 0 };
     let position = if alibi { Position::Alibi } else { Position::None };
     let attention = plain.attention(heads, kv_heads, config.head_dim(plain.hidden, heads)?, position);
-    // Both are at most 2^32, and the check of the assembled model bounds the product.
-    let intermediate = config.size("expansion_ratio")?.saturating_mul(plain.hidden);
-    let mlp = plain.mlp(intermediate, Activation::Gelu);
+    // As transformers, whatever `expansion_ratio` says.
+    let mlp = plain.mlp(4 * plain.hidden, Activation::Gelu);
     Ok(plain.decoder(positions, attention, mlp, Residual::Sequential))
 }
 

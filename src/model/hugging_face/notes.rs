@@ -10,7 +10,7 @@ use crate::model::error::ModelError;
 /// Unknown fields that are named one by one; the rest are counted.
 const NAMED_WARNINGS: usize = 12;
 
-/// A line each, in the order defaults, storage of weights, multi-token prediction, unknown fields; `outer` is
+/// A line each, in the order defaults, what is not used, storage of weights, multi-token prediction, unknown fields; `outer` is
 /// what stands around a `text_config`.
 pub(super) fn notes(
     config: &Config<'_>,
@@ -18,6 +18,10 @@ pub(super) fn notes(
     multi_token: MultiToken,
 ) -> Result<Vec<String>, ModelError> {
     let mut notes = defaults(config);
+    let ratio = config.optional_size("expansion_ratio")?.filter(|ratio| *ratio != 4);
+    notes.extend(ratio.map(|ratio| {
+        format!("expansion_ratio {ratio} is not used, as transformers does: MLPs are 4 times as wide as the model")
+    }));
     for field in STORAGE {
         if in_use(config.fields, field) || outer.is_some_and(|outer| in_use(outer, field)) {
             notes.push(format!("{field} is left out: the model in full precision is planned"));
