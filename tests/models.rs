@@ -86,11 +86,24 @@ const PRESETS: &[(&str, u64)] = &[
     ("llama-3.1-8b", 8_030_261_248),
     ("llama-3.1-70b", 70_553_706_496),
     ("llama-3.1-405b", 405_853_388_800),
+    ("llama-3.2-1b", 1_235_814_400),
+    ("llama-3.2-3b", 3_212_749_824),
+    ("llama-3.3-70b", 70_553_706_496),
     ("mistral-7b", 7_241_732_096),
     ("mixtral-8x7b", 46_702_792_704),
     ("qwen2.5-7b", 7_615_616_512),
+    ("qwen2.5-14b", 14_770_033_664),
+    ("qwen2.5-32b", 32_763_876_352),
     ("qwen2.5-72b", 72_706_203_648),
+    ("qwen3-8b", 8_190_735_360),
+    ("qwen3-32b", 32_762_123_264),
+    ("qwen3-30b-a3b", 30_532_122_624),
     ("qwen3-235b-a22b", 235_093_634_560),
+    ("gemma-2-9b", 9_241_705_984),
+    ("gemma-2-27b", 27_227_128_320),
+    ("phi-3-medium", 13_960_238_080),
+    ("gpt-oss-20b", 20_914_757_184),
+    ("gpt-oss-120b", 116_829_156_672),
     // 671,026,419,200 with the routers' correction biases, which no gradient trains.
     ("deepseek-v3", 671_026_419_200 - 58 * 256),
     ("bloom-176b", 176_247_271_424),
@@ -115,8 +128,10 @@ fn presets_have_the_published_parameters() {
 
 #[test]
 fn presets_agree_with_the_files() {
-    for name in ["gpt2", "llama-3.1-8b", "mixtral-8x7b", "qwen2.5-72b", "bloom-176b"] {
-        let (from_preset, from_file) = (preset(name).unwrap().model().unwrap(), model(name));
+    let both = FIXTURES.iter().filter_map(|(name, _)| Some((*name, preset(name)?)));
+    for (name, preset) in both {
+        let (from_preset, from_file) = (preset.model().unwrap(), model(name));
+        assert_eq!(from_preset.constants, from_file.constants, "{name}");
         assert!(from_preset.layers().eq(from_file.layers()), "{name}");
         assert_eq!(from_preset.max_sequence, from_file.max_sequence, "{name}");
     }
@@ -127,10 +142,9 @@ fn presets_agree_with_the_files() {
 fn written_configs_have_the_parameters_that_transformers_counts() {
     let mut types = BTreeSet::new();
     let mut faults = Vec::new();
-    for text in [
-        include_str!("models/transformers-4.57.1.jsonl"),
-        include_str!("models/transformers-5.24.0.jsonl"),
-    ] {
+    for text in
+        [include_str!("models/transformers-4.57.1.jsonl"), include_str!("models/transformers-5.24.0.jsonl")]
+    {
         assert!(text.lines().count() >= 45);
         for line in text.lines() {
             let Value::Object(entry) = serde_json::from_str(line).unwrap() else { panic!("{line}") };
@@ -272,11 +286,20 @@ fn multi_token_prediction_is_counted_where_it_is_asked_for() {
     assert_eq!(counted.blocks(), plain.blocks() + 1);
     let added = counted.parameter_count() - plain.parameter_count();
     assert_eq!(added, 5_539_962_272 - 5120 - 160);
-    let names: Vec<_> = counted.layers().map(|layer| layer.name.as_str()).collect::<Vec<_>>().into_iter().rev().take(5).collect();
+    let names: Vec<_> = counted
+        .layers()
+        .map(|layer| layer.name.as_str())
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .take(5)
+        .collect();
     assert_eq!(names, ["loss", "head", "block 92 moe", "block 92 attention", "block 92 projection"]);
     let LayerKind::Head(head) = &counted.layer(counted.layers().len() - 2).kind else { panic!() };
     assert_eq!(head.passes, 2);
-    assert!(counted.warnings.iter().any(|text| text.starts_with("1 multi-token prediction layer is counted")));
+    assert!(
+        counted.warnings.iter().any(|text| text.starts_with("1 multi-token prediction layer is counted"))
+    );
 }
 
 #[test]
@@ -317,7 +340,10 @@ fn unknown_fields_are_warnings_and_unknown_types_errors() {
         ["unknown field `flux_capacitor` is ignored", "unknown field `sideways` is ignored"]
     );
     let error = hugging_face::import(&json!({"model_type": "mamba"}), "mamba").unwrap_err().to_string();
-    assert!(error.contains("`mamba` is not known; nearest: ") && hugging_face::model_types().all(|known| error.contains(known)));
+    assert!(
+        error.contains("`mamba` is not known; nearest: ")
+            && hugging_face::model_types().all(|known| error.contains(known))
+    );
 }
 
 #[test]

@@ -6,9 +6,7 @@ use super::check::check;
 use super::constants::Constants;
 use super::error::ModelError;
 use super::graph::{Flow, LossTerm, LossWeight, Model};
-use super::layer::{
-    Activation, Attention, Embedding, Head, Layer, LayerKind, LossFunction, Mlp, Moe, Norm,
-};
+use super::layer::{Activation, Attention, Embedding, Head, Layer, LayerKind, LossFunction, Mlp, Moe, Norm};
 
 /// A decoder-only language model.
 pub(super) struct Decoder {
@@ -79,7 +77,8 @@ impl Decoder {
         for (block, number) in self.blocks.into_iter().zip(0u32..) {
             if let Some(projection) = block.projection {
                 let name = format!("block {number} projection");
-                stream = add(&mut graph, &name, Some(number), LayerKind::Mlp(projection), &[(stream, hidden)]);
+                stream =
+                    add(&mut graph, &name, Some(number), LayerKind::Mlp(projection), &[(stream, hidden)]);
             }
             let attention = add(
                 &mut graph,

@@ -1,8 +1,6 @@
 //! The parameter tensors of a layer: shapes, and how tensor and expert parallelism split them.
 
-use super::layer::{
-    Attention, Embedding, Head, LayerKind, Mlp, Moe, Norm, NormKind, NormSpan, Projection,
-};
+use super::layer::{Attention, Embedding, Head, LayerKind, Mlp, Moe, Norm, NormKind, NormSpan, Projection};
 
 /// Which ranks of the tensor or expert group hold which part of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

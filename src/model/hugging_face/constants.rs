@@ -69,7 +69,9 @@ fn switch(config: &Config<'_>, field: &'static str, absent: bool) -> Result<bool
 fn router(config: &Config<'_>) -> Result<Router, ModelError> {
     let scale = |absent| Ok::<_, ModelError>(config.number("routed_scaling_factor")?.unwrap_or(absent));
     Ok(match config.model_type() {
-        "qwen2_moe" | "qwen3_moe" => Router { renormalised: config.flag("norm_topk_prob")?, ..Router::default() },
+        "qwen2_moe" | "qwen3_moe" => {
+            Router { renormalised: config.flag("norm_topk_prob")?, ..Router::default() }
+        }
         "deepseek_v2" => Router {
             score: match config.word("topk_method")? {
                 Some("greedy") | None => RouterScore::Softmax,

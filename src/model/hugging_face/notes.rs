@@ -20,7 +20,9 @@ pub(super) fn notes(
     let mut notes = defaults(config);
     let ratio = config.optional_size("expansion_ratio")?.filter(|ratio| *ratio != 4);
     notes.extend(ratio.map(|ratio| {
-        format!("expansion_ratio {ratio} is not used, as transformers does: MLPs are 4 times as wide as the model")
+        format!(
+            "expansion_ratio {ratio} is not used, as transformers does: MLPs are 4 times as wide as the model"
+        )
     }));
     for field in STORAGE {
         if in_use(config.fields, field) || outer.is_some_and(|outer| in_use(outer, field)) {

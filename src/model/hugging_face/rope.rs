@@ -57,7 +57,9 @@ pub(super) fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
         _ => number(share, "partial_rotary_factor", whole)?,
     };
     let window_theta = match (family, of_windows.and_then(|fields| fields.get("rope_theta"))) {
-        ("gemma3_text", Some(value)) => Some(above_zero("rope_parameters.sliding_attention.rope_theta", value)?),
+        ("gemma3_text", Some(value)) => {
+            Some(above_zero("rope_parameters.sliding_attention.rope_theta", value)?)
+        }
         ("gemma3_text", None) => Some(config.number("rope_local_base_freq")?.unwrap_or(10_000.0)),
         _ => None,
     };
@@ -148,7 +150,8 @@ mod tests {
 
     #[test]
     fn layers_with_windows_may_have_parameters_of_their_own() {
-        let old = r#""rope_theta":5e5,"rope_local_base_freq":2e4,"rope_scaling":{"rope_type":"linear","factor":8}"#;
+        let old =
+            r#""rope_theta":5e5,"rope_local_base_freq":2e4,"rope_scaling":{"rope_type":"linear","factor":8}"#;
         let new = r#""rope_parameters":{
             "full_attention":{"rope_type":"linear","factor":8,"rope_theta":5e5},
             "sliding_attention":{"rope_type":"default","rope_theta":20000}}"#;
@@ -189,7 +192,10 @@ mod tests {
                 r#""rope_scaling":{"type":"linear","factor":2},"rope_parameters":{"rope_type":"linear","factor":4}"#,
                 "rope_scaling (an object) and rope_parameters disagree",
             ),
-            (r#""rope_scaling":{"type":"linear","rope_type":"yarn"}"#, "rope_type \"yarn\" and type \"linear\""),
+            (
+                r#""rope_scaling":{"type":"linear","rope_type":"yarn"}"#,
+                "rope_type \"yarn\" and type \"linear\"",
+            ),
         ] {
             let error = rotary_of(fields).unwrap_err();
             assert!(error.starts_with(message), "{error}");

@@ -1,6 +1,9 @@
 //! The rows of the families with mixtures of experts.
 
-use super::{Absent::{Flag, Null, Size, Word}, FAMILY, Family};
+use super::{
+    Absent::{Flag, Null, Size, Word},
+    FAMILY, Family,
+};
 use crate::model::hugging_face::experts;
 
 /// In the order in which they are listed to people.

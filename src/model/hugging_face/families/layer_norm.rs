@@ -1,6 +1,9 @@
 //! The rows of the families with layer norms and plain MLPs.
 
-use super::{Absent::{Flag, Null, Size, Word}, FAMILY, Family, HEAD_NORMS};
+use super::{
+    Absent::{Flag, Null, Size, Word},
+    FAMILY, Family, HEAD_NORMS,
+};
 use crate::model::hugging_face::{layer_norm, parallel};
 
 /// In the order in which they are listed to people.

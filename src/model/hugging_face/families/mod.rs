@@ -120,7 +120,8 @@ const FAMILY: Family = Family {
 };
 
 /// Norms that each head has for itself, which no layer of ours has.
-const HEAD_NORMS: (&str, &str) = ("qk_layernorm", "a layer norm of the queries and keys of each head is not planned");
+const HEAD_NORMS: (&str, &str) =
+    ("qk_layernorm", "a layer norm of the queries and keys of each head is not planned");
 
 /// All families, in the order in which they are listed to people.
 pub(super) fn families() -> impl Iterator<Item = &'static Family> {
