@@ -20,7 +20,7 @@ use super::error::ModelError;
 use super::graph::Model;
 use super::spelling::nearest;
 use config::Config;
-use families::families;
+use families::{STORAGE, families};
 
 pub(super) use gated::rotary_attention;
 
@@ -100,6 +100,8 @@ fn import_text(
     }
     let warnings = notes::notes(&config, nested.then_some(outer), multi_token)?;
     let mut model = decoder.assemble(name, constants::constants(&config)?, warnings)?;
-    model.config = Some(outer.clone());
+    let mut kept = outer.clone();
+    kept.retain(|field, _| !STORAGE.contains(&field.as_str()));
+    model.config = Some(kept);
     Ok(model)
 }

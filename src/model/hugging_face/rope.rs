@@ -49,20 +49,14 @@ pub(super) fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
             (given, _) => Ok(given.unwrap_or(absent)),
         }
     };
-    let share = match config.optional_size("rotary_dim")? {
-        Some(rotated) if family == "gptj" => {
-            let heads = config.heads()?;
-            rotated as f64 / config.head_dim(config.size("hidden_size")?, heads)? as f64
+    let rotated = if family == "gptj" { config.optional_size("rotary_dim")? } else { None };
+    let share = match rotated {
+        Some(rotated) => {
+            rotated as f64 / config.head_dim(config.size("hidden_size")?, config.heads()?)? as f64
         }
-        _ => number(share, "partial_rotary_factor", whole)?,
+        None => number(share, "partial_rotary_factor", whole)?,
     };
-    let window_theta = match (family, of_windows.and_then(|fields| fields.get("rope_theta"))) {
-        ("gemma3_text", Some(value)) => {
-            Some(above_zero("rope_parameters.sliding_attention.rope_theta", value)?)
-        }
-        ("gemma3_text", None) => Some(config.number("rope_local_base_freq")?.unwrap_or(10_000.0)),
-        _ => None,
-    };
+    let window_theta = if family == "gemma3_text" { Some(window_theta(config, of_windows)?) } else { None };
     let old = config.object("rope_scaling")?.map(|fields| scaling("rope_scaling", fields)).transpose()?;
     let new = parameters.map(|fields| scaling("rope_parameters", fields)).transpose()?;
     let scaling = match (old, new) {
@@ -74,6 +68,18 @@ pub(super) fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
         (old, new) => new.or(old).unwrap_or(RotaryScaling::None),
     };
     Ok(Rotary { theta: number(theta, "rope_theta", absent)?, window_theta, share, scaling })
+}
+
+/// Gemma 3's base for layers with a window.
+fn window_theta(config: &Config<'_>, of_windows: Option<&Fields>) -> Result<f64, ModelError> {
+    const PATH: &str = "rope_parameters.sliding_attention.rope_theta";
+    let old = config.given("rope_local_base_freq").map(|(_, value)| value);
+    let new = of_windows.and_then(|fields| fields.get("rope_theta")).filter(|value| !value.is_null());
+    agree(("rope_local_base_freq", old), (PATH, new))?;
+    match new {
+        Some(value) => above_zero(PATH, value),
+        None => Ok(config.number("rope_local_base_freq")?.unwrap_or(10_000.0)),
+    }
 }
 
 /// What holds for layers that see everything, and for those with a window where these have parameters of their own.

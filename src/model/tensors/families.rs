@@ -50,7 +50,7 @@ impl Names {
             "mpt" => &MPT,
             "falcon" if norms_apart(model) => &FALCON_TWO_NORMS,
             "falcon" => &FALCON,
-            "llama" | "mistral" | "qwen2" | "qwen3" | "qwen3_moe" | "gemma" | "stablelm" => &LLAMA,
+            "llama" | "mistral" | "qwen2" | "qwen3" | "qwen3_moe" | "gemma" => &LLAMA,
             "gemma2" | "gemma3" | "gemma3_text" => &GEMMA2,
             "mixtral" => &MIXTRAL,
             "phi3" => &PHI3,

@@ -57,7 +57,7 @@ fn of_family(model: &Model) -> Option<&'static str> {
         "gptj" | "cohere" | "glm4" => Some("rotary positions that turn neighbouring elements"),
         "granite" => Some("factors of its residual stream and logits"),
         "olmo2" => Some("norms of queries and keys over all heads"),
-        "starcoder2" => Some("tensors whose names are not known"),
+        "starcoder2" | "stablelm" => Some("layers that were not compared with those of transformers"),
         _ => None,
     }
 }
