@@ -299,7 +299,7 @@ fn check_countable(model: &Model, workload: &Workload) -> Result<(), CliError> {
                     let shared = u128::from(moe.shared_intermediate.max(moe.hidden));
                     (u64::try_from(routed + shared).unwrap_or(u64::MAX), 0)
                 }
-                LayerKind::Head(head) => (head.hidden.max(head.vocabulary), 0),
+                LayerKind::Head(head) => (head.hidden.max(head.vocabulary) * head.passes, 0),
                 LayerKind::Loss(_) => (0, 0),
             };
             tokens * (u128::from(width) * 32 + u128::from(heads) * seq_len * 8)
