@@ -43,6 +43,7 @@ fn defaults(config: &Config<'_>) -> Vec<String> {
         (Absent::Word(word), _) => Some(word.to_owned()),
         (Absent::Flag(tied), "tie_word_embeddings") => (!tied).then(|| "false".to_owned()),
         (Absent::Flag(on), _) => on.then(|| "true".to_owned()),
+        (Absent::Null, "num_key_value_heads") => Some("as many as num_attention_heads".to_owned()),
         (Absent::Null, _) => None,
     };
     let line = |(field, absent): &(&str, Absent)| {
