@@ -100,6 +100,33 @@ fn closed_form_memory_of_many_like_blocks_is_the_played_peak() {
 }
 
 #[test]
+fn closed_form_memory_of_multi_token_prediction_is_the_played_peak() {
+    let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
+    let config = serde_json::json!({
+        "model_type": "deepseek_v3", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "vocab_size": 256, "max_position_embeddings": 128, "q_lora_rank": 24,
+        "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4,
+        "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 32, "first_k_dense_replace": 1,
+        "num_nextn_predict_layers": 2,
+    });
+    let model = model::hugging_face::import_with(&config, "ahead", model::MultiToken::Counted);
+    let model = model.expect("the configuration is legal");
+    let workload =
+        Workload { global_batch: 16, seq_len: 64, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
+    let texts =
+        ["zero=0", "zero=1,loss=chunked", "zero=3,ckpt=full", "tp=2,zero=1", "pp=2,zero=1", "pp=4,zero=0"];
+    let mut checked = 0;
+    for (engine, text) in engines().iter().flat_map(|engine| texts.map(|text| (engine, text))) {
+        let draft = Draft::parse(text).expect("the text is legal");
+        let Ok(strategy) = resolve(&draft, &model, 4, &workload, engine) else { continue };
+        let (model, text) = (model.clone(), text.to_owned());
+        memory_agrees(&cluster, &Case { model, workload, engine, strategy, devices: 4, text }, "ahead");
+        checked += 1;
+    }
+    assert!(checked > 30, "{checked}");
+}
+
+#[test]
 fn the_time_bound_is_never_above_the_played_time() {
     let cluster = meshwright::cluster::load("2x8xh100-sxm").expect("built in");
     let mut tightness = Vec::new();

@@ -1,10 +1,12 @@
 //! Real configurations: parameter counts to the parameter, and what the families' graphs look like.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use meshwright::model::layer::{LayerKind, Position};
-use meshwright::model::{Model, ModelError, hugging_face, load, preset, presets};
+use meshwright::model::{Model, ModelError, MultiToken, hugging_face, load, load_with, preset, presets};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -85,11 +87,24 @@ const PRESETS: &[(&str, u64)] = &[
     ("llama-3.1-8b", 8_030_261_248),
     ("llama-3.1-70b", 70_553_706_496),
     ("llama-3.1-405b", 405_853_388_800),
+    ("llama-3.2-1b", 1_235_814_400),
+    ("llama-3.2-3b", 3_212_749_824),
+    ("llama-3.3-70b", 70_553_706_496),
     ("mistral-7b", 7_241_732_096),
     ("mixtral-8x7b", 46_702_792_704),
     ("qwen2.5-7b", 7_615_616_512),
+    ("qwen2.5-14b", 14_770_033_664),
+    ("qwen2.5-32b", 32_763_876_352),
     ("qwen2.5-72b", 72_706_203_648),
+    ("qwen3-8b", 8_190_735_360),
+    ("qwen3-32b", 32_762_123_264),
+    ("qwen3-30b-a3b", 30_532_122_624),
     ("qwen3-235b-a22b", 235_093_634_560),
+    ("gemma-2-9b", 9_241_705_984),
+    ("gemma-2-27b", 27_227_128_320),
+    ("phi-3-medium", 13_960_238_080),
+    ("gpt-oss-20b", 20_914_757_184),
+    ("gpt-oss-120b", 116_829_156_672),
     // 671,026,419,200 with the routers' correction biases, which no gradient trains.
     ("deepseek-v3", 671_026_419_200 - 58 * 256),
     ("bloom-176b", 176_247_271_424),
@@ -114,11 +129,47 @@ fn presets_have_the_published_parameters() {
 
 #[test]
 fn presets_agree_with_the_files() {
-    for name in ["gpt2", "llama-3.1-8b", "mixtral-8x7b", "qwen2.5-72b", "bloom-176b"] {
-        let (from_preset, from_file) = (preset(name).unwrap().model().unwrap(), model(name));
+    let both = FIXTURES.iter().filter_map(|(name, _)| Some((*name, preset(name)?)));
+    for (name, preset) in both {
+        let (from_preset, from_file) = (preset.model().unwrap(), model(name));
+        assert_eq!(from_preset.constants, from_file.constants, "{name}");
         assert!(from_preset.layers().eq(from_file.layers()), "{name}");
         assert_eq!(from_preset.max_sequence, from_file.max_sequence, "{name}");
     }
+}
+
+/// Configs as transformers 4 and 5 write them, with the parameters that each counts (`tests/models/write_configs.py`).
+const WRITTEN: [&str; 2] =
+    [include_str!("models/transformers-4.57.1.jsonl"), include_str!("models/transformers-5.24.0.jsonl")];
+
+#[test]
+fn written_configs_have_the_parameters_that_transformers_counts() {
+    let mut types = BTreeSet::new();
+    let mut faults = Vec::new();
+    for text in
+        [include_str!("models/transformers-4.57.1.jsonl"), include_str!("models/transformers-5.24.0.jsonl")]
+    {
+        assert!(text.lines().count() >= 45);
+        for line in text.lines() {
+            let Value::Object(entry) = serde_json::from_str(line).unwrap() else { panic!("{line}") };
+            let (name, config) = (entry["name"].as_str().unwrap(), &entry["config"]);
+            let version = config["transformers_version"].as_str().unwrap();
+            types.insert(config["model_type"].as_str().unwrap().to_owned());
+            match hugging_face::import(config, name) {
+                Ok(model) => {
+                    let counted = model.parameter_count();
+                    if counted != entry["parameters"].as_u64().unwrap() {
+                        faults.push(format!("{name} of {version}: {counted}, not {}", entry["parameters"]));
+                    }
+                    let unknown = model.warnings.into_iter().filter(|text| text.contains("unknown"));
+                    faults.extend(unknown.map(|warning| format!("{name} of {version}: {warning}")));
+                }
+                Err(error) => faults.push(format!("{name} of {version}: {error}")),
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(types.len() >= 20, "{types:?}");
 }
 
 fn attention_windows(model: &Model) -> Vec<Option<u64>> {
@@ -196,22 +247,10 @@ fn opt_350m_norms_after_the_residual_and_narrows_its_table() {
 
 #[test]
 fn what_is_not_planned_is_refused_with_a_way_on() {
-    let mut config = fixture("deepseek-v3");
     let refused = |config: &Value| match hugging_face::import(config, "model") {
         Err(error @ ModelError::Unsupported { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
-    assert!(refused(&config).starts_with("quantization_config (an object of 4 fields) is not supported"));
-    config.as_object_mut().unwrap().remove("quantization_config");
-    assert_eq!(
-        refused(&config),
-        "num_nextn_predict_layers 1 is not supported: multi-token prediction layers are not planned; set it \
-         to 0 to plan the model without them"
-    );
-    config["num_nextn_predict_layers"] = json!(0);
-    let whole = hugging_face::import(&config, "deepseek-v3").unwrap();
-    assert!(whole.layers().eq(preset("deepseek-v3").unwrap().model().unwrap().layers()));
-
     let mut config = fixture("gemma-3-4b");
     assert!(refused(&config).starts_with("vision_config"));
     config.as_object_mut().unwrap().remove("vision_config");
@@ -220,6 +259,74 @@ fn what_is_not_planned_is_refused_with_a_way_on() {
     assert!(nested.layers().eq(alone.layers()));
     // The checkpoint's count less its vision tower and projector.
     assert_eq!(nested.parameter_count(), 4_300_079_472 - 416_866_032 - 2_950_272);
+}
+
+#[test]
+fn published_files_are_planned_as_transformers_loads_them() {
+    let published = model("deepseek-v3");
+    assert_eq!(
+        published.warnings,
+        [
+            "quantization_config is left out: the model in full precision is planned",
+            "1 multi-token prediction layer is left out, as transformers does; --mtp counts and prices it"
+        ]
+    );
+    assert!(published.layers().eq(preset("deepseek-v3").unwrap().model().unwrap().layers()));
+    assert_eq!(published.parameter_count(), 671_026_419_200 - 58 * 256);
+    assert!(!published.config.unwrap().contains_key("quantization_config"));
+    assert!(model("glm-4.5").warnings.iter().any(|text| text.starts_with("1 multi-token")));
+}
+
+/// The layer of GLM 4.5's checkpoint holds copies of the embedding and the head, a norm before the latter and the
+/// router's correction biases besides.
+#[test]
+fn multi_token_prediction_is_counted_where_it_is_asked_for() {
+    let counted = load_with(fixture_path("glm-4.5").to_str().unwrap(), MultiToken::Counted).unwrap();
+    let plain = model("glm-4.5");
+    assert_eq!(counted.blocks(), plain.blocks() + 1);
+    let added = counted.parameter_count() - plain.parameter_count();
+    assert_eq!(added, 5_539_962_272 - 2 * 151_552 * 5120 - 5120 - 160);
+    let names: Vec<_> = counted
+        .layers()
+        .map(|layer| layer.name.as_str())
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .take(5)
+        .collect();
+    assert_eq!(names, ["loss", "head", "block 92 moe", "block 92 attention", "block 92 projection"]);
+    let LayerKind::Head(head) = &counted.layer(counted.layers().len() - 2).kind else { panic!() };
+    assert_eq!(head.passes, 2);
+    assert!(
+        counted.warnings.iter().any(|text| text.starts_with("1 multi-token prediction layer is counted"))
+    );
+}
+
+#[test]
+fn what_is_missing_takes_a_default_and_says_so() {
+    let said = |config: Value| hugging_face::import(&config, "model").unwrap().warnings;
+    let mut config = fixture("qwen3-30b-a3b");
+    assert_eq!(said(config.clone()), [""; 0]);
+    config.as_object_mut().unwrap().remove("num_experts");
+    assert_eq!(said(config.clone()), ["num_experts is missing: 128, the default of qwen3_moe"]);
+    // Written by transformers 5.
+    config["num_local_experts"] = json!(16);
+    assert_eq!(said(config.clone()), [""; 0]);
+    let moe = hugging_face::import(&config, "model").unwrap();
+    assert!(moe.layers().any(|layer| matches!(&layer.kind, LayerKind::Moe(moe) if moe.experts == 16)));
+    config["num_experts"] = json!(128);
+    let error = hugging_face::import(&config, "model").unwrap_err().to_string();
+    assert_eq!(error, "num_experts 128 and num_local_experts 16 disagree; they are two names of one field");
+    config["num_experts"] = Value::Null;
+    assert_eq!(said(config), [""; 0]);
+
+    let mut config = fixture("deepseek-v2-lite");
+    config["num_experts_per_tok"] = Value::Null;
+    let error = hugging_face::import(&config, "model").unwrap_err().to_string();
+    assert!(error.starts_with("num_experts_per_tok null must be given, for there are 64 experts"), "{error}");
+    config["n_routed_experts"] = Value::Null;
+    let dense = hugging_face::import(&config, "model").unwrap();
+    assert!(!dense.layers().any(|layer| matches!(layer.kind, LayerKind::Moe(_))));
 }
 
 #[test]
@@ -233,7 +340,10 @@ fn unknown_fields_are_warnings_and_unknown_types_errors() {
         ["unknown field `flux_capacitor` is ignored", "unknown field `sideways` is ignored"]
     );
     let error = hugging_face::import(&json!({"model_type": "mamba"}), "mamba").unwrap_err().to_string();
-    assert!(error.contains("`mamba`") && hugging_face::model_types().all(|known| error.contains(known)));
+    assert!(
+        error.contains("`mamba` is not known; nearest: ")
+            && hugging_face::model_types().all(|known| error.contains(known))
+    );
 }
 
 #[test]
@@ -290,6 +400,8 @@ fn products_of_sizes_do_not_overflow() {
     assert!(hugging_face::import(&config, "huge").is_err());
 }
 
+static CONFIGS: OnceLock<Vec<Value>> = OnceLock::new();
+
 fn odd_value() -> impl Strategy<Value = Value> {
     prop_oneof![
         Just(Value::Null),
@@ -305,21 +417,31 @@ fn odd_value() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// The config of every published file and of every one that was written for the counts.
+fn all_configs() -> Vec<Value> {
+    let written = WRITTEN.iter().flat_map(|text| text.lines()).map(|line| {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        entry["config"].clone()
+    });
+    FIXTURES.iter().map(|(name, _)| fixture(name)).chain(written).collect()
+}
+
 proptest! {
     #[test]
     fn mutated_configs_never_panic(
-        which in 0..FIXTURES.len(),
+        which in any::<prop::sample::Index>(),
         mutations in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..4),
         remove in any::<prop::sample::Index>(),
     ) {
-        let mut config = fixture(FIXTURES[which].0);
+        let configs = CONFIGS.get_or_init(all_configs);
+        let mut config = configs[which.index(configs.len())].clone();
         let fields = config.as_object_mut().unwrap();
         let names: Vec<String> = fields.keys().cloned().collect();
         fields.remove(&names[remove.index(names.len())]);
         for (index, value) in mutations {
             fields.insert(names[index.index(names.len())].clone(), value);
         }
-        match hugging_face::import(&config, "mutated") {
+        match hugging_face::import_with(&config, "mutated", MultiToken::Counted) {
             Ok(model) => prop_assert!(model.parameter_count() > 0 && model.blocks() > 0),
             Err(error) => prop_assert!(error.to_string().len() < 1000, "{error}"),
         }

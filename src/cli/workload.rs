@@ -8,7 +8,7 @@ use super::freeze::freeze;
 use super::number::{real, whole};
 use crate::cluster::{self, Cluster};
 use crate::model::layer::LayerKind;
-use crate::model::{self, Model};
+use crate::model::{self, Model, MultiToken};
 use crate::profile::EngineProfile;
 use crate::profile::automatic::automatic;
 use crate::profile::device::DeviceClass;
@@ -53,6 +53,9 @@ pub struct WorkloadArgs {
     /// Layers that are not trained, by name (`*` any run of characters, `?` any one); may be given again
     #[arg(long, value_name = "GLOB", help_heading = WORK)]
     freeze: Vec<String>,
+    /// Count and price multi-token prediction layers; without it they are left out
+    #[arg(long, help_heading = WORK)]
+    mtp: bool,
     #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = WORK, help = engine_help())]
     engine: String,
 }
@@ -77,6 +80,7 @@ pub struct WorkloadRequest {
     /// Its `seq_len` is 0 where the model decides.
     workload: Workload,
     freeze: Vec<String>,
+    multi_token: MultiToken,
     pub engine: EngineChoice,
 }
 
@@ -114,6 +118,7 @@ impl WorkloadArgs {
             cluster: self.cluster,
             workload: Workload { global_batch, seq_len, precision, dropout, clip },
             freeze: self.freeze,
+            multi_token: if self.mtp { MultiToken::Counted } else { MultiToken::LeftOut },
             engine,
         })
     }
@@ -122,7 +127,13 @@ impl WorkloadArgs {
 impl WorkloadRequest {
     /// Reads model and cluster, and settles what the model decides.
     pub fn load(self) -> Result<Subject, CliError> {
-        let mut model = model::load(&self.model)?;
+        let mut model = model::load_with(&self.model, self.multi_token)?;
+        if self.multi_token == MultiToken::Counted && !predicts_ahead(&model) {
+            let name = &model.name;
+            model
+                .warnings
+                .push(format!("--mtp changes nothing: {name} has no multi-token prediction layers"));
+        }
         let cluster = cluster::load(&self.cluster)?;
         freeze(&mut model, &self.freeze)?;
         let mut workload = self.workload;
@@ -172,6 +183,11 @@ impl WorkloadRequest {
             _ => Ok(self),
         }
     }
+}
+
+/// Whether the head of `model` predicts more than the next token.
+fn predicts_ahead(model: &Model) -> bool {
+    model.layers().any(|layer| matches!(&layer.kind, LayerKind::Head(head) if head.passes > 1))
 }
 
 /// `--engine`.
@@ -283,7 +299,7 @@ fn check_countable(model: &Model, workload: &Workload) -> Result<(), CliError> {
                     let shared = u128::from(moe.shared_intermediate.max(moe.hidden));
                     (u64::try_from(routed + shared).unwrap_or(u64::MAX), 0)
                 }
-                LayerKind::Head(head) => (head.hidden.max(head.vocabulary), 0),
+                LayerKind::Head(head) => (head.hidden.max(head.vocabulary) * head.passes, 0),
                 LayerKind::Loss(_) => (0, 0),
             };
             tokens * (u128::from(width) * 32 + u128::from(heads) * seq_len * 8)

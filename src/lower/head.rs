@@ -46,7 +46,7 @@ impl Logits {
 /// Appends the forward of head and cross-entropy.
 pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trains_matrix: bool) -> Saved {
     let shape = b.shape;
-    let (tokens, stream, hidden) = (shape.tokens(), shape.stream_tokens(), layer.hidden);
+    let (tokens, stream, hidden) = passed(b, layer);
     let mut normed = source;
     let mut statistics = None;
     if layer.norm.is_some() {
@@ -76,6 +76,11 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trains_matrix
         }
     }
     Saved { source, statistics, normed, whole, loss: LossSaved::InputGradient(gradient) }
+}
+
+/// Rows of the head's matrices on this rank, of its norm, and its width; each token passes as often as it predicts.
+fn passed(b: &Builder<'_>, layer: &Head) -> (u64, u64, u64) {
+    (b.shape.tokens() * layer.passes, b.shape.stream_tokens() * layer.passes, layer.hidden)
 }
 
 /// Logits of `rows` tokens out of `input`, their statistics over the whole vocabulary, and their loss.
@@ -198,7 +203,7 @@ pub fn backward(
     (trains_matrix, trains_norm): (bool, bool),
 ) -> ValueId {
     let shape = b.shape;
-    let (tokens, stream, hidden) = (shape.tokens(), shape.stream_tokens(), layer.hidden);
+    let (tokens, _, hidden) = passed(b, layer);
     let width = layer.table_width.unwrap_or(hidden);
     let shard = match &saved.loss {
         LossSaved::InputGradient(gradient) => b.reduce_sequence("head input gradient shard", *gradient, None),
@@ -224,6 +229,7 @@ pub fn backward(
     if layer.norm.is_none() && !is_from_forward {
         return shard;
     }
+    let stream = shape.stream_tokens();
     let target = b.activation("stream gradient", stream * hidden, None);
     if layer.norm.is_none() {
         // What the forward left is kept for this backward alone; what flows on is another value.

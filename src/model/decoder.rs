@@ -6,7 +6,7 @@ use super::check::check;
 use super::constants::Constants;
 use super::error::ModelError;
 use super::graph::{Flow, LossTerm, LossWeight, Model};
-use super::layer::{Attention, Embedding, Head, Layer, LayerKind, LossFunction, Mlp, Moe};
+use super::layer::{Activation, Attention, Embedding, Head, Layer, LayerKind, LossFunction, Mlp, Moe, Norm};
 
 /// A decoder-only language model.
 pub(super) struct Decoder {
@@ -17,7 +17,10 @@ pub(super) struct Decoder {
 }
 
 /// One transformer layer.
+#[derive(Clone)]
 pub(super) struct Block {
+    /// What stands before the attention of a multi-token prediction module.
+    pub projection: Option<Mlp>,
     pub attention: Attention,
     pub feed_forward: FeedForward,
     pub residual: Residual,
@@ -38,6 +41,28 @@ pub(super) enum Residual {
 }
 
 impl Decoder {
+    /// Adds `depth` multi-token prediction modules (DeepSeek-AI 2024, section 2.2), each one more block, and one more
+    /// pass of the shared head. The projection of a module, 2·hidden to hidden behind two norms, is planned as an MLP
+    /// of inner width hidden: as many weights and FLOPs. The block is as the last one.
+    pub fn predict_ahead(&mut self, depth: u64) {
+        let Some(last) = self.blocks.last().cloned() else { return };
+        let hidden = self.embedding.hidden;
+        let norm = last.attention.norm.map(|norm| Norm { width: hidden, ..norm });
+        let projection = Mlp {
+            hidden,
+            intermediate: hidden,
+            gated: false,
+            activation: Activation::Relu,
+            bias: false,
+            norm,
+            output_norm: norm,
+            residual_norm: None,
+        };
+        let module = Block { projection: Some(projection), ..last };
+        self.blocks.extend((0..depth).map(|_| module.clone()));
+        self.head.passes += depth;
+    }
+
     /// The layer graph: embedding, attention and feed-forward layer of each block, head, cross-entropy.
     pub fn assemble(
         self,
@@ -50,6 +75,11 @@ impl Decoder {
         let vocabulary = self.head.vocabulary;
         let mut stream = add(&mut graph, "embedding", None, LayerKind::Embedding(self.embedding), &[]);
         for (block, number) in self.blocks.into_iter().zip(0u32..) {
+            if let Some(projection) = block.projection {
+                let name = format!("block {number} projection");
+                stream =
+                    add(&mut graph, &name, Some(number), LayerKind::Mlp(projection), &[(stream, hidden)]);
+            }
             let attention = add(
                 &mut graph,
                 &format!("block {number} attention"),

@@ -100,6 +100,7 @@ impl Dimensions {
                 bias: false,
                 soft_cap: false,
                 table_width: None,
+                passes: 1,
             },
             max_sequence: None,
         };
@@ -126,7 +127,7 @@ impl Dimensions {
             || FeedForward::Dense(self.mlp(bias)),
             |experts| FeedForward::Experts(self.moe(experts)),
         );
-        Block { attention, feed_forward, residual: Residual::Sequential }
+        Block { projection: None, attention, feed_forward, residual: Residual::Sequential }
     }
 
     fn mlp(&self, bias: bool) -> Mlp {

@@ -25,8 +25,10 @@ pub enum ModelError {
     /// JSON, but not of the layer graph's form.
     #[error("`{path}` is not a layer graph: {reason}")]
     NotALayerGraph { path: String, reason: String },
-    #[error("model_type `{value}` is not known; the known ones are {}", .known.join(", "))]
-    UnknownType { value: String, known: Vec<String> },
+    #[error(
+        "model_type `{value}` is not known{}; the known ones are {}", nearest_are(.nearest), .known.join(", ")
+    )]
+    UnknownType { value: String, nearest: Vec<String>, known: Vec<String> },
     /// A value outside what the field can hold.
     #[error("{field} {value} {rule}{}", nearest_are(.nearest))]
     Value { field: String, value: String, rule: String, nearest: Vec<String> },
@@ -67,8 +69,9 @@ impl ModelError {
     /// Legal values near the one given; empty where there are none to name.
     pub fn nearest(&self) -> &[String] {
         match self {
-            Self::NotFound { nearest, .. } | Self::Value { nearest, .. } => nearest,
-            Self::UnknownType { known, .. } => known,
+            Self::NotFound { nearest, .. }
+            | Self::UnknownType { nearest, .. }
+            | Self::Value { nearest, .. } => nearest,
             _ => &[],
         }
     }

@@ -86,9 +86,12 @@ pub struct Attention {
     /// Norm of the sum after the residual add (OPT-350m's post-norm).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residual_norm: Option<Norm>,
-    /// Norm of queries and keys (Qwen 3: width = head size; OLMo 2: the whole width).
+    /// Norm of queries and keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_key_norm: Option<NormKind>,
+    /// What that norm spans.
+    #[serde(default, skip_serializing_if = "NormSpan::is_head")]
+    pub query_key_span: NormSpan,
     /// Bias on the query, key and value projections.
     #[serde(default)]
     pub input_bias: bool,
@@ -108,6 +111,24 @@ pub struct Attention {
     /// False where every query sees every key.
     #[serde(default = "yes")]
     pub causal: bool,
+}
+
+/// Over what queries and keys are normalised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NormSpan {
+    /// Each head by itself (Qwen 3).
+    #[default]
+    Head,
+    /// All heads together (OLMo 2).
+    AllHeads,
+}
+
+impl NormSpan {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    fn is_head(&self) -> bool {
+        *self == Self::Head
+    }
 }
 
 /// How queries, keys and values are made.
@@ -219,6 +240,9 @@ pub struct Head {
     /// Width of the matrix where it differs from `hidden` (OPT-350m); a linear layer without bias narrows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table_width: Option<u64>,
+    /// Times that each token goes through it: 1, and one more for each multi-token prediction layer.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub passes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -232,6 +256,15 @@ pub enum LossFunction {
 
 const fn yes() -> bool {
     true
+}
+
+const fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+const fn is_one(number: &u64) -> bool {
+    *number == 1
 }
 
 impl LayerKind {

@@ -1,6 +1,6 @@
 //! The parameter tensors of a layer: shapes, and how tensor and expert parallelism split them.
 
-use super::layer::{Attention, Embedding, Head, LayerKind, Mlp, Moe, Norm, NormKind, Projection};
+use super::layer::{Attention, Embedding, Head, LayerKind, Mlp, Moe, Norm, NormKind, NormSpan, Projection};
 
 /// Which ranks of the tensor or expert group hold which part of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,9 +109,12 @@ impl List {
                     self.vector("value bias", key, Split::KeyValueHeads);
                 }
                 if let Some(kind) = attention.query_key_norm {
-                    let norm = Norm { kind, width: head_dim };
-                    self.norm("query norm", Some(&norm));
-                    self.norm("key norm", Some(&norm));
+                    let (query, key) = match attention.query_key_span {
+                        NormSpan::Head => (head_dim, head_dim),
+                        NormSpan::AllHeads => (query, key),
+                    };
+                    self.norm("query norm", Some(&Norm { kind, width: query }));
+                    self.norm("key norm", Some(&Norm { kind, width: key }));
                 }
             }
             Projection::Latent { query_rank, key_value_rank, plain_dim, rotary_dim, value_dim } => {

@@ -15,6 +15,8 @@ pub(super) const LAYER_LIMIT: usize = 100_000;
 pub(super) const HEAD_LIMIT: u64 = 1 << 20;
 /// The most experts of a layer.
 pub(super) const EXPERT_LIMIT: u64 = 1 << 16;
+/// The most multi-token prediction layers.
+pub(super) const MULTI_TOKEN_LIMIT: u64 = 64;
 /// The most parameters of a model.
 const PARAMETER_LIMIT: u128 = 1_000_000_000_000_000;
 
@@ -71,6 +73,7 @@ pub(super) fn sizes(layer: &str, kind: &LayerKind) -> Result<(), ModelError> {
             width("hidden", head.hidden)?;
             width("vocabulary", head.vocabulary)?;
             head.table_width.map_or(Ok(()), |table| width("table_width", table))?;
+            within("passes", head.passes, 1, MULTI_TOKEN_LIMIT + 1)?;
             norm("norm", &head.norm, head.hidden)
         }
         LayerKind::Loss(_) => Ok(()),

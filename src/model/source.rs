@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::error::ModelError;
 use super::graph::Model;
+use super::hugging_face::MultiToken;
 use super::presets::{preset, presets};
+use super::spelling::edit_distance;
 use super::{hugging_face, layer_graph};
 use crate::units::Bytes;
 
@@ -20,8 +22,16 @@ const FILE_LIMIT: Bytes = Bytes::mib(16);
 /// # Errors
 /// When there is no such preset or file, or what is there does not describe a model.
 pub fn load(text: &str) -> Result<Model, ModelError> {
+    load_with(text, MultiToken::LeftOut)
+}
+
+/// The same, with or without the multi-token prediction layers that a configuration names.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(text: &str, multi_token: MultiToken) -> Result<Model, ModelError> {
     if let Some(preset) = preset(text) {
-        return preset.model();
+        return preset.model_with(multi_token);
     }
     let path = Path::new(text);
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
@@ -32,7 +42,7 @@ pub fn load(text: &str) -> Result<Model, ModelError> {
         let inside = path.join("config.json");
         let shown = inside.display().to_string();
         return match fs::metadata(&inside) {
-            Ok(metadata) if metadata.is_file() => read(&inside, metadata.len()),
+            Ok(metadata) if metadata.is_file() => read(&inside, metadata.len(), multi_token),
             Ok(_) => Err(unreadable(&shown, "it is not a regular file".to_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Err(unreadable(text, "the folder has no config.json".to_owned()))
@@ -43,11 +53,11 @@ pub fn load(text: &str) -> Result<Model, ModelError> {
     if !metadata.is_file() {
         return Err(unreadable(text, "it is not a regular file".to_owned()));
     }
-    read(path, metadata.len())
+    read(path, metadata.len(), multi_token)
 }
 
 /// The model in a regular file of `length` bytes.
-fn read(path: &Path, length: u64) -> Result<Model, ModelError> {
+fn read(path: &Path, length: u64, multi_token: MultiToken) -> Result<Model, ModelError> {
     let shown = path.display().to_string();
     let too_large = |bytes| ModelError::TooLarge { path: shown.clone(), bytes, limit: FILE_LIMIT };
     if length > FILE_LIMIT.0 {
@@ -63,7 +73,7 @@ fn read(path: &Path, length: u64) -> Result<Model, ModelError> {
     }
     let text = String::from_utf8(bytes)
         .map_err(|error| unreadable(&shown, format!("it is not UTF-8 text ({})", error.utf8_error())))?;
-    from_text(&text, &shown, &name_of(path))
+    from_text_with(&text, &shown, &name_of(path), multi_token)
 }
 
 /// The model that JSON text describes, told apart by its content; `path` is for messages, `name` for a config.
@@ -71,6 +81,16 @@ fn read(path: &Path, length: u64) -> Result<Model, ModelError> {
 /// # Errors
 /// When the text is not JSON or does not describe a model.
 pub fn from_text(text: &str, path: &str, name: &str) -> Result<Model, ModelError> {
+    from_text_with(text, path, name, MultiToken::LeftOut)
+}
+
+/// The same, with or without the multi-token prediction layers that a configuration names.
+pub(super) fn from_text_with(
+    text: &str,
+    path: &str,
+    name: &str,
+    multi_token: MultiToken,
+) -> Result<Model, ModelError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // serde_json stops at 128 levels, so deep nesting is an error and never a deep value.
     let value: Value = serde_json::from_str(text)
@@ -82,7 +102,7 @@ pub fn from_text(text: &str, path: &str, name: &str) -> Result<Model, ModelError
     if !has("model_type") && !has("text_config") {
         return Err(ModelError::NotAModel { path: path.to_owned() });
     }
-    hugging_face::import(&value, name)
+    hugging_face::import_with(&value, name, multi_token)
 }
 
 /// A file's stem, or for a `config.json` the name of its folder.
@@ -118,32 +138,4 @@ fn not_found(text: &str) -> ModelError {
     near.sort_unstable();
     let nearest = near.into_iter().take(4).map(|(_, name)| name.to_owned()).collect();
     ModelError::NotFound { value, nearest }
-}
-
-/// Insertions, deletions and replacements between two names (Levenshtein 1966).
-fn edit_distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (line, from) in left.chars().enumerate() {
-        let mut diagonal = line;
-        row[0] = line + 1;
-        for (column, to) in right.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::edit_distance;
-
-    #[test]
-    fn edit_distances_are_levenshtein() {
-        assert_eq!(edit_distance("", "abc"), 3);
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("llama-2-7b", "llama-2-70b"), 1);
-    }
 }

@@ -6,7 +6,8 @@ use crate::model::parameters::parameters;
 use crate::strategy::Workload;
 use crate::units::Flops;
 
-/// 6 · tokens · matrix weights that multiply (of experts the chosen and shared ones; the head even if tied)
+/// 6 · tokens · matrix weights that multiply (of experts the chosen and shared ones; the head even if tied, for each
+/// of its passes)
 /// + 12 · tokens · seq · Σ heads · head size over the blocks; causal masks not halved, recomputation not counted.
 pub fn model_flops(model: &Model, workload: &Workload) -> Flops {
     let tokens = workload.tokens() as f64;
@@ -16,6 +17,7 @@ pub fn model_flops(model: &Model, workload: &Workload) -> Flops {
         for tensor in parameters(&layer.kind).iter().filter(|tensor| tensor.multiplies) {
             let elements = tensor.elements() as f64;
             weights += match &layer.kind {
+                LayerKind::Head(head) => elements * head.passes as f64,
                 LayerKind::Moe(moe) if tensor.role.starts_with("expert") => {
                     elements * moe.top_k as f64 / moe.experts as f64
                 }
@@ -24,7 +26,8 @@ pub fn model_flops(model: &Model, workload: &Workload) -> Flops {
         }
         match &layer.kind {
             LayerKind::Head(head) if head.tied => {
-                weights += (head.vocabulary * head.table_width.unwrap_or(head.hidden)) as f64;
+                let width = head.table_width.unwrap_or(head.hidden);
+                weights += (head.vocabulary * width * head.passes) as f64;
             }
             LayerKind::Attention(attention) => {
                 width += (attention.heads * (attention.query_dim() + attention.value_dim())) as f64 / 2.0;

@@ -4,7 +4,7 @@ use petgraph::graph::DiGraph;
 
 use super::{Facts, Workload};
 use crate::model::layer::{
-    Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, Position, Projection,
+    Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, NormSpan, Position, Projection,
 };
 use crate::model::{Constants, Flow, Layer, LossTerm, LossWeight, Model};
 use crate::profile::engines::engine;
@@ -55,6 +55,7 @@ fn model(feed_forward: LayerKind) -> Model {
         output_norm: None,
         residual_norm: None,
         query_key_norm: None,
+        query_key_span: NormSpan::Head,
         input_bias: false,
         output_bias: false,
         position: Position::Rotary,
@@ -73,6 +74,7 @@ fn model(feed_forward: LayerKind) -> Model {
         bias: false,
         table_width: None,
         soft_cap: false,
+        passes: 1,
     };
     let mut graph = DiGraph::new();
     let mut last = graph.add_node(layer("embedding", None, LayerKind::Embedding(embedding)));

@@ -207,7 +207,8 @@ fn the_workload_reaches_the_document() {
 fn longer_sequences_than_a_rotary_model_names_are_warned_of() {
     let place = Place::new();
     let config = r#"{"model_type":"llama","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,
-        "intermediate_size":128,"vocab_size":512,"max_position_embeddings":128}"#;
+        "num_key_value_heads":4,"intermediate_size":128,"vocab_size":512,"max_position_embeddings":128,
+        "hidden_act":"silu","tie_word_embeddings":false}"#;
     place.write("rotary.json", config);
     let line = "simulate rotary.json --cluster 1x1xh100-sxm --global-batch 2 --strategy dp=1 --json";
     assert_eq!(place.line(line).json()["workload"]["seq_len"], 128);

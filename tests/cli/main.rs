@@ -3,6 +3,7 @@
 mod beaten;
 mod calibrate;
 mod choice;
+mod configs;
 mod documents;
 mod errors;
 mod execute;

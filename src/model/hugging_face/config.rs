@@ -1,26 +1,29 @@
-//! Typed reading of a config's fields: limits, defaults, other spellings, and what was left out or not known.
+//! Typed reading of a config's fields: limits, defaults and other spellings.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::families::{Absent, COMMON_HARMLESS, Family, OUTER_HARMLESS, refuse};
+use super::families::{Absent, COMMON_ALIASES, Family, refuse};
 use crate::model::error::ModelError;
 use crate::model::layer::Activation;
-use crate::model::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT};
-
-/// Unknown fields that are named one by one; the rest are counted.
-const NAMED_WARNINGS: usize = 12;
+use crate::model::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT, MULTI_TOKEN_LIMIT};
 
 /// The fields of one config, read by the names that `transformers` gives them.
 pub(super) struct Config<'a> {
-    family: &'static Family,
-    fields: &'a Map<String, Value>,
+    pub(super) family: &'static Family,
+    pub(super) fields: &'a Map<String, Value>,
 }
 
 impl<'a> Config<'a> {
-    pub fn new(family: &'static Family, fields: &'a Map<String, Value>) -> Self {
-        Self { family, fields }
+    /// # Errors
+    /// When a field is refused, or two spellings of one disagree.
+    pub fn new(family: &'static Family, fields: &'a Map<String, Value>) -> Result<Self, ModelError> {
+        refuse(fields, family.refused)?;
+        for (usual, alias) in family.aliases.iter().chain(COMMON_ALIASES) {
+            agree((usual, fields.get(*usual)), (alias, fields.get(*alias)))?;
+        }
+        Ok(Self { family, fields })
     }
 
     /// The spellings of a field in this family, the usual one first.
@@ -30,8 +33,9 @@ impl<'a> Config<'a> {
     }
 
     /// The field as the file spells it, with its value; none where the file leaves it out.
-    fn given(&self, field: &'static str) -> Option<(&'static str, &'a Value)> {
-        self.spellings(field).find_map(|name| self.fields.get(name).map(|value| (name, value)))
+    pub(super) fn given(&self, field: &'static str) -> Option<(&'static str, &'a Value)> {
+        let given = || self.spellings(field).filter_map(|name| Some((name, self.fields.get(name)?)));
+        given().find(|(_, value)| !value.is_null()).or_else(|| given().next())
     }
 
     fn absent(&self, field: &'static str) -> Absent {
@@ -105,10 +109,18 @@ impl<'a> Config<'a> {
         Ok(self.whole(field, 0, EXPERT_LIMIT)?.unwrap_or(0))
     }
 
+    /// The depth of multi-token prediction, 0 for none.
+    pub fn multi_token_layers(&self) -> Result<u64, ModelError> {
+        Ok(self.whole("num_nextn_predict_layers", 0, MULTI_TOKEN_LIMIT)?.unwrap_or(0))
+    }
+
     /// How many of `experts` a token is sent to.
     pub fn top_k(&self, experts: u64) -> Result<u64, ModelError> {
         let top_k = self.whole("num_experts_per_tok", 1, experts)?;
-        self.required("num_experts_per_tok", top_k)
+        top_k.ok_or_else(|| {
+            let rule = format!("must be given, for there are {experts} experts; a dense model has none");
+            ModelError::rule("num_experts_per_tok", "null", rule, [1])
+        })
     }
 
     /// Elements of one head: the field `head_dim`, or the width shared out to the heads.
@@ -213,8 +225,7 @@ impl<'a> Config<'a> {
                 return Err(ModelError::rule(name, shown(other), "must be an object", [""; 0]));
             }
         };
-        refuse(fields, family.refused)?;
-        Ok(Some(Self::new(family, fields)))
+        Self::new(family, fields).map(Some)
     }
 
     /// The activation function under the first of `fields` that is not null.
@@ -239,48 +250,19 @@ impl<'a> Config<'a> {
         let field = fields.first().copied().unwrap_or_default();
         Err(ModelError::rule(field, "null", "must name an activation", ["gelu", "gelu_new", "silu", "relu"]))
     }
+}
 
-    /// What a reader should know: sizes that were left out, and fields that mean nothing to us.
-    pub fn warnings(&self, outer: Option<&Map<String, Value>>) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let left_out: Vec<_> = self
-            .family
-            .fields
-            .iter()
-            .filter(|(field, _)| self.given(field).is_none())
-            .filter_map(|(field, absent)| match absent {
-                Absent::Size(size) => Some(format!("{field} = {size}")),
-                _ => None,
-            })
-            .collect();
-        if !left_out.is_empty() {
-            let left_out = left_out.join(", ");
-            warnings.push(format!("left out, so the default of `{}`: {left_out}", self.family.model_type));
-        }
-        let inside = self.fields.keys().filter(|field| !self.knows(field)).cloned();
-        let outside = outer.into_iter().flat_map(Map::keys).filter(|field| {
-            !OUTER_HARMLESS.contains(&field.as_str()) && !COMMON_HARMLESS.contains(&field.as_str())
-        });
-        let deeper = self.inner().ok().flatten();
-        let deeper = deeper.iter().flat_map(|inner| inner.fields.keys().filter(|field| !inner.knows(field)));
-        let unknown: Vec<String> = inside.chain(outside.cloned()).chain(deeper.cloned()).collect();
-        for field in unknown.iter().take(NAMED_WARNINGS) {
-            warnings.push(format!("unknown field `{}` is ignored", shortened(field)));
-        }
-        if unknown.len() > NAMED_WARNINGS {
-            warnings.push(format!("{} more unknown fields are ignored", unknown.len() - NAMED_WARNINGS));
-        }
-        warnings
+/// That two spellings of a field, where both are given, say the same.
+pub(super) fn agree(one: (&str, Option<&Value>), other: (&str, Option<&Value>)) -> Result<(), ModelError> {
+    let given = |value: Option<&Value>| value.filter(|value| !value.is_null()).cloned();
+    let (Some(first), Some(second)) = (given(one.1), given(other.1)) else { return Ok(()) };
+    // 10000 and 10000.0 are one number.
+    let same = first == second || first.as_f64().is_some_and(|number| second.as_f64() == Some(number));
+    if same {
+        return Ok(());
     }
-
-    fn knows(&self, field: &str) -> bool {
-        let family = self.family;
-        family.fields.iter().any(|(name, _)| *name == field)
-            || family.aliases.iter().any(|(_, alias)| *alias == field)
-            || family.harmless.contains(&field)
-            || family.refused.iter().any(|(name, _)| *name == field)
-            || COMMON_HARMLESS.contains(&field)
-    }
+    let rule = format!("and {} {} disagree; they are two names of one field", other.0, shown(&second));
+    Err(ModelError::rule(one.0, shown(&first), rule, [""; 0]))
 }
 
 /// The number above 0 under `name`.

@@ -1,12 +1,9 @@
 //! The constants of a config, with the defaults of each family's configuration class.
 
-use serde_json::{Map, Value};
-
-use super::config::{Config, above_zero, shown};
-use crate::model::constants::{Constants, Rotary, RotaryScaling, Router, RouterScore};
+use super::config::Config;
+use super::rope::rotary;
+use crate::model::constants::{Constants, Router, RouterScore};
 use crate::model::error::ModelError;
-
-type Fields = Map<String, Value>;
 
 pub(super) fn constants(config: &Config<'_>) -> Result<Constants, ModelError> {
     let family = config.model_type();
@@ -15,9 +12,11 @@ pub(super) fn constants(config: &Config<'_>) -> Result<Constants, ModelError> {
     let norm_epsilon = match family {
         // Its norms take the default of the layer, whatever the file says.
         "opt" => 1e-5,
-        "gpt2" | "bloom" | "falcon" | "mpt" => number("layer_norm_epsilon", 1e-5)?,
-        "gpt_neox" => number("layer_norm_eps", 1e-5)?,
-        "mixtral" | "phi3" | "gpt_oss" | "glm4_moe" => number("rms_norm_eps", 1e-5)?,
+        "gpt2" | "gptj" | "bloom" | "falcon" | "mpt" => number("layer_norm_epsilon", 1e-5)?,
+        "gpt_neox" | "phi" | "stablelm" | "cohere" => number("layer_norm_eps", 1e-5)?,
+        "starcoder2" => number("norm_epsilon", 1e-5)?,
+        "glm4" => number("rms_norm_eps", 1.5625e-7)?,
+        "mixtral" | "phi3" | "gpt_oss" | "glm4_moe" | "olmo2" => number("rms_norm_eps", 1e-5)?,
         _ => number("rms_norm_eps", 1e-6)?,
     };
     let initializer = if family == "opt" { "init_std" } else { "initializer_range" };
@@ -40,6 +39,11 @@ pub(super) fn constants(config: &Config<'_>) -> Result<Constants, ModelError> {
             let inner = |field| inner.as_ref().map_or(Ok(None), |inner| inner.number(field));
             Constants { score_scale: inner("softmax_scale")?, projection_clip: inner("clip_qkv")?, ..common }
         }
+        "granite" => Constants {
+            embedding_scale: number("embedding_multiplier", 1.0)?,
+            score_scale: Some(number("attention_multiplier", 1.0)?),
+            ..common
+        },
         "gemma" => gemma(config, common)?,
         "gemma2" | "gemma3_text" => Constants {
             score_scale: Some(number("query_pre_attn_scalar", 256.0)?.sqrt().recip()),
@@ -62,76 +66,12 @@ fn switch(config: &Config<'_>, field: &'static str, absent: bool) -> Result<bool
     if config.has(field) { config.flag(field) } else { Ok(absent) }
 }
 
-/// Files write `rope_theta` and `rope_scaling`, or since 2026 both inside `rope_parameters`.
-fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
-    let family = config.model_type();
-    let (theta, absent) = match family {
-        "gpt_neox" => ("rotary_emb_base", 10_000.0),
-        "mixtral" | "gemma3_text" => ("rope_theta", 1_000_000.0),
-        "gpt_oss" => ("rope_theta", 150_000.0),
-        _ => ("rope_theta", 10_000.0),
-    };
-    let (share, whole) = match family {
-        "gpt_neox" => (Some("rotary_pct"), 0.25),
-        "glm4_moe" => (Some("partial_rotary_factor"), 0.5),
-        "phi3" => (Some("partial_rotary_factor"), 1.0),
-        _ => (None, 1.0),
-    };
-    let parameters = config.object("rope_parameters")?;
-    let inside = |field: &str| parameters.and_then(|fields| fields.get(field)).filter(|it| !it.is_null());
-    let number = |field: &'static str, nested: &str| match (config.number(field)?, inside(nested)) {
-        (None, Some(value)) => above_zero(nested, value).map(Some),
-        (given, _) => Ok(given),
-    };
-    let share = share.map_or(Ok(None), |field| number(field, "partial_rotary_factor"))?.unwrap_or(whole);
-    let window_theta = match family {
-        "gemma3_text" => Some(config.number("rope_local_base_freq")?.unwrap_or(10_000.0)),
-        _ => None,
-    };
-    let scaling = match config.object("rope_scaling")?.or(parameters) {
-        Some(fields) => scaling(fields)?,
-        None if family == "gpt_oss" => RotaryScaling::Other("yarn".to_owned()),
-        None => RotaryScaling::None,
-    };
-    let theta = number(theta, "rope_theta")?.unwrap_or(absent);
-    Ok(Rotary { theta, window_theta, share, scaling })
-}
-
-fn scaling(fields: &Fields) -> Result<RotaryScaling, ModelError> {
-    let kind = match fields.get("rope_type").or_else(|| fields.get("type")) {
-        Some(Value::String(kind)) => kind.as_str(),
-        Some(Value::Null) | None if fields.values().any(Value::is_object) => "one for each kind of layer",
-        Some(Value::Null) | None => "default",
-        Some(other) => {
-            return Err(ModelError::rule("rope_type", shown(other), "must be a string", [""; 0]));
-        }
-    };
-    let number = |field: &str| match fields.get(field) {
-        Some(value) => above_zero(&format!("rope_scaling.{field}"), value),
-        None => Err(ModelError::rule(
-            format!("rope_scaling.{field}"),
-            "(nothing)",
-            format!("must be given for {kind}"),
-            [""; 0],
-        )),
-    };
-    Ok(match kind {
-        "default" => RotaryScaling::None,
-        "linear" => RotaryScaling::Linear { factor: number("factor")? },
-        "llama3" => RotaryScaling::Llama3 {
-            factor: number("factor")?,
-            low_freq_factor: number("low_freq_factor")?,
-            high_freq_factor: number("high_freq_factor")?,
-            original_max_position: number("original_max_position_embeddings")? as u64,
-        },
-        other => RotaryScaling::Other(super::config::shortened(other)),
-    })
-}
-
 fn router(config: &Config<'_>) -> Result<Router, ModelError> {
     let scale = |absent| Ok::<_, ModelError>(config.number("routed_scaling_factor")?.unwrap_or(absent));
     Ok(match config.model_type() {
-        "qwen3_moe" => Router { renormalised: config.flag("norm_topk_prob")?, ..Router::default() },
+        "qwen2_moe" | "qwen3_moe" => {
+            Router { renormalised: config.flag("norm_topk_prob")?, ..Router::default() }
+        }
         "deepseek_v2" => Router {
             score: match config.word("topk_method")? {
                 Some("greedy") | None => RouterScore::Softmax,
@@ -152,6 +92,7 @@ fn router(config: &Config<'_>) -> Result<Router, ModelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::constants::RotaryScaling;
     use crate::model::{Model, from_text, preset};
 
     const FREQUENCIES: [(usize, f64); 6] = [

@@ -1,4 +1,4 @@
-//! The families with mixtures of experts: Mixtral, Qwen 3 MoE, gpt-oss, GLM 4.5, DeepSeek V2 and V3.
+//! The families with mixtures of experts: Mixtral, Qwen 2 and 3 MoE, gpt-oss, GLM 4.5, DeepSeek V2 and V3.
 
 use super::config::{Config, shown};
 use super::gated::{attention, decoder, mlp, no_windows, rms, rotary_attention};
@@ -42,22 +42,44 @@ pub(super) fn mixtral(config: &Config<'_>) -> Built {
     decoder(config, &attention(config)?, windows, |_| FeedForward::Experts(moe.clone()))
 }
 
-/// Every layer has sinks and biases, and so has every expert; every second layer slides.
+/// Every layer has sinks, and every expert biases; every second layer slides.
 pub(super) fn gpt_oss(config: &Config<'_>) -> Built {
     let experts = some_experts(config, "num_local_experts")?;
     let moe = moe(config, experts, config.size("intermediate_size")?)?;
     let moe = Moe { bias: true, router_bias: true, ..moe };
-    let attention = Attention { input_bias: true, output_bias: true, sinks: true, ..attention(config)? };
+    let bias = config.flag("attention_bias")?;
+    let attention = Attention { input_bias: bias, output_bias: bias, sinks: true, ..attention(config)? };
     let windows = windows(config, config.layers()?, Pattern::AllBut(2))?;
     decoder(config, &attention, windows, |_| FeedForward::Experts(moe.clone()))
 }
 
 pub(super) fn qwen3_moe(config: &Config<'_>) -> Built {
-    let layers = config.layers()?;
     let bias = config.flag("attention_bias")?;
     let attention = attention(config)?;
     let query_key_norm = Some(NormKind::Rms);
     let attention = Attention { input_bias: bias, output_bias: bias, query_key_norm, ..attention };
+    let windows = if config.flag("use_sliding_window")? {
+        windows(config, config.layers()?, Pattern::All)?
+    } else {
+        no_windows(config)?
+    };
+    qwen_moe(config, &attention, windows, 0)
+}
+
+/// A shared expert with a gate stands beside the routed ones.
+pub(super) fn qwen2_moe(config: &Config<'_>) -> Built {
+    let attention = Attention { input_bias: config.flag("qkv_bias")?, ..attention(config)? };
+    let windows = if config.flag("use_sliding_window")? {
+        windows(config, config.layers()?, Pattern::From(config.count("max_window_layers")?))?
+    } else {
+        no_windows(config)?
+    };
+    qwen_moe(config, &attention, windows, config.count("shared_expert_intermediate_size")?)
+}
+
+/// Experts in every `decoder_sparse_step`-th layer but those of `mlp_only_layers`.
+fn qwen_moe(config: &Config<'_>, attention: &Attention, windows: Vec<Option<u64>>, shared: u64) -> Built {
+    let layers = config.layers()?;
     let dense = mlp(config, config.activation(&["hidden_act"])?)?;
     let step = config.size("decoder_sparse_step")?;
     let experts = config.experts("num_experts")?;
@@ -72,16 +94,12 @@ pub(super) fn qwen3_moe(config: &Config<'_>) -> Built {
             return Err(ModelError::rule("mlp_only_layers", shown(layer), rule, [layers - 1]));
         }
     }
-    let windows = if config.flag("use_sliding_window")? {
-        windows(config, layers, Pattern::All)?
-    } else {
-        no_windows(config)?
-    };
     if !sparse.contains(&true) {
-        return decoder(config, &attention, windows, |_| FeedForward::Dense(dense.clone()));
+        return decoder(config, attention, windows, |_| FeedForward::Dense(dense.clone()));
     }
     let moe = moe(config, experts, config.size("moe_intermediate_size")?)?;
-    decoder(config, &attention, windows, |layer| {
+    let moe = Moe { shared_intermediate: shared, shared_gate: shared > 0, ..moe };
+    decoder(config, attention, windows, |layer| {
         if sparse[layer as usize] {
             FeedForward::Experts(moe.clone())
         } else {

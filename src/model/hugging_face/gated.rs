@@ -1,11 +1,11 @@
-//! The dense families with RMS norms and gated MLPs: Llama, Mistral, Qwen, Gemma, Phi-3.
+//! The dense families with RMS norms and gated MLPs: Llama, Granite, Mistral, Qwen, Gemma, Phi-3, OLMo 2, GLM 4.
 
 use super::config::Config;
 use super::windows::{Pattern, windows};
 use crate::model::decoder::{Block, Decoder, FeedForward, Residual};
 use crate::model::error::ModelError;
 use crate::model::layer::{
-    Activation, Attention, Embedding, Head, Mlp, Norm, NormKind, Position, Projection,
+    Activation, Attention, Embedding, Head, Mlp, Norm, NormKind, NormSpan, Position, Projection,
 };
 use crate::model::sizes::kv_heads_divide;
 
@@ -36,6 +36,7 @@ pub(in crate::model) fn rotary_attention(hidden: u64, heads: u64, projection: Pr
         output_norm: None,
         residual_norm: None,
         query_key_norm: None,
+        query_key_span: NormSpan::Head,
         input_bias: false,
         output_bias: false,
         position: Position::Rotary,
@@ -71,6 +72,7 @@ pub(super) fn decoder(
     let hidden = attention.hidden;
     let vocabulary = config.size("vocab_size")?;
     let block = |(number, window)| Block {
+        projection: None,
         attention: Attention { window, ..attention.clone() },
         feed_forward: feed_forward(number),
         residual: Residual::Sequential,
@@ -86,6 +88,7 @@ pub(super) fn decoder(
             bias: false,
             soft_cap: false,
             table_width: None,
+            passes: 1,
         },
         max_sequence: config.optional_size("max_position_embeddings")?,
     })
@@ -147,6 +150,35 @@ pub(super) fn gemma2(config: &Config<'_>) -> Built {
 /// Like Gemma 2, with norms of queries and keys, and every sixth layer seeing everything.
 pub(super) fn gemma3(config: &Config<'_>) -> Built {
     sandwich(config, config.size("sliding_window_pattern")?, Some(NormKind::Rms))
+}
+
+/// Norms behind both layers instead of before them, and over all queries and all keys.
+pub(super) fn olmo2(config: &Config<'_>) -> Built {
+    let bias = config.flag("attention_bias")?;
+    let attention = attention(config)?;
+    let after = attention.norm;
+    let attention = Attention {
+        norm: None,
+        output_norm: after,
+        query_key_norm: Some(NormKind::Rms),
+        query_key_span: NormSpan::AllHeads,
+        input_bias: bias,
+        output_bias: bias,
+        ..attention
+    };
+    let mlp = mlp(config, config.activation(&["hidden_act"])?)?;
+    let mlp = Mlp { norm: None, output_norm: after, ..mlp };
+    decoder(config, &attention, no_windows(config)?, |_| FeedForward::Dense(mlp.clone()))
+}
+
+/// Norms before and behind both layers; only queries, keys and values have biases.
+pub(super) fn glm4(config: &Config<'_>) -> Built {
+    let attention = attention(config)?;
+    let (output_norm, input_bias) = (attention.norm, config.flag("attention_bias")?);
+    let attention = Attention { output_norm, input_bias, ..attention };
+    let mlp = mlp(config, config.activation(&["hidden_act"])?)?;
+    let mlp = Mlp { output_norm, ..mlp };
+    decoder(config, &attention, no_windows(config)?, |_| FeedForward::Dense(mlp.clone()))
 }
 
 fn sandwich(config: &Config<'_>, period: u64, query_key_norm: Option<NormKind>) -> Built {

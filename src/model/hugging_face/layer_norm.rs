@@ -1,10 +1,11 @@
-//! The families with layer norms and plain MLPs: GPT-2, GPT-NeoX, OPT, BLOOM, Falcon, MPT.
+//! The families with layer norms and plain MLPs: GPT-2, GPT-NeoX, OPT, BLOOM, Falcon, MPT, StarCoder 2.
 
 use super::config::{Config, shortened};
+use super::windows::{Pattern, windows};
 use crate::model::decoder::{Block, Decoder, FeedForward, Residual};
 use crate::model::error::ModelError;
 use crate::model::layer::{
-    Activation, Attention, Embedding, Head, Mlp, Norm, NormKind, Position, Projection,
+    Activation, Attention, Embedding, Head, Mlp, Norm, NormKind, NormSpan, Position, Projection,
 };
 use crate::model::sizes::kv_heads_divide;
 
@@ -35,6 +36,7 @@ impl Plain {
             output_norm: None,
             residual_norm: None,
             query_key_norm: None,
+            query_key_span: NormSpan::Head,
             input_bias: self.bias,
             output_bias: self.bias,
             position,
@@ -62,6 +64,7 @@ impl Plain {
     fn decoder(&self, positions: u64, attention: Attention, mlp: Mlp, residual: Residual) -> Decoder {
         let Self { hidden, vocabulary, .. } = *self;
         let block = |_| Block {
+            projection: None,
             attention: attention.clone(),
             feed_forward: FeedForward::Dense(mlp.clone()),
             residual,
@@ -77,6 +80,7 @@ impl Plain {
                 bias: false,
                 soft_cap: false,
                 table_width: None,
+                passes: 1,
             },
             max_sequence: self.max_sequence,
         }
@@ -119,6 +123,22 @@ pub(super) fn gpt_neox(config: &Config<'_>) -> Built {
     let parallel = config.flag("use_parallel_residual")?;
     let residual = if parallel { Residual::Parallel } else { Residual::Sequential };
     Ok(plain.decoder(0, attention, mlp, residual))
+}
+
+/// Grouped queries, biases everywhere or nowhere, but always in the norms.
+pub(super) fn starcoder2(config: &Config<'_>) -> Built {
+    let plain = Plain { bias: config.flag("use_bias")?, ..plain(config, "max_position_embeddings")? };
+    let heads = config.heads()?;
+    let kv_heads = config.optional_size("num_key_value_heads")?.unwrap_or(heads);
+    kv_heads_divide("num_key_value_heads", kv_heads, heads)?;
+    let head_dim = config.head_dim(plain.hidden, heads)?;
+    let attention = plain.attention(heads, kv_heads, head_dim, Position::Rotary);
+    let mlp = plain.mlp(config.size("intermediate_size")?, config.activation(&["hidden_act"])?);
+    let mut decoder = plain.decoder(0, attention, mlp, Residual::Sequential);
+    for (block, window) in decoder.blocks.iter_mut().zip(windows(config, plain.layers, Pattern::All)?) {
+        block.attention.window = window;
+    }
+    Ok(decoder)
 }
 
 /// OPT's position table has two rows more than positions; the 350m model norms after the residual add and
@@ -223,9 +243,8 @@ pub(super) fn mpt(config: &Config<'_>) -> Built {
     let positions = if learned { config.size("max_seq_len")? } else { 0 };
     let position = if alibi { Position::Alibi } else { Position::None };
     let attention = plain.attention(heads, kv_heads, config.head_dim(plain.hidden, heads)?, position);
-    // Both are at most 2^32, and the check of the assembled model bounds the product.
-    let intermediate = config.size("expansion_ratio")?.saturating_mul(plain.hidden);
-    let mlp = plain.mlp(intermediate, Activation::Gelu);
+    // As transformers, whatever `expansion_ratio` says.
+    let mlp = plain.mlp(4 * plain.hidden, Activation::Gelu);
     Ok(plain.decoder(positions, attention, mlp, Residual::Sequential))
 }
 

@@ -1,6 +1,7 @@
 //! Import of a Hugging Face `config.json`: by `model_type`, a table of fields and a builder make a decoder.
 //!
-//! Defaults of fields that a file leaves out are those of `transformers` 4.57.1; so is what each field shapes.
+//! Defaults of fields that a file leaves out are those of `transformers` 4.57.1; so is what each field shapes. Names are
+//! read as versions 4 and 5 write them.
 
 mod config;
 mod constants;
@@ -8,36 +9,56 @@ mod experts;
 mod families;
 mod gated;
 mod layer_norm;
+mod notes;
+mod parallel;
+mod rope;
 mod windows;
 
 use serde_json::{Map, Value};
 
 use super::error::ModelError;
 use super::graph::Model;
+use super::spelling::nearest;
 use config::Config;
-use families::FAMILIES;
+use families::{STORAGE, families};
 
 pub(super) use gated::rotary_attention;
 
 /// The `model_type`s that can be imported.
 pub fn model_types() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().map(|family| family.model_type)
+    families().map(|family| family.model_type)
 }
 
-/// The model that a `config.json` describes, called `name`.
+/// Whether multi-token prediction layers (DeepSeek-V3, section 2.2) belong to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MultiToken {
+    /// As transformers loads it; a warning says so.
+    LeftOut,
+    Counted,
+}
+
+/// The model that a `config.json` describes, called `name`, without multi-token prediction layers.
 ///
 /// # Errors
 /// When the `model_type` is unknown, a size cannot be, or a field asks for what we do not plan.
 pub fn import(config: &Value, name: &str) -> Result<Model, ModelError> {
+    import_with(config, name, MultiToken::LeftOut)
+}
+
+/// The same, with or without multi-token prediction layers.
+///
+/// # Errors
+/// As [`import`].
+pub fn import_with(config: &Value, name: &str, multi_token: MultiToken) -> Result<Model, ModelError> {
     let outer = config.as_object().ok_or_else(|| ModelError::NotAModel { path: name.to_owned() })?;
     let text = outer.get("text_config").filter(|text| !text.is_null());
     let Some(text) = text else {
-        return import_text(outer, outer, name);
+        return import_text(outer, outer, name, multi_token);
     };
     let text = text
         .as_object()
         .ok_or_else(|| ModelError::rule("text_config", config::shown(text), "must be an object", [""; 0]))?;
-    import_text(outer, text, name)
+    import_text(outer, text, name, multi_token)
 }
 
 /// The `model_type` that a config names, be it of the whole or under `text_config`.
@@ -52,6 +73,7 @@ fn import_text(
     outer: &Map<String, Value>,
     text: &Map<String, Value>,
     name: &str,
+    multi_token: MultiToken,
 ) -> Result<Model, ModelError> {
     let nested = !std::ptr::eq(outer, text);
     let model_type = match text.get("model_type").or_else(|| outer.get("model_type")) {
@@ -63,20 +85,23 @@ fn import_text(
     };
     // Gemma 3 files with a text_config may name the type of the whole only.
     let model_type = if nested && model_type == "gemma3" { "gemma3_text" } else { model_type };
-    let family = FAMILIES.iter().find(|family| family.model_type == model_type).ok_or_else(|| {
-        ModelError::UnknownType {
-            value: config::shortened(model_type),
-            known: model_types().map(str::to_owned).collect(),
-        }
+    let family = families().find(|family| family.model_type == model_type).ok_or_else(|| {
+        let value = config::shortened(model_type);
+        let nearest = nearest(&value, model_types());
+        ModelError::UnknownType { value, nearest, known: model_types().map(str::to_owned).collect() }
     })?;
     if nested {
         families::refuse(outer, &[])?;
     }
-    families::refuse(text, family.refused)?;
-    let config = Config::new(family, text);
-    let decoder = (family.build)(&config)?;
-    let warnings = config.warnings(nested.then_some(outer));
+    let config = Config::new(family, text)?;
+    let mut decoder = (family.build)(&config)?;
+    if multi_token == MultiToken::Counted {
+        decoder.predict_ahead(config.multi_token_layers()?);
+    }
+    let warnings = notes::notes(&config, nested.then_some(outer), multi_token)?;
     let mut model = decoder.assemble(name, constants::constants(&config)?, warnings)?;
-    model.config = Some(outer.clone());
+    let mut kept = outer.clone();
+    kept.retain(|field, _| !STORAGE.contains(&field.as_str()));
+    model.config = Some(kept);
     Ok(model)
 }

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::model::constants::{RotaryScaling, RouterScore};
 use crate::model::graph::Model;
+use crate::model::hugging_face::model_type;
 use crate::model::layer::{Attention, LayerKind, Position, Projection};
 
 /// A feature of a model that is planned for and not trained.
@@ -22,6 +23,7 @@ pub struct Untrainable {
 /// The first layer with a feature that it has no exact meaning for, and that feature.
 pub fn trainable(model: &Model) -> Result<(), Untrainable> {
     let mut names = HashSet::new();
+    let of_family = of_family(model);
     for (index, layer) in model.layers().enumerate() {
         let feature = match &layer.kind {
             LayerKind::Attention(attention) => of_attention(model, attention),
@@ -29,6 +31,7 @@ pub fn trainable(model: &Model) -> Result<(), Untrainable> {
                 let shares = mlp.norm.is_none() && mlp.residual_norm.is_none();
                 (shares && model.inputs(index).len() == 2).then(|| "a norm shared with attention".to_owned())
             }
+            LayerKind::Head(head) if head.passes > 1 => Some("multi-token prediction".to_owned()),
             LayerKind::Moe(moe) if moe.bias || moe.router_bias => {
                 Some("biases in its experts or router".to_owned())
             }
@@ -39,12 +42,24 @@ pub fn trainable(model: &Model) -> Result<(), Untrainable> {
         };
         // Names of tensors write spaces as underscores.
         let repeated = !names.insert(layer.name.replace(' ', "_"));
+        let feature = feature.or_else(|| of_family.map(str::to_owned));
         let feature = feature.or_else(|| repeated.then(|| "a name that differs in spaces only".to_owned()));
         if let Some(feature) = feature {
             return Err(Untrainable { layer: layer.name.clone(), feature });
         }
     }
     Ok(())
+}
+
+/// What a family computes otherwise than its layers say, in every layer.
+fn of_family(model: &Model) -> Option<&'static str> {
+    match model_type(model.config.as_ref()?)? {
+        "gptj" | "cohere" | "glm4" => Some("rotary positions that turn neighbouring elements"),
+        "granite" => Some("factors of its residual stream and logits"),
+        "olmo2" => Some("norms of queries and keys over all heads"),
+        "starcoder2" | "stablelm" => Some("layers that were not compared with those of transformers"),
+        _ => None,
+    }
 }
 
 fn of_attention(model: &Model, attention: &Attention) -> Option<String> {
