@@ -49,7 +49,10 @@ fn main() {
             }
         }
     }
-    println!("{plans} plans, {above} above {MARGIN} times the fastest run, {} of them not marked", unmarked.len());
+    println!(
+        "{plans} plans, {above} above {MARGIN} times the fastest run, {} of them not marked",
+        unmarked.len()
+    );
     assert!(unmarked.is_empty(), "{unmarked:?}");
 }
 

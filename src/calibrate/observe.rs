@@ -5,15 +5,17 @@ use std::ops::ControlFlow;
 use half::bf16;
 
 use crate::calibrate::error::CalibrateError;
+use crate::calibrate::machine;
 use crate::execute::data::{Batches, Synthetic, Tokens};
 use crate::execute::error::ExecuteError;
+use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::weights::Weights;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
-use crate::units::{ElementType, Seconds};
+use crate::units::{ElementType, FlopsPerSecond, Seconds};
 
 /// Spans of one rank in one step, by stream.
 pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
@@ -23,14 +25,30 @@ pub struct Observation {
     pub fleet: Fleet,
     /// By step.
     pub seconds: Vec<f64>,
-    /// By step, then rank.
+    /// By step, then rank, of the steps nearest to the median.
     pub spans: Vec<Vec<RankSpans>>,
+    /// Of the fixed kernel between the steps.
+    pub speed: FlopsPerSecond,
 }
 
 impl Observation {
     /// The median step.
     pub fn step_time(&self) -> Seconds {
         Seconds(median(self.seconds.clone()))
+    }
+
+    /// What would have been seen had the fixed kernel had `speed`.
+    #[must_use]
+    pub fn at_speed(mut self, speed: FlopsPerSecond) -> Self {
+        let factor = self.speed.0 / speed.0;
+        self.seconds.iter_mut().for_each(|seconds| *seconds *= factor);
+        let streams = self.spans.iter_mut().flatten().flatten();
+        streams.flatten().for_each(|span| {
+            span.start *= factor;
+            span.end *= factor;
+        });
+        self.speed = speed;
+        self
     }
 }
 
@@ -40,6 +58,15 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// The mean of `values`; 0 where there are none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The share of steps whose spans are kept, those nearest to the median. A step is a sum: the ops of such a step sum up
+/// to it, where the medians of ops, whose longest times are far from their middle, sum up to less.
+const KEPT: f64 = 0.5;
+
 /// Steps that are not looked at: caches are cold and pages new.
 const WARM_UP: u64 = 2;
 
@@ -47,6 +74,7 @@ struct Looker<'a> {
     batches: &'a Batches,
     seconds: Vec<f64>,
     spans: Vec<Vec<RankSpans>>,
+    kernel: FixedKernel,
 }
 
 impl Watcher for Looker<'_> {
@@ -68,6 +96,7 @@ impl Watcher for Looker<'_> {
             self.seconds.push(result.seconds);
             let of = |rank: usize| Stream::ALL.map(|stream| fleet.spans(rank, stream));
             self.spans.push((0..fleet.ranks.len()).map(of).collect());
+            self.kernel.turn();
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -93,7 +122,8 @@ pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, 
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None)?;
     let weights = Weights::random(&job.model, 0);
     let fleet = Fleet::new(Run::new(job, settings)?)?;
-    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new() };
+    let kernel = FixedKernel::new(machine::cores());
+    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new(), kernel };
     let span = (0, WARM_UP + steps);
     match workload.compute_type() {
         ElementType::Fp64 => {
@@ -109,6 +139,16 @@ pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, 
             fleet.train::<f32, f32>(span, &mut looker)?;
         }
     }
-    let Looker { seconds, spans, .. } = looker;
-    Ok(Observation { fleet, seconds, spans })
+    let Looker { seconds, spans, kernel, .. } = looker;
+    let spans = nearest(&seconds, spans);
+    Ok(Observation { fleet, seconds, spans, speed: kernel.speed().unwrap_or_default() })
+}
+
+/// Those of `spans`, one a step, whose steps took nearest to the median of `seconds`.
+fn nearest(seconds: &[f64], spans: Vec<Vec<RankSpans>>) -> Vec<Vec<RankSpans>> {
+    let middle = median(seconds.to_vec());
+    let mut steps: Vec<_> = seconds.iter().map(|seconds| (seconds - middle).abs()).zip(spans).collect();
+    steps.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    steps.truncate((KEPT * seconds.len() as f64).ceil() as usize);
+    steps.into_iter().map(|(_, spans)| spans).collect()
 }

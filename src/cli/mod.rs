@@ -14,6 +14,8 @@ mod explain;
 mod fit;
 mod freeze;
 mod interrupt;
+mod kept;
+mod machine;
 mod map;
 mod models;
 mod number;
