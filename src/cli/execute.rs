@@ -37,10 +37,11 @@ Examples:
   meshwright plan ./my-model --cluster 1x4xcpu --precision fp32 --seq-len 256 --out plan.json
   meshwright execute plan.json --init ./my-model --data tokens.bin --steps 100 --save out
   meshwright execute plan.json --grads all --steps 1      what every gradient is before clipping
+  meshwright execute plan.json --no-calibrate             predicted by the built-in cost model of CPUs
   meshwright execute big-plan.json --dry-run              memory of every rank, nothing computed
 
-Each rank is a few threads of this process. A plan for other devices is executed on CPU ranks,
-with its time predicted anew. Ctrl-C ends a run after its step; what was asked for is still written.
+Each rank is a few threads of this process. Time is predicted by the cost model of this machine, which is
+measured in a few seconds where none is kept (MESHWRIGHT_CACHE names the folder). Ctrl-C ends a run after its step; what was asked for is still written.
 What binds and what to do next stands in the last line.
 Exit code 6 says that the run failed: a rank, a device, or a loss that is not finite.";
 

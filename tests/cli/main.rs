@@ -11,6 +11,7 @@ mod explain;
 mod interrupt;
 mod limits;
 mod lists;
+mod machine;
 mod map;
 mod place;
 mod validate;
