@@ -174,7 +174,7 @@ fn beyond(cores: u64) -> Vec<Small> {
 fn both(model: &DeviceModel, small: &Small) -> Result<(f64, f64, FlopsPerSecond), String> {
     let job = small.job().map_err(|error| error.to_string())?;
     let predicted = predicted(model, &job, small.devices);
-    let seen = observe(job, Settings::default(), STEPS).map_err(|error| error.to_string())?;
+    let seen = observe(job, Settings::default(), (STEPS, None)).map_err(|error| error.to_string())?;
     Ok((predicted, seen.step_time().0, seen.speed))
 }
 
@@ -262,7 +262,7 @@ fn print_ops(model: &DeviceModel, small: &Small) {
         small.family,
         predicted(model, &job, small.devices) * 1e3
     );
-    let seen = observe(job, Settings::default(), STEPS).expect("runs");
+    let seen = observe(job, Settings::default(), (STEPS, None)).expect("runs");
     println!("measured {:.2} ms, gap {:.1} us", seen.step_time().0 * 1e3, samples::gap(&seen) * 1e6);
     for stream in Stream::ALL {
         let issues = &seen.fleet.ranks[0].placement;

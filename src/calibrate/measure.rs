@@ -1,16 +1,16 @@
 //! The measurements that a cost model is fitted to.
 
-use std::time::Instant;
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::fit::non_negative;
 use crate::calibrate::machine;
-use crate::calibrate::observe::{Observation, mean, median, observe};
+use crate::calibrate::observe::{Observation, median, observe};
 use crate::calibrate::programs::{self, Small};
 use crate::calibrate::samples::{self, Sample};
 use crate::cost::cores::{copied, meetings};
 use crate::execute::comm::{Channel, Hub, Reduction};
-use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::kernels::adamw::{self, AdamW};
 use crate::execute::pool::Pool;
 use crate::execute::run::Settings;
@@ -41,7 +41,7 @@ pub struct Measured {
     /// Of AdamW over more than caches hold, on one core and on all.
     pub memory_one: f64,
     pub memory_all: f64,
-    /// Of the fixed kernel, to which all times of programs are reduced.
+    /// Of the fixed kernel between the steps of all programs: the median.
     pub fixed_kernel: FlopsPerSecond,
 }
 
@@ -62,6 +62,14 @@ impl Effort {
         }
     }
 
+    /// The time of one program: more where its first steps take longer.
+    const fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Quick => Some(Duration::from_millis(400)),
+            Self::Thorough => None,
+        }
+    }
+
     /// Times that each way of sharing cores is observed, in turns: a machine's speed wanders.
     const fn turns(self) -> usize {
         match self {
@@ -74,32 +82,24 @@ impl Effort {
 /// Elements of each array of the memory test, and of the largest collective.
 const LARGE: usize = 1 << 23;
 
-/// Runs programs, and reduces what they take to one speed of the fixed kernel.
-#[derive(Clone, Copy)]
+/// Runs programs, and notes how fast the fixed kernel was between their steps.
 struct Bench {
     effort: Effort,
-    speed: FlopsPerSecond,
+    speeds: RefCell<Vec<f64>>,
 }
 
 impl Bench {
-    fn new(effort: Effort) -> Self {
-        let mut kernel = FixedKernel::new(machine::cores());
-        (0..SPEED_TURNS).for_each(|_| kernel.turns());
-        Self { effort, speed: kernel.speed().unwrap_or_default() }
-    }
-
-    fn run(self, small: &Small, cores: usize) -> Result<Observation, CalibrateError> {
+    fn run(&self, small: &Small, cores: usize) -> Result<Observation, CalibrateError> {
         let settings = Settings { cores, ..Settings::default() };
-        Ok(observe(small.job()?, settings, self.effort.steps())?.at_speed(self.speed))
+        let seen = observe(small.job()?, settings, (self.effort.steps(), self.effort.limit()))?;
+        self.speeds.borrow_mut().push(seen.speed.0);
+        Ok(seen)
     }
 
-    fn run_all(self, list: &[Small], cores: usize) -> Result<Vec<Observation>, CalibrateError> {
+    fn run_all(&self, list: &[Small], cores: usize) -> Result<Vec<Observation>, CalibrateError> {
         list.iter().map(|small| self.run(small, cores)).collect()
     }
 }
-
-/// Runs of the fixed kernel's turns that its speed is taken of.
-const SPEED_TURNS: usize = 5;
 
 /// Measures this machine; `say` is told what comes next and the share that is done.
 ///
@@ -108,7 +108,7 @@ const SPEED_TURNS: usize = 5;
 pub fn measure(effort: Effort, say: &dyn Fn(&'static str, f64)) -> Result<Measured, CalibrateError> {
     let cores = machine::cores();
     say("kernels", 0.0);
-    let bench = Bench::new(effort);
+    let bench = Bench { effort, speeds: RefCell::default() };
     let seen = bench.run_all(&programs::serial(), 1)?;
     let ops = |seen: &Observation| samples::ops(seen, Stream::Compute);
     let fp32: Vec<Sample> = seen.iter().flat_map(ops).collect();
@@ -116,9 +116,9 @@ pub fn measure(effort: Effort, say: &dyn Fn(&'static str, f64)) -> Result<Measur
     let fp64 = ops(&bench.run(&programs::in_precision(ElementType::Fp64), 1)?);
     let bf16 = ops(&bench.run(&programs::in_precision(ElementType::Bf16), 1)?);
     say("threads", 0.6);
-    let Sharing { effective, dispatch, serial_share } = sharing(bench, cores)?;
+    let Sharing { effective, dispatch, serial_share } = sharing(&bench, cores)?;
     say("collectives", 0.7);
-    let (meeting, collective_rate) = collectives(bench, cores, effective)?;
+    let (meeting, collective_rate) = collectives(&bench, cores, effective)?;
     say("memory", 0.9);
     Ok(Measured {
         cores,
@@ -134,7 +134,7 @@ pub fn measure(effort: Effort, say: &dyn Fn(&'static str, f64)) -> Result<Measur
         copy_rate: copies(&seen).unwrap_or(collective_rate),
         memory_one: memory(1),
         memory_all: memory(cores),
-        fixed_kernel: bench.speed,
+        fixed_kernel: FlopsPerSecond(median(bench.speeds.into_inner())),
     })
 }
 
@@ -146,7 +146,7 @@ struct Sharing {
 }
 
 /// The same ops by one rank on one core, by as many such ranks as cores, and by one rank on all cores.
-fn sharing(bench: Bench, cores: usize) -> Result<Sharing, CalibrateError> {
+fn sharing(bench: &Bench, cores: usize) -> Result<Sharing, CalibrateError> {
     if cores < 2 {
         return Ok(Sharing { effective: 1.0, dispatch: 0.0, serial_share: 0.0 });
     }
@@ -175,7 +175,7 @@ fn sharing(bench: Bench, cores: usize) -> Result<Sharing, CalibrateError> {
 
 /// Seconds of a meeting and bytes/s: large collectives by themselves show the rate; what those inside layers take beyond
 /// it is meetings. Both as they would be if two busy cores were each as fast as one of `effective` alone.
-fn collectives(bench: Bench, cores: usize, effective: f64) -> Result<(f64, f64), CalibrateError> {
+fn collectives(bench: &Bench, cores: usize, effective: f64) -> Result<(f64, f64), CalibrateError> {
     let large = |kind| {
         let bytes = Bytes((LARGE / 8 * size_of::<f32>()) as u64);
         copied(&Collective::new(kind, Group::World, bytes), 2.0) / alone(kind, LARGE / 8)
@@ -187,7 +187,7 @@ fn collectives(bench: Bench, cores: usize, effective: f64) -> Result<(f64, f64),
         meeting.extend(inside.map(|(op, seconds)| (seconds - copied(&op, 2.0) / rate) / meetings(op.kind)));
     }
     let slowdown = (2.0 / effective).max(1.0);
-    Ok((mean(&meeting).max(0.0) / slowdown, rate * slowdown))
+    Ok((median(meeting).max(0.0) / slowdown, rate * slowdown))
 }
 
 /// The median time of a collective of `elements` elements between two threads.

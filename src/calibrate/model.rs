@@ -83,7 +83,10 @@ pub fn model(measured: &Measured) -> Result<DeviceModel, ProfileError> {
     };
     model.machine = Some(MeasuredMachine {
         key: machine::key(),
-        fixed_kernel: origin.measured(measured.fixed_kernel, "products on all cores at once, as it began"),
+        fixed_kernel: origin.measured(
+            measured.fixed_kernel,
+            "products on all cores at once, between the steps of all programs",
+        ),
     });
     model.validate()?;
     Ok(model)

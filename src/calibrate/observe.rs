@@ -1,6 +1,7 @@
 //! Runs a job for a few steps and looks at when its instructions ran.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use half::bf16;
 
@@ -36,20 +37,6 @@ impl Observation {
     pub fn step_time(&self) -> Seconds {
         Seconds(median(self.seconds.clone()))
     }
-
-    /// What would have been seen had the fixed kernel had `speed`.
-    #[must_use]
-    pub fn at_speed(mut self, speed: FlopsPerSecond) -> Self {
-        let factor = self.speed.0 / speed.0;
-        self.seconds.iter_mut().for_each(|seconds| *seconds *= factor);
-        let streams = self.spans.iter_mut().flatten().flatten();
-        streams.flatten().for_each(|span| {
-            span.start *= factor;
-            span.end *= factor;
-        });
-        self.speed = speed;
-        self
-    }
 }
 
 /// The middle of `values`; 0 where there are none.
@@ -75,6 +62,8 @@ struct Looker<'a> {
     seconds: Vec<f64>,
     spans: Vec<Vec<RankSpans>>,
     kernel: FixedKernel,
+    /// No step is made behind this moment, once one counts.
+    end: Option<Instant>,
 }
 
 impl Watcher for Looker<'_> {
@@ -97,6 +86,9 @@ impl Watcher for Looker<'_> {
             let of = |rank: usize| Stream::ALL.map(|stream| fleet.spans(rank, stream));
             self.spans.push((0..fleet.ranks.len()).map(of).collect());
             self.kernel.turn();
+            if self.end.is_some_and(|end| Instant::now() >= end) {
+                return Ok(ControlFlow::Break(()));
+            }
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -110,11 +102,16 @@ const fn words(kind: &LayerKind) -> Option<u64> {
     }
 }
 
-/// Trains `job` on synthetic data for `steps` steps behind those that warm up.
+/// Trains `job` on synthetic data for `steps` steps behind those that warm up, or fewer where these take longer than
+/// `limit`, but one.
 ///
 /// # Errors
 /// If the job cannot be run here.
-pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, CalibrateError> {
+pub fn observe(
+    job: Job,
+    settings: Settings,
+    (steps, limit): (u64, Option<Duration>),
+) -> Result<Observation, CalibrateError> {
     let (workload, data) = (job.workload, job.strategy.data);
     let vocabulary =
         job.model.layers().map(|layer| &layer.kind).filter_map(words).max().unwrap_or(2).max(2) as u32;
@@ -123,7 +120,8 @@ pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, 
     let weights = Weights::random(&job.model, 0);
     let fleet = Fleet::new(Run::new(job, settings)?)?;
     let kernel = FixedKernel::new(machine::cores());
-    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new(), kernel };
+    let end = limit.map(|limit| Instant::now() + limit);
+    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new(), kernel, end };
     let span = (0, WARM_UP + steps);
     match workload.compute_type() {
         ElementType::Fp64 => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::calibrate::observe::{Observation, mean};
+use crate::calibrate::observe::{Observation, mean, median};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
@@ -58,9 +58,8 @@ pub fn gap(seen: &Observation) -> f64 {
     mean(&gaps.collect::<Vec<_>>())
 }
 
-/// Mean times of the collectives inside layers that computing waits for, from when a rank has computed what goes in
-/// until it goes on: waiting for a rank that is slower just then is part of them, so that a step is the sum of its
-/// kernels and these.
+/// Median times of the collectives inside layers that computing waits for, from when a rank has computed what goes in
+/// until it goes on: the mean of the ranks, so that waiting for one that is slower just then is part of it.
 pub fn collectives(seen: &Observation) -> Vec<(Collective, f64)> {
     let placement = &seen.fleet.ranks[0].placement;
     let compute = &placement.streams[Stream::Compute as usize];
@@ -76,15 +75,15 @@ pub fn collectives(seen: &Observation) -> Vec<(Collective, f64)> {
         }
         for step in &seen.spans {
             let own = step.iter().map(|rank| &rank[Stream::Compute as usize]);
-            let seconds = own.map(|spans| spans[next].start - spans[next - 1].end);
+            let seconds: Vec<f64> = own.map(|spans| spans[next].start - spans[next - 1].end).collect();
             times
                 .entry(op)
                 .or_insert_with(|| {
                     order.push(op);
                     Vec::new()
                 })
-                .extend(seconds);
+                .push(mean(&seconds));
         }
     }
-    order.into_iter().map(|op| (op, times.remove(&op).map_or(0.0, |times| mean(&times)))).collect()
+    order.into_iter().map(|op| (op, times.remove(&op).map_or(0.0, median))).collect()
 }
