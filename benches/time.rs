@@ -1,13 +1,13 @@
 //! Predicted step times against measured ones, side by side, after a calibration: `cargo bench --bench time`.
 //!
-//! Wants a quiet machine. `--kernels` also shows each measured op beside its price; `--ops STRATEGY` only compares the
+//! Wants a quiet machine. `--quick` calibrates as `execute` does; `--kernels` also shows each measured op beside its price; `--ops STRATEGY` only compares the
 //! ops of that strategy, as they are in its steps, with their prices.
 
 use std::env;
 
 use meshwright::calibrate::observe::{median, observe};
 use meshwright::calibrate::programs::{Family, Small};
-use meshwright::calibrate::{Calibration, calibrate, machine, programs, samples};
+use meshwright::calibrate::{Calibration, Effort, calibrate, machine, samples};
 use meshwright::cluster::Cluster;
 use meshwright::cost::{DevicePricing, Pricing};
 use meshwright::execute::run::{Job, Settings};
@@ -16,7 +16,7 @@ use meshwright::profile::DeviceModel;
 use meshwright::program::build;
 use meshwright::program::instruction::Task;
 use meshwright::simulate::play;
-use meshwright::units::ElementType;
+use meshwright::units::{ElementType, FlopsPerSecond};
 
 const STEPS: u64 = 9;
 
@@ -29,11 +29,13 @@ fn main() {
         return;
     }
     let cores = machine::cores() as u64;
+    let is_quick = env::args().any(|argument| argument == "--quick");
+    let effort = if is_quick { Effort::Quick } else { Effort::Thorough };
     let mut within = cases(within(cores));
     let mut beyond = cases(beyond(cores));
     let mut pairs: Vec<[Case; 2]> = pairs(cores).into_iter().map(|pair| pair.map(Case::new)).collect();
     for round in 1..=ROUNDS {
-        let calibration = calibrate(&|_, _| {}).expect("this machine can be measured");
+        let calibration = calibrate(effort, &|_, _| {}).expect("this machine can be measured");
         let effective = calibration.measured.effective;
         println!(
             "round {round}: {}, calibrated in {:.1} s, as good as {effective:.2} cores",
@@ -50,8 +52,7 @@ fn main() {
             return;
         }
         let cases = within.iter_mut().chain(&mut beyond).chain(pairs.iter_mut().flatten());
-        let reference = reference(cores);
-        cases.for_each(|case| case.observe(&calibration.model, reference, cores));
+        cases.for_each(|case| case.observe(&calibration));
         println!("\nmedians of {round} of {ROUNDS} rounds");
         print_cases("at most as many ranks as cores", &within);
         print_cases("twice as many ranks as cores", &beyond);
@@ -59,19 +60,12 @@ fn main() {
     }
 }
 
-/// Seconds of a step of the program that calibration shares cores by: how fast the machine is just now.
-fn reference(cores: u64) -> f64 {
-    let [_, many] = programs::sharing(cores.max(2));
-    let seen = observe(many.job().expect("legal"), Settings::default(), STEPS).expect("runs");
-    seen.step_time().0
-}
-
 /// One strategy, what was predicted and what was measured in each round, in seconds.
 struct Case {
     small: Small,
     predicted: Vec<f64>,
     measured: Vec<f64>,
-    /// How much slower the machine was than at the calibration: the reference before this case and after it.
+    /// Speed of the fixed kernel between its steps over that at the calibration.
     drift: Vec<f64>,
     failure: Option<String>,
 }
@@ -81,11 +75,10 @@ impl Case {
         Self { small, predicted: Vec::new(), measured: Vec::new(), drift: Vec::new(), failure: None }
     }
 
-    fn observe(&mut self, model: &DeviceModel, calibrated: f64, cores: u64) {
-        let before = reference(cores);
-        match both(model, &self.small) {
-            Ok((predicted, measured)) => {
-                self.drift.push((before + reference(cores)) / 2.0 / calibrated);
+    fn observe(&mut self, calibration: &Calibration) {
+        match both(&calibration.model, &self.small) {
+            Ok((predicted, measured, speed)) => {
+                self.drift.push(speed.0 / calibration.measured.fixed_kernel.0);
                 self.predicted.push(predicted);
                 self.measured.push(measured);
             }
@@ -177,12 +170,12 @@ fn beyond(cores: u64) -> Vec<Small> {
     list
 }
 
-/// Predicted and measured seconds of a step.
-fn both(model: &DeviceModel, small: &Small) -> Result<(f64, f64), String> {
+/// Predicted and measured seconds of a step, and the speed of the fixed kernel between steps.
+fn both(model: &DeviceModel, small: &Small) -> Result<(f64, f64, FlopsPerSecond), String> {
     let job = small.job().map_err(|error| error.to_string())?;
     let predicted = predicted(model, &job, small.devices);
-    let seen = observe(job, Settings::default(), STEPS).map_err(|error| error.to_string())?;
-    Ok((predicted, seen.step_time().0))
+    let seen = observe(job, Settings::default(), (STEPS, None)).map_err(|error| error.to_string())?;
+    Ok((predicted, seen.step_time().0, seen.speed))
 }
 
 fn predicted(model: &DeviceModel, job: &Job, devices: u64) -> f64 {
@@ -207,7 +200,7 @@ fn print_cases(title: &str, cases: &[Case]) {
         let drift = case.drift();
         let quotients = case.predicted.iter().zip(&case.measured).zip(&case.drift);
         let corrected =
-            median(quotients.map(|((predicted, measured), drift)| predicted * drift / measured).collect());
+            median(quotients.map(|((predicted, measured), drift)| predicted / drift / measured).collect());
         steady.push((corrected - 1.0).abs());
         println!(
             "{predicted:6.2} ms {measured:6.2} ms {ratio:6.3} {drift:6.3}  {} ({shape})",
@@ -215,7 +208,7 @@ fn print_cases(title: &str, cases: &[Case]) {
         );
     }
     println!(
-        "median error {:.1} % over {} strategies; {:.1} % where predictions are multiplied by the drift since calibration",
+        "median error {:.1} % over {} strategies; {:.1} % with the drift of the fixed kernel taken out",
         100.0 * median(errors.clone()),
         errors.len(),
         100.0 * median(steady)
@@ -269,7 +262,7 @@ fn print_ops(model: &DeviceModel, small: &Small) {
         small.family,
         predicted(model, &job, small.devices) * 1e3
     );
-    let seen = observe(job, Settings::default(), STEPS).expect("runs");
+    let seen = observe(job, Settings::default(), (STEPS, None)).expect("runs");
     println!("measured {:.2} ms, gap {:.1} us", seen.step_time().0 * 1e3, samples::gap(&seen) * 1e6);
     for stream in Stream::ALL {
         let issues = &seen.fleet.ranks[0].placement;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::thread;
 
+use crate::profile::device::{Build, MachineKey};
+
 /// Cores that threads of this process may use.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
@@ -14,6 +16,16 @@ pub fn name() -> String {
     let line = text.lines().find_map(|line| line.strip_prefix("model name"));
     let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+/// What a cost model that is measured here and now holds for.
+pub fn key() -> MachineKey {
+    MachineKey {
+        processor: name(),
+        cores: u32::try_from(cores()).unwrap_or(u32::MAX),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        build: if cfg!(debug_assertions) { Build::Debug } else { Build::Release },
+    }
 }
 
 /// Bytes that can still be handed out; 4 GiB where nothing says.

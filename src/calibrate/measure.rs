@@ -1,6 +1,7 @@
 //! The measurements that a cost model is fitted to.
 
-use std::time::Instant;
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::fit::non_negative;
@@ -15,7 +16,7 @@ use crate::execute::pool::Pool;
 use crate::execute::run::Settings;
 use crate::lower::Stream;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
-use crate::units::{Bytes, ElementType};
+use crate::units::{Bytes, ElementType, FlopsPerSecond};
 
 /// What was measured. Seconds and bytes/s.
 #[derive(Clone, Debug)]
@@ -40,31 +41,84 @@ pub struct Measured {
     /// Of AdamW over more than caches hold, on one core and on all.
     pub memory_one: f64,
     pub memory_all: f64,
+    /// Of the fixed kernel between the steps of all programs: the median.
+    pub fixed_kernel: FlopsPerSecond,
 }
 
-/// Steps of each program that count.
-const STEPS: u64 = 9;
+/// How long a machine is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A few seconds, before a run.
+    Quick,
+    Thorough,
+}
+
+impl Effort {
+    /// Steps of each program that count.
+    const fn steps(self) -> u64 {
+        match self {
+            Self::Quick => 5,
+            Self::Thorough => 9,
+        }
+    }
+
+    /// The time of one program: more where its first steps take longer.
+    const fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Quick => Some(Duration::from_millis(400)),
+            Self::Thorough => None,
+        }
+    }
+
+    /// Times that each way of sharing cores is observed, in turns: a machine's speed wanders.
+    const fn turns(self) -> usize {
+        match self {
+            Self::Quick => 1,
+            Self::Thorough => 3,
+        }
+    }
+}
 
 /// Elements of each array of the memory test, and of the largest collective.
 const LARGE: usize = 1 << 23;
+
+/// Runs programs, and notes how fast the fixed kernel was between their steps.
+struct Bench {
+    effort: Effort,
+    speeds: RefCell<Vec<f64>>,
+}
+
+impl Bench {
+    fn run(&self, small: &Small, cores: usize) -> Result<Observation, CalibrateError> {
+        let settings = Settings { cores, ..Settings::default() };
+        let seen = observe(small.job()?, settings, (self.effort.steps(), self.effort.limit()))?;
+        self.speeds.borrow_mut().push(seen.speed.0);
+        Ok(seen)
+    }
+
+    fn run_all(&self, list: &[Small], cores: usize) -> Result<Vec<Observation>, CalibrateError> {
+        list.iter().map(|small| self.run(small, cores)).collect()
+    }
+}
 
 /// Measures this machine; `say` is told what comes next and the share that is done.
 ///
 /// # Errors
 /// If a program cannot be run here.
-pub fn measure(say: &dyn Fn(&'static str, f64)) -> Result<Measured, CalibrateError> {
+pub fn measure(effort: Effort, say: &dyn Fn(&'static str, f64)) -> Result<Measured, CalibrateError> {
     let cores = machine::cores();
     say("kernels", 0.0);
-    let seen = run_all(&programs::serial(), 1)?;
+    let bench = Bench { effort, speeds: RefCell::default() };
+    let seen = bench.run_all(&programs::serial(), 1)?;
     let ops = |seen: &Observation| samples::ops(seen, Stream::Compute);
     let fp32: Vec<Sample> = seen.iter().flat_map(ops).collect();
     say("element types", 0.4);
-    let fp64 = ops(&run(&programs::in_precision(ElementType::Fp64), 1)?);
-    let bf16 = ops(&run(&programs::in_precision(ElementType::Bf16), 1)?);
+    let fp64 = ops(&bench.run(&programs::in_precision(ElementType::Fp64), 1)?);
+    let bf16 = ops(&bench.run(&programs::in_precision(ElementType::Bf16), 1)?);
     say("threads", 0.6);
-    let Sharing { effective, dispatch, serial_share } = sharing(cores)?;
+    let Sharing { effective, dispatch, serial_share } = sharing(&bench, cores)?;
     say("collectives", 0.7);
-    let (meeting, collective_rate) = collectives(cores, effective)?;
+    let (meeting, collective_rate) = collectives(&bench, cores, effective)?;
     say("memory", 0.9);
     Ok(Measured {
         cores,
@@ -80,15 +134,8 @@ pub fn measure(say: &dyn Fn(&'static str, f64)) -> Result<Measured, CalibrateErr
         copy_rate: copies(&seen).unwrap_or(collective_rate),
         memory_one: memory(1),
         memory_all: memory(cores),
+        fixed_kernel: FlopsPerSecond(median(bench.speeds.into_inner())),
     })
-}
-
-fn run(small: &Small, cores: usize) -> Result<Observation, CalibrateError> {
-    observe(small.job()?, Settings { cores, ..Settings::default() }, STEPS)
-}
-
-fn run_all(list: &[Small], cores: usize) -> Result<Vec<Observation>, CalibrateError> {
-    list.iter().map(|small| run(small, cores)).collect()
 }
 
 /// What it costs that cores work at the same time.
@@ -98,20 +145,17 @@ struct Sharing {
     serial_share: f64,
 }
 
-/// Times that each way of sharing is observed, in turns: a machine's speed wanders.
-const TURNS: usize = 3;
-
 /// The same ops by one rank on one core, by as many such ranks as cores, and by one rank on all cores.
-fn sharing(cores: usize) -> Result<Sharing, CalibrateError> {
+fn sharing(bench: &Bench, cores: usize) -> Result<Sharing, CalibrateError> {
     if cores < 2 {
         return Ok(Sharing { effective: 1.0, dispatch: 0.0, serial_share: 0.0 });
     }
     let [one, many] = programs::sharing(cores as u64);
     let (mut alone, mut beside, mut together) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..TURNS {
-        alone.push(samples::kernels(&run(&one, 1)?));
-        beside.push(samples::kernels(&run(&many, cores)?));
-        together.push(samples::kernels(&run(&one, cores)?));
+    for _ in 0..bench.effort.turns() {
+        alone.push(samples::kernels(&bench.run(&one, 1)?));
+        beside.push(samples::kernels(&bench.run(&many, cores)?));
+        together.push(samples::kernels(&bench.run(&one, cores)?));
     }
     let [alone, beside, together] = [alone, beside, together].map(samples::merged);
     let both = alone.iter().filter_map(|(op, seconds)| Some((seconds, beside.get(op)?)));
@@ -131,14 +175,14 @@ fn sharing(cores: usize) -> Result<Sharing, CalibrateError> {
 
 /// Seconds of a meeting and bytes/s: large collectives by themselves show the rate; what those inside layers take beyond
 /// it is meetings. Both as they would be if two busy cores were each as fast as one of `effective` alone.
-fn collectives(cores: usize, effective: f64) -> Result<(f64, f64), CalibrateError> {
+fn collectives(bench: &Bench, cores: usize, effective: f64) -> Result<(f64, f64), CalibrateError> {
     let large = |kind| {
         let bytes = Bytes((LARGE / 8 * size_of::<f32>()) as u64);
         copied(&Collective::new(kind, Group::World, bytes), 2.0) / alone(kind, LARGE / 8)
     };
     let rate = median(vec![large(CollectiveKind::AllReduce), large(CollectiveKind::AllGather)]);
     let mut meeting = Vec::new();
-    for seen in run_all(&programs::collectives(), cores)? {
+    for seen in bench.run_all(&programs::collectives(), cores)? {
         let inside = samples::collectives(&seen).into_iter();
         meeting.extend(inside.map(|(op, seconds)| (seconds - copied(&op, 2.0) / rate) / meetings(op.kind)));
     }

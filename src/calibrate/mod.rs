@@ -13,4 +13,5 @@ pub mod programs;
 pub mod samples;
 
 pub use error::CalibrateError;
+pub use measure::Effort;
 pub use model::{Calibration, calibrate};

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::machine;
-use crate::calibrate::measure::{Measured, measure};
+use crate::calibrate::measure::{Effort, Measured, measure};
 use crate::calibrate::products::{self, Products};
 use crate::calibrate::samples::Sample;
 use crate::execute::kernels::attention::LANES;
 use crate::execute::kernels::tile;
 use crate::ops::{CorePass, KernelKind, Op};
-use crate::profile::device::{CoresModel, KernelRates};
+use crate::profile::device::{CoresModel, KernelRates, MeasuredMachine};
 use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model};
 use crate::trace::today;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
@@ -28,9 +28,9 @@ pub struct Calibration {
 ///
 /// # Errors
 /// If a program cannot be run here.
-pub fn calibrate(say: &dyn Fn(&'static str, f64)) -> Result<Calibration, CalibrateError> {
+pub fn calibrate(effort: Effort, say: &dyn Fn(&'static str, f64)) -> Result<Calibration, CalibrateError> {
     let began = Instant::now();
-    let measured = measure(say)?;
+    let measured = measure(effort, say)?;
     let model = model(&measured).map_err(|error| CalibrateError::Program {
         program: "cost model".to_owned(),
         reason: error.to_string(),
@@ -62,6 +62,7 @@ pub fn model(measured: &Measured) -> Result<DeviceModel, ProfileError> {
     let origin = Origin { machine: machine::name(), date: today() };
     let mut model = device_model("cpu")?.0;
     let cores = measured.cores;
+    model.version = 2;
     model.title = format!("{}, {cores} cores, ranks as threads", origin.machine);
     set_arithmetic(&mut model, measured, &origin);
     set_memory(&mut model, measured, &origin);
@@ -80,6 +81,13 @@ pub fn model(measured: &Measured) -> Result<DeviceModel, ProfileError> {
         kind: Evidence::Estimate,
         source: "the aim of a calibration where ranks outnumber cores".to_owned(),
     };
+    model.machine = Some(MeasuredMachine {
+        key: machine::key(),
+        fixed_kernel: origin.measured(
+            measured.fixed_kernel,
+            "products on all cores at once, between the steps of all programs",
+        ),
+    });
     model.validate()?;
     Ok(model)
 }

@@ -1,19 +1,22 @@
 //! Runs a job for a few steps and looks at when its instructions ran.
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use half::bf16;
 
 use crate::calibrate::error::CalibrateError;
+use crate::calibrate::machine;
 use crate::execute::data::{Batches, Synthetic, Tokens};
 use crate::execute::error::ExecuteError;
+use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::weights::Weights;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
-use crate::units::{ElementType, Seconds};
+use crate::units::{ElementType, FlopsPerSecond, Seconds};
 
 /// Spans of one rank in one step, by stream.
 pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
@@ -23,8 +26,10 @@ pub struct Observation {
     pub fleet: Fleet,
     /// By step.
     pub seconds: Vec<f64>,
-    /// By step, then rank.
+    /// By step, then rank, of the steps nearest to the median.
     pub spans: Vec<Vec<RankSpans>>,
+    /// Of the fixed kernel between the steps.
+    pub speed: FlopsPerSecond,
 }
 
 impl Observation {
@@ -40,6 +45,15 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// The mean of `values`; 0 where there are none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// The share of steps whose spans are kept, those nearest to the median. A step is a sum: the ops of such a step sum up
+/// to it, where the medians of ops, whose longest times are far from their middle, sum up to less.
+const KEPT: f64 = 0.5;
+
 /// Steps that are not looked at: caches are cold and pages new.
 const WARM_UP: u64 = 2;
 
@@ -47,6 +61,9 @@ struct Looker<'a> {
     batches: &'a Batches,
     seconds: Vec<f64>,
     spans: Vec<Vec<RankSpans>>,
+    kernel: FixedKernel,
+    /// No step is made behind this moment, once one counts.
+    end: Option<Instant>,
 }
 
 impl Watcher for Looker<'_> {
@@ -68,6 +85,10 @@ impl Watcher for Looker<'_> {
             self.seconds.push(result.seconds);
             let of = |rank: usize| Stream::ALL.map(|stream| fleet.spans(rank, stream));
             self.spans.push((0..fleet.ranks.len()).map(of).collect());
+            self.kernel.turn();
+            if self.end.is_some_and(|end| Instant::now() >= end) {
+                return Ok(ControlFlow::Break(()));
+            }
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -81,11 +102,16 @@ const fn words(kind: &LayerKind) -> Option<u64> {
     }
 }
 
-/// Trains `job` on synthetic data for `steps` steps behind those that warm up.
+/// Trains `job` on synthetic data for `steps` steps behind those that warm up, or fewer where these take longer than
+/// `limit`, but one.
 ///
 /// # Errors
 /// If the job cannot be run here.
-pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, CalibrateError> {
+pub fn observe(
+    job: Job,
+    settings: Settings,
+    (steps, limit): (u64, Option<Duration>),
+) -> Result<Observation, CalibrateError> {
     let (workload, data) = (job.workload, job.strategy.data);
     let vocabulary =
         job.model.layers().map(|layer| &layer.kind).filter_map(words).max().unwrap_or(2).max(2) as u32;
@@ -93,7 +119,9 @@ pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, 
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None)?;
     let weights = Weights::random(&job.model, 0);
     let fleet = Fleet::new(Run::new(job, settings)?)?;
-    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new() };
+    let kernel = FixedKernel::new(machine::cores());
+    let end = limit.map(|limit| Instant::now() + limit);
+    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new(), kernel, end };
     let span = (0, WARM_UP + steps);
     match workload.compute_type() {
         ElementType::Fp64 => {
@@ -109,6 +137,16 @@ pub fn observe(job: Job, settings: Settings, steps: u64) -> Result<Observation, 
             fleet.train::<f32, f32>(span, &mut looker)?;
         }
     }
-    let Looker { seconds, spans, .. } = looker;
-    Ok(Observation { fleet, seconds, spans })
+    let Looker { seconds, spans, kernel, .. } = looker;
+    let spans = nearest(&seconds, spans);
+    Ok(Observation { fleet, seconds, spans, speed: kernel.speed().unwrap_or_default() })
+}
+
+/// Those of `spans`, one a step, whose steps took nearest to the median of `seconds`.
+fn nearest(seconds: &[f64], spans: Vec<Vec<RankSpans>>) -> Vec<Vec<RankSpans>> {
+    let middle = median(seconds.to_vec());
+    let mut steps: Vec<_> = seconds.iter().map(|seconds| (seconds - middle).abs()).zip(spans).collect();
+    steps.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    steps.truncate((KEPT * seconds.len() as f64).ceil() as usize);
+    steps.into_iter().map(|(_, spans)| spans).collect()
 }

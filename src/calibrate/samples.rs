@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::calibrate::observe::{Observation, median};
+use crate::calibrate::observe::{Observation, mean, median};
 use crate::execute::placement::Issue;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
@@ -12,7 +12,7 @@ use crate::program::instruction::Task;
 /// An op and the seconds that it took.
 pub type Sample = (Op, f64);
 
-/// The median time of every op that rank 0 performed on `stream`, in the order of first use.
+/// The mean time of every op that rank 0 performed on `stream`, in the order of first use.
 pub fn ops(seen: &Observation, stream: Stream) -> Vec<Sample> {
     let placement = &seen.fleet.ranks[0].placement;
     let mut order = Vec::new();
@@ -32,34 +32,34 @@ pub fn ops(seen: &Observation, stream: Stream) -> Vec<Sample> {
         });
         known.extend(seconds);
     }
-    order.into_iter().map(|op| (op, times.remove(&op).map_or(0.0, median))).collect()
+    order.into_iter().map(|op| (op, times.remove(&op).map_or(0.0, |times| mean(&times)))).collect()
 }
 
-/// The median times of the kernels of rank 0, by op.
+/// The mean times of the kernels of rank 0, by op.
 pub fn kernels(seen: &Observation) -> HashMap<Op, f64> {
     ops(seen, Stream::Compute).into_iter().collect()
 }
 
-/// The median of each op's times in several observations.
+/// The mean of each op's times in several observations.
 pub fn merged(turns: Vec<HashMap<Op, f64>>) -> HashMap<Op, f64> {
     let mut times: HashMap<Op, Vec<f64>> = HashMap::new();
     for (op, seconds) in turns.into_iter().flatten() {
         times.entry(op).or_default().push(seconds);
     }
-    times.into_iter().map(|(op, seconds)| (op, median(seconds))).collect()
+    times.into_iter().map(|(op, seconds)| (op, mean(&seconds))).collect()
 }
 
-/// The median time from the end of an instruction of rank 0's compute stream to the start of the next.
+/// The mean time from the end of an instruction of rank 0's compute stream to the start of the next.
 pub fn gap(seen: &Observation) -> f64 {
     let gaps = seen.spans.iter().flat_map(|step| {
         let spans = &step[0][Stream::Compute as usize];
         spans.windows(2).map(|pair| pair[1].start - pair[0].end)
     });
-    median(gaps.collect())
+    mean(&gaps.collect::<Vec<_>>())
 }
 
-/// Median times of the collectives inside layers that computing waits for: from when the last rank has computed what
-/// goes in until the last one goes on.
+/// Median times of the collectives inside layers that computing waits for, from when a rank has computed what goes in
+/// until it goes on: the mean of the ranks, so that waiting for one that is slower just then is part of it.
 pub fn collectives(seen: &Observation) -> Vec<(Collective, f64)> {
     let placement = &seen.fleet.ranks[0].placement;
     let compute = &placement.streams[Stream::Compute as usize];
@@ -74,17 +74,15 @@ pub fn collectives(seen: &Observation) -> Vec<(Collective, f64)> {
             continue;
         }
         for step in &seen.spans {
-            let latest = |of: &dyn Fn(&Vec<Span>) -> f64| {
-                step.iter().map(|rank| of(&rank[Stream::Compute as usize])).fold(0.0, f64::max)
-            };
-            let seconds = latest(&|spans| spans[next].start) - latest(&|spans| spans[next - 1].end);
+            let own = step.iter().map(|rank| &rank[Stream::Compute as usize]);
+            let seconds: Vec<f64> = own.map(|spans| spans[next].start - spans[next - 1].end).collect();
             times
                 .entry(op)
                 .or_insert_with(|| {
                     order.push(op);
                     Vec::new()
                 })
-                .push(seconds);
+                .push(mean(&seconds));
         }
     }
     order.into_iter().map(|op| (op, times.remove(&op).map_or(0.0, median))).collect()

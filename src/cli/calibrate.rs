@@ -13,7 +13,7 @@ use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
 use crate::calibrate::facts::{self, Facts, FactsError};
-use crate::calibrate::{CalibrateError, Calibration, calibrate};
+use crate::calibrate::{CalibrateError, Calibration, Effort, calibrate};
 use crate::units::{FlopsPerSecond, grouped};
 
 pub const EXAMPLES: &str = "\
@@ -89,7 +89,7 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
     let outputs = Outputs::new([("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
-    let calibration = calibrate(&|part, share| bar.part(part, share));
+    let calibration = calibrate(Effort::Thorough, &|part, share| bar.part(part, share));
     bar.clear();
     let calibration = calibration?;
     let document = pretty(&calibration.model);

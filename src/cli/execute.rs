@@ -10,6 +10,7 @@ use clap::builder::PossibleValuesParser;
 use super::document::{pretty, style};
 use super::error::{CliError, Kind};
 use super::execute_plan::{self, Changes, Planned};
+use super::machine::Source;
 use super::number::{real, whole};
 use super::output::{Outputs, print};
 use super::progress::RunBar;
@@ -36,10 +37,11 @@ Examples:
   meshwright plan ./my-model --cluster 1x4xcpu --precision fp32 --seq-len 256 --out plan.json
   meshwright execute plan.json --init ./my-model --data tokens.bin --steps 100 --save out
   meshwright execute plan.json --grads all --steps 1      what every gradient is before clipping
+  meshwright execute plan.json --no-calibrate             predicted by the built-in cost model of CPUs
   meshwright execute big-plan.json --dry-run              memory of every rank, nothing computed
 
-Each rank is a few threads of this process. A plan for other devices is executed on CPU ranks,
-with its time predicted anew. Ctrl-C ends a run after its step; what was asked for is still written.
+Each rank is a few threads of this process. Time is predicted by the cost model of this machine, which is
+measured in a few seconds where none is kept (MESHWRIGHT_CACHE names the folder). Ctrl-C ends a run after its step; what was asked for is still written.
 What binds and what to do next stands in the last line.
 Exit code 6 says that the run failed: a rank, a device, or a loss that is not finite.";
 
@@ -83,6 +85,12 @@ pub struct ExecuteArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     #[arg(value_parser = PossibleValuesParser::new(["cpu", "cuda"]))]
     device: String,
+    /// Predict by the cost model in this file [default: this machine's, measured once and kept]
+    #[arg(long, value_name = "FILE")]
+    cost_model: Option<PathBuf>,
+    /// Predict by the built-in cost model of CPUs; measure nothing
+    #[arg(long, conflicts_with = "cost_model")]
+    no_calibrate: bool,
     /// Print losses, memory and time as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -204,9 +212,10 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         let error = CliError { kind: Kind::Run, message, ..CliError::usage("device", "cuda", "") };
         return Err(error.or(["cpu"]));
     }
-    let Planned { plan, job } = match &args.plan {
-        Some(path) => execute_plan::read(path, &changes, args.dry_run)?,
-        None => execute_plan::quick(&changes)?,
+    let source = Some(source(args.cost_model, args.no_calibrate)).filter(|_| !args.dry_run);
+    let Planned { plan, job, own, calibrated } = match &args.plan {
+        Some(path) => execute_plan::read(path, &changes, source.as_ref())?,
+        None => execute_plan::quick(&changes, source.as_ref())?,
     };
     let outcome = if args.dry_run {
         let trace = session::dry_run(plan, job, settings)?;
@@ -215,7 +224,9 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         let mut bar = RunBar::new(!args.json, steps, job.workload.tokens());
         let gradients = gradients.map(|wanted| (wanted, args.grads_out.clone()));
         let (init, save) = (args.init, args.save.clone());
-        let request = Request { plan, job, settings, steps, data, init, save, gradients };
+        let planned = own;
+        let request =
+            Request { plan, job, planned, calibrated, settings, steps, data, init, save, gradients };
         interrupt::heed();
         let outcome = session::run(&request, &mut bar);
         bar.clear();
@@ -260,6 +271,15 @@ fn failed(failure: Failure, outputs: &Outputs, path: Option<&Path>) -> CliError 
     error
 }
 
+/// Where the cost model comes from that predicts.
+fn source(file: Option<PathBuf>, is_built_in: bool) -> Source {
+    match file {
+        Some(file) => Source::File(file),
+        None if is_built_in => Source::BuiltIn,
+        None => Source::Machine,
+    }
+}
+
 /// Paths of what a run has written.
 struct Written {
     trace: Option<String>,
@@ -286,6 +306,7 @@ fn report(outcome: &Outcome, written: Written) -> RunReport {
         resident_bytes: trace.resident_bytes,
         time: trace.time.clone(),
         step_time_s: trace.step_time_s,
+        planned: trace.planned.clone(),
         tokens_per_s: trace.tokens_per_s(),
         trace: written.trace,
         saved: written.saved,

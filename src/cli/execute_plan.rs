@@ -4,8 +4,9 @@ use std::path::Path;
 
 use super::error::{CliError, Kind};
 use super::freeze::freeze;
+use super::machine::{CostModel, Source};
 use super::{quick, workload};
-use crate::cluster::{self, Cluster, ClusterDocument};
+use crate::cluster::{Cluster, ClusterDocument};
 use crate::execute::run::Job;
 use crate::model::{Model, ModelError, layer_graph};
 use crate::plan::shell::quoted;
@@ -13,8 +14,9 @@ use crate::plan::{self, Plan, PlanFileError};
 use crate::profile::EngineProfile;
 use crate::profile::engines::{self, engine};
 use crate::search::{Problem, Request};
-use crate::strategy::{Draft, Workload};
-use crate::units::ElementType;
+use crate::strategy::{Draft, Strategy, Workload};
+use crate::trace::PlannedTime;
+use crate::units::{ElementType, FlopsPerSecond};
 
 /// The engine whose plans are executed.
 const ENGINE: &str = "embedded";
@@ -35,9 +37,18 @@ pub struct Changes {
 pub struct Planned {
     pub plan: Plan,
     pub job: Job,
+    /// By the cost model of the plan that was read, where `plan` is predicted by another one.
+    pub own: Option<PlannedTime>,
+    /// Speed of the fixed kernel when the cost model that `plan` is predicted by was measured.
+    pub calibrated: Option<FlopsPerSecond>,
 }
 
 impl Changes {
+    /// The strategy that is given, or that of `plan`.
+    fn draft(&self, plan: &Plan) -> Result<Draft, CliError> {
+        Ok(self.strategy.clone().map_or_else(|| Draft::parse(&plan.strategy.text), Ok)?)
+    }
+
     /// `workload` with what is changed in it.
     fn over(&self, workload: Workload) -> Workload {
         Workload {
@@ -50,12 +61,17 @@ impl Changes {
     }
 }
 
-/// The plan of the small GPT: the best, or that of the strategy that is given.
-pub fn quick(changes: &Changes) -> Result<Planned, CliError> {
-    let (mut model, cluster) = (quick::model()?, quick::cluster()?);
+/// The plan of the small GPT by the cost model of `source`, by the built-in one where it is only to be counted: the
+/// best, or that of the strategy that is given.
+pub fn quick(changes: &Changes, source: Option<&Source>) -> Result<Planned, CliError> {
+    let (mut model, mut cluster) = (quick::model()?, quick::cluster()?);
     let workload = changes.over(quick::workload(cluster.devices()));
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze)?;
+    let cost_model = source.map(Source::load).transpose()?;
+    if let Some(cost_model) = &cost_model {
+        cluster = cost_model.cluster(cluster.devices());
+    }
     let engine = engines::embedded();
     let problem = Problem::new(&model, &cluster, workload, engine, None);
     let plan = match &changes.strategy {
@@ -64,45 +80,49 @@ pub fn quick(changes: &Changes) -> Result<Planned, CliError> {
     };
     let strategy = Draft::parse(&plan.strategy.text)?.resolve(&problem.facts)?;
     drop(problem);
-    Ok(Planned { plan, job: Job { model, strategy, workload, engine } })
+    let calibrated = cost_model.as_ref().and_then(CostModel::fixed_kernel);
+    Ok(Planned { plan, job: Job { model, strategy, workload, engine }, own: None, calibrated })
 }
 
-/// The plan in the file at `path`. One for other devices is predicted anew for CPU ranks, unless it is only to be
-/// counted.
-pub fn read(path: &Path, changes: &Changes, dry: bool) -> Result<Planned, CliError> {
+/// The plan in the file at `path`. It is predicted anew by the cost model of `source`, unless it is only to be counted.
+pub fn read(path: &Path, changes: &Changes, source: Option<&Source>) -> Result<Planned, CliError> {
     let mut plan = plan::read(path)?;
     let engine = embedded(&plan)?;
     let refused = |reason: String| PlanFileError::NotAPlan { path: path.display().to_string(), reason };
     let mut model = graph(&plan).map_err(|error| refused(error.to_string()))?;
-    let mut cluster = devices(&plan).map_err(refused)?;
+    let cluster = devices(&plan).map_err(refused)?;
     let workload = changes.over(plan.workload);
-    let is_elsewhere = cluster.device.name != "cpu" && !dry;
-    if is_elsewhere {
-        cluster = cluster::load(&format!("1x{}xcpu", cluster.devices()))?;
-    }
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze)?;
-    let problem = Problem::new(&model, &cluster, workload, engine, None);
-    let strategy = match &changes.strategy {
-        Some(draft) => draft.resolve(&problem.facts)?,
-        None => {
-            let mut draft = Draft::parse(&plan.strategy.text)?;
-            if workload.global_batch != plan.workload.global_batch {
-                draft.accumulation = None;
-            }
-            draft.resolve(&problem.facts)?
-        }
+    let mut draft = changes.draft(&plan)?;
+    if changes.strategy.is_none() && workload.global_batch != plan.workload.global_batch {
+        draft.accumulation = None;
+    }
+    let played = |cluster: &Cluster| -> Result<(Plan, Strategy), CliError> {
+        let problem = Problem::new(&model, cluster, workload, engine, None);
+        let strategy = draft.resolve(&problem.facts)?;
+        Ok((plan::simulate(&problem, strategy.clone()), strategy))
     };
-    let is_other = is_elsewhere
-        || workload != plan.workload
+    let facts = Problem::new(&model, &cluster, workload, engine, None).facts;
+    let mut strategy = draft.resolve(&facts)?;
+    let is_other = workload != plan.workload
         || changes.strategy.is_some()
         || !changes.freeze.is_empty()
         || plan.prediction.ranks.len() as u64 != strategy.pipeline;
     if is_other {
-        plan = plan::simulate(&problem, strategy.clone());
+        plan = played(&cluster)?.0;
     }
-    drop(problem);
-    Ok(Planned { plan, job: Job { model, strategy, workload, engine } })
+    let cost_model = source.map(Source::load).transpose()?;
+    let other = cost_model.as_ref().filter(|other| other.hash != plan.cost_model.hash);
+    let own = other.map(|_| PlannedTime {
+        cost_model: plan.cost_model.name.clone(),
+        step_time_s: plan.prediction.step_time_s,
+    });
+    if let Some(other) = other {
+        (plan, strategy) = played(&other.cluster(cluster.devices()))?;
+    }
+    let calibrated = cost_model.as_ref().and_then(CostModel::fixed_kernel);
+    Ok(Planned { plan, job: Job { model, strategy, workload, engine }, own, calibrated })
 }
 
 fn embedded(plan: &Plan) -> Result<&'static EngineProfile, CliError> {

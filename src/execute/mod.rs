@@ -6,6 +6,7 @@ pub mod contents;
 pub mod data;
 pub mod element;
 pub mod error;
+pub mod fixed_kernel;
 pub mod fleet;
 pub mod gradients;
 mod inspect;

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use crate::execute::contents::Tensors;
 use crate::execute::data::Batches;
 use crate::execute::error::ExecuteError;
+use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::gradients::GradientFile;
 use crate::execute::marks::PATTERNS;
@@ -41,6 +42,8 @@ pub(super) struct Recorder<'a> {
     pub file: Option<&'a GradientFile>,
     pub read: fn(&Fleet) -> Tensors,
     pub last: u64,
+    /// Timed between steps, where it was timed when the cost model was measured.
+    pub kernel: Option<FixedKernel>,
     pub steps: Steps,
 }
 
@@ -97,6 +100,9 @@ impl Watcher for Recorder<'_> {
         self.steps.losses.push(result.loss);
         self.steps.parts.push(result.parts.clone());
         self.steps.samples.add(fleet, result.seconds);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.behind_step(result.seconds);
+        }
         let flow = self.observer.step(result);
         self.steps.broken_off = flow.is_break();
         if flow.is_break() {

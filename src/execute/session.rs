@@ -13,6 +13,7 @@ use crate::execute::contents::Kept;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
+use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult};
 use crate::execute::gradients::{GradientFile, Wanted};
 use crate::execute::marks::resident;
@@ -29,8 +30,8 @@ use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
 use crate::simulate::Counters;
 use crate::strategy::Axis;
-use crate::trace::{Machine, Resident, StepTime, Trace, VERSION, today};
-use crate::units::{Bytes, ElementType, Seconds};
+use crate::trace::{Machine, PlannedTime, Resident, StepTime, Trace, VERSION, today};
+use crate::units::{Bytes, ElementType, FlopsPerSecond, Seconds};
 
 /// Ranks that run in one process at most: each is several threads.
 const MOST_RANKS: u64 = 1024;
@@ -40,6 +41,10 @@ pub struct Request {
     /// Of `job`, with its prediction.
     pub plan: Plan,
     pub job: Job,
+    /// What a plan that was read predicted by itself, where `plan` predicts by another cost model.
+    pub planned: Option<PlannedTime>,
+    /// Speed of the fixed kernel when the cost model of `plan` was measured.
+    pub calibrated: Option<FlopsPerSecond>,
     /// Its seed is that of freshly drawn weights too.
     pub settings: Settings,
     pub steps: u64,
@@ -177,6 +182,11 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
         .collect();
     observer
         .ready(placements.iter().map(|placement| placement.placing.device.live.0).max().unwrap_or_default());
+    let mut kernel =
+        request.calibrated.filter(|_| request.steps > 0).map(|_| FixedKernel::new(request.settings.cores));
+    if let Some(kernel) = &mut kernel {
+        kernel.turns();
+    }
     // Another batch size reads on from the next whole batch.
     let skipped = position.div_ceil(fleet.run.workload.global_batch) as i64 - first as i64;
     let mut recorder = Recorder {
@@ -186,16 +196,23 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
         file: file.as_ref(),
         read: |fleet| fleet.read::<T, G>(Kept::Gradients),
         last: (first + request.steps).saturating_sub(1),
+        kernel,
         steps: Steps::default(),
     };
     let trained =
         if request.steps > 0 { fleet.train::<T, G>((first, request.steps), &mut recorder) } else { Ok(()) };
+    let now = recorder.kernel.and_then(|mut kernel| {
+        kernel.turns();
+        kernel.speed()
+    });
     let steps = recorder.steps;
     let done = steps.losses.len() as u64;
     let placements: Vec<&Placement> = placements.iter().map(AsRef::as_ref).collect();
     let measured = measured(&fleet, steps.held);
     let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &measured, &steps.samples);
     trace.first_step = first;
+    trace.planned = request.planned.clone();
+    trace.step_time_s.drift = now.zip(request.calibrated).map(|(now, then)| now.0 / then.0);
     trace.losses = steps.losses;
     trace.named_gradients = steps.gradients;
     let losses = &fleet.run.model.losses;
@@ -317,7 +334,9 @@ fn trace(
         step_time_s: StepTime {
             predicted: plan.prediction.step_time_s,
             measured: samples.median().map(Seconds),
+            drift: None,
         },
+        planned: None,
         memory: measure::memory(run, measured),
         extent: measure::extents(run, placements, measured),
         resident_bytes: measured.resident,

@@ -208,8 +208,8 @@ mod tests {
     fn values_that_no_formula_can_use_are_named() {
         let valid = || device_model("h100-sxm").unwrap().0;
         let mut model = valid();
-        model.version = 2;
-        assert!(matches!(model.validate(), Err(ProfileError::Version { version: 2, .. })));
+        model.version = 3;
+        assert!(matches!(model.validate(), Err(ProfileError::Version { version: 3, .. })));
         type Spoil = fn(&mut DeviceModel);
         let spoilt: [(&str, Spoil); 7] = [
             ("memory", |model| model.memory.value = Bytes::ZERO),

@@ -51,6 +51,38 @@ pub struct DeviceModel {
     pub collective_share: Sourced<f64>,
     pub reserve: ReserveModel,
     pub uncertainty: Uncertainty,
+    /// Where it was measured, if on one machine (version 2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MeasuredMachine>,
+}
+
+/// The machine that a cost model was measured on, and how fast it was then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredMachine {
+    pub key: MachineKey,
+    /// The speed of the fixed kernel on all cores together while the rest was measured.
+    pub fixed_kernel: Sourced<FlopsPerSecond>,
+}
+
+/// What a measured cost model holds for: another processor or another program has other speeds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachineKey {
+    pub processor: String,
+    /// That threads of the program may use.
+    pub cores: u32,
+    /// The version of this program.
+    pub program: String,
+    pub build: Build,
+}
+
+/// How this program was compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Build {
+    Debug,
+    Release,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -9,7 +9,7 @@ pub enum ProfileError {
     UnknownDevice { name: String, nearest: Vec<String> },
     #[error("cost model is not readable: {0}")]
     Json(String),
-    #[error("cost model `{model}` has version {version}; 1 is read")]
+    #[error("cost model `{model}` has version {version}; 1 and 2 are read")]
     Version { model: String, version: u32 },
     #[error("cost model `{model}`: {field} is {value}; {rule} is needed")]
     Value { model: String, field: String, value: String, rule: &'static str },
@@ -52,7 +52,7 @@ impl ProfileError {
             Self::UnknownDevice { nearest, .. } | Self::UnknownParent { nearest, .. } => nearest.clone(),
             Self::Json(_) | Self::Value { .. } | Self::Engine { .. } => Vec::new(),
             Self::Chain { root, .. } => vec![root.clone()],
-            Self::Version { .. } => vec!["1".to_owned()],
+            Self::Version { .. } => vec!["2".to_owned()],
         }
     }
 }

@@ -124,6 +124,9 @@ impl DeviceModel {
         // An interval is [p·(1 − u), p·(1 + u)]: above 1 it would reach below nothing.
         fields.push(field("uncertainty.time", &self.uncertainty.time, |share| *share, Share));
         fields.push(field("uncertainty.memory", &self.uncertainty.memory, |share| *share, Share));
+        if let Some(machine) = &self.machine {
+            fields.push(field("machine.fixed_kernel", &machine.fixed_kernel, |speed| speed.0, Positive));
+        }
         fields
     }
 
@@ -138,7 +141,7 @@ impl DeviceModel {
 
     /// Whether every number is one that the cost formulas can use.
     pub fn validate(&self) -> Result<(), ProfileError> {
-        if self.version != 1 {
+        if !(1..=2).contains(&self.version) {
             return Err(ProfileError::Version { model: self.name.clone(), version: self.version });
         }
         match self.fields().into_iter().find(|field| !field.range.holds(field.value)) {

@@ -30,6 +30,9 @@ pub struct Trace {
     /// Every step's time, the first (which warms up) too.
     pub step_times_s: Vec<Seconds>,
     pub step_time_s: StepTime,
+    /// By the cost model of the plan that was read, where another one's prediction stands above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<PlannedTime>,
     pub memory: Vec<MemoryRow>,
     pub extent: Vec<ExtentRow>,
     pub resident_bytes: Resident,
@@ -74,6 +77,26 @@ pub struct Machine {
 pub struct StepTime {
     pub predicted: Seconds,
     pub measured: Option<Seconds>,
+    /// Speed of the fixed kernel during the run over its speed when the cost model was measured; null where either is
+    /// not known.
+    #[serde(default)]
+    pub drift: Option<f64>,
+}
+
+impl StepTime {
+    /// What is predicted for the machine at its speed during the run.
+    pub fn at_present_speed(&self) -> Option<Seconds> {
+        self.drift.filter(|drift| *drift > 0.0).map(|drift| Seconds(self.predicted.0 / drift))
+    }
+}
+
+/// What a plan predicted by itself before it was predicted for the machine that ran it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedTime {
+    /// The name of the plan's own cost model.
+    pub cost_model: String,
+    pub step_time_s: Seconds,
 }
 
 /// The instructions of a pipeline stage's ranks and the memory that they hold.
@@ -136,6 +159,9 @@ pub struct RunReport {
     pub resident_bytes: Resident,
     pub time: Vec<TimeRow>,
     pub step_time_s: StepTime,
+    /// By the cost model of the plan that was read, where another one's prediction stands above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<PlannedTime>,
     /// Of all ranks together, in the median step.
     pub tokens_per_s: Option<f64>,
     /// Paths of what was written.

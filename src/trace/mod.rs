@@ -8,7 +8,8 @@ mod rows;
 
 pub use date::today;
 pub use document::{
-    InstructionRecord, Machine, Moment, RankTrace, RunReport, StageTrace, StepTime, Trace, VERSION,
+    InstructionRecord, Machine, Moment, PlannedTime, RankTrace, RunReport, StageTrace, StepTime, Trace,
+    VERSION,
 };
 pub use gradients::{NamedGradient, ShardRecord};
 pub use rows::{ExtentRow, MemoryRow, Resident, Space, TOTAL, TimeRow};

@@ -33,7 +33,8 @@ fn an_interrupted_run_ends_after_its_step_with_its_trace() {
     let line =
         "simulate tiny.json --cluster 1x2xcpu --global-batch 2 --seq-len 8 --strategy dp=2 --out plan.json";
     assert_eq!(place.line(line).code, 0);
-    let line = "execute plan.json --steps 1000000000 --trace trace.json --save weights --grads all";
+    let line =
+        "execute plan.json --no-calibrate --steps 1000000000 --trace trace.json --save weights --grads all";
     command.args(line.split_whitespace()).current_dir(place.path());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     sleep(Duration::from_millis(2500));
@@ -45,4 +46,20 @@ fn an_interrupted_run_ends_after_its_step_with_its_trace() {
     let trace: serde_json::Value = serde_json::from_str(&place.read("trace.json")).unwrap();
     assert!(!trace["losses"].as_array().unwrap().is_empty());
     assert!(!trace["named_gradients"].as_array().unwrap().is_empty(), "those of the last step that was made");
+}
+
+#[test]
+fn an_interrupted_calibration_keeps_nothing() {
+    let place = Place::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_meshwright"));
+    command
+        .args(["execute", "--steps", "1"])
+        .current_dir(place.path())
+        .env("MESHWRIGHT_CACHE", place.cache());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    sleep(Duration::from_millis(500));
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(std::fs::read_dir(place.cache()).unwrap().count(), 0);
 }

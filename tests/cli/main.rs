@@ -13,6 +13,7 @@ mod interrupt;
 mod least;
 mod limits;
 mod lists;
+mod machine;
 mod map;
 mod place;
 mod validate;

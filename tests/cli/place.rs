@@ -15,16 +15,24 @@ pub struct Run {
     pub stderr: String,
 }
 
-/// A folder to run in.
-pub struct Place(TempDir);
+/// A folder to run in, and one for what is kept between runs.
+pub struct Place {
+    folder: TempDir,
+    cache: TempDir,
+}
 
 impl Place {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
+    }
+
+    /// The folder for what is kept between runs: empty, unless a run was told to measure.
+    pub fn cache(&self) -> &Path {
+        self.cache.path()
     }
 
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
@@ -58,8 +66,18 @@ impl Place {
         let mut arguments: Vec<std::ffi::OsString> =
             arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
         settle(&mut arguments);
+        self.start(threads, arguments)
+    }
+
+    /// Runs `line` as it is typed: `execute` measures the machine where nothing is kept of it.
+    pub fn typed(&self, line: &str) -> Run {
+        self.start(None, line.split_whitespace().map(Into::into).collect())
+    }
+
+    fn start(&self, threads: Option<u32>, arguments: Vec<std::ffi::OsString>) -> Run {
         let mut command = cargo_bin_cmd!("meshwright");
         command.envs(threads.map(|threads| ("RAYON_NUM_THREADS", threads.to_string())));
+        command.env("MESHWRIGHT_CACHE", self.cache());
         command.args(arguments).current_dir(self.path()).timeout(Duration::from_secs(120));
         let output = command.output().unwrap();
         Run {
@@ -75,7 +93,7 @@ impl Place {
     }
 }
 
-/// What tests ask of plans is asked of our own backend, and of the fastest plan, where they name no other.
+/// No test measures the machine unless it says so. What tests ask of plans is asked of our own backend, and of the fastest plan, where they name no other.
 /// `tests/cli/choice.rs` looks at what stands for `auto` and `robust`.
 fn settle(arguments: &mut Vec<std::ffi::OsString>) {
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
@@ -83,6 +101,10 @@ fn settle(arguments: &mut Vec<std::ffi::OsString>) {
     let is_planned = ["plan", "simulate", "explain"].into_iter().any(has) && is_given("--cluster");
     let is_told = is_given("--engine") || is_given("--help");
     let needs_objective = has("plan") && !is_given("--objective");
+    let is_modelled = is_given("--cost-model") || is_given("--no-calibrate") || is_given("--help");
+    if arguments.first().is_some_and(|command| command == "execute") && !is_modelled {
+        arguments.push("--no-calibrate".into());
+    }
     if is_planned && !is_told {
         arguments.extend(["--engine", "embedded"].map(Into::into));
     }

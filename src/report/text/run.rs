@@ -3,7 +3,7 @@
 use comfy_table::Table;
 
 use crate::plan::CauseSeconds;
-use crate::trace::{MemoryRow, Resident, Space, TOTAL, TimeRow, Trace};
+use crate::trace::{MemoryRow, PlannedTime, Resident, Space, StepTime, TOTAL, TimeRow, Trace};
 use crate::units::{Seconds, grouped};
 
 use super::super::{parts, words};
@@ -230,6 +230,30 @@ fn time(sheet: &mut Sheet, trace: &Trace) {
     }
     time_row(&mut table, TOTAL, whole(&predicted), measured.as_ref().map(whole));
     tables::write(sheet, "time", &table);
+    pace(sheet, trace);
+}
+
+/// The step by the plan's own cost model, and by this one at the machine's speed during the run.
+fn pace(sheet: &mut Sheet, trace: &Trace) {
+    let step = trace.step_time_s;
+    if let Some(PlannedTime { cost_model, step_time_s }) = &trace.planned {
+        let text = format!(
+            "The plan's own cost model {cost_model} predicts a step of {step_time_s}; this machine's predicts {}.",
+            step.predicted
+        );
+        sheet.paragraph("", &text);
+    }
+    let (Some(drift), Some(now), Some(measured)) = (step.drift, step.at_present_speed(), step.measured)
+    else {
+        return;
+    };
+    let text = format!(
+        "Drift: a fixed kernel ran at {drift:.2} times its speed of when the cost model was measured. A step of {} \
+         would then be one of {now}; the median step took {measured} ({:+.0} %).",
+        step.predicted,
+        100.0 * (measured.0 / now.0 - 1.0)
+    );
+    sheet.paragraph("", &text);
 }
 
 fn time_row(table: &mut Table, name: &str, predicted: Seconds, measured: Option<Seconds>) {
@@ -275,11 +299,16 @@ fn verdict(trace: &Trace) -> String {
         .into_iter()
         .reduce(|most, next| if next.1.0 > most.1.0 { next } else { most })
         .unwrap_or(advice[0]);
-    let ratio = step / trace.step_time_s.predicted.0;
+    let StepTime { predicted, .. } = trace.step_time_s;
+    let (expected, apart) = match trace.step_time_s.at_present_speed() {
+        Some(now) => (now, ", drift apart"),
+        None => (predicted, ""),
+    };
+    let ratio = step / expected.0;
     let pace = match ratio {
         0.75..=1.25 => String::new(),
         _ => format!(
-            ", and the step took {ratio:.1} times what cost model {} predicts for it",
+            ", and the step took {ratio:.1} times what cost model {} predicts for it{apart}",
             trace.plan.cost_model.name
         ),
     };

@@ -1,0 +1,114 @@
+//! The cost model that `execute` predicts by: this machine's, measured where it is not known yet, or another one.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::document::pretty;
+use super::error::{CliError, Kind};
+use super::kept::{self, Kept};
+use super::progress::Bar;
+use crate::calibrate::{Effort, calibrate, machine};
+use crate::cluster::Cluster;
+use crate::profile::catalog::sha256;
+use crate::profile::device::DeviceClass;
+use crate::profile::{DeviceModel, ProfileError, device_model, parse_device_model};
+use crate::units::FlopsPerSecond;
+
+/// Where the cost model comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// What is kept of this machine; it is measured first where nothing is.
+    Machine,
+    BuiltIn,
+    File(PathBuf),
+}
+
+/// A cost model of CPU ranks.
+#[derive(Clone, Debug)]
+pub struct CostModel {
+    pub model: DeviceModel,
+    /// SHA-256 of its text.
+    pub hash: String,
+}
+
+impl CostModel {
+    /// One node of `ranks` ranks.
+    pub fn cluster(&self, ranks: u64) -> Cluster {
+        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
+        Cluster::uniform(format!("1x{ranks}xcpu"), 1, ranks, self.model.clone(), self.hash.clone())
+    }
+
+    /// Speed of the fixed kernel when it was measured.
+    pub fn fixed_kernel(&self) -> Option<FlopsPerSecond> {
+        self.model.machine.as_ref().map(|machine| machine.fixed_kernel.value)
+    }
+}
+
+impl Source {
+    /// The cost model. Measuring, and whatever is odd about what was kept, is said on stderr.
+    ///
+    /// # Errors
+    /// If the file that was named cannot be used, or this machine cannot be measured.
+    pub fn load(&self) -> Result<CostModel, CliError> {
+        match self {
+            Self::Machine => of_machine(),
+            Self::BuiltIn => {
+                say("the built-in cost model cpu predicts, which knows nothing of this machine");
+                let (model, hash) = device_model("cpu").map_err(|error| refused("cpu", &error))?;
+                Ok(CostModel { model, hash })
+            }
+            Self::File(path) => of_file(path),
+        }
+    }
+}
+
+fn of_machine() -> Result<CostModel, CliError> {
+    let (folder, key) = (kept::folder(), machine::key());
+    match folder.as_deref().map_or(Kept::Nothing, |folder| kept::read(folder, &key)) {
+        Kept::Model(model, hash) => return Ok(CostModel { model: *model, hash }),
+        Kept::Nothing => say("measuring this machine once, a few seconds (--no-calibrate leaves it out)"),
+        Kept::Unusable(reason) => {
+            say(&format!("the kept cost model of this machine cannot be used ({reason}); measuring it anew"));
+        }
+    }
+    let bar = Bar::new(true);
+    let calibration = calibrate(Effort::Quick, &|part, share| bar.part(part, share));
+    bar.clear();
+    let calibration = calibration?;
+    let text = pretty(&calibration.model);
+    say(&match folder.map(|folder| kept::write(&folder, &key, &text)) {
+        Some(Ok(path)) => format!("measured in {:.1} s; kept in {}", calibration.seconds, path.display()),
+        Some(Err(error)) => format!("the cost model is not kept: {}", error.message),
+        None => format!("the cost model is not kept: {} names no folder for it", kept::VARIABLE),
+    });
+    Ok(CostModel { model: calibration.model, hash: sha256(&text) })
+}
+
+fn of_file(path: &Path) -> Result<CostModel, CliError> {
+    let shown = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| {
+        let message = format!("{shown} cannot be read: {error}");
+        CliError { kind: Kind::Input, message, ..CliError::usage("cost-model", &shown, "") }
+    })?;
+    let (model, hash) = parse_device_model(&text).map_err(|error| refused(&shown, &error))?;
+    if model.class != DeviceClass::Cpu {
+        let message =
+            format!("{shown}: class of {} is gpu; ranks run on CPUs here, so cpu is needed", model.name);
+        let error = CliError { kind: Kind::Input, message, ..CliError::usage("class", "gpu", "") };
+        return Err(error.or(["cpu"]));
+    }
+    Ok(CostModel { model, hash })
+}
+
+/// The error that the cost model in `file` cannot be used: its field and value.
+fn refused(file: &str, error: &ProfileError) -> CliError {
+    let message = format!("{file}: {error}");
+    CliError { kind: Kind::Input, message, ..CliError::usage(error.field(), &error.value(), "") }
+        .or(error.nearest())
+}
+
+/// A line on stderr. Nobody may be there to read it.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
