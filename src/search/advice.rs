@@ -112,8 +112,9 @@ fn more_devices(problem: &Problem<'_>, request: &Request, deadline: Deadline) ->
         fits.then(|| (problem.facts.devices, leanest.strategy.text(problem.facts.defaults)))
     };
     let is_over = || deadline.is_over();
+    let mut node = cluster.devices_per_node;
     if cluster.nodes == 1 {
-        let node = cluster.device.devices_per_node.value;
+        node = node.max(cluster.device.devices_per_node.value);
         let more = (cluster.devices_per_node + 1..=node).take_while(|_| !is_over());
         if let Some(found) = more.filter_map(|devices| fits(1, devices)).next() {
             return Some(found);
@@ -126,7 +127,7 @@ fn more_devices(problem: &Problem<'_>, request: &Request, deadline: Deadline) ->
         if is_over() {
             return None;
         }
-        if let Some(found) = fits(nodes, cluster.devices_per_node) {
+        if let Some(found) = fits(nodes, node) {
             most = Some((nodes, found));
             break;
         }
@@ -135,7 +136,7 @@ fn more_devices(problem: &Problem<'_>, request: &Request, deadline: Deadline) ->
     let (mut many, mut found) = most?;
     while many - few > 1 && !is_over() {
         let middle = few + (many - few) / 2;
-        match fits(middle, cluster.devices_per_node) {
+        match fits(middle, node) {
             Some(fewer) => (many, found) = (middle, fewer),
             None => few = middle,
         }

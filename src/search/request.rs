@@ -141,7 +141,7 @@ pub enum Failure {
     Illegal(RuleBreak),
     /// Legal strategies, but none fits.
     #[error(
-        "nothing fits: the leanest strategy takes {smallest} a device of {limit}, and {dominant} take most of it{binds}; {advice}"
+        "nothing fits: the smallest peak of any strategy is {smallest} a device of {limit}, and {dominant} take most of it{binds}; {advice}"
     )]
     NothingFits {
         /// Process bytes of the strategy that comes nearest.

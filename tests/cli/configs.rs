@@ -38,7 +38,7 @@ fn multi_token_prediction_is_left_out_or_priced() {
 fn a_rope_type_that_is_not_known_is_an_input_error() {
     let place = Place::new();
     let rope = r#""rope_scaling":{"rope_type":"yaarn","factor":4},"num_nextn"#;
-    place.write("config.json", &MOE.replace("\"num_nextn", rope));
+    place.write("config.json", MOE.replace("\"num_nextn", rope));
     let run = place.line(&format!("simulate config.json {SIMULATE}"));
     assert_eq!(run.code, 3, "{}", run.stderr);
     let error = &run.json()["error"];
