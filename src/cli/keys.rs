@@ -47,7 +47,7 @@ fn help(title: &str, is_listed: impl Fn(Key) -> bool) -> String {
     text
 }
 
-/// Markdown as plain text, in lines that stand behind the names of keys.
+/// Markdown as plain text, wrapped and indented to the column behind the key names.
 fn indented(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.replace('`', "").split(' ') {

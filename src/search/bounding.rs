@@ -270,8 +270,7 @@ impl<'a> Bounding<'a> {
         (list, bounded)
     }
 
-    /// Whether a state makes no difference to the program beside those `seen`, of which the first stands for all. It is
-    /// seen then.
+    /// Whether a state gives the same program as one in `seen`, which then stands for it. Otherwise it is added to `seen`.
     fn is_known(
         &self,
         seen: &mut Vec<(DistinctRules, usize)>,

@@ -28,8 +28,8 @@ impl StrategyBounds<'_> {
         self.pipeline.ranks == 1 || self.spreads(rules, self.step(sync, prices), best)
     }
 
-    /// Bytes of the device that the fullest rank takes at the least, whatever the inner choice and however slow it is, a
-    /// little less where blocks are spread over several ranks; none if that is more than `most`.
+    /// A lower bound of the fullest rank's device memory over all inner choices, in bytes; none if it is above `most`.
+    /// Over several ranks it is found by bisection, and is up to 0.2 % lower than it could be.
     pub fn least_memory(&self, rules: &StateRules, most: f64) -> Option<f64> {
         let Self { load, pipeline, .. } = self;
         let slowest = (PassTime::default(), f64::INFINITY);
@@ -65,7 +65,7 @@ impl StrategyBounds<'_> {
         Some(low)
     }
 
-    /// Bytes that any rank takes while a pass of a block runs, at the least: what the pass itself needs.
+    /// A lower bound of what a rank takes while a pass of one block runs, in bytes: the values of that pass alone.
     pub fn least_passing(&self) -> f64 {
         if !self.load.is_plain {
             return 0.0;

@@ -66,7 +66,7 @@ pub(super) fn qwen3_moe(config: &Config<'_>) -> Built {
     qwen_moe(config, &attention, windows, 0)
 }
 
-/// A shared expert with a gate stands beside the routed ones.
+/// The layer has a shared expert, weighted by a gate, beside the routed ones.
 pub(super) fn qwen2_moe(config: &Config<'_>) -> Built {
     let attention = Attention { input_bias: config.flag("qkv_bias")?, ..attention(config)? };
     let windows = if config.flag("use_sliding_window")? {

@@ -29,16 +29,14 @@ pub struct Lean {
     pub entries: Vec<(Bytes, Entry)>,
     pub considered: u64,
     pub illegal: u64,
-    /// Ruled out by memory, or alike but for the order of their mesh.
-    pub bounded: u64,
     /// Time was up before all of them were looked at.
     pub is_cut: bool,
 }
 
 impl Bounding<'_> {
-    /// The strategies of task `index` that may take less than `limit`, whatever their inner choices and however slow these
-    /// are, each with the bytes that its program peaks at at the least. With `is_first`, of the smallest micro-batches
-    /// alone, one behind the other.
+    /// The strategies of task `index` that may stay within `limit` under some inner choice. With each comes a lower bound
+    /// of its program's peak. Time plays no part. With `is_first`, only strategies with the smallest micro-batch and one
+    /// chunk a rank are looked at.
     pub fn lean(&self, index: usize, limit: Limit, is_first: bool) -> Lean {
         let space = self.space;
         let task = &space.tasks[index];
@@ -65,7 +63,6 @@ impl Bounding<'_> {
             let shape = self.shape(&mut shaped, &pass_choice, &strategy);
             let bounds = self.strategy_bounds(&strategy, shape);
             if bounds.least_passing() >= limit.room(space.problem, &strategy) {
-                result.bounded += legal;
                 continue;
             }
             let mut seen: Vec<(DistinctRules, usize)> = Vec::new();
@@ -73,25 +70,20 @@ impl Bounding<'_> {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
                 if self.is_known(&mut seen, &rules, state) {
-                    result.bounded += space.orders(task, state);
                     continue;
                 }
-                match bounds.least_memory(&rules, limit.room(space.problem, &strategy)) {
-                    Some(least) => {
-                        let entry = Entry {
-                            lower_bound: 0.0,
-                            step: 0.0,
-                            place: result.entries.len() as u64,
-                            task: index,
-                            pass_choice,
-                            state: *state,
-                            order: strategy.order,
-                        };
-                        result.entries.push((Bytes(least as u64), entry));
-                        result.bounded += space.orders(task, state) - 1;
-                    }
-                    None => result.bounded += space.orders(task, state),
-                }
+                let room = limit.room(space.problem, &strategy);
+                let Some(least) = bounds.least_memory(&rules, room) else { continue };
+                let entry = Entry {
+                    lower_bound: 0.0,
+                    step: 0.0,
+                    place: result.entries.len() as u64,
+                    task: index,
+                    pass_choice,
+                    state: *state,
+                    order: strategy.order,
+                };
+                result.entries.push((Bytes(least as u64), entry));
             }
         }
         result
