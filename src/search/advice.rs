@@ -41,8 +41,10 @@ pub fn nothing_fits(
         Some(beside) if beside <= problem.memory_limit || closed.host > host => Binding::Host { room: host },
         _ => Binding::Device,
     };
+    let is_least = !leanest.found.is_empty() && leanest.lower >= closed.memory.process;
     Some(Failure::NothingFits {
         smallest: closed.memory.process,
+        known: if is_least { "of any strategy" } else { "found" },
         limit: problem.memory_limit,
         strategy: candidate.strategy.text(problem.facts.defaults),
         dominant: fullest.map_or("parameters", |rank| dominant(&rank.memory).name()),

@@ -141,11 +141,13 @@ pub enum Failure {
     Illegal(RuleBreak),
     /// Legal strategies, but none fits.
     #[error(
-        "nothing fits: the smallest peak of any strategy is {smallest} a device of {limit}, and {dominant} take most of it{binds}; {advice}"
+        "nothing fits: the smallest peak {known} is {smallest} a device of {limit}, and {dominant} take most of it{binds}; {advice}"
     )]
     NothingFits {
         /// Process bytes of the strategy that comes nearest.
         smallest: Bytes,
+        /// Whether that is the least of any strategy, or what was found.
+        known: &'static str,
         limit: Bytes,
         /// Its strategy text.
         strategy: String,
