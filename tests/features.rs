@@ -68,6 +68,7 @@ fn title(capability: Capability) -> String {
     let Some(key) = key else { return "precision".to_owned() };
     match capability {
         Capability::KeyValueReplication => format!("{key} beyond key-value heads"),
+        Capability::TokenDropping => format!("{key} by factor"),
         Capability::Interleaved => "micro-batches, interleaved".to_owned(),
         Capability::Pipelined => "micro-batches of a pipeline".to_owned(),
         Capability::ZeroWithPipeline => format!("{key} with pp"),
@@ -83,6 +84,7 @@ fn text(capability: Capability, s: &Supports) -> String {
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     match capability {
         Capability::ExpertParallel => yes(*s.expert_parallel),
+        Capability::TokenDropping => yes(*s.token_dropping),
         Capability::KeyValueReplication => yes(*s.key_value_replication),
         Capability::ReplicationBesideOthers => yes(*s.replication_beside_others),
         Capability::ShardGroups => yes(*s.shard_groups),

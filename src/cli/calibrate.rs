@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use comfy_table::CellAlignment::{Left, Right};
 
 use super::document::pretty;
 use super::error::{CliError, Kind};
@@ -14,14 +13,18 @@ use super::progress::Bar;
 use super::table::table;
 use crate::calibrate::facts::{self, Facts, FactsError};
 use crate::calibrate::{CalibrateError, Calibration, Effort, calibrate};
+use crate::report::Column::{Name, Number};
 use crate::units::{FlopsPerSecond, grouped};
 
 pub const EXAMPLES: &str = "\
 Examples:
   meshwright calibrate --device cpu --out cpu.json
-  meshwright simulate gpt2 --cluster 1x2x./cpu.json --strategy tp=2 --seq-len 256 --global-batch 8 --precision fp32
-  meshwright calibrate --fit traces/published --device a100-sxm-80gb --out a100-sxm-80gb.json
-  meshwright calibrate --fit traces/published --models cost_models --out cost_models
+  meshwright simulate gpt2 --cluster 1x2x./cpu.json --strategy tp=2 \\
+      --seq-len 256 --global-batch 8 --precision fp32
+  meshwright calibrate --fit traces/published --device a100-sxm-80gb \\
+      --out a100-sxm-80gb.json
+  meshwright calibrate --fit traces/published --models cost_models \\
+      --out cost_models
   meshwright calibrate --facts facts.json --out my-h100.json --trace runs.json
 
 The machine should do nothing else meanwhile. A cost-model file stands where a cluster names its device.";
@@ -127,7 +130,7 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let text = format!(
         "{}\n\n{}\n\nUse it as a device: --cluster 1x8x{target}\n{runs}",
         model.title,
-        table(["MEASURED", "BUILT IN", "HERE"], [Left, Right, Right], rows)
+        table([("MEASURED", Name), ("BUILT IN", Number), ("HERE", Number)], rows)
     );
     print(&if args.json { document } else { text })
 }
@@ -159,7 +162,7 @@ fn text(calibration: &Calibration, path: &str) -> String {
     format!(
         "{}\n\n{}\n\n{} ops measured in {seconds:.1} s; use it as a device: --cluster 1x{}x{path}\n",
         model.title,
-        table(["MEASURED", ""], [Left, Right], rows),
+        table([("MEASURED", Name), ("", Number)], rows),
         grouped(samples as u64),
         measured.cores.max(2),
     )

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use comfy_table::CellAlignment::{Left, Right};
 use serde::Serialize;
 
-use super::document::pretty;
+use super::document::{pretty, style};
 use super::error::CliError;
 use super::output::print;
 use super::table::table;
 use crate::cluster::ClusterError;
 use crate::profile::{DeviceModel, device_model, device_models};
+use crate::report::{Column, broken};
 use crate::units::{Bytes, BytesPerSecond, ElementType, FlopsPerSecond};
 
 pub const EXAMPLES: &str = "\
@@ -19,12 +19,10 @@ Examples:
   meshwright clusters
   meshwright clusters --json";
 
-const SHORTHAND: &str = "\
-A cluster is NODESxDEVICESxDEVICE: 8x8xh100-sxm is 8 nodes of 8 H100, 18x4xgb200 a rack of 72 GB200, and 1xNxcpu
-is N CPU ranks of this machine. Anything else (links of your own, unequal links, another memory size) is a JSON
-file: docs/schemas/cluster.schema.json. Bandwidths are one device's, in one direction, before their efficiency.
-Every number of a device and its source stand in cost_models/DEVICE.json.
-";
+const SHORTHAND: &str = "A cluster is NODESxDEVICESxDEVICE: 8x8xh100-sxm is 8 nodes of 8 H100, 18x4xgb200 a rack of 72 \
+    GB200, and 1xNxcpu is N CPU ranks of this machine. Anything else (links of your own, unequal links, another memory \
+    size) is a JSON file: docs/schemas/cluster.schema.json. Bandwidths are one device's, in one direction, before their \
+    efficiency. Every number of a device and its source stand in cost_models/DEVICE.json.";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]
@@ -95,9 +93,18 @@ fn entry(name: &'static str, title: &'static str, model: &DeviceModel, hash: Str
 }
 
 fn text(listing: &Listing) -> String {
-    let header =
-        ["DEVICE", "MEMORY", "BANDWIDTH", "BF16 PEAK", "SCALE-UP", "NETWORK", "NODE", "EVIDENCE", ""];
-    let alignment = [Left, Right, Right, Right, Right, Right, Right, Left, Left];
+    use Column::{Name, Number, Text};
+    let columns = [
+        ("DEVICE", Name),
+        ("MEMORY", Number),
+        ("BANDWIDTH", Number),
+        ("BF16 PEAK", Number),
+        ("SCALE-UP", Number),
+        ("NETWORK", Number),
+        ("NODE", Number),
+        ("EVIDENCE", Text),
+        ("", Text),
+    ];
     let rows = listing.devices.iter().map(|device| {
         let evidence: Vec<_> =
             device.evidence.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -113,5 +120,6 @@ fn text(listing: &Listing) -> String {
             device.title.to_owned(),
         ]
     });
-    format!("{}\n\n{SHORTHAND}", table(header, alignment, rows))
+    let width = style().width;
+    format!("{}\n\n{}\n", table(columns, rows), broken(SHORTHAND, width).join("\n"))
 }

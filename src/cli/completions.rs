@@ -8,7 +8,8 @@ use super::output::print;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  meshwright completions bash > ~/.local/share/bash-completion/completions/meshwright
+  meshwright completions bash > \\
+      ~/.local/share/bash-completion/completions/meshwright
   meshwright completions zsh > ~/.zfunc/_meshwright
   meshwright completions fish > ~/.config/fish/completions/meshwright.fish";
 

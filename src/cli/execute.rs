@@ -32,18 +32,21 @@ const GRADIENTS: &str = "grads.safetensors";
 
 pub const EXAMPLES: &str = "\
 Examples:
-  meshwright execute                                      plan and train a small GPT on all cores
+  meshwright execute
   meshwright execute --data book.txt --steps 300 --save small-gpt
-  meshwright plan ./my-model --cluster 1x4xcpu --precision fp32 --seq-len 256 --out plan.json
-  meshwright execute plan.json --init ./my-model --data tokens.bin --steps 100 --save out
-  meshwright execute plan.json --grads all --steps 1      what every gradient is before clipping
-  meshwright execute plan.json --no-calibrate             predicted by the built-in cost model of CPUs
-  meshwright execute big-plan.json --dry-run              memory of every rank, nothing computed
 
-Each rank is a few threads of this process. Time is predicted by the cost model of this machine, which is
-measured in a few seconds where none is kept (MESHWRIGHT_CACHE names the folder). Ctrl-C ends a run after its step; what was asked for is still written.
-What binds and what to do next stands in the last line.
-Exit code 6 says that the run failed: a rank, a device, or a loss that is not finite.";
+  # A plan of your own model, trained on your data
+  meshwright plan ./my-model --cluster 1x4xcpu --precision fp32 \\
+      --seq-len 256 --out plan.json
+  meshwright execute plan.json --init ./my-model --data tokens.bin \\
+      --steps 100 --save out
+
+  # What every gradient is before clipping
+  meshwright execute plan.json --grads all --steps 1
+  # Predicted by the built-in cost model of CPUs
+  meshwright execute plan.json --no-calibrate
+  # Memory of every rank, nothing computed
+  meshwright execute big-plan.json --dry-run";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]

@@ -18,8 +18,10 @@ use crate::units::Bytes;
 pub const EXAMPLES: &str = "\
 Examples:
   meshwright explain llama-3.1-8b --cluster 1x8xh100-sxm --strategy tp=6
-  meshwright explain llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 --strategy zero=3,micro=2
-  meshwright explain gpt2 --cluster 1x2xh100-sxm --strategy tp=2 --memory-limit 10GiB --json
+  meshwright explain llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 \\
+      --strategy zero=3,micro=2
+  meshwright explain gpt2 --cluster 1x2xh100-sxm --strategy tp=2 \\
+      --memory-limit 10GiB --json
 
 Exit code 0 says that it could be explained, also where the strategy is illegal or does not fit.";
 

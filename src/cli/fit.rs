@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use comfy_table::CellAlignment::{Left, Right};
-
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::output::{Outputs, print};
@@ -13,6 +11,7 @@ use super::table::table;
 use crate::calibrate::fitting::evidence;
 use crate::calibrate::fitting::report::Bound;
 use crate::calibrate::fitting::{File, Fit, FitError, FitReport, Models, ParameterFile, Request, fit};
+use crate::report::Column::{Name, Number, Text};
 use crate::validate::read;
 
 /// What was typed.
@@ -117,8 +116,16 @@ fn text(report: &FitReport) -> String {
             families.join(", "),
         ]
     });
-    let header = ["FILE", "NUMBER", "BEFORE", "FITTED", "ERROR", "", "FIXED BY"];
-    let mut text = table(header, [Left, Left, Right, Right, Right, Left, Left], parameters);
+    let columns = [
+        ("FILE", Text),
+        ("NUMBER", Text),
+        ("BEFORE", Number),
+        ("FITTED", Number),
+        ("ERROR", Number),
+        ("", Text),
+        ("FIXED BY", Text),
+    ];
+    let mut text = table(columns, parameters);
     let families = report.families.iter().map(|family| {
         [
             family.family.clone(),
@@ -130,8 +137,16 @@ fn text(report: &FitReport) -> String {
             percent(family.bias),
         ]
     });
-    let header = ["FAMILY", "OF", "RUNS", "ERROR BEFORE", "AFTER", "BIAS BEFORE", "AFTER"];
-    text += &format!("\n\n{}", table(header, [Left, Left, Right, Right, Right, Right, Right], families));
+    let columns = [
+        ("FAMILY", Name),
+        ("OF", Name),
+        ("RUNS", Number),
+        ("ERROR BEFORE", Number),
+        ("AFTER", Number),
+        ("BIAS BEFORE", Number),
+        ("AFTER", Number),
+    ];
+    text += &format!("\n\n{}", table(columns, families));
     let left_out = report.left_out.iter().map(|one| {
         [
             one.file.clone(),
@@ -143,8 +158,15 @@ fn text(report: &FitReport) -> String {
         ]
     });
     if !report.left_out.is_empty() {
-        let header = ["WITHOUT", "FAMILY", "RUNS", "FITTED", "LEFT OUT", "RATIO"];
-        text += &format!("\n\n{}", table(header, [Left, Left, Right, Right, Right, Right], left_out));
+        let columns = [
+            ("WITHOUT", Name),
+            ("FAMILY", Name),
+            ("RUNS", Number),
+            ("FITTED", Number),
+            ("LEFT OUT", Number),
+            ("RATIO", Number),
+        ];
+        text += &format!("\n\n{}", table(columns, left_out));
     }
     let FitReport { runs, loss_before, loss, loss_left, shortcut, evaluations, jacobians, seconds, .. } =
         report;

@@ -50,7 +50,8 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 --report plan.html
+  meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --seq-len 8192 \\
+      --report plan.html
   meshwright simulate gpt2 --cluster 1x2xh100-sxm --strategy tp=2
   meshwright explain gpt2 --cluster 1x2xh100-sxm --strategy tp=2
   meshwright execute

@@ -1,16 +1,16 @@
 //! `meshwright models`: the models that can be named, and what else can be read.
 
 use clap::Args;
-use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use super::document::pretty;
+use super::document::{pretty, style};
 use super::error::CliError;
 use super::output::print;
 use super::table::table;
 use crate::model::hugging_face::model_types;
 use crate::model::layer::LayerKind;
 use crate::model::{Model, presets};
+use crate::report::{Column, broken};
 use crate::units::grouped;
 
 pub const EXAMPLES: &str = "\
@@ -90,7 +90,18 @@ fn entry(model: &Model, name: &'static str, description: &'static str, source: &
 }
 
 fn text(listing: &Listing) -> String {
-    let header = ["MODEL", "PARAMETERS", "BLOCKS", "HIDDEN", "HEADS", "KV", "VOCABULARY", "LONGEST", ""];
+    use Column::{Name, Number, Text};
+    let columns = [
+        ("MODEL", Name),
+        ("PARAMETERS", Number),
+        ("BLOCKS", Number),
+        ("HIDDEN", Number),
+        ("HEADS", Number),
+        ("KV", Number),
+        ("VOCABULARY", Number),
+        ("LONGEST", Number),
+        ("", Text),
+    ];
     let rows = listing.models.iter().map(|model| {
         [
             model.name.to_owned(),
@@ -104,12 +115,11 @@ fn text(listing: &Listing) -> String {
             model.description.to_owned(),
         ]
     });
-    use CellAlignment::{Left, Right};
-    let alignment = [Left, Right, Right, Right, Right, Right, Right, Right, Left];
-    format!(
-        "{}\n\nA Hugging Face config.json, or its folder, of one of these types can be read too:\n  {}\nAnd \
-         our own layer-graph JSON (docs/schemas/layer-graph.schema.json), for anything else.\n",
-        table(header, alignment, rows),
+    let width = style().width;
+    let more = format!(
+        "A Hugging Face config.json, or its folder, of one of these types can be read too: {}. And our own \
+         layer-graph JSON (docs/schemas/layer-graph.schema.json), for anything else.",
         listing.model_types.join(", ")
-    )
+    );
+    format!("{}\n\n{}\n", table(columns, rows), broken(&more, width).join("\n"))
 }

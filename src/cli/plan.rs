@@ -25,12 +25,18 @@ const MOST_ALTERNATIVES: u64 = 1000;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm --global-batch 512 --seq-len 8192
-  meshwright plan ./my-model/config.json --cluster lab.json --out plan.json --report plan.html
-  meshwright plan gpt3-175b --cluster 128x8xa100-sxm-80gb --engine megatron --fix tp=8,sched=1f1b
-  meshwright plan llama-3.1-8b --cluster 1x8xh100-sxm --sweep devices=8..512 --price 2.5/h --report map.html
-  meshwright plan llama-3.1-8b --cluster 8x8xh100-sxm --tokens 15T --mtbf 30h --sensitivity --maximize seq-len
-  meshwright plan mixtral-8x7b --cluster 4x8xh100-sxm --free capacity --memory-limit 70GiB --json";
+  meshwright plan llama-3.1-70b --cluster 8x8xh100-sxm \\
+      --global-batch 512 --seq-len 8192
+  meshwright plan ./my-model/config.json --cluster lab.json \\
+      --out plan.json --report plan.html
+  meshwright plan gpt3-175b --cluster 128x8xa100-sxm-80gb --engine megatron \\
+      --fix tp=8,sched=1f1b
+  meshwright plan llama-3.1-8b --cluster 1x8xh100-sxm --sweep devices=8..512 \\
+      --price 2.5/h --report map.html
+  meshwright plan llama-3.1-8b --cluster 8x8xh100-sxm --tokens 15T --mtbf 30h \\
+      --sensitivity --maximize seq-len
+  meshwright plan mixtral-8x7b --cluster 4x8xh100-sxm --free capacity \\
+      --memory-limit 70GiB --json";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]

@@ -15,9 +15,11 @@ use crate::strategy::Draft;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  meshwright simulate llama-3.1-8b --cluster 1x8xh100-sxm --strategy zero=3,ckpt=full
+  meshwright simulate llama-3.1-8b --cluster 1x8xh100-sxm \\
+      --strategy zero=3,ckpt=full
   meshwright simulate gpt3-175b --cluster 16x8xa100-sxm-80gb --engine megatron \\
-      --strategy tp=8,pp=8,sched=interleaved,virtual=3,zero=1,ckpt=selective --timeline trace.json
+      --strategy tp=8,pp=8,sched=interleaved,virtual=3,zero=1,ckpt=selective \\
+      --timeline trace.json
   meshwright simulate gpt2 --cluster 1x2xh100-sxm --strategy tp=2 --json
 
 Exit code 4 with the whole document says that the strategy is legal and does not fit.

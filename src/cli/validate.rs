@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::document::pretty;
+use super::document::{pretty, style};
 use super::error::{CliError, Kind};
 use super::output::{Outputs, print};
 use crate::profile::engines::engine;
@@ -62,7 +62,11 @@ pub fn run(args: ValidateArgs) -> Result<(), CliError> {
         let write = if is_markdown { validation_markdown } else { validation_page };
         outputs.write(&[("report", write(&validation, &today(), args.runs))])?;
     }
-    print(&if args.json { pretty(&validation) } else { validation_text(&validation, args.runs) })
+    print(&if args.json {
+        pretty(&validation)
+    } else {
+        validation_text(&validation, args.runs, style().width)
+    })
 }
 
 impl From<UnreadTrace> for CliError {

@@ -76,15 +76,16 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Slots an expert has for the tokens of one routing rank.
+    /// Slots an expert has for the tokens of one routing rank; where the engine's kernels take as many as come, those
+    /// that come to the fullest rank.
     pub fn slots(&self, experts: u64, top_k: u64) -> u64 {
         let tokens = self.routed_tokens();
-        match self.capacity {
-            Capacity::Full => tokens,
-            Capacity::Factor(factor) => ((factor * top_k as f64 * tokens as f64 / experts as f64).ceil()
-                as u64)
-                .clamp(1, tokens.max(1)),
-        }
+        let factor = match (self.capacity, &self.engine.dropless) {
+            (Capacity::Factor(factor), _) => factor,
+            (Capacity::Full, Some(load)) => load.fullest.value,
+            (Capacity::Full, None) => return tokens,
+        };
+        ((factor * top_k as f64 * tokens as f64 / experts as f64).ceil() as u64).clamp(1, tokens.max(1))
     }
 
     /// Heads of one tensor rank.

@@ -9,6 +9,7 @@ use crate::plan::document::{
     SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
 };
 use crate::plan::evidence::evidence;
+use crate::plan::experts::expert_slots;
 use crate::plan::file::VERSION;
 use crate::plan::gradients::{GradientRecord, Lived, gradients};
 use crate::plan::verdict::verdict;
@@ -37,7 +38,7 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
     let cluster = problem.cluster;
     let graph = layer_graph::document(problem.model);
     let strategy = strategy_record(problem, &candidate.strategy);
-    let warnings = problem.model.warnings.clone();
+    let warnings = problem.model.warnings.iter().cloned().chain(expert_slots(problem, &candidate.strategy));
     let prediction = prediction(problem, candidate);
     let evidence = evidence(problem, &candidate.strategy, &prediction);
     Plan {
@@ -82,7 +83,7 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
         verdict: String::new(),
         timeline: timeline(candidate),
         gradients: gradients_of(problem, &candidate.strategy),
-        warnings,
+        warnings: warnings.collect(),
         digest: String::new(),
     }
 }
@@ -163,7 +164,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         .unwrap_or(slowest);
     let workspace = problem.cluster.device.reserve.workspace.value;
     let peak = fullest.memory.total + workspace;
-    let HalfWidths { time, memory } = problem.coverage(&candidate.strategy).half_widths;
+    let HalfWidths { time, memory } = problem.half_widths(candidate);
     let devices = candidate.strategy.devices() as f64;
     Prediction {
         step_time_s: step,
@@ -205,7 +206,10 @@ fn rank_prediction(rank: &RankPlayback, extent: Extent, workspace: Bytes) -> Ran
         extent_bytes: extent.device + workspace,
         memory_bytes: categories(&rank.memory, workspace),
         peak_at_s: rank.peak_at,
-        peak_instant: rank.spans.get(rank.memory.call).map_or_else(|| "step".to_owned(), instant),
+        peak_instant: rank.spans.get(rank.memory.call).map_or_else(
+            || "step".to_owned(),
+            |span| instant(span, rank.spans.iter().any(|other| other.chunk > 0)),
+        ),
         host_memory_bytes: rank.memory.host,
         host_extent_bytes: extent.host,
         time_s: rank.causes.into(),
@@ -213,14 +217,16 @@ fn rank_prediction(rank: &RankPlayback, extent: Extent, workspace: Bytes) -> Ran
     }
 }
 
-fn instant(span: &Span) -> String {
+/// A pass in words; which chunk is said where the rank has several.
+fn instant(span: &Span, has_chunks: bool) -> String {
     let pass = match span.pass {
         Some(Pass::Forward) => "forward",
         Some(Pass::Backward) => "backward",
         Some(Pass::Weight) => "weight gradients",
         None => return "optimizer step".to_owned(),
     };
-    format!("{pass} of micro-batch {}, chunk {}", span.micro, span.chunk)
+    let chunk = if has_chunks { format!(", chunk {}", span.chunk) } else { String::new() };
+    format!("{pass} of micro-batch {}{chunk}", span.micro)
 }
 
 fn categories(peak: &MemoryPeak, workspace: Bytes) -> CategoryBytes {

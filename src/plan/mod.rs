@@ -4,6 +4,7 @@ mod assemble;
 pub mod document;
 pub mod engines;
 mod evidence;
+mod experts;
 mod explain;
 pub mod explanation;
 mod file;

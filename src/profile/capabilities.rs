@@ -36,6 +36,8 @@ pub struct Supports {
     pub sequence_parallel: Cited<Vec<bool>>,
     pub context: Cited<Vec<ContextKind>>,
     pub expert_parallel: Cited<bool>,
+    /// Whether an expert may be held to a capacity factor, beyond which its tokens are dropped.
+    pub token_dropping: Cited<bool>,
     /// Tensor parallelism wider than the key-value heads, by replicating them.
     pub key_value_replication: Cited<bool>,
     pub schedules: Cited<Vec<Schedule>>,

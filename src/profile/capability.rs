@@ -31,6 +31,7 @@ capabilities! {
     SequenceParallel = sequence_parallel,
     Context = context,
     ExpertParallel = expert_parallel,
+    TokenDropping = token_dropping,
     KeyValueReplication = key_value_replication,
     Schedules = schedules,
     Interleaved = interleaved,
@@ -69,6 +70,7 @@ impl Capability {
             Self::Compress => texts(&supports.compress),
             Self::Loss => texts(&supports.loss),
             Self::ExpertParallel
+            | Self::TokenDropping
             | Self::KeyValueReplication
             | Self::Interleaved
             | Self::Pipelined

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::capabilities::Supports;
 use super::choices::{AttentionKernel, CheckpointMode};
 use super::evidence::Sourced;
+use super::expert_load::ExpertLoad;
 use crate::units::{ElementType, Seconds};
 
 /// One training engine, as data. Its facts and their sources stand in the file.
@@ -29,6 +30,10 @@ pub struct EngineProfile {
     pub state: StateModel,
     pub buffers: BufferModel,
     pub activations: ActivationModel,
+    /// How many tokens come to experts where none is dropped and its kernels take as many as come; without it, every
+    /// expert has slots for all tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropless: Option<ExpertLoad>,
     pub logits: LogitsModel,
     pub vocabulary: VocabularyPadding,
     /// The kernel that runs where a strategy names none.

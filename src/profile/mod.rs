@@ -11,6 +11,7 @@ pub mod engine;
 pub mod engines;
 pub mod error;
 pub mod evidence;
+pub mod expert_load;
 pub mod field;
 pub mod inherit;
 pub mod spelling;

@@ -222,7 +222,10 @@ pub(super) mod tests {
                 point.goodput.iter_mut().for_each(|goodput| goodput.days = Some(amount));
             }
             check(&plan);
-            super::super::plan_text(&plan, super::super::Style { width: 1, colour: true });
+            super::super::plan_text(
+                &plan,
+                super::super::Style { width: 1, colour: true, closing: super::super::Closing::Wrapped },
+            );
         }
     }
 
@@ -324,7 +327,10 @@ pub(super) mod tests {
             plan.prediction = whole;
             plan.cluster.device_memory_bytes = bytes;
             check(&plan);
-            super::super::plan_text(&plan, super::super::Style { width: 1, colour: true });
+            super::super::plan_text(
+                &plan,
+                super::super::Style { width: 1, colour: true, closing: super::super::Closing::Wrapped },
+            );
         }
     }
 }

@@ -16,6 +16,6 @@ mod validation;
 mod words;
 
 pub use html::page;
-pub use text::{Style, explanation_text, plan_text, run_text};
+pub use text::{Closing, Column, Listing, Style, broken, explanation_text, plan_text, run_text};
 pub use trace::trace_events;
 pub use validation::{validation_markdown, validation_page, validation_text};

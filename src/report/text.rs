@@ -3,6 +3,8 @@
 mod evidence;
 mod explanation;
 mod gradients;
+mod lines;
+mod listing;
 mod map;
 mod run;
 mod sheet;
@@ -12,6 +14,8 @@ use crate::plan::{Plan, Prediction};
 use crate::units::Bytes;
 
 pub use self::explanation::explanation_text;
+pub use self::lines::broken;
+pub use self::listing::{Column, Listing};
 pub use self::run::run_text;
 use self::sheet::{Hue, Sheet};
 use super::{bar, parts, words};
@@ -23,6 +27,16 @@ pub struct Style {
     pub width: usize,
     /// Whether ANSI colours are used; nothing is said by colour alone.
     pub colour: bool,
+    pub closing: Closing,
+}
+
+/// How the closing sentence of a report is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// As the last line, however long it is: for programs.
+    OneLine,
+    /// In lines of the report's width: for eyes.
+    Wrapped,
 }
 
 /// The report of a plan, ending in a line break. Its last line is the verdict.
@@ -118,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_sample_reads_well() {
-        let text = plan_text(&sample_plan(), Style { width: 100, colour: false });
+        let text = plan_text(&sample_plan(), Style { width: 100, colour: false, closing: Closing::OneLine });
         let (report, verdict) = text.trim_end().rsplit_once('\n').unwrap();
         assert!(report.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert_eq!(verdict, sample_plan().verdict);
@@ -128,24 +142,25 @@ mod tests {
 
     #[test]
     fn the_map_reads_well() {
-        let text = plan_text(&mapped_plan(), Style { width: 100, colour: false });
+        let text = plan_text(&mapped_plan(), Style { width: 100, colour: false, closing: Closing::OneLine });
         let map = text.split_once("sweep ").unwrap().1.rsplit_once("search ").unwrap().0;
         assert!(map.lines().all(|line| line.chars().count() <= 100), "{map}");
         insta::assert_snapshot!(map);
         // However narrow, numbers stay whole.
-        let narrow = plan_text(&mapped_plan(), Style { width: 60, colour: false });
+        let narrow = plan_text(&mapped_plan(), Style { width: 60, colour: false, closing: Closing::OneLine });
         assert!(narrow.contains("66.10 s"), "{narrow}");
     }
 
     #[test]
     fn colour_adds_nothing_but_colour() {
-        let coloured = plan_text(&sample_plan(), Style { width: 100, colour: true });
+        let coloured =
+            plan_text(&sample_plan(), Style { width: 100, colour: true, closing: Closing::OneLine });
         let bare: String = coloured
             .split("\x1b[")
             .enumerate()
             .map(|(place, piece)| if place == 0 { piece } else { piece.split_once('m').unwrap().1 })
             .collect();
-        let plain = plan_text(&sample_plan(), Style { width: 100, colour: false });
+        let plain = plan_text(&sample_plan(), Style { width: 100, colour: false, closing: Closing::OneLine });
         let trimmed = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
         assert_eq!(trimmed(&bare), trimmed(&plain));
     }
@@ -156,7 +171,7 @@ mod tests {
         plan.prediction.fits = false;
         plan.cluster.device_memory_bytes = Bytes::gib(40);
         plan.strategy.numerics.push("Gradients are reduced in fp16, not in bf16.".to_owned());
-        let text = plan_text(&plan, Style { width: 80, colour: false });
+        let text = plan_text(&plan, Style { width: 80, colour: false, closing: Closing::OneLine });
         assert!(text.contains("safe figure 67.84 GiB: over by 27.84 GiB"), "{text}");
         assert!(text.contains("          This plan does not fit.\n"), "{text}");
         assert!(text.contains("numerics  Gradients are reduced in fp16"), "{text}");
@@ -170,7 +185,7 @@ mod tests {
         plan.model.name = "\x1b[2Jllama\r\u{9b}31m".to_owned();
         plan.alternatives[0].trades = "\x1b]0;title\x07".to_owned();
         plan.verdict = "one\nline \x1b[31m".to_owned();
-        let text = plan_text(&plan, Style { width: 100, colour: false });
+        let text = plan_text(&plan, Style { width: 100, colour: false, closing: Closing::OneLine });
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert_eq!(text.lines().last(), Some("one line [31m"));
     }

@@ -10,7 +10,7 @@ use crate::search::problem::Problem;
 use crate::search::request::Request;
 use crate::strategy::grammar::{BucketSize, Grammar};
 use crate::strategy::text_error::list;
-use crate::strategy::{Draft, Key, Strategy, defaults};
+use crate::strategy::{Capacity, Draft, Key, Strategy, defaults};
 use crate::units::ElementType;
 
 /// Most tokens of a micro-batch that are tried, where neither micro-batch nor accumulation is fixed.
@@ -21,6 +21,10 @@ const LEAST_CONTEXT_TOKENS: u64 = 512;
 
 /// Most chunks a rank that are tried.
 const MOST_VIRTUAL: u64 = 8;
+
+/// Capacities that are tried where the user frees them: none dropped, and the factors of Fedus et al. 2021
+/// (arXiv 2101.03961).
+const CAPACITIES: [Capacity; 3] = [Capacity::Full, Capacity::Factor(1.25), Capacity::Factor(1.0)];
 
 /// Which cuts are tried, in words.
 const CUTS: &str =
@@ -63,6 +67,7 @@ pub struct NumericsChoice {
     pub compression: Compression,
     pub gradient: ElementType,
     pub reduce: ElementType,
+    pub capacity: Capacity,
 }
 
 /// The values on each key, a fixed key's one value alone.
@@ -111,11 +116,22 @@ impl<'a> Axes<'a> {
             None if is_free(Key::Compression) => supports.compress.value.clone(),
             None => vec![Compression::None],
         };
+        let drops = *supports.token_dropping && !problem.facts.experts.is_empty();
+        let capacities = match fix.capacity {
+            Some(fixed) => vec![fixed],
+            None if is_free(Key::Capacity) && drops => CAPACITIES.to_vec(),
+            None => vec![defaults::CAPACITY],
+        };
         let mut numerics = Vec::new();
         for &compression in &compressions {
             for &gradient in &varied(Key::Gradient, fix.gradient_type, defaults.gradient) {
                 for &reduce in &varied(Key::Reduce, fix.reduce_type, defaults.reduce) {
-                    numerics.push(NumericsChoice { compression, gradient, reduce });
+                    numerics.extend(capacities.iter().map(|&capacity| NumericsChoice {
+                        compression,
+                        gradient,
+                        reduce,
+                        capacity,
+                    }));
                 }
             }
         }
@@ -262,7 +278,7 @@ impl<'a> Axes<'a> {
         if self.problem.engine.buffers.reduces_in_buckets() {
             held.insert(Key::Bucket.name().to_owned(), BucketSize::print(&defaults::BUCKET));
         }
-        if !self.problem.facts.experts.is_empty() {
+        if !self.problem.facts.experts.is_empty() && !self.request.free.contains(&Key::Capacity) {
             held.insert(Key::Capacity.name().to_owned(), defaults::CAPACITY.to_string());
         }
         let value = |key: Key| Some((key.name().to_owned(), self.request.fix.value(key)?));
@@ -348,6 +364,9 @@ impl<'a> Axes<'a> {
         inner(Key::Offload, FRACTIONS.iter().map(f64::to_string).collect());
         inner(Key::Order, vec![ORDERS.to_owned()]);
         say(Key::Loss, self.loss.iter().map(|loss| loss.to_string()).collect());
+        if !self.problem.facts.experts.is_empty() && self.request.free.contains(&Key::Capacity) {
+            say(Key::Capacity, self.numerics.iter().map(|choice| choice.capacity.to_string()).collect());
+        }
         say(Key::Compression, self.numerics.iter().map(|choice| choice.compression.to_string()).collect());
         say(Key::Gradient, self.numerics.iter().map(|choice| choice.gradient.to_string()).collect());
         say(Key::Reduce, self.numerics.iter().map(|choice| choice.reduce.to_string()).collect());

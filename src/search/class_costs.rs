@@ -12,7 +12,7 @@ use crate::profile::choices::{CheckpointMode, Compression, ContextKind};
 use crate::search::cache::Cache;
 use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::Problem;
-use crate::strategy::Strategy;
+use crate::strategy::{Capacity, Strategy};
 
 /// Checkpoint modes.
 pub const MODES: usize = CheckpointMode::ALL.len();
@@ -45,8 +45,8 @@ struct ClassKey {
     fused_attention: bool,
     context_kind: Option<ContextKind>,
     chunked_loss: bool,
-    /// Experts, tensor ranks inside one, and the slots of one as bits.
-    experts: (u64, u64, u64),
+    /// Experts, tensor ranks inside one, and how many slots one has.
+    experts: Option<(u64, u64, Capacity)>,
     /// Ranks of a stage, where they share the cores of a machine.
     alike: u64,
 }
@@ -148,11 +148,6 @@ impl<'a> ClassCostCache<'a> {
 }
 
 fn key(class: usize, contents: Contents, strategy: &Strategy, shape: &Shape<'_>) -> ClassKey {
-    use crate::strategy::Capacity;
-    let capacity = match shape.capacity {
-        Capacity::Factor(factor) => factor.to_bits(),
-        Capacity::Full => u64::MAX,
-    };
     ClassKey {
         class,
         tensor: strategy.tensor,
@@ -164,11 +159,7 @@ fn key(class: usize, contents: Contents, strategy: &Strategy, shape: &Shape<'_>)
         fused_attention: contents.attention && shape.fused_attention,
         context_kind: (contents.attention && strategy.context > 1).then_some(strategy.context_kind),
         chunked_loss: contents.head && shape.chunked_loss,
-        experts: if contents.experts {
-            (strategy.expert, strategy.expert_tensor, capacity)
-        } else {
-            (0, 0, 0)
-        },
+        experts: contents.experts.then_some((strategy.expert, strategy.expert_tensor, strategy.capacity)),
         alike: 0,
     }
 }

@@ -26,7 +26,7 @@ use crate::search::deadline::Deadline;
 use crate::search::integer::{Kind, Mode};
 use crate::search::links::{KnownLinks, Links};
 use crate::search::problem::{Problem, ProcessMemory};
-use crate::strategy::{MeshOrder, Strategy};
+use crate::strategy::{Capacity, MeshOrder, Strategy};
 use crate::units::{Bytes, ElementType, Seconds};
 
 /// Memory and time of a strategy in closed form.
@@ -69,7 +69,7 @@ struct ShapeKey {
     sizes: [u64; 5],
     sequence_parallel: bool,
     context_kind: ContextKind,
-    capacity: Option<u64>,
+    capacity: Capacity,
     chunked_loss: bool,
     fused: bool,
     splits_weight: bool,
@@ -83,7 +83,6 @@ struct ShapeKey {
 impl ShapeKey {
     fn new(strategy: &Strategy, links: Links, shares_cores: bool) -> Self {
         use crate::profile::choices::{AttentionKernel, LossMode};
-        use crate::strategy::Capacity;
         Self {
             sizes: [
                 strategy.tensor,
@@ -94,10 +93,7 @@ impl ShapeKey {
             ],
             sequence_parallel: strategy.sequence_parallel,
             context_kind: strategy.context_kind,
-            capacity: match strategy.capacity {
-                Capacity::Factor(factor) => Some(factor.to_bits()),
-                Capacity::Full => None,
-            },
+            capacity: strategy.capacity,
             chunked_loss: strategy.loss == LossMode::Chunked,
             fused: strategy.attention == AttentionKernel::Fused,
             splits_weight: strategy.schedule.splits_weight(),

@@ -8,11 +8,12 @@ use crate::model::Model;
 use crate::profile::EngineProfile;
 use crate::profile::coverage::{Coverage, HalfWidths, Question, evidence_table};
 use crate::profile::device::DeviceClass;
+use crate::profile::expert_load::ExpertLoad;
 use crate::program::placing::{Extent, place};
 use crate::program::{Layout, Program, RankProgram, build};
 use crate::simulate::{Playback, RankPlayback, play};
 use crate::strategy::features::features;
-use crate::strategy::{Facts, Strategy, Workload};
+use crate::strategy::{Capacity, Facts, Strategy, Workload};
 use crate::units::Bytes;
 
 /// A model on a cluster under a workload, for an engine.
@@ -50,7 +51,7 @@ pub struct ProcessMemory {
 impl Candidate {
     /// What the program of the fullest rank peaks at, as reports print it.
     pub fn peak(&self) -> Bytes {
-        self.playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default()
+        peak(&self.playback)
     }
 }
 
@@ -167,11 +168,35 @@ impl<'a> Problem<'a> {
         evidence_table().coverage(Question { device, engine, features: &features })
     }
 
+    /// How tokens fall on experts under `strategy`, where that is not settled before a step: nothing is dropped, and
+    /// kernels take as many as come.
+    pub fn expert_load(&self, strategy: &Strategy) -> Option<&'a ExpertLoad> {
+        let is_open = strategy.capacity == Capacity::Full && !self.facts.experts.is_empty();
+        self.engine.dropless.as_ref().filter(|_| is_open)
+    }
+
+    /// Half-widths of the 80 % interval of what is predicted of `candidate`: what measured runs are off by, and what a
+    /// heavier load of experts costs. One has nothing to do with the other, so their squares add up.
+    pub fn half_widths(&self, candidate: &Candidate) -> HalfWidths {
+        let known = self.coverage(&candidate.strategy).half_widths;
+        let Some(load) = self.expert_load(&candidate.strategy) else { return known };
+        let engine = EngineProfile { dropless: Some(load.heavier()), ..self.engine.clone() };
+        let problem = Problem::new(self.model, self.cluster, self.workload, &engine, Some(self.memory_limit));
+        let heavier = play(&problem.program(&candidate.strategy), &problem.pricing(&candidate.strategy));
+        let time = heavier.step_time.0 / candidate.playback.step_time.0 - 1.0;
+        let memory = peak(&heavier).0 as f64 / candidate.peak().0.max(1) as f64 - 1.0;
+        HalfWidths { time: known.time.hypot(time), memory: known.memory.hypot(memory) }
+    }
+
     /// Whether `candidate` fits the memory of its devices and hosts.
     pub fn fits(&self, candidate: &Candidate) -> bool {
         let host = candidate.extents.iter().map(|extent| extent.host).max().unwrap_or_default();
         candidate.memory.process <= self.memory_limit && host <= self.cluster.host_memory_per_device()
     }
+}
+
+fn peak(playback: &Playback) -> Bytes {
+    playback.ranks.iter().map(|rank| rank.memory.total).max().unwrap_or_default()
 }
 
 /// Process groups of more than one member that a rank is in.

@@ -47,7 +47,7 @@ pub fn choose(
         problem,
         solving,
         limit: fastest.playback.step_time.0 * (1.0 + tolerance),
-        memory: problem.coverage(&fastest.strategy).half_widths.memory,
+        memory: problem.half_widths(fastest).memory,
     };
     let by_rank = judge.ranked(entries);
     let known: Vec<(Rank, &Candidate)> = played
@@ -72,7 +72,7 @@ struct Judge<'s, 'a> {
     solving: &'s Solving<'a>,
     /// Seconds that a step may take.
     limit: f64,
-    /// Share that memory may be above its prediction; no feature changes it.
+    /// Share that memory may be above its prediction; that of the fastest, for no feature changes it.
     memory: f64,
 }
 

@@ -149,6 +149,7 @@ impl<'a> Space<'a> {
         strategy.compression = pass_choice.numerics.compression;
         strategy.gradient_type = pass_choice.numerics.gradient;
         strategy.reduce_type = pass_choice.numerics.reduce;
+        strategy.capacity = pass_choice.numerics.capacity;
         strategy
     }
 

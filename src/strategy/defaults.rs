@@ -7,7 +7,7 @@ use crate::units::ElementType;
 /// Elements a gradient or parameter bucket.
 pub const BUCKET: u64 = 40_000_000;
 /// Slots an expert, as a factor of its even share.
-pub const CAPACITY: Capacity = Capacity::Factor(1.25);
+pub const CAPACITY: Capacity = Capacity::Full;
 
 /// The defaults that come from workload and engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

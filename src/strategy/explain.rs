@@ -6,7 +6,7 @@ use self::case::{Case, fine, first_undivided};
 use super::nearest::divisors;
 use super::rules::{chunk_range, context_pieces};
 use super::{
-    AttentionKernel, Facts, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy,
+    AttentionKernel, Capacity, Facts, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy,
     capabilities,
 };
 
@@ -117,6 +117,12 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             s.capacity,
             format!("capacity {} is not a number above 0", s.capacity),
             &["1.25", "full"],
+        ),
+        Rule::CapacityOffered => case.plain(
+            Key::Capacity,
+            s.capacity,
+            format!("{} drops no tokens", facts.profile.name),
+            &[Capacity::Full],
         ),
         Rule::ScheduleOffered => {
             let legal = case.legal(Key::Schedule, &supports.schedules, |s, schedule| s.schedule = schedule);

@@ -4,6 +4,7 @@ mod checkpoints;
 mod number;
 mod offloads;
 mod order;
+pub mod per_chunk;
 
 pub use self::checkpoints::Checkpoints;
 pub use self::number::{BucketSize, CapacityFactor, Cuts, Size, ZeroStage};

@@ -94,10 +94,10 @@ key_table! {
     /// drops none.
     Capacity = "capacity" {
         value: capacity as CapacityFactor,
-        default: "1.25",
+        default: "full",
         said: Unless(|_, _| defaults::CAPACITY),
         part: Numerics,
-        needs: [],
+        needs: [TokenDropping],
         followers: [],
     }
     /// The order in which a pipeline rank runs forwards and backwards.

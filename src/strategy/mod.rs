@@ -2,6 +2,8 @@
 //!
 //! Nothing here sees a device or a time.
 
+use std::hash::{Hash, Hasher};
+
 mod capabilities;
 mod change;
 pub mod defaults;
@@ -90,12 +92,36 @@ pub struct Strategy {
 }
 
 /// Slots an expert has for each micro-batch and routing rank.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Capacity {
     /// ⌈factor · top-k · tokens / experts⌉ slots; later tokens are dropped.
     Factor(f64),
-    /// A slot for every token that could come.
+    /// No token is dropped: as many slots as tokens come, or where an engine must know before, as could come.
     Full,
+}
+
+impl Capacity {
+    /// What tells capacities apart: the bits of the factor.
+    const fn bits(self) -> Option<u64> {
+        match self {
+            Self::Factor(factor) => Some(factor.to_bits()),
+            Self::Full => None,
+        }
+    }
+}
+
+impl PartialEq for Capacity {
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits()
+    }
+}
+
+impl Eq for Capacity {}
+
+impl Hash for Capacity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bits().hash(state);
+    }
 }
 
 /// Checkpoint modes of one chunk's blocks: runs of (mode, blocks) from its first block to its last.

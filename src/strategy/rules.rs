@@ -57,6 +57,8 @@ spelled! {
         ExpertReplicas = "expert-replicas",
         /// The capacity factor is a positive number.
         Capacity = "capacity",
+        /// The engine offers to drop tokens beyond a capacity factor.
+        CapacityOffered = "capacity-offered",
         /// The engine offers the schedule.
         ScheduleOffered = "schedule-offered",
         /// Interleaved and zero-bubble schedules have a pipeline.
@@ -229,7 +231,7 @@ impl Rule {
             | Self::ExpertRanks
             | Self::ExpertReplicas => matches!(key, Key::Expert),
             Self::ExpertTensor | Self::ExpertWidth => matches!(key, Key::ExpertTensor),
-            Self::Capacity => matches!(key, Key::Capacity),
+            Self::Capacity | Self::CapacityOffered => matches!(key, Key::Capacity),
             Self::ScheduleOffered | Self::SchedulePipeline => matches!(key, Key::Schedule),
             Self::VirtualStages => matches!(key, Key::VirtualStages),
             Self::CutsCount | Self::CutsSum | Self::CutsOffered => matches!(key, Key::Cuts),
@@ -328,6 +330,9 @@ impl Rule {
                 super::Capacity::Factor(factor) => factor.is_finite() && factor > 0.0,
                 super::Capacity::Full => true,
             },
+            Self::CapacityOffered => {
+                s.capacity == super::Capacity::Full || facts.experts.is_empty() || *supports.token_dropping
+            }
             Self::ScheduleOffered => {
                 // With one micro-batch or one stage, all run alike.
                 let is_plain =

@@ -1,5 +1,6 @@
 //! Strategy to text: the documented order, defaults left out, and what is printed parses back to itself.
 
+use super::grammar::per_chunk;
 use super::{Checkpoint, Defaults, Key, Strategy};
 
 /// What a strategy says of one key.
@@ -32,6 +33,10 @@ impl Strategy {
         let Some((modes, first)) = said.next() else { return "none".to_owned() };
         let is_same = said.all(|(_, entry)| entry == first);
         let has_empty = self.checkpoint.iter().any(|modes| modes.runs.is_empty());
-        if is_same && !(has_empty && modes.runs.len() > 1) { first.clone() } else { entries.join("/") }
+        if is_same && !(has_empty && modes.runs.len() > 1) {
+            first.clone()
+        } else {
+            per_chunk::short(&entries)
+        }
     }
 }

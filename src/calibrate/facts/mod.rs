@@ -41,24 +41,37 @@ pub struct Facts {
 }
 
 /// Names that drivers give devices, by how they are written, and our cost models; the first that is found counts.
-const DEVICES: [(&str, &str); 16] = [
+const DEVICES: [(&str, &str); 21] = [
     ("A100-SXM4-40GB", "a100-sxm-40gb"),
     ("A100-SXM4-80GB", "a100-sxm-80gb"),
     ("A100-SXM-80GB", "a100-sxm-80gb"),
     ("A100 80GB PCIe", "a100-pcie-80gb"),
     ("H100 80GB HBM3", "h100-sxm"),
+    ("H100 PCIe", "h100-pcie"),
     ("H200", "h200-sxm"),
+    ("H20", "h20"),
     ("GB300", "gb300"),
     ("GB200", "gb200"),
     ("B300", "b300-sxm"),
     ("B200", "b200-sxm"),
     ("L40S", "l40s"),
+    ("NVIDIA L4", "l4"),
     ("A10G", "a10g"),
     ("RTX 4090", "rtx-4090"),
+    ("RTX 3090", "rtx-3090"),
     ("V100-SXM2-16GB", "v100-sxm-16gb"),
     ("V100-SXM2-32GB", "v100-sxm-32gb"),
     ("MI300X", "mi300x"),
+    ("MI325X", "mi325x"),
 ];
+
+/// Whether `words` stand in `text`, not as part of a longer word: an L40 is no L4.
+fn has_words(text: &str, words: &str) -> bool {
+    let is_inside = |c: char| c.is_ascii_alphanumeric();
+    text.match_indices(words).any(|(place, _)| {
+        !text[..place].ends_with(is_inside) && !text[place + words.len()..].starts_with(is_inside)
+    })
+}
 
 #[derive(Deserialize)]
 struct Document {
@@ -89,7 +102,7 @@ impl Document {
 
     /// The cost model of its card, called `name` or as the driver's name means.
     fn card(&self, name: Option<&str>) -> Result<DeviceModel, FactsError> {
-        let known = DEVICES.iter().find(|(words, _)| self.device.name.contains(words));
+        let known = DEVICES.iter().find(|(words, _)| has_words(&self.device.name, words));
         let unknown = || FactsError::Device { name: self.device.name.clone() };
         let name = name.or(known.map(|(_, name)| *name)).ok_or_else(unknown)?;
         Ok(device_model(name)?.0)

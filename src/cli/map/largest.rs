@@ -18,12 +18,14 @@ pub fn parse(what: &str, fix: &Draft) -> Result<Maximize, CliError> {
     Ok(Maximize::Batch)
 }
 
-/// The largest value that the model and the counting of bytes allow; `home` is legal.
+/// The largest value that the model and the counting of bytes allow; `home` is legal. Sequences end where the model's
+/// positions do, unless `home` is beyond them.
 pub fn ceiling(home: &Setting<'_>, what: Maximize) -> Ceiling {
-    let (now, bound, noun) = match what {
+    let (now, most, noun) = match what {
         Maximize::Batch => (home.workload.global_batch, MOST_SEQUENCES, "sequences a step"),
         Maximize::SeqLen => (home.workload.seq_len, MOST_SEQ_LEN, "tokens a sequence"),
     };
+    let positions = home.model.max_sequence.filter(|&positions| positions >= now && positions <= most);
     let check = |value: u64| {
         let mut workload = home.workload;
         match what {
@@ -36,8 +38,16 @@ pub fn ceiling(home: &Setting<'_>, what: Maximize) -> Ceiling {
     let said = |error: CliError| {
         error.message.split_once(": ").map_or_else(String::new, |(_, rule)| rule.to_owned())
     };
+    let (bound, reason) = match (what, positions) {
+        (Maximize::SeqLen, Some(positions)) => {
+            (positions, format!("{} has positions for no more; memory is not full", home.model.name))
+        }
+        _ => (most, format!("at most {} {noun} are planned; memory is not full", grouped(most))),
+    };
     let Err(error) = check(bound) else {
-        return Ceiling { most: bound, reason: format!("at most {} {noun} are planned", grouped(bound)) };
+        let beyond =
+            positions.filter(|_| what == Maximize::SeqLen).and_then(|positions| check(positions + 1).err());
+        return Ceiling { most: bound, reason: beyond.map_or(reason, said) };
     };
     let (mut low, mut high, mut reason) = (now, bound, said(error));
     while high - low > 1 {

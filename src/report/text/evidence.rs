@@ -1,8 +1,11 @@
 //! What measured runs a plan rests on, the faster plan that it stands in for, and the best plan of each engine.
 
 use super::super::words;
+use super::listing::{
+    Column::{Name, Number, Text},
+    Listing,
+};
 use super::sheet::{Hue, Sheet};
-use super::tables::{folded, table, write};
 use crate::plan::Plan;
 
 /// The evidence for `plan`, and the fastest on paper.
@@ -18,20 +21,25 @@ pub fn evidence(sheet: &mut Sheet, plan: &Plan) {
         sheet.paragraph("fastest", &format!("{} ({})", fastest.strategy.text, fastest.buys));
     }
     if !plan.engines.is_empty() {
-        let strategy = sheet.room() / 2;
-        let mut table = table(sheet, &["engine", "step", "MFU", "runs", "plan"], &[1, 2, 3]);
+        let mut table = Listing::new(&[
+            ("engine", Name),
+            ("step", Number),
+            ("MFU", Number),
+            ("runs", Number),
+            ("plan", Text),
+        ]);
         for record in &plan.engines {
             let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
             let prediction = record.prediction.as_ref();
             let text = record.strategy.as_ref().map(|one| one.text.clone());
-            table.add_row([
+            table.row([
                 record.engine.clone(),
                 shown(prediction.map(|one| one.step_time_s.to_string())),
                 shown(prediction.map(|one| words::percent(one.mfu))),
                 shown(record.evidence.as_ref().map(|one| one.runs.to_string())),
-                folded(&text.or_else(|| record.failure.clone()).unwrap_or_default(), strategy),
+                text.or_else(|| record.failure.clone()).unwrap_or_default(),
             ]);
         }
-        write(sheet, "engines", &table);
+        sheet.listing("engines", &table);
     }
 }

@@ -5,8 +5,11 @@ use crate::plan::{CauseSeconds, Prediction};
 use crate::units::{Bytes, Seconds};
 
 use super::super::{parts, words};
-use super::sheet::{Hue, Sheet, plain};
-use super::tables::{folded, table, write};
+use super::listing::{
+    Column::{Name, Number, Text},
+    Listing,
+};
+use super::sheet::{Hue, Sheet};
 use super::{Style, memory, time};
 
 /// Most fixes that are shown; the document has all.
@@ -21,7 +24,7 @@ pub fn explanation_text(explanation: &Explanation, style: Style) -> String {
     sheet.paragraph("model", &format!("{sized} on {devices}"));
     sheet.paragraph("", &words::work(&explanation.workload, &explanation.engine));
     sheet.gap();
-    strategy_lines(&mut sheet, "asked", &explanation.asked);
+    sheet.paragraph("asked", &explanation.asked);
     if let Some(strategy) = &explanation.strategy {
         sheet.paragraph("", &strategy.description);
         for difference in &strategy.numerics {
@@ -70,7 +73,7 @@ fn rule(sheet: &mut Sheet, explanation: &Explanation) {
 /// A strategy with its step and memory.
 fn shown(sheet: &mut Sheet, label: &str, explained: &Explained, limit: Bytes) {
     let prediction = &explained.prediction;
-    strategy_lines(sheet, label, &explained.strategy.text);
+    sheet.paragraph(label, &explained.strategy.text);
     sheet.paragraph("", &explained.strategy.description);
     let fit = words::fit(prediction, limit);
     sheet.flow(
@@ -80,12 +83,6 @@ fn shown(sheet: &mut Sheet, label: &str, explained: &Explained, limit: Bytes) {
             format!("memory {} of {limit} a device: {fit}", prediction.safe_memory_bytes.process),
         ],
     );
-}
-
-/// A strategy text in as many lines as it needs.
-fn strategy_lines(sheet: &mut Sheet, label: &str, text: &str) {
-    let lines: Vec<String> = folded(text, sheet.room()).lines().map(str::to_owned).collect();
-    sheet.lines(label, "1", &lines);
 }
 
 /// Memory, by how much it is too much, and what takes most of it.
@@ -123,18 +120,23 @@ fn fixes(sheet: &mut Sheet, explanation: &Explanation) {
         }
         return;
     }
-    let room = sheet.room() / 3;
-    let mut table = table(sheet, &["single change", "was", "step", "memory", "and so"], &[2, 3]);
+    let mut table = Listing::new(&[
+        ("single change", Text),
+        ("was", Text),
+        ("step", Number),
+        ("memory", Number),
+        ("and so", Text),
+    ]);
     for fix in explanation.fixes.iter().take(MOST_FIXES) {
-        table.add_row([
-            folded(&format!("{}={}", fix.key, fix.to), room),
-            folded(&fix.from, room / 2),
+        table.row([
+            format!("{}={}", fix.key, fix.to),
+            fix.from.clone(),
             fix.step_time_s.to_string(),
             fix.process_bytes.to_string(),
             follows(fix),
         ]);
     }
-    write(sheet, "fits", &table);
+    sheet.listing("fits", &table);
     let hidden = explanation.fixes.len().saturating_sub(MOST_FIXES);
     if hidden > 0 {
         sheet.paragraph("", &format!("and {hidden} more that fit; --json lists them"));
@@ -151,7 +153,7 @@ fn follows(fix: &Fix) -> String {
 }
 
 fn moves(moves: &[KeyMove]) -> String {
-    let words: Vec<_> = moves.iter().map(|change| plain(&format!("{}={}", change.key, change.to))).collect();
+    let words: Vec<_> = moves.iter().map(|change| format!("{}={}", change.key, change.to)).collect();
     words.join(", ")
 }
 
@@ -175,7 +177,7 @@ fn causes(sheet: &mut Sheet, explanation: &Explanation) {
     }
     let names = CauseSeconds::default().parts().into_iter().zip(parts::time(&CauseSeconds::default()));
     let names: Vec<_> = names.map(|((cause, _), part)| (cause, part.name)).collect();
-    let mut table = table(sheet, &["cause", "here", "best", "lost"], &[1, 2, 3]);
+    let mut table = Listing::new(&[("cause", Name), ("here", Number), ("best", Number), ("lost", Number)]);
     for cause in &explanation.causes {
         if cause.seconds.0 == 0.0 && cause.best_seconds.0 == 0.0 {
             continue;
@@ -183,14 +185,14 @@ fn causes(sheet: &mut Sheet, explanation: &Explanation) {
         let name = names.iter().find(|(name, _)| *name == cause.cause).map_or("", |(_, name)| name);
         let lost = cause.lost_s;
         let sign = if lost.0 > 0.0 { "+" } else { "" };
-        table.add_row([
-            name.to_owned(),
+        table.row([
+            (*name).to_owned(),
             cause.seconds.to_string(),
             cause.best_seconds.to_string(),
             format!("{sign}{lost}"),
         ]);
     }
-    write(sheet, "lost", &table);
+    sheet.listing("lost", &table);
 }
 
 /// What each key changes that the best plan has otherwise.
@@ -198,26 +200,20 @@ fn keys(sheet: &mut Sheet, changes: &[KeyStep]) {
     if changes.is_empty() {
         return;
     }
-    let room = sheet.room() / 5;
-    let mut table = table(sheet, &["key", "here", "best", "that alone", ""], &[]);
+    let mut table =
+        Listing::new(&[("key", Name), ("here", Text), ("best", Text), ("that alone", Name), ("", Text)]);
     for step in changes {
         let (outcome, rest) = outcome(step);
-        table.add_row([
-            step.key.to_string(),
-            folded(&step.from, room),
-            folded(&step.to, room),
-            outcome,
-            rest,
-        ]);
+        table.row([step.key.to_string(), step.from.clone(), step.to.clone(), outcome, rest]);
     }
-    write(sheet, "keys", &table);
+    sheet.listing("keys", &table);
 }
 
 /// What comes of a change in a word, and what goes with it.
 fn outcome(step: &KeyStep) -> (String, String) {
     match (step.outcome, step.saved_s) {
         (KeyOutcome::Illegal, _) | (_, None) => {
-            ("illegal".to_owned(), plain(step.message.as_deref().unwrap_or_default()))
+            ("illegal".to_owned(), step.message.clone().unwrap_or_default())
         }
         (KeyOutcome::OutOfMemory, _) => ("does not fit".to_owned(), moves(&step.follows)),
         (KeyOutcome::Fits, Some(saved)) => {
@@ -250,7 +246,10 @@ mod tests {
         let problem = Problem::new(&model, &cluster, workload, engine("embedded").unwrap(), limit);
         let draft = Draft::parse(strategy).unwrap();
         let explanation = plan::explain(&problem, strategy, &draft, &|_| {});
-        explanation_text(&explanation, Style { width, colour: false })
+        explanation_text(
+            &explanation,
+            Style { width, colour: false, closing: super::super::Closing::OneLine },
+        )
     }
 
     #[test]

@@ -3,8 +3,11 @@
 use crate::trace::{NamedGradient, ShardRecord};
 use crate::units::grouped;
 
-use super::sheet::{Sheet, plain};
-use super::tables;
+use super::listing::{
+    Column::{Name, Number, Text},
+    Listing,
+};
+use super::sheet::Sheet;
 
 /// Gradients shown of many: the first.
 const MOST_ROWS: usize = 20;
@@ -14,18 +17,22 @@ const MOST_PLACES: usize = 4;
 /// Where each gradient lay before the last optimizer step.
 pub fn table(sheet: &mut Sheet, gradients: &[NamedGradient]) {
     let Some(first) = gradients.first() else { return };
-    let header = ["gradient", "shape", "norm", "elements of the flattened weight, by rank"];
-    let mut table = tables::table(sheet, &header, &[2]);
+    let mut table = Listing::new(&[
+        ("gradient", Name),
+        ("shape", Name),
+        ("norm", Number),
+        ("elements of the flattened weight, by rank", Text),
+    ]);
     for gradient in gradients.iter().take(MOST_ROWS) {
         let shape: Vec<_> = gradient.shape.iter().map(u64::to_string).collect();
-        table.add_row([
-            plain(&gradient.name),
+        table.row([
+            gradient.name.clone(),
             shape.join(" x "),
             gradient.norm.map_or_else(|| "-".to_owned(), |norm| format!("{norm:.4e}")),
             places(&gradient.shards),
         ]);
     }
-    tables::write(sheet, "gradients", &table);
+    sheet.listing("gradients", &table);
     let hidden = gradients.len().saturating_sub(MOST_ROWS) as u64;
     let more =
         if hidden > 0 { format!("{} more are in the trace. ", grouped(hidden)) } else { String::new() };

@@ -1,18 +1,14 @@
 //! The map around a plan on a terminal: the sweep, where it changes, what if, and the largest that fits.
 
-use comfy_table::ColumnConstraint;
-
 use crate::plan::Plan;
 use crate::plan::map::SweepPoint;
 
 use super::super::{map, words};
-use super::sheet::{Sheet, pieces, plain, wrapped};
-use super::tables::{table, write};
-
-/// Blanks behind a column.
-const GAP: usize = 2;
-/// Columns of text are no narrower.
-const LEAST_TEXT: usize = 16;
+use super::listing::{
+    Column::{Number, Text},
+    Listing,
+};
+use super::sheet::Sheet;
 
 /// Time and money of the plan and of the run.
 pub fn run(sheet: &mut Sheet, plan: &Plan) {
@@ -48,13 +44,13 @@ pub fn sweep(sheet: &mut Sheet, plan: &Plan) {
         }
         (None, reason) => map::first_words(reason.as_deref().unwrap_or_default()),
     });
-    let rows = plans.enumerate().map(|(place, said)| {
+    let numbers = header.iter().map(|&name| (name, Number));
+    let mut table = Listing::new(&numbers.chain([("plan", Text)]).collect::<Vec<_>>());
+    for (place, said) in plans.enumerate() {
         let numbers = cells.iter().map(|column| column[place].clone().unwrap_or_else(|| "-".to_owned()));
-        numbers.chain([said]).collect()
-    });
-    let numbers: Vec<usize> = (0..header.len()).collect();
-    let header: Vec<&str> = header.into_iter().chain(["plan"]).collect();
-    listing(sheet, "sweep", (&header, &numbers), rows.collect());
+        table.row(numbers.chain([said]));
+    }
+    sheet.listing("sweep", &table);
     if plan.sweep.iter().any(|point| map::is_chosen(plan, point)) {
         sheet.paragraph("", "* the plan above");
     }
@@ -76,49 +72,28 @@ fn column<'h>(
     (head, plan.sweep.iter().map(read).collect())
 }
 
-/// A table of columns of which the numbered are never broken; strategies break behind their commas.
-fn listing(sheet: &mut Sheet, label: &str, (header, numbers): (&[&str], &[usize]), rows: Vec<Vec<String>>) {
-    let width = |place: usize| {
-        let cells = rows.iter().map(|row| row[place].chars().count());
-        cells.chain([header[place].chars().count()]).max().unwrap_or(0) + GAP
-    };
-    let taken: usize = numbers.iter().map(|&place| width(place)).sum();
-    let others = (header.len() - numbers.len()).max(1);
-    let room = (sheet.room().saturating_sub(taken) / others).saturating_sub(GAP).max(LEAST_TEXT);
-    let mut table = table(sheet, header, numbers);
-    for row in &rows {
-        let cells = row.iter().enumerate();
-        table.add_row(cells.map(
-            |(place, cell)| {
-                if numbers.contains(&place) { cell.clone() } else { broken(cell, room) }
-            },
-        ));
-    }
-    for &number in numbers {
-        if let Some(column) = table.column_mut(number) {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-    }
-    write(sheet, label, &table);
-}
-
-/// A text in lines of `width`, broken behind commas and blanks.
-fn broken(text: &str, width: usize) -> String {
-    wrapped(&pieces(&plain(text), &[',', ' '], width), "", width).join("\n")
-}
-
 /// What the plan would be were one thing different.
 pub fn sensitivity(sheet: &mut Sheet, plan: &Plan) {
     if plan.sensitivity.is_empty() {
         return;
     }
-    let rows = plan.sensitivity.iter().map(|answer| {
+    let mut table = Listing::new(&[
+        ("step", Number),
+        ("with", Text),
+        ("best plan then", Text),
+        ("keeping this plan costs", Text),
+    ]);
+    for answer in &plan.sensitivity {
         let step = answer.prediction.as_ref().map(|prediction| prediction.step_time_s.to_string());
         let step = step.unwrap_or_else(|| "-".to_owned());
-        vec![step, answer.scenario.words().to_owned(), map::changes(plan, answer), map::kept(&answer.kept)]
-    });
-    let header = ["step", "with", "best plan then", "keeping this plan costs"];
-    listing(sheet, "what if", (&header, &[0]), rows.collect());
+        table.row([
+            step,
+            answer.scenario.words().to_owned(),
+            map::changes(plan, answer),
+            map::kept(&answer.kept),
+        ]);
+    }
+    sheet.listing("what if", &table);
 }
 
 /// The largest that fits.

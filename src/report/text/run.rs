@@ -1,14 +1,16 @@
 //! A run as a terminal shows it: losses, memory and time predicted beside measured; the last line says what binds.
 
-use comfy_table::Table;
-
 use crate::plan::CauseSeconds;
 use crate::trace::{MemoryRow, PlannedTime, Resident, Space, StepTime, TOTAL, TimeRow, Trace};
 use crate::units::{Seconds, grouped};
 
 use super::super::{parts, words};
+use super::listing::{
+    Column::{Name, Number},
+    Listing,
+};
 use super::sheet::Sheet;
-use super::{Style, gradients, tables};
+use super::{Style, gradients};
 
 /// Losses shown of a run.
 const LOSSES: usize = 10;
@@ -75,7 +77,7 @@ fn fullest(trace: &Trace) -> u64 {
 fn memory(sheet: &mut Sheet, trace: &Trace) {
     let rank = fullest(trace);
     let label = format!("rank {rank}");
-    let mut table = tables::table(sheet, &[&label, "predicted", "measured", "difference"], &[1, 2, 3]);
+    let mut table = compared(&label);
     for space in [Space::Device, Space::Host] {
         let rows = trace.memory.iter().filter(|row| row.rank == rank && row.space == space);
         let rows: Vec<_> = rows.filter(|row| row.measured_bytes.0 > 0 || row.predicted_bytes.0 > 0).collect();
@@ -84,10 +86,10 @@ fn memory(sheet: &mut Sheet, trace: &Trace) {
                 Space::Device => row.category.clone(),
                 Space::Host => format!("host {}", row.category),
             };
-            table.add_row(memory_row(name, row));
+            table.row(memory_row(name, row));
         }
     }
-    tables::write(sheet, "memory", &table);
+    sheet.listing("memory", &table);
     let stage = trace.stages.iter().find(|stage| {
         let rank = trace.ranks.iter().find(|of| of.rank == rank);
         rank.is_some_and(|rank| rank.stage == stage.stage)
@@ -95,6 +97,11 @@ fn memory(sheet: &mut Sheet, trace: &Trace) {
     if let Some(stage) = stage {
         sheet.paragraph("", &format!("Peak reached in: {}.", stage.device_peak));
     }
+}
+
+/// A table of what is predicted beside what was measured.
+fn compared(of: &str) -> Listing {
+    Listing::new(&[(of, Name), ("predicted", Number), ("measured", Number), ("difference", Number)])
 }
 
 fn memory_row(name: String, row: &MemoryRow) -> [String; 4] {
@@ -135,19 +142,24 @@ fn ranks(sheet: &mut Sheet, trace: &Trace) {
         }
         return;
     }
-    let header = ["ranks", "predicted", "measured", "difference", "on the host"];
-    let mut table = tables::table(sheet, &header, &[1, 2, 3, 4]);
+    let mut table = Listing::new(&[
+        ("ranks", Name),
+        ("predicted", Number),
+        ("measured", Number),
+        ("difference", Number),
+        ("on the host", Number),
+    ]);
     let count = runs.len();
     for (place, (first, last, device, host)) in runs.into_iter().enumerate() {
         if count > MOST_ROWS && place >= MOST_ROWS / 2 && place < count - MOST_ROWS / 2 {
             if place == MOST_ROWS / 2 {
-                table.add_row(["..."]);
+                table.row(["...".to_owned()]);
             }
             continue;
         }
         let ranks = if first == last { first.to_string() } else { format!("{first} to {last}") };
         let difference = device.difference() + host.difference();
-        table.add_row([
+        table.row([
             ranks,
             device.predicted_bytes.to_string(),
             device.measured_bytes.to_string(),
@@ -155,7 +167,7 @@ fn ranks(sheet: &mut Sheet, trace: &Trace) {
             host.measured_bytes.to_string(),
         ]);
     }
-    tables::write(sheet, "peaks", &table);
+    sheet.listing("peaks", &table);
 }
 
 /// How far the fullest rank's arenas are used, and what the process holds.
@@ -219,7 +231,7 @@ fn slowest(trace: &Trace) -> Option<RankTime> {
 fn time(sheet: &mut Sheet, trace: &Trace) {
     let Some(RankTime { rank, predicted, measured }) = slowest(trace) else { return };
     let label = format!("rank {rank}");
-    let mut table = tables::table(sheet, &[&label, "predicted", "measured", "difference"], &[1, 2, 3]);
+    let mut table = compared(&label);
     let whole = |causes: &CauseSeconds| Seconds(causes.parts().iter().map(|(_, seconds)| seconds.0).sum());
     let measured_parts = measured.as_ref().map(parts::time);
     for (place, part) in parts::time(&predicted).iter().enumerate() {
@@ -229,7 +241,7 @@ fn time(sheet: &mut Sheet, trace: &Trace) {
         }
     }
     time_row(&mut table, TOTAL, whole(&predicted), measured.as_ref().map(whole));
-    tables::write(sheet, "time", &table);
+    sheet.listing("time", &table);
     pace(sheet, trace);
 }
 
@@ -256,7 +268,7 @@ fn pace(sheet: &mut Sheet, trace: &Trace) {
     sheet.paragraph("", &text);
 }
 
-fn time_row(table: &mut Table, name: &str, predicted: Seconds, measured: Option<Seconds>) {
+fn time_row(table: &mut Listing, name: &str, predicted: Seconds, measured: Option<Seconds>) {
     let (shown, difference) = match measured {
         Some(measured) => {
             let difference = measured - predicted;
@@ -265,7 +277,7 @@ fn time_row(table: &mut Table, name: &str, predicted: Seconds, measured: Option<
         }
         None => ("-".to_owned(), "-".to_owned()),
     };
-    table.add_row([name.to_owned(), predicted.to_string(), shown, difference]);
+    table.row([name.to_owned(), predicted.to_string(), shown, difference]);
 }
 
 /// One sentence or two: whether memory is as predicted, what binds, what to do next.

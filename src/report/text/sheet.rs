@@ -1,11 +1,16 @@
 //! The sheet that a report is written on: labels in a margin, wrapped lines, bars, and colour where it is wanted.
 
 use super::super::parts::{Part, share};
-use super::Style;
 use super::bar;
+use super::lines::{broken, plain, wrapped};
+use super::listing::Listing;
+use super::{Closing, Style};
 
 /// Width of the margin that labels stand in.
 pub const MARGIN: usize = 10;
+
+/// Longer lines of prose are hard to read.
+const WIDEST_PROSE: usize = 140;
 
 /// Terminal colours (of 256) of the inks 1 to 7.
 const INKS: [u8; 7] = [32, 117, 36, 214, 166, 175, 245];
@@ -43,12 +48,23 @@ impl Sheet {
 
     /// A paragraph with a label in the margin.
     pub fn paragraph(&mut self, label: &str, text: &str) {
-        self.lines(label, "1", &wrapped(&words(text), " ", self.room()));
+        self.lines(label, "1", &self.prose(text));
     }
 
     /// A paragraph whose label has a colour.
     pub fn marked(&mut self, label: &str, hue: Hue, text: &str) {
-        self.lines(label, hue.code(), &wrapped(&words(text), " ", self.room()));
+        self.lines(label, hue.code(), &self.prose(text));
+    }
+
+    /// A text in lines.
+    fn prose(&self, text: &str) -> Vec<String> {
+        broken(&words(text).join(" "), self.room().min(WIDEST_PROSE))
+    }
+
+    /// A table with a label beside its first line.
+    pub fn listing(&mut self, label: &str, listing: &Listing) {
+        self.gap();
+        self.lines(label, "1", &listing.lines(self.room()));
     }
 
     /// Items side by side, none of them broken.
@@ -93,8 +109,15 @@ impl Sheet {
 
     /// The closing sentence, in bold.
     pub fn verdict(&mut self, text: &str) {
-        self.text += &self.painted("1", &words(text).join(" "));
-        self.text.push('\n');
+        let whole = words(text).join(" ");
+        let lines = match self.style.closing {
+            Closing::OneLine => vec![whole],
+            Closing::Wrapped => broken(&whole, self.style.width.min(WIDEST_PROSE)),
+        };
+        for line in lines {
+            self.text += &self.painted("1", &line);
+            self.text.push('\n');
+        }
     }
 
     /// What was written.
@@ -125,40 +148,6 @@ impl Hue {
     }
 }
 
-/// Without characters that a terminal obeys; names come from files.
-pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 fn words(text: &str) -> Vec<String> {
     plain(text).split_whitespace().map(str::to_owned).collect()
-}
-
-/// A strategy, or words with one, in pieces to be [`wrapped`]: each ends behind one of `ends`, and where it is longer
-/// than `width`, also behind what is said of a stage.
-pub fn pieces(text: &str, ends: &[char], width: usize) -> Vec<String> {
-    let split = |piece: &str| -> Vec<String> {
-        if piece.chars().count() <= width {
-            return vec![piece.to_owned()];
-        }
-        piece.split_inclusive(['/', '+']).map(str::to_owned).collect()
-    };
-    text.split_inclusive(ends).flat_map(split).collect()
-}
-
-/// Items in as few lines as they go into; an item longer than a line has one to itself.
-pub fn wrapped(items: &[String], between: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for item in items {
-        let room =
-            |line: &String| line.chars().count() + between.chars().count() + item.chars().count() <= width;
-        match lines.last_mut().filter(|line| room(line)) {
-            Some(line) => {
-                line.push_str(between);
-                line.push_str(item);
-            }
-            None => lines.push(item.clone()),
-        }
-    }
-    lines
 }

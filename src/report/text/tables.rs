@@ -1,13 +1,15 @@
 //! The tables of a report: stages, the next plans, and the ladder.
 
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
-
 use crate::plan::{Plan, RankPrediction};
 use crate::units::Bytes;
 
 use super::super::unit::Unit;
 use super::super::words;
-use super::sheet::{Sheet, pieces, plain, wrapped};
+use super::listing::{
+    Column::{Number, Text},
+    Listing,
+};
+use super::sheet::Sheet;
 
 /// Stages shown in full; of more, the ends and the extremes.
 const MOST_STAGES: usize = 8;
@@ -20,28 +22,35 @@ pub fn stages(sheet: &mut Sheet, plan: &Plan) {
     }
     let unit = Unit::of_bytes(ranks.iter().map(|rank| rank.peak_memory_bytes.0 as f64).fold(0.0, f64::max));
     let peak = format!("peak {}", unit.name);
-    let header = ["stage", &peak, "states", "activations", "other", "bubble", "peak reached in"];
-    let mut table = table(sheet, &header, &[0, 1, 2, 3, 4, 5]);
+    let mut table = Listing::new(&[
+        ("stage", Number),
+        (&peak, Number),
+        ("states", Number),
+        ("activations", Number),
+        ("other", Number),
+        ("bubble", Number),
+        ("peak reached in", Text),
+    ]);
     let mut before = None;
     for place in shown(ranks) {
         if before.is_some_and(|before| before + 1 < place) {
-            table.add_row(["..."]);
+            table.row(["...".to_owned()]);
         }
         before = Some(place);
         let rank = &ranks[place];
         let memory = &rank.memory_bytes;
         let sum = |parts: &[Bytes]| unit.show(parts.iter().map(|part| part.0 as f64).sum());
-        table.add_row([
+        table.row([
             rank.stage.to_string(),
             sum(&[rank.peak_memory_bytes]),
             sum(&[memory.parameters, memory.gradients, memory.optimizer]),
             sum(&[memory.activations]),
             sum(&[memory.logits, memory.buffers, memory.overhead]),
             rank.time_s.bubble.to_string(),
-            plain(&rank.peak_instant),
+            rank.peak_instant.clone(),
         ]);
     }
-    write(sheet, "stages", &table);
+    sheet.listing("stages", &table);
 }
 
 /// The places of the ranks to show: all, or the first and last few, the fullest and the slowest.
@@ -63,20 +72,17 @@ pub fn alternatives(sheet: &mut Sheet, plan: &Plan) {
     if plan.alternatives.is_empty() {
         return;
     }
-    let strategy = sheet.room() * 2 / 5;
-    let mut table = table(sheet, &["plan", "step", "memory", "what it trades"], &[1, 2]);
+    let mut table =
+        Listing::new(&[("plan", Text), ("step", Number), ("memory", Number), ("what it trades", Text)]);
     for other in &plan.alternatives {
-        table.add_row([
-            folded(&other.strategy.text, strategy),
+        table.row([
+            other.strategy.text.clone(),
             other.prediction.step_time_s.to_string(),
             other.prediction.peak_memory_bytes.to_string(),
-            plain(&other.trades),
+            other.trades.clone(),
         ]);
     }
-    if let (Some(column), Ok(strategy)) = (table.column_mut(0), u16::try_from(strategy)) {
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(strategy + 2)));
-    }
-    write(sheet, "next", &table);
+    sheet.listing("next", &table);
 }
 
 /// From the simplest plan to the chosen one.
@@ -84,43 +90,14 @@ pub fn ladder(sheet: &mut Sheet, plan: &Plan) {
     if plan.ladder.is_empty() {
         return;
     }
-    let mut table = table(sheet, &["change", "step", "memory", ""], &[1, 2]);
+    let mut table = Listing::new(&[("change", Text), ("step", Number), ("memory", Number), ("", Text)]);
     for step in &plan.ladder {
-        table.add_row([
-            plain(&step.changed),
+        table.row([
+            step.changed.clone(),
             step.prediction.step_time_s.to_string(),
             step.prediction.peak_memory_bytes.to_string(),
             words::fit(&step.prediction, plan.cluster.device_memory_bytes),
         ]);
     }
-    write(sheet, "ladder", &table);
-}
-
-/// A strategy text in lines of `width`, broken after commas.
-pub(super) fn folded(text: &str, width: usize) -> String {
-    wrapped(&pieces(&plain(text), &[','], width), "", width).join("\n")
-}
-
-pub(super) fn table(sheet: &Sheet, header: &[&str], numbers: &[usize]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(u16::try_from(sheet.room()).unwrap_or(u16::MAX))
-        .set_header(header.iter().map(Cell::new));
-    for &number in numbers {
-        if let Some(column) = table.column_mut(number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table
-}
-
-pub(super) fn write(sheet: &mut Sheet, label: &str, table: &Table) {
-    let lines: Vec<_> = table.trim_fmt().lines().map(str::to_owned).collect();
-    sheet.gap();
-    sheet.lines(label, "1", &lines);
+    sheet.listing("ladder", &table);
 }

@@ -1,26 +1,22 @@
-//! A validation as plain text: a heading, then columns of equal width.
+//! A validation as plain text: tables under their titles.
 
+use super::super::text::{Column, Listing as Table};
 use super::listing::{Listing, listings};
 use crate::validate::Validation;
 
-/// The listings of `validation` as text; `every_run` shows each run however many there are.
-pub fn validation_text(validation: &Validation, every_run: bool) -> String {
-    let parts: Vec<_> = listings(validation, every_run).iter().map(part).collect();
+/// The listings of `validation` as text of this width; `every_run` shows each run however many there are.
+pub fn validation_text(validation: &Validation, every_run: bool, width: usize) -> String {
+    let parts: Vec<_> = listings(validation, every_run).iter().map(|listing| part(listing, width)).collect();
     parts.join("\n")
 }
 
-fn part(listing: &Listing) -> String {
-    let header: Vec<String> = listing.columns.iter().map(|(name, _)| name.to_uppercase()).collect();
-    let lines: Vec<&Vec<String>> = [&header].into_iter().chain(&listing.rows).collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let mut text = format!("{}\n\n", listing.title);
-    for line in lines {
-        let cells = line.iter().zip(&widths).zip(&listing.columns).map(|((cell, &width), (_, is_number))| {
-            if *is_number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-        });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
+fn part(listing: &Listing, width: usize) -> String {
+    let column = |(name, is_number): &(&str, bool)| {
+        (name.to_uppercase(), if *is_number { Column::Number } else { Column::Text })
+    };
+    let columns: Vec<(String, Column)> = listing.columns.iter().map(column).collect();
+    let columns: Vec<(&str, Column)> = columns.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
+    let mut table = Table::new(&columns);
+    listing.rows.iter().for_each(|row| table.row(row.iter().cloned()));
+    format!("{}\n\n{}\n", listing.title, table.lines(width).join("\n"))
 }

@@ -364,7 +364,8 @@ fn no_micro_batch_takes_less_for_each_sequence_than_a_very_large_one() {
                     .pipeline
                     .lower_bound(&shape.load, More::default());
                 let large_batch = bounding.large_batch(task, &pass_choice, &outer);
-                assert!(large_batch <= passes, "{large_batch} > {passes}: {outer:?}");
+                let who = (&engine.name, &problem.cluster.name);
+                assert!(large_batch <= passes, "{large_batch} > {passes}: {who:?} {outer:?}");
                 nearest.push(large_batch / passes);
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::number::blocks;
-use super::{Grammar, Parsed, choice, join, quoted, unknown, words};
+use super::{Grammar, Parsed, choice, per_chunk, quoted, unknown, words};
 use crate::profile::choices::Choice;
 use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode};
 
@@ -16,7 +16,7 @@ impl Grammar for Checkpoints {
     fn form() -> String {
         let modes = quoted(CheckpointMode::ALL.iter().map(|mode| mode.name()));
         format!(
-            "one entry, or one a chunk joined by `/`: {modes}, `full:K` (the first K blocks), or \
+            "one entry, or one a chunk joined by `/`, of which `ENTRY@N` is N in a row: {modes}, `full:K` (the first K blocks), or \
              `MODE*COUNT+MODE*COUNT…` from the chunk's first block to its last"
         )
     }
@@ -26,11 +26,11 @@ impl Grammar for Checkpoints {
     }
 
     fn parse(text: &str) -> Parsed<Vec<CheckpointEntry>> {
-        text.split('/').map(entry).collect()
+        per_chunk::parse(text, entry)
     }
 
     fn print(entries: &Vec<CheckpointEntry>) -> String {
-        join(entries, "/")
+        per_chunk::short(entries)
     }
 }
 

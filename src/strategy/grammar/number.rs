@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Grammar, Parsed, join};
+use super::{Grammar, Parsed, join, per_chunk};
 use crate::strategy::Capacity;
 use crate::strategy::text_error::ValueProblem;
 
@@ -41,11 +41,11 @@ impl Grammar for Cuts {
     type Value = Vec<u32>;
 
     fn form() -> String {
-        "`n1/n2/…`, a number of blocks for each chunk".to_owned()
+        "`n1/n2/…`, a number of blocks for each chunk; `n@N` is N chunks in a row".to_owned()
     }
 
     fn parse(text: &str) -> Parsed<Vec<u32>> {
-        text.split('/').map(blocks).collect()
+        per_chunk::parse(text, blocks)
     }
 
     fn print(cuts: &Vec<u32>) -> String {
@@ -147,7 +147,7 @@ pub(super) fn real(text: &str) -> Option<f64> {
 }
 
 /// A whole number in `least..=greatest`, written in digits only.
-fn whole(text: &str, least: u64, greatest: u64) -> Parsed<u64> {
+pub(super) fn whole(text: &str, least: u64, greatest: u64) -> Parsed<u64> {
     let below = || ValueProblem::BelowLeast { text: text.to_owned(), least: least.to_string() };
     let above = || ValueProblem::AboveGreatest { text: text.to_owned(), greatest: greatest.to_string() };
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::number::real;
-use super::{Grammar, Parsed, choice, join, words};
+use super::{Grammar, Parsed, choice, join, per_chunk, words};
 use crate::strategy::text_error::ValueProblem;
 use crate::strategy::{Offload, OffloadCategory};
 
@@ -17,7 +17,7 @@ impl Grammar for Offloads {
         let categories: Vec<_> =
             OffloadCategory::ALL.iter().map(|category| format!("`{category}:F`")).collect();
         format!(
-            "`none`, or {} joined by `+`; F is one number from 0 to 1, or one a stage joined by `/`",
+            "`none`, or {} joined by `+`; F is one number from 0 to 1, or one a stage joined by `/`, of which `F@N` is N in a row",
             categories.join(", ")
         )
     }
@@ -41,7 +41,7 @@ impl Grammar for Offloads {
             if categories.iter().any(|&(other, _)| other == category) {
                 return Err(ValueProblem::Repeated { text: text.to_owned(), name: name.to_owned() });
             }
-            categories.push((category, fractions.split('/').map(fraction).collect::<Parsed<_>>()?));
+            categories.push((category, per_chunk::parse(fractions, fraction)?));
         }
         Ok(categories)
     }

@@ -9,9 +9,9 @@ use crate::strategy::{Facts, Strategy};
 
 #[test]
 fn every_key_is_read_and_printed_in_contract_order() {
-    let text = "tp=2,cp=2,pp=2,dp=8,sp=off,cp_kind=ulysses,ep=4,etp=1,capacity=full,sched=interleaved,virtual=4,\
+    let text = "tp=2,cp=2,pp=2,dp=8,sp=off,cp_kind=ulysses,ep=4,etp=1,capacity=1.5,sched=interleaved,virtual=4,\
                 cuts=1/2/2/2/2/2/2/3,zero=3,shard=4,reshard=off,micro=2,accum=32,sync=scatter,\
-                ckpt=full/full/full:1/full*1+selective*1/none/none/none/selective,\
+                ckpt=full@2/full:1/full*1+selective*1/none@3/selective,\
                 offload=optimizer:1/0.5+params:0.25+activations:0.125,overlap=off,compress=8bit,loss=chunked,\
                 attention=materialised,bucket=25M,grad=bf16,reduce=fp32,order=shard-tp-cp-pp-replica";
     let facts = facts(&moe(), 64, "embedded");
@@ -33,7 +33,7 @@ fn defaults_are_left_out() {
         ("", "tp=1,pp=1,dp=64,zero=0,micro=1,accum=8"),
         ("tp=4,pp=2,zero=1,micro=2", "tp=4,pp=2,dp=8,zero=1,micro=2,accum=32"),
         (
-            "tp=2,sp=on,cp=1,cp_kind=ring,ep=1,capacity=1.25,sched=1f1b,virtual=1,cuts=16,shard=32,reshard=on,\
+            "tp=2,sp=on,cp=1,cp_kind=ring,ep=1,capacity=full,sched=1f1b,virtual=1,cuts=16,shard=32,reshard=on,\
              sync=deferred,ckpt=none,offload=none,overlap=on,compress=none,loss=full,attention=fused,\
              bucket=40000K,grad=fp32,reduce=bf16,order=tp-cp-shard-replica-pp",
             "tp=2,pp=1,dp=32,zero=0,micro=1,accum=16",

@@ -23,6 +23,7 @@ const DEVICES: &[(&str, &str)] = &[
     ("GB200", "gb200"),
     ("GB300", "gb300"),
     ("MI300X", "mi300x"),
+    ("MI325X", "mi325x"),
     ("V100-SXM2-16GB", "v100-sxm-16gb"),
     ("V100-SXM", "v100-sxm-32gb"),
 ];
