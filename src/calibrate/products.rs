@@ -94,7 +94,8 @@ mod tests {
         let shapes = [(512, 768, 256), (512, 256, 1024), (256, 1024, 512), (128, 384, 128), (1024, 256, 64)];
         shapes
             .map(|(rows, columns, depth)| {
-                let op = Linear { batch: 1, rows, columns, depth, element: ElementType::Fp32 };
+                let op =
+                    Linear { batch: 1, rows, columns, depth, element: ElementType::Fp32, over_tokens: false };
                 (Op::Linear(op), seconds(&op))
             })
             .into()

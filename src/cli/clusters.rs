@@ -10,6 +10,7 @@ use super::error::CliError;
 use super::output::print;
 use super::table::table;
 use crate::cluster::ClusterError;
+use crate::profile::coverage::evidence_table;
 use crate::profile::{DeviceModel, device_model, device_models};
 use crate::report::{Column, broken};
 use crate::units::{Bytes, BytesPerSecond, ElementType, FlopsPerSecond};
@@ -22,7 +23,8 @@ Examples:
 const SHORTHAND: &str = "A cluster is NODESxDEVICESxDEVICE: 8x8xh100-sxm is 8 nodes of 8 H100, 18x4xgb200 a rack of 72 \
     GB200, and 1xNxcpu is N CPU ranks of this machine. Anything else (links of your own, unequal links, another memory \
     size) is a JSON file: docs/schemas/cluster.schema.json. Bandwidths are one device's, in one direction, before their \
-    efficiency. Every number of a device and its source stand in cost_models/DEVICE.json.";
+    efficiency. RUNS are those measured on the device that predictions rest on. \
+    Every number of a device and its source stand in cost_models/DEVICE.json.";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]
@@ -51,6 +53,8 @@ struct Entry {
     network_bytes_per_s: BytesPerSecond,
     host_link_bytes_per_s: BytesPerSecond,
     devices_per_node: u32,
+    /// Published runs on it that predictions rest on.
+    measured_runs: usize,
     /// How many of its numbers rest on which kind of evidence.
     evidence: BTreeMap<String, u64>,
     cost_model_hash: String,
@@ -87,6 +91,7 @@ fn entry(name: &'static str, title: &'static str, model: &DeviceModel, hash: Str
         network_bytes_per_s: model.network.bandwidth.value,
         host_link_bytes_per_s: model.host_link.bandwidth.value,
         devices_per_node: model.devices_per_node.value,
+        measured_runs: evidence_table().runs.iter().filter(|run| run.device == name).count(),
         evidence: evidence.map(|(kind, count)| (kind.to_string(), count as u64)).collect(),
         cost_model_hash: hash,
     }
@@ -102,6 +107,7 @@ fn text(listing: &Listing) -> String {
         ("SCALE-UP", Number),
         ("NETWORK", Number),
         ("NODE", Number),
+        ("RUNS", Number),
         ("EVIDENCE", Text),
         ("", Text),
     ];
@@ -116,6 +122,7 @@ fn text(listing: &Listing) -> String {
             device.scale_up_bytes_per_s.to_string(),
             device.network_bytes_per_s.to_string(),
             device.devices_per_node.to_string(),
+            if device.measured_runs == 0 { "none".to_owned() } else { device.measured_runs.to_string() },
             evidence.join(", "),
             device.title.to_owned(),
         ]

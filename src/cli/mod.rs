@@ -166,3 +166,35 @@ fn end(done: Result<u8, CliError>, json: bool) -> ExitCode {
     }
     ExitCode::from(code)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn examples_can_be_pasted_from_a_terminal_of_80_columns() {
+        let root = Cli::command();
+        let commands: Vec<_> = std::iter::once(&root).chain(root.get_subcommands()).collect();
+        for command in commands {
+            let help = command.get_after_help().unwrap().to_string();
+            let examples = help.split_once("Examples:\n").unwrap().1.split("\n\nExit").next().unwrap();
+            let lines = examples.lines().filter(|line| line.starts_with("  "));
+            assert!(lines.clone().all(|line| line.chars().count() <= 80), "{examples}");
+            let mut parsed = 0;
+            for line in examples.replace("\\\n", "").lines() {
+                let line = line.trim();
+                if line.starts_with("meshwright ") {
+                    let typed = line.split(" > ").next().unwrap_or_default().split_whitespace();
+                    assert!(Cli::try_parse_from(typed).is_ok(), "{line}");
+                    parsed += 1;
+                } else {
+                    let is_prose = line.is_empty() || line.starts_with('#') || !line.starts_with("--");
+                    assert!(is_prose, "{line}");
+                }
+            }
+            assert!(parsed > 0, "{help}");
+        }
+    }
+}

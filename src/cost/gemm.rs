@@ -48,5 +48,6 @@ pub fn arithmetic(product: &Linear, device: &DeviceModel) -> Seconds {
 /// Whether rows of factors and product are whole 16 bytes; types wider than 16 bits do not care.
 fn is_aligned(product: &Linear) -> bool {
     let size = product.element.size();
-    size > 2 || [product.columns, product.depth].iter().all(|width| (width * size).is_multiple_of(16))
+    let is_whole = |width: u64| (width * size).is_multiple_of(16);
+    size > 2 || (is_whole(product.columns) && (product.over_tokens || is_whole(product.depth)))
 }

@@ -170,6 +170,10 @@ impl<'a> Builder<'a> {
 
     /// An op that only works for the unit's weight gradient.
     pub fn gradient(&mut self, kernel: Kernel, op: Op, reads: &[ValueId]) {
+        let op = match op {
+            Op::Linear(product) => Op::Linear(Linear { over_tokens: true, ..product }),
+            other => other,
+        };
         self.push(Node {
             op,
             kernel,
@@ -205,7 +209,7 @@ impl<'a> Builder<'a> {
     }
 
     pub fn product(&self, batch: u64, rows: u64, depth: u64, columns: u64) -> Op {
-        Op::Linear(Linear { batch, rows, columns, depth, element: self.shape.multiply })
+        Op::Linear(Linear { batch, rows, columns, depth, element: self.shape.multiply, over_tokens: false })
     }
 
     pub fn elementwise(

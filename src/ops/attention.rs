@@ -99,7 +99,8 @@ impl AttentionCore {
     pub fn products(&self) -> Vec<Linear> {
         let Self { queries, keys, query_dim, value_dim, element, .. } = *self;
         let batch = self.batch * self.heads;
-        let product = |rows, columns, depth| Linear { batch, rows, columns, depth, element };
+        let product =
+            |rows, columns, depth| Linear { batch, rows, columns, depth, element, over_tokens: false };
         match self.pass {
             CorePass::Forward => vec![product(queries, keys, query_dim), product(queries, value_dim, keys)],
             CorePass::Backward => vec![

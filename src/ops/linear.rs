@@ -11,6 +11,9 @@ pub struct Linear {
     pub depth: u64,
     /// Type that is multiplied.
     pub element: ElementType,
+    /// Whether the inner dimension is that of tokens, as in weight gradients: then no row of a factor in memory is as
+    /// long as it.
+    pub over_tokens: bool,
 }
 
 impl Linear {
@@ -21,7 +24,7 @@ impl Linear {
 
     /// Both factors and the product, once each.
     pub fn bytes_moved(&self) -> Bytes {
-        let Self { batch, rows, columns, depth, element } = *self;
+        let Self { batch, rows, columns, depth, element, .. } = *self;
         Bytes(batch * (rows * depth + depth * columns + rows * columns) * element.size())
     }
 }

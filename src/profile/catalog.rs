@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
+use super::coverage::evidence_table;
 use super::device::DeviceModel;
 use super::error::ProfileError;
 use super::spelling::nearest;
@@ -60,7 +61,11 @@ pub fn device_model(name: &str) -> Result<(DeviceModel, String), ProfileError> {
     match CATALOG.iter().find(|(known, _)| *known == name) {
         Some((_, parsed)) => parsed.clone(),
         None => {
-            let nearest = nearest(name, FILES.iter().map(|(known, _)| *known));
+            // Of devices that are as near, those come first on which most runs were measured.
+            let runs = |known: &&str| evidence_table().runs.iter().filter(|run| run.device == *known).count();
+            let mut names: Vec<&str> = FILES.iter().map(|(known, _)| *known).collect();
+            names.sort_by_cached_key(|known| std::cmp::Reverse(runs(known)));
+            let nearest = nearest(name, names);
             Err(ProfileError::UnknownDevice { name: name.to_owned(), nearest })
         }
     }

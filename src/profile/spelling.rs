@@ -1,14 +1,14 @@
 //! Which known names are nearest to a misspelt one.
 
 /// At most three of `names`: those that begin with `text`, then those fewest edits away, up to half of the
-/// text's length; the single best where none is as near.
+/// text's length; the single best where none is as near. Of names that are as near, those that were named first.
 pub fn nearest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let distance = |name: &str| {
         let begins = text.len() > 1 && name.starts_with(text);
         if begins { 0 } else { edits(text, name) }
     };
     let mut ranked: Vec<(usize, &str)> = names.into_iter().map(|name| (distance(name), name)).collect();
-    ranked.sort_unstable();
+    ranked.sort_by_key(|(distance, _)| *distance);
     let close = ranked.iter().take(3).filter(|(distance, _)| *distance * 2 <= text.chars().count()).count();
     ranked.into_iter().take(close.max(1)).map(|(_, name)| name.to_owned()).collect()
 }

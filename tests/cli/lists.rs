@@ -28,11 +28,15 @@ fn clusters_are_listed_with_what_their_numbers_rest_on() {
     assert!(text.contains("NODESxDEVICESxDEVICE") && text.contains("989.0 TFLOP/s"), "{text}");
     let list = place.line("clusters --json").json();
     let devices = list["devices"].as_array().unwrap();
-    assert_eq!(devices.len(), 17);
+    assert_eq!(devices.len(), 22);
     for device in devices {
         assert!(device["memory_bytes"].as_u64().unwrap() > 0);
         assert!(device["peak_flops_per_s"]["bf16"].as_f64().unwrap() > 0.0);
         assert!(device["evidence"]["estimate"].as_u64().unwrap() > 0);
+        // What no run was measured on is marked so.
+        let is_new =
+            ["h100-pcie", "h20", "l4", "rtx-3090", "mi325x"].contains(&device["name"].as_str().unwrap());
+        assert!(!is_new || device["measured_runs"] == 0, "{device}");
         assert_eq!(device["cost_model_hash"].as_str().unwrap().len(), 64);
     }
 }

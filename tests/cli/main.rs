@@ -16,4 +16,5 @@ mod lists;
 mod machine;
 mod map;
 mod place;
+mod terminal;
 mod validate;

@@ -66,7 +66,20 @@ impl Place {
         let mut arguments: Vec<std::ffi::OsString> =
             arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect();
         settle(&mut arguments);
+        let threads = threads.map(|threads| ("RAYON_NUM_THREADS", threads.to_string()));
         self.start(threads, arguments)
+    }
+
+    /// Runs `line` on a terminal of so many columns.
+    pub fn wide(&self, line: &str, columns: usize) -> Run {
+        self.with("COLUMNS", &columns.to_string(), line)
+    }
+
+    /// Runs `line` with a variable of its environment set.
+    pub fn with(&self, name: &'static str, value: &str, line: &str) -> Run {
+        let mut arguments = line.split_whitespace().map(Into::into).collect();
+        settle(&mut arguments);
+        self.start(Some((name, value.to_owned())), arguments)
     }
 
     /// Runs `line` as it is typed: `execute` measures the machine where nothing is kept of it.
@@ -74,9 +87,9 @@ impl Place {
         self.start(None, line.split_whitespace().map(Into::into).collect())
     }
 
-    fn start(&self, threads: Option<u32>, arguments: Vec<std::ffi::OsString>) -> Run {
+    fn start(&self, variable: Option<(&str, String)>, arguments: Vec<std::ffi::OsString>) -> Run {
         let mut command = cargo_bin_cmd!("meshwright");
-        command.envs(threads.map(|threads| ("RAYON_NUM_THREADS", threads.to_string())));
+        command.env_remove("COLUMNS").envs(variable);
         command.env("MESHWRIGHT_CACHE", self.cache());
         command.args(arguments).current_dir(self.path()).timeout(Duration::from_secs(120));
         let output = command.output().unwrap();

@@ -150,7 +150,14 @@ mod tests {
         let products: Vec<Value> = [(4096, 4096, 512), (4096, 8192, 2048), (8192, 8192, 8192)]
             .iter()
             .map(|&(m, n, k)| {
-                let linear = Linear { batch: 1, rows: m, columns: n, depth: k, element: ElementType::Bf16 };
+                let linear = Linear {
+                    batch: 1,
+                    rows: m,
+                    columns: n,
+                    depth: k,
+                    element: ElementType::Bf16,
+                    over_tokens: false,
+                };
                 let seconds = gemm::arithmetic(&linear, truth).0;
                 json!({ "type": "bfloat16", "m": m, "n": n, "k": k, "forward_s": seconds })
             })

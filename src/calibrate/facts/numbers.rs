@@ -125,8 +125,14 @@ impl Taken {
                 .iter()
                 .map(|product| {
                     let Product { m, n, k, .. } = **product;
-                    let linear =
-                        Linear { batch: 1, rows: m, columns: n, depth: k, element: ElementType::Bf16 };
+                    let linear = Linear {
+                        batch: 1,
+                        rows: m,
+                        columns: n,
+                        depth: k,
+                        element: ElementType::Bf16,
+                        over_tokens: false,
+                    };
                     gemm::arithmetic(&linear, &model).0 / product.forward_s
                 })
                 .collect();
