@@ -3,7 +3,7 @@
 use crate::plan::assemble::{digest, document, prediction, strategy_record};
 use crate::plan::document::{Alternative, FastestRecord, LadderStep, ParetoPoint, Plan, SearchAccount};
 use crate::plan::evidence::evidence;
-use crate::plan::verdict::verdict;
+use crate::plan::verdict::{memory_verdict, verdict};
 use crate::search::{Account, Candidate, Failure, Objective, Outcome, Problem, Progress, Request};
 use crate::units::Bytes;
 
@@ -60,7 +60,10 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
             cost_token: None,
         })
         .collect();
-    plan.verdict = verdict(problem, winner, &plan.prediction);
+    plan.verdict = match outcome.account.least_memory {
+        None => verdict(problem, winner, &plan.prediction),
+        Some(_) => memory_verdict(problem, winner, &plan.prediction),
+    };
     plan
 }
 

@@ -59,6 +59,33 @@ pub fn verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Predic
     )
 }
 
+/// What takes most of the least memory that a strategy needs, and what would take less.
+pub fn memory_verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Prediction) -> String {
+    if !prediction.fits {
+        return verdict(problem, candidate, prediction);
+    }
+    let (dominant, bytes) = dominant(prediction);
+    let share = 100.0 * bytes.0 as f64 / prediction.peak_memory_bytes.0.max(1) as f64;
+    let advice = match dominant {
+        "parameters" | "gradients" | "optimizer" => "more devices to shard them over would take less",
+        "activations" | "logits" => "shorter sequences would take less",
+        _ => "they are the engine's and the driver's own",
+    };
+    format!(
+        "{} of {} a device; {dominant} take most ({share:.0} %): {advice}. Where memory need not be the least, \
+         --objective robust finds a faster plan.",
+        candidate.memory.process, problem.memory_limit
+    )
+}
+
+/// The category that takes most at the peak, and what it takes.
+fn dominant(prediction: &Prediction) -> (&'static str, Bytes) {
+    let parts = prediction.memory_bytes.parts().into_iter();
+    parts
+        .reduce(|most, next| if next.1 > most.1 { next } else { most })
+        .unwrap_or(("parameters", Bytes::ZERO))
+}
+
 /// That the host's memory is nearly full, where it is.
 fn host_words(problem: &Problem<'_>, prediction: &Prediction) -> String {
     let (used, room) = (prediction.host_memory_bytes, problem.cluster.host_memory_per_device());
@@ -79,12 +106,7 @@ fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction:
             prediction.host_memory_bytes
         );
     }
-    let (dominant, bytes) = prediction
-        .memory_bytes
-        .parts()
-        .into_iter()
-        .reduce(|most, next| if next.1 > most.1 { next } else { most })
-        .unwrap_or(("parameters", Bytes::ZERO));
+    let (dominant, bytes) = dominant(prediction);
     let over = process.saturating_sub(limit);
     let error = memory_error(prediction);
     let doubt = if (over.0 as f64) < error * process.0 as f64 {

@@ -99,10 +99,10 @@ impl Listing {
         (0..height.max(1)).map(line).collect()
     }
 
-    /// The first cell, and under it the others, each behind its heading.
+    /// The first cell, and under it the others, all behind their headings.
     fn paragraph(&self, row: &[String], width: usize) -> Vec<String> {
         let room = width.saturating_sub(GAP).max(1);
-        let mut lines = broken(&row[0], width);
+        let mut lines = broken(format!("{} {}", self.header[0], row[0]).trim(), width);
         let mut short: Vec<String> = Vec::new();
         let mut long: Vec<String> = Vec::new();
         for ((cell, column), heading) in row.iter().zip(&self.columns).zip(&self.header).skip(1) {
