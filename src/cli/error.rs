@@ -61,6 +61,17 @@ impl CliError {
         Self { kind: Kind::Usage, field: field.to_owned(), value: shown(value), message, nearest: Vec::new() }
     }
 
+    /// The same with the value of flag `field` as it was typed, in place of what it was read as.
+    pub fn as_typed(self, field: &str, typed: Option<&str>) -> Self {
+        match typed {
+            Some(typed) if self.field == field => {
+                let message = format!("--{field} {}: {}", shown(typed), self.message);
+                Self { value: shown(typed), message, ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The same with what would do instead.
     pub fn or<N: ToString>(self, nearest: impl IntoIterator<Item = N>) -> Self {
         Self { nearest: nearest.into_iter().map(|near| near.to_string()).collect(), ..self }
@@ -150,9 +161,9 @@ impl From<Failure> for CliError {
             Failure::TimeIsUp { limit } => Self {
                 kind: Kind::Infeasible,
                 field: "time-limit".to_owned(),
-                value: format!("{}s", limit.as_secs_f64()),
+                value: short(limit.as_secs_f64()),
                 message,
-                nearest: vec![format!("{}s", 10.0 * limit.as_secs_f64())],
+                nearest: vec![short(10.0 * limit.as_secs_f64())],
             },
             Failure::NothingFits { limit, strategy, .. } => Self {
                 kind: Kind::Infeasible,
@@ -163,6 +174,14 @@ impl From<Failure> for CliError {
             },
         }
     }
+}
+
+/// A time as it would be typed, to three decimals: `10us`.
+fn short(seconds: f64) -> String {
+    const UNITS: [(&str, f64); 4] = [("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)];
+    let thousandths = |scale: f64| (1e3 * seconds * scale).round();
+    let (unit, scale) = UNITS.into_iter().find(|(_, scale)| thousandths(*scale) >= 1e3).unwrap_or(UNITS[3]);
+    format!("{}{unit}", thousandths(scale) / 1e3)
 }
 
 impl From<PlanFileError> for CliError {
@@ -236,6 +255,12 @@ mod tests {
         assert_eq!(bare("--global-batch <N>"), "global-batch");
         assert_eq!(bare("<MODEL>"), "model");
         assert_eq!(bare("--out=x"), "out");
+    }
+
+    #[test]
+    fn times_are_short() {
+        let texts = [1e-6, 1e-5, 0.999_999_9, 2.5, 0.0125, 3e-9].map(short);
+        assert_eq!(texts, ["1us", "10us", "1s", "2.5s", "12.5ms", "3ns"]);
     }
 
     #[test]

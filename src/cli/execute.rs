@@ -313,6 +313,7 @@ fn report(outcome: &Outcome, written: Written) -> RunReport {
         gradients: written.gradients,
         named_gradients: trace.named_gradients.clone(),
         interrupted: outcome.was_broken_off,
+        warnings: trace.plan.warnings.clone(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::file::{ClusterDocument, LevelDocument};
 use super::uniform::MOST_DEVICES;
 use super::{Cluster, ClusterError, Level, Link};
 use crate::profile::catalog::sha256;
-use crate::profile::spelling::nearest;
+use crate::spelling::nearest;
 use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model};
 use crate::units::BytesPerSecond;
 

@@ -11,6 +11,11 @@ pub enum ClusterError {
     NotACluster { text: String },
     #[error("cluster `{text}`: {field} is `{value}`; nearest legal: {nearest}")]
     Count { text: String, field: &'static str, value: String, nearest: u64 },
+    #[error(
+        "cluster `{text}`: a node of {devices} devices is larger than any; {device} are built {board} to a node, and no \
+         fast link joins more than {most}; `{nearest}` has nodes of the usual size"
+    )]
+    Node { text: String, devices: u32, device: String, board: u64, most: u32, nearest: String },
     #[error("cluster file `{path}` cannot be read: {reason}")]
     File { path: String, reason: String },
     #[error("cluster file is not as its schema says: {0}")]
@@ -28,6 +33,7 @@ impl ClusterError {
     pub fn field(&self) -> &str {
         match self {
             Self::Count { field, .. } => field,
+            Self::Node { .. } => "devices per node",
             Self::Value { field, .. } => field,
             Self::Device(error) => error.field(),
             Self::NotACluster { .. } | Self::File { .. } | Self::Json(_) | Self::CutOff(_) => "cluster",
@@ -38,6 +44,7 @@ impl ClusterError {
     pub fn value(&self) -> String {
         match self {
             Self::NotACluster { text } => text.clone(),
+            Self::Node { devices, .. } => devices.to_string(),
             Self::Count { value, .. } | Self::Value { value, .. } => value.clone(),
             Self::File { path, .. } => path.clone(),
             Self::Json(_) | Self::CutOff(_) => String::new(),
@@ -49,6 +56,7 @@ impl ClusterError {
     pub fn nearest(&self) -> Vec<String> {
         match self {
             Self::Count { nearest, .. } => vec![nearest.to_string()],
+            Self::Node { nearest, .. } => vec![nearest.clone()],
             Self::Value { nearest, .. } => nearest.clone(),
             Self::Device(error) => error.nearest(),
             Self::NotACluster { .. } | Self::File { .. } | Self::Json(_) | Self::CutOff(_) => Vec::new(),

@@ -5,14 +5,34 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::{Cluster, ClusterDocument, ClusterError, shorthand};
+use crate::profile::device::DeviceClass;
 use crate::profile::parse_device_model;
 
 /// The largest cluster file that is read.
 const LARGEST_FILE: u64 = 16 << 20;
 
+/// The most GPUs that any machine joins by one fast link, of those that are announced: NVL576 (NVIDIA, GTC 2025).
+const MOST_IN_A_NODE: u32 = 576;
+
 /// The cluster that `text` names: `8x8xh100-sxm`, the same with a cost-model file as device (`1x4x./cpu.json`), or a
 /// JSON file.
 pub fn load(text: &str) -> Result<Cluster, ClusterError> {
+    let cluster = named(text)?;
+    let (device, devices) = (&cluster.device, cluster.devices_per_node);
+    if device.class == DeviceClass::Gpu && devices > MOST_IN_A_NODE {
+        return Err(ClusterError::Node {
+            text: text.to_owned(),
+            devices,
+            device: device.name.clone(),
+            board: cluster.board(),
+            most: MOST_IN_A_NODE,
+            nearest: cluster.of_usual_nodes(),
+        });
+    }
+    Ok(cluster)
+}
+
+fn named(text: &str) -> Result<Cluster, ClusterError> {
     if shorthand::is_shorthand(text) {
         return match shorthand::device(text).filter(|device| device.ends_with(".json")) {
             Some(path) => {

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::device::DeviceModel;
 use super::error::ProfileError;
-use super::spelling::nearest;
+use crate::spelling::nearest;
 
 macro_rules! cost_models {
     ($($name:literal),* $(,)?) => {

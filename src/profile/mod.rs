@@ -13,7 +13,6 @@ pub mod error;
 pub mod evidence;
 pub mod field;
 pub mod inherit;
-pub mod spelling;
 
 pub use catalog::{device_model, device_models, parse_device_model};
 pub use device::DeviceModel;

@@ -136,6 +136,10 @@ impl Strategy {
         if self.schedule == Schedule::GPipe && self.accumulation == 1 {
             self.schedule = Schedule::OneForwardOneBackward;
         }
+        if self.zero > 0 && !self.sums_gradients(facts) && self.can_do_without_zero(facts) {
+            self.zero = 0;
+            self.shard = self.data;
+        }
         if self.zero < 3 {
             self.reshard_after_forward = true;
         }
@@ -181,8 +185,15 @@ impl Strategy {
         }
     }
 
-    /// Whether any gradient is summed over ranks of a stage.
-    pub(super) fn sums_gradients(&self, facts: &Facts) -> bool {
+    /// Whether the engine takes the strategy with all state on every rank too: some offload from a ZeRO stage on only.
+    pub fn can_do_without_zero(&self, facts: &Facts) -> bool {
+        let without = Self { zero: 0, ..self.clone() };
+        let is_kept = |rule: Rule| rule.holds(&without, facts);
+        [Rule::ZeroOffered, Rule::ZeroPipeline, Rule::ReplicationOffered, Rule::OffloadZero].into_iter().all(is_kept)
+    }
+
+    /// Whether any gradient is summed over ranks of a stage; where none is, ZeRO has nothing to shard.
+    pub fn sums_gradients(&self, facts: &Facts) -> bool {
         let dense = u128::from(self.context) * u128::from(self.data);
         let experts = u128::from(self.expert) * u128::from(self.expert_tensor);
         dense > 1 || (!facts.experts.is_empty() && dense * u128::from(self.tensor) > experts)

@@ -12,7 +12,7 @@ use super::error::FitError;
 use crate::profile::catalog;
 use crate::profile::engines;
 use crate::profile::inherit::read_engine;
-use crate::profile::spelling::nearest;
+use crate::spelling::nearest;
 use crate::profile::{DeviceModel, EngineProfile};
 
 /// A file of numbers, by name.

@@ -35,6 +35,12 @@ pub fn run_text(trace: &Trace, files: &[(&str, &str)], style: Style) -> String {
         let files: Vec<_> = files.iter().map(|(what, path)| format!("{what} in {path}")).collect();
         sheet.flow("written", &files);
     }
+    if !plan.warnings.is_empty() {
+        sheet.gap();
+        for warning in &plan.warnings {
+            sheet.marked("warning", Hue::Caution, warning);
+        }
+    }
     sheet.gap();
     sheet.verdict(&verdict(trace));
     sheet.finish()
