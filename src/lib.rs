@@ -5,27 +5,30 @@
 //! The modules are floors. Each uses only those that stand before it here, which `tests/floors.rs` checks:
 //!
 //! 1. [`spelling`]: which known names are nearest to a mistyped one
-//! 2. [`units`]: bytes, FLOPs, seconds and rates as types; element types
-//! 3. [`ops`]: the operator vocabulary: shapes, FLOPs, bytes moved
-//! 4. [`model`]: layers, the layer graph, parameter counts, and where models come from
-//! 5. [`profile`]: cost-model and engine-profile files: numbers with their sources
-//! 6. [`cluster`]: nodes of devices and the links between them
-//! 7. [`strategy`]: the strategy, its text, its rules, and the mesh that it lays over the ranks
-//! 8. [`lower`]: a unit of layers under a strategy as the ops of one rank, with what each keeps
-//! 9. [`program`]: pipeline schedules and the step program, and its verifier
-//! 10. [`cost`]: the price of an op, a collective, a copy; the closed forms of memory and time
-//! 11. [`simulate`]: plays a program: timeline, memory curve, causes
-//! 12. [`search`]: bounds every strategy, prices what may win, plays the best
-//! 13. [`plan`]: the plan document
-//! 14. [`trace`]: the trace document: what a run was predicted to take, and took
-//! 15. [`execute`]: performs a step program on ranks of this machine
-//! 16. [`validate`]: predicts measured runs anew and sums up the errors
-//! 17. [`calibrate`]: measures this machine and fits a cost model to it, or fits cost models to published runs
-//! 18. [`report`]: a plan as text, as a page, as a trace
-//! 19. [`cli`]: the command line; only here is anything printed, and only here does a process end
+//! 2. [`json`]: reading JSON documents, with the field at fault
+//! 3. [`units`]: bytes, FLOPs, seconds and rates as types; element types
+//! 4. [`ops`]: the operator vocabulary: shapes, FLOPs, bytes moved
+//! 5. [`model`]: layers, the layer graph, parameter counts, and where models come from
+//! 6. [`profile`]: cost-model and engine-profile files: numbers with their sources
+//! 7. [`cluster`]: nodes of devices and the links between them
+//! 8. [`strategy`]: the strategy, its text, its rules, and the mesh that it lays over the ranks
+//! 9. [`lower`]: a unit of layers under a strategy as the ops of one rank, with what each keeps
+//! 10. [`program`]: pipeline schedules and the step program, and its verifier
+//! 11. [`cost`]: the price of an op, a collective, a copy; the closed forms of memory and time
+//! 12. [`simulate`]: plays a program: timeline, memory curve, causes
+//! 13. [`search`]: bounds every strategy, prices what may win, plays the best
+//! 14. [`plan`]: the plan document
+//! 15. [`trace`]: the trace document: what a run was predicted to take, and took
+//! 16. [`execute`]: performs a step program on ranks of this machine
+//! 17. [`validate`]: predicts measured runs anew and sums up the errors
+//! 18. [`calibrate`]: measures this machine and fits a cost model to it, or fits cost models to published runs
+//! 19. [`report`]: a plan as text, as a page, as a trace
+//! 20. [`cli`]: the command line; only here is anything printed, and only here does a process end
 #![deny(unsafe_code)]
 
 pub mod spelling;
+
+pub mod json;
 
 pub mod units;
 

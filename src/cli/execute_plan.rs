@@ -156,7 +156,7 @@ fn embedded(plan: &Plan) -> Result<&'static EngineProfile, CliError> {
 fn graph(plan: &Plan) -> Result<Model, ModelError> {
     let path = "model.graph".to_owned();
     let document = serde_json::from_value(plan.model.graph.clone())
-        .map_err(|error| ModelError::NotALayerGraph { path, reason: error.to_string() })?;
+        .map_err(|error| ModelError::NotALayerGraph { path, fault: error.into() })?;
     layer_graph::model(document)
 }
 

@@ -59,7 +59,7 @@ impl ClusterDocument {
             Some(hash) => hash.clone(),
             None => {
                 let text =
-                    serde_json::to_string(model).map_err(|error| ProfileError::Json(error.to_string()))?;
+                    serde_json::to_string(model).map_err(|error| ProfileError::Json(error.into()))?;
                 sha256(&text)
             }
         };

@@ -2,13 +2,17 @@
 
 use thiserror::Error;
 
+use crate::json::{self, Fault};
 use crate::profile::ProfileError;
 
 /// Why a cluster cannot be used. Every variant names its field and value and, where there is one, what would do.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ClusterError {
-    #[error("cluster `{text}` is neither NODESxDEVICESxDEVICE, such as 8x8xh100-sxm, nor a file")]
-    NotACluster { text: String },
+    #[error(
+        "cluster `{text}` is neither NODESxDEVICESxDEVICE, such as {}, nor a file",
+        nearest.as_deref().unwrap_or("8x8xh100-sxm")
+    )]
+    NotACluster { text: String, nearest: Option<String> },
     #[error("cluster `{text}`: {field} is `{value}`; nearest legal: {nearest}")]
     Count { text: String, field: &'static str, value: String, nearest: u64 },
     #[error(
@@ -19,9 +23,9 @@ pub enum ClusterError {
     #[error("cluster file `{path}` cannot be read: {reason}")]
     File { path: String, reason: String },
     #[error("cluster file is not as its schema says: {0}")]
-    Json(String),
+    Json(Fault),
     #[error("cluster file ends in the middle: {0}")]
-    CutOff(String),
+    CutOff(Fault),
     #[error("cluster: {field} is {value}; {rule}")]
     Value { field: String, value: String, rule: String, nearest: Vec<String> },
     #[error(transparent)]
@@ -29,6 +33,20 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
+    /// The same of the file at `path` with this `text`: with the value as it is written there, or else the path.
+    pub(super) fn in_file(self, path: &str, text: &str) -> Self {
+        let of_file = |fault: Fault| Fault { value: fault.value.or_else(|| Some(path.to_owned())), ..fault };
+        match self {
+            Self::Json(fault) => Self::Json(of_file(fault)),
+            Self::CutOff(fault) => Self::CutOff(of_file(fault)),
+            Self::Value { field, value, rule, nearest } => {
+                let value = json::read(text).ok().and_then(|whole| json::written(&whole, &field)).unwrap_or(value);
+                Self::Value { field, value, rule, nearest }
+            }
+            other => other,
+        }
+    }
+
     /// The field at fault.
     pub fn field(&self) -> &str {
         match self {
@@ -36,18 +54,19 @@ impl ClusterError {
             Self::Node { .. } => "devices per node",
             Self::Value { field, .. } => field,
             Self::Device(error) => error.field(),
-            Self::NotACluster { .. } | Self::File { .. } | Self::Json(_) | Self::CutOff(_) => "cluster",
+            Self::Json(fault) => fault.field.as_deref().unwrap_or("cluster"),
+            Self::NotACluster { .. } | Self::File { .. } | Self::CutOff(_) => "cluster",
         }
     }
 
     /// The value at fault, as text; empty where there is none.
     pub fn value(&self) -> String {
         match self {
-            Self::NotACluster { text } => text.clone(),
+            Self::NotACluster { text, .. } => text.clone(),
             Self::Node { devices, .. } => devices.to_string(),
             Self::Count { value, .. } | Self::Value { value, .. } => value.clone(),
             Self::File { path, .. } => path.clone(),
-            Self::Json(_) | Self::CutOff(_) => String::new(),
+            Self::Json(fault) | Self::CutOff(fault) => fault.value.clone().unwrap_or_default(),
             Self::Device(error) => error.value(),
         }
     }
@@ -59,7 +78,8 @@ impl ClusterError {
             Self::Node { nearest, .. } => vec![nearest.clone()],
             Self::Value { nearest, .. } => nearest.clone(),
             Self::Device(error) => error.nearest(),
-            Self::NotACluster { .. } | Self::File { .. } | Self::Json(_) | Self::CutOff(_) => Vec::new(),
+            Self::NotACluster { nearest, .. } => nearest.iter().cloned().collect(),
+            Self::File { .. } | Self::Json(_) | Self::CutOff(_) => Vec::new(),
         }
     }
 }

@@ -37,7 +37,8 @@ fn named(text: &str) -> Result<Cluster, ClusterError> {
         return match shorthand::device(text).filter(|device| device.ends_with(".json")) {
             Some(path) => {
                 let file = |reason| ClusterError::File { path: path.to_owned(), reason };
-                shorthand::parse_with(text, parse_device_model(&read(Path::new(path)).map_err(file)?)?)
+                let model = parse_device_model(&read(Path::new(path)).map_err(file)?);
+                shorthand::parse_with(text, model.map_err(|error| error.in_file(path))?)
             }
             None => shorthand::parse(text),
         };
@@ -45,10 +46,11 @@ fn named(text: &str) -> Result<Cluster, ClusterError> {
     let path = Path::new(text);
     let meant_as_path = text.contains(['/', '\\']) || path.extension().is_some() || path.exists();
     if !meant_as_path {
-        return Err(ClusterError::NotACluster { text: text.to_owned() });
+        return Err(ClusterError::NotACluster { text: text.to_owned(), nearest: shorthand::meant(text) });
     }
     let json = read(path).map_err(|reason| ClusterError::File { path: text.to_owned(), reason })?;
-    ClusterDocument::parse(&json)?.cluster()
+    let cluster = ClusterDocument::parse(&json).and_then(|document| document.cluster());
+    cluster.map_err(|error| error.in_file(text, &json))
 }
 
 /// The text of a regular file of bearable size, or why not.

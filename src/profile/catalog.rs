@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::device::DeviceModel;
 use super::error::ProfileError;
+use crate::json;
 use crate::spelling::nearest;
 
 macro_rules! cost_models {
@@ -64,7 +65,7 @@ pub fn device_model(name: &str) -> Result<(DeviceModel, String), ProfileError> {
 /// Reads and validates the text of a cost model; with it comes the text's SHA-256 in hexadecimal.
 pub fn parse_device_model(text: &str) -> Result<(DeviceModel, String), ProfileError> {
     let model: DeviceModel =
-        serde_json::from_str(text).map_err(|error| ProfileError::Json(error.to_string()))?;
+        json::read(text).map_err(ProfileError::Json)?;
     model.validate()?;
     Ok((model, sha256(text)))
 }

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::{Draft, Key};
+use crate::spelling::nearest;
 
 /// A strategy text that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -108,8 +109,8 @@ impl ValueProblem {
         match self {
             Self::NotWhole { text, nearest }
             | Self::NotANumber { text, nearest }
-            | Self::NotPositive { text, nearest }
-            | Self::Unknown { text, legal: nearest, .. } => (text, nearest.clone()),
+            | Self::NotPositive { text, nearest } => (text, nearest.clone()),
+            Self::Unknown { text, legal, .. } => (text, nearest(text, legal.iter().map(String::as_str))),
             Self::BelowLeast { text, least: only }
             | Self::AboveGreatest { text, greatest: only }
             | Self::NotAPermutation { text, nearest: only } => (text, vec![only.clone()]),

@@ -7,7 +7,7 @@ use crate::trace::{MemoryRow, PlannedTime, Resident, Space, StepTime, TOTAL, Tim
 use crate::units::{Seconds, grouped};
 
 use super::super::{parts, words};
-use super::sheet::Sheet;
+use super::sheet::{Hue, Sheet};
 use super::{Style, gradients, tables};
 
 /// Losses shown of a run.
