@@ -34,6 +34,16 @@ impl From<serde_json::Error> for Fault {
     }
 }
 
+impl Fault {
+    /// The same of the file at `path`, which is what is at fault where no field is.
+    pub fn in_file(self, path: &str) -> Self {
+        if self.value.is_some() {
+            return self;
+        }
+        Self { value: Some(path.to_owned()), reason: format!("`{path}`: {}", self.reason), ..self }
+    }
+}
+
 /// The document that `text` holds; a mark of byte order before it does not count.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use crate::cluster::ClusterError;
 use crate::model::ModelError;
 use crate::plan::PlanFileError;
 use crate::search::Failure;
+use crate::spelling::distance;
 use crate::strategy::{RuleBreak, StrategyTextError};
 
 /// Whose fault it is; each kind has its exit code.
@@ -135,21 +136,24 @@ impl From<ClusterError> for CliError {
 
 impl From<StrategyTextError> for CliError {
     fn from(error: StrategyTextError) -> Self {
-        Self {
-            kind: Kind::Usage,
-            field: shown(error.field()),
-            value: shown(error.value()),
-            message: format!("strategy: {error}"),
-            nearest: error.nearest(),
-        }
+        let (field, value) = (shown(error.field()), shown(error.value()));
+        let message = format!("strategy: {}", with_value(&field, &value, error.to_string()));
+        Self { kind: Kind::Usage, field, value, message, nearest: error.nearest() }
     }
+}
+
+/// `message`, behind `field=value` where it does not name the value.
+fn with_value(field: &str, value: &str, message: String) -> String {
+    if message.contains(value) { message } else { format!("{field}={value}: {message}") }
 }
 
 impl From<RuleBreak> for CliError {
     fn from(error: RuleBreak) -> Self {
-        let message = error.to_string();
-        let RuleBreak { field, value, nearest, .. } = error;
-        Self { kind: Kind::Illegal, field, value: shown(&value), message, nearest }
+        let RuleBreak { field, value, nearest, message, .. } = error;
+        let value = shown(&value);
+        // Of several keys the message names each.
+        let message = if field.contains(',') { message } else { with_value(&field, &value, message) };
+        Self { kind: Kind::Illegal, field, value, message, nearest }
     }
 }
 
@@ -216,7 +220,7 @@ impl From<clap::Error> for CliError {
                 (names.join(", "), first(ContextKind::InvalidValue))
             }
         };
-        let nearest = [
+        let mut nearest = [
             ContextKind::SuggestedSubcommand,
             ContextKind::SuggestedArg,
             ContextKind::SuggestedValue,
@@ -227,6 +231,7 @@ impl From<clap::Error> for CliError {
         .map(strings)
         .find(|list| !list.is_empty())
         .unwrap_or_default();
+        nearest.sort_by_key(|near| distance(&value, near));
         // The first paragraph says it; tips and usage follow.
         let text = error.render().to_string();
         let said = text.split("\n\n").next().unwrap_or_default();

@@ -208,7 +208,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     }
     if args.device == "cuda" {
         let message =
-            "this build has no CUDA backend; --device cpu runs on threads of this machine".to_owned();
+            "--device cuda: this build has no CUDA backend; cpu runs on threads of this machine".to_owned();
         let error = CliError { kind: Kind::Run, message, ..CliError::usage("device", "cuda", "") };
         return Err(error.or(["cpu"]));
     }

@@ -43,8 +43,11 @@ fn no_such_layer(model: &Model, glob: &str, typed: Option<&str>) -> CliError {
     });
     let rule = format!("matches no layer of {}, which has {names}{more}{command}", model.name);
     let globs = name_globs(model);
-    let names = model.layers().map(|layer| layer.name.as_str());
-    refused(glob, &rule).or(nearest(glob, globs.iter().map(String::as_str).chain(names)))
+    // What holds a star or a number is meant for blocks.
+    let is_of_blocks = |text: &str| text.contains(|sign: char| sign == '*' || sign.is_ascii_digit());
+    let has_blocks = is_of_blocks(glob) && globs.iter().any(|near| is_of_blocks(near));
+    let near = globs.iter().map(String::as_str).filter(|near| !has_blocks || is_of_blocks(near));
+    refused(glob, &rule).or(nearest(glob, near))
 }
 
 fn refused(glob: &str, rule: &str) -> CliError {

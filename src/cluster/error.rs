@@ -35,10 +35,9 @@ pub enum ClusterError {
 impl ClusterError {
     /// The same of the file at `path` with this `text`: with the value as it is written there, or else the path.
     pub(super) fn in_file(self, path: &str, text: &str) -> Self {
-        let of_file = |fault: Fault| Fault { value: fault.value.or_else(|| Some(path.to_owned())), ..fault };
         match self {
-            Self::Json(fault) => Self::Json(of_file(fault)),
-            Self::CutOff(fault) => Self::CutOff(of_file(fault)),
+            Self::Json(fault) => Self::Json(fault.in_file(path)),
+            Self::CutOff(fault) => Self::CutOff(fault.in_file(path)),
             Self::Value { field, value, rule, nearest } => {
                 let value = json::read(text).ok().and_then(|whole| json::written(&whole, &field)).unwrap_or(value);
                 Self::Value { field, value, rule, nearest }

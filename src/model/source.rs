@@ -130,10 +130,9 @@ fn not_found(text: &str) -> ModelError {
         .iter()
         .map(|preset| {
             let far = distance(&lower, preset.name);
-            let contains = lower.len() > 2 && (preset.name.contains(&lower) || lower.contains(preset.name));
-            (if contains { far.min(preset.name.len()) } else { far }, preset.name)
+            (if lower.contains(preset.name) { far.min(preset.name.len()) } else { far }, preset.name)
         })
-        .filter(|(far, name)| *far <= name.len())
+        .filter(|(far, name)| *far <= name.len() && !lower.is_empty())
         .collect();
     near.sort_unstable();
     let nearest = near.into_iter().take(4).map(|(_, name)| name.to_owned()).collect();

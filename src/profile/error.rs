@@ -29,7 +29,7 @@ impl ProfileError {
     /// The same of the file at `path`, which is the value at fault where no field is.
     pub fn in_file(self, path: &str) -> Self {
         match self {
-            Self::Json(fault) => Self::Json(Fault { value: fault.value.or_else(|| Some(path.to_owned())), ..fault }),
+            Self::Json(fault) => Self::Json(fault.in_file(path)),
             other => other,
         }
     }

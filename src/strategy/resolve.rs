@@ -2,7 +2,7 @@
 
 use super::{
     Axis, Checkpoint, CheckpointEntry, CheckpointMode, Compression, ContextKind, Defaults, Draft, Facts,
-    GradientSync, LossMode, Offload, OffloadCategory, Rule, RuleBreak, Schedule, Strategy, Workload,
+    GradientSync, Key, LossMode, Offload, OffloadCategory, Rule, RuleBreak, Schedule, Strategy, Workload,
     capabilities, defaults, rules,
 };
 use crate::model::Model;
@@ -21,7 +21,17 @@ pub fn resolve(
 
 impl Draft {
     /// The strategy that the draft means under these facts.
+    ///
+    /// # Errors
+    /// The rule that it breaks, with the value of the key as the draft has it.
     pub fn resolve(&self, facts: &Facts) -> Result<Strategy, RuleBreak> {
+        self.resolved(facts).map_err(|broken| {
+            let given = broken.field.parse::<Key>().ok().and_then(|key| self.value(key));
+            RuleBreak { value: given.unwrap_or(broken.value), ..broken }
+        })
+    }
+
+    fn resolved(&self, facts: &Facts) -> Result<Strategy, RuleBreak> {
         let mut strategy = self.sizes(facts);
         // What the lists are as long as is bounded by these two.
         for rule in [Rule::Devices, Rule::VirtualStages] {
