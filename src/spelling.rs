@@ -39,7 +39,8 @@ pub fn distance(text: &str, name: &str) -> usize {
     for place in 1..=text.len() {
         let mut next = vec![EDIT * place];
         for column in 1..=name.len() {
-            let is_same = |text_back: usize, name_back: usize| text[place - text_back] == name[column - name_back];
+            let is_same =
+                |text_back: usize, name_back: usize| text[place - text_back] == name[column - name_back];
             let replaced = row[column - 1] + if is_same(1, 1) { 0 } else { EDIT };
             let mut edits = replaced.min(row[column] + EDIT).min(next[column - 1] + EDIT);
             if place > 1 && column > 1 && is_same(1, 2) && is_same(2, 1) {
@@ -58,9 +59,9 @@ pub fn distance(text: &str, name: &str) -> usize {
 /// All `names` with their distances from `text`, the nearest first; of those as near, the one that begins like it, and
 /// then the shortest.
 fn ranked<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
-    let common = |name: &str| text.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
-    let mut ranked: Vec<(usize, &str)> =
-        names.into_iter().map(|name| (distance(text, name), name)).collect();
+    let common =
+        |name: &str| text.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
+    let mut ranked: Vec<(usize, &str)> = names.into_iter().map(|name| (distance(text, name), name)).collect();
     ranked.sort_by_key(|&(distance, name)| (distance, Reverse(common(name)), name.len(), name));
     ranked
 }

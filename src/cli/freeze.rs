@@ -106,7 +106,10 @@ mod tests {
         let error = freeze(&mut model, &["block 99 mlp".to_owned()], Some("gpt2")).unwrap_err();
         assert_eq!((error.kind, error.field.as_str()), (Kind::Input, "freeze"));
         assert!(error.nearest[0].starts_with("block "), "{:?}", error.nearest);
-        assert!(error.message.contains("embedding, block {0..11} attention, block {0..11} mlp, head"), "{error}");
+        assert!(
+            error.message.contains("embedding, block {0..11} attention, block {0..11} mlp, head"),
+            "{error}"
+        );
         assert!(error.message.contains("`meshwright models gpt2`"), "{error}");
         assert!(freeze(&mut model, &["*".to_owned()], None).is_err());
     }

@@ -240,7 +240,8 @@ fn check_precision(cluster: &Cluster, precision: ElementType) -> Result<(), CliE
     let has: Vec<ElementType> = types.into_iter().filter(|element| device.has_units(*element)).collect();
     let names = has.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let rule = format!("{} has no units for it; it has {names}", device.name);
-    Err(CliError { kind: Kind::Input, ..CliError::usage("precision", precision.name(), rule) }.or(has.first()))
+    Err(CliError { kind: Kind::Input, ..CliError::usage("precision", precision.name(), rule) }
+        .or(has.first()))
 }
 
 /// That `model` can be trained on `workload`; the model is warned of what is unusual.

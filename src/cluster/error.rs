@@ -39,7 +39,8 @@ impl ClusterError {
             Self::Json(fault) => Self::Json(fault.in_file(path)),
             Self::CutOff(fault) => Self::CutOff(fault.in_file(path)),
             Self::Value { field, value, rule, nearest } => {
-                let value = json::read(text).ok().and_then(|whole| json::written(&whole, &field)).unwrap_or(value);
+                let value =
+                    json::read(text).ok().and_then(|whole| json::written(&whole, &field)).unwrap_or(value);
                 Self::Value { field, value, rule, nearest }
             }
             other => other,

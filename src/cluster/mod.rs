@@ -84,6 +84,15 @@ impl Cluster {
         u64::from(self.device.devices_per_node.value.max(rack))
     }
 
+    /// Whether more GPUs are taken to share the fast link of the cost model than are built to. A cluster file may say
+    /// itself what joins them.
+    pub fn stretches_fast_link(&self) -> bool {
+        let assumed = Link::sustained(&self.device.scale_up.link);
+        let innermost = self.levels.first();
+        self.device.class == DeviceClass::Gpu
+            && innermost.is_some_and(|level| level.link == assumed && level.span > self.board())
+    }
+
     /// The shorthand of about as many devices in nodes as they are built.
     pub fn of_usual_nodes(&self) -> String {
         let usual = u64::from(self.device.devices_per_node.value.max(1));

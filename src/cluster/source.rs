@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::{Cluster, ClusterDocument, ClusterError, shorthand};
-use crate::profile::device::DeviceClass;
 use crate::profile::parse_device_model;
 
 /// The largest cluster file that is read.
@@ -19,7 +18,7 @@ const MOST_IN_A_NODE: u32 = 576;
 pub fn load(text: &str) -> Result<Cluster, ClusterError> {
     let cluster = named(text)?;
     let (device, devices) = (&cluster.device, cluster.devices_per_node);
-    if device.class == DeviceClass::Gpu && devices > MOST_IN_A_NODE {
+    if devices > MOST_IN_A_NODE && cluster.stretches_fast_link() {
         return Err(ClusterError::Node {
             text: text.to_owned(),
             devices,

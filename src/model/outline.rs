@@ -139,6 +139,9 @@ mod tests {
             layer.frozen = layer.name.starts_with("block 3 ");
         }
         let names: Vec<String> = outline(&model).into_iter().map(|group| group.name).collect();
-        assert_eq!(names[1..4], ["block {0..2,4..11} attention", "block {0..2,4..11} mlp", "block 3 attention"]);
+        assert_eq!(
+            names[1..4],
+            ["block {0..2,4..11} attention", "block {0..2,4..11} mlp", "block 3 attention"]
+        );
     }
 }

@@ -4,11 +4,11 @@ use crate::cluster::ClusterDocument;
 use crate::lower::Category;
 use crate::lower::unit::units;
 use crate::model::layer_graph;
+use crate::plan::cautions;
 use crate::plan::document::{
     CategoryBytes, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction, RankPrediction,
     SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
 };
-use crate::plan::cautions;
 use crate::plan::evidence::evidence;
 use crate::plan::file::VERSION;
 use crate::plan::gradients::{GradientRecord, Lived, gradients};

@@ -1,6 +1,6 @@
 //! What works, but not as its user may think: warnings that follow from cluster and precision, and from a prediction.
 
-use crate::cluster::{Cluster, Link};
+use crate::cluster::Cluster;
 use crate::plan::document::Prediction;
 use crate::profile::device::DeviceClass;
 use crate::search::Problem;
@@ -42,20 +42,14 @@ fn precision(problem: &Problem<'_>) -> Option<String> {
 
 /// That a node holds more devices than boards of this kind join.
 fn node(cluster: &Cluster) -> Option<String> {
-    let board = cluster.board();
-    let innermost = cluster.levels.first()?;
-    let assumed = Link::sustained(&cluster.device.scale_up.link);
-    // A cluster file may say itself what joins them.
-    let is_assumed = cluster.device.class == DeviceClass::Gpu && innermost.link == assumed;
-    if !is_assumed || innermost.span <= board {
-        return None;
-    }
+    let innermost = cluster.levels.first().filter(|_| cluster.stretches_fast_link())?;
     Some(format!(
-        "A node of {} has {} devices, and {} are built {board} to a node: all {} are taken to be joined by the same fast \
+        "A node of {} has {} devices, and {} are built {} to a node: all {} are taken to be joined by the same fast \
          link, {} each. {} joins nodes of that size by the network.",
         cluster.name,
         cluster.devices_per_node,
         cluster.device.name,
+        cluster.board(),
         innermost.span,
         innermost.link.bandwidth,
         cluster.of_usual_nodes(),
@@ -85,10 +79,14 @@ fn shared_memory(cluster: &Cluster, prediction: &Prediction) -> Option<String> {
     let stage_sum: Bytes =
         prediction.ranks.iter().map(|each| rank(each.extent_bytes, each.host_extent_bytes)).sum();
     let ranks = u64::from(cluster.devices_per_node);
-    let needed = Bytes(u64::try_from(u128::from(stage_sum.0) * u128::from(ranks) / u128::from(stages)).unwrap_or(u64::MAX));
+    let needed = Bytes(
+        u64::try_from(u128::from(stage_sum.0) * u128::from(ranks) / u128::from(stages)).unwrap_or(u64::MAX),
+    );
     let host = cluster.host.memory;
     (needed > host).then(|| {
-        format!("The {ranks} ranks of a node take {needed} together, and its memory is {host}; they share it.")
+        format!(
+            "The {ranks} ranks of a node take {needed} together, and its memory is {host}; they share it."
+        )
     })
 }
 

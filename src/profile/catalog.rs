@@ -64,8 +64,7 @@ pub fn device_model(name: &str) -> Result<(DeviceModel, String), ProfileError> {
 
 /// Reads and validates the text of a cost model; with it comes the text's SHA-256 in hexadecimal.
 pub fn parse_device_model(text: &str) -> Result<(DeviceModel, String), ProfileError> {
-    let model: DeviceModel =
-        json::read(text).map_err(ProfileError::Json)?;
+    let model: DeviceModel = json::read(text).map_err(ProfileError::Json)?;
     model.validate()?;
     Ok((model, sha256(text)))
 }

@@ -60,8 +60,7 @@ pub fn contradiction(problem: &Problem<'_>, request: &Request) -> RuleBreak {
         );
     }
     // What the rule says, without what it would rather have.
-    let of_these =
-        broken.filter(|broken| keys.iter().any(|key| key.name() == broken.field));
+    let of_these = broken.filter(|broken| keys.iter().any(|key| key.name() == broken.field));
     let reason = of_these.as_ref().and_then(|broken| broken.message.split("; ").next());
     let mut message = match (keys.len(), reason) {
         (1, Some(reason)) => format!("{} is in no strategy: {reason}", said[0]),

@@ -11,7 +11,10 @@ pub fn idle(problem: &Problem<'_>, request: &Request, winner: &Strategy) -> Vec<
     let mut said = request.fix.idle(winner, problem.facts.defaults);
     let listed = |request: &Request| Axes::new(problem, request).listed();
     for &key in &request.free {
-        let held = Request { free: request.free.iter().copied().filter(|&other| other != key).collect(), ..request.clone() };
+        let held = Request {
+            free: request.free.iter().copied().filter(|&other| other != key).collect(),
+            ..request.clone()
+        };
         let is_fixed_by_engine = fixed_by_engine(problem, key).is_some();
         if is_fixed_by_engine || listed(request).get(key.name()) == listed(&held).get(key.name()) {
             said.push(format!("--free {key} changes nothing: {}.", reason(problem, request, key)));

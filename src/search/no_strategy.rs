@@ -5,8 +5,8 @@ use crate::cluster::Cluster;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
 use crate::search::space::Space;
-use crate::strategy::{Draft, Workload};
 use crate::strategy::rules::{Rule, RuleBreak};
+use crate::strategy::{Draft, Workload};
 
 /// Clusters that are tried below and above.
 const MOST_TRIED: u64 = 24;
@@ -46,7 +46,8 @@ pub fn no_strategy(problem: &Problem<'_>, request: &Request) -> RuleBreak {
 fn clusters(cluster: &Cluster) -> [Vec<Cluster>; 2] {
     let node = if cluster.nodes > 1 { u64::from(cluster.devices_per_node) } else { 1 };
     let devices = cluster.devices();
-    let below = (1..=MOST_TRIED).map_while(|steps| devices.checked_sub(steps * node)).filter(|count| *count > 0);
+    let below =
+        (1..=MOST_TRIED).map_while(|steps| devices.checked_sub(steps * node)).filter(|count| *count > 0);
     let most = if cluster.nodes > 1 { MOST_TRIED } else { 0 };
     let above = (1..=most).map(|steps| devices + steps * node);
     let resized = |count: u64| cluster.resized(count).ok();

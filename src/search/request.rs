@@ -136,7 +136,9 @@ impl fmt::Display for Binding {
 #[derive(Clone, Debug, Error)]
 pub enum Failure {
     /// Nothing was found in time, and nothing is known.
-    #[error("no plan was found within the time limit, and whether there is one is not known; allow more time")]
+    #[error(
+        "no plan was found within the time limit, and whether there is one is not known; allow more time"
+    )]
     TimeIsUp { limit: Duration },
     /// The fixed keys break a rule whatever the others are.
     #[error("{0}")]

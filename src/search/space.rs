@@ -73,7 +73,8 @@ impl<'a> Space<'a> {
         let mut all = self.axes.states(task.mesh, accumulation);
         let mut strategy = self.plain(task);
         if !strategy.sums_gradients(&self.problem.facts) && self.does_without_zero(&strategy) {
-            all = vec![StateChoice { zero: 0, shard: task.mesh.data, reshard: true, sync: defaults::sync(0) }];
+            all =
+                vec![StateChoice { zero: 0, shard: task.mesh.data, reshard: true, sync: defaults::sync(0) }];
         }
         strategy.accumulation = accumulation;
         self.keep_on_host(&mut strategy);

@@ -11,7 +11,9 @@ impl Draft {
             // Zero is always said: stage 0 is its default.
             let is_default = !is.is_said || (key == Key::Zero && is.value == "0");
             let is_idle = !key.is_inner() && is_default && is.value != given;
-            is_idle.then(|| format!("{key}={given} has no effect here and counts as {}: {}.", is.value, reason(key)))
+            is_idle.then(|| {
+                format!("{key}={given} has no effect here and counts as {}: {}.", is.value, reason(key))
+            })
         };
         self.keys().into_iter().filter_map(idle).collect()
     }

@@ -199,7 +199,9 @@ impl Strategy {
     pub fn can_do_without_zero(&self, facts: &Facts) -> bool {
         let without = Self { zero: 0, ..self.clone() };
         let is_kept = |rule: Rule| rule.holds(&without, facts);
-        [Rule::ZeroOffered, Rule::ZeroPipeline, Rule::ReplicationOffered, Rule::OffloadZero].into_iter().all(is_kept)
+        [Rule::ZeroOffered, Rule::ZeroPipeline, Rule::ReplicationOffered, Rule::OffloadZero]
+            .into_iter()
+            .all(is_kept)
     }
 
     /// Whether any gradient is summed over ranks of a stage; where none is, ZeRO has nothing to shard.

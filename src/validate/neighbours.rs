@@ -34,7 +34,9 @@ pub fn neighbours(path: &Path) -> Vec<PathBuf> {
 
 /// Whether the first `.json` file of `folder` is a trace.
 fn has_trace(folder: &Path) -> bool {
-    let first = entries(folder).into_iter().find(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let first = entries(folder)
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|extension| extension == "json"));
     first.is_some_and(|path| is_trace(&path))
 }
 

@@ -60,7 +60,9 @@ pub fn read(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     }
     let found = match read.into_iter().find_map(Result::err) {
         None => "it has no .json file".to_owned(),
-        Some(other) => format!("of {} .json files none is one; `{}` {}", files.len(), other.path.display(), other.reason),
+        Some(other) => {
+            format!("of {} .json files none is one; `{}` {}", files.len(), other.path.display(), other.reason)
+        }
     };
     let reason = format!(
         "holds no trace: {found}; looked for were files that `meshwright execute --trace` wrote, and arrays or traces \
@@ -128,7 +130,8 @@ fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
             let expected = plan::digest(&trace.plan);
             if trace.plan.digest != expected {
                 let reason = match trace.plan.digest.as_str() {
-                    "" => "holds a plan without a digest, so nothing says that it is as it was written".to_owned(),
+                    "" => "holds a plan without a digest, so nothing says that it is as it was written"
+                        .to_owned(),
                     found => format!("holds a plan that was changed: its digest is {found}, not {expected}"),
                 };
                 return Err(failed(reason));

@@ -61,7 +61,9 @@ fn host_memory_that_does_not_hold_its_processes_is_said() {
     place.write("gpus.json", cluster("h100-sxm", "8GiB"));
     place.write("cores.json", cluster("cpu", "64MiB"));
     let line = |name: &str| {
-        format!("simulate gpt2 --cluster {name} --global-batch 4 --seq-len 64 --strategy zero=1,offload=optimizer:0.5")
+        format!(
+            "simulate gpt2 --cluster {name} --global-batch 4 --seq-len 64 --strategy zero=1,offload=optimizer:0.5"
+        )
     };
     let gpus = warns(&place, &line("gpus.json"), "the processes of its 4 ranks");
     assert_eq!(gpus["prediction"]["fits"], json!(false), "nothing is left for what is offloaded");
@@ -155,7 +157,15 @@ fn the_layers_of_a_model_are_listed() {
     for group in groups {
         let name = group["name"].as_str().unwrap().replace("{0..11}", "*");
         let run = place.run([
-            "simulate", "gpt2", "--cluster", "1x2xh100-sxm", "--global-batch", "8", "--strategy", "dp=2", "--freeze",
+            "simulate",
+            "gpt2",
+            "--cluster",
+            "1x2xh100-sxm",
+            "--global-batch",
+            "8",
+            "--strategy",
+            "dp=2",
+            "--freeze",
             name.as_str(),
         ]);
         assert_eq!(run.code, 0, "{name}: {}", run.stderr);

@@ -63,7 +63,9 @@ impl<'a> Row<'a> {
         let line = match self.arguments.split_once(' ').unwrap_or((self.arguments, "")) {
             ("$sim", rest) => format!("simulate gpt2 {two} {eight} {engine} {rest}"),
             ("$plan", rest) => format!("plan gpt2 --cluster 1x4xh100-sxm {eight} {engine} {rest}"),
-            ("$model", rest) => format!("simulate {rest} {two} {eight} --seq-len 64 {engine} --strategy dp=2"),
+            ("$model", rest) => {
+                format!("simulate {rest} {two} {eight} --seq-len 64 {engine} --strategy dp=2")
+            }
             ("$cluster", rest) => format!("simulate gpt2 {eight} {engine} --strategy dp=2 --cluster {rest}"),
             ("$exe", rest) => format!("execute {known} {rest}"),
             _ => self.arguments.to_owned(),
@@ -119,7 +121,8 @@ impl<'a> Row<'a> {
             wrong.push(format!("it took {fastest:?}"));
         }
         let command = words.join(" ");
-        (!wrong.is_empty()).then(|| format!("malformed.txt:{} {command}\n    {}", self.line, wrong.join("\n    ")))
+        (!wrong.is_empty())
+            .then(|| format!("malformed.txt:{} {command}\n    {}", self.line, wrong.join("\n    ")))
     }
 
     fn compare(&self, run: &Run) -> Vec<String> {
@@ -190,11 +193,13 @@ fn sound(place: &Place, name: &str) -> Value {
             { "name": "loss", "inputs": ["head"], "kind": { "loss": "cross_entropy" } } ],
             "repeat": [{ "first": "attention", "last": "mlp", "count": 2 }],
             "losses": [{ "name": "tokens", "layer": "loss" }] }),
-        "cluster" => json!({ "version": 1, "name": "lab", "device": "h100-sxm", "nodes": 2, "devices_per_node": 4,
+        "cluster" => {
+            json!({ "version": 1, "name": "lab", "device": "h100-sxm", "nodes": 2, "devices_per_node": 4,
             "memory": "64GiB", "host": { "memory": "512GiB", "cores": 64 },
             "levels": [{ "name": "scale-up", "span": 4, "bandwidth": 3e11 },
                        { "name": "network", "span": 8, "bandwidth": "25GB/s" }],
-            "slower": [{ "level": "network", "domain": 1, "bandwidth": "10GB/s" }] }),
+            "slower": [{ "level": "network", "domain": 1, "bandwidth": "10GB/s" }] })
+        }
         "device" => serde_json::from_str(include_str!("../../cost_models/cpu.json")).unwrap(),
         "plan" => serde_json::from_str(&place.read("plan.json")).unwrap(),
         other => panic!("there is no sound `{other}`"),

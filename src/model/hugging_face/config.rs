@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::families::{Absent, COMMON_ALIASES, Family, refuse};
 use crate::model::error::ModelError;
 use crate::model::layer::Activation;
-use crate::spelling::nearest;
 use crate::model::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT, MULTI_TOKEN_LIMIT};
+use crate::spelling::nearest;
 
 /// The fields of one config, read by the names that `transformers` gives them.
 pub(super) struct Config<'a> {
@@ -65,7 +65,8 @@ impl<'a> Config<'a> {
                 rule(format!("is no whole number from {least} to {most}"), real as u64)
             }
             (None, Some(real)) => {
-                let mut nearest = [real.floor(), real.ceil()].map(|near| (near as u64).clamp(least, most)).to_vec();
+                let mut nearest =
+                    [real.floor(), real.ceil()].map(|near| (near as u64).clamp(least, most)).to_vec();
                 nearest.dedup();
                 Err(ModelError::rule(name, shown(value), "is not a whole number", nearest))
             }
