@@ -4,25 +4,31 @@
 //!
 //! The modules are floors. Each uses only those that stand before it here, which `tests/floors.rs` checks:
 //!
-//! 1. [`units`]: bytes, FLOPs, seconds and rates as types; element types
-//! 2. [`ops`]: the operator vocabulary: shapes, FLOPs, bytes moved
-//! 3. [`model`]: layers, the layer graph, parameter counts, and where models come from
-//! 4. [`profile`]: cost-model and engine-profile files: numbers with their sources
-//! 5. [`cluster`]: nodes of devices and the links between them
-//! 6. [`strategy`]: the strategy, its text, its rules, and the mesh that it lays over the ranks
-//! 7. [`lower`]: a unit of layers under a strategy as the ops of one rank, with what each keeps
-//! 8. [`program`]: pipeline schedules and the step program, and its verifier
-//! 9. [`cost`]: the price of an op, a collective, a copy; the closed forms of memory and time
-//! 10. [`simulate`]: plays a program: timeline, memory curve, causes
-//! 11. [`search`]: bounds every strategy, prices what may win, plays the best
-//! 12. [`plan`]: the plan document
-//! 13. [`trace`]: the trace document: what a run was predicted to take, and took
-//! 14. [`execute`]: performs a step program on ranks of this machine
-//! 15. [`validate`]: predicts measured runs anew and sums up the errors
-//! 16. [`calibrate`]: measures this machine and fits a cost model to it, or fits cost models to published runs
-//! 17. [`report`]: a plan as text, as a page, as a trace
-//! 18. [`cli`]: the command line; only here is anything printed, and only here does a process end
+//! 1. [`spelling`]: which known names are nearest to a mistyped one
+//! 2. [`json`]: reading JSON documents, with the field at fault
+//! 3. [`units`]: bytes, FLOPs, seconds and rates as types; element types
+//! 4. [`ops`]: the operator vocabulary: shapes, FLOPs, bytes moved
+//! 5. [`model`]: layers, the layer graph, parameter counts, and where models come from
+//! 6. [`profile`]: cost-model and engine-profile files: numbers with their sources
+//! 7. [`cluster`]: nodes of devices and the links between them
+//! 8. [`strategy`]: the strategy, its text, its rules, and the mesh that it lays over the ranks
+//! 9. [`lower`]: a unit of layers under a strategy as the ops of one rank, with what each keeps
+//! 10. [`program`]: pipeline schedules and the step program, and its verifier
+//! 11. [`cost`]: the price of an op, a collective, a copy; the closed forms of memory and time
+//! 12. [`simulate`]: plays a program: timeline, memory curve, causes
+//! 13. [`search`]: bounds every strategy, prices what may win, plays the best
+//! 14. [`plan`]: the plan document
+//! 15. [`trace`]: the trace document: what a run was predicted to take, and took
+//! 16. [`execute`]: performs a step program on ranks of this machine
+//! 17. [`validate`]: predicts measured runs anew and sums up the errors
+//! 18. [`calibrate`]: measures this machine and fits a cost model to it, or fits cost models to published runs
+//! 19. [`report`]: a plan as text, as a page, as a trace
+//! 20. [`cli`]: the command line; only here is anything printed, and only here does a process end
 #![deny(unsafe_code)]
+
+pub mod spelling;
+
+pub mod json;
 
 pub mod units;
 

@@ -9,6 +9,7 @@ use crate::cluster::ClusterError;
 use crate::model::ModelError;
 use crate::plan::PlanFileError;
 use crate::search::Failure;
+use crate::spelling::distance;
 use crate::strategy::{RuleBreak, StrategyTextError};
 
 /// Whose fault it is; each kind has its exit code.
@@ -59,6 +60,17 @@ impl CliError {
     pub fn usage(field: &str, value: &str, rule: impl fmt::Display) -> Self {
         let message = format!("--{field} {}: {rule}", shown(value));
         Self { kind: Kind::Usage, field: field.to_owned(), value: shown(value), message, nearest: Vec::new() }
+    }
+
+    /// The same with the value of flag `field` as it was typed, in place of what it was read as.
+    pub fn as_typed(self, field: &str, typed: Option<&str>) -> Self {
+        match typed {
+            Some(typed) if self.field == field => {
+                let message = format!("--{field} {}: {}", shown(typed), self.message);
+                Self { value: shown(typed), message, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// The same with what would do instead.
@@ -124,21 +136,24 @@ impl From<ClusterError> for CliError {
 
 impl From<StrategyTextError> for CliError {
     fn from(error: StrategyTextError) -> Self {
-        Self {
-            kind: Kind::Usage,
-            field: shown(error.field()),
-            value: shown(error.value()),
-            message: format!("strategy: {error}"),
-            nearest: error.nearest(),
-        }
+        let (field, value) = (shown(error.field()), shown(error.value()));
+        let message = format!("strategy: {}", with_value(&field, &value, error.to_string()));
+        Self { kind: Kind::Usage, field, value, message, nearest: error.nearest() }
     }
+}
+
+/// `message`, behind `field=value` where it does not name the value.
+fn with_value(field: &str, value: &str, message: String) -> String {
+    if message.contains(value) { message } else { format!("{field}={value}: {message}") }
 }
 
 impl From<RuleBreak> for CliError {
     fn from(error: RuleBreak) -> Self {
-        let message = error.to_string();
-        let RuleBreak { field, value, nearest, .. } = error;
-        Self { kind: Kind::Illegal, field, value: shown(&value), message, nearest }
+        let RuleBreak { field, value, nearest, message, .. } = error;
+        let value = shown(&value);
+        // Of several keys the message names each.
+        let message = if field.contains(',') { message } else { with_value(&field, &value, message) };
+        Self { kind: Kind::Illegal, field, value, message, nearest }
     }
 }
 
@@ -150,9 +165,9 @@ impl From<Failure> for CliError {
             Failure::TimeIsUp { limit } => Self {
                 kind: Kind::Infeasible,
                 field: "time-limit".to_owned(),
-                value: format!("{}s", limit.as_secs_f64()),
+                value: short(limit.as_secs_f64()),
                 message,
-                nearest: vec![format!("{}s", 10.0 * limit.as_secs_f64())],
+                nearest: vec![short(10.0 * limit.as_secs_f64())],
             },
             Failure::NothingFits { limit, strategy, .. } => Self {
                 kind: Kind::Infeasible,
@@ -163,6 +178,14 @@ impl From<Failure> for CliError {
             },
         }
     }
+}
+
+/// A time as it would be typed, to three decimals: `10us`.
+fn short(seconds: f64) -> String {
+    const UNITS: [(&str, f64); 4] = [("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)];
+    let thousandths = |scale: f64| (1e3 * seconds * scale).round();
+    let (unit, scale) = UNITS.into_iter().find(|(_, scale)| thousandths(*scale) >= 1e3).unwrap_or(UNITS[3]);
+    format!("{}{unit}", thousandths(scale) / 1e3)
 }
 
 impl From<PlanFileError> for CliError {
@@ -197,7 +220,7 @@ impl From<clap::Error> for CliError {
                 (names.join(", "), first(ContextKind::InvalidValue))
             }
         };
-        let nearest = [
+        let mut nearest = [
             ContextKind::SuggestedSubcommand,
             ContextKind::SuggestedArg,
             ContextKind::SuggestedValue,
@@ -208,6 +231,7 @@ impl From<clap::Error> for CliError {
         .map(strings)
         .find(|list| !list.is_empty())
         .unwrap_or_default();
+        nearest.sort_by_key(|near| distance(&value, near));
         // The first paragraph says it; tips and usage follow.
         let text = error.render().to_string();
         let said = text.split("\n\n").next().unwrap_or_default();
@@ -236,6 +260,12 @@ mod tests {
         assert_eq!(bare("--global-batch <N>"), "global-batch");
         assert_eq!(bare("<MODEL>"), "model");
         assert_eq!(bare("--out=x"), "out");
+    }
+
+    #[test]
+    fn times_are_short() {
+        let texts = [1e-6, 1e-5, 0.999_999_9, 2.5, 0.0125, 3e-9].map(short);
+        assert_eq!(texts, ["1us", "10us", "1s", "2.5s", "12.5ms", "3ns"]);
     }
 
     #[test]

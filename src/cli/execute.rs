@@ -211,7 +211,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     }
     if args.device == "cuda" {
         let message =
-            "this build has no CUDA backend; --device cpu runs on threads of this machine".to_owned();
+            "--device cuda: this build has no CUDA backend; cpu runs on threads of this machine".to_owned();
         let error = CliError { kind: Kind::Run, message, ..CliError::usage("device", "cuda", "") };
         return Err(error.or(["cpu"]));
     }
@@ -316,6 +316,7 @@ fn report(outcome: &Outcome, written: Written) -> RunReport {
         gradients: written.gradients,
         named_gradients: trace.named_gradients.clone(),
         interrupted: outcome.was_broken_off,
+        warnings: trace.plan.warnings.clone(),
     }
 }
 

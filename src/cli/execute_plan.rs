@@ -67,7 +67,7 @@ pub fn quick(changes: &Changes, source: Option<&Source>) -> Result<Planned, CliE
     let (mut model, mut cluster) = (quick::model()?, quick::cluster()?);
     let workload = changes.over(quick::workload(cluster.devices()));
     workload::check(&mut model, &workload)?;
-    freeze(&mut model, &changes.freeze)?;
+    freeze(&mut model, &changes.freeze, None)?;
     let cost_model = source.map(Source::load).transpose()?;
     if let Some(cost_model) = &cost_model {
         cluster = cost_model.cluster(cluster.devices());
@@ -75,7 +75,7 @@ pub fn quick(changes: &Changes, source: Option<&Source>) -> Result<Planned, CliE
     let engine = engines::embedded();
     let problem = Problem::new(&model, &cluster, workload, engine, None);
     let plan = match &changes.strategy {
-        Some(draft) => plan::simulate(&problem, draft.resolve(&problem.facts)?),
+        Some(draft) => plan::simulate_draft(&problem, draft)?,
         None => plan::search(&problem, &Request::default(), &|_| {})?,
     };
     let strategy = Draft::parse(&plan.strategy.text)?.resolve(&problem.facts)?;
@@ -93,15 +93,14 @@ pub fn read(path: &Path, changes: &Changes, source: Option<&Source>) -> Result<P
     let cluster = devices(&plan).map_err(refused)?;
     let workload = changes.over(plan.workload);
     workload::check(&mut model, &workload)?;
-    freeze(&mut model, &changes.freeze)?;
+    freeze(&mut model, &changes.freeze, None)?;
     let mut draft = changes.draft(&plan)?;
     if changes.strategy.is_none() && workload.global_batch != plan.workload.global_batch {
         draft.accumulation = None;
     }
     let played = |cluster: &Cluster| -> Result<(Plan, Strategy), CliError> {
         let problem = Problem::new(&model, cluster, workload, engine, None);
-        let strategy = draft.resolve(&problem.facts)?;
-        Ok((plan::simulate(&problem, strategy.clone()), strategy))
+        Ok((plan::simulate_draft(&problem, &draft)?, draft.resolve(&problem.facts)?))
     };
     let facts = Problem::new(&model, &cluster, workload, engine, None).facts;
     let mut strategy = draft.resolve(&facts)?;
@@ -157,7 +156,7 @@ fn embedded(plan: &Plan) -> Result<&'static EngineProfile, CliError> {
 fn graph(plan: &Plan) -> Result<Model, ModelError> {
     let path = "model.graph".to_owned();
     let document = serde_json::from_value(plan.model.graph.clone())
-        .map_err(|error| ModelError::NotALayerGraph { path, reason: error.to_string() })?;
+        .map_err(|error| ModelError::NotALayerGraph { path, fault: error.into() })?;
     layer_graph::model(document)
 }
 

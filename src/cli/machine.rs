@@ -91,7 +91,8 @@ fn of_file(path: &Path) -> Result<CostModel, CliError> {
         let message = format!("{shown} cannot be read: {error}");
         CliError { kind: Kind::Input, message, ..CliError::usage("cost-model", &shown, "") }
     })?;
-    let (model, hash) = parse_device_model(&text).map_err(|error| refused(&shown, &error))?;
+    let model = parse_device_model(&text).map_err(|error| error.in_file(&shown));
+    let (model, hash) = model.map_err(|error| refused(&shown, &error))?;
     if model.class != DeviceClass::Cpu {
         let message =
             format!("{shown}: class of {} is gpu; ranks run on CPUs here, so cpu is needed", model.name);

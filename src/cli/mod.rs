@@ -16,6 +16,7 @@ mod freeze;
 mod interrupt;
 mod kept;
 mod keys;
+mod layers;
 mod machine;
 mod map;
 mod models;
@@ -82,7 +83,7 @@ enum Command {
     /// Write the page of a plan document
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
-    /// List the models that can be named
+    /// List the models that can be named, or the layers of one
     #[command(after_help = models::EXAMPLES)]
     Models(models::ModelsArgs),
     /// List the devices that clusters can be made of

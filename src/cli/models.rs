@@ -1,26 +1,32 @@
-//! `meshwright models`: the models that can be named, and what else can be read.
+//! `meshwright models`: the models that can be named, and what else can be read; or the layers of one.
 
 use clap::Args;
 use serde::Serialize;
 
 use super::document::{pretty, style};
 use super::error::CliError;
+use super::layers;
 use super::output::print;
 use super::table::table;
 use crate::model::hugging_face::model_types;
 use crate::model::layer::LayerKind;
-use crate::model::{Model, presets};
+use crate::model::{self, Model, presets};
 use crate::report::{Column, broken};
 use crate::units::grouped;
 
 pub const EXAMPLES: &str = "\
 Examples:
   meshwright models
-  meshwright models --json";
+  meshwright models --json
+  meshwright models llama-3.1-8b                 its layers, by the names that --freeze takes
+  meshwright models ./my-model/config.json --json";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct ModelsArgs {
+    /// List the layers of this model: a preset's name, a config.json or its folder, or a layer-graph JSON
+    #[arg(value_name = "MODEL")]
+    model: Option<String>,
     /// Print the list as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -52,6 +58,10 @@ struct Entry {
 
 /// Runs the command.
 pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
+    if let Some(model) = &args.model {
+        let model = model::load(model)?;
+        return print(&if args.json { pretty(&layers::listing(&model)) } else { layers::text(&model) });
+    }
     let mut models = Vec::new();
     for preset in presets() {
         let model = preset.model()?;

@@ -87,8 +87,15 @@ struct PlanRequest {
     search: Request,
     map: MapRequest,
     memory_limit: Option<Bytes>,
+    typed: TypedLimits,
     outputs: Outputs,
     pub(super) json: bool,
+}
+
+/// The limits as they were typed, for errors.
+struct TypedLimits {
+    time: Option<String>,
+    memory: Option<String>,
 }
 
 impl PlanArgs {
@@ -122,13 +129,14 @@ impl PlanArgs {
         }
         let memory_limit = self.memory_limit.as_deref().map(memory_limit).transpose()?;
         let outputs = Outputs::new([("out", self.out), ("report", self.report)])?;
-        Ok(PlanRequest { workload, search, map, memory_limit, outputs, json: self.json })
+        let typed = TypedLimits { time: self.time_limit, memory: self.memory_limit };
+        Ok(PlanRequest { workload, search, map, memory_limit, typed, outputs, json: self.json })
     }
 }
 
 /// Runs the command.
 pub fn run(args: PlanArgs) -> Result<(), CliError> {
-    let PlanRequest { workload, search, map, memory_limit, outputs, json } = args.request()?;
+    let PlanRequest { workload, search, map, memory_limit, typed, outputs, json } = args.request()?;
     let compares = workload.engine == EngineChoice::All;
     let Subject { model, cluster, workload, engine } = workload.load()?;
     let home = Setting { model: &model, engine, cluster, workload, memory_limit };
@@ -141,7 +149,11 @@ pub fn run(args: PlanArgs) -> Result<(), CliError> {
         plan::map::answer(&home, &search, &questions, watch)
     };
     bar.clear();
-    document::hand_out(&plan?, &outputs, json)
+    let plan = plan.map_err(|failure| {
+        let error = CliError::from(failure).as_typed("time-limit", typed.time.as_deref());
+        error.as_typed("memory-limit", typed.memory.as_deref())
+    })?;
+    document::hand_out(&plan, &outputs, json)
 }
 
 /// Names of strategy keys, separated by commas.

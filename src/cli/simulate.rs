@@ -71,8 +71,7 @@ pub fn run(args: SimulateArgs) -> Result<bool, CliError> {
     let SimulateRequest { workload, strategy, outputs, json } = args.request()?;
     let subject = workload.load()?;
     let problem = Problem::new(&subject.model, &subject.cluster, subject.workload, subject.engine, None);
-    let strategy = strategy.resolve(&problem.facts)?;
-    let plan = plan::simulate(&problem, strategy);
+    let plan = plan::simulate_draft(&problem, &strategy)?;
     document::hand_out(&plan, &outputs, json)?;
     Ok(plan.prediction.fits)
 }

@@ -7,8 +7,9 @@ use clap::Args;
 use super::document::{pretty, style};
 use super::error::{CliError, Kind};
 use super::output::{Outputs, print};
-use crate::profile::engines::engine;
+use crate::profile::engines::{engine, engines};
 use crate::report::{validation_markdown, validation_page, validation_text};
+use crate::spelling::nearest;
 use crate::trace::today;
 use crate::validate::{UnreadTrace, read, validate};
 
@@ -47,7 +48,10 @@ pub fn run(args: ValidateArgs) -> Result<(), CliError> {
     let engine = match args.engine.as_str() {
         "auto" => None,
         name => Some(engine(name).ok_or_else(|| {
-            CliError::usage("engine", name, "no such engine; auto takes each run's own").or(["auto"])
+            let names = || ["auto"].into_iter().chain(engines().iter().map(|engine| engine.name.as_str()));
+            let known = names().collect::<Vec<_>>().join(", ");
+            let rule = format!("no such engine; the known ones are {known}, and auto takes each run's own");
+            CliError::usage("engine", name, rule).or(nearest(name, names()))
         })?),
     };
     let is_markdown =
@@ -72,6 +76,8 @@ pub fn run(args: ValidateArgs) -> Result<(), CliError> {
 impl From<UnreadTrace> for CliError {
     fn from(error: UnreadTrace) -> Self {
         let message = error.to_string();
+        let nearest = error.nearest.iter().map(|near| near.display());
         Self { kind: Kind::Input, message, ..Self::usage("trace", &error.path.display().to_string(), "") }
+            .or(nearest)
     }
 }

@@ -13,7 +13,7 @@ use crate::profile::EngineProfile;
 use crate::profile::automatic::automatic;
 use crate::profile::device::DeviceClass;
 use crate::profile::engines::{engine, engines, engines_in_use};
-use crate::profile::spelling::nearest;
+use crate::spelling::nearest;
 use crate::strategy::Workload;
 use crate::units::{ElementType, grouped};
 
@@ -135,7 +135,8 @@ impl WorkloadRequest {
                 .push(format!("--mtp changes nothing: {name} has no multi-token prediction layers"));
         }
         let cluster = cluster::load(&self.cluster)?;
-        freeze(&mut model, &self.freeze)?;
+        check_precision(&cluster, self.workload.precision)?;
+        freeze(&mut model, &self.freeze, Some(&self.model))?;
         let mut workload = self.workload;
         if workload.seq_len == 0 {
             workload.seq_len =
@@ -227,6 +228,20 @@ pub fn dropout(text: &str) -> Result<f64, CliError> {
 /// `--clip`.
 pub fn clip(text: &str) -> Result<f64, CliError> {
     real("clip", text, |norm| norm >= 0.0, "of at least 0", 0)
+}
+
+/// That the devices have units for 8 bits where these are asked for: nothing emulates them, as bf16 is.
+fn check_precision(cluster: &Cluster, precision: ElementType) -> Result<(), CliError> {
+    let device = &cluster.device;
+    if precision != ElementType::Fp8 || device.has_units(precision) {
+        return Ok(());
+    }
+    let types = [ElementType::Bf16, ElementType::Fp16, ElementType::Fp32];
+    let has: Vec<ElementType> = types.into_iter().filter(|element| device.has_units(*element)).collect();
+    let names = has.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let rule = format!("{} has no units for it; it has {names}", device.name);
+    Err(CliError { kind: Kind::Input, ..CliError::usage("precision", precision.name(), rule) }
+        .or(has.first()))
 }
 
 /// That `model` can be trained on `workload`; the model is warned of what is unusual.

@@ -4,8 +4,8 @@ use super::file::{ClusterDocument, LevelDocument};
 use super::uniform::MOST_DEVICES;
 use super::{Cluster, ClusterError, Level, Link};
 use crate::profile::catalog::sha256;
-use crate::profile::spelling::nearest;
 use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model};
+use crate::spelling::nearest;
 use crate::units::BytesPerSecond;
 
 impl ClusterDocument {
@@ -58,8 +58,7 @@ impl ClusterDocument {
         let hash = match &self.cost_model_hash {
             Some(hash) => hash.clone(),
             None => {
-                let text =
-                    serde_json::to_string(model).map_err(|error| ProfileError::Json(error.to_string()))?;
+                let text = serde_json::to_string(model).map_err(|error| ProfileError::Json(error.into()))?;
                 sha256(&text)
             }
         };

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cluster, ClusterError};
+use crate::json::{self, Fault};
 use crate::profile::DeviceModel;
 use crate::units::{Bytes, BytesPerSecond, Seconds, Written};
 
@@ -151,7 +152,7 @@ impl ClusterDocument {
         struct Versioned {
             version: u32,
         }
-        let versioned: Versioned = serde_json::from_str(text).map_err(json_error)?;
+        let versioned: Versioned = json::read(text).map_err(unread)?;
         if versioned.version != 1 {
             return Err(ClusterError::Value {
                 field: "version".to_owned(),
@@ -160,14 +161,10 @@ impl ClusterDocument {
                 nearest: vec!["1".to_owned()],
             });
         }
-        serde_json::from_str(text).map_err(json_error)
+        json::read(text).map_err(unread)
     }
 }
 
-fn json_error(error: serde_json::Error) -> ClusterError {
-    if error.is_eof() {
-        ClusterError::CutOff(error.to_string())
-    } else {
-        ClusterError::Json(error.to_string())
-    }
+const fn unread(fault: Fault) -> ClusterError {
+    if fault.is_cut_off { ClusterError::CutOff(fault) } else { ClusterError::Json(fault) }
 }

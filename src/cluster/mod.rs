@@ -78,6 +78,35 @@ impl Cluster {
         u64::from(self.nodes) * u64::from(self.devices_per_node)
     }
 
+    /// Devices that its makers join by the fast link: those of a board, or of a rack.
+    pub fn board(&self) -> u64 {
+        let rack = self.device.scale_up.span.as_ref().map_or(0, |span| span.value);
+        u64::from(self.device.devices_per_node.value.max(rack))
+    }
+
+    /// Whether more GPUs are taken to share the fast link of the cost model than are built to. A cluster file may say
+    /// itself what joins them.
+    pub fn stretches_fast_link(&self) -> bool {
+        let assumed = Link::sustained(&self.device.scale_up.link);
+        let innermost = self.levels.first();
+        self.device.class == DeviceClass::Gpu
+            && innermost.is_some_and(|level| level.link == assumed && level.span > self.board())
+    }
+
+    /// The shorthand of about as many devices in nodes as they are built.
+    pub fn of_usual_nodes(&self) -> String {
+        let usual = u64::from(self.device.devices_per_node.value.max(1));
+        let node = (1..=usual).rev().find(|size| self.devices().is_multiple_of(*size)).unwrap_or(1);
+        // Seven nodes of one device are not what was meant by a node of seven.
+        let node = if 2 * node < usual { usual } else { node };
+        format!("{}x{node}x{}", (self.devices() / node).max(1), self.device.name)
+    }
+
+    /// Host memory that the processes of a node's ranks and the system take before anything is offloaded.
+    pub fn host_memory_of_processes(&self) -> Bytes {
+        Bytes(PROCESS.0 * u64::from(self.devices_per_node)).scaled(1.0 / (1.0 - SYSTEM_SHARE))
+    }
+
     /// Host memory that one device's rank may use for what it offloads: an equal share of its node's, without what the
     /// system, the page cache and the rank's own process need. Ranks that are threads of this machine hold what they
     /// hold there anyway.

@@ -14,6 +14,19 @@ pub fn is_shorthand(text: &str) -> bool {
     parts(text).is_some_and(|(nodes, devices, _)| number(nodes) && number(devices))
 }
 
+/// The shorthand that a text of one count and a device, or of a device alone, may have meant.
+pub fn meant(text: &str) -> Option<String> {
+    let is_device = |name: &str| device_model(name).is_ok();
+    let (count, device) = match text.split_once('x') {
+        Some((count, device)) if is_device(device) && count.parse::<u32>().is_ok_and(|count| count > 0) => {
+            (count.to_owned(), device)
+        }
+        _ if is_device(text) => (device_model(text).ok()?.0.devices_per_node.value.to_string(), text),
+        _ => return None,
+    };
+    Some(format!("1x{count}x{device}"))
+}
+
 /// The device of a shorthand.
 pub fn device(text: &str) -> Option<&str> {
     parts(text).map(|(_, _, device)| device)
@@ -38,7 +51,7 @@ fn build(nodes: u32, devices: u32, (model, hash): (DeviceModel, String)) -> Clus
 
 fn counts(text: &str) -> Result<(u32, u32), ClusterError> {
     let (nodes, devices, _) =
-        parts(text).ok_or_else(|| ClusterError::NotACluster { text: text.to_owned() })?;
+        parts(text).ok_or_else(|| ClusterError::NotACluster { text: text.to_owned(), nearest: None })?;
     let nodes = count(text, "nodes", nodes, MOST_DEVICES)?;
     let devices = count(text, "devices per node", devices, MOST_DEVICES / u64::from(nodes))?;
     Ok((nodes, devices))
@@ -141,6 +154,13 @@ mod tests {
         assert_eq!(error.field(), "device");
         assert_eq!(error.value(), "h100");
         assert_eq!(error.nearest()[0], "h100-sxm");
+    }
+
+    #[test]
+    fn a_shorthand_without_nodes_is_understood() {
+        assert_eq!(meant("8xh100-sxm").as_deref(), Some("1x8xh100-sxm"));
+        assert_eq!(meant("gb200").as_deref(), Some("1x4xgb200"));
+        assert_eq!((meant("0xh100-sxm"), meant("eight"), meant("")), (None, None, None));
     }
 
     #[test]

@@ -10,14 +10,34 @@ use crate::profile::parse_device_model;
 /// The largest cluster file that is read.
 const LARGEST_FILE: u64 = 16 << 20;
 
+/// The most GPUs that any machine joins by one fast link, of those that are announced: NVL576 (NVIDIA, GTC 2025).
+const MOST_IN_A_NODE: u32 = 576;
+
 /// The cluster that `text` names: `8x8xh100-sxm`, the same with a cost-model file as device (`1x4x./cpu.json`), or a
 /// JSON file.
 pub fn load(text: &str) -> Result<Cluster, ClusterError> {
+    let cluster = named(text)?;
+    let (device, devices) = (&cluster.device, cluster.devices_per_node);
+    if devices > MOST_IN_A_NODE && cluster.stretches_fast_link() {
+        return Err(ClusterError::Node {
+            text: text.to_owned(),
+            devices,
+            device: device.name.clone(),
+            board: cluster.board(),
+            most: MOST_IN_A_NODE,
+            nearest: cluster.of_usual_nodes(),
+        });
+    }
+    Ok(cluster)
+}
+
+fn named(text: &str) -> Result<Cluster, ClusterError> {
     if shorthand::is_shorthand(text) {
         return match shorthand::device(text).filter(|device| device.ends_with(".json")) {
             Some(path) => {
                 let file = |reason| ClusterError::File { path: path.to_owned(), reason };
-                shorthand::parse_with(text, parse_device_model(&read(Path::new(path)).map_err(file)?)?)
+                let model = parse_device_model(&read(Path::new(path)).map_err(file)?);
+                shorthand::parse_with(text, model.map_err(|error| error.in_file(path))?)
             }
             None => shorthand::parse(text),
         };
@@ -25,10 +45,11 @@ pub fn load(text: &str) -> Result<Cluster, ClusterError> {
     let path = Path::new(text);
     let meant_as_path = text.contains(['/', '\\']) || path.extension().is_some() || path.exists();
     if !meant_as_path {
-        return Err(ClusterError::NotACluster { text: text.to_owned() });
+        return Err(ClusterError::NotACluster { text: text.to_owned(), nearest: shorthand::meant(text) });
     }
     let json = read(path).map_err(|reason| ClusterError::File { path: text.to_owned(), reason })?;
-    ClusterDocument::parse(&json)?.cluster()
+    let cluster = ClusterDocument::parse(&json).and_then(|document| document.cluster());
+    cluster.map_err(|error| error.in_file(text, &json))
 }
 
 /// The text of a regular file of bearable size, or why not.

@@ -127,7 +127,7 @@ fn blocks(model: &Model) -> Result<(), ModelError> {
 
 fn losses(model: &Model) -> Result<(), ModelError> {
     if model.losses.is_empty() {
-        return Err(ModelError::rule("losses", "[]", "is empty; a model has at least one", [1]));
+        return Err(ModelError::rule("losses", "[]", "is empty; a model has at least one", [""; 0]));
     }
     let mut names = HashSet::new();
     let mut layers = HashSet::new();

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::json::Fault;
 use crate::units::Bytes;
 
 /// Why a model could not be read.
@@ -23,8 +24,8 @@ pub enum ModelError {
     )]
     NotAModel { path: String },
     /// JSON, but not of the layer graph's form.
-    #[error("`{path}` is not a layer graph: {reason}")]
-    NotALayerGraph { path: String, reason: String },
+    #[error("`{path}` is not a layer graph: {fault}")]
+    NotALayerGraph { path: String, fault: Fault },
     #[error(
         "model_type `{value}` is not known{}; the known ones are {}", nearest_are(.nearest), .known.join(", ")
     )]
@@ -46,6 +47,8 @@ impl ModelError {
         match self {
             Self::UnknownType { .. } => Some("model_type"),
             Self::Value { field, .. } | Self::Unsupported { field, .. } => Some(field),
+            Self::NotALayerGraph { fault, .. } => fault.field.as_deref(),
+            Self::Graph { .. } => Some("layer"),
             _ => None,
         }
     }
@@ -60,8 +63,8 @@ impl ModelError {
             Self::Unreadable { path, .. }
             | Self::TooLarge { path, .. }
             | Self::NotJson { path, .. }
-            | Self::NotAModel { path }
-            | Self::NotALayerGraph { path, .. } => Some(path),
+            | Self::NotAModel { path } => Some(path),
+            Self::NotALayerGraph { path, fault } => Some(fault.value.as_deref().unwrap_or(path)),
             Self::Graph { layer, .. } => Some(layer),
         }
     }

@@ -14,6 +14,7 @@ use super::graph::{Flow, LossTerm, Model};
 use super::layer::{Layer, LayerKind};
 use super::loss_weight::Weight;
 use super::repeat::{Repeat, repeated};
+use crate::json;
 
 /// The version of the document that this program reads and writes.
 pub const VERSION: u32 = 1;
@@ -84,8 +85,8 @@ pub fn schema() -> Schema {
 /// # Errors
 /// When the text is not of the document's form, or its layers do not make up a model.
 pub fn read(text: &str, path: &str) -> Result<Model, ModelError> {
-    let document = serde_json::from_str(text)
-        .map_err(|error| ModelError::NotALayerGraph { path: path.to_owned(), reason: error.to_string() })?;
+    let document =
+        json::read(text).map_err(|fault| ModelError::NotALayerGraph { path: path.to_owned(), fault })?;
     model(document)
 }
 

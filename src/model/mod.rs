@@ -10,12 +10,12 @@ pub mod hugging_face;
 pub mod layer;
 pub mod layer_graph;
 mod loss_weight;
+pub mod outline;
 pub mod parameters;
 mod presets;
 mod repeat;
 mod sizes;
 mod source;
-mod spelling;
 pub mod tensors;
 mod weighing;
 

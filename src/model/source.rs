@@ -10,8 +10,8 @@ use super::error::ModelError;
 use super::graph::Model;
 use super::hugging_face::MultiToken;
 use super::presets::{preset, presets};
-use super::spelling::edit_distance;
 use super::{hugging_face, layer_graph};
+use crate::spelling::distance;
 use crate::units::Bytes;
 
 /// The largest file that is read as a model description.
@@ -129,11 +129,10 @@ fn not_found(text: &str) -> ModelError {
     let mut near: Vec<(usize, &str)> = presets()
         .iter()
         .map(|preset| {
-            let distance = edit_distance(&lower, preset.name);
-            let contains = lower.len() > 2 && (preset.name.contains(&lower) || lower.contains(preset.name));
-            (if contains { distance.min(2) } else { distance }, preset.name)
+            let far = distance(&lower, preset.name);
+            (if lower.contains(preset.name) { far.min(preset.name.len()) } else { far }, preset.name)
         })
-        .filter(|(distance, name)| *distance <= name.len() / 3)
+        .filter(|(far, name)| *far <= name.len() && !lower.is_empty())
         .collect();
     near.sort_unstable();
     let nearest = near.into_iter().take(4).map(|(_, name)| name.to_owned()).collect();

@@ -4,6 +4,7 @@ use crate::cluster::ClusterDocument;
 use crate::lower::Category;
 use crate::lower::unit::units;
 use crate::model::layer_graph;
+use crate::plan::cautions;
 use crate::plan::document::{
     CategoryBytes, ClusterRecord, CostModelRecord, Interval, ModelRecord, Plan, Prediction, RankPrediction,
     SafeMemory, StrategyRecord, TimelinePass, TimelineSpan,
@@ -21,7 +22,7 @@ use crate::program::placing::Extent;
 use crate::program::state::StateRules;
 use crate::search::{Candidate, Problem};
 use crate::simulate::{MemoryPeak, RankPlayback, Span};
-use crate::strategy::Strategy;
+use crate::strategy::{Draft, RuleBreak, Strategy};
 use crate::units::{Bytes, Seconds};
 
 /// Plays `strategy`, which must be legal, and writes it up.
@@ -33,13 +34,29 @@ pub fn simulate(problem: &Problem<'_>, strategy: Strategy) -> Plan {
     plan
 }
 
+/// Plays what `draft` means, with a warning for each of its keys that has no effect.
+///
+/// # Errors
+/// The rule that it breaks.
+pub fn simulate_draft(problem: &Problem<'_>, draft: &Draft) -> Result<Plan, RuleBreak> {
+    let strategy = draft.resolve(&problem.facts)?;
+    let idle = draft.idle(&strategy, problem.facts.defaults);
+    let mut plan = simulate(problem, strategy);
+    plan.warnings.extend(idle);
+    plan.digest = digest(&plan);
+    Ok(plan)
+}
+
 /// The document of `candidate` without what only a search knows; verdict and digest are left to the caller.
 pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
     let cluster = problem.cluster;
     let graph = layer_graph::document(problem.model);
     let strategy = strategy_record(problem, &candidate.strategy);
-    let warnings = problem.model.warnings.iter().cloned().chain(expert_slots(problem, &candidate.strategy));
     let prediction = prediction(problem, candidate);
+    let mut warnings = problem.model.warnings.clone();
+    warnings.extend(expert_slots(problem, &candidate.strategy));
+    warnings.extend(cautions::of_problem(problem));
+    warnings.extend(cautions::of_prediction(cluster, &prediction));
     let evidence = evidence(problem, &candidate.strategy, &prediction);
     Plan {
         version: VERSION,
@@ -83,7 +100,7 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
         verdict: String::new(),
         timeline: timeline(candidate),
         gradients: gradients_of(problem, &candidate.strategy),
-        warnings: warnings.collect(),
+        warnings,
         digest: String::new(),
     }
 }

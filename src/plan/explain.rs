@@ -1,6 +1,7 @@
 //! From what was found about a strategy to the document that explains it.
 
 use crate::plan::assemble::{prediction, strategy_record};
+use crate::plan::cautions;
 use crate::plan::document::{CauseSeconds, Prediction};
 use crate::plan::explanation::{
     CauseDifference, Dominant, Explained, ExplainedCluster, ExplainedModel, Explanation, Fix, KeyMove,
@@ -90,7 +91,7 @@ fn empty(problem: &Problem<'_>, asked: &str) -> Explanation {
         changes: Vec::new(),
         best: None,
         search: None,
-        warnings: model.warnings.clone(),
+        warnings: [model.warnings.clone(), cautions::of_problem(problem)].concat(),
         verdict: String::new(),
     }
 }

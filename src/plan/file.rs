@@ -29,6 +29,8 @@ pub enum PlanFileError {
     NotAPlan { path: String, reason: String },
     #[error("`{path}` has version {version}, and this program reads version {VERSION}; {remedy}")]
     Version { path: String, version: String, remedy: String },
+    #[error("`{path}` has no digest, so nothing says that it is as it was written; {remedy}")]
+    NoDigest { path: String, remedy: String },
     #[error(
         "`{path}` was changed after it was written: its digest is {found}, and the rest of it has {expected}"
     )]
@@ -41,7 +43,7 @@ impl PlanFileError {
         match self {
             Self::Unreadable { .. } | Self::NotJson { .. } | Self::NotAPlan { .. } => "plan",
             Self::Version { .. } => "version",
-            Self::Digest { .. } => "digest",
+            Self::NoDigest { .. } | Self::Digest { .. } => "digest",
         }
     }
 
@@ -52,6 +54,7 @@ impl PlanFileError {
                 path.clone()
             }
             Self::Version { version, .. } => version.clone(),
+            Self::NoDigest { .. } => String::new(),
             Self::Digest { found, .. } => found.clone(),
         }
     }
@@ -93,6 +96,10 @@ fn parse(text: &str, path: &str) -> Result<Plan, PlanFileError> {
             return Err(PlanFileError::Version { path, version, remedy });
         }
         Some(_) => {}
+    }
+    if value.get("digest").is_none_or(|digest| digest.is_null() || digest.as_str() == Some("")) {
+        let remedy = remedy(&value, &path);
+        return Err(PlanFileError::NoDigest { path, remedy });
     }
     let plan: Plan = serde_json::from_value(value)
         .map_err(|error| PlanFileError::NotAPlan { path: path.clone(), reason: error.to_string() })?;

@@ -1,6 +1,7 @@
 //! Floor 9: the plan document: model, cluster, strategy, predictions and provenance in one file.
 
 mod assemble;
+mod cautions;
 pub mod document;
 pub mod engines;
 mod evidence;
@@ -18,7 +19,7 @@ pub mod shell;
 mod verdict;
 mod why;
 
-pub use assemble::{digest, prediction, simulate};
+pub use assemble::{digest, prediction, simulate, simulate_draft};
 pub use document::{
     Alternative, CategoryBytes, CauseSeconds, Interval, LadderStep, Plan, Prediction, RankPrediction,
     SafeMemory, SearchAccount, StrategyRecord, TimelineSpan,

@@ -31,6 +31,7 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
     plan.fastest = outcome.fastest.as_ref().map(|fastest| fastest_record(problem, winner, fastest));
     let held = |fixed: &String| format!("{fixed} is held, a value that the search does not try by itself");
     plan.warnings.extend(outcome.account.outside.iter().map(held));
+    plan.warnings.extend(outcome.account.idle.iter().cloned());
     plan.alternatives = outcome
         .alternatives
         .iter()

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
-use super::coverage::evidence_table;
 use super::device::DeviceModel;
 use super::error::ProfileError;
-use super::spelling::nearest;
+use crate::json;
+use crate::spelling::nearest;
 
 macro_rules! cost_models {
     ($($name:literal),* $(,)?) => {
@@ -61,11 +61,7 @@ pub fn device_model(name: &str) -> Result<(DeviceModel, String), ProfileError> {
     match CATALOG.iter().find(|(known, _)| *known == name) {
         Some((_, parsed)) => parsed.clone(),
         None => {
-            // Of devices that are as near, those come first on which most runs were measured.
-            let runs = |known: &&str| evidence_table().runs.iter().filter(|run| run.device == *known).count();
-            let mut names: Vec<&str> = FILES.iter().map(|(known, _)| *known).collect();
-            names.sort_by_cached_key(|known| std::cmp::Reverse(runs(known)));
-            let nearest = nearest(name, names);
+            let nearest = nearest(name, FILES.iter().map(|(known, _)| *known));
             Err(ProfileError::UnknownDevice { name: name.to_owned(), nearest })
         }
     }
@@ -73,8 +69,7 @@ pub fn device_model(name: &str) -> Result<(DeviceModel, String), ProfileError> {
 
 /// Reads and validates the text of a cost model; with it comes the text's SHA-256 in hexadecimal.
 pub fn parse_device_model(text: &str) -> Result<(DeviceModel, String), ProfileError> {
-    let model: DeviceModel =
-        serde_json::from_str(text).map_err(|error| ProfileError::Json(error.to_string()))?;
+    let model: DeviceModel = json::read(text).map_err(ProfileError::Json)?;
     model.validate()?;
     Ok((model, sha256(text)))
 }

@@ -249,6 +249,16 @@ impl KernelRates {
 }
 
 impl DeviceModel {
+    /// Whether products of `element` have a peak of their own.
+    pub const fn has_units(&self, element: ElementType) -> bool {
+        match element {
+            ElementType::Fp64 | ElementType::Fp32 => true,
+            ElementType::Bf16 => self.peak.bf16.is_some(),
+            ElementType::Fp16 => self.peak.fp16.is_some(),
+            ElementType::Fp8 => self.peak.fp8.is_some(),
+        }
+    }
+
     /// Dense peak for operands of `element`; types without units of their own run at the next wider type's.
     pub fn peak(&self, element: ElementType) -> FlopsPerSecond {
         let fp32 = self.peak.fp32.value;

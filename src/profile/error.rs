@@ -2,13 +2,15 @@
 
 use thiserror::Error;
 
+use crate::json::Fault;
+
 /// Why a cost model or an engine profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ProfileError {
     #[error("device `{name}` is unknown; nearest: {}", nearest.join(", "))]
     UnknownDevice { name: String, nearest: Vec<String> },
     #[error("cost model is not readable: {0}")]
-    Json(String),
+    Json(Fault),
     #[error("cost model `{model}` has version {version}; 1 and 2 are read")]
     Version { model: String, version: u32 },
     #[error("cost model `{model}`: {field} is {value}; {rule} is needed")]
@@ -24,11 +26,19 @@ pub enum ProfileError {
 }
 
 impl ProfileError {
+    /// The same of the file at `path`, which is the value at fault where no field is.
+    pub fn in_file(self, path: &str) -> Self {
+        match self {
+            Self::Json(fault) => Self::Json(fault.in_file(path)),
+            other => other,
+        }
+    }
+
     /// The field at fault.
     pub fn field(&self) -> &str {
         match self {
             Self::UnknownDevice { .. } => "device",
-            Self::Json(_) => "cost_model",
+            Self::Json(fault) => fault.field.as_deref().unwrap_or("cost_model"),
             Self::Version { .. } => "version",
             Self::UnknownParent { .. } | Self::Chain { .. } => "inherits",
             Self::Value { field, .. } | Self::Engine { field, .. } => field,
@@ -39,7 +49,8 @@ impl ProfileError {
     pub fn value(&self) -> String {
         match self {
             Self::UnknownDevice { name, .. } => name.clone(),
-            Self::Json(_) | Self::Engine { .. } => String::new(),
+            Self::Json(fault) => fault.value.clone().unwrap_or_default(),
+            Self::Engine { .. } => String::new(),
             Self::UnknownParent { parent, .. } | Self::Chain { parent, .. } => parent.clone(),
             Self::Version { version, .. } => version.to_string(),
             Self::Value { value, .. } => value.clone(),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::engine::EngineProfile;
 use super::error::ProfileError;
-use super::spelling::nearest;
+use crate::spelling::nearest;
 
 /// The profile in `own`, the JSON of a file; `files` are name and JSON of all files that it may inherit from.
 ///

@@ -14,7 +14,6 @@ pub mod evidence;
 pub mod expert_load;
 pub mod field;
 pub mod inherit;
-pub mod spelling;
 
 pub use catalog::{device_model, device_models, parse_device_model};
 pub use device::DeviceModel;

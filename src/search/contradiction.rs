@@ -2,6 +2,7 @@
 //! and the values closest to theirs that do not.
 
 use crate::search::axes::Axes;
+use crate::search::no_strategy::no_strategy;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
 use crate::search::space::Space;
@@ -27,8 +28,11 @@ pub fn contradiction(problem: &Problem<'_>, request: &Request) -> RuleBreak {
             fix = fewer;
         }
     }
-    let broken = fix.resolve(&problem.facts).err();
     let keys = fix.keys();
+    if keys.is_empty() {
+        return no_strategy(problem, request);
+    }
+    let broken = fix.resolve(&problem.facts).err();
     let values: Vec<String> = keys.iter().filter_map(|&key| fix.value(key)).collect();
     let said: Vec<String> = keys.iter().zip(&values).map(|(key, value)| format!("{key}={value}")).collect();
     let mut nearest = Vec::new();
@@ -56,12 +60,9 @@ pub fn contradiction(problem: &Problem<'_>, request: &Request) -> RuleBreak {
         );
     }
     // What the rule says, without what it would rather have.
-    let of_these =
-        broken.filter(|broken| keys.is_empty() || keys.iter().any(|key| key.name() == broken.field));
+    let of_these = broken.filter(|broken| keys.iter().any(|key| key.name() == broken.field));
     let reason = of_these.as_ref().and_then(|broken| broken.message.split("; ").next());
     let mut message = match (keys.len(), reason) {
-        (0, Some(reason)) => reason.to_owned(),
-        (0, None) => format!("no strategy is legal on {} devices", problem.facts.devices),
         (1, Some(reason)) => format!("{} is in no strategy: {reason}", said[0]),
         (1, None) => format!("{} is in no strategy", said[0]),
         (_, Some(reason)) => format!("{} contradict each other: {reason}", said.join(" and ")),

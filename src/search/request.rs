@@ -95,6 +95,8 @@ pub struct Account {
     pub held: BTreeMap<String, String>,
     /// What is fixed to values that the search would not try, as `key=value`.
     pub outside: Vec<String>,
+    /// What was asked for without effect, a sentence each.
+    pub idle: Vec<String>,
 }
 
 impl Account {
@@ -134,7 +136,9 @@ impl fmt::Display for Binding {
 #[derive(Clone, Debug, Error)]
 pub enum Failure {
     /// Nothing was found in time, and nothing is known.
-    #[error("no plan was found within {limit:?}, and whether there is one is not known; allow more time")]
+    #[error(
+        "no plan was found within the time limit, and whether there is one is not known; allow more time"
+    )]
     TimeIsUp { limit: Duration },
     /// The fixed keys break a rule whatever the others are.
     #[error("{0}")]

@@ -13,6 +13,7 @@ use crate::search::closed_forms::ClosedForms;
 use crate::search::contradiction::contradiction;
 use crate::search::deadline::Deadline;
 use crate::search::diving::{dive, likely, play_seeds};
+use crate::search::idle::idle;
 use crate::search::incumbent::Found;
 use crate::search::patience::Patience;
 use crate::search::problem::{Candidate, Problem};
@@ -117,6 +118,9 @@ pub fn search(
             found.played.insert(0, winner.clone());
         }
     }
+    account.idle = idle(problem, request, &winner.strategy);
+    // What has no effect is not held outside of anything.
+    account.outside.retain(|fixed| !account.idle.iter().any(|said| said.starts_with(&format!("{fixed} "))));
     let program = problem.program(&winner.strategy);
     if closed_forms.has_time_to_place(&program) {
         problem.place(&mut winner, &program);

@@ -1,6 +1,7 @@
 //! What a key is part of, and what a mistyped one may have meant.
 
 pub use super::keys::Key;
+use crate::spelling::distance;
 
 /// What a key is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,31 +42,14 @@ impl Key {
         matches!(self.part(), Part::Numerics)
     }
 
-    /// The keys that `text` may have meant: those at most two edits away, otherwise all of them.
+    /// The key that `text` may have meant, by its name or by the word that it stands for; of several that are as near, at
+    /// most three.
     pub fn near(text: &str) -> Vec<&'static str> {
-        let names = || Self::ALL.iter().map(|key| key.name());
-        let near: Vec<_> = names().filter(|name| edits(text, name) <= 2.min(name.len() - 1)).collect();
-        if near.is_empty() { names().collect() } else { near }
+        let far = |key: &Self| distance(text, key.name()).min(distance(text, key.word()));
+        let least = Self::ALL.iter().map(far).min();
+        let near = Self::ALL.iter().filter(|key| Some(far(key)) == least);
+        near.take(3).map(|key| key.name()).collect()
     }
-}
-
-/// Insertions, deletions and replacements between two short texts (Levenshtein 1966); long ones are far apart.
-fn edits(from: &str, to: &str) -> usize {
-    if from.len() > 3 * to.len() {
-        return from.len();
-    }
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (line, left) in from.chars().enumerate() {
-        let mut diagonal = line;
-        row[0] = line + 1;
-        for (column, &right) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != right);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]
@@ -73,17 +57,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_meant_are_found() {
-        assert_eq!(Key::near("shed"), ["sched", "shard"]);
-        assert_eq!(Key::near("offlaod"), ["offload"]);
-        assert!(Key::near("accumulation").len() == Key::ALL.len());
-        assert!(Key::near("t").contains(&"tp"));
-    }
-
-    #[test]
-    fn edits_are_counted() {
-        assert_eq!(edits("kitten", "sitting"), 3);
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("zero", "zero"), 0);
+    fn one_key_is_meant() {
+        for (text, meant) in [
+            ("shed", "sched"),
+            ("offlaod", "offload"),
+            ("accumulation", "accum"),
+            ("tensor_parallel", "tp"),
+            ("pipeline", "pp"),
+            ("zer0", "zero"),
+            ("microbatch", "micro"),
+            ("checkpoint", "ckpt"),
+            ("t", "tp"),
+        ] {
+            assert_eq!(Key::near(text), [meant], "{text}");
+        }
+        assert_eq!(Key::near("xp").len(), 3);
+        assert_eq!(Key::near("").len(), 3);
     }
 }

@@ -35,6 +35,13 @@ macro_rules! key_table {
                 }
             }
 
+            /// The word that its name stands for.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$key => stringify!($field)),+
+                }
+            }
+
             /// How its values are written, in Markdown.
             pub fn form(self) -> String {
                 match self {

@@ -13,6 +13,7 @@ mod explain;
 pub mod facts;
 pub mod features;
 pub mod grammar;
+mod idle;
 pub mod key;
 mod key_table;
 mod keys;

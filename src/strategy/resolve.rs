@@ -2,7 +2,7 @@
 
 use super::{
     Axis, Checkpoint, CheckpointEntry, CheckpointMode, Compression, ContextKind, Defaults, Draft, Facts,
-    GradientSync, LossMode, Offload, OffloadCategory, Rule, RuleBreak, Schedule, Strategy, Workload,
+    GradientSync, Key, LossMode, Offload, OffloadCategory, Rule, RuleBreak, Schedule, Strategy, Workload,
     capabilities, defaults, rules,
 };
 use crate::model::Model;
@@ -21,7 +21,17 @@ pub fn resolve(
 
 impl Draft {
     /// The strategy that the draft means under these facts.
+    ///
+    /// # Errors
+    /// The rule that it breaks, with the value of the key as the draft has it.
     pub fn resolve(&self, facts: &Facts) -> Result<Strategy, RuleBreak> {
+        self.resolved(facts).map_err(|broken| {
+            let given = broken.field.parse::<Key>().ok().and_then(|key| self.value(key));
+            RuleBreak { value: given.unwrap_or(broken.value), ..broken }
+        })
+    }
+
+    fn resolved(&self, facts: &Facts) -> Result<Strategy, RuleBreak> {
         let mut strategy = self.sizes(facts);
         // What the lists are as long as is bounded by these two.
         for rule in [Rule::Devices, Rule::VirtualStages] {
@@ -136,6 +146,10 @@ impl Strategy {
         if self.schedule == Schedule::GPipe && self.accumulation == 1 {
             self.schedule = Schedule::OneForwardOneBackward;
         }
+        if self.zero > 0 && !self.sums_gradients(facts) && self.can_do_without_zero(facts) {
+            self.zero = 0;
+            self.shard = self.data;
+        }
         if self.zero < 3 {
             self.reshard_after_forward = true;
         }
@@ -181,8 +195,17 @@ impl Strategy {
         }
     }
 
-    /// Whether any gradient is summed over ranks of a stage.
-    pub(super) fn sums_gradients(&self, facts: &Facts) -> bool {
+    /// Whether the engine takes the strategy with all state on every rank too: some offload from a ZeRO stage on only.
+    pub fn can_do_without_zero(&self, facts: &Facts) -> bool {
+        let without = Self { zero: 0, ..self.clone() };
+        let is_kept = |rule: Rule| rule.holds(&without, facts);
+        [Rule::ZeroOffered, Rule::ZeroPipeline, Rule::ReplicationOffered, Rule::OffloadZero]
+            .into_iter()
+            .all(is_kept)
+    }
+
+    /// Whether any gradient is summed over ranks of a stage; where none is, ZeRO has nothing to shard.
+    pub fn sums_gradients(&self, facts: &Facts) -> bool {
         let dense = u128::from(self.context) * u128::from(self.data);
         let experts = u128::from(self.expert) * u128::from(self.expert_tensor);
         dense > 1 || (!facts.experts.is_empty() && dense * u128::from(self.tensor) > experts)

@@ -3,11 +3,12 @@
 use thiserror::Error;
 
 use super::{Draft, Key};
+use crate::spelling::nearest;
 
 /// A strategy text that does not parse.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StrategyTextError {
-    #[error("`{item}` is not of the form key=value")]
+    #[error("`{item}` is not of the form key=value{}", meant(item).map(|near| format!("; {near} is")).unwrap_or_default())]
     NotAPair { item: String },
     #[error("there is no strategy key `{key}`; did you mean {}?", nearest.join(" or "))]
     UnknownKey { key: String, nearest: Vec<&'static str> },
@@ -61,7 +62,7 @@ impl StrategyTextError {
     /// What would parse in its place, nearest first where there is an order.
     pub fn nearest(&self) -> Vec<String> {
         match self {
-            Self::NotAPair { .. } => Key::ALL.iter().map(|key| format!("{key}=")).collect(),
+            Self::NotAPair { item } => meant(item).into_iter().collect(),
             Self::UnknownKey { nearest, .. } => nearest.iter().map(|&name| name.to_owned()).collect(),
             Self::Twice { .. } => Vec::new(),
             Self::Value { key, value, problem } => {
@@ -74,6 +75,20 @@ impl StrategyTextError {
             }
         }
     }
+}
+
+/// The pair that `item` may have meant: `tp=8` for `tp8` and `tp:8`, the first word of a key that stands alone.
+fn meant(item: &str) -> Option<String> {
+    let is_of_name = |sign: char| sign.is_ascii_alphabetic() || sign == '_';
+    let (name, rest) = item.split_at(item.find(|sign| !is_of_name(sign)).unwrap_or(item.len()));
+    if name.is_empty() {
+        return None;
+    }
+    let key = name.parse::<Key>().ok().or_else(|| Key::near(name).first()?.parse().ok())?;
+    let value = rest.trim_matches(|sign: char| !sign.is_ascii_alphanumeric());
+    let word = key.words().first().map_or("1", |(word, _)| *word);
+    let pair = |value: &str| format!("{key}={value}");
+    [value, word].map(pair).into_iter().find(|pair| Draft::parse(pair).is_ok())
 }
 
 /// `near` in the place of `part` of `value`, and alone.
@@ -94,8 +109,8 @@ impl ValueProblem {
         match self {
             Self::NotWhole { text, nearest }
             | Self::NotANumber { text, nearest }
-            | Self::NotPositive { text, nearest }
-            | Self::Unknown { text, legal: nearest, .. } => (text, nearest.clone()),
+            | Self::NotPositive { text, nearest } => (text, nearest.clone()),
+            Self::Unknown { text, legal, .. } => (text, nearest(text, legal.iter().map(String::as_str))),
             Self::BelowLeast { text, least: only }
             | Self::AboveGreatest { text, greatest: only }
             | Self::NotAPermutation { text, nearest: only } => (text, vec![only.clone()]),

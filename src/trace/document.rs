@@ -173,4 +173,7 @@ pub struct RunReport {
     pub named_gradients: Vec<NamedGradient>,
     /// Fewer steps were made than asked for.
     pub interrupted: bool,
+    /// What a reader should know: what was asked for and works otherwise than it may seem.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }

@@ -5,6 +5,7 @@ mod cause;
 mod document;
 mod groups;
 mod launches;
+mod neighbours;
 pub mod published;
 mod read;
 

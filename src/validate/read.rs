@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
+use super::neighbours::neighbours;
 use crate::plan;
 use crate::trace::published::{PublishedRun, PublishedTrace, Quality};
 use crate::trace::{Trace, VERSION, published};
@@ -29,6 +30,14 @@ pub enum Measured {
 pub struct UnreadTrace {
     pub path: PathBuf,
     pub reason: String,
+    /// Paths that would do.
+    pub nearest: Vec<PathBuf>,
+}
+
+impl UnreadTrace {
+    fn new(path: &Path, reason: String) -> Self {
+        Self { path: path.to_owned(), reason, nearest: Vec::new() }
+    }
 }
 
 /// The runs in the file at `path`, or in all `.json` files of the folder there and of those inside, with their names.
@@ -36,22 +45,36 @@ pub struct UnreadTrace {
 /// # Errors
 /// If a file cannot be read, is neither a trace nor an array of runs, or holds none.
 pub fn read(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
+    if !path.exists() {
+        let error = UnreadTrace::new(path, "does not exist".to_owned());
+        return Err(UnreadTrace { nearest: neighbours(path), ..error });
+    }
     if !path.is_dir() {
         return file(path);
     }
     let files = files(path)?;
-    if files.is_empty() {
-        return Err(UnreadTrace { path: path.to_owned(), reason: "holds no .json file".to_owned() });
+    let read: Vec<_> = files.iter().map(|path| file(path)).collect();
+    // Where some files are traces, those that are none are mistakes of their own.
+    if read.iter().any(Result::is_ok) {
+        return Ok(read.into_iter().collect::<Result<Vec<_>, _>>()?.concat());
     }
-    Ok(files.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?.concat())
+    let found = match read.into_iter().find_map(Result::err) {
+        None => "it has no .json file".to_owned(),
+        Some(other) => {
+            format!("of {} .json files none is one; `{}` {}", files.len(), other.path.display(), other.reason)
+        }
+    };
+    let reason = format!(
+        "holds no trace: {found}; looked for were files that `meshwright execute --trace` wrote, and arrays or traces \
+         of published runs, such as those in traces/published"
+    );
+    let nearest = neighbours(path);
+    Err(UnreadTrace { nearest, ..UnreadTrace::new(path, reason) })
 }
 
 /// All `.json` files under `folder`, by name; links to folders are not followed.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, UnreadTrace> {
-    let failed = |error: io::Error| UnreadTrace {
-        path: folder.to_owned(),
-        reason: format!("cannot be read: {error}"),
-    };
+    let failed = |error: io::Error| UnreadTrace::new(folder, format!("cannot be read: {error}"));
     let mut entries =
         fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<DirEntry>, _>>).map_err(failed)?;
     entries.sort_by_key(DirEntry::path);
@@ -67,16 +90,17 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, UnreadTrace> {
     Ok(found)
 }
 
-fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
+/// The runs in the file at `path`, at least one.
+pub(super) fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     let runs = contents(path)?;
     if runs.is_empty() {
-        return Err(UnreadTrace { path: path.to_owned(), reason: "holds no run".to_owned() });
+        return Err(UnreadTrace::new(path, "holds no run".to_owned()));
     }
     Ok(runs)
 }
 
 fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
-    let failed = |reason: String| UnreadTrace { path: path.to_owned(), reason };
+    let failed = |reason: String| UnreadTrace::new(path, reason);
     if path.exists() && !path.is_file() {
         return Err(failed("is no regular file".to_owned()));
     }
@@ -105,10 +129,12 @@ fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
                 serde_json::from_value(value).map_err(|error| failed(format!("is no trace: {error}")))?;
             let expected = plan::digest(&trace.plan);
             if trace.plan.digest != expected {
-                return Err(failed(format!(
-                    "holds a plan that was changed: its digest is {}, not {expected}",
-                    trace.plan.digest
-                )));
+                let reason = match trace.plan.digest.as_str() {
+                    "" => "holds a plan without a digest, so nothing says that it is as it was written"
+                        .to_owned(),
+                    found => format!("holds a plan that was changed: its digest is {found}, not {expected}"),
+                };
+                return Err(failed(reason));
             }
             Ok(vec![(name, Measured::Own(Box::new(trace)))])
         }

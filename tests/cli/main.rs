@@ -2,6 +2,7 @@
 
 mod beaten;
 mod calibrate;
+mod cautions;
 mod choice;
 mod configs;
 mod documents;
@@ -14,6 +15,7 @@ mod least;
 mod limits;
 mod lists;
 mod machine;
+mod malformed;
 mod map;
 mod place;
 mod terminal;

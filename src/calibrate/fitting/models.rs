@@ -12,8 +12,8 @@ use super::error::FitError;
 use crate::profile::catalog;
 use crate::profile::engines;
 use crate::profile::inherit::read_engine;
-use crate::profile::spelling::nearest;
 use crate::profile::{DeviceModel, EngineProfile};
+use crate::spelling::nearest;
 
 /// A file of numbers, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,9 +5,9 @@ use super::super::number::whole;
 use super::super::workload::{MOST_SEQ_LEN, MOST_SEQUENCES, limit};
 use crate::cluster::ClusterError;
 use crate::cluster::uniform::MOST_DEVICES;
-use crate::profile::spelling::nearest;
 use crate::profile::{Evidence, Sourced};
 use crate::search::map::{Setting, Sweep, SweepKey};
+use crate::spelling::nearest;
 use crate::units::Bytes;
 
 /// Values that may be listed; each is a search.

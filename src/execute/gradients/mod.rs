@@ -22,7 +22,7 @@ use crate::execute::rank::Rank;
 use crate::execute::weights::trained;
 use crate::model::Model;
 use crate::model::tensors::{NamedTensor, tensors};
-use crate::profile::spelling::nearest;
+use crate::spelling::nearest;
 use crate::units::ElementType;
 
 pub use file::{GradientFile, Wanted};

@@ -8,6 +8,7 @@ use super::families::{Absent, COMMON_ALIASES, Family, refuse};
 use crate::model::error::ModelError;
 use crate::model::layer::Activation;
 use crate::model::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT, MULTI_TOKEN_LIMIT};
+use crate::spelling::nearest;
 
 /// The fields of one config, read by the names that `transformers` gives them.
 pub(super) struct Config<'a> {
@@ -55,16 +56,23 @@ impl<'a> Config<'a> {
         let rule = |rule: String, nearest: u64| {
             Err(ModelError::rule(name, shown(value), rule, [nearest.clamp(least, most)]))
         };
+        // A number in quotes.
+        let quoted = || value.as_str()?.parse::<u64>().ok().filter(|size| (least..=most).contains(size));
         match (value.as_u64(), value.as_f64()) {
             (Some(size), _) if (least..=most).contains(&size) => Ok(Some(size)),
             (Some(size), _) => rule(format!("is outside {least} to {most}"), size),
             (None, Some(real)) if real.fract() == 0.0 => {
                 rule(format!("is no whole number from {least} to {most}"), real as u64)
             }
-            (None, Some(real)) => rule("is not a whole number".to_owned(), real.round() as u64),
+            (None, Some(real)) => {
+                let mut nearest =
+                    [real.floor(), real.ceil()].map(|near| (near as u64).clamp(least, most)).to_vec();
+                nearest.dedup();
+                Err(ModelError::rule(name, shown(value), "is not a whole number", nearest))
+            }
             (None, None) => {
                 let rule = format!("must be a whole number from {least} to {most}");
-                Err(ModelError::rule(name, shown(value), rule, [""; 0]))
+                Err(ModelError::rule(name, shown(value), rule, quoted()))
             }
         }
     }
@@ -243,7 +251,8 @@ impl<'a> Config<'a> {
                 _ => {
                     let name = self.given(field).map_or(*field, |(name, _)| name);
                     let known = ["gelu", "gelu_new", "silu", "relu", "relu2"];
-                    Err(ModelError::rule(name, shortened(word), "is no activation we know", known))
+                    let rule = format!("is no activation we know; {} are", known.join(", "));
+                    Err(ModelError::rule(name, shortened(word), rule, nearest(word, known)))
                 }
             };
         }

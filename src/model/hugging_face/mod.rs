@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::error::ModelError;
 use super::graph::Model;
-use super::spelling::nearest;
+use crate::spelling::nearest;
 use config::Config;
 use families::{STORAGE, families};
 

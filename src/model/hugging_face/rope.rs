@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::config::{Config, above_zero, agree, shortened, shown};
 use crate::model::constants::{Rotary, RotaryScaling};
 use crate::model::error::ModelError;
-use crate::model::spelling::nearest;
+use crate::spelling::nearest;
 
 type Fields = Map<String, Value>;
 

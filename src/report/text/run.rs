@@ -9,7 +9,7 @@ use super::listing::{
     Column::{Name, Number},
     Listing,
 };
-use super::sheet::Sheet;
+use super::sheet::{Hue, Sheet};
 use super::{Style, gradients};
 
 /// Losses shown of a run.
@@ -36,6 +36,12 @@ pub fn run_text(trace: &Trace, files: &[(&str, &str)], style: Style) -> String {
         sheet.gap();
         let files: Vec<_> = files.iter().map(|(what, path)| format!("{what} in {path}")).collect();
         sheet.flow("written", &files);
+    }
+    if !plan.warnings.is_empty() {
+        sheet.gap();
+        for warning in &plan.warnings {
+            sheet.marked("warning", Hue::Caution, warning);
+        }
     }
     sheet.gap();
     sheet.verdict(&verdict(trace));

@@ -33,7 +33,8 @@ impl Bounding<'_> {
             let bounds = self.strategy_bounds(&strategy, shape);
             let core = bounds.pipeline.lower_bound(&shape.load, More::default());
             for state in space.states(task, &pass_choice).0 {
-                if state.shard != task.mesh.data || !matches!(state.zero, 1 | 3) {
+                let is_usual = matches!(state.zero, 1 | 3) || !strategy.sums_gradients(&space.problem.facts);
+                if state.shard != task.mesh.data || !is_usual {
                     continue;
                 }
                 state.apply(&mut strategy);

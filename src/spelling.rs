@@ -1,0 +1,101 @@
+//! Which known names are nearest to a mistyped one.
+
+use std::cmp::Reverse;
+
+/// What an edit costs; a letter behind the end of the shorter text costs 1, and all of them together at most `BEHIND`.
+const EDIT: usize = 4;
+const BEHIND: usize = 3;
+
+/// At most three of `names`, the nearest first: those that differ from `text` in at most a quarter of its letters,
+/// what stands behind the end of the shorter one aside; the single best where none is as near.
+pub fn nearest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let ranked = ranked(text, names);
+    let most = text.chars().count().max(EDIT);
+    let close = ranked.iter().take(3).filter(|(distance, _)| *distance <= most).count();
+    ranked.into_iter().take(close.max(1)).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// The one of `names` that is nearest to `text`; of several that are as near, at most three.
+pub fn best<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let ranked = ranked(text, names);
+    let least = ranked.first().map_or(0, |(distance, _)| *distance);
+    ranked.into_iter().take(3).take_while(|(distance, _)| *distance == least).map(|(_, name)| name).collect()
+}
+
+/// How far apart two names are, whatever their case: edits of the letters (Levenshtein 1966; two that changed places are
+/// one), but that what one of them has behind the end of the other counts for less, and so does what stands around a
+/// name's part. So `h1000` is nearer to `h100-sxm` than to `a10g`, and `wte` is near to `transformer.wte.weight`.
+pub fn distance(text: &str, name: &str) -> usize {
+    // Names are short: what is longer than this is no misspelling, and comparing it would be slow.
+    const LONGEST: usize = 256;
+    let letters = |text: &str| text.chars().flat_map(char::to_lowercase).take(LONGEST).collect::<Vec<char>>();
+    let (text, name) = (letters(text), letters(name));
+    let behind = |letters: usize| letters.min(BEHIND);
+    let is_part = text.len() >= BEHIND && name.windows(text.len()).any(|part| part == text);
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=name.len()).map(|edits| EDIT * edits).collect();
+    // Of the text the first letters and all of the name, with the rest of the text behind.
+    let mut least = row[name.len()] + behind(text.len());
+    for place in 1..=text.len() {
+        let mut next = vec![EDIT * place];
+        for column in 1..=name.len() {
+            let is_same =
+                |text_back: usize, name_back: usize| text[place - text_back] == name[column - name_back];
+            let replaced = row[column - 1] + if is_same(1, 1) { 0 } else { EDIT };
+            let mut edits = replaced.min(row[column] + EDIT).min(next[column - 1] + EDIT);
+            if place > 1 && column > 1 && is_same(1, 2) && is_same(2, 1) {
+                edits = edits.min(before[column - 2] + EDIT);
+            }
+            next.push(edits);
+        }
+        before = std::mem::replace(&mut row, next);
+        least = least.min(row[name.len()] + behind(text.len() - place));
+    }
+    let ends = row.iter().enumerate().map(|(letters, edits)| edits + behind(name.len() - letters));
+    let least = ends.fold(least, usize::min);
+    if is_part { least.min(BEHIND) } else { least }
+}
+
+/// All `names` with their distances from `text`, the nearest first; of those as near, the one that begins like it, and
+/// then the shortest.
+fn ranked<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
+    let common =
+        |name: &str| text.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
+    let mut ranked: Vec<(usize, &str)> = names.into_iter().map(|name| (distance(text, name), name)).collect();
+    ranked.sort_by_key(|&(distance, name)| (distance, Reverse(common(name)), name.len(), name));
+    ranked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_count_and_what_stands_behind_counts_less() {
+        assert_eq!(distance("kitten", "sitten"), EDIT);
+        assert_eq!(distance("abc", "abc"), 0);
+        assert_eq!(distance("h100", "h100-sxm"), BEHIND);
+        assert_eq!(distance("gard", "grad"), EDIT);
+        assert_eq!(distance("wte", "transformer.wte.weight"), BEHIND);
+        assert_eq!(distance("h1000", "h100-sxm"), EDIT + 3);
+        assert_eq!(distance("accumulation", "accum"), BEHIND);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("LLAMA", "llama"), 0);
+    }
+
+    #[test]
+    fn the_closest_names_come_first() {
+        let names = ["h100-sxm", "h200-sxm", "a10g", "cpu"];
+        assert_eq!(nearest("h100_sxm", names), ["h100-sxm", "h200-sxm"]);
+        assert_eq!(nearest("h200", names)[0], "h200-sxm");
+        assert_eq!(nearest("h1000", names)[0], "h100-sxm");
+        assert_eq!(nearest("a100", ["a10g", "a100-sxm-80gb"])[0], "a100-sxm-80gb");
+        assert_eq!(nearest("zzzzzzzz", names).len(), 1);
+    }
+
+    #[test]
+    fn one_is_the_best_unless_several_are_as_near() {
+        assert_eq!(best("zer", ["zero", "tp"]), ["zero"]);
+        assert_eq!(best("xp", ["cp", "tp", "dp", "zero"]), ["cp", "dp", "tp"]);
+    }
+}
