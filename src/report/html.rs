@@ -1,5 +1,6 @@
 //! A plan as a page for a browser: self-contained, light and dark, readable without its pictures.
 
+mod copying;
 mod evidence;
 mod figures;
 mod gradients;
@@ -17,7 +18,7 @@ pub(super) use tables::{plain, table};
 /// Colours, sizes and layout; the colours of both themes are variables.
 const SHEET: &str = include_str!("html/page.css");
 
-/// The whole page. It fetches nothing and runs no script; whatever comes from the plan is escaped.
+/// The whole page. It fetches nothing, its one script is its own and only copies; whatever comes from the plan is escaped.
 pub fn page(plan: &Plan) -> String {
     let title = format!("{} on {} x {}", plan.model.name, plan.cluster.devices, plan.cluster.device);
     let header = html! {
@@ -42,6 +43,7 @@ pub fn page(plan: &Plan) -> String {
         (map::maximum(plan))
         (tables::search(plan))
         (tables::provenance(plan))
+        (copying::script())
     };
     let footer = "Every figure is a prediction; intervals are 80 %. GiB are 2³⁰ bytes.";
     frame(&format!("Meshwright plan: {title}"), header, main, footer)
@@ -63,7 +65,10 @@ pub(super) fn frame(title: &str, header: Markup, main: Markup, footer: &str) -> 
             body {
                 header { (header) }
                 main { (main) }
-                footer { p { (footer) } }
+                footer {
+                    p { (footer) }
+                    p { "Meshwright " (env!("CARGO_PKG_VERSION")) }
+                }
             }
         }
     };
@@ -120,13 +125,13 @@ fn strategy(plan: &Plan) -> Markup {
         "The plan",
         html! {
             p { (record.description) "." }
-            pre.strategy tabindex="0" aria-label="Strategy text" { code { (record.text) } }
+            (copying::copied("strategy-text", "Strategy text", &record.text))
             @for difference in &record.numerics {
                 p.caution { strong { "Numerics: " } (difference) }
             }
             (tables::strategy(record))
             p { "To predict it again:" }
-            pre.command tabindex="0" aria-label="Command" { code { (words::command(plan)) } }
+            (copying::copied("command", "Command", &words::command(plan)))
             @if !plan.warnings.is_empty() {
                 h3 { "Warnings" }
                 ul { @for warning in &plan.warnings { li.caution { (warning) } } }

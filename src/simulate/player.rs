@@ -14,6 +14,7 @@ use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::simulate::memory::MemoryPeak;
 use crate::simulate::outlook::Outlook;
+use crate::simulate::starts::Starts;
 use crate::simulate::steady::Steady;
 use crate::simulate::watch::{Below, Slower, Watch};
 use crate::units::Seconds;
@@ -183,6 +184,15 @@ impl<'a> Player<'a> {
             until: None,
             given_up: None,
         }
+    }
+
+    /// Plays `program`, and notes of the rank of `stage` when its computing instructions start.
+    pub(super) fn noting(program: &'a Program, pricing: &dyn Pricing, stage: usize) -> (RankPlayback, Starts) {
+        let mut player = Self::new(program, pricing, true);
+        player.ranks[stage].starts = Some(Starts::default());
+        player.run();
+        let starts = player.ranks[stage].starts.take().unwrap_or_default();
+        (player.playback().ranks.swap_remove(stage), starts)
     }
 
     fn finished(mut self) -> Playback {

@@ -6,6 +6,7 @@ use crate::plan::{Plan, StrategyRecord};
 use crate::units::grouped;
 
 use super::super::{map, words};
+use super::copying::code;
 use super::section;
 
 /// A table of these columns, of which the marked hold numbers, under a caption that may be empty.
@@ -37,11 +38,6 @@ pub fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item =
 
 pub fn plain(text: impl ToString) -> Markup {
     html! { (text.to_string()) }
-}
-
-pub fn code(text: &str) -> Markup {
-    // A strategy may break after each of its keys, and after what it says of a stage.
-    html! { code { @for piece in text.split_inclusive([',', '/']) { (piece) wbr; } } }
 }
 
 /// What the strategy sets, where it is not the plainest.
