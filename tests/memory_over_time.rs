@@ -43,7 +43,10 @@ fn the_largest_of_the_curve_is_the_peak_where_it_is_played() {
         let pricing = DevicePricing::new(&cluster, case.engine, &case.strategy, case.workload.compute_type());
         let playback = play(&program, &pricing);
         for (stage, rank) in playback.ranks.iter().enumerate() {
-            let what = format!("seed {seed}, rank {stage}, {}, {}", case.text, case.engine.name);
+            let what = format!(
+                "seed {seed}, rank {stage}, {} on {} devices, {}",
+                case.text, case.devices, case.engine.name
+            );
             check(&memory_over_time(&program, &pricing, stage), rank, &what);
         }
     }

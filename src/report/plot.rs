@@ -7,6 +7,8 @@
 mod axis;
 mod labels;
 mod ladder;
+#[cfg(test)]
+pub mod legible;
 mod over_time;
 mod panel;
 mod pareto;

@@ -187,7 +187,11 @@ impl<'a> Player<'a> {
     }
 
     /// Plays `program`, and notes of the rank of `stage` when its computing instructions start.
-    pub(super) fn noting(program: &'a Program, pricing: &dyn Pricing, stage: usize) -> (RankPlayback, Starts) {
+    pub(super) fn noting(
+        program: &'a Program,
+        pricing: &dyn Pricing,
+        stage: usize,
+    ) -> (RankPlayback, Starts) {
         let mut player = Self::new(program, pricing, true);
         player.ranks[stage].starts = Some(Starts::default());
         player.run();

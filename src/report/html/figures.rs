@@ -94,8 +94,8 @@ pub fn memory(plan: &Plan) -> Markup {
             }
             (legend_of(&rows))
             (fitting(|width| plot::memory(plan, width), html! { "Each rank at its own peak." }))
-            (breakdown("Composition at the peak", "memory", &rows[0]))
             (over_time(plan))
+            (breakdown("Composition at the peak", "memory", &rows[0]))
             (tables::ranks(plan))
         },
     )
@@ -108,7 +108,6 @@ fn over_time(plan: &Plan) -> Markup {
         return html! {};
     }
     html! {
-        h3 { "Over a step" }
         (fitting(|width| plot::memory_over_time(plan, width).unwrap_or_default(), html! {
             "What the fullest rank"
             @if plan.prediction.ranks.len() > 1 { ", of stage " (curve.stage) "," }

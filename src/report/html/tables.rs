@@ -13,7 +13,7 @@ use super::section;
 pub fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item = Vec<Markup>>) -> Markup {
     html! {
         div.scroll tabindex="0" role="group" aria-label=(caption) {
-            table {
+            table.cards {
                 caption { (caption) }
                 thead { tr {
                     @for (name, is_number) in columns { th.number[*is_number] scope="col" { (name) } }
@@ -21,11 +21,11 @@ pub fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item =
                 tbody {
                     @for row in rows {
                         tr {
-                            @for (place, (cell, (_, is_number))) in row.into_iter().zip(columns).enumerate() {
+                            @for (place, (cell, (name, is_number))) in row.into_iter().zip(columns).enumerate() {
                                 @if place == 0 {
-                                    th.number[*is_number] scope="row" { (cell) }
+                                    th.number[*is_number] scope="row" data-column=(name) { (cell) }
                                 } @else {
-                                    td.number[*is_number] { (cell) }
+                                    td.number[*is_number] data-column=(name) { (cell) }
                                 }
                             }
                         }

@@ -87,10 +87,10 @@ mod tests {
 
     #[test]
     fn lines_break_between_words() {
-        assert_eq!(broken("pipeline of 4 stages, ZeRO 1 instead of 3", 24, 2), [
-            "pipeline of 4 stages,",
-            "ZeRO 1 instead of 3"
-        ]);
+        assert_eq!(
+            broken("pipeline of 4 stages, ZeRO 1 instead of 3", 24, 2),
+            ["pipeline of 4 stages,", "ZeRO 1 instead of 3"]
+        );
         assert_eq!(broken("one two three four", 8, 2), ["one two", "three f…"]);
         assert_eq!(broken("", 8, 2), [""]);
     }

@@ -42,7 +42,12 @@ pub fn memory_over_time(plan: &Plan, width: Width) -> Option<String> {
         if let Some(limit) = limit {
             let row = 1.0 - y.position(limit);
             panel.line([(0.0, row), (1.0, row)], Ink::Limit, 2)?;
-            panel.words(&format!("device memory {device}"), (right, 12), (HPos::Right, VPos::Center), Ink::Limit)?;
+            panel.words(
+                &format!("device memory {device}"),
+                (right, 12),
+                (HPos::Right, VPos::Center),
+                Ink::Limit,
+            )?;
         }
         let (across, row) = (x.position(rank.peak_at_s.0), 1.0 - y.position(most));
         panel.line([(across, row), (across, 0.0)], Ink::Text, 1)?;
@@ -56,7 +61,13 @@ pub fn memory_over_time(plan: &Plan, width: Width) -> Option<String> {
 }
 
 /// The outline of the first `place + 1` categories together: steps from left to right, and back along the bottom.
-fn edge(moments: &[MemoryMoment], place: usize, x: &Axis, y: &Axis, panel: &Panel<'_, '_>) -> Vec<(f64, f64)> {
+fn edge(
+    moments: &[MemoryMoment],
+    place: usize,
+    x: &Axis,
+    y: &Axis,
+    panel: &Panel<'_, '_>,
+) -> Vec<(f64, f64)> {
     let mut edge = vec![(0.0, 1.0)];
     let mut last = None;
     for moment in moments {

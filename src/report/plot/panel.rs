@@ -110,13 +110,7 @@ impl<'a, 'b> Panel<'a, 'b> {
     }
 
     /// The same in a shade of an ink: 1 is the full one.
-    pub fn shaded_bar(
-        &self,
-        x: Range<f64>,
-        y: Range<f64>,
-        (ink, shade): (Ink, f64),
-        title: String,
-    ) -> Drawn {
+    pub fn shaded_bar(&self, x: Range<f64>, y: Range<f64>, (ink, shade): (Ink, f64), title: String) -> Drawn {
         if x.end > x.start {
             let style = self.inks.titled(ink, title).mix(shade).filled();
             self.area.draw(&Rectangle::new([(x.start, y.start), (x.end, y.end)], style))?;

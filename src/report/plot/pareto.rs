@@ -41,15 +41,18 @@ pub fn pareto(plan: &Plan, width: Width) -> String {
         }
         let is_chosen = |number: &usize| words::is_chosen(plan, &points[*number]);
         let mark = |number: &usize| if is_chosen(number) { (8, Ink::Accent) } else { (6, Ink::Series(1)) };
-        for (number, (point, &place)) in points.iter().zip(&places).enumerate() {
+        // The chosen one last, in front of its neighbours; its label first.
+        let (chosen, others): (Vec<usize>, Vec<usize>) = (0..points.len()).partition(is_chosen);
+        for &number in others.iter().chain(&chosen) {
+            let (point, place) = (&points[number], places[number]);
             let title = format!("{}: {}, {}", point.strategy, point.peak_memory_bytes, point.step_time_s);
             let (radius, ink) = mark(&number);
             panel.dot(place, radius, ink, title)?;
         }
-        let dots: Vec<_> = places.iter().enumerate().map(|(number, &place)| (panel.pixel(place), mark(&number).0)).collect();
+        let dots: Vec<_> =
+            places.iter().enumerate().map(|(number, &place)| (panel.pixel(place), mark(&number).0)).collect();
         let mut labels = Labels::new([80, 24, right + 26, height as i32 - 54], &dots);
-        // The chosen one first. Where dots are dense, tooltip and table say which is which.
-        let (chosen, others): (Vec<usize>, Vec<usize>) = (0..points.len()).partition(is_chosen);
+        // Where dots are dense, tooltip and table say which is which.
         for number in chosen.iter().chain(&others) {
             let (dot, radius) = dots[*number];
             let said = if is_chosen(number) { " chosen" } else { "" };

@@ -8,13 +8,15 @@ use crate::units::Seconds;
 
 use super::super::unit::Unit;
 use super::axis::Axis;
-use super::panel::{Panel, label_every, row_height};
 use super::labels::text_width;
+use super::panel::{Panel, label_every, row_height};
 use super::{Drawn, Ink, Width, draw};
 
 /// Spans that a picture can hold at all, and that a row can hold and still be read.
 const MOST_SPANS: usize = 4000;
 const MOST_IN_ROW: usize = 160;
+/// The same where there are several chunks, so that most have room for their numbers.
+const MOST_OF_CHUNKS: usize = 48;
 /// Spans of a row in each part beyond those that fill the pipeline, where only the first and last are shown.
 const PART_IN_ROW: usize = 14;
 
@@ -31,11 +33,15 @@ pub fn timeline(spans: &[TimelineSpan]) -> Vec<(String, String)> {
     let Some(end) = spans.iter().map(|span| span.end_s.0).max_by(f64::total_cmp) else { return Vec::new() };
     let stages = spans.iter().map(|span| span.stage).max().map_or(0, |stage| stage as usize + 1);
     let chunks = chunks(spans);
-    let most = MOST_SPANS.min(MOST_IN_ROW * stages);
+    let in_row = if chunks > 1 { MOST_OF_CHUNKS } else { MOST_IN_ROW };
+    let most = MOST_SPANS.min(in_row * stages);
     if spans.len() <= most {
-        return vec![(format!("The whole step of {}.", Seconds(end)), picture(spans, (0.0, end), (stages, chunks)))];
+        return vec![(
+            format!("The whole step of {}.", Seconds(end)),
+            picture(spans, (0.0, end), (stages, chunks)),
+        )];
     }
-    let part = ((2 * stages + PART_IN_ROW) * stages).min(most / 2);
+    let part = (((1 + chunks as usize) * stages + PART_IN_ROW) * stages).min(most / 2);
     let mut starts: Vec<_> = spans.iter().map(|span| span.start_s.0).collect();
     let mut ends: Vec<_> = spans.iter().map(|span| span.end_s.0).collect();
     starts.sort_by(f64::total_cmp);
@@ -46,7 +52,10 @@ pub fn timeline(spans: &[TimelineSpan]) -> Vec<(String, String)> {
             format!("The first {} of a step of {}.", Seconds(first), Seconds(end)),
             picture(spans, (0.0, first), (stages, chunks)),
         ),
-        (format!("The last {} of the same step.", Seconds(end - last)), picture(spans, (last, end), (stages, chunks))),
+        (
+            format!("The last {} of the same step.", Seconds(end - last)),
+            picture(spans, (last, end), (stages, chunks)),
+        ),
     ]
 }
 
@@ -100,7 +109,8 @@ fn draw_span(panel: &Panel<'_, '_>, axis: &Axis, span: &TimelineSpan, chunks: u3
 
 /// How many chunks a rank has.
 pub fn chunks(spans: &[TimelineSpan]) -> u32 {
-    spans.iter().map(|span| span.chunk.saturating_add(1)).max().unwrap_or(1)
+    let passes = spans.iter().filter(|span| span.pass != TimelinePass::Step);
+    passes.map(|span| span.chunk.saturating_add(1)).max().unwrap_or(1)
 }
 
 /// How much of a pass's colour `chunk` of so many has: the first all of it, the last half.

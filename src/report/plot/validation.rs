@@ -35,24 +35,28 @@ pub fn scatter(marks: &[Mark<'_>], quantity: Quantity) -> String {
     };
     let axis = Axis::around(marks.iter().flat_map(|mark| [mark.predicted, mark.measured]), unit);
     let height = 560;
-    draw((WIDTH, height), &format!("Predicted against measured {what} of {} runs", marks.len()), |root, inks| {
-        let panel = Panel::new(root, inks, 80..WIDTH.units() as i32 - 30, 36..height as i32 - 52, 1);
-        panel.bottom_axis(&axis, &format!("measured {what}"))?;
-        panel.left_axis(&axis, &format!("predicted {what}"))?;
-        let (low, high) = axis.ends();
-        for (factor, ink) in [(0.8, Ink::Limit), (1.0, Ink::Text), (1.2, Ink::Limit)] {
-            // Where both coordinates are on the axis.
-            let (first, last) = (low.max(low / factor), high.min(high / factor));
-            let place = |measured: f64| (axis.position(measured), 1.0 - axis.position(measured * factor));
-            panel.line([place(first), place(last)], ink, 1)?;
-        }
-        for mark in marks {
-            // Rows count downwards.
-            let place = (axis.position(mark.measured), 1.0 - axis.position(mark.predicted));
-            panel.dot(place, 4, Ink::Series(mark.ink), mark.title.clone())?;
-        }
-        Ok(())
-    })
+    draw(
+        (WIDTH, height),
+        &format!("Predicted against measured {what} of {} runs", marks.len()),
+        |root, inks| {
+            let panel = Panel::new(root, inks, 80..WIDTH.units() as i32 - 30, 36..height as i32 - 52, 1);
+            panel.bottom_axis(&axis, &format!("measured {what}"))?;
+            panel.left_axis(&axis, &format!("predicted {what}"))?;
+            let (low, high) = axis.ends();
+            for (factor, ink) in [(0.8, Ink::Limit), (1.0, Ink::Text), (1.2, Ink::Limit)] {
+                // Where both coordinates are on the axis.
+                let (first, last) = (low.max(low / factor), high.min(high / factor));
+                let place = |measured: f64| (axis.position(measured), 1.0 - axis.position(measured * factor));
+                panel.line([place(first), place(last)], ink, 1)?;
+            }
+            for mark in marks {
+                // Rows count downwards.
+                let place = (axis.position(mark.measured), 1.0 - axis.position(mark.predicted));
+                panel.dot(place, 4, Ink::Series(mark.ink), mark.title.clone())?;
+            }
+            Ok(())
+        },
+    )
 }
 
 /// A row of dots a source, the source with the most runs first; a bar stands at the median.
