@@ -19,6 +19,8 @@ const MOST_IN_ROW: usize = 160;
 const MOST_OF_CHUNKS: usize = 48;
 /// Spans of a row in each part beyond those that fill the pipeline, where only the first and last are shown.
 const PART_IN_ROW: usize = 14;
+/// The same where there are several chunks.
+const PART_OF_CHUNKS: usize = 8;
 
 /// The passes in the order of legends, with their names and inks.
 pub const PASSES: [(TimelinePass, &str, u8); 4] = [
@@ -33,7 +35,8 @@ pub fn timeline(spans: &[TimelineSpan]) -> Vec<(String, String)> {
     let Some(end) = spans.iter().map(|span| span.end_s.0).max_by(f64::total_cmp) else { return Vec::new() };
     let stages = spans.iter().map(|span| span.stage).max().map_or(0, |stage| stage as usize + 1);
     let chunks = chunks(spans);
-    let in_row = if chunks > 1 { MOST_OF_CHUNKS } else { MOST_IN_ROW };
+    let (in_row, in_part) =
+        if chunks > 1 { (MOST_OF_CHUNKS, PART_OF_CHUNKS) } else { (MOST_IN_ROW, PART_IN_ROW) };
     let most = MOST_SPANS.min(in_row * stages);
     if spans.len() <= most {
         return vec![(
@@ -41,7 +44,7 @@ pub fn timeline(spans: &[TimelineSpan]) -> Vec<(String, String)> {
             picture(spans, (0.0, end), (stages, chunks)),
         )];
     }
-    let part = (((1 + chunks as usize) * stages + PART_IN_ROW) * stages).min(most / 2);
+    let part = (((1 + chunks as usize) * stages + in_part) * stages).min(most / 2);
     let mut starts: Vec<_> = spans.iter().map(|span| span.start_s.0).collect();
     let mut ends: Vec<_> = spans.iter().map(|span| span.end_s.0).collect();
     starts.sort_by(f64::total_cmp);
