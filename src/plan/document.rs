@@ -295,11 +295,6 @@ impl CategoryBytes {
             ("overhead", self.overhead),
         ]
     }
-
-    /// All of them.
-    pub fn sum(&self) -> Bytes {
-        self.parts().into_iter().map(|(_, bytes)| bytes).sum()
-    }
 }
 
 /// Upper estimates that a fit is judged by.

@@ -39,7 +39,11 @@ fn faults_of(picture: &str) -> Vec<String> {
 
 fn label(element: &str) -> Label {
     let (open, rest) = element.split_once('>').unwrap();
-    let text = rest.split('<').next().unwrap().trim().to_owned();
+    let mut text = rest.split('<').next().unwrap().trim().to_owned();
+    for (escaped, plain) in [("&apos;", "'"), ("&quot;", "\""), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")]
+    {
+        text = text.replace(escaped, plain);
+    }
     let number = |name: &str| between(open, &format!("{name}=\""), "\"").unwrap().parse::<f64>().unwrap();
     // The mean letter of a usual font is half as wide as it is high; capitals and digits are 0.7 high.
     let length = 0.5 * LETTER * text.chars().count() as f64;

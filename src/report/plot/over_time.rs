@@ -6,7 +6,6 @@ use crate::plan::{MemoryMoment, MemoryOverTime, Plan};
 
 use super::super::parts;
 use super::super::unit::Unit;
-use super::super::words;
 use super::axis::Axis;
 use super::labels::text_width;
 use super::panel::Panel;
@@ -15,9 +14,10 @@ use super::{Ink, Width, draw};
 /// Time to the right, memory upwards, with the device's memory and the peak; nothing where the plan has no curve.
 pub fn memory_over_time(plan: &Plan, width: Width) -> Option<String> {
     let MemoryOverTime { stage, moments } = plan.memory_over_time.as_ref()?;
-    let whole = moments.iter().max_by_key(|moment| moment.memory_bytes.sum())?;
+    let sums = moments.iter().map(|moment| (held(moment, 6), moment));
+    let (most, whole) = sums.reduce(|full, next| if next.0 > full.0 { next } else { full })?;
     let rank = plan.prediction.ranks.iter().find(|rank| rank.stage == *stage)?;
-    let (most, end) = (whole.memory_bytes.sum().0 as f64, moments.last()?.at_s.0);
+    let end = moments.last()?.at_s.0;
     let device = plan.cluster.device_memory_bytes;
     // A limit far out of reach would leave no picture of what is used.
     let limit = Some(device.0 as f64).filter(|&limit| limit < 8.0 * most);
@@ -60,6 +60,11 @@ pub fn memory_over_time(plan: &Plan, width: Width) -> Option<String> {
     Some(drawn)
 }
 
+/// Bytes of the first `place + 1` categories together.
+fn held(moment: &MemoryMoment, place: usize) -> f64 {
+    moment.memory_bytes.parts()[..=place].iter().map(|(_, bytes)| bytes.0 as f64).sum()
+}
+
 /// The outline of the first `place + 1` categories together: steps from left to right, and back along the bottom.
 fn edge(
     moments: &[MemoryMoment],
@@ -71,8 +76,7 @@ fn edge(
     let mut edge = vec![(0.0, 1.0)];
     let mut last = None;
     for moment in moments {
-        let held: f64 = moment.memory_bytes.parts()[..=place].iter().map(|(_, bytes)| bytes.0 as f64).sum();
-        let (at, row) = (x.position(moment.at_s.0), 1.0 - y.position(words::drawable(held)));
+        let (at, row) = (x.position(moment.at_s.0), 1.0 - y.position(held(moment, place)));
         let pixel = panel.pixel((at, row)).1;
         // What would not be seen is not drawn.
         if last.is_none_or(|(_, before)| before != pixel) {

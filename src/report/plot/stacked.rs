@@ -73,7 +73,7 @@ fn picture(
     let height = top + row_height * rows.len() as u32 + bottom;
     let (left, right) = match width {
         Width::Wide => (100, 90),
-        Width::Narrow => (78, 86),
+        Width::Narrow => (84, 86),
     };
     draw((width, height), description, |root, inks| {
         let y = top as i32..(height - bottom) as i32;

@@ -36,7 +36,7 @@ pub fn throughput(plan: &Plan, key: SweepKey, width: Width) -> String {
         dots.iter().map(|dot| dot.y).chain(ideal.iter().map(|at| at.1)),
         Unit::of_tokens_a_second,
     );
-    curve(&dots, &ideal, &y, (key, "throughput", width))
+    curve(&dots, &ideal, &y, (key, ["throughput", "Throughput"], width))
 }
 
 /// What a million tokens cost against what is swept.
@@ -44,7 +44,7 @@ pub fn cost(plan: &Plan, key: SweepKey, width: Width) -> String {
     let million = |point: &SweepPoint| point.cost.map(|cost| map::million(cost.token).0);
     let dots = dots(plan, key, million, |cost| Money(cost).to_string());
     let y = Axis::around(dots.iter().map(|dot| dot.y), Unit::of_money);
-    curve(&dots, &[], &y, (key, "cost of a million tokens", width))
+    curve(&dots, &[], &y, (key, ["a million tokens", "Cost of a million tokens"], width))
 }
 
 fn dots(
@@ -67,16 +67,16 @@ fn dots(
     plan.sweep.iter().filter_map(dot).collect()
 }
 
-/// Dots joined by a line; `ideal` is another line, of values and amounts.
+/// Dots joined by a line; `ideal` is another line, of values and amounts. What is shown, on the axis and in full.
 fn curve(
     dots: &[Dot],
     ideal: &[(f64, f64)],
     y: &Axis,
-    (key, what, width): (SweepKey, &str, Width),
+    (key, [what, said], width): (SweepKey, [&str; 2], Width),
 ) -> String {
     let x = Axis::around(dots.iter().map(|dot| dot.x), Unit::of_bytes);
     let height = 360;
-    draw((width, height), &format!("{what} along the sweep"), |root, inks| {
+    draw((width, height), &format!("{said} along the sweep"), |root, inks| {
         let panel = Panel::new(root, inks, 76..width.units() as i32 - 40, 36..height as i32 - 52, 1);
         let ticks: Vec<_> = dots.iter().map(|dot| (x.position(dot.x), dot.label.clone())).collect();
         panel.bottom_ticks(&ticks, map::column(key))?;
