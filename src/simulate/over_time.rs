@@ -23,7 +23,7 @@ pub struct MemoryMoment {
 /// What rank `stage` of `program` holds over the step: first what it holds before, then the most of each of equal parts
 /// of the step where that changes, last what it holds at the end. The peak is reached in the part in which it is played.
 pub fn memory_over_time(program: &Program, pricing: &dyn Pricing, stage: usize) -> Vec<MemoryMoment> {
-    let (playback, starts) = Player::noting(program, pricing, stage);
+    let (playback, starts) = Player::new(program, pricing, true).noting(stage);
     let mut curve = Envelope::new(playback.end.0);
     walk(&program.ranks[stage], &playback, &starts, &mut curve);
     curve.finished()
@@ -139,4 +139,70 @@ impl Envelope {
 
 fn sum(live: &[i64; 7]) -> i64 {
     live.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::DevicePricing;
+    use crate::program::build;
+    use crate::strategy::{Draft, Workload, resolve};
+    use crate::units::ElementType;
+    use crate::{cluster, model, profile};
+
+    /// GPT-2 for 64 sequences on four devices of one node.
+    fn played(text: &str, compare: impl Fn(&Program, &dyn Pricing)) {
+        let (model, cluster) = (model::load("gpt2").unwrap(), cluster::load("1x4xh100-sxm").unwrap());
+        let workload = Workload {
+            global_batch: 64,
+            seq_len: 256,
+            precision: ElementType::Bf16,
+            dropout: 0.0,
+            clip: 1.0,
+        };
+        let engine = &profile::engines::engines()[0];
+        let strategy = resolve(&Draft::parse(text).unwrap(), &model, 4, &workload, engine).unwrap();
+        let program = build(&model, &strategy, &workload, engine);
+        compare(&program, &DevicePricing::new(&cluster, engine, &strategy, workload.compute_type()));
+    }
+
+    #[test]
+    fn starts_are_those_of_every_instruction_played() {
+        for text in [
+            "pp=2,tp=2,micro=1",
+            "pp=4,micro=1,sched=interleaved,virtual=3",
+            "pp=4,micro=1,sched=zb-v",
+            "dp=4,zero=3,micro=1",
+            "dp=2,pp=2,zero=1,micro=1,offload=activations:0.5",
+        ] {
+            played(text, |program, pricing| {
+                for stage in 0..program.ranks.len() {
+                    let (rank, fast) = Player::new(program, pricing, true).noting(stage);
+                    let (same, slow) = Player::new(program, pricing, false).noting(stage);
+                    for (call, (span, other)) in rank.spans.iter().zip(&same.spans).enumerate() {
+                        let (fast, slow) = (fast.after(call), slow.after(call));
+                        assert_eq!(fast.len(), slow.len(), "{text}, rank {stage}, call {call}");
+                        for (one, two) in fast.iter().zip(slow) {
+                            let off = (span.start.0 + one - other.start.0 - two).abs();
+                            assert!(off < 1e-8 * rank.end.0, "{text}, rank {stage}, call {call}: {off}");
+                        }
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn parts_hold_their_most() {
+        let held = |amount| [amount, 0, 0, 0, 0, 0, 0];
+        let mut curve = Envelope::new(PARTS as f64);
+        curve.begin(held(5));
+        // Two changes in part 2, of which the higher counts; 7 is held on.
+        for (time, amount) in [(0.0, 5), (2.2, 9), (2.6, 7), (4.0, 5)] {
+            curve.hold(time, held(amount));
+        }
+        let shown: Vec<(f64, u64)> =
+            curve.finished().iter().map(|moment| (moment.at.0, moment.categories[0].0)).collect();
+        assert_eq!(shown, [(0.0, 5), (2.0, 9), (3.0, 7), (5.0, 5), (PARTS as f64, 5)]);
+    }
 }

@@ -135,7 +135,7 @@ pub(super) struct Player<'a> {
 
 impl<'a> Player<'a> {
     /// A player of `program`; where it `counts_alike`, quiet passes and periods of a steady state are not played twice.
-    fn new(program: &'a Program, pricing: &dyn Pricing, counts_alike: bool) -> Self {
+    pub(super) fn new(program: &'a Program, pricing: &dyn Pricing, counts_alike: bool) -> Self {
         // On a shared machine no pass is alone.
         let counts_quiet_whole = counts_alike && !pricing.shares_machine();
         let mut stage_of_chunk: Vec<usize> = Vec::new();
@@ -186,17 +186,12 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Plays `program`, and notes of the rank of `stage` when its computing instructions start.
-    pub(super) fn noting(
-        program: &'a Program,
-        pricing: &dyn Pricing,
-        stage: usize,
-    ) -> (RankPlayback, Starts) {
-        let mut player = Self::new(program, pricing, true);
-        player.ranks[stage].starts = Some(Starts::default());
-        player.run();
-        let starts = player.ranks[stage].starts.take().unwrap_or_default();
-        (player.playback().ranks.swap_remove(stage), starts)
+    /// Plays on, and says of the rank of `stage` also when its computing instructions start.
+    pub(super) fn noting(mut self, stage: usize) -> (RankPlayback, Starts) {
+        self.ranks[stage].starts = Some(Starts::default());
+        self.run();
+        let starts = self.ranks[stage].starts.take().unwrap_or_default();
+        (self.playback().ranks.swap_remove(stage), starts)
     }
 
     fn finished(mut self) -> Playback {
