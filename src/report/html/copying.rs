@@ -23,9 +23,10 @@ pub fn copied(id: &str, label: &str, text: &str) -> Markup {
     }
 }
 
-fn parts(text: &str) -> Markup {
+/// Its parts, which a line breaks between and not inside.
+pub fn parts(text: &str) -> Markup {
     html! {
-        @for part in text.split_inclusive([',', '/', ' ', '\n']) {
+        @for part in text.split_inclusive([',', '/', '+', ' ', '\n']) {
             @if part.chars().count() <= LONGEST_PART { span.part { (part) } } @else { (part) }
             wbr;
         }

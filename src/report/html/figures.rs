@@ -111,7 +111,7 @@ fn over_time(plan: &Plan) -> Markup {
         (fitting(|width| plot::memory_over_time(plan, width).unwrap_or_default(), html! {
             "What the fullest rank"
             @if plan.prediction.ranks.len() > 1 { ", of stage " (curve.stage) "," }
-            " holds from the start of a step to its end, the most of each instant that can be told apart here."
+            " holds from the start of a step to its end; of a long step the most in each of its parts."
         }))
     }
 }

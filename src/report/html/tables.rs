@@ -6,7 +6,7 @@ use crate::plan::{Plan, StrategyRecord};
 use crate::units::grouped;
 
 use super::super::{map, words};
-use super::copying::code;
+use super::copying::{code, parts};
 use super::section;
 
 /// A table of these columns, of which the marked hold numbers, under a caption that may be empty.
@@ -69,7 +69,7 @@ pub fn strategy(record: &StrategyRecord) -> Markup {
     html! {
         dl.facts {
             @for (name, value, matters) in entries {
-                @if matters { div { dt { (name) } dd { (value) } } }
+                @if matters { div { dt { (name) } dd { (parts(&value)) } } }
             }
         }
     }
