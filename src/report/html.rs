@@ -126,7 +126,7 @@ fn strategy(plan: &Plan) -> Markup {
         "plan",
         "The plan",
         html! {
-            p { (record.description) "." }
+            p { (copying::parts(&record.description)) "." }
             (copying::copied("strategy-text", "Strategy text", &record.text))
             @for difference in &record.numerics {
                 p.caution { strong { "Numerics: " } (difference) }
