@@ -13,15 +13,16 @@ use crate::plan::evidence::evidence;
 use crate::plan::experts::expert_slots;
 use crate::plan::file::VERSION;
 use crate::plan::gradients::{GradientRecord, Lived, gradients};
+use crate::plan::over_time::memory_over_time;
 use crate::plan::verdict::verdict;
 use crate::profile::catalog::sha256;
 use crate::profile::coverage::HalfWidths;
-use crate::program::Pass;
 use crate::program::build::build_on;
 use crate::program::placing::Extent;
 use crate::program::state::StateRules;
+use crate::program::{Layout, Pass, Program};
 use crate::search::{Candidate, Problem};
-use crate::simulate::{MemoryPeak, RankPlayback, Span};
+use crate::simulate::{RankPlayback, Span};
 use crate::strategy::{Draft, RuleBreak, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -58,6 +59,8 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
     warnings.extend(cautions::of_problem(problem));
     warnings.extend(cautions::of_prediction(cluster, &prediction));
     let evidence = evidence(problem, &candidate.strategy, &prediction);
+    let layout = problem.layout(&candidate.strategy);
+    let program = build_on(&layout, &candidate.strategy, &problem.workload, problem.engine);
     Plan {
         version: VERSION,
         engine: problem.engine.name.clone(),
@@ -99,18 +102,21 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
         goodput: None,
         verdict: String::new(),
         timeline: timeline(candidate),
-        gradients: gradients_of(problem, &candidate.strategy),
+        memory_over_time: Some(memory_over_time(problem, (candidate, fullest(candidate)), &program)),
+        gradients: gradients_of(problem, &candidate.strategy, (&layout, &program)),
         warnings,
         digest: String::new(),
     }
 }
 
-fn gradients_of(problem: &Problem<'_>, strategy: &Strategy) -> Vec<GradientRecord> {
-    let layout = problem.layout(strategy);
-    let program = build_on(&layout, strategy, &problem.workload, problem.engine);
+fn gradients_of(
+    problem: &Problem<'_>,
+    strategy: &Strategy,
+    (layout, program): (&Layout, &Program),
+) -> Vec<GradientRecord> {
     let rules = StateRules::new(strategy, &problem.workload, problem.engine);
     let units = units(problem.model);
-    gradients(&Lived { model: problem.model, units: &units, layout: &layout, rules: &rules }, &program)
+    gradients(&Lived { model: problem.model, units: &units, layout, rules: &rules }, program)
 }
 
 /// SHA-256 of the document with an empty digest and no wall time, in hexadecimal.
@@ -174,11 +180,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
     let playback = &candidate.playback;
     let step = playback.step_time;
     let slowest = playback.slowest();
-    let fullest = playback
-        .ranks
-        .iter()
-        .reduce(|full, rank| if rank.memory.total > full.memory.total { rank } else { full })
-        .unwrap_or(slowest);
+    let fullest = &playback.ranks[fullest(candidate)];
     let workspace = problem.cluster.device.reserve.workspace.value;
     let peak = fullest.memory.total + workspace;
     let HalfWidths { time, memory } = problem.half_widths(candidate);
@@ -196,7 +198,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         peak_memory_bytes: peak,
         extent_bytes: candidate.extents.iter().map(|extent| extent.device).max().unwrap_or_default()
             + workspace,
-        memory_bytes: categories(&fullest.memory, workspace),
+        memory_bytes: categories(&fullest.memory.categories, workspace),
         safe_memory_bytes: SafeMemory {
             allocated: candidate.memory.allocated,
             reserved: candidate.memory.reserved,
@@ -221,7 +223,7 @@ fn rank_prediction(rank: &RankPlayback, extent: Extent, workspace: Bytes) -> Ran
         step_time_s: rank.end,
         peak_memory_bytes: rank.memory.total + workspace,
         extent_bytes: extent.device + workspace,
-        memory_bytes: categories(&rank.memory, workspace),
+        memory_bytes: categories(&rank.memory.categories, workspace),
         peak_at_s: rank.peak_at,
         peak_instant: rank.spans.get(rank.memory.call).map_or_else(
             || "step".to_owned(),
@@ -246,8 +248,8 @@ fn instant(span: &Span, has_chunks: bool) -> String {
     format!("{pass} of micro-batch {}{chunk}", span.micro)
 }
 
-fn categories(peak: &MemoryPeak, workspace: Bytes) -> CategoryBytes {
-    let of = |category: Category| peak.categories[category as usize];
+pub(super) fn categories(held: &[Bytes; 7], workspace: Bytes) -> CategoryBytes {
+    let of = |category: Category| held[category as usize];
     CategoryBytes {
         parameters: of(Category::Parameters),
         gradients: of(Category::Gradients),
@@ -257,6 +259,18 @@ fn categories(peak: &MemoryPeak, workspace: Bytes) -> CategoryBytes {
         buffers: of(Category::Buffers),
         overhead: of(Category::Overhead) + workspace,
     }
+}
+
+/// The place of the rank with the highest peak, the first of several.
+fn fullest(candidate: &Candidate) -> usize {
+    let ranks = &candidate.playback.ranks;
+    let peak = |place: usize| ranks[place].memory.total;
+    (0..ranks.len()).reduce(|full, rank| if peak(rank) > peak(full) { rank } else { full }).unwrap_or(0)
+}
+
+/// To a tenth of a microsecond.
+pub(super) fn rounded(seconds: Seconds) -> Seconds {
+    Seconds((seconds.0 * 1e7).round() / 1e7)
 }
 
 /// Most spans a document carries; a longer step is shown by its first and last parts.
@@ -278,7 +292,6 @@ fn timeline(candidate: &Candidate) -> Vec<TimelineSpan> {
                 Some(Pass::Weight) => TimelinePass::Weight,
                 None => TimelinePass::Step,
             };
-            let rounded = |seconds: Seconds| Seconds((seconds.0 * 1e7).round() / 1e7);
             list.push(TimelineSpan {
                 stage: rank.stage,
                 pass,

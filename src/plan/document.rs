@@ -9,6 +9,7 @@ use crate::plan::goodput::Goodput;
 use crate::plan::gradients::GradientRecord;
 use crate::plan::map::{BreakEvenRecord, MaximumRecord, SensitivityRecord, SweepPoint};
 use crate::plan::money::Cost;
+use crate::plan::over_time::MemoryOverTime;
 use crate::program::Cause;
 use crate::search::Objective;
 use crate::search::map::SweepKey;
@@ -72,6 +73,9 @@ pub struct Plan {
     /// Passes of every pipeline rank in one step, for the picture.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<TimelineSpan>,
+    /// What the fullest pipeline rank holds over one step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_over_time: Option<MemoryOverTime>,
     /// Where gradients live, in which type, and from when until when.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gradients: Vec<GradientRecord>,

@@ -5,7 +5,11 @@
 //! each colour becomes the variable and each mark gets its `<title>`.
 
 mod axis;
+mod labels;
 mod ladder;
+#[cfg(test)]
+pub mod legible;
+mod over_time;
 mod panel;
 mod pareto;
 mod stacked;
@@ -21,13 +25,30 @@ use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, IntoDrawingArea, RGBColor, SVGBackend};
 
 pub use ladder::ladder;
+pub use over_time::memory_over_time;
 pub use pareto::pareto;
 pub use stacked::{memory, time};
 pub use sweep::{cost, throughput};
-pub use timeline::{PASSES, timeline};
+pub use timeline::{PASSES, chunk_shade, chunks, timeline};
 
-/// Width of every picture, in its own units; the page scales it.
-const WIDTH: u32 = 960;
+/// How wide a picture is; the page shows the one that fits its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    Wide,
+    /// For the width of a telephone.
+    Narrow,
+}
+
+impl Width {
+    /// In the picture's own units, of which a letter has the same number at any width; the page scales them.
+    const fn units(self) -> u32 {
+        match self {
+            Self::Wide => 960,
+            Self::Narrow => 360,
+        }
+    }
+}
+
 /// Height of letters, in the same units.
 const LETTER: f64 = 14.0;
 /// Plotters divides the size it is given by this.
@@ -91,24 +112,34 @@ const fn colour(number: usize) -> RGBColor {
     RGBColor((number >> 16) as u8, (number >> 8) as u8, number as u8)
 }
 
-/// An SVG element of this height, drawn by `scene` and said in words by `description`.
-fn draw(height: u32, description: &str, scene: impl FnOnce(&Area<'_>, &Inks) -> Drawn) -> String {
+/// An SVG element of this size, drawn by `scene` and said in words by `description`.
+fn draw(
+    (width, height): (Width, u32),
+    description: &str,
+    scene: impl FnOnce(&Area<'_>, &Inks) -> Drawn,
+) -> String {
+    let size = (width.units(), height);
     let inks = Inks::default();
     let mut text = String::new();
     let drawn = {
-        let area = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
         scene(&area, &inks).and_then(|()| Ok(area.present()?))
     };
     match drawn {
-        Ok(()) => finished(&text, height, description, &inks.0.borrow()),
+        Ok(()) => finished(&text, size, description, &inks.0.borrow()),
         Err(error) => format!("<p>This picture could not be drawn: {}</p>", escaped(&error.to_string())),
     }
 }
 
 /// Plotters' SVG with variables for colours and titles for marks.
-fn finished(text: &str, height: u32, description: &str, marks: &[(Ink, Option<String>)]) -> String {
+fn finished(
+    text: &str,
+    (width, height): (u32, u32),
+    description: &str,
+    marks: &[(Ink, Option<String>)],
+) -> String {
     let mut svg = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">\n",
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n",
         escaped(description)
     );
     let font = format!(" font-family=\"sans-serif\" font-size=\"{}\"", LETTER * FONT_FACTOR / FONT_FACTOR);

@@ -11,8 +11,9 @@ use crate::plan::document::{
     TimelinePass,
 };
 use crate::plan::{
-    Alternative, CategoryBytes, CauseSeconds, GradientRecord, GradientSumRecord, Interval, LadderStep, Plan,
-    Prediction, RankPrediction, SearchAccount, StrategyRecord, TimelineSpan,
+    Alternative, CategoryBytes, CauseSeconds, GradientRecord, GradientSumRecord, Interval, LadderStep,
+    MemoryMoment, MemoryOverTime, Plan, Prediction, RankPrediction, SearchAccount, StrategyRecord,
+    TimelineSpan,
 };
 use crate::program::GradientBuffer;
 use crate::search::Objective;
@@ -151,10 +152,26 @@ pub fn sample_plan() -> Plan {
                   tensor-parallel communication."
             .to_owned(),
         timeline: one_forward_one_backward(4, 256),
+        memory_over_time: Some(held(&rank(0, 4))),
         gradients: (0..4).map(gradients).collect(),
         warnings: vec!["config.json: field `pretraining_tp` is not known and was not used".to_owned()],
         digest: "5e1d0c7a".repeat(8),
     }
+}
+
+/// What `rank` holds: activations grow to their most at its peak, and shrink again towards the end.
+pub fn held(rank: &RankPrediction) -> MemoryOverTime {
+    let moment = |at_s: Seconds, share: f64| {
+        let activations = rank.memory_bytes.activations.scaled(share);
+        MemoryMoment { at_s, memory_bytes: CategoryBytes { activations, ..rank.memory_bytes } }
+    };
+    let (peak, end) = (rank.peak_at_s, rank.step_time_s);
+    let moments = [0.0, 0.5].map(|share| moment(peak * share, share)).into_iter().chain([
+        moment(peak, 1.0),
+        moment(end - peak, 0.5),
+        moment(end, 0.0),
+    ]);
+    MemoryOverTime { stage: rank.stage, moments: moments.collect() }
 }
 
 /// The gradients of the blocks of `stage`, summed behind the last of 256 micro-batches.

@@ -6,9 +6,11 @@ mod filling;
 mod issue;
 pub mod memory;
 mod outlook;
+pub mod over_time;
 pub mod player;
 mod quiet;
 mod rank;
+mod starts;
 mod steady;
 mod watch;
 
@@ -16,6 +18,7 @@ pub use account::{Counters, account};
 pub use causes::CauseTimes;
 pub use issue::Issue;
 pub use memory::{MemoryPeak, peak};
+pub use over_time::{MemoryMoment, memory_over_time};
 pub use player::{
     Playback, RankPlayback, Span, busiest, play, play_below, play_counting, play_every_instruction,
 };

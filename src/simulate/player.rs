@@ -14,6 +14,7 @@ use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
 use crate::simulate::memory::MemoryPeak;
 use crate::simulate::outlook::Outlook;
+use crate::simulate::starts::Starts;
 use crate::simulate::steady::Steady;
 use crate::simulate::watch::{Below, Slower, Watch};
 use crate::units::Seconds;
@@ -134,7 +135,7 @@ pub(super) struct Player<'a> {
 
 impl<'a> Player<'a> {
     /// A player of `program`; where it `counts_alike`, quiet passes and periods of a steady state are not played twice.
-    fn new(program: &'a Program, pricing: &dyn Pricing, counts_alike: bool) -> Self {
+    pub(super) fn new(program: &'a Program, pricing: &dyn Pricing, counts_alike: bool) -> Self {
         // On a shared machine no pass is alone.
         let counts_quiet_whole = counts_alike && !pricing.shares_machine();
         let mut stage_of_chunk: Vec<usize> = Vec::new();
@@ -183,6 +184,14 @@ impl<'a> Player<'a> {
             until: None,
             given_up: None,
         }
+    }
+
+    /// Plays on, and says of the rank of `stage` also when its computing instructions start.
+    pub(super) fn noting(mut self, stage: usize) -> (RankPlayback, Starts) {
+        self.ranks[stage].starts = Some(Starts::default());
+        self.run();
+        let starts = self.ranks[stage].starts.take().unwrap_or_default();
+        (self.playback().ranks.swap_remove(stage), starts)
     }
 
     fn finished(mut self) -> Playback {

@@ -8,6 +8,7 @@ use crate::simulate::causes::CauseTimes;
 use crate::simulate::issue;
 use crate::simulate::memory::{self, MemoryPeak};
 use crate::simulate::quiet::Quiet;
+use crate::simulate::starts::Starts;
 use crate::units::Seconds;
 
 use crate::simulate::player::Span;
@@ -85,6 +86,8 @@ pub(super) struct Rank<'a> {
     pub(super) memory: MemoryPeak,
     pub(super) peak_at: f64,
     pub(super) spans: Vec<Span>,
+    /// When its computing instructions start, where that is asked for.
+    pub(super) starts: Option<Starts>,
     /// The end of this rank's program was reached.
     pub(super) done: bool,
     /// The streams that its program uses.
@@ -230,6 +233,7 @@ impl<'a> Rank<'a> {
             memory: memory::peak(program),
             peak_at: 0.0,
             spans: Vec::with_capacity(program.calls.len()),
+            starts: None,
             done: false,
             used: instructions.fold(Streams::NONE, |used, one| used.and(Streams::of(one.stream))),
             next_at: None,
@@ -317,6 +321,7 @@ impl<'a> Rank<'a> {
             self.peak_at = time + quiet.starts[self.memory.instruction];
         }
         self.begin(compute, position, time);
+        self.begin_quiet(call);
         self.streams[compute].running = Some(Running {
             left: seconds,
             rate: 1.0,
@@ -325,6 +330,16 @@ impl<'a> Rank<'a> {
             quiet: true,
         });
         true
+    }
+
+    /// Notes when the computing instructions of the quiet pass of `call` start.
+    fn begin_quiet(&mut self, call: u32) {
+        let prepared = &self.prepared[self.program.calls[call as usize].template as usize];
+        if let (Some(starts), Some(quiet)) = (&mut self.starts, &prepared.quiet) {
+            let computes = prepared.by_stream[Stream::Compute as usize].iter();
+            let whole = computes.take_while(|&&index| index < quiet.until);
+            starts.begin_all(call as usize, whole.map(|&index| quiet.starts[index as usize]).collect());
+        }
     }
 
     /// Whether `stream` is done with call `call`, and with what it could do ahead of later ones.
@@ -383,6 +398,10 @@ impl<'a> Rank<'a> {
             let Template { pass, frame: chunk, .. } = self.program.templates[call.template as usize];
             let start = Seconds(time);
             self.spans.push(Span { pass, chunk, micro: call.micro, start, end: start });
+        }
+        if let Some(starts) = &mut self.starts {
+            let call = position.0 as usize;
+            starts.begin(call, time - self.spans[call].start.0);
         }
     }
 

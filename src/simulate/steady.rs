@@ -243,5 +243,8 @@ impl Rank<'_> {
             let micro = self.program.calls[self.spans.len()].micro;
             self.spans.push(Span { micro, start: span.start + by, end: span.end + by, ..span });
         }
+        if let Some(starts) = &mut self.starts {
+            starts.repeat(first, now.call as usize, calls, count);
+        }
     }
 }

@@ -256,6 +256,66 @@ fn plans_make_pages_again() {
     assert_eq!(place.names(), ["again.html", "page.html", "plan.json"]);
 }
 
+/// Bytes of all categories of `memory`.
+fn held(memory: &Value) -> u64 {
+    memory.as_object().unwrap().values().map(|bytes| bytes.as_u64().unwrap()).sum()
+}
+
+#[test]
+fn memory_over_time_peaks_at_what_is_printed() {
+    let place = Place::new();
+    // With and without buffers that are placed, and with memory beside the program's.
+    for (engine, strategies) in [
+        ("embedded", ["dp=2,zero=1", "pp=2,micro=1", "tp=2,micro=2"]),
+        ("megatron", ["dp=2,zero=1", "pp=2,micro=1", "tp=2,micro=2"]),
+        ("torchtitan", ["dp=2,zero=3", "pp=2,micro=1", "tp=2,micro=2"]),
+        ("deepspeed", ["dp=2,zero=1", "dp=2,zero=3", "dp=2,zero=2,offload=optimizer:1"]),
+    ] {
+        for strategy in strategies {
+            let what = format!("{engine}, {strategy}");
+            let run = place.line(&format!("{SIMULATE} --engine {engine} --strategy {strategy} --json"));
+            assert_eq!(run.code, 0, "{what}: {}", run.stderr);
+            let plan = run.json();
+            let (prediction, curve) = (&plan["prediction"], &plan["memory_over_time"]);
+            let moments = curve["moments"].as_array().unwrap();
+            assert!(moments.len() > 4 && moments.len() <= 400, "{what}: {}", moments.len());
+            let fullest = moments
+                .iter()
+                .map(|moment| &moment["memory_bytes"])
+                .reduce(|full, memory| if held(memory) > held(full) { memory } else { full });
+            assert_eq!(fullest, Some(&prediction["memory_bytes"]), "{what}");
+            assert_eq!(fullest.map(held), prediction["peak_memory_bytes"].as_u64(), "{what}");
+            let stage = curve["stage"].as_u64().unwrap() as usize;
+            assert_eq!(
+                prediction["ranks"][stage]["peak_memory_bytes"], prediction["peak_memory_bytes"],
+                "{what}"
+            );
+            // The step gives back what it takes.
+            let (first, last) = (&moments[0], &moments[moments.len() - 1]);
+            assert_eq!(first["memory_bytes"], last["memory_bytes"], "{what}");
+            assert_eq!(first["at_s"].as_f64(), Some(0.0), "{what}");
+            let end = prediction["ranks"][stage]["step_time_s"].as_f64().unwrap();
+            assert!((last["at_s"].as_f64().unwrap() - end).abs() < 1e-7, "{what}");
+        }
+    }
+}
+
+#[test]
+fn plans_written_before_memory_over_time_was_make_pages() {
+    let place = Place::new();
+    assert_eq!(place.line(&format!("{SIMULATE} --strategy pp=2 --out plan.json --report page.html")).code, 0);
+    let mut plan: meshwright::plan::Plan = serde_json::from_str(&place.read("plan.json")).unwrap();
+    plan.memory_over_time = None;
+    plan.digest = meshwright::plan::digest(&plan);
+    let text = serde_json::to_string(&plan).unwrap();
+    assert!(!text.contains("memory_over_time"));
+    place.write("older.json", text);
+    let run = place.line("report older.json --out older.html");
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    let drawn = "Memory of the rank of stage 0 over a step";
+    assert!(place.read("page.html").contains(drawn) && !place.read("older.html").contains(drawn));
+}
+
 #[test]
 fn timelines_are_trace_events() {
     let place = Place::new();

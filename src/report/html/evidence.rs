@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 
 use super::super::words;
+use super::copying::code;
 use super::section;
-use super::tables::{code, plain, table};
+use super::tables::{plain, table};
 use crate::plan::Plan;
 
 /// Nothing where no run is known and nothing lacks one.

@@ -5,7 +5,8 @@ use maud::{Markup, PreEscaped, html};
 use crate::plan::Plan;
 
 use super::super::parts::{self, Part, share};
-use super::super::{plot, words};
+use super::super::plot::{self, Width};
+use super::super::words;
 use super::{section, tables};
 
 /// A picture that scrolls sideways where the window is narrow.
@@ -13,10 +14,24 @@ pub fn figure(picture: &str, caption: Markup) -> Markup {
     html! {
         figure {
             div.picture tabindex="0" role="group" aria-label="Picture, scrolls sideways" { (PreEscaped(picture)) }
+            figcaption { (caption) span.in-narrow { " The picture scrolls sideways →" } }
+        }
+    }
+}
+
+/// A picture drawn for wide and for narrow windows.
+pub fn fitting(draw: impl Fn(Width) -> String, caption: Markup) -> Markup {
+    html! {
+        figure {
+            div.in-wide { (PreEscaped(draw(Width::Wide))) }
+            div.in-narrow { (PreEscaped(draw(Width::Narrow))) }
             figcaption { (caption) }
         }
     }
 }
+
+/// Forward and backward, whose shades tell chunks apart.
+const CHUNK_INKS: [u8; 2] = [2, 4];
 
 /// Swatches and names.
 pub fn legend<'a>(entries: impl Iterator<Item = (u8, &'a str)>) -> Markup {
@@ -24,6 +39,24 @@ pub fn legend<'a>(entries: impl Iterator<Item = (u8, &'a str)>) -> Markup {
         ul.legend {
             @for (ink, name) in entries {
                 li { span class={ "swatch ink-" (ink) } aria-hidden="true" {} (name) }
+            }
+        }
+    }
+}
+
+/// The shades of the chunks of a rank, of many the first and the last.
+fn chunk_legend(chunks: u32) -> Markup {
+    let all: Vec<u32> = if chunks <= 8 { (0..chunks).collect() } else { vec![0, chunks - 1] };
+    html! {
+        ul.legend {
+            @for chunk in all {
+                li {
+                    @for ink in CHUNK_INKS {
+                        span class={ "swatch ink-" (ink) } style={ "opacity:" (plot::chunk_shade(chunk, chunks)) }
+                            aria-hidden="true" {}
+                    }
+                    "chunk " (chunk)
+                }
             }
         }
     }
@@ -60,11 +93,27 @@ pub fn memory(plan: &Plan) -> Markup {
                 (prediction.safe_memory_bytes.process) "."
             }
             (legend_of(&rows))
-            (figure(&plot::memory(plan), html! { "Each rank at its own peak." }))
+            (fitting(|width| plot::memory(plan, width), html! { "Each rank at its own peak." }))
+            (over_time(plan))
             (breakdown("Composition at the peak", "memory", &rows[0]))
             (tables::ranks(plan))
         },
     )
+}
+
+/// What the fullest rank holds through a step; nothing of a plan that does not say.
+fn over_time(plan: &Plan) -> Markup {
+    let Some(curve) = &plan.memory_over_time else { return html! {} };
+    if plot::memory_over_time(plan, Width::Wide).is_none() {
+        return html! {};
+    }
+    html! {
+        (fitting(|width| plot::memory_over_time(plan, width).unwrap_or_default(), html! {
+            "What the fullest rank"
+            @if plan.prediction.ranks.len() > 1 { ", of stage " (curve.stage) "," }
+            " holds from the start of a step to its end; of a long step the most in each of its parts."
+        }))
+    }
 }
 
 /// Time by cause and rank.
@@ -84,7 +133,7 @@ pub fn time(plan: &Plan) -> Markup {
                 (prediction.communication_hidden_s) " of communication is hidden beside it."
             }
             (legend_of(&rows))
-            (figure(&plot::time(plan), html! { "Each instant belongs to one cause, so the parts sum to the step." }))
+            (fitting(|width| plot::time(plan, width), html! { "Each instant belongs to one cause, so the parts sum to the step." }))
             (breakdown("The slowest rank's step", "time", &rows[0]))
         },
     )
@@ -117,13 +166,22 @@ pub fn timeline(plan: &Plan) -> Markup {
     if pictures.is_empty() {
         return html! {};
     }
+    let chunks = plot::chunks(&plan.timeline);
     let is_used = |pass| plan.timeline.iter().any(|span| span.pass == pass);
     section(
         "timeline",
         "Timeline",
         html! {
-            p { "Passes of each pipeline stage in one step; numbers are micro-batches, and gaps are waiting." }
+            @if chunks > 1 {
+                p {
+                    "Passes of each pipeline stage in one step. Numbers are micro-batch·chunk where there is room, or else \
+                     the micro-batch; the later a chunk, the paler it is. Gaps are waiting."
+                }
+            } @else {
+                p { "Passes of each pipeline stage in one step; numbers are micro-batches, and gaps are waiting." }
+            }
             (legend(plot::PASSES.into_iter().filter(|&(pass, ..)| is_used(pass)).map(|(_, name, ink)| (ink, name))))
+            @if chunks > 1 { (chunk_legend(chunks)) }
             @for (caption, picture) in &pictures { (figure(picture, html! { (caption) })) }
         },
     )
@@ -155,7 +213,7 @@ pub fn pareto(plan: &Plan) -> Markup {
         "Memory against time",
         html! {
             p { (words::several("plan", plan.pareto.len() as u64)) " that no other beats in " (words::dimensions(plan)) ", fastest first." }
-            (figure(&plot::pareto(plan), html! { "Numbers are those of the table." }))
+            (fitting(|width| plot::pareto(plan, width), html! { "Numbers are those of the table." }))
             (tables::pareto(plan))
         },
     )

@@ -5,8 +5,10 @@ use maud::{Markup, html};
 use crate::plan::Plan;
 
 use super::super::{map, plot, words};
-use super::tables::{code, plain, table};
-use super::{figure, legend, section};
+use super::copying::code;
+use super::figures::fitting;
+use super::tables::{plain, table};
+use super::{legend, section};
 
 /// Days and money of a run; nothing where neither was asked for.
 pub fn run(plan: &Plan) -> Markup {
@@ -80,12 +82,12 @@ pub fn sweep(plan: &Plan) -> Markup {
             @if has_change {
                 (legend([(1, "the kind of the plan before"), (4, "another kind of plan")].into_iter()))
             }
-            (figure(&plot::throughput(plan, key), html! {
+            (fitting(|width| plot::throughput(plan, key, width), html! {
                 "Tokens a second of all devices together."
                 @if has_ideal { " The thin line is perfect scaling from the fewest devices that fit." }
             }))
-            @if let Some(picture) = plot::cost(plan, key) {
-                (figure(&picture, html! { "What training costs, without failures." }))
+            @if plan.sweep.iter().any(|point| point.cost.is_some()) {
+                (fitting(|width| plot::cost(plan, key, width), html! { "What training costs, without failures." }))
             }
             @if has_change {
                 h3 { "Where the kind of plan changes" }

@@ -6,13 +6,14 @@ use crate::plan::{Plan, StrategyRecord};
 use crate::units::grouped;
 
 use super::super::{map, words};
+use super::copying::{code, parts};
 use super::section;
 
 /// A table of these columns, of which the marked hold numbers, under a caption that may be empty.
 pub fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item = Vec<Markup>>) -> Markup {
     html! {
         div.scroll tabindex="0" role="group" aria-label=(caption) {
-            table {
+            table.cards {
                 caption { (caption) }
                 thead { tr {
                     @for (name, is_number) in columns { th.number[*is_number] scope="col" { (name) } }
@@ -20,11 +21,11 @@ pub fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item =
                 tbody {
                     @for row in rows {
                         tr {
-                            @for (place, (cell, (_, is_number))) in row.into_iter().zip(columns).enumerate() {
+                            @for (place, (cell, (name, is_number))) in row.into_iter().zip(columns).enumerate() {
                                 @if place == 0 {
-                                    th.number[*is_number] scope="row" { (cell) }
+                                    th.number[*is_number] scope="row" data-column=(name) { (cell) }
                                 } @else {
-                                    td.number[*is_number] { (cell) }
+                                    td.number[*is_number] data-column=(name) { (cell) }
                                 }
                             }
                         }
@@ -37,11 +38,6 @@ pub fn table(caption: &str, columns: &[(&str, bool)], rows: impl Iterator<Item =
 
 pub fn plain(text: impl ToString) -> Markup {
     html! { (text.to_string()) }
-}
-
-pub fn code(text: &str) -> Markup {
-    // A strategy may break after each of its keys, and after what it says of a stage.
-    html! { code { @for piece in text.split_inclusive([',', '/']) { (piece) wbr; } } }
 }
 
 /// What the strategy sets, where it is not the plainest.
@@ -73,7 +69,7 @@ pub fn strategy(record: &StrategyRecord) -> Markup {
     html! {
         dl.facts {
             @for (name, value, matters) in entries {
-                @if matters { div { dt { (name) } dd { (value) } } }
+                @if matters { div { dt { (name) } dd { (parts(&value)) } } }
             }
         }
     }

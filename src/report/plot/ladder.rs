@@ -5,8 +5,9 @@ use crate::plan::{LadderStep, Plan};
 use super::super::unit::Unit;
 use super::super::words;
 use super::axis::Axis;
-use super::panel::{Panel, shortened};
-use super::{Drawn, Ink, draw};
+use super::labels::broken;
+use super::panel::Panel;
+use super::{Drawn, Ink, Width, draw};
 
 /// Left the memory, with the device's as a line, right the time.
 pub fn ladder(plan: &Plan) -> String {
@@ -18,8 +19,8 @@ pub fn ladder(plan: &Plan) -> String {
         Axis::around(steps.iter().map(|step| memory(step).0 as f64).chain([device.0 as f64]), Unit::of_bytes);
     let times = Axis::around(steps.iter().map(|step| time(step).0), Unit::of_seconds);
     let (top, bottom) = (28, 52);
-    let height = top + 34 * steps.len() as u32 + bottom;
-    draw(height, "Peak memory and step time of every step of the ladder", |root, inks| {
+    let height = top + 38 * steps.len() as u32 + bottom;
+    draw((Width::Wide, height), "Peak memory and step time of every step of the ladder", |root, inks| {
         let y = top as i32..(height - bottom) as i32;
         let left = Panel::new(root, inks, 290..540, y.clone(), steps.len());
         let right = Panel::new(root, inks, 660..870, y, steps.len());
@@ -27,7 +28,7 @@ pub fn ladder(plan: &Plan) -> String {
         right.bottom_axis(&times, "step time")?;
         left.limit(memories.position(device.0 as f64), "device memory")?;
         for (row, step) in steps.iter().enumerate() {
-            left.row_label(row, &shortened(&step.changed, 38))?;
+            left.row_labels(row, &broken(&step.changed, 33, 2))?;
             let fit = words::fit(&step.prediction, device);
             let bytes = memory(step);
             let ink = if step.prediction.fits { Ink::Series(1) } else { Ink::Limit };

@@ -4,12 +4,17 @@ use std::ops::Range;
 
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    Cartesian2d, Circle, Color, DrawingArea, IntoFont, PathElement, Rectangle, SVGBackend, Text, TextStyle,
+    Cartesian2d, Circle, Color, DrawingArea, IntoFont, PathElement, Polygon, Rectangle, SVGBackend, Text,
+    TextStyle,
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::Axis;
+use super::labels::text_width;
 use super::{Area, Drawn, FONT_FACTOR, Ink, Inks, LETTER};
+
+/// Between the middles of two lines of a label.
+const LINE: i32 = 16;
 
 /// Where a picture's rows are drawn.
 pub struct Panel<'a, 'b> {
@@ -44,13 +49,18 @@ impl<'a, 'b> Panel<'a, 'b> {
         self.bottom_ticks(&axis.ticks(), &axis.title(title))
     }
 
-    /// The same with positions and labels of the ticks.
+    /// The same with positions and labels of the ticks, which ascend; where labels would touch, some are left out.
     pub fn bottom_ticks(&self, ticks: &[(f64, String)], title: &str) -> Drawn {
         let anchor = (HPos::Center, VPos::Top);
+        let mut free = f64::NEG_INFINITY;
         for (position, label) in ticks {
             self.line([(*position, 0.0), (*position, self.rows)], Ink::Grid, 1)?;
             let x = self.pixel((*position, 0.0)).0;
-            self.words(label, (x, self.y.end + 7), anchor, Ink::Muted)?;
+            let half = text_width(label) / 2.0;
+            if f64::from(x) - half >= free {
+                free = f64::from(x) + half + 6.0;
+                self.words(label, (x, self.y.end + 7), anchor, Ink::Muted)?;
+            }
         }
         let middle = (self.x.start + self.x.end) / 2;
         self.words(title, (middle, self.y.end + 27), anchor, Ink::Muted)
@@ -58,19 +68,34 @@ impl<'a, 'b> Panel<'a, 'b> {
 
     /// Grid lines and tick labels at the left, of a panel of one row, and a title above it.
     pub fn left_axis(&self, axis: &Axis, title: &str) -> Drawn {
+        self.left_axis_titled(axis, &axis.title(title), 20)
+    }
+
+    /// The same under a title so far above it.
+    pub fn left_axis_titled(&self, axis: &Axis, title: &str, above: i32) -> Drawn {
         for (position, label) in axis.ticks() {
             let row = self.rows * (1.0 - position);
             self.line([(0.0, row), (1.0, row)], Ink::Grid, 1)?;
             let y = self.pixel((0.0, row)).1;
             self.words(&label, (self.x.start - 8, y), (HPos::Right, VPos::Center), Ink::Muted)?;
         }
-        self.words(&axis.title(title), (12, self.y.start - 20), (HPos::Left, VPos::Center), Ink::Muted)
+        self.words(title, (12, self.y.start - above), (HPos::Left, VPos::Center), Ink::Muted)
     }
 
     /// A label left of the panel, in the middle of `row`.
     pub fn row_label(&self, row: usize, text: &str) -> Drawn {
-        let y = self.pixel((0.0, row as f64 + 0.5)).1;
-        self.words(text, (self.x.start - 10, y), (HPos::Right, VPos::Center), Ink::Text)
+        self.row_labels(row, std::slice::from_ref(&text.to_owned()))
+    }
+
+    /// The same in several lines.
+    pub fn row_labels(&self, row: usize, lines: &[String]) -> Drawn {
+        let middle = self.pixel((0.0, row as f64 + 0.5)).1;
+        let top = middle - LINE * (lines.len() as i32 - 1) / 2;
+        for (line, text) in (0..).zip(lines) {
+            let at = (self.x.start - 10, top + LINE * line);
+            self.words(text, at, (HPos::Right, VPos::Center), Ink::Text)?;
+        }
+        Ok(())
     }
 
     /// Text that begins this many pixels right of a place.
@@ -81,10 +106,21 @@ impl<'a, 'b> Panel<'a, 'b> {
 
     /// A filled bar with a tooltip; nothing where it is empty.
     pub fn bar(&self, x: Range<f64>, y: Range<f64>, ink: Ink, title: String) -> Drawn {
+        self.shaded_bar(x, y, (ink, 1.0), title)
+    }
+
+    /// The same in a shade of an ink: 1 is the full one.
+    pub fn shaded_bar(&self, x: Range<f64>, y: Range<f64>, (ink, shade): (Ink, f64), title: String) -> Drawn {
         if x.end > x.start {
-            let style = self.inks.titled(ink, title).filled();
+            let style = self.inks.titled(ink, title).mix(shade).filled();
             self.area.draw(&Rectangle::new([(x.start, y.start), (x.end, y.end)], style))?;
         }
+        Ok(())
+    }
+
+    /// A filled area with a tooltip.
+    pub fn filled(&self, edge: Vec<(f64, f64)>, ink: Ink, title: String) -> Drawn {
+        self.area.draw(&Polygon::new(edge, self.inks.titled(ink, title).filled()))?;
         Ok(())
     }
 

@@ -7,11 +7,12 @@ use crate::plan::Plan;
 use super::super::unit::Unit;
 use super::super::words;
 use super::axis::Axis;
+use super::labels::Labels;
 use super::panel::Panel;
-use super::{Ink, WIDTH, draw};
+use super::{Ink, Width, draw};
 
 /// Memory to the right, time upwards; the dots bear the numbers of the table beside.
-pub fn pareto(plan: &Plan) -> String {
+pub fn pareto(plan: &Plan, width: Width) -> String {
     let points = &plan.pareto;
     let x = Axis::around(points.iter().map(|point| point.peak_memory_bytes.0 as f64), Unit::of_bytes);
     let y = Axis::around(points.iter().map(|point| point.step_time_s.0), Unit::of_seconds);
@@ -20,8 +21,9 @@ pub fn pareto(plan: &Plan) -> String {
         "Step time against peak memory of the plans that no other beats in {}",
         words::dimensions(plan)
     );
-    draw(height, &description, |root, inks| {
-        let panel = Panel::new(root, inks, 80..WIDTH as i32 - 30, 36..height as i32 - 52, 1);
+    draw((width, height), &description, |root, inks| {
+        let right = width.units() as i32 - 30;
+        let panel = Panel::new(root, inks, 76..right, 36..height as i32 - 52, 1);
         panel.bottom_axis(&x, "peak memory of a device")?;
         panel.left_axis(&y, "step time")?;
         let places: Vec<_> = points
@@ -37,25 +39,26 @@ pub fn pareto(plan: &Plan) -> String {
         if front.len() > 1 && points.iter().all(|point| point.devices.is_none()) {
             panel.line(front, Ink::Muted, 1)?;
         }
-        let mut labelled: Vec<(i32, i32)> = Vec::new();
-        for (number, (point, &place)) in points.iter().zip(&places).enumerate() {
-            let is_chosen = words::is_chosen(plan, point);
+        let is_chosen = |number: &usize| words::is_chosen(plan, &points[*number]);
+        let mark = |number: &usize| if is_chosen(number) { (8, Ink::Accent) } else { (6, Ink::Series(1)) };
+        // The chosen one last, in front of its neighbours; its label first.
+        let (chosen, others): (Vec<usize>, Vec<usize>) = (0..points.len()).partition(is_chosen);
+        for &number in others.iter().chain(&chosen) {
+            let (point, place) = (&points[number], places[number]);
             let title = format!("{}: {}, {}", point.strategy, point.peak_memory_bytes, point.step_time_s);
-            let (radius, ink) = if is_chosen { (8, Ink::Accent) } else { (6, Ink::Series(1)) };
+            let (radius, ink) = mark(&number);
             panel.dot(place, radius, ink, title)?;
-            // Where dots are dense, tooltip and table say which is which.
-            let (left, top) = panel.pixel(place);
-            if is_chosen {
-                // Below the front there is nothing.
-                let text = format!("{} chosen", number + 1);
-                panel.words(&text, (left, top + 20), (HPos::Center, VPos::Center), Ink::Text)?;
-                continue;
-            }
-            let is_free = |&(x, y): &(i32, i32)| (x - left).abs() > 24 || (y - top).abs() > 16;
-            if labelled.iter().all(is_free) {
-                labelled.push((left, top));
-                let text = (number + 1).to_string();
-                panel.words(&text, (left + 6, top - 15), (HPos::Left, VPos::Center), Ink::Text)?;
+        }
+        let dots: Vec<_> =
+            places.iter().enumerate().map(|(number, &place)| (panel.pixel(place), mark(&number).0)).collect();
+        let mut labels = Labels::new([80, 24, right + 26, height as i32 - 54], &dots);
+        // Where dots are dense, tooltip and table say which is which.
+        for number in chosen.iter().chain(&others) {
+            let (dot, radius) = dots[*number];
+            let said = if is_chosen(number) { " chosen" } else { "" };
+            let text = format!("{}{said}", number + 1);
+            if let Some(middle) = labels.place(&text, dot, radius) {
+                panel.words(&text, middle, (HPos::Center, VPos::Center), Ink::Text)?;
             }
         }
         Ok(())

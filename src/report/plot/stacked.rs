@@ -7,7 +7,7 @@ use super::super::parts::{self, Part};
 use super::super::unit::Unit;
 use super::axis::Axis;
 use super::panel::{Panel, label_every, row_height};
-use super::{Ink, WIDTH, draw};
+use super::{Ink, Width, draw};
 
 /// One bar.
 struct Row {
@@ -24,7 +24,7 @@ impl Row {
 }
 
 /// Memory of every pipeline rank at its peak, against the device's.
-pub fn memory(plan: &Plan) -> String {
+pub fn memory(plan: &Plan, width: Width) -> String {
     let device = plan.cluster.device_memory_bytes;
     let rows = rows(plan, |bytes, peak, _, _| (parts::memory(bytes), peak.to_string()));
     let most = rows.iter().map(Row::length).fold(0.0, f64::max);
@@ -32,14 +32,16 @@ pub fn memory(plan: &Plan) -> String {
     // A limit far out of reach would leave no picture of what is used.
     let limit = (limit < 8.0 * most).then(|| (limit, format!("device memory {device}")));
     let axis = Axis::from_zero(limit.as_ref().map_or(most, |limit| limit.0.max(most)), Unit::of_bytes);
-    picture(&rows, &axis, "memory of a device", limit, "Memory by category of each pipeline rank at its peak")
+    let description = "Memory by category of each pipeline rank at its peak";
+    picture(&rows, (&axis, "memory of a device"), limit, (width, description))
 }
 
 /// The step of every pipeline rank by cause.
-pub fn time(plan: &Plan) -> String {
+pub fn time(plan: &Plan, width: Width) -> String {
     let rows = rows(plan, |_, _, seconds, step| (parts::time(seconds), step.to_string()));
     let axis = Axis::from_zero(rows.iter().map(Row::length).fold(0.0, f64::max), Unit::of_seconds);
-    picture(&rows, &axis, "time of a step", None, "Time of a step by cause on each pipeline rank")
+    let description = "Time of a step by cause on each pipeline rank";
+    picture(&rows, (&axis, "time of a step"), None, (width, description))
 }
 
 /// A row for each rank, read from its memory, peak, causes and step.
@@ -62,17 +64,20 @@ fn rows(
 
 fn picture(
     rows: &[Row],
-    axis: &Axis,
-    title: &str,
+    (axis, title): (&Axis, &str),
     limit: Option<(f64, String)>,
-    description: &str,
+    (width, description): (Width, &str),
 ) -> String {
     let row_height = row_height(rows.len());
     let (top, bottom) = (if limit.is_some() { 28 } else { 8 }, 52);
     let height = top + row_height * rows.len() as u32 + bottom;
-    draw(height, description, |root, inks| {
+    let (left, right) = match width {
+        Width::Wide => (100, 90),
+        Width::Narrow => (84, 86),
+    };
+    draw((width, height), description, |root, inks| {
         let y = top as i32..(height - bottom) as i32;
-        let panel = Panel::new(root, inks, 100..WIDTH as i32 - 90, y, rows.len());
+        let panel = Panel::new(root, inks, left..width.units() as i32 - right, y, rows.len());
         panel.bottom_axis(axis, title)?;
         for (place, row) in rows.iter().enumerate() {
             let line = place as f64;

@@ -10,7 +10,7 @@ use super::super::unit::Unit;
 use super::super::words;
 use super::axis::Axis;
 use super::panel::Panel;
-use super::{Ink, WIDTH, draw};
+use super::{Ink, Width, draw};
 
 /// One dot of a curve.
 struct Dot {
@@ -24,7 +24,7 @@ struct Dot {
 }
 
 /// Tokens/s of all devices against what is swept; for devices with the line of perfect scaling.
-pub fn throughput(plan: &Plan, key: SweepKey) -> String {
+pub fn throughput(plan: &Plan, key: SweepKey, width: Width) -> String {
     let dots = dots(plan, key, |point| point.tokens_per_s, |rate| format!("{} tokens/s", words::rate(rate)));
     let ideal = match dots.first() {
         Some(first) if key == SweepKey::Devices => {
@@ -36,15 +36,15 @@ pub fn throughput(plan: &Plan, key: SweepKey) -> String {
         dots.iter().map(|dot| dot.y).chain(ideal.iter().map(|at| at.1)),
         Unit::of_tokens_a_second,
     );
-    curve(&dots, &ideal, &y, (key, "throughput"))
+    curve(&dots, &ideal, &y, (key, ["throughput", "Throughput"], width))
 }
 
-/// What a million tokens cost against what is swept; nothing where no price is known.
-pub fn cost(plan: &Plan, key: SweepKey) -> Option<String> {
+/// What a million tokens cost against what is swept.
+pub fn cost(plan: &Plan, key: SweepKey, width: Width) -> String {
     let million = |point: &SweepPoint| point.cost.map(|cost| map::million(cost.token).0);
     let dots = dots(plan, key, million, |cost| Money(cost).to_string());
     let y = Axis::around(dots.iter().map(|dot| dot.y), Unit::of_money);
-    (!dots.is_empty()).then(|| curve(&dots, &[], &y, (key, "cost of a million tokens")))
+    curve(&dots, &[], &y, (key, ["a million tokens", "Cost of a million tokens"], width))
 }
 
 fn dots(
@@ -67,20 +67,18 @@ fn dots(
     plan.sweep.iter().filter_map(dot).collect()
 }
 
-/// Dots joined by a line; `ideal` is another line, of values and amounts.
-fn curve(dots: &[Dot], ideal: &[(f64, f64)], y: &Axis, (key, what): (SweepKey, &str)) -> String {
+/// Dots joined by a line; `ideal` is another line, of values and amounts. What is shown, on the axis and in full.
+fn curve(
+    dots: &[Dot],
+    ideal: &[(f64, f64)],
+    y: &Axis,
+    (key, [what, said], width): (SweepKey, [&str; 2], Width),
+) -> String {
     let x = Axis::around(dots.iter().map(|dot| dot.x), Unit::of_bytes);
     let height = 360;
-    draw(height, &format!("{what} along the sweep"), |root, inks| {
-        let panel = Panel::new(root, inks, 80..WIDTH as i32 - 40, 36..height as i32 - 52, 1);
-        let mut ticks: Vec<(f64, String)> = Vec::new();
-        for dot in dots {
-            // Labels of neighbours must not touch.
-            let place = x.position(dot.x);
-            if ticks.last().is_none_or(|(last, _)| (place - last) * panel.width() > 60.0) {
-                ticks.push((place, dot.label.clone()));
-            }
-        }
+    draw((width, height), &format!("{said} along the sweep"), |root, inks| {
+        let panel = Panel::new(root, inks, 76..width.units() as i32 - 40, 36..height as i32 - 52, 1);
+        let ticks: Vec<_> = dots.iter().map(|dot| (x.position(dot.x), dot.label.clone())).collect();
         panel.bottom_ticks(&ticks, map::column(key))?;
         panel.left_axis(y, what)?;
         // Rows count downwards, amounts upwards.

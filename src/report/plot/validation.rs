@@ -7,7 +7,10 @@ use crate::validate::Quantity;
 use super::super::unit::Unit;
 use super::axis::Axis;
 use super::panel::{Panel, shortened};
-use super::{Ink, WIDTH, draw};
+use super::{Ink, Width, draw};
+
+/// There are too many dots to draw them twice.
+const WIDTH: Width = Width::Wide;
 
 /// One run that was predicted and measured, in seconds or bytes.
 pub struct Mark<'a> {
@@ -32,24 +35,28 @@ pub fn scatter(marks: &[Mark<'_>], quantity: Quantity) -> String {
     };
     let axis = Axis::around(marks.iter().flat_map(|mark| [mark.predicted, mark.measured]), unit);
     let height = 560;
-    draw(height, &format!("Predicted against measured {what} of {} runs", marks.len()), |root, inks| {
-        let panel = Panel::new(root, inks, 80..WIDTH as i32 - 30, 36..height as i32 - 52, 1);
-        panel.bottom_axis(&axis, &format!("measured {what}"))?;
-        panel.left_axis(&axis, &format!("predicted {what}"))?;
-        let (low, high) = axis.ends();
-        for (factor, ink) in [(0.8, Ink::Limit), (1.0, Ink::Text), (1.2, Ink::Limit)] {
-            // Where both coordinates are on the axis.
-            let (first, last) = (low.max(low / factor), high.min(high / factor));
-            let place = |measured: f64| (axis.position(measured), 1.0 - axis.position(measured * factor));
-            panel.line([place(first), place(last)], ink, 1)?;
-        }
-        for mark in marks {
-            // Rows count downwards.
-            let place = (axis.position(mark.measured), 1.0 - axis.position(mark.predicted));
-            panel.dot(place, 4, Ink::Series(mark.ink), mark.title.clone())?;
-        }
-        Ok(())
-    })
+    draw(
+        (WIDTH, height),
+        &format!("Predicted against measured {what} of {} runs", marks.len()),
+        |root, inks| {
+            let panel = Panel::new(root, inks, 80..WIDTH.units() as i32 - 30, 36..height as i32 - 52, 1);
+            panel.bottom_axis(&axis, &format!("measured {what}"))?;
+            panel.left_axis(&axis, &format!("predicted {what}"))?;
+            let (low, high) = axis.ends();
+            for (factor, ink) in [(0.8, Ink::Limit), (1.0, Ink::Text), (1.2, Ink::Limit)] {
+                // Where both coordinates are on the axis.
+                let (first, last) = (low.max(low / factor), high.min(high / factor));
+                let place = |measured: f64| (axis.position(measured), 1.0 - axis.position(measured * factor));
+                panel.line([place(first), place(last)], ink, 1)?;
+            }
+            for mark in marks {
+                // Rows count downwards.
+                let place = (axis.position(mark.measured), 1.0 - axis.position(mark.predicted));
+                panel.dot(place, 4, Ink::Series(mark.ink), mark.title.clone())?;
+            }
+            Ok(())
+        },
+    )
 }
 
 /// A row of dots a source, the source with the most runs first; a bar stands at the median.
@@ -63,9 +70,9 @@ pub fn residuals(marks: &[Mark<'_>]) -> String {
     let position = |error: f64| 0.5 + 0.5 * (error / MOST).clamp(-1.0, 1.0);
     let (top, bottom, row) = (24, 52, 24);
     let height = top + row * sources.len() as u32 + bottom;
-    draw(height, "Errors of each source", |root, inks| {
+    draw((WIDTH, height), "Errors of each source", |root, inks| {
         let y = top as i32..(height - bottom) as i32;
-        let panel = Panel::new(root, inks, 250..WIDTH as i32 - 30, y, sources.len());
+        let panel = Panel::new(root, inks, 250..WIDTH.units() as i32 - 30, y, sources.len());
         let label =
             |error: f64| if error == 0.0 { "0".to_owned() } else { format!("{:+.0} %", 100.0 * error) };
         let ticks: Vec<_> = [-0.5, -0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
