@@ -60,12 +60,12 @@ pub fn distance(text: &str, name: &str) -> usize {
 }
 
 /// All `names` with their distances from `text`, the nearest first; of those as near, the one that begins like it, and
-/// then the shortest.
+/// then the shortest; the rest as they stand.
 pub fn ranked<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
     let common =
         |name: &str| text.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
     let mut ranked: Vec<(usize, &str)> = names.into_iter().map(|name| (distance(text, name), name)).collect();
-    ranked.sort_by_key(|&(distance, name)| (distance, Reverse(common(name)), name.len(), name));
+    ranked.sort_by_key(|&(distance, name)| (distance, Reverse(common(name)), name.len()));
     ranked
 }
 
@@ -100,6 +100,6 @@ mod tests {
     #[test]
     fn one_is_the_best_unless_several_are_as_near() {
         assert_eq!(best("zer", ["zero", "tp"]), ["zero"]);
-        assert_eq!(best("xp", ["cp", "tp", "dp", "zero"]), ["cp", "dp", "tp"]);
+        assert_eq!(best("xp", ["cp", "tp", "dp", "zero"]), ["cp", "tp", "dp"]);
     }
 }
