@@ -31,7 +31,10 @@ pub fn distance(text: &str, name: &str) -> usize {
     let letters = |text: &str| text.chars().flat_map(char::to_lowercase).take(LONGEST).collect::<Vec<char>>();
     let (text, name) = (letters(text), letters(name));
     let behind = |letters: usize| letters.min(BEHIND);
-    let is_part = text.len() >= BEHIND && name.windows(text.len()).any(|part| part == text);
+    let is_in = |one: &[char], other: &[char]| {
+        one.len() >= BEHIND && other.windows(one.len()).any(|part| part == one)
+    };
+    let is_part = is_in(&text, &name) || is_in(&name, &text);
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=name.len()).map(|edits| EDIT * edits).collect();
     // Of the text the first letters and all of the name, with the rest of the text behind.
@@ -57,12 +60,12 @@ pub fn distance(text: &str, name: &str) -> usize {
 }
 
 /// All `names` with their distances from `text`, the nearest first; of those as near, the one that begins like it, and
-/// then the shortest.
-fn ranked<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
+/// then the shortest; the rest as they stand.
+pub fn ranked<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
     let common =
         |name: &str| text.chars().zip(name.chars()).take_while(|(left, right)| left == right).count();
     let mut ranked: Vec<(usize, &str)> = names.into_iter().map(|name| (distance(text, name), name)).collect();
-    ranked.sort_by_key(|&(distance, name)| (distance, Reverse(common(name)), name.len(), name));
+    ranked.sort_by_key(|&(distance, name)| (distance, Reverse(common(name)), name.len()));
     ranked
 }
 
@@ -76,6 +79,7 @@ mod tests {
         assert_eq!(distance("abc", "abc"), 0);
         assert_eq!(distance("h100", "h100-sxm"), BEHIND);
         assert_eq!(distance("gard", "grad"), EDIT);
+        assert_eq!(distance("models/gpt2", "gpt2"), BEHIND);
         assert_eq!(distance("wte", "transformer.wte.weight"), BEHIND);
         assert_eq!(distance("h1000", "h100-sxm"), EDIT + 3);
         assert_eq!(distance("accumulation", "accum"), BEHIND);
@@ -96,6 +100,6 @@ mod tests {
     #[test]
     fn one_is_the_best_unless_several_are_as_near() {
         assert_eq!(best("zer", ["zero", "tp"]), ["zero"]);
-        assert_eq!(best("xp", ["cp", "tp", "dp", "zero"]), ["cp", "dp", "tp"]);
+        assert_eq!(best("xp", ["cp", "tp", "dp", "zero"]), ["cp", "tp", "dp"]);
     }
 }

@@ -63,7 +63,7 @@ impl CliError {
     }
 
     /// The same with the value of flag `field` as it was typed, in place of what it was read as.
-    pub fn as_typed(self, field: &str, typed: Option<&str>) -> Self {
+    pub fn with_typed(self, field: &str, typed: Option<&str>) -> Self {
         match typed {
             Some(typed) if self.field == field => {
                 let message = format!("--{field} {}: {}", shown(typed), self.message);

@@ -150,8 +150,8 @@ pub fn run(args: PlanArgs) -> Result<(), CliError> {
     };
     bar.clear();
     let plan = plan.map_err(|failure| {
-        let error = CliError::from(failure).as_typed("time-limit", typed.time.as_deref());
-        error.as_typed("memory-limit", typed.memory.as_deref())
+        let error = CliError::from(failure).with_typed("time-limit", typed.time.as_deref());
+        error.with_typed("memory-limit", typed.memory.as_deref())
     })?;
     document::hand_out(&plan, &outputs, json)
 }

@@ -11,7 +11,7 @@ use super::graph::Model;
 use super::hugging_face::MultiToken;
 use super::presets::{preset, presets};
 use super::{hugging_face, layer_graph};
-use crate::spelling::distance;
+use crate::spelling::ranked;
 use crate::units::Bytes;
 
 /// The largest file that is read as a model description.
@@ -125,16 +125,8 @@ fn unreadable(path: &str, reason: String) -> ModelError {
 fn not_found(text: &str) -> ModelError {
     const LONGEST: usize = 200;
     let value: String = text.chars().take(LONGEST).collect();
-    let lower = value.to_lowercase();
-    let mut near: Vec<(usize, &str)> = presets()
-        .iter()
-        .map(|preset| {
-            let far = distance(&lower, preset.name);
-            (if lower.contains(preset.name) { far.min(preset.name.len()) } else { far }, preset.name)
-        })
-        .filter(|(far, name)| *far <= name.len() && !lower.is_empty())
-        .collect();
-    near.sort_unstable();
-    let nearest = near.into_iter().take(4).map(|(_, name)| name.to_owned()).collect();
+    let near = ranked(&value, presets().iter().map(|preset| preset.name)).into_iter();
+    let is_near = |(far, name): &(usize, &str)| *far <= name.len() && !value.is_empty();
+    let nearest = near.filter(is_near).take(4).map(|(_, name)| name.to_owned()).collect();
     ModelError::NotFound { value, nearest }
 }

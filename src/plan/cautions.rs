@@ -124,7 +124,7 @@ mod tests {
         let of = |text: &str| cautions(&cluster::load(text).unwrap(), ElementType::Bf16).concat();
         let large = of("1x16xh100-sxm");
         assert!(large.contains("built 8 to a node") && large.contains("2x8xh100-sxm"), "{large}");
-        assert!(of("2x12xh100-sxm").contains("4x6xh100-sxm"));
+        assert!(of("2x12xh100-sxm").contains("3x8xh100-sxm"));
         assert!(of("1x144xgb200").contains("36x4xgb200"));
         for text in ["1x72xgb200", "18x4xgb200", "1x8xh100-sxm", "1x64xcpu", "16x1xh100-sxm"] {
             assert_eq!(of(text), "", "{text}");

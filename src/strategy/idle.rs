@@ -55,7 +55,7 @@ mod tests {
         for (name, devices, text, idle) in [
             ("embedded", 1, "zero=3", "zero=3"),
             ("embedded", 1, "zero=1,reshard=off", "zero=1,reshard=off"),
-            ("embedded", 2, "tp=2,zero=2,sync=immediate", "zero=2"),
+            ("embedded", 2, "tp=2,zero=2,sync=immediate", "zero=2,sync=immediate"),
             ("embedded", 2, "zero=3,accum=4", ""),
             ("embedded", 2, "cp=2,zero=1", ""),
             ("embedded", 2, "zero=2,accum=1,micro=4,sync=deferred", "sync=deferred"),

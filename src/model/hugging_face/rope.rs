@@ -176,7 +176,7 @@ mod tests {
         for (fields, message) in [
             (
                 r#""rope_scaling":{"rope_type":"yarm","factor":2}"#,
-                "rope_scaling.rope_type yarm is no type of rotary positions; nearest: yarn, su, ",
+                "rope_scaling.rope_type yarm is no type of rotary positions; nearest: yarn",
             ),
             (
                 r#""rope_scaling":{"type":"yarn","factor":-2}"#,

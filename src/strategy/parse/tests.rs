@@ -62,15 +62,9 @@ fn values_are_read() {
 #[test]
 fn what_does_not_parse_names_field_value_and_nearest() {
     for (text, field, value, nearest, message) in [
-        ("tp", "strategy", "tp", "tp=", "`tp` is not of the form key=value"),
-        ("tp=1,", "strategy", "", "tp=", "`` is not of the form key=value"),
-        (
-            "shed=1f1b",
-            "shed",
-            "shed",
-            "sched",
-            "there is no strategy key `shed`; did you mean sched or shard?",
-        ),
+        ("tp", "strategy", "tp", "tp=1", "`tp` is not of the form key=value; tp=1 is"),
+        ("tp=1,", "strategy", "", "", "`` is not of the form key=value"),
+        ("shed=1f1b", "shed", "shed", "sched", "there is no strategy key `shed`; did you mean sched?"),
         ("tp=2,pp=1,tp=2", "tp", "2", "", "tp is given twice"),
         ("tp=0", "tp", "0", "1", "tp 0 is below its least, 1"),
         ("dp=-4", "dp", "-4", "1", "dp -4 is below its least, 1"),
