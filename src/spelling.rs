@@ -53,6 +53,10 @@ pub fn distance(text: &str, name: &str) -> usize {
         }
         before = std::mem::replace(&mut row, next);
         least = least.min(row[name.len()] + behind(text.len() - place));
+        // What most of the text begins like may end otherwise: both ends count.
+        if 2 * place > text.len() && place < name.len() {
+            least = least.min(row[place] + behind(text.len() - place) + behind(name.len() - place));
+        }
     }
     let ends = row.iter().enumerate().map(|(letters, edits)| edits + behind(name.len() - letters));
     let least = ends.fold(least, usize::min);
@@ -81,7 +85,7 @@ mod tests {
         assert_eq!(distance("gard", "grad"), EDIT);
         assert_eq!(distance("models/gpt2", "gpt2"), BEHIND);
         assert_eq!(distance("wte", "transformer.wte.weight"), BEHIND);
-        assert_eq!(distance("h1000", "h100-sxm"), EDIT + 3);
+        assert_eq!(distance("h1000", "h100-sxm"), BEHIND + 1);
         assert_eq!(distance("accumulation", "accum"), BEHIND);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("LLAMA", "llama"), 0);
@@ -93,6 +97,7 @@ mod tests {
         assert_eq!(nearest("h100_sxm", names), ["h100-sxm", "h200-sxm"]);
         assert_eq!(nearest("h200", names)[0], "h200-sxm");
         assert_eq!(nearest("h1000", names)[0], "h100-sxm");
+        assert_eq!(nearest("h1000", ["h20", "h100-pcie", "h100-sxm"])[0], "h100-sxm");
         assert_eq!(nearest("a100", ["a10g", "a100-sxm-80gb"])[0], "a100-sxm-80gb");
         assert_eq!(nearest("zzzzzzzz", names).len(), 1);
     }

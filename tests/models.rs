@@ -352,7 +352,7 @@ fn impossible_sizes_are_errors_that_name_field_value_and_nearest() {
         ("llama-3.1-8b", "hidden_size", json!(4097), "4096, 4128"),
         ("llama-3.1-8b", "hidden_size", json!(0), "1"),
         ("llama-3.1-8b", "hidden_size", json!(-4096), "1"),
-        ("llama-3.1-8b", "hidden_size", json!(4096.5), "4097"),
+        ("llama-3.1-8b", "hidden_size", json!(4096.5), "4096, 4097"),
         ("llama-3.1-8b", "hidden_size", json!(1e30), "4294967296"),
         ("llama-3.1-8b", "num_hidden_layers", json!(1_000_000_000_000_000_000_u64), "10000"),
         ("llama-3.1-8b", "num_key_value_heads", json!(6), "4, 8"),

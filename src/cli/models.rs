@@ -18,7 +18,9 @@ pub const EXAMPLES: &str = "\
 Examples:
   meshwright models
   meshwright models --json
-  meshwright models llama-3.1-8b                 its layers, by the names that --freeze takes
+
+  # Its layers, by the names that --freeze takes
+  meshwright models llama-3.1-8b
   meshwright models ./my-model/config.json --json";
 
 /// What was typed.

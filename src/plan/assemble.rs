@@ -175,6 +175,11 @@ pub(super) fn strategy_record(problem: &Problem<'_>, strategy: &Strategy) -> Str
     }
 }
 
+/// The peak of the fullest rank, as every report prints it.
+pub fn peak(problem: &Problem<'_>, candidate: &Candidate) -> Bytes {
+    candidate.peak() + problem.cluster.device.reserve.workspace.value
+}
+
 /// What is predicted of `candidate`.
 pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
     let playback = &candidate.playback;
@@ -182,7 +187,7 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
     let slowest = playback.slowest();
     let fullest = &playback.ranks[fullest(candidate)];
     let workspace = problem.cluster.device.reserve.workspace.value;
-    let peak = fullest.memory.total + workspace;
+    let peak = peak(problem, candidate);
     let HalfWidths { time, memory } = problem.half_widths(candidate);
     let devices = candidate.strategy.devices() as f64;
     Prediction {

@@ -1,6 +1,6 @@
 //! From a search's answer to the plan document.
 
-use crate::plan::assemble::{digest, document, prediction, strategy_record};
+use crate::plan::assemble::{digest, document, peak, prediction, strategy_record};
 use crate::plan::document::{Alternative, FastestRecord, LadderStep, ParetoPoint, Plan, SearchAccount};
 use crate::plan::evidence::evidence;
 use crate::plan::verdict::{memory_verdict, verdict};
@@ -56,7 +56,7 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
         .map(|candidate| ParetoPoint {
             strategy: candidate.strategy.text(problem.facts.defaults),
             step_time_s: candidate.playback.step_time,
-            peak_memory_bytes: candidate.memory.allocated,
+            peak_memory_bytes: peak(problem, candidate),
             devices: None,
             cost_token: None,
         })

@@ -8,6 +8,7 @@ mod configs;
 mod documents;
 mod errors;
 mod execute;
+mod experts;
 mod explain;
 #[cfg(unix)]
 mod interrupt;

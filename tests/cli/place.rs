@@ -127,6 +127,14 @@ fn settle(arguments: &mut Vec<std::ffi::OsString>) {
 }
 
 impl Run {
+    /// What stands on stderr beside how far long work is, such as `10 s: 40 %, 26 strategies`.
+    pub fn complaints(&self) -> Vec<&str> {
+        let is_progress = |line: &&str| {
+            line.split_once(" s: ").is_some_and(|(seconds, _)| seconds.bytes().all(|c| c.is_ascii_digit()))
+        };
+        self.stderr.lines().filter(|line| !is_progress(line)).collect()
+    }
+
     /// The one JSON document on stdout.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout))

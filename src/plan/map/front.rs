@@ -2,6 +2,7 @@
 
 use super::Questions;
 use super::choose::Chosen;
+use crate::plan::assemble::peak;
 use crate::plan::document::ParetoPoint;
 use crate::plan::money::cost;
 use crate::search::map::{self, Point, SweepKey};
@@ -27,7 +28,7 @@ pub fn front(
             let point = ParetoPoint {
                 strategy: candidate.strategy.text(problem.facts.defaults),
                 step_time_s: candidate.playback.step_time,
-                peak_memory_bytes: candidate.memory.allocated,
+                peak_memory_bytes: peak(&problem, candidate),
                 devices: by_devices.then_some(devices),
                 cost_token: questions.price.map(|price| cost(&problem, candidate, price, None).token),
             };

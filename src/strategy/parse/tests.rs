@@ -96,7 +96,7 @@ fn what_does_not_parse_names_field_value_and_nearest() {
             "sched=2f2b",
             "sched",
             "2f2b",
-            "gpipe",
+            "1f1b",
             "sched `2f2b` is not known; gpipe, 1f1b, interleaved, zb-h1, zb-h2 and zb-v are",
         ),
         ("capacity=0", "capacity", "0", "1.25", "capacity 0 is not above 0"),
