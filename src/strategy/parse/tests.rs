@@ -114,7 +114,7 @@ fn what_does_not_parse_names_field_value_and_nearest() {
             "offload=optimizer",
             "offload",
             "optimizer",
-            "none",
+            "optimizer:1",
             "offload `optimizer` is not known; none, optimizer:1, params:1 and activations:1 are",
         ),
         ("offload=params:1.5", "offload", "params:1.5", "params:1", "offload 1.5 is above its greatest, 1"),
