@@ -53,10 +53,10 @@ pub fn distance(text: &str, name: &str) -> usize {
         }
         before = std::mem::replace(&mut row, next);
         least = least.min(row[name.len()] + behind(text.len() - place));
-        // What begins like most of the text may end otherwise, for an edit and what the text has behind.
+        // What begins like most of the text may end otherwise: an edit, and half of one for each letter behind.
         if 2 * place > text.len() {
-            let beginning = row.iter().copied().min().unwrap_or(usize::MAX - 2 * EDIT);
-            least = least.min(beginning + EDIT + behind(text.len() - place));
+            let behind = EDIT / 2 * (text.len() - place);
+            least = row.iter().map(|beginning| beginning + EDIT + behind).fold(least, usize::min);
         }
     }
     let ends = row.iter().enumerate().map(|(letters, edits)| edits + behind(name.len() - letters));
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(distance("gard", "grad"), EDIT);
         assert_eq!(distance("models/gpt2", "gpt2"), BEHIND);
         assert_eq!(distance("wte", "transformer.wte.weight"), BEHIND);
-        assert_eq!(distance("h1000", "h100-sxm"), EDIT + 1);
+        assert_eq!(distance("h1000", "h100-sxm"), EDIT + 2);
         assert_eq!(distance("accumulation", "accum"), BEHIND);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("LLAMA", "llama"), 0);
