@@ -232,7 +232,7 @@ fn rank_prediction(rank: &RankPlayback, extent: Extent, workspace: Bytes) -> Ran
         peak_at_s: rank.peak_at,
         peak_instant: rank.spans.get(rank.memory.call).map_or_else(
             || "step".to_owned(),
-            |span| instant(span, rank.spans.iter().any(|other| other.chunk > 0)),
+            |span| instant(span, rank.spans.iter().any(|other| other.pass.is_some() && other.chunk > 0)),
         ),
         host_memory_bytes: rank.memory.host,
         host_extent_bytes: extent.host,
