@@ -18,12 +18,13 @@
 //! 12. [`simulate`]: plays a program: timeline, memory curve, causes
 //! 13. [`search`]: bounds every strategy, prices what may win, plays the best
 //! 14. [`plan`]: the plan document
-//! 15. [`trace`]: the trace document: what a run was predicted to take, and took
-//! 16. [`execute`]: performs a step program on ranks of this machine
-//! 17. [`validate`]: predicts measured runs anew and sums up the errors
-//! 18. [`calibrate`]: measures this machine and fits a cost model to it, or fits cost models to published runs
-//! 19. [`report`]: a plan as text, as a page, as a trace
-//! 20. [`cli`]: the command line; only here is anything printed, and only here does a process end
+//! 15. [`export`]: a plan as the configuration of a training engine, and a configuration as a strategy
+//! 16. [`trace`]: the trace document: what a run was predicted to take, and took
+//! 17. [`execute`]: performs a step program on ranks of this machine
+//! 18. [`validate`]: predicts measured runs anew and sums up the errors
+//! 19. [`calibrate`]: measures this machine and fits a cost model to it, or fits cost models to published runs
+//! 20. [`report`]: a plan as text, as a page, as a trace
+//! 21. [`cli`]: the command line; only here is anything printed, and only here does a process end
 #![deny(unsafe_code)]
 
 pub mod spelling;
@@ -53,6 +54,8 @@ pub mod simulate;
 pub mod search;
 
 pub mod plan;
+
+pub mod export;
 
 pub mod trace;
 

@@ -6,6 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
 
 use crate::cluster::ClusterError;
+use crate::export::error::ImportError;
 use crate::model::ModelError;
 use crate::plan::PlanFileError;
 use crate::search::Failure;
@@ -127,6 +128,18 @@ impl From<ClusterError> for CliError {
         Self {
             kind,
             field: error.field().to_owned(),
+            value: shown(&error.value()),
+            message: error.to_string(),
+            nearest: error.nearest(),
+        }
+    }
+}
+
+impl From<ImportError> for CliError {
+    fn from(error: ImportError) -> Self {
+        Self {
+            kind: Kind::Input,
+            field: shown(&error.field()),
             value: shown(&error.value()),
             message: error.to_string(),
             nearest: error.nearest(),

@@ -6,9 +6,8 @@ use super::error::{CliError, Kind};
 use super::freeze::freeze;
 use super::machine::{CostModel, Source};
 use super::{quick, workload};
-use crate::cluster::{Cluster, ClusterDocument};
+use crate::cluster::Cluster;
 use crate::execute::run::Job;
-use crate::model::{Model, ModelError, layer_graph};
 use crate::plan::shell::quoted;
 use crate::plan::{self, Plan, PlanFileError};
 use crate::profile::EngineProfile;
@@ -89,8 +88,8 @@ pub fn read(path: &Path, changes: &Changes, source: Option<&Source>) -> Result<P
     let mut plan = plan::read(path)?;
     let engine = embedded(&plan)?;
     let refused = |reason: String| PlanFileError::NotAPlan { path: path.display().to_string(), reason };
-    let mut model = graph(&plan).map_err(|error| refused(error.to_string()))?;
-    let cluster = devices(&plan).map_err(refused)?;
+    let mut model = plan.made_model().map_err(|error| refused(error.to_string()))?;
+    let cluster = plan.made_cluster().map_err(refused)?;
     let workload = changes.over(plan.workload);
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze, None)?;
@@ -151,17 +150,4 @@ fn embedded(plan: &Plan) -> Result<&'static EngineProfile, CliError> {
             nearest: vec![ENGINE.to_owned()],
         }),
     }
-}
-
-fn graph(plan: &Plan) -> Result<Model, ModelError> {
-    let path = "model.graph".to_owned();
-    let document = serde_json::from_value(plan.model.graph.clone())
-        .map_err(|error| ModelError::NotALayerGraph { path, fault: error.into() })?;
-    layer_graph::model(document)
-}
-
-fn devices(plan: &Plan) -> Result<Cluster, String> {
-    let document: ClusterDocument =
-        serde_json::from_value(plan.cluster.document.clone()).map_err(|error| error.to_string())?;
-    document.cluster().map_err(|error| error.to_string())
 }

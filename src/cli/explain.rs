@@ -1,5 +1,7 @@
 //! `meshwright explain`: why not this strategy.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::document::{pretty, style};
@@ -8,11 +10,11 @@ use super::keys;
 use super::output::print;
 use super::plan::memory_limit;
 use super::progress::Bar;
-use super::workload::{WorkloadArgs, WorkloadRequest};
+use super::from::{Asked, Question};
+use super::workload::WorkloadArgs;
 use crate::plan;
 use crate::report::explanation_text;
 use crate::search::Problem;
-use crate::strategy::Draft;
 use crate::units::Bytes;
 
 pub const EXAMPLES: &str = "\
@@ -32,7 +34,11 @@ pub struct ExplainArgs {
     workload: WorkloadArgs,
     /// The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default
     #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
-    strategy: String,
+    #[arg(required_unless_present = "from")]
+    strategy: Option<String>,
+    /// Read the strategy, and what it says of model and workload, from a configuration of a training engine
+    #[arg(long, value_name = "FILE", conflicts_with = "strategy")]
+    from: Option<PathBuf>,
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory_limit: Option<String>,
@@ -43,9 +49,7 @@ pub struct ExplainArgs {
 
 /// The arguments with their syntax checked.
 struct ExplainRequest {
-    workload: WorkloadRequest,
-    asked: String,
-    strategy: Draft,
+    question: Question,
     memory_limit: Option<Bytes>,
     json: bool,
 }
@@ -53,9 +57,7 @@ struct ExplainRequest {
 impl ExplainArgs {
     fn request(self) -> Result<ExplainRequest, CliError> {
         Ok(ExplainRequest {
-            workload: self.workload.request()?.of_one_engine_in_use()?,
-            strategy: Draft::parse(&self.strategy)?,
-            asked: self.strategy,
+            question: Question::new(self.workload, self.strategy, self.from)?.of_one_engine(true)?,
             memory_limit: self.memory_limit.as_deref().map(memory_limit).transpose()?,
             json: self.json,
         })
@@ -64,12 +66,12 @@ impl ExplainArgs {
 
 /// Runs the command.
 pub fn run(args: ExplainArgs) -> Result<(), CliError> {
-    let ExplainRequest { workload, asked, strategy, memory_limit, json } = args.request()?;
-    let subject = workload.load()?;
+    let ExplainRequest { question, memory_limit, json } = args.request()?;
+    let Asked { subject, draft, text, .. } = question.load()?;
     let problem =
-        Problem::new(&subject.model, &subject.cluster, subject.workload, subject.engine, memory_limit);
+        Problem::new(&subject.model, &subject.cluster, subject.workload, &subject.engine, memory_limit);
     let bar = Bar::new(!json);
-    let explanation = plan::explain(&problem, &asked, &strategy, &|progress| bar.show(progress));
+    let explanation = plan::explain(&problem, &text, &draft, &|progress| bar.show(progress));
     bar.clear();
     print(&if json { pretty(&explanation) } else { explanation_text(&explanation, style()) })
 }

@@ -11,8 +11,11 @@ mod execute;
 mod execute_error;
 mod execute_plan;
 mod explain;
+mod export;
 mod fit;
+mod folder;
 mod freeze;
+mod from;
 mod interrupt;
 mod kept;
 mod keys;
@@ -80,6 +83,9 @@ enum Command {
     /// Compare predictions with measured runs
     #[command(after_help = validate::EXAMPLES)]
     Validate(validate::ValidateArgs),
+    /// Write a plan as the configuration of a training engine, with scripts that start it
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::ExportArgs),
     /// Write the page of a plan document
     #[command(after_help = report::EXAMPLES)]
     Report(report::ReportArgs),
@@ -123,6 +129,7 @@ pub fn run() -> ExitCode {
         Command::Execute(args) => execute::run(args),
         Command::Calibrate(args) => calibrate::run(args).map(|()| 0),
         Command::Validate(args) => validate::run(args).map(|()| 0),
+        Command::Export(args) => export::run(args).map(|()| 0),
         Command::Report(args) => report::run(args).map(|()| 0),
         Command::Models(args) => models::run(&args).map(|()| 0),
         Command::Clusters(args) => clusters::run(&args).map(|()| 0),
@@ -140,6 +147,7 @@ impl Command {
             Self::Execute(args) => args.json,
             Self::Calibrate(args) => args.json,
             Self::Validate(args) => args.json,
+            Self::Export(args) => args.json,
             Self::Report(args) => args.json,
             Self::Models(args) => args.json,
             Self::Clusters(args) => args.json,

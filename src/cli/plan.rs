@@ -139,7 +139,7 @@ pub fn run(args: PlanArgs) -> Result<(), CliError> {
     let PlanRequest { workload, search, map, memory_limit, typed, outputs, json } = args.request()?;
     let compares = workload.engine == EngineChoice::All;
     let Subject { model, cluster, workload, engine } = workload.load()?;
-    let home = Setting { model: &model, engine, cluster, workload, memory_limit };
+    let home = Setting { model: &model, engine: &engine, cluster, workload, memory_limit };
     let questions = map.questions(&home)?;
     let bar = Bar::new(!json);
     let watch = Watch { part: &|what| bar.name(what), progress: &|progress| bar.show(progress) };

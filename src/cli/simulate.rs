@@ -8,10 +8,10 @@ use super::document;
 use super::error::CliError;
 use super::keys;
 use super::output::Outputs;
-use super::workload::{WorkloadArgs, WorkloadRequest};
+use super::from::{Asked, Question};
+use super::workload::WorkloadArgs;
 use crate::plan;
 use crate::search::Problem;
-use crate::strategy::Draft;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +21,7 @@ Examples:
       --strategy tp=8,pp=8,sched=interleaved,virtual=3,zero=1,ckpt=selective \\
       --timeline trace.json
   meshwright simulate gpt2 --cluster 1x2xh100-sxm --strategy tp=2 --json
+  meshwright simulate --cluster 8x8xh100-sxm --from train.toml
 
 Exit code 4 with the whole document says that the strategy is legal and does not fit.
 The timeline opens in https://ui.perfetto.dev and in Chrome's tracing page.";
@@ -32,7 +33,11 @@ pub struct SimulateArgs {
     workload: WorkloadArgs,
     /// The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default
     #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
-    strategy: String,
+    #[arg(required_unless_present = "from")]
+    strategy: Option<String>,
+    /// Read the strategy, and what it says of model and workload, from a configuration of a training engine
+    #[arg(long, value_name = "FILE", conflicts_with = "strategy")]
+    from: Option<PathBuf>,
     /// Write the plan document here
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -49,8 +54,7 @@ pub struct SimulateArgs {
 
 /// The arguments with their syntax checked.
 struct SimulateRequest {
-    workload: WorkloadRequest,
-    strategy: Draft,
+    question: Question,
     outputs: Outputs,
     pub(super) json: bool,
 }
@@ -58,8 +62,7 @@ struct SimulateRequest {
 impl SimulateArgs {
     fn request(self) -> Result<SimulateRequest, CliError> {
         Ok(SimulateRequest {
-            workload: self.workload.request()?.of_one_engine()?,
-            strategy: Draft::parse(&self.strategy)?,
+            question: Question::new(self.workload, self.strategy, self.from)?.of_one_engine(false)?,
             outputs: Outputs::new([("out", self.out), ("report", self.report), ("timeline", self.timeline)])?,
             json: self.json,
         })
@@ -68,10 +71,10 @@ impl SimulateArgs {
 
 /// Runs the command; false where the strategy does not fit.
 pub fn run(args: SimulateArgs) -> Result<bool, CliError> {
-    let SimulateRequest { workload, strategy, outputs, json } = args.request()?;
-    let subject = workload.load()?;
-    let problem = Problem::new(&subject.model, &subject.cluster, subject.workload, subject.engine, None);
-    let plan = plan::simulate_draft(&problem, &strategy)?;
+    let SimulateRequest { question, outputs, json } = args.request()?;
+    let Asked { subject, draft, .. } = question.load()?;
+    let problem = Problem::new(&subject.model, &subject.cluster, subject.workload, &subject.engine, None);
+    let plan = plan::simulate_draft(&problem, &draft)?;
     document::hand_out(&plan, &outputs, json)?;
     Ok(plan.prediction.fits)
 }

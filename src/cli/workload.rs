@@ -1,5 +1,7 @@
 //! The arguments that `plan`, `simulate` and `explain` share: model, cluster, workload and engine.
 
+use std::borrow::Cow;
+
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
@@ -24,32 +26,33 @@ pub const MOST_SEQ_LEN: u64 = 1 << 24;
 /// Tokens a step.
 const MOST_TOKENS: u64 = 1 << 36;
 const DEFAULT_SEQ_LEN: u64 = 4096;
+const DEFAULT_GLOBAL_BATCH: u64 = 512;
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct WorkloadArgs {
     /// A preset's name, a Hugging Face config.json or its folder, or a layer-graph JSON
     #[arg(value_name = "MODEL")]
-    model: String,
+    model: Option<String>,
     /// NODESxDEVICESxDEVICE, such as 8x8xh100-sxm, or a cluster JSON
     #[arg(long, value_name = "CLUSTER")]
     cluster: String,
-    /// Sequences a step
-    #[arg(long, value_name = "N", default_value = "512", allow_negative_numbers = true, help_heading = WORK)]
-    global_batch: String,
+    /// Sequences a step [default: 512]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WORK)]
+    global_batch: Option<String>,
     /// Tokens a sequence [default: 4096, or the model's maximum if smaller]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WORK)]
     seq_len: Option<String>,
-    /// Type of the arithmetic; 16 and 8 bits keep fp32 master weights and Adam states
-    #[arg(long, value_name = "TYPE", default_value = "bf16", help_heading = WORK)]
+    /// Type of the arithmetic; 16 and 8 bits keep fp32 master weights and Adam states [default: bf16]
+    #[arg(long, value_name = "TYPE", help_heading = WORK)]
     #[arg(value_parser = PossibleValuesParser::new(["bf16", "fp16", "fp32", "fp64", "fp8"]))]
-    precision: String,
-    /// Probability of dropout after attention, MLP and softmax; 0 is off
-    #[arg(long, value_name = "P", default_value = "0", allow_negative_numbers = true, help_heading = WORK)]
-    dropout: String,
-    /// Norm that gradients are clipped to; 0 is off
-    #[arg(long, value_name = "C", default_value = "1.0", allow_negative_numbers = true, help_heading = WORK)]
-    clip: String,
+    precision: Option<String>,
+    /// Probability of dropout after attention, MLP and softmax; 0 is off [default: 0]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = WORK)]
+    dropout: Option<String>,
+    /// Norm that gradients are clipped to; 0 is off [default: 1.0]
+    #[arg(long, value_name = "C", allow_negative_numbers = true, help_heading = WORK)]
+    clip: Option<String>,
     /// Layers that are not trained, by name (`*` any run of characters, `?` any one); may be given again
     #[arg(long, value_name = "GLOB", help_heading = WORK)]
     freeze: Vec<String>,
@@ -100,26 +103,70 @@ pub struct Subject {
     pub model: Model,
     pub cluster: Cluster,
     pub workload: Workload,
-    pub engine: &'static EngineProfile,
+    pub engine: Cow<'static, EngineProfile>,
+}
+
+/// What was typed, read; what was not is none.
+#[derive(Debug)]
+pub struct Typed {
+    pub model: Option<String>,
+    pub cluster: String,
+    pub global_batch: Option<u64>,
+    pub seq_len: Option<u64>,
+    pub precision: Option<ElementType>,
+    pub dropout: Option<f64>,
+    pub clip: Option<f64>,
+    pub freeze: Vec<String>,
+    pub multi_token: MultiToken,
+    pub engine: EngineChoice,
 }
 
 impl WorkloadArgs {
     /// Checks what can be checked without reading anything.
-    pub fn request(self) -> Result<WorkloadRequest, CliError> {
-        let global_batch = global_batch(&self.global_batch)?;
-        let seq_len = self.seq_len.map_or(Ok(0), |text| seq_len(&text))?;
-        tokens(global_batch, seq_len)?;
-        let precision = precision(&self.precision)?;
-        let dropout = dropout(&self.dropout)?;
-        let clip = clip(&self.clip)?;
-        let engine = engine_choice(&self.engine)?;
-        Ok(WorkloadRequest {
+    pub fn typed(self) -> Result<Typed, CliError> {
+        Ok(Typed {
             model: self.model,
             cluster: self.cluster,
-            workload: Workload { global_batch, seq_len, precision, dropout, clip },
+            global_batch: self.global_batch.as_deref().map(global_batch).transpose()?,
+            seq_len: self.seq_len.as_deref().map(seq_len).transpose()?,
+            precision: self.precision.as_deref().map(precision).transpose()?,
+            dropout: self.dropout.as_deref().map(dropout).transpose()?,
+            clip: self.clip.as_deref().map(clip).transpose()?,
             freeze: self.freeze,
             multi_token: if self.mtp { MultiToken::Counted } else { MultiToken::LeftOut },
-            engine,
+            engine: engine_choice(&self.engine)?,
+        })
+    }
+
+    /// The same with the defaults put in.
+    pub fn request(self) -> Result<WorkloadRequest, CliError> {
+        self.typed()?.request()
+    }
+}
+
+impl Typed {
+    /// With the defaults put in; a model is needed.
+    pub fn request(self) -> Result<WorkloadRequest, CliError> {
+        let model = self.model.ok_or_else(|| {
+            let rule = "a model is needed: a preset's name, a config.json or its folder, or a layer-graph JSON";
+            CliError { message: rule.to_owned(), ..CliError::usage("model", "", rule) }
+        })?;
+        let global_batch = self.global_batch.unwrap_or(DEFAULT_GLOBAL_BATCH);
+        let seq_len = self.seq_len.unwrap_or(0);
+        tokens(global_batch, seq_len)?;
+        Ok(WorkloadRequest {
+            model,
+            cluster: self.cluster,
+            workload: Workload {
+                global_batch,
+                seq_len,
+                precision: self.precision.unwrap_or(ElementType::Bf16),
+                dropout: self.dropout.unwrap_or(0.0),
+                clip: self.clip.unwrap_or(1.0),
+            },
+            freeze: self.freeze,
+            multi_token: self.multi_token,
+            engine: self.engine,
         })
     }
 }
@@ -156,22 +203,7 @@ impl WorkloadRequest {
                 engine
             }
         };
-        Ok(Subject { model, cluster, workload, engine })
-    }
-
-    /// That one engine is asked for, and one that plans are made for.
-    pub fn of_one_engine_in_use(self) -> Result<Self, CliError> {
-        self.of_one_engine()?.of_engines_in_use()
-    }
-
-    /// That one engine is asked for.
-    pub fn of_one_engine(self) -> Result<Self, CliError> {
-        match self.engine {
-            EngineChoice::All => {
-                Err(CliError::usage("engine", "all", "only plan compares all engines").or(["auto"]))
-            }
-            _ => Ok(self),
-        }
+        Ok(Subject { model, cluster, workload, engine: Cow::Borrowed(engine) })
     }
 
     /// That plans are made for the engine.
@@ -231,7 +263,7 @@ pub fn clip(text: &str) -> Result<f64, CliError> {
 }
 
 /// That the devices have units for 8 bits where these are asked for: nothing emulates them, as bf16 is.
-fn check_precision(cluster: &Cluster, precision: ElementType) -> Result<(), CliError> {
+pub fn check_precision(cluster: &Cluster, precision: ElementType) -> Result<(), CliError> {
     let device = &cluster.device;
     if precision != ElementType::Fp8 || device.has_units(precision) {
         return Ok(());

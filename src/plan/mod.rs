@@ -17,6 +17,7 @@ pub mod money;
 pub mod over_time;
 mod searched;
 pub mod shell;
+mod subject;
 mod verdict;
 mod why;
 

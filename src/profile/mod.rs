@@ -14,6 +14,7 @@ pub mod evidence;
 pub mod expert_load;
 pub mod field;
 pub mod inherit;
+mod variant;
 
 pub use catalog::{device_model, device_models, parse_device_model};
 pub use device::DeviceModel;

@@ -86,17 +86,16 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     };
     let is_fused = || FUSED.iter().any(|prefix| run.framework.starts_with(prefix));
     if run.strategy.compile.unwrap_or_else(is_fused) {
-        engine.timing.elementwise_passes = engine.timing.compiled_passes.clone();
+        engine.fuse();
     }
     if run.strategy.compile == Some(true) {
-        let activations = &mut engine.activations;
-        activations.selective_keeps.retain(|tensor| !activations.compiled_drops.contains(tensor));
+        engine.drop_what_compilers_drop();
     }
     if PLAIN_LOSS.iter().any(|prefix| run.framework.starts_with(prefix)) {
         engine.logits.single_precision_copy = true;
     }
     if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
-        engine.timing.tensor_hidden = engine.timing.asynchronous_hidden.clone();
+        engine.make_tensor_parallel_asynchronous();
     }
     engine
 }

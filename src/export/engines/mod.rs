@@ -1,0 +1,4 @@
+//! The engines, a folder or a file each.
+
+pub mod megatron;
+pub mod torchtitan;

@@ -1,0 +1,155 @@
+//! The settings of torchtitan v0.2.2 that make it run a strategy.
+
+use super::cuts;
+use super::flavors::{self, Flavor, MODULE, PLANNED};
+use crate::export::case::Case;
+use crate::export::settings::Settings;
+use crate::strategy::{CheckpointMode, OffloadCategory, Schedule};
+use crate::units::ElementType;
+
+/// The settings of `case`.
+pub fn settings(case: &Case<'_>) -> Settings {
+    let mut settings = Settings::default();
+    model(case, &mut settings);
+    training(case, &mut settings);
+    parallelism(case, &mut settings);
+    checkpoint(case, &mut settings);
+    settings.set_noted("compile.enable", false, "the plan is of the model as it is, uncompiled");
+    settings
+}
+
+fn model(case: &Case<'_>, settings: &mut Settings) {
+    match flavors::flavor(case) {
+        Flavor::Own(family, flavor, folder) => {
+            settings.set("model.name", family).set("model.flavor", flavor);
+            settings.set("model.hf_assets_path", format!("./assets/hf/{folder}"));
+        }
+        Flavor::Registered => {
+            settings.set("model.name", "llama3").set("model.flavor", PLANNED);
+            settings.set_noted("model.hf_assets_path", "./assets/hf/planned", "where the tokenizer lies");
+        }
+        Flavor::Unknown => {
+            let name = case.problem.model.name.as_str();
+            settings.set_noted("model.name", name, "torchtitan has no such model: register it, and name it here");
+            settings.set("model.flavor", PLANNED);
+        }
+    }
+    if case.problem.workload.precision == ElementType::Fp8 {
+        settings.set("model.converters", vec!["quantize.linear.float8"]);
+    }
+}
+
+fn training(case: &Case<'_>, settings: &mut Settings) {
+    let (strategy, workload) = (case.strategy, &case.problem.workload);
+    let local = match strategy.pipeline {
+        1 => strategy.micro_batch,
+        _ => strategy.micro_batch * strategy.accumulation,
+    };
+    settings.set("training.local_batch_size", local);
+    settings.set("training.global_batch_size", workload.global_batch);
+    settings.set("training.seq_len", workload.seq_len);
+    settings.set("training.max_norm", clip(workload.clip));
+    let is_offloaded = !strategy.offload.lacks(OffloadCategory::Optimizer);
+    settings.set("training.enable_cpu_offload", is_offloaded);
+    settings.set("training.dtype", "float32");
+    let compute = match workload.precision {
+        ElementType::Fp32 => "float32",
+        _ => "bfloat16",
+    };
+    settings.set("training.mixed_precision_param", compute);
+    settings.set("training.mixed_precision_reduce", "float32");
+}
+
+/// torchtitan always clips: what does not clip is a norm that none reaches.
+fn clip(clip: f64) -> f64 {
+    if clip == 0.0 { 1e30 } else { clip }
+}
+
+fn parallelism(case: &Case<'_>, settings: &mut Settings) {
+    let strategy = case.strategy;
+    let (replicas, shards) = match strategy.zero {
+        0 => (strategy.data, 1),
+        _ => (strategy.replicas(), strategy.shard),
+    };
+    let is_piped = strategy.pipeline > 1;
+    let mut set = |name: &str, value: serde_json::Value| {
+        settings.set(&format!("parallelism.{name}"), value);
+    };
+    set("data_parallel_replicate_degree", replicas.into());
+    set("data_parallel_shard_degree", shards.into());
+    let reshard = match (strategy.reshard_after_forward, is_piped) {
+        (true, true) => "always",
+        (false, false) => "never",
+        // Without a pipeline it reshards, with one it does not.
+        _ => "default",
+    };
+    set("fsdp_reshard_after_forward", reshard.into());
+    set("tensor_parallel_degree", strategy.tensor.into());
+    set("enable_async_tensor_parallel", false.into());
+    set("context_parallel_degree", strategy.context.into());
+    set("pipeline_parallel_degree", strategy.pipeline.into());
+    if is_piped {
+        set("pipeline_parallel_schedule", schedule(strategy.schedule).into());
+        set("pipeline_parallel_microbatch_size", strategy.micro_batch.into());
+        let chunks = strategy.cuts.len() as u32;
+        let usual = strategy.virtual_stages == if is_single(strategy.schedule) { 1 } else { 2 };
+        let ends = [1, 0].into_iter().find(|end| {
+            usual && cuts::dealt(strategy.cuts.iter().sum(), chunks, *end, *end).as_ref() == Some(&strategy.cuts)
+        });
+        match ends {
+            Some(end) => {
+                set("pipeline_parallel_first_stage_less_layers", end.into());
+                set("pipeline_parallel_last_stage_less_layers", end.into());
+            }
+            None => set("module_fqns_per_model_part", cuts::modules(&strategy.cuts)),
+        }
+    }
+    if !case.problem.facts.experts.is_empty() {
+        set("expert_parallel_degree", strategy.expert.into());
+        set("expert_tensor_parallel_degree", strategy.expert_tensor.into());
+    }
+    if case.problem.workload.precision == ElementType::Fp8 {
+        // Weights are gathered in bf16, as the plan has it.
+        settings.set("quantize.linear.float8.recipe_name", "rowwise");
+        settings.set("quantize.linear.float8.filter_fqns", vec!["output"]);
+    }
+    if flavors::flavor(case) == Flavor::Registered {
+        settings.set("experimental.custom_import", MODULE);
+    }
+}
+
+/// Its name of a schedule (`torch.distributed.pipelining.schedules`, `get_schedule_class`).
+pub fn schedule(schedule: Schedule) -> &'static str {
+    match schedule {
+        Schedule::GPipe => "GPipe",
+        Schedule::Interleaved => "Interleaved1F1B",
+        Schedule::ZeroBubbleV => "ZBVZeroBubble",
+        Schedule::OneForwardOneBackward | Schedule::ZeroBubbleH1 | Schedule::ZeroBubbleH2 => "1F1B",
+    }
+}
+
+/// Whether a rank has one chunk under it.
+pub const fn is_single(schedule: Schedule) -> bool {
+    !matches!(schedule, Schedule::Interleaved | Schedule::ZeroBubbleV)
+}
+
+fn checkpoint(case: &Case<'_>, settings: &mut Settings) {
+    match case.checkpoint() {
+        Some(CheckpointMode::Full) => {
+            settings.set("activation_checkpoint.mode", "full");
+        }
+        Some(CheckpointMode::Selective) => {
+            settings.set("activation_checkpoint.mode", "selective");
+            settings.set("activation_checkpoint.selective_ac_option", "op");
+        }
+        Some(CheckpointMode::None) | None => match super::read::frequency(case.strategy) {
+            Some(every) if case.checkpoint().is_none() => {
+                settings.set("activation_checkpoint.mode", "selective");
+                settings.set("activation_checkpoint.selective_ac_option", every.to_string());
+            }
+            _ => {
+                settings.set("activation_checkpoint.mode", "none");
+            }
+        },
+    }
+}

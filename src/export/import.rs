@@ -1,0 +1,222 @@
+//! From a file of an engine to a strategy: which engine it is for, what it says, what of it is not understood.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::error::ImportError;
+use super::launch::order_of;
+use super::meaning::{Meaning, ModelClue, Scene};
+use super::reader::Reader;
+use super::syntax::{Document, Syntax};
+use super::targets::{Target, targets};
+use crate::strategy::{Axis, Draft, MeshOrder};
+use crate::units::Bytes;
+
+/// The largest file that is read as a configuration.
+const LARGEST_FILE: Bytes = Bytes::mib(1);
+
+/// The text of a configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    pub path: &'a str,
+    pub text: &'a str,
+    /// The engine's rank on each device, where a file beside it says so.
+    pub ranks: Option<&'a [u64]>,
+}
+
+/// A configuration whose engine is known.
+#[derive(Clone)]
+pub struct Imported {
+    pub target: Target,
+    pub document: Document,
+    pub path: String,
+    ranks: Option<Vec<u64>>,
+}
+
+/// What a configuration says.
+#[derive(Clone, Debug)]
+pub struct Understood {
+    pub meaning: Meaning,
+    /// Settings that may matter and are not understood: name and line.
+    pub left: Vec<(String, usize)>,
+}
+
+/// Opens the configuration in the file at `path`; `engine` is the profile that it is to be for, if one is asked for.
+///
+/// # Errors
+/// If the file cannot be read, is not of its syntax, or no engine knows its settings.
+pub fn import(path: &Path, engine: Option<&str>) -> Result<Imported, ImportError> {
+    let text = text_of(path)?;
+    let beside = path.parent().map(|folder| folder.join("ranks.txt")).filter(|file| file.is_file());
+    let ranks = match beside {
+        None => None,
+        Some(file) => Some(ranks(&text_of(&file)?, &file)?),
+    };
+    let shown = path.display().to_string();
+    let (target, document) = recognised(&shown, &text, engine)?;
+    Ok(Imported { target, document, path: shown, ranks })
+}
+
+impl Imported {
+    /// Which model the settings are for, where they say it.
+    ///
+    /// # Errors
+    /// If a setting of the model has a value that will not do.
+    pub fn model(&self) -> Result<Option<ModelClue>, ImportError> {
+        self.target.dialect.model(&Reader::new(&self.document))
+    }
+
+    /// What the settings mean.
+    ///
+    /// # Errors
+    /// If the engine would refuse a setting, one is no setting of the engine, or what is needed is said nowhere.
+    pub fn understood(&self, scene: &Scene<'_>) -> Result<Understood, ImportError> {
+        understood(self.target, &self.document, self.ranks.as_deref(), scene)
+    }
+}
+
+/// The draft that the settings of `given`, a file of `target`, mean.
+pub fn draft_of(target: Target, given: &Given<'_>, scene: &Scene<'_>) -> Result<Draft, ImportError> {
+    let document = target
+        .dialect
+        .syntax()
+        .read(given.text)
+        .map_err(|error| ImportError::Syntax { path: given.path.to_owned(), error })?;
+    understood(target, &document, given.ranks, scene).map(|understood| understood.meaning.draft)
+}
+
+fn understood(
+    target: Target,
+    document: &Document,
+    ranks: Option<&[u64]>,
+    scene: &Scene<'_>,
+) -> Result<Understood, ImportError> {
+    let reader = Reader::new(document);
+    let dialect = target.dialect;
+    // So that its settings count as read.
+    dialect.model(&reader)?;
+    let mut meaning = dialect.read(&reader, scene)?;
+    let order = match ranks {
+        None => meaning.order,
+        Some(ranks) => placed(&meaning, scene, ranks).ok_or_else(|| ImportError::Missing {
+            path: "ranks.txt".to_owned(),
+            rule: "its ranks lie in no order of the axes".to_owned(),
+        })?,
+    };
+    meaning.draft.order = (order != MeshOrder::default()).then_some(order);
+    let mut left = Vec::new();
+    for (found, near) in reader.left(dialect.harmless()) {
+        let line = document.line(found);
+        if let Some(near) = near {
+            let engine = target.text();
+            return Err(ImportError::UnknownKey { path: found.path.clone(), line, engine, nearest: vec![near] });
+        }
+        left.push((found.path.clone(), line));
+    }
+    Ok(Understood { meaning, left })
+}
+
+/// The mesh order in which devices have these ranks.
+fn placed(meaning: &Meaning, scene: &Scene<'_>, ranks: &[u64]) -> Option<MeshOrder> {
+    let draft = &meaning.draft;
+    let [tensor, context, pipeline] =
+        [draft.tensor, draft.context, draft.pipeline].map(|size| size.unwrap_or(1));
+    let inside = tensor.checked_mul(context)?.checked_mul(pipeline)?;
+    let data = draft.data.or_else(|| scene.devices.checked_div(inside))?;
+    let shard = draft.shard.unwrap_or(data);
+    let replicas = data.checked_div(shard)?;
+    if u64::try_from(ranks.len()).ok()? != inside.checked_mul(shard)?.checked_mul(replicas)? {
+        return None;
+    }
+    let size = |axis| match axis {
+        Axis::Tensor => tensor,
+        Axis::Context => context,
+        Axis::Shard => shard,
+        Axis::Replica => replicas,
+        Axis::Pipeline => pipeline,
+    };
+    order_of(size, meaning.order, ranks)
+}
+
+/// The engine that knows most of the settings, among those of the syntaxes that the file may have.
+fn recognised(path: &str, text: &str, engine: Option<&str>) -> Result<(Target, Document), ImportError> {
+    let mut best: Option<(usize, Target, Document)> = None;
+    let mut first_error = None;
+    for syntax in syntaxes(path) {
+        let document = match syntax.read(text) {
+            Ok(document) => document,
+            Err(error) => {
+                first_error.get_or_insert(error);
+                continue;
+            }
+        };
+        let candidates = targets().filter(|target| {
+            target.dialect.syntax() == *syntax && engine.is_none_or(|name| name == target.dialect.profile())
+        });
+        for target in candidates {
+            let marks = target.dialect.recognises(&document);
+            if marks > best.as_ref().map_or(0, |(most, ..)| *most) {
+                best = Some((marks, target, document.clone()));
+            }
+        }
+    }
+    if let Some((_, target, document)) = best {
+        return Ok((target, document));
+    }
+    if let Some(error) = first_error {
+        return Err(ImportError::Syntax { path: path.to_owned(), error });
+    }
+    let names = |wanted: &[Syntax]| {
+        let of_syntax = targets().filter(|target| wanted.contains(&target.dialect.syntax()));
+        let mut names: Vec<String> = of_syntax.map(|target| target.dialect.name().to_owned()).collect();
+        names.dedup();
+        names
+    };
+    let known = names(syntaxes(path));
+    let reason = match engine {
+        Some(engine) => format!("it has no settings of {engine}"),
+        None => format!("it has no settings of {}", known.join(", ")),
+    };
+    Err(ImportError::UnknownFile { path: path.to_owned(), reason, nearest: known })
+}
+
+/// The syntaxes that a file of this name may have.
+fn syntaxes(path: &str) -> &'static [Syntax] {
+    let extension = Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    match extension.to_ascii_lowercase().as_str() {
+        "toml" => &[Syntax::Toml],
+        "json" => &[Syntax::Json],
+        "yaml" | "yml" => &[Syntax::Yaml],
+        "py" => &[Syntax::Python],
+        _ => &[Syntax::Arguments, Syntax::Overrides],
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, ImportError> {
+    let refused = |reason: String| ImportError::Unreadable { path: path.display().to_string(), reason };
+    let failed = |error: io::Error| refused(error.to_string());
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(refused("it is a directory; name the file that holds the settings".to_owned()));
+    }
+    if !metadata.is_file() {
+        return Err(refused("it is no regular file".to_owned()));
+    }
+    if metadata.len() > LARGEST_FILE.0 {
+        return Err(refused(format!("it is larger than {LARGEST_FILE}")));
+    }
+    let text = String::from_utf8(fs::read(path).map_err(failed)?)
+        .map_err(|error| refused(format!("it is not UTF-8 text ({})", error.utf8_error())))?;
+    Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
+}
+
+fn ranks(text: &str, path: &Path) -> Result<Vec<u64>, ImportError> {
+    let number = |(index, line): (usize, &str)| {
+        line.trim().parse().map_err(|_| ImportError::Unreadable {
+            path: path.display().to_string(),
+            reason: format!("line {}: a rank is needed", index + 1),
+        })
+    };
+    text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(number).collect()
+}

@@ -1,0 +1,59 @@
+//! What the settings of an engine mean: a strategy, and what of workload and model they say.
+
+use serde_json::Value;
+
+use super::error::ImportError;
+use crate::model::Model;
+use crate::strategy::{Draft, MeshOrder};
+use crate::units::ElementType;
+
+/// What is known before settings are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    pub model: &'a Model,
+    pub devices: u64,
+    pub devices_per_node: u64,
+    /// Of the command line, where they are given.
+    pub global_batch: Option<u64>,
+    pub seq_len: Option<u64>,
+}
+
+/// What settings say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meaning {
+    pub draft: Draft,
+    pub global_batch: Option<u64>,
+    pub seq_len: Option<u64>,
+    pub precision: Option<ElementType>,
+    pub clip: Option<f64>,
+    pub dropout: Option<f64>,
+    /// The model is compiled.
+    pub is_compiled: bool,
+    /// Collectives of tensor parallelism are cut in pieces that products use as they come.
+    pub is_asynchronous: bool,
+    /// The order in which the engine numbers its ranks under these settings.
+    pub order: MeshOrder,
+    /// What a reader should know: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Which model settings are for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ModelClue {
+    /// A name that is known here.
+    Preset(&'static str),
+    /// The fields of a `config.json`.
+    Config(Value),
+    /// A name that is not known here.
+    Unknown(String),
+}
+
+impl Scene<'_> {
+    /// The global batch, of which the settings say only the parts of a data rank.
+    ///
+    /// # Errors
+    /// If the command line does not say it either.
+    pub fn needed_global_batch(&self) -> Result<u64, ImportError> {
+        self.global_batch.ok_or(ImportError::Unsaid { what: "the global batch", flag: "--global-batch N" })
+    }
+}

@@ -1,0 +1,29 @@
+//! Floor 11: plans as configurations of other engines, and their configurations as strategies.
+//!
+//! A [`Dialect`] is one version of one engine: it writes the settings that make the engine run a strategy, and reads
+//! what settings mean. What an engine cannot say of a strategy shows where the settings are read back.
+
+mod case;
+mod check;
+mod dialect;
+mod engines;
+pub mod error;
+pub mod exported;
+pub mod import;
+mod launch;
+mod meaning;
+mod reader;
+mod readme;
+mod settings;
+mod shape;
+pub mod syntax;
+pub mod targets;
+
+pub use case::Case;
+pub use check::Check;
+pub use dialect::Dialect;
+pub use error::ExportError;
+pub use exported::{Exported, File, Goal, Origin, Outlook, export, profile_of};
+pub use import::{Imported, import};
+pub use meaning::{Meaning, ModelClue, Scene};
+pub use targets::{Target, targets};

@@ -1,0 +1,189 @@
+//! Reading settings by name, with a record of which were read: what is left over is named.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use super::error::ImportError;
+use super::syntax::{Document, Found};
+
+/// A document that is being read.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    document: &'a Document,
+    /// Names that were asked for, whether or not they are there.
+    asked: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Begins to read `document`.
+    pub fn new(document: &'a Document) -> Self {
+        Self { document, asked: RefCell::default() }
+    }
+
+    /// The document.
+    pub const fn document(&self) -> &'a Document {
+        self.document
+    }
+
+    /// The setting `path`, which the text must settle.
+    fn settled(&self, path: &str) -> Result<Option<&'a Found>, ImportError> {
+        self.asked.borrow_mut().insert(path.to_owned());
+        match self.document.get(path).filter(|found| !found.value.is_null()) {
+            Some(found) if found.is_open => Err(self.error(found, "it is settled outside this file")),
+            found => Ok(found),
+        }
+    }
+
+    /// The value of `path`; none where it is not there or null.
+    pub fn value(&self, path: &str) -> Result<Option<&'a Value>, ImportError> {
+        Ok(self.settled(path)?.map(|found| &found.value))
+    }
+
+    /// A value whatever it is, even a name that only Python knows.
+    pub fn name(&self, path: &str) -> Option<&'a str> {
+        self.asked.borrow_mut().insert(path.to_owned());
+        self.document.get(path).and_then(|found| found.value.as_str())
+    }
+
+    /// Whether `path` is there.
+    pub fn has(&self, path: &str) -> bool {
+        self.document.get(path).is_some()
+    }
+
+    /// A whole number.
+    pub fn whole(&self, path: &str) -> Result<Option<i64>, ImportError> {
+        let Some(found) = self.settled(path)? else { return Ok(None) };
+        let number = found.value.as_i64();
+        // JSON writes large sizes as 5e8.
+        let number = number.or_else(|| {
+            found.value.as_f64().filter(|real| real.fract() == 0.0 && real.abs() < 9e15).map(|real| real as i64)
+        });
+        number.map(Some).ok_or_else(|| self.error(found, "a whole number is needed"))
+    }
+
+    /// A size of at least 1.
+    pub fn size(&self, path: &str) -> Result<Option<u64>, ImportError> {
+        let Some(number) = self.whole(path)? else { return Ok(None) };
+        match u64::try_from(number) {
+            Ok(size) if size > 0 => Ok(Some(size)),
+            _ => Err(self.refused(path, "a whole number of at least 1 is needed")),
+        }
+    }
+
+    /// A count of at least 0.
+    pub fn count(&self, path: &str) -> Result<Option<u64>, ImportError> {
+        let Some(number) = self.whole(path)? else { return Ok(None) };
+        u64::try_from(number).map(Some).map_err(|_| self.refused(path, "a whole number of at least 0 is needed"))
+    }
+
+    /// A number.
+    pub fn real(&self, path: &str) -> Result<Option<f64>, ImportError> {
+        let Some(found) = self.settled(path)? else { return Ok(None) };
+        found.value.as_f64().map(Some).ok_or_else(|| self.error(found, "a number is needed"))
+    }
+
+    /// A switch.
+    pub fn switch(&self, path: &str) -> Result<Option<bool>, ImportError> {
+        let Some(found) = self.settled(path)? else { return Ok(None) };
+        found.value.as_bool().map(Some).ok_or_else(|| self.error(found, "true or false is needed"))
+    }
+
+    /// A switch that is off where it is not there.
+    pub fn is_on(&self, path: &str) -> Result<bool, ImportError> {
+        Ok(self.switch(path)?.unwrap_or(false))
+    }
+
+    /// A word.
+    pub fn word(&self, path: &str) -> Result<Option<&'a str>, ImportError> {
+        let Some(found) = self.settled(path)? else { return Ok(None) };
+        found.value.as_str().map(Some).ok_or_else(|| self.error(found, "a word is needed"))
+    }
+
+    /// One of `choices`, which are words of the engine with what they mean.
+    pub fn choice<T: Copy>(&self, path: &str, choices: &[(&str, T)]) -> Result<Option<T>, ImportError> {
+        let Some(word) = self.word(path)? else { return Ok(None) };
+        let chosen = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, meaning)| *meaning);
+        chosen.map(Some).ok_or_else(|| {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            let rule = format!("{} is needed", names.join(", "));
+            self.refused(path, &rule).or(crate::spelling::nearest(word, names))
+        })
+    }
+
+    /// A word that parses.
+    pub fn parsed<T: FromStr>(&self, path: &str, rule: &str) -> Result<Option<T>, ImportError> {
+        let Some(word) = self.word(path)? else { return Ok(None) };
+        word.parse().map(Some).map_err(|_| self.refused(path, rule))
+    }
+
+    /// A list; one value is a list of itself.
+    pub fn list(&self, path: &str) -> Result<Option<Vec<&'a Value>>, ImportError> {
+        let Some(found) = self.settled(path)? else { return Ok(None) };
+        Ok(Some(match &found.value {
+            Value::Array(list) => list.iter().collect(),
+            one => vec![one],
+        }))
+    }
+
+    /// The error that the value of `path` will not do; `rule` says what would.
+    pub fn refused(&self, path: &str, rule: impl Display) -> ImportError {
+        match self.document.get(path) {
+            Some(found) => self.error(found, rule),
+            None => ImportError::Missing { path: path.to_owned(), rule: rule.to_string() },
+        }
+    }
+
+    fn error(&self, found: &Found, rule: impl Display) -> ImportError {
+        let value = match &found.value {
+            Value::String(word) => word.clone(),
+            other => other.to_string(),
+        };
+        ImportError::Value {
+            path: found.path.clone(),
+            value,
+            line: self.document.line(found),
+            rule: rule.to_string(),
+            nearest: Vec::new(),
+        }
+    }
+
+    /// The settings that nobody asked for and that are not among `harmless`, with the name that was asked for and is
+    /// nearest, if one is as near as a slip of the pen.
+    pub fn left(&self, harmless: &[&str]) -> Vec<(&'a Found, Option<String>)> {
+        let asked = self.asked.borrow();
+        let is_harmless = |path: &str| {
+            harmless.iter().any(|pattern| match pattern.strip_suffix('*') {
+                Some(prefix) => path.starts_with(prefix),
+                None => path == *pattern,
+            })
+        };
+        let left = self.document.found.iter().filter(|found| !asked.contains(&found.path));
+        left.filter(|found| !is_harmless(&found.path))
+            .map(|found| {
+                let missing = asked.iter().filter(|name| self.document.get(name).is_none());
+                let near = missing.filter(|name| slip(&found.path, name)).min().cloned();
+                (found, near)
+            })
+            .collect()
+    }
+}
+
+/// Whether `typed` is `name` but for a letter or two.
+fn slip(typed: &str, name: &str) -> bool {
+    let [typed_end, name_end] = [typed, name].map(|path| path.rsplit('.').next().unwrap_or_default());
+    let same_section = typed.len() - typed_end.len() == name.len() - name_end.len()
+        && typed[..typed.len() - typed_end.len()] == name[..name.len() - name_end.len()];
+    let lengths = typed_end.len().abs_diff(name_end.len());
+    // An edit costs four there.
+    same_section && lengths <= 2 && name_end.len() > 3 && crate::spelling::distance(typed_end, name_end) <= 8
+}
+
+/// The multiples of `of` below and above `number`.
+pub fn multiples(number: u64, of: u64) -> Vec<String> {
+    let below = number / of * of;
+    [below, below + of].into_iter().filter(|near| *near > 0).map(|near| near.to_string()).collect()
+}

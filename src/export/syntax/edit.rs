@@ -1,0 +1,200 @@
+//! Changing settings of a text and leaving the rest of it as it is.
+
+use serde_json::Value;
+
+use super::arguments::{self, Form};
+use super::{Document, Found, Syntax, python, yaml};
+
+/// A setting that is to have another value, or none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edit {
+    pub path: String,
+    pub value: Option<Value>,
+}
+
+/// The text of `document` with `edits` made. What is new stands behind the last setting of its section.
+pub fn edited(document: &Document, edits: &[Edit]) -> String {
+    let mut document = document.clone();
+    for edit in edits {
+        let text = one(&document, edit);
+        // What an edit leaves is read anew, so that places are right; where it cannot be, it is handed out as it is.
+        match document.syntax.read(&text) {
+            Ok(read) => document = read,
+            Err(_) => return text,
+        }
+    }
+    document.text
+}
+
+fn one(document: &Document, edit: &Edit) -> String {
+    let is_off = match document.syntax {
+        Syntax::Arguments => matches!(edit.value, None | Some(Value::Bool(false) | Value::Null)),
+        _ => edit.value.is_none(),
+    };
+    match (document.get(&edit.path), &edit.value) {
+        (Some(found), _) if is_off => removed(document, found),
+        (Some(found), Some(value)) => replaced(document, found, value),
+        (None, Some(value)) if !is_off => inserted(document, &edit.path, value),
+        _ => document.text.clone(),
+    }
+}
+
+fn replaced(document: &Document, found: &Found, value: &Value) -> String {
+    let (range, new) = match document.syntax {
+        Syntax::Arguments => {
+            let new = arguments::argument(&found.path, value, Form::Dashes).unwrap_or_default();
+            (found.entry.clone(), new)
+        }
+        Syntax::Overrides => {
+            let new = arguments::argument(&found.path, value, Form::Equals).unwrap_or_default();
+            (found.entry.clone(), new)
+        }
+        syntax => (found.span.clone(), rendered(syntax, value)),
+    };
+    let mut text = document.text.clone();
+    text.replace_range(range, &new);
+    text
+}
+
+fn rendered(syntax: Syntax, value: &Value) -> String {
+    match syntax {
+        Syntax::Yaml => yaml::scalar(value),
+        Syntax::Python => python::literal(value),
+        _ => value.to_string(),
+    }
+}
+
+/// Without the setting; without its line where nothing else stands there.
+fn removed(document: &Document, found: &Found) -> String {
+    let text = &document.text;
+    let mut range = found.entry.clone();
+    if document.syntax == Syntax::Json {
+        let behind = text[range.end..].len() - text[range.end..].trim_start().len();
+        if text[range.end + behind..].starts_with(',') {
+            range.end += behind + 1;
+        } else if let Some(comma) = text[..range.start].trim_end().strip_suffix(',') {
+            range.start = comma.len();
+        }
+    }
+    if document.syntax == Syntax::Python && text[range.end..].trim_start().starts_with(',') {
+        range.end += text[range.end..].find(',').map_or(0, |comma| comma + 1);
+    }
+    let line_start = text[..range.start].rfind('\n').map_or(0, |at| at + 1);
+    let line_end = text[range.end..].find('\n').map_or(text.len(), |at| range.end + at + 1);
+    let before = text[line_start..range.start].trim();
+    let after = text[range.end..line_end].trim();
+    let is_alone = before.is_empty() && (after.is_empty() || after == "\\" || after.starts_with('#'));
+    if is_alone {
+        range = line_start..line_end;
+    } else if text[range.end..].starts_with(' ') {
+        range.end += 1;
+    }
+    let mut text = text.clone();
+    text.replace_range(range, "");
+    text
+}
+
+fn inserted(document: &Document, path: &str, value: &Value) -> String {
+    let names: Vec<&str> = path.split('.').collect();
+    let shared = |found: &Found| {
+        let others = found.path.split('.').take(found.path.matches('.').count());
+        names[..names.len() - 1].iter().zip(others).take_while(|(one, other)| *one == other).count()
+    };
+    let most = document.found.iter().map(shared).max().unwrap_or(0);
+    let sibling = document.found.iter().rev().find(|found| {
+        shared(found) == most && (most == names.len() - 1 || document.syntax != Syntax::Toml)
+    });
+    // A sibling inside a deeper section is no place for a key of an outer one.
+    let sibling = match sibling {
+        Some(found) => document
+            .found
+            .iter()
+            .rev()
+            .find(|other| shared(other) == most && other.path.matches('.').count() == most)
+            .or(Some(found)),
+        None => None,
+    };
+    let Some(sibling) = sibling else { return appended(document, path, value) };
+    let text = &document.text;
+    let line_start = text[..sibling.entry.start].rfind('\n').map_or(0, |at| at + 1);
+    let indent: String = text[line_start..].chars().take_while(|c| c.is_whitespace() && *c != '\n').collect();
+    let line_end = text[sibling.entry.end..].find('\n').map_or(text.len(), |at| sibling.entry.end + at);
+    let (at, new) = match document.syntax {
+        Syntax::Toml => (line_end, format!("\n{indent}{} = {value}", names[names.len() - 1])),
+        Syntax::Json => {
+            let new = json_nested(&names[most..], value);
+            (sibling.entry.end, format!(",\n{indent}{new}"))
+        }
+        Syntax::Yaml => (line_end, yaml_nested(&names[most..], value, &indent)),
+        Syntax::Arguments | Syntax::Overrides => {
+            let form = if document.syntax == Syntax::Arguments { Form::Dashes } else { Form::Equals };
+            let argument = arguments::argument(path, value, form).unwrap_or_default();
+            let is_alone = text[line_start..sibling.entry.start].trim().is_empty();
+            match is_alone {
+                true if text[sibling.entry.end..line_end].trim_end().ends_with('\\') => {
+                    (line_end, format!("\n{indent}{argument} \\"))
+                }
+                true if text[line_end..].trim_start().starts_with([')', '-']) => {
+                    (line_end, format!("\n{indent}{argument}"))
+                }
+                _ => (sibling.entry.end, format!(" {argument}")),
+            }
+        }
+        Syntax::Python => {
+            let is_argument = text[sibling.entry.end..].trim_start().starts_with([',', ')']);
+            let name = names[names.len() - 1];
+            match is_argument {
+                true => (sibling.entry.end, format!(", {name}={}", python::literal(value))),
+                false => (line_end, format!("\n{indent}{path} = {}", python::literal(value))),
+            }
+        }
+    };
+    let mut text = text.clone();
+    text.insert_str(at, &new);
+    text
+}
+
+fn json_nested(names: &[&str], value: &Value) -> String {
+    match names {
+        [name] => format!("\"{name}\": {value}"),
+        [name, rest @ ..] => format!("\"{name}\": {{{}}}", json_nested(rest, value)),
+        [] => value.to_string(),
+    }
+}
+
+fn yaml_nested(names: &[&str], value: &Value, indent: &str) -> String {
+    match names {
+        [name] => format!("\n{indent}{name}: {}", yaml::scalar(value)),
+        [name, rest @ ..] => {
+            format!("\n{indent}{name}:{}", yaml_nested(rest, value, &format!("{indent}  ")))
+        }
+        [] => String::new(),
+    }
+}
+
+/// Behind the text's end, in a section of its own.
+fn appended(document: &Document, path: &str, value: &Value) -> String {
+    let mut text = document.text.trim_end().to_owned();
+    match document.syntax {
+        Syntax::Toml => match path.rsplit_once('.') {
+            Some((section, name)) => text.push_str(&format!("\n\n[{section}]\n{name} = {value}\n")),
+            None => text.insert_str(0, &format!("{path} = {value}\n")),
+        },
+        Syntax::Yaml => {
+            let names: Vec<&str> = path.split('.').collect();
+            text.push_str(&format!("{}\n", yaml_nested(&names, value, "")));
+        }
+        Syntax::Json => {
+            let names: Vec<&str> = path.split('.').collect();
+            text = format!("{{\n  {}\n}}\n", json_nested(&names, value));
+        }
+        Syntax::Python => text.push_str(&format!("\n{path} = {}\n", python::literal(value))),
+        Syntax::Arguments => {
+            text.push_str(&format!(" {}\n", arguments::argument(path, value, Form::Dashes).unwrap_or_default()));
+        }
+        Syntax::Overrides => {
+            text.push_str(&format!(" {}\n", arguments::argument(path, value, Form::Equals).unwrap_or_default()));
+        }
+    }
+    text
+}
