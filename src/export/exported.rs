@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::check::Check;
 use super::error::{ExportError, ImportError};
-use super::import::{self, Given};
+use super::import::{self, Given, Understood};
 use super::launch::{ranks, scripts};
 use super::meaning::{Meaning, Scene};
 use super::readme::readme;
@@ -199,16 +199,19 @@ fn unsaid(target: Target, case: &Case<'_>) -> Vec<String> {
 /// The strategy that the settings of `strategy` mean when they are read back: itself, or the nearest that they say.
 fn said(target: Target, problem: &Problem<'_>, strategy: &Strategy) -> Result<Strategy, ExportError> {
     let refused = |error| ExportError::ReadBack { target: target.text(), error };
-    let draft = read_back(target, problem, strategy).map_err(refused)?;
-    draft.resolve(&problem.facts).map_err(|broken| ExportError::AsIs { target: target.text(), broken })
+    let read = read_back(target, problem, strategy).map_err(refused)?;
+    read.meaning.draft.resolve(&problem.facts).map_err(|broken| ExportError::AsIs { target: target.text(), broken })
 }
 
 /// What the settings of `strategy` mean when they are read back.
+///
+/// # Errors
+/// If they do not read back, which a test sees that they do.
 pub fn read_back(
     target: Target,
     problem: &Problem<'_>,
     strategy: &Strategy,
-) -> Result<Draft, ImportError> {
+) -> Result<Understood, ImportError> {
     let case = Case { problem, strategy };
     let dialect = target.dialect;
     let text = dialect.text(&case, &dialect.settings(&case), &[]);
@@ -222,7 +225,7 @@ pub fn read_back(
         seq_len: Some(problem.workload.seq_len),
     };
     let given = Given { path: dialect.file(), text: &text, ranks: placed.as_deref() };
-    import::draft_of(target, &given, &scene)
+    import::meaning_of(target, &given, &scene)
 }
 
 /// The plan's strategy with what this version of the engine cannot say at its nearest, where that is legal.
@@ -235,7 +238,7 @@ fn rounded(
     let wide = engine(&plan.engine)?;
     let wide = Problem::new(problem.model, problem.cluster, problem.workload, wide, None);
     let strategy = draft.resolve(&wide.facts).ok()?;
-    let nearest = read_back(target, &wide, &strategy).ok()?.resolve(&problem.facts).ok()?;
+    let nearest = read_back(target, &wide, &strategy).ok()?.meaning.draft.resolve(&problem.facts).ok()?;
     rules::legal(&nearest, &problem.facts).then(|| {
         let changes = strategy.changes_to(&nearest, problem.facts.defaults);
         (nearest, changes)

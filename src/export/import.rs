@@ -10,7 +10,7 @@ use super::meaning::{Meaning, ModelClue, Scene};
 use super::reader::Reader;
 use super::syntax::{Document, Syntax};
 use super::targets::{Target, targets};
-use crate::strategy::{Axis, Draft, MeshOrder};
+use crate::strategy::{Axis, MeshOrder};
 use crate::units::Bytes;
 
 /// The largest file that is read as a configuration.
@@ -76,14 +76,17 @@ impl Imported {
     }
 }
 
-/// The draft that the settings of `given`, a file of `target`, mean.
-pub fn draft_of(target: Target, given: &Given<'_>, scene: &Scene<'_>) -> Result<Draft, ImportError> {
+/// What the settings of `given`, a file of `target`, mean.
+///
+/// # Errors
+/// If it is not of the target's syntax, or as [`Imported::understood`].
+pub fn meaning_of(target: Target, given: &Given<'_>, scene: &Scene<'_>) -> Result<Understood, ImportError> {
     let document = target
         .dialect
         .syntax()
         .read(given.text)
         .map_err(|error| ImportError::Syntax { path: given.path.to_owned(), error })?;
-    understood(target, &document, given.ranks, scene).map(|understood| understood.meaning.draft)
+    understood(target, &document, given.ranks, scene)
 }
 
 fn understood(

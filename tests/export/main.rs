@@ -1,0 +1,7 @@
+//! Plans as configurations of engines and back: the same strategy, the same prediction, for random legal plans.
+
+mod random;
+mod round_trip;
+
+#[path = "../sampling/mod.rs"]
+mod sampling;
