@@ -10,7 +10,7 @@ pub struct Target {
     pub dialect: &'static dyn Dialect,
 }
 
-static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &megatron::CommandLine];
+static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &megatron::CommandLine, &megatron::Recipe];
 
 /// All targets; of an engine's versions the first is taken where none is named.
 pub fn targets() -> impl Iterator<Item = Target> {

@@ -1,0 +1,295 @@
+//! NeMo 2: overrides of a recipe, which hold what Megatron-LM's arguments hold under other names.
+
+use serde_json::Value;
+
+use super::write::{PIPELINE_BEFORE_DATA, is_piped_first};
+use super::{checks, read, write};
+use crate::export::case::Case;
+use crate::export::check::Check;
+use crate::export::dialect::Dialect;
+use crate::export::error::ImportError;
+use crate::export::launch::Program;
+use crate::export::meaning::{Meaning, ModelClue, Scene};
+use crate::export::reader::Reader;
+use crate::export::settings::Settings;
+use crate::export::syntax::{Document, Found, Syntax};
+
+/// NeMo 2.6, whose recipes are overridden on the command line of `nemo llm pretrain`.
+pub struct Recipe;
+
+/// Names of Megatron-LM's arguments and of NeMo's fields, which mean the same
+/// (NVIDIA/NeMo 8cfedd72: `lightning/pytorch/strategies/megatron_strategy.py`, `collections/llm/recipes`).
+const NAMES: &[(&str, &str)] = &[
+    ("tensor-model-parallel-size", "trainer.strategy.tensor_model_parallel_size"),
+    ("sequence-parallel", "trainer.strategy.sequence_parallel"),
+    ("pipeline-model-parallel-size", "trainer.strategy.pipeline_model_parallel_size"),
+    ("num-virtual-stages-per-pipeline-rank", "trainer.strategy.virtual_pipeline_model_parallel_size"),
+    ("pipeline-model-parallel-layout", "trainer.strategy.pipeline_model_parallel_layout"),
+    ("decoder-first-pipeline-num-layers", "trainer.strategy.num_layers_in_first_pipeline_stage"),
+    ("decoder-last-pipeline-num-layers", "trainer.strategy.num_layers_in_last_pipeline_stage"),
+    ("account-for-embedding-in-pipeline-split", "trainer.strategy.account_for_embedding_in_pipeline_split"),
+    ("account-for-loss-in-pipeline-split", "trainer.strategy.account_for_loss_in_pipeline_split"),
+    ("context-parallel-size", "trainer.strategy.context_parallel_size"),
+    ("expert-model-parallel-size", "trainer.strategy.expert_model_parallel_size"),
+    ("expert-tensor-parallel-size", "trainer.strategy.expert_tensor_parallel_size"),
+    ("use-tp-pp-dp-mapping", "trainer.strategy.use_tp_pp_dp_mapping"),
+    ("overlap-grad-reduce", "trainer.strategy.ddp.overlap_grad_reduce"),
+    ("overlap-param-gather", "trainer.strategy.ddp.overlap_param_gather"),
+    ("num-distributed-optimizer-instances", "trainer.strategy.ddp.num_distributed_optimizer_instances"),
+    ("use-megatron-fsdp", "trainer.strategy.ddp.use_megatron_fsdp"),
+    ("data-parallel-sharding-strategy", "trainer.strategy.ddp.data_parallel_sharding_strategy"),
+    ("use-distributed-optimizer", "optim.config.use_distributed_optimizer"),
+    ("optimizer-cpu-offload", "optim.config.optimizer_cpu_offload"),
+    ("optimizer-offload-fraction", "optim.config.optimizer_offload_fraction"),
+    ("use-precision-aware-optimizer", "optim.config.use_precision_aware_optimizer"),
+    ("overlap-cpu-optimizer-d2h-h2d", "optim.config.overlap_cpu_optimizer_d2h_h2d"),
+    ("clip-grad", "optim.config.clip_grad"),
+    ("micro-batch-size", "data.micro_batch_size"),
+    ("global-batch-size", "data.global_batch_size"),
+    ("seq-length", "data.seq_length"),
+    ("cp-comm-type", "model.config.cp_comm_type"),
+    ("attention-backend", "model.config.attention_backend"),
+    ("attention-dropout", "model.config.attention_dropout"),
+    ("hidden-dropout", "model.config.hidden_dropout"),
+    ("moe-expert-capacity-factor", "model.config.moe_expert_capacity_factor"),
+    ("recompute-granularity", "model.config.recompute_granularity"),
+    ("recompute-method", "model.config.recompute_method"),
+    ("recompute-num-layers", "model.config.recompute_num_layers"),
+    ("recompute-modules", "model.config.recompute_modules"),
+    ("fine-grained-activation-offloading", "model.config.fine_grained_activation_offloading"),
+    ("offload-modules", "model.config.offload_modules"),
+    ("activation-offload-fraction", "model.config.activation_offload_fraction"),
+];
+
+/// Fields of recipes that the plan may not have: an override that says so takes them back.
+const TAKEN_BACK: &[(&str, &str)] = &[
+    ("trainer.strategy.sequence_parallel", "false"),
+    ("trainer.strategy.virtual_pipeline_model_parallel_size", "null"),
+    ("model.config.recompute_granularity", "null"),
+    ("optim.config.use_distributed_optimizer", "false"),
+];
+
+const PRECISION: &str = "trainer.plugins.precision";
+const EIGHT_BIT: &str = "trainer.plugins.fp8";
+const SINGLE_GRADIENTS: &str = "trainer.plugins.grad_reduce_in_fp32";
+
+/// Recipes by the preset that they train.
+const RECIPES: &[(&str, &str)] = &[
+    ("llama-3.1-8b", "llama31_8b"),
+    ("llama-3.1-70b", "llama31_70b"),
+    ("llama-3.1-405b", "llama31_405b"),
+    ("mixtral-8x7b", "mixtral_8x7b"),
+    ("mistral-7b", "mistral_7b"),
+    ("gpt3-175b", "gpt3_175b"),
+    ("deepseek-v3", "deepseek_v3"),
+];
+
+fn recipe(case: &Case<'_>) -> Option<&'static str> {
+    let name = &case.problem.model.name;
+    RECIPES.iter().find(|(preset, _)| preset == name).map(|(_, recipe)| *recipe)
+}
+
+/// The arguments of Megatron-LM under NeMo's names.
+fn settings(case: &Case<'_>) -> Settings {
+    let arguments = write::settings(case);
+    let mut settings = Settings::default();
+    settings.set("trainer.num_nodes", case.nodes()).set("trainer.devices", case.devices_per_node());
+    for setting in arguments.iter() {
+        if let Some((_, field)) = NAMES.iter().find(|(argument, _)| *argument == setting.path) {
+            settings.set(field, setting.value.clone());
+        }
+    }
+    for (field, value) in TAKEN_BACK {
+        if settings.get(field).is_none() {
+            settings.set(field, serde_json::from_str::<Value>(value).unwrap_or_default());
+        }
+    }
+    let is = |name: &str| arguments.get(name).is_some();
+    let precision = match (is("bf16"), is("fp16")) {
+        (true, _) => "bf16-mixed",
+        (_, true) => "16-mixed",
+        _ => "32",
+    };
+    settings.set(PRECISION, precision);
+    if is("fp8-format") {
+        settings.set(EIGHT_BIT, "hybrid");
+    }
+    let keeps_half = is("grad-reduce-in-bf16") || (is("fp16") && !is("accumulate-allreduce-grads-in-fp32"));
+    settings.set(SINGLE_GRADIENTS, !keeps_half);
+    settings
+}
+
+/// The document under the names of Megatron-LM's arguments; what has none is left out.
+fn translated(document: &Document) -> Document {
+    let mut found: Vec<Found> = Vec::new();
+    let put = |found: &mut Vec<Found>, entry: &Found, path: &str, value: Value| {
+        found.push(Found { path: path.to_owned(), value, ..entry.clone() });
+    };
+    for entry in &document.found {
+        let word = match &entry.value {
+            Value::String(word) => word.clone(),
+            other => other.to_string(),
+        };
+        let is_half = document.get(PRECISION).is_some_and(|found| found.value.as_str() == Some("16-mixed"));
+        match entry.path.as_str() {
+            PRECISION if word.starts_with("bf16") => put(&mut found, entry, "bf16", true.into()),
+            PRECISION if word.starts_with("16") => put(&mut found, entry, "fp16", true.into()),
+            EIGHT_BIT if !entry.value.is_null() => put(&mut found, entry, "fp8-format", entry.value.clone()),
+            SINGLE_GRADIENTS => {
+                let is_single = entry.value.as_bool().unwrap_or(true);
+                match (is_half, is_single) {
+                    (false, false) => put(&mut found, entry, "grad-reduce-in-bf16", true.into()),
+                    (true, true) => put(&mut found, entry, "accumulate-allreduce-grads-in-fp32", true.into()),
+                    _ => {}
+                }
+            }
+            path => {
+                if let Some((argument, _)) = NAMES.iter().find(|(_, field)| *field == path) {
+                    put(&mut found, entry, argument, entry.value.clone());
+                }
+            }
+        }
+    }
+    Document { found, ..document.clone() }
+}
+
+/// An error about an argument of Megatron-LM as one about the field.
+fn renamed(error: ImportError) -> ImportError {
+    let field = |path: &str| {
+        let known = NAMES.iter().find(|(argument, _)| *argument == path);
+        known.map_or_else(|| path.to_owned(), |(_, field)| (*field).to_owned())
+    };
+    match error {
+        ImportError::Value { path, value, line, rule, nearest } => {
+            ImportError::Value { path: field(&path), value, line, rule, nearest }
+        }
+        ImportError::Missing { path, rule } => ImportError::Missing { path: field(&path), rule },
+        other => other,
+    }
+}
+
+impl Dialect for Recipe {
+    fn name(&self) -> &'static str {
+        "nemo"
+    }
+
+    fn version(&self) -> &'static str {
+        "2.6"
+    }
+
+    fn source(&self) -> &'static str {
+        "NVIDIA/NeMo 8cfedd720, 2.6.0rc0, with Megatron core 0.20"
+    }
+
+    fn profile(&self) -> &'static str {
+        "nemo"
+    }
+
+    fn file(&self) -> &'static str {
+        "overrides.sh"
+    }
+
+    fn syntax(&self) -> Syntax {
+        Syntax::Overrides
+    }
+
+    fn settings(&self, case: &Case<'_>) -> Settings {
+        settings(case)
+    }
+
+    fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
+        let mut sentences = vec!["The data and its tokenizer are the recipe's: override data.paths and the rest.".to_owned()];
+        if recipe(case).is_none() {
+            sentences.push(format!(
+                "No recipe of NeMo is known here for {}: name yours in RECIPE, for run.sh.",
+                case.problem.model.name
+            ));
+        }
+        sentences
+    }
+
+    fn checks(&self, case: &Case<'_>) -> Vec<Check> {
+        checks::checks(case)
+    }
+
+    fn program(&self, case: &Case<'_>) -> Program {
+        let recipe = recipe(case).unwrap_or("?name the recipe");
+        let arguments = format!("llm pretrain --yes --factory \"${{RECIPE:-{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
+        let arguments = arguments.replace(":-?", ":?");
+        let mut program = Program::torchrun("--no-python nemo", &arguments);
+        program.prepare.push("source overrides.sh".to_owned());
+        if is_piped_first(case.strategy) {
+            program.order = PIPELINE_BEFORE_DATA;
+        }
+        program.with("CUDA_DEVICE_MAX_CONNECTIONS", "1", "kernels start in the order in which they are queued")
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[
+            "trainer.strategy.tensor_model_parallel_size",
+            "trainer.strategy.pipeline_model_parallel_size",
+            "trainer.strategy.context_parallel_size",
+            "trainer.num_nodes",
+            "data.micro_batch_size",
+            "data.global_batch_size",
+        ]
+    }
+
+    fn harmless(&self) -> &'static [&'static str] {
+        &[
+            "trainer.num_nodes",
+            "trainer.devices",
+            "trainer.max_steps",
+            "trainer.max_epochs",
+            "trainer.log_every_n_steps",
+            "trainer.val_check_interval",
+            "trainer.limit_val_batches",
+            "trainer.limit_test_batches",
+            "trainer.callbacks",
+            "trainer.strategy.pipeline_dtype",
+            "trainer.strategy.ckpt_async_save",
+            "trainer.strategy.ckpt_parallel_load",
+            "trainer.strategy.gradient_as_bucket_view",
+            "trainer.strategy.ddp.check_for_nan_in_grad",
+            "trainer.strategy.ddp.grad_reduce_in_fp32",
+            "optim.config.lr",
+            "optim.config.weight_decay",
+            "optim.config.adam_beta1",
+            "optim.config.adam_beta2",
+            "optim.lr_scheduler.*",
+            "data.paths",
+            "data.num_workers",
+            "data.tokenizer",
+            "log.*",
+            "resume.*",
+            "model.config.seq_length",
+        ]
+    }
+
+    fn model(&self, _: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
+        Ok(None)
+    }
+
+    fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
+        let document = translated(reader.document());
+        let inner = Reader::new(&document);
+        let mut meaning = read::read(&inner, scene).map_err(renamed)?;
+        for (_, field) in NAMES {
+            reader.name(field);
+        }
+        for field in [PRECISION, EIGHT_BIT, SINGLE_GRADIENTS] {
+            reader.name(field);
+        }
+        // What overrides leave out is the recipe's, which is Python.
+        if !reader.has("data.global_batch_size") && scene.global_batch.is_none() {
+            return Err(ImportError::Unsaid { what: "the global batch", flag: "--global-batch N" });
+        }
+        if !reader.has("model.config.attention_dropout") && !reader.has("model.config.hidden_dropout") {
+            meaning.dropout = None;
+        }
+        if !reader.has(PRECISION) {
+            meaning.precision = None;
+        }
+        Ok(meaning)
+    }
+}
