@@ -32,18 +32,31 @@ pub fn file_diff(
     let dialect = imported.target.dialect;
     let settings = |strategy: &Strategy| dialect.settings(&Case { problem, strategy });
     let (before, after) = (settings(&mine), settings(&better));
-    let edits = edits(&before, &after);
-    let means_better = |text: &str| {
-        let given = Given { path: &imported.path, text, ranks: None };
+    let means_better = |edits: &[Edit]| {
+        let text = edited(&imported.document, edits);
+        let given = Given { path: &imported.path, text: &text, ranks: None };
         let read = import::meaning_of(imported.target, &given, scene).ok()?;
         let mut draft = read.meaning.draft;
         // Where ranks lie is said by the scripts, not by the file.
         draft.order = better.draft(problem.facts.defaults).order;
-        (draft.resolve(&problem.facts).ok()? == better).then_some(())
+        (draft.resolve(&problem.facts).ok()? == better).then_some(text)
     };
-    // First the fewest lines; where others of the file contradict them, all that shape the strategy.
-    let texts = [edits.clone(), thorough(imported, scene, &after)].map(|edits| edited(&imported.document, &edits));
-    let text = texts.into_iter().find(|text| means_better(text).is_some())?;
+    // First what differs; where other lines of the file contradict that, all that shapes the strategy, less what need
+    // not be said.
+    let mut edits = edits(&before, &after);
+    if means_better(&edits).is_none() {
+        edits = thorough(imported, scene, &after);
+        means_better(&edits)?;
+        let mut place = 0;
+        while place < edits.len() {
+            let edit = edits.remove(place);
+            if means_better(&edits).is_none() {
+                edits.insert(place, edit);
+                place += 1;
+            }
+        }
+    }
+    let text = means_better(&edits)?;
     let unified = TextDiff::from_lines(imported.document.text.as_str(), text.as_str())
         .unified_diff()
         .context_radius(1)
@@ -58,7 +71,7 @@ pub fn file_diff(
         })
         .collect();
     let line = |edit: &Edit| {
-        let from = before.get(&edit.path).or_else(|| imported.document.get(&edit.path).map(|found| &found.value));
+        let from = imported.document.get(&edit.path).map(|found| &found.value);
         let step = bought.iter().find(|(_, edits)| edits.iter().any(|other| other.path == edit.path));
         LineChange {
             setting: edit.path.clone(),

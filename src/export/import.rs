@@ -58,13 +58,21 @@ pub fn import(path: &Path, engine: Option<&str>) -> Result<Imported, ImportError
     Ok(Imported { target, document, path: shown, ranks })
 }
 
+/// Which model the settings of `document`, a file of `target`, are for, where they say it.
+///
+/// # Errors
+/// If a setting of the model has a value that will not do.
+pub fn clue(target: Target, document: &Document) -> Result<Option<ModelClue>, ImportError> {
+    target.dialect.model(&Reader::new(document))
+}
+
 impl Imported {
     /// Which model the settings are for, where they say it.
     ///
     /// # Errors
-    /// If a setting of the model has a value that will not do.
+    /// As [`clue`].
     pub fn model(&self) -> Result<Option<ModelClue>, ImportError> {
-        self.target.dialect.model(&Reader::new(&self.document))
+        clue(self.target, &self.document)
     }
 
     /// What the settings mean.

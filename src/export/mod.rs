@@ -26,6 +26,6 @@ pub use dialect::Dialect;
 pub use diff::file_diff;
 pub use error::ExportError;
 pub use exported::{Exported, File, Goal, Origin, Outlook, Reach, export, profile_of};
-pub use import::{Imported, import};
+pub use import::{Imported, clue, import};
 pub use meaning::{Meaning, ModelClue, Scene};
 pub use targets::{Target, targets};

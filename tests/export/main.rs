@@ -1,5 +1,8 @@
 //! Plans as configurations of engines and back: the same strategy, the same prediction, for random legal plans.
 
+mod example;
+mod examples_megatron;
+mod examples_torchtitan;
 mod random;
 mod round_trip;
 

@@ -1,0 +1,103 @@
+//! torchtitan's own example configurations, by the settings that shape their runs, and the strategies that they mean.
+
+use crate::example::{Example, meaning, refused};
+
+const SEEN: &str = "torchtitan";
+
+fn toml(text: &str) -> Example<'_> {
+    Example { engine: SEEN, path: "train.toml", text, model: None, cluster: "8x8xh100-sxm", batch: None }
+}
+
+#[test]
+fn the_8b_file() {
+    let text = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[optimizer]\nname = \"AdamW\"\nlr = 3e-4\n[training]\n\
+                local_batch_size = 1\nseq_len = 8192\nmax_norm = 1.0\nsteps = 1000\ndataset = \"c4\"\n[parallelism]\n\
+                data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 1\n\
+                pipeline_parallel_degree = 1\ncontext_parallel_degree = 1\n[activation_checkpoint]\nmode = \"selective\"\n\
+                selective_ac_option = \"op\"\n";
+    let read = meaning(&toml(text));
+    assert_eq!(read.strategy, "tp=1,pp=1,dp=64,zero=3,micro=1,accum=1,ckpt=selective");
+    assert_eq!((read.model.as_str(), read.batch, read.seq_len), ("llama-3.1-8b", 64, 8192));
+    assert!(read.left.is_empty(), "{:?}", read.left);
+}
+
+#[test]
+fn the_70b_file() {
+    let text = "[model]\nname = \"llama3\"\nflavor = \"70B\"\n[training]\nlocal_batch_size = 8\nseq_len = 8192\n\
+                [parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 8\n\
+                [activation_checkpoint]\nmode = \"full\"\n";
+    let read = meaning(&toml(text));
+    assert_eq!(read.strategy, "tp=8,pp=1,dp=8,zero=3,micro=8,accum=1,ckpt=full");
+    assert_eq!((read.model.as_str(), read.batch), ("llama-3.1-70b", 64));
+}
+
+#[test]
+fn the_405b_file() {
+    let text = "[model]\nname = \"llama3\"\nflavor = \"405B\"\nconverters = [\"float8\"]\n[training]\nlocal_batch_size = 2\n\
+                seq_len = 8192\n[parallelism]\ntensor_parallel_degree = 8\nenable_async_tensor_parallel = true\n\
+                [activation_checkpoint]\nmode = \"full\"\n[compile]\nenable = true\ncomponents = [\"model\", \"loss\"]\n\
+                [quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n\
+                precompute_float8_dynamic_scale_for_fsdp = true\nfilter_fqns = [\"output\"]\n";
+    let read = meaning(&Example { cluster: "16x8xh100-sxm", ..toml(text) });
+    assert_eq!(read.strategy, "tp=8,pp=1,dp=16,zero=3,micro=2,accum=1,ckpt=full");
+    assert_eq!((read.precision.as_str(), read.batch), ("fp8", 32));
+    assert!(read.notes.iter().any(|note| note.contains("8 bits")), "{:?}", read.notes);
+}
+
+#[test]
+fn an_interleaved_pipeline_that_recomputes_every_second_block() {
+    let text = "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n[training]\nlocal_batch_size = 8\nseq_len = 2048\n\
+                [parallelism]\ndata_parallel_shard_degree = 2\ntensor_parallel_degree = 2\npipeline_parallel_degree = 2\n\
+                pipeline_parallel_schedule = \"Interleaved1F1B\"\n[activation_checkpoint]\nmode = \"selective\"\n\
+                selective_ac_option = \"2\"\n";
+    let read = meaning(&Example { cluster: "1x8xh100-sxm", ..toml(text) });
+    assert_eq!(
+        read.strategy,
+        "tp=2,pp=2,dp=2,sched=interleaved,zero=3,reshard=off,micro=1,accum=8,sync=deferred,\
+         ckpt=none/none*1+full*1/full:1/none"
+    );
+    assert_eq!(read.batch, 16);
+}
+
+#[test]
+fn the_405b_run_with_a_pipeline() {
+    let text = "[model]\nname = \"llama3\"\nflavor = \"405B\"\n[training]\nlocal_batch_size = 32\nseq_len = 8192\n\
+                [parallelism]\ndata_parallel_shard_degree = 8\ntensor_parallel_degree = 8\npipeline_parallel_degree = 8\n\
+                pipeline_parallel_schedule = \"Interleaved1F1B\"\n[activation_checkpoint]\nmode = \"full\"\n";
+    let read = meaning(&Example { cluster: "64x8xh100-sxm", ..toml(text) });
+    assert_eq!(
+        read.strategy,
+        "tp=8,pp=8,dp=8,sched=interleaved,zero=3,reshard=off,micro=1,accum=32,sync=deferred,ckpt=full"
+    );
+}
+
+#[test]
+fn a_model_that_is_not_known_is_named() {
+    let text = "[model]\nname = \"llama4\"\nflavor = \"17bx16e\"\n[training]\nlocal_batch_size = 8\nseq_len = 8192\n\
+                [parallelism]\ntensor_parallel_degree = 8\nexpert_parallel_degree = 1\nexpert_tensor_parallel_degree = 8\n\
+                [activation_checkpoint]\nmode = \"full\"\n";
+    assert!(refused(&toml(text)).contains("llama4 17bx16e"));
+    // With a mixture in its place: expert tensor parallelism has no effect where experts are not spread.
+    let read = meaning(&Example { model: Some("mixtral-8x7b"), ..toml(text) });
+    assert_eq!(read.strategy, "tp=8,pp=1,dp=8,zero=3,micro=8,accum=1,ckpt=full");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let head = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n";
+    for (rest, wanted) in [
+        ("[parallelism]\ntensor_paralel_degree = 8\n", "`parallelism.tensor_paralel_degree` is no setting"),
+        ("[parallelism]\ntensor_parallel_degree = 0\n", "at least 1"),
+        ("[parallelism]\ntensor_parallel_degree = \"8\"\n", "a whole number"),
+        ("[parallelism]\ntensor_parallel_degree = 7\n", "no whole number"),
+        ("[parallelism]\nfsdp_reshard_after_forward = \"alway\"\n", "always"),
+        ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"DualPipeV\"\n", "1F1B"),
+        ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_layers_per_stage = 5\n", "chunks"),
+        ("[activation_checkpoint]\nmode = \"memory_budget\"\n", "not modelled"),
+        ("[optimizer]\nearly_step_in_backward = true\n", "not modelled"),
+    ] {
+        let text = format!("{head}{rest}");
+        let error = refused(&toml(&text));
+        assert!(error.contains(wanted), "{rest}: {error}");
+    }
+}
