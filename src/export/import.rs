@@ -110,10 +110,14 @@ fn understood(
     let mut meaning = dialect.read(&reader, scene)?;
     let order = match ranks {
         None => meaning.order,
-        Some(ranks) => placed(&meaning, scene, ranks).ok_or_else(|| ImportError::Missing {
-            path: "ranks.txt".to_owned(),
-            rule: "its ranks lie in no order of the axes".to_owned(),
-        })?,
+        Some(ranks) => {
+            let (order, shard) = placed(&meaning, scene, ranks).ok_or_else(|| ImportError::Missing {
+                path: "ranks.txt".to_owned(),
+                rule: "its ranks lie in no order of the axes".to_owned(),
+            })?;
+            meaning.draft.shard = shard;
+            order
+        }
     };
     meaning.draft.order = (order != MeshOrder::default()).then_some(order);
     let mut left = Vec::new();
@@ -128,26 +132,31 @@ fn understood(
     Ok(Understood { meaning, left })
 }
 
-/// The mesh order in which devices have these ranks.
-fn placed(meaning: &Meaning, scene: &Scene<'_>, ranks: &[u64]) -> Option<MeshOrder> {
+/// The mesh order in which devices have these ranks, and the shard group of the draft. Where nothing is sharded, the
+/// settings do not say which data ranks lie together; the ranks do.
+fn placed(meaning: &Meaning, scene: &Scene<'_>, ranks: &[u64]) -> Option<(MeshOrder, Option<u64>)> {
     let draft = &meaning.draft;
     let [tensor, context, pipeline] =
         [draft.tensor, draft.context, draft.pipeline].map(|size| size.unwrap_or(1));
     let inside = tensor.checked_mul(context)?.checked_mul(pipeline)?;
     let data = draft.data.or_else(|| scene.devices.checked_div(inside))?;
-    let shard = draft.shard.unwrap_or(data);
-    let replicas = data.checked_div(shard)?;
-    if u64::try_from(ranks.len()).ok()? != inside.checked_mul(shard)?.checked_mul(replicas)? {
+    if data == 0 || u64::try_from(ranks.len()).ok()? != inside.checked_mul(data)? {
         return None;
     }
-    let size = |axis| match axis {
-        Axis::Tensor => tensor,
-        Axis::Context => context,
-        Axis::Shard => shard,
-        Axis::Replica => replicas,
-        Axis::Pipeline => pipeline,
-    };
-    order_of(size, meaning.order, ranks)
+    let given = draft.shard.unwrap_or(data);
+    let is_free = draft.zero == Some(0);
+    let others = (1..=data).filter(|shard| is_free && data.is_multiple_of(*shard) && *shard != given);
+    std::iter::once(given).chain(others).find_map(|shard| {
+        let size = |axis| match axis {
+            Axis::Tensor => tensor,
+            Axis::Context => context,
+            Axis::Shard => shard,
+            Axis::Replica => data / shard.max(1),
+            Axis::Pipeline => pipeline,
+        };
+        let order = order_of(size, meaning.order, ranks)?;
+        Some((order, if shard == given { draft.shard } else { Some(shard) }))
+    })
 }
 
 /// The engine that knows most of the settings, among those of the syntaxes that the file may have.

@@ -10,7 +10,7 @@ pub struct Target {
     pub dialect: &'static dyn Dialect,
 }
 
-static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &megatron::CommandLine, &megatron::Recipe];
+static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &torchtitan::Recipe, &megatron::CommandLine, &megatron::Recipe];
 
 /// All targets; of an engine's versions the first is taken where none is named.
 pub fn targets() -> impl Iterator<Item = Target> {

@@ -122,12 +122,15 @@ pub enum ShardGroups {
     Any,
     /// State is split over more than one rank: a group of one is plain replication, another way of training there.
     OfSeveral,
+    /// The same, and a rank by itself has no sharded state to keep on the host either.
+    OfSeveralAlways,
 }
 
 impl ShardGroups {
     /// Whether state may be split over `ranks` (data ranks of a group times context ranks) of `all`.
     pub const fn takes(self, ranks: u64, all: u64) -> bool {
         match self {
+            Self::OfSeveralAlways => ranks > 1,
             _ if ranks == all => true,
             Self::None => false,
             Self::Any => true,

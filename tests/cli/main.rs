@@ -10,6 +10,7 @@ mod errors;
 mod execute;
 mod experts;
 mod explain;
+mod export;
 #[cfg(unix)]
 mod interrupt;
 mod least;

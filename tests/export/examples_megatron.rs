@@ -40,7 +40,7 @@ fn the_llama_script_for_fp8() {
          --overlap-param-gather --grad-reduce-in-bf16 --calculate-per-token-loss --lr 0.00015"
     );
     let read = meaning(&arguments(&text, "1x8xh100-sxm"));
-    assert_eq!(read.strategy, "tp=1,pp=1,dp=8,zero=1,micro=1,accum=16,grad=bf16");
+    assert_eq!(read.strategy, "tp=1,pp=1,dp=8,zero=1,micro=1,accum=16,grad=bf16,reduce=bf16");
     assert_eq!(read.precision, "fp8");
     assert!(read.left.is_empty(), "{:?}", read.left);
 }
@@ -89,19 +89,19 @@ fn recipes_of_megatron_bridge() {
     assert_eq!(
         bridge(small, "1x8xh100-sxm", "--seq-length 8192 --context-parallel-size 2 --micro-batch-size 1 \
             --global-batch-size 128 --grad-reduce-in-bf16"),
-        "tp=1,cp=2,pp=1,dp=4,zero=1,micro=1,accum=32,grad=bf16"
+        "tp=1,cp=2,pp=1,dp=4,zero=1,micro=1,accum=32,grad=bf16,reduce=bf16"
     );
     assert_eq!(
         bridge(small, "1x8xh100-sxm", "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 \
             --grad-reduce-in-bf16 --fp8-format hybrid --recompute-granularity full --recompute-method block \
             --recompute-num-layers 5"),
-        "tp=1,pp=1,dp=8,zero=1,micro=1,accum=16,ckpt=full:5,grad=bf16"
+        "tp=1,pp=1,dp=8,zero=1,micro=1,accum=16,ckpt=full:5,grad=bf16,reduce=bf16"
     );
     assert_eq!(
         bridge(large, "8x8xh100-sxm", "--seq-length 8192 --tensor-model-parallel-size 4 --sequence-parallel \
             --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 5 --context-parallel-size 2 \
             --micro-batch-size 1 --global-batch-size 256 --grad-reduce-in-bf16"),
-        "tp=4,cp=2,pp=4,dp=2,sched=interleaved,virtual=5,zero=1,micro=1,accum=128,grad=bf16"
+        "tp=4,cp=2,pp=4,dp=2,sched=interleaved,virtual=5,zero=1,micro=1,accum=128,grad=bf16,reduce=bf16"
     );
     let twos = |count: usize| vec!["2"; count].join("/");
     assert_eq!(
@@ -109,7 +109,7 @@ fn recipes_of_megatron_bridge() {
             --pipeline-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 256 --grad-reduce-in-bf16 \
             --fp8-format hybrid --pipeline-model-parallel-layout 'Et*2|(t*2|)*34,t*3|(t*2|)*3,tL'"),
         format!(
-            "tp=4,pp=8,dp=2,sched=interleaved,virtual=5,cuts={}/3/{}/1,zero=1,micro=1,accum=128,grad=bf16",
+            "tp=4,pp=8,dp=2,sched=interleaved,virtual=5,cuts={}/3/{}/1,zero=1,micro=1,accum=128,grad=bf16,reduce=bf16",
             twos(35),
             twos(3)
         )
@@ -119,7 +119,7 @@ fn recipes_of_megatron_bridge() {
             --sequence-parallel --pipeline-model-parallel-size 8 --num-virtual-stages-per-pipeline-rank 8 \
             --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --context-parallel-size 2 \
             --micro-batch-size 1 --global-batch-size 1536 --grad-reduce-in-bf16"),
-        "tp=8,cp=2,pp=8,dp=8,sched=interleaved,virtual=8,zero=1,micro=1,accum=192,grad=bf16"
+        "tp=8,cp=2,pp=8,dp=8,sched=interleaved,virtual=8,zero=1,micro=1,accum=192,grad=bf16,reduce=bf16"
     );
     assert_eq!(
         bridge("deepseek-v3", "128x8xh100-sxm", "--seq-length 4096 --tensor-model-parallel-size 2 \
@@ -129,7 +129,7 @@ fn recipes_of_megatron_bridge() {
             --pipeline-model-parallel-layout 'Et|(tt|)*30mL'"),
         format!(
             "tp=2,pp=8,dp=64,ep=64,etp=1,sched=interleaved,virtual=4,cuts=1/{}/0,zero=1,micro=1,accum=256,\
-             ckpt=selective,grad=bf16",
+             ckpt=selective,grad=bf16,reduce=bf16",
             twos(30)
         )
     );

@@ -17,6 +17,7 @@ mod yaml;
 pub use document::{Document, Found};
 pub use edit::{Edit, edited};
 pub use error::SyntaxError;
+pub use python::assignments as python_assignments;
 
 use crate::export::settings::Settings;
 

@@ -57,7 +57,9 @@ fn called(siblings: &[Node<'_>], name: &str, value: &Value, indent: &str) -> Str
         if let Node::Key { name, setting } = node {
             let note = setting.note.as_ref().map_or_else(String::new, |note| format!("  # {note}"));
             let value = called(nodes, name, &setting.value, &deeper);
-            text.push_str(&format!("{deeper}{name}={value},{note}\n"));
+            let is_placed = name.chars().all(|c| c.is_ascii_digit());
+            let name = if is_placed { String::new() } else { format!("{name}=") };
+            text.push_str(&format!("{deeper}{name}{value},{note}\n"));
         }
     }
     text + indent + ")"

@@ -25,7 +25,7 @@ pub enum Kind {
     Call { callee: String, arguments: Vec<Argument> },
 }
 
-/// A named argument; `start` is where its name begins.
+/// An argument by its name, or its place; `start` is where it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Argument {
     pub name: String,
@@ -194,9 +194,14 @@ fn name_or_call(text: &str, span: &Range<usize>, depth: usize) -> Result<Kind, S
         return Ok(Kind::Name(source.to_owned()));
     }
     let mut arguments = Vec::new();
-    for part in parts(text, opening + 1..span.end - 1)? {
+    for (place, part) in parts(text, opening + 1..span.end - 1)?.into_iter().enumerate() {
         let pair = split(text, part.clone(), b'=')?;
-        let [name, value] = pair.as_slice() else { continue };
+        let [name, value] = pair.as_slice() else {
+            // What has no name goes by its place.
+            let value = deep(text, part, depth + 1)?;
+            arguments.push(Argument { name: place.to_string(), start: value.span.start, value });
+            continue;
+        };
         let name = trimmed(text, name.clone());
         let value = deep(text, value.clone(), depth + 1)?;
         arguments.push(Argument { name: text[name.clone()].to_owned(), start: name.start, value });

@@ -83,6 +83,18 @@ pub fn module(case: &Case<'_>) -> Option<String> {
     ))
 }
 
+/// The model of a flavor of whatever family; flavors of two families have names of their own but for the smallest.
+pub fn of_flavor(flavor: &str) -> ModelClue {
+    let known = FLAVORS.iter().find(|(_, known, ..)| *known == flavor);
+    known.map_or_else(|| ModelClue::Unknown(flavor.to_owned()), |(family, flavor, ..)| clue(family, flavor))
+}
+
+/// The same as [`clue`], of a flavor that a function's name has in small letters.
+pub fn clue_of_any_case(family: &str, flavor: &str) -> ModelClue {
+    let known = FLAVORS.iter().find(|(name, known, ..)| *name == family && known.eq_ignore_ascii_case(flavor));
+    clue(family, known.map_or(flavor, |(_, known, ..)| known))
+}
+
 /// The model that a family and a flavor name.
 pub fn clue(family: &str, flavor: &str) -> ModelClue {
     let known = FLAVORS.iter().find(|(name, known, ..)| *name == family && *known == flavor);

@@ -7,6 +7,7 @@ use super::write::is_single;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
+use crate::model::layer::LayerKind;
 use crate::strategy::{
     CheckpointEntry, CheckpointMode, Draft, GradientSync, OffloadCategory, Schedule, Strategy,
 };
@@ -23,8 +24,29 @@ const SCHEDULES: &[(&str, Schedule)] = &[
 /// What the settings mean.
 pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
     let mut meaning = Meaning::default();
+    axes(reader, scene, &mut meaning.draft)?;
+    // v0.2.2 splits sequences wherever it splits tensors.
+    meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(true);
+    pipeline(reader, scene, &mut meaning.draft)?;
+    experts(reader, scene, &mut meaning.draft)?;
+    checkpoint(reader, scene, &mut meaning.draft)?;
+    offload(reader, &mut meaning.draft)?;
+    if meaning.draft.offload.is_some() && meaning.draft.zero == Some(0) {
+        meaning.draft.offload = None;
+        meaning.notes.push("Nothing is offloaded: v0.2.2 does that only where it shards.".to_owned());
+    }
+    batch(reader, &mut meaning)?;
+    precision(reader, &mut meaning)?;
+    meaning.seq_len = Some(reader.size("training.seq_len")?.unwrap_or(2048));
+    meaning.clip = clip(reader)?;
+    speed(reader, &mut meaning)?;
+    unmodelled(reader)?;
+    Ok(meaning)
+}
+
+/// The mesh, and how state is sharded over it.
+pub fn axes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<(), ImportError> {
     let sizes = sizes(reader, scene)?;
-    let draft = &mut meaning.draft;
     draft.tensor = Some(sizes.tensor);
     draft.context = Some(sizes.context);
     draft.pipeline = Some(sizes.pipeline);
@@ -32,25 +54,35 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     let is_sharded = sizes.shards > 1 || sizes.context > 1;
     draft.zero = Some(if is_sharded { 3 } else { 0 });
     draft.shard = (is_sharded && sizes.replicas > 1).then_some(sizes.shards);
-    // v0.2.2 splits sequences wherever it splits tensors.
-    draft.sequence_parallel = (sizes.tensor > 1).then_some(true);
-    reshard(reader, &sizes, is_sharded, draft)?;
-    pipeline(reader, scene, &sizes, draft)?;
-    experts(reader, scene, draft)?;
-    checkpoint(reader, scene, draft)?;
+    reshard(reader, &sizes, is_sharded, draft)
+}
+
+/// One switch keeps parameters, gradients and optimizer state on the host.
+pub fn offload(reader: &Reader<'_>, draft: &mut Draft) -> Result<(), ImportError> {
     if reader.is_on("training.enable_cpu_offload")? {
         let all = |category| (category, vec![1.0]);
         draft.offload = Some(vec![all(OffloadCategory::Optimizer), all(OffloadCategory::Parameters)]);
     }
-    batch(reader, &sizes, &mut meaning)?;
-    precision(reader, &mut meaning)?;
-    meaning.seq_len = Some(reader.size("training.seq_len")?.unwrap_or(2048));
+    Ok(())
+}
+
+/// The norm that gradients are clipped to; one that none reaches does not clip.
+pub fn clip(reader: &Reader<'_>) -> Result<Option<f64>, ImportError> {
     let clip = reader.real("training.max_norm")?.unwrap_or(1.0);
-    // A norm that none reaches does not clip.
-    meaning.clip = Some(if clip >= 1e29 { 0.0 } else { clip });
-    speed(reader, &mut meaning)?;
-    unmodelled(reader)?;
-    Ok(meaning)
+    Ok(Some(if clip >= 1e29 { 0.0 } else { clip }))
+}
+
+/// What is said of an optimizer step that is several pipeline steps.
+pub fn several_steps(iterations: u64) -> String {
+    format!(
+        "Each of {iterations} pipeline steps of an optimizer step drains its pipeline and reduces gradients; they are \
+         predicted as one pipeline step with one reduction."
+    )
+}
+
+/// Whether the model has experts.
+pub fn has_experts(scene: &Scene<'_>) -> bool {
+    scene.model.layers().any(|layer| matches!(layer.kind, LayerKind::Moe(_)))
 }
 
 struct Sizes {
@@ -105,12 +137,9 @@ fn reshard(
     Ok(())
 }
 
-fn pipeline(
-    reader: &Reader<'_>,
-    scene: &Scene<'_>,
-    sizes: &Sizes,
-    draft: &mut Draft,
-) -> Result<(), ImportError> {
+/// Schedule, chunks and cuts.
+pub fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<(), ImportError> {
+    let stages = draft.pipeline.unwrap_or(1);
     let path = |name: &str| format!("parallelism.{name}");
     let named = reader.choice(&path("pipeline_parallel_schedule"), SCHEDULES);
     let csv = path("pipeline_parallel_schedule_csv");
@@ -121,7 +150,7 @@ fn pipeline(
     let (first, last) = (weight("first")?.unwrap_or(1), weight("last")?.unwrap_or(1));
     let each = reader.size(&path("pipeline_parallel_layers_per_stage"))?;
     let lists = reader.list(&path("module_fqns_per_model_part"))?;
-    if sizes.pipeline == 1 {
+    if stages == 1 {
         return Ok(());
     }
     let schedule = named?.unwrap_or(Schedule::OneForwardOneBackward);
@@ -130,15 +159,15 @@ fn pipeline(
     let chunks = match (&lists, each) {
         (Some(lists), _) => lists.len() as u64,
         (None, Some(each)) => (u64::from(blocks) + first + last).div_ceil(each),
-        (None, None) => sizes.pipeline * if is_single(schedule) { 1 } else { 2 },
+        (None, None) => stages * if is_single(schedule) { 1 } else { 2 },
     };
     let field = path(if lists.is_some() { "module_fqns_per_model_part" } else { "pipeline_parallel_layers_per_stage" });
-    if !chunks.is_multiple_of(sizes.pipeline) || (is_single(schedule) && chunks != sizes.pipeline) {
-        let rule = format!("that makes {chunks} chunks, and {} ranks with {} take {}", sizes.pipeline, schedule,
+    if !chunks.is_multiple_of(stages) || (is_single(schedule) && chunks != stages) {
+        let rule = format!("that makes {chunks} chunks, and {} ranks with {} take {}", stages, schedule,
             if is_single(schedule) { "one each" } else { "a multiple of it" });
         return Err(reader.refused(&field, rule));
     }
-    draft.virtual_stages = Some(chunks / sizes.pipeline);
+    draft.virtual_stages = Some(chunks / stages);
     let cuts = match &lists {
         Some(lists) => cuts::cuts_of(lists).map_err(|rule| reader.refused(&field, rule))?,
         None => {
@@ -158,9 +187,7 @@ fn pipeline(
 fn experts(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<(), ImportError> {
     let expert = reader.size("parallelism.expert_parallel_degree")?;
     let tensor = reader.size("parallelism.expert_tensor_parallel_degree")?;
-    let has_experts =
-        scene.model.layers().any(|layer| matches!(layer.kind, crate::model::layer::LayerKind::Moe(_)));
-    if !has_experts {
+    if !has_experts(scene) {
         return Ok(());
     }
     let expert = expert.unwrap_or(1);
@@ -173,9 +200,9 @@ fn experts(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<
     Ok(())
 }
 
-fn batch(reader: &Reader<'_>, sizes: &Sizes, meaning: &mut Meaning) -> Result<(), ImportError> {
+fn batch(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let local = reader.size("training.local_batch_size")?.unwrap_or(8);
-    let data = sizes.replicas * sizes.shards;
+    let data = meaning.draft.data.unwrap_or(1);
     let path = "training.global_batch_size";
     let once = local.saturating_mul(data);
     let global = match reader.whole(path)?.unwrap_or(-1) {
@@ -190,7 +217,7 @@ fn batch(reader: &Reader<'_>, sizes: &Sizes, meaning: &mut Meaning) -> Result<()
     let micro = reader.size(micro_path)?.unwrap_or(1);
     let iterations = global / once;
     let draft = &mut meaning.draft;
-    if sizes.pipeline == 1 {
+    if draft.pipeline == Some(1) {
         (draft.micro_batch, draft.accumulation) = (Some(local), Some(iterations));
     } else {
         if !local.is_multiple_of(micro) {
@@ -199,10 +226,7 @@ fn batch(reader: &Reader<'_>, sizes: &Sizes, meaning: &mut Meaning) -> Result<()
         }
         (draft.micro_batch, draft.accumulation) = (Some(micro), Some(local / micro * iterations));
         if iterations > 1 {
-            meaning.notes.push(format!(
-                "Each of {iterations} pipeline steps of an optimizer step drains its pipeline and reduces gradients; they \
-                 are predicted as one pipeline step with one reduction."
-            ));
+            meaning.notes.push(several_steps(iterations));
         }
     }
     meaning.global_batch = Some(global);
@@ -275,7 +299,8 @@ pub fn frequency(strategy: &Strategy) -> Option<u32> {
     stages.iter().all(|modes| modes.iter().enumerate().all(is_due)).then_some(every)
 }
 
-fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+/// Types of state and of computing.
+pub fn types(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let types = [("bfloat16", ElementType::Bf16), ("float32", ElementType::Fp32)];
     let state = reader.choice("training.dtype", &types)?.unwrap_or(ElementType::Fp32);
     let compute = reader.choice("training.mixed_precision_param", &types)?.unwrap_or(ElementType::Bf16);
@@ -284,6 +309,12 @@ fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportErr
         let rule = "state in 16 bits without a master copy is not modelled; float32 is";
         return Err(reader.refused("training.dtype", rule).or(vec!["float32".to_owned()]));
     }
+    meaning.precision = Some(compute);
+    Ok(())
+}
+
+fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+    types(reader, meaning)?;
     let converters = reader.list("model.converters")?.unwrap_or_default();
     let is_float8 = converters.iter().any(|name| name.as_str().is_some_and(|name| name.contains("float8")));
     for name in ["recipe_name", "filter_fqns", "precompute_float8_dynamic_scale_for_fsdp", "emulate"] {
@@ -292,22 +323,26 @@ fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportErr
     if reader.is_on("quantize.linear.float8.enable_fsdp_float8_all_gather")? && is_float8 {
         meaning.notes.push("Parameters are gathered in 8 bits; they are predicted in bf16.".to_owned());
     }
-    meaning.precision = Some(if is_float8 { ElementType::Fp8 } else { compute });
+    if is_float8 {
+        meaning.precision = Some(ElementType::Fp8);
+    }
     Ok(())
 }
 
-fn speed(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+/// What makes a step faster than the profile has it.
+pub fn speed(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let components = reader.list("compile.components")?;
     let compiles = |part: &str| {
         components.as_ref().is_none_or(|list| list.iter().any(|name| name.as_str() == Some(part)))
     };
     meaning.is_compiled = reader.is_on("compile.enable")? && compiles("model");
-    meaning.is_asynchronous = reader.is_on("parallelism.enable_async_tensor_parallel")?;
+    let is_asynchronous = reader.is_on("parallelism.enable_async_tensor_parallel")?;
+    meaning.is_asynchronous = reader.is_on("compile.enable_async_tensor_parallel")? || is_asynchronous;
     Ok(())
 }
 
 /// Settings that change a run in ways that are not modelled.
-fn unmodelled(reader: &Reader<'_>) -> Result<(), ImportError> {
+pub fn unmodelled(reader: &Reader<'_>) -> Result<(), ImportError> {
     for (path, rule) in [
         ("parallelism.disable_loss_parallel", "logits that are not split over tensor ranks are not modelled"),
         ("optimizer.early_step_in_backward", "an optimizer step inside the backward is not modelled"),

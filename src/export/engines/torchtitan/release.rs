@@ -11,7 +11,7 @@ use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
-use crate::profile::capabilities::{CheckpointGrain, Cited, Supports};
+use crate::profile::capabilities::{CheckpointGrain, Cited, ShardGroups, Supports};
 use crate::strategy::LossMode;
 
 /// torchtitan v0.2.2.
@@ -38,6 +38,8 @@ impl Dialect for Release {
         let source = || "pytorch/torchtitan 73a0e697 (v0.2.2)".to_owned();
         // Its sequence parallelism is part of its tensor parallelism.
         supports.sequence_parallel = Cited { value: vec![true], source: source() };
+        // FSDP, and with it offload, is left out where nothing is sharded (models/llama3/infra/parallelize.py).
+        supports.shard_groups = Cited { value: ShardGroups::OfSeveralAlways, source: source() };
         supports.loss = Cited { value: vec![LossMode::Full], source: source() };
     }
 
@@ -85,51 +87,7 @@ impl Dialect for Release {
     }
 
     fn checks(&self, case: &Case<'_>) -> Vec<Check> {
-        let (s, seq_len) = (case.strategy, case.problem.workload.seq_len);
-        let (replicas, shards) = if s.zero == 0 { (s.data, 1) } else { (s.replicas(), s.shard) };
-        let mut checks = vec![
-            Check::product(
-                ("devices", s.devices()),
-                &[("replicate", replicas), ("shard", shards), ("cp", s.context), ("tp", s.tensor), ("pp", s.pipeline)],
-                "distributed/parallel_dims.py:44",
-            ),
-            Check::divides(
-                ("seq_len", seq_len),
-                ("tp · 2 · cp", s.tensor * if s.context > 1 { 2 * s.context } else { 1 }),
-                "models/llama3/infra/parallelize.py:69",
-            ),
-            Check::divides(
-                ("global_batch_size", case.problem.workload.global_batch),
-                ("local_batch_size · dp", s.data * s.micro_batch * if s.pipeline > 1 { s.accumulation } else { 1 }),
-                "train.py:203",
-            ),
-        ];
-        for heads in &case.problem.facts.heads {
-            checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "DTensor shards whole heads"));
-        }
-        if s.pipeline > 1 {
-            let chunks = s.chunks();
-            checks.push(Check::divides(("chunks", chunks), ("pp", s.pipeline), "distributed/pipeline_parallel.py:85"));
-            let tied = case.shape().is_some_and(|shape| shape.head.tied);
-            checks.push(Check::new(!tied, "tied weights do not go with a pipeline", "models/qwen3/model/args.py"));
-            if s.accumulation < chunks {
-                checks.push(Check::new(
-                    true,
-                    format!("{} micro-batches are fewer than {chunks} chunks: it warns of a bubble", s.accumulation),
-                    "distributed/pipeline_parallel.py:197",
-                ));
-            }
-        }
-        for experts in &case.problem.facts.experts {
-            checks.push(Check::divides(("experts", experts.count), ("ep", s.expert), "models/moe/moe.py"));
-            let ranks = shards * s.context * if s.expert_tensor == 1 { s.tensor } else { 1 };
-            checks.push(Check::divides(
-                ("ranks that spread experts", ranks),
-                ("ep", s.expert),
-                "distributed/parallel_dims.py:59",
-            ));
-        }
-        checks
+        checks(case)
     }
 
     fn program(&self, case: &Case<'_>) -> Program {
@@ -197,4 +155,53 @@ impl Dialect for Release {
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
         read::read(reader, scene)
     }
+}
+
+/// The rules that both versions have.
+pub fn checks(case: &Case<'_>) -> Vec<Check> {
+    let (s, seq_len) = (case.strategy, case.problem.workload.seq_len);
+    let (replicas, shards) = if s.zero == 0 { (s.data, 1) } else { (s.replicas(), s.shard) };
+    let mut checks = vec![
+        Check::product(
+            ("devices", s.devices()),
+            &[("replicate", replicas), ("shard", shards), ("cp", s.context), ("tp", s.tensor), ("pp", s.pipeline)],
+            "distributed/parallel_dims.py:44",
+        ),
+        Check::divides(
+            ("seq_len", seq_len),
+            ("tp · 2 · cp", s.tensor * if s.context > 1 { 2 * s.context } else { 1 }),
+            "models/llama3/infra/parallelize.py:69",
+        ),
+        Check::divides(
+            ("global_batch_size", case.problem.workload.global_batch),
+            ("local_batch_size · dp", s.data * s.micro_batch * if s.pipeline > 1 { s.accumulation } else { 1 }),
+            "train.py:203",
+        ),
+    ];
+    for heads in &case.problem.facts.heads {
+        checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "DTensor shards whole heads"));
+    }
+    if s.pipeline > 1 {
+        let chunks = s.chunks();
+        checks.push(Check::divides(("chunks", chunks), ("pp", s.pipeline), "distributed/pipeline_parallel.py:85"));
+        let tied = case.shape().is_some_and(|shape| shape.head.tied);
+        checks.push(Check::new(!tied, "tied weights do not go with a pipeline", "models/qwen3/model/args.py"));
+        if s.accumulation < chunks {
+            checks.push(Check::new(
+                true,
+                format!("{} micro-batches are fewer than {chunks} chunks: it warns of a bubble", s.accumulation),
+                "distributed/pipeline_parallel.py:197",
+            ));
+        }
+    }
+    for experts in &case.problem.facts.experts {
+        checks.push(Check::divides(("experts", experts.count), ("ep", s.expert), "models/moe/moe.py"));
+        let ranks = shards * s.context * if s.expert_tensor == 1 { s.tensor } else { 1 };
+        checks.push(Check::divides(
+            ("ranks that spread experts", ranks),
+            ("ep", s.expert),
+            "distributed/parallel_dims.py:59",
+        ));
+    }
+    checks
 }

@@ -61,11 +61,33 @@ fn training(case: &Case<'_>, settings: &mut Settings) {
 }
 
 /// torchtitan always clips: what does not clip is a norm that none reaches.
-fn clip(clip: f64) -> f64 {
+pub fn clip(clip: f64) -> f64 {
     if clip == 0.0 { 1e30 } else { clip }
 }
 
 fn parallelism(case: &Case<'_>, settings: &mut Settings) {
+    let strategy = case.strategy;
+    axes(case, settings);
+    settings.set("parallelism.enable_async_tensor_parallel", false);
+    if strategy.pipeline > 1 {
+        settings.set("parallelism.pipeline_parallel_microbatch_size", strategy.micro_batch);
+    }
+    if !case.problem.facts.experts.is_empty() {
+        settings.set("parallelism.expert_parallel_degree", strategy.expert);
+        settings.set("parallelism.expert_tensor_parallel_degree", strategy.expert_tensor);
+    }
+    if case.problem.workload.precision == ElementType::Fp8 {
+        // Weights are gathered in bf16, as the plan has it.
+        settings.set("quantize.linear.float8.recipe_name", "rowwise");
+        settings.set("quantize.linear.float8.filter_fqns", vec!["output"]);
+    }
+    if flavors::flavor(case) == Flavor::Registered {
+        settings.set("experimental.custom_import", MODULE);
+    }
+}
+
+/// The settings of the mesh and of the pipeline that both versions have.
+pub fn axes(case: &Case<'_>, settings: &mut Settings) {
     let strategy = case.strategy;
     let (replicas, shards) = match strategy.zero {
         0 => (strategy.data, 1),
@@ -85,12 +107,10 @@ fn parallelism(case: &Case<'_>, settings: &mut Settings) {
     };
     set("fsdp_reshard_after_forward", reshard.into());
     set("tensor_parallel_degree", strategy.tensor.into());
-    set("enable_async_tensor_parallel", false.into());
     set("context_parallel_degree", strategy.context.into());
     set("pipeline_parallel_degree", strategy.pipeline.into());
     if is_piped {
         set("pipeline_parallel_schedule", schedule(strategy.schedule).into());
-        set("pipeline_parallel_microbatch_size", strategy.micro_batch.into());
         let chunks = strategy.cuts.len() as u32;
         let usual = strategy.virtual_stages == if is_single(strategy.schedule) { 1 } else { 2 };
         let ends = [1, 0].into_iter().find(|end| {
@@ -103,18 +123,6 @@ fn parallelism(case: &Case<'_>, settings: &mut Settings) {
             }
             None => set("module_fqns_per_model_part", cuts::modules(&strategy.cuts)),
         }
-    }
-    if !case.problem.facts.experts.is_empty() {
-        set("expert_parallel_degree", strategy.expert.into());
-        set("expert_tensor_parallel_degree", strategy.expert_tensor.into());
-    }
-    if case.problem.workload.precision == ElementType::Fp8 {
-        // Weights are gathered in bf16, as the plan has it.
-        settings.set("quantize.linear.float8.recipe_name", "rowwise");
-        settings.set("quantize.linear.float8.filter_fqns", vec!["output"]);
-    }
-    if flavors::flavor(case) == Flavor::Registered {
-        settings.set("experimental.custom_import", MODULE);
     }
 }
 
