@@ -2,3 +2,4 @@
 
 pub mod megatron;
 pub mod torchtitan;
+pub mod deepspeed;
