@@ -40,6 +40,9 @@ fn offload(supports: &Supports) -> String {
         if offer.split_from_zero > 0 {
             text += &format!(", split from zero {}", offer.split_from_zero);
         }
+        if offer.serial {
+            text += ", overlap off too";
+        }
         if let Some(mode) = offer.with_checkpoint {
             text += &format!(" with ckpt={mode}");
         }
@@ -74,6 +77,7 @@ fn title(capability: Capability) -> String {
         Capability::ZeroWithPipeline => format!("{key} with pp"),
         Capability::ReplicationBesideOthers => format!("{key} 0 beside tp, cp, pp"),
         Capability::ShardGroups => format!("{key} < dp"),
+        Capability::ForeignGradientTypes => format!("{key}, reduce: any 16-bit type"),
         Capability::CheckpointGrain => format!("{key}, grain"),
         _ => key.to_string(),
     }
@@ -87,7 +91,18 @@ fn text(capability: Capability, s: &Supports) -> String {
         Capability::TokenDropping => yes(*s.token_dropping),
         Capability::KeyValueReplication => yes(*s.key_value_replication),
         Capability::ReplicationBesideOthers => yes(*s.replication_beside_others),
-        Capability::ShardGroups => yes(*s.shard_groups),
+        Capability::ShardGroups => spelled(&*s.shard_groups),
+        Capability::ForeignGradientTypes => yes(*s.foreign_gradient_types),
+        Capability::ExpertTensor => {
+            let widths = |list: &[ExpertWidth]| {
+                let words: Vec<String> = list.iter().map(|width| match width {
+                    ExpertWidth::One => "1".to_owned(),
+                    ExpertWidth::Tensor => "tp".to_owned(),
+                }).collect();
+                words.join(" or ")
+            };
+            format!("{} at ep 1, {} beyond", widths(&s.expert_tensor.alone), widths(&s.expert_tensor.spread))
+        }
         Capability::OffloadTogether => yes(*s.offload_together),
         Capability::Interleaved => spelled(&*s.interleaved),
         Capability::Pipelined => spelled(&*s.pipelined),

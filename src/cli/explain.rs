@@ -12,6 +12,7 @@ use super::plan::memory_limit;
 use super::progress::Bar;
 use super::from::{Asked, Question};
 use super::workload::WorkloadArgs;
+use crate::export::{Scene, file_diff};
 use crate::plan;
 use crate::report::explanation_text;
 use crate::search::Problem;
@@ -24,6 +25,7 @@ Examples:
       --strategy zero=3,micro=2
   meshwright explain gpt2 --cluster 1x2xh100-sxm --strategy tp=2 \\
       --memory-limit 10GiB --json
+  meshwright explain --cluster 8x8xh100-sxm --from train.toml
 
 Exit code 0 says that it could be explained, also where the strategy is illegal or does not fit.";
 
@@ -67,11 +69,21 @@ impl ExplainArgs {
 /// Runs the command.
 pub fn run(args: ExplainArgs) -> Result<(), CliError> {
     let ExplainRequest { question, memory_limit, json } = args.request()?;
-    let Asked { subject, draft, text, .. } = question.load()?;
+    let Asked { subject, draft, text, imported, batch } = question.load()?;
     let problem =
         Problem::new(&subject.model, &subject.cluster, subject.workload, &subject.engine, memory_limit);
     let bar = Bar::new(!json);
-    let explanation = plan::explain(&problem, &text, &draft, &|progress| bar.show(progress));
+    let mut explanation = plan::explain(&problem, &text, &draft, &|progress| bar.show(progress));
     bar.clear();
+    if let Some(imported) = &imported {
+        let scene = Scene {
+            model: &subject.model,
+            devices: subject.cluster.devices(),
+            devices_per_node: u64::from(subject.cluster.devices_per_node),
+            global_batch: batch,
+            seq_len: Some(subject.workload.seq_len),
+        };
+        explanation.file = file_diff(imported, &problem, &scene, &explanation);
+    }
     print(&if json { pretty(&explanation) } else { explanation_text(&explanation, style()) })
 }

@@ -11,7 +11,7 @@ use super::folder::Folder;
 use super::output::print;
 use super::progress::Bar;
 use crate::export::{Check, ExportError, Exported, Goal, Origin, Target, export};
-use crate::plan::{self, Prediction};
+use crate::plan::{self, Plan, Prediction};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +76,25 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
 /// The target that `--to` names.
 pub fn target(text: &str) -> Result<Target, CliError> {
     Target::parse(text).map_err(|(rule, nearest)| CliError::usage("to", text, rule).or(nearest))
+}
+
+/// The target of plans for the engine whose profile is `name`.
+pub fn target_of(name: &str) -> Result<Target, CliError> {
+    let mut all = crate::export::targets();
+    all.find(|target| target.dialect.profile() == name).ok_or_else(|| {
+        let mut known: Vec<&str> = crate::export::targets().map(|target| target.dialect.profile()).collect();
+        known.dedup();
+        let rule = format!("--export writes no files for {name}; it does for {}", known.join(", "));
+        CliError { message: rule.clone(), ..CliError::usage("engine", name, rule) }.or(known)
+    })
+}
+
+/// Writes `plan` to `folder` for its own engine.
+pub fn exported(plan: &Plan, folder: &Folder) -> Result<Exported, CliError> {
+    let goal = Goal { target: target_of(&plan.engine)?, is_as_is: false };
+    let exported = export(plan, goal, &|_| {})?;
+    folder.write(&exported.files)?;
+    Ok(exported)
 }
 
 fn refused(exported: &Exported, broken: &Check) -> CliError {

@@ -8,9 +8,9 @@ use super::freeze::freeze;
 use super::workload::{EngineChoice, Subject, Typed, WorkloadArgs, check, check_precision};
 use crate::cluster;
 use crate::export::error::ImportError;
-use crate::export::{Imported, ModelClue, Scene, import, profile_of};
+use crate::export::{Imported, ModelClue, Reach, Scene, import, profile_of};
 use crate::model::{self, Model, hugging_face};
-use crate::strategy::{Draft, Workload};
+use crate::strategy::{Draft, Facts, Workload};
 use crate::units::ElementType;
 
 /// A strategy that was asked for, and what it is for.
@@ -21,6 +21,8 @@ pub struct Asked {
     pub text: String,
     /// The file, where it came from one.
     pub imported: Option<Imported>,
+    /// The global batch that was typed.
+    pub batch: Option<u64>,
 }
 
 /// What asks for a strategy, checked as far as it can be without reading anything.
@@ -68,7 +70,10 @@ impl Question {
     pub fn load(self) -> Result<Asked, CliError> {
         match self {
             Self::Text { typed, text, draft } => {
-                Ok(Asked { subject: typed.request()?.load()?, draft, text, imported: None })
+                {
+                let batch = typed.global_batch;
+                Ok(Asked { subject: typed.request()?.load()?, draft, text, imported: None, batch })
+            }
             }
             Self::File { typed, path } => load(typed, &path),
         }
@@ -110,11 +115,17 @@ fn load(typed: Typed, path: &Path) -> Result<Asked, CliError> {
         draft.accumulation = None;
     }
     note(&mut model, &imported, &understood.left, &meaning.notes);
-    let engine = profile_of(imported.target, &meaning);
+    // What plans may choose, or all that files may say, where this one says more.
+    let narrow = profile_of(imported.target, &meaning, Reach::Plans);
+    let facts = Facts::new(&model, cluster.devices(), &workload, &narrow);
+    let engine = match draft.resolve(&facts) {
+        Ok(_) => narrow,
+        Err(_) => profile_of(imported.target, &meaning, Reach::Files),
+    };
     let subject = Subject { model, cluster, workload, engine: Cow::Owned(engine) };
     let said = draft.keys().into_iter().filter_map(|key| Some(format!("{key}={}", draft.value(key)?)));
     let text = said.collect::<Vec<_>>().join(",");
-    Ok(Asked { subject, draft, text, imported: Some(imported) })
+    Ok(Asked { subject, draft, text, imported: Some(imported), batch: typed.global_batch })
 }
 
 /// The model that was typed, or that the file names.

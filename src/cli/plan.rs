@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 
 use super::document;
 use super::error::CliError;
+use super::folder::Folder;
 use super::keys;
 use super::map::{MapArgs, MapRequest};
 use super::number::whole;
@@ -76,6 +77,9 @@ pub struct PlanArgs {
     /// Write a page for the browser here
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Write the plan as the engine's configuration into this folder, which must be empty or not be there
+    #[arg(long, value_name = "DIR")]
+    export: Option<PathBuf>,
     /// Print the plan document as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -89,6 +93,7 @@ struct PlanRequest {
     memory_limit: Option<Bytes>,
     typed: TypedLimits,
     outputs: Outputs,
+    export: Option<(Folder, String)>,
     pub(super) json: bool,
 }
 
@@ -130,13 +135,23 @@ impl PlanArgs {
         let memory_limit = self.memory_limit.as_deref().map(memory_limit).transpose()?;
         let outputs = Outputs::new([("out", self.out), ("report", self.report)])?;
         let typed = TypedLimits { time: self.time_limit, memory: self.memory_limit };
-        Ok(PlanRequest { workload, search, map, memory_limit, typed, outputs, json: self.json })
+        let export = self.export.map(|path| {
+            let shown = path.display().to_string();
+            Ok::<_, CliError>((Folder::new("export", path, false)?, shown))
+        });
+        if export.is_some()
+            && let EngineChoice::Named(engine) = workload.engine
+        {
+            super::export::target_of(&engine.name)?;
+        }
+        let export = export.transpose()?;
+        Ok(PlanRequest { workload, search, map, memory_limit, typed, outputs, export, json: self.json })
     }
 }
 
 /// Runs the command.
 pub fn run(args: PlanArgs) -> Result<(), CliError> {
-    let PlanRequest { workload, search, map, memory_limit, typed, outputs, json } = args.request()?;
+    let PlanRequest { workload, search, map, memory_limit, typed, outputs, export, json } = args.request()?;
     let compares = workload.engine == EngineChoice::All;
     let Subject { model, cluster, workload, engine } = workload.load()?;
     let home = Setting { model: &model, engine: &engine, cluster, workload, memory_limit };
@@ -153,7 +168,10 @@ pub fn run(args: PlanArgs) -> Result<(), CliError> {
         let error = CliError::from(failure).with_typed("time-limit", typed.time.as_deref());
         error.with_typed("memory-limit", typed.memory.as_deref())
     })?;
-    document::hand_out(&plan, &outputs, json)
+    let Some((folder, shown)) = export else { return document::hand_out(&plan, &outputs, json) };
+    let exported = super::export::exported(&plan, &folder)?;
+    document::hand_out(&plan, &outputs, json)?;
+    if json { Ok(()) } else { super::output::print(&format!("\n{}", super::export::text(&exported, &shown))) }
 }
 
 /// Names of strategy keys, separated by commas.

@@ -90,11 +90,23 @@ pub fn narrowed(target: Target) -> Option<EngineProfile> {
     Some(profile)
 }
 
-/// The profile that predicts what a configuration of `target` runs: its engine's, with what files may say and plans do
-/// not choose, and with its switches set as `meaning` has them.
-pub fn profile_of(target: Target, meaning: &Meaning) -> EngineProfile {
+/// Which strategies of an engine are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Those that plans are chosen from and this version can say.
+    Plans,
+    /// Those that its files can say.
+    Files,
+}
+
+/// The profile that predicts what a configuration of `target` runs: its engine's, with its switches set as `meaning` has
+/// them.
+pub fn profile_of(target: Target, meaning: &Meaning, reach: Reach) -> EngineProfile {
     let mut profile = engine(target.dialect.profile()).unwrap_or_else(|| embedded()).clone();
-    target.dialect.widen(&mut profile.supports);
+    match reach {
+        Reach::Plans => target.dialect.narrow(&mut profile.supports),
+        Reach::Files => target.dialect.widen(&mut profile.supports),
+    }
     if meaning.is_compiled {
         profile.fuse();
         profile.drop_what_compilers_drop();

@@ -6,6 +6,7 @@
 mod case;
 mod check;
 mod dialect;
+mod diff;
 mod engines;
 pub mod error;
 pub mod exported;
@@ -22,8 +23,9 @@ pub mod targets;
 pub use case::Case;
 pub use check::Check;
 pub use dialect::Dialect;
+pub use diff::file_diff;
 pub use error::ExportError;
-pub use exported::{Exported, File, Goal, Origin, Outlook, export, profile_of};
+pub use exported::{Exported, File, Goal, Origin, Outlook, Reach, export, profile_of};
 pub use import::{Imported, import};
 pub use meaning::{Meaning, ModelClue, Scene};
 pub use targets::{Target, targets};

@@ -129,6 +129,16 @@ impl<'a> Reader<'a> {
         }))
     }
 
+    /// The names that were asked for so far.
+    pub fn asked(&self) -> Vec<String> {
+        self.asked.borrow().iter().cloned().collect()
+    }
+
+    /// Whether `path` was asked for.
+    pub fn was_asked(&self, path: &str) -> bool {
+        self.asked.borrow().contains(path)
+    }
+
     /// The error that the value of `path` will not do; `rule` says what would.
     pub fn refused(&self, path: &str, rule: impl Display) -> ImportError {
         match self.document.get(path) {

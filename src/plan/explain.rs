@@ -89,6 +89,7 @@ fn empty(problem: &Problem<'_>, asked: &str) -> Explanation {
         slower_by: None,
         causes: Vec::new(),
         changes: Vec::new(),
+        file: None,
         best: None,
         search: None,
         warnings: [model.warnings.clone(), cautions::of_problem(problem)].concat(),

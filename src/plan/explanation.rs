@@ -60,6 +60,9 @@ pub struct Explanation {
     pub changes: Vec<KeyStep>,
     /// The best plan that trains the same numbers; none where nothing fits.
     pub best: Option<Explained>,
+    /// Where the strategy came from a file of an engine: the file changed to say the best plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileDiff>,
     /// What became of all strategies in the search for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchAccount>,
@@ -68,6 +71,31 @@ pub struct Explanation {
     pub warnings: Vec<String>,
     /// One sentence: what binds, and what to do next.
     pub verdict: String,
+}
+
+/// A file of an engine beside the same file with a better plan in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileDiff {
+    pub path: String,
+    /// Engine and version, as `--to` names them.
+    pub engine: String,
+    /// The change as a unified diff.
+    pub unified: String,
+    pub lines: Vec<LineChange>,
+}
+
+/// One setting that changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LineChange {
+    pub setting: String,
+    /// Its value in the file; none where it is new.
+    pub from: Option<String>,
+    /// Its new value; none where it goes.
+    pub to: Option<String>,
+    /// What the key that it says does, alone.
+    pub buys: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

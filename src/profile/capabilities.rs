@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::choices::{
-    CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory, Schedule,
+    AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory, Schedule,
 };
 use crate::units::ElementType;
 
@@ -36,6 +36,8 @@ pub struct Supports {
     pub sequence_parallel: Cited<Vec<bool>>,
     pub context: Cited<Vec<ContextKind>>,
     pub expert_parallel: Cited<bool>,
+    /// Tensor parallelism inside an expert.
+    pub expert_tensor: Cited<ExpertTensorOffer>,
     /// Whether an expert may be held to a capacity factor, beyond which its tokens are dropped.
     pub token_dropping: Cited<bool>,
     /// Tensor parallelism wider than the key-value heads, by replicating them.
@@ -52,7 +54,7 @@ pub struct Supports {
     /// Whether data ranks may hold whole state beside other kinds of parallelism.
     pub replication_beside_others: Cited<bool>,
     /// Shard groups smaller than the data-parallel group.
-    pub shard_groups: Cited<bool>,
+    pub shard_groups: Cited<ShardGroups>,
     /// Parameters given back after the forward under ZeRO-3, on and off.
     pub reshard: Cited<Vec<bool>>,
     pub sync: Cited<Vec<SyncOffer>>,
@@ -63,6 +65,75 @@ pub struct Supports {
     pub offload_together: Cited<bool>,
     pub compress: Cited<Vec<Compression>>,
     pub loss: Cited<Vec<LossMode>>,
+    pub attention: Cited<Vec<AttentionKernel>>,
+    /// Gradients kept or reduced in a 16-bit type other than the parameters', where the strategy says the type.
+    pub foreign_gradient_types: Cited<bool>,
+}
+
+/// How wide tensor parallelism inside an expert is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpertWidth {
+    /// Each expert is whole on a rank.
+    One,
+    /// As wide as outside of it.
+    Tensor,
+}
+
+/// Tensor parallelism inside an expert, with and without expert parallelism.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertTensorOffer {
+    /// Where all ranks hold all experts.
+    pub alone: Vec<ExpertWidth>,
+    /// Where experts are spread over ranks.
+    pub spread: Vec<ExpertWidth>,
+}
+
+impl ExpertTensorOffer {
+    /// The widths that go with `expert` ranks that spread experts.
+    pub fn widths(&self, expert: u64) -> &[ExpertWidth] {
+        if expert == 1 { &self.alone } else { &self.spread }
+    }
+
+    /// The sizes that go with `tensor` and `expert` ranks; each once.
+    pub fn sizes(&self, tensor: u64, expert: u64) -> Vec<u64> {
+        let mut sizes: Vec<u64> = self.widths(expert).iter().map(|width| width.size(tensor)).collect();
+        sizes.dedup();
+        sizes
+    }
+}
+
+impl ExpertWidth {
+    /// Ranks that share an expert.
+    pub const fn size(self, tensor: u64) -> u64 {
+        match self {
+            Self::One => 1,
+            Self::Tensor => tensor,
+        }
+    }
+}
+
+/// Shard groups smaller than the data-parallel group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ShardGroups {
+    None,
+    Any,
+    /// State is split over more than one rank: a group of one is plain replication, another way of training there.
+    OfSeveral,
+}
+
+impl ShardGroups {
+    /// Whether state may be split over `ranks` (data ranks of a group times context ranks) of `all`.
+    pub const fn takes(self, ranks: u64, all: u64) -> bool {
+        match self {
+            _ if ranks == all => true,
+            Self::None => false,
+            Self::Any => true,
+            Self::OfSeveral => ranks > 1,
+        }
+    }
 }
 
 /// The numbers of micro-batches that an interleaved schedule takes.
@@ -163,6 +234,9 @@ pub struct OffloadOffer {
     /// The lowest ZeRO stage under which it is split; below, it is offloaded wholly.
     #[serde(default)]
     pub split_from_zero: u8,
+    /// Whether its copies can be kept from running beside computing.
+    #[serde(default)]
+    pub serial: bool,
     /// The checkpoint mode that all blocks have with it, where it takes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with_checkpoint: Option<CheckpointMode>,

@@ -31,6 +31,7 @@ capabilities! {
     SequenceParallel = sequence_parallel,
     Context = context,
     ExpertParallel = expert_parallel,
+    ExpertTensor = expert_tensor,
     TokenDropping = token_dropping,
     KeyValueReplication = key_value_replication,
     Schedules = schedules,
@@ -49,6 +50,8 @@ capabilities! {
     OffloadTogether = offload_together,
     Compress = compress,
     Loss = loss,
+    Attention = attention,
+    ForeignGradientTypes = foreign_gradient_types,
 }
 
 impl Capability {
@@ -69,7 +72,10 @@ impl Capability {
             Self::Checkpoint => texts(&supports.checkpoint),
             Self::Compress => texts(&supports.compress),
             Self::Loss => texts(&supports.loss),
+            Self::Attention => texts(&supports.attention),
             Self::ExpertParallel
+            | Self::ExpertTensor
+            | Self::ForeignGradientTypes
             | Self::TokenDropping
             | Self::KeyValueReplication
             | Self::Interleaved

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::profile::capabilities::ShardGroups;
 use crate::profile::choices::{
     CheckpointMode, Compression, ContextKind, GradientSync, LossMode, Schedule, switch,
 };
@@ -152,10 +153,11 @@ impl<'a> Axes<'a> {
             None if !*self.problem.engine.supports.expert_parallel => vec![1],
             None => divisors(experts.count).into_iter().filter(|size| *size <= ranks).collect(),
         };
-        let inside = |_: u64| match self.request.fix.expert_tensor {
+        let offer = &self.problem.engine.supports.expert_tensor;
+        let inside = |expert: u64| match self.request.fix.expert_tensor {
             Some(fixed) => vec![fixed],
             None if mesh.tensor == 1 => vec![1],
-            None => vec![1, mesh.tensor],
+            None => offer.sizes(mesh.tensor, expert),
         };
         sizes.into_iter().flat_map(|size| inside(size).into_iter().map(move |etp| (size, etp))).collect()
     }
@@ -241,7 +243,7 @@ impl<'a> Axes<'a> {
         for zero in stages {
             let shards = match self.request.fix.shard {
                 Some(fixed) => vec![fixed],
-                None if zero == 0 || !*supports.shard_groups => vec![mesh.data],
+                None if zero == 0 || *supports.shard_groups == ShardGroups::None => vec![mesh.data],
                 None if mesh.data == 1 => vec![1],
                 None => divisors(mesh.data).into_iter().filter(|&shard| shard > 1).collect(),
             };

@@ -94,6 +94,15 @@ pub(super) fn default_sync(zero: u8, pipeline: u64, facts: &Facts) -> GradientSy
     if offered.any(|sync| sync == default) { default } else { first }
 }
 
+/// Tensor parallelism inside an expert unless told otherwise: as the text's default says, if the engine has that, else
+/// what it has.
+pub(super) fn default_expert_tensor(tensor: u64, context: u64, data: u64, expert: u64, facts: &Facts) -> u64 {
+    let default = defaults::expert_tensor(tensor, context, data, expert);
+    let sizes = facts.profile.supports.expert_tensor.sizes(tensor, expert);
+    let is_offered = facts.experts.is_empty() || sizes.contains(&default);
+    if is_offered { default } else { sizes.first().copied().unwrap_or(default) }
+}
+
 /// The schedule unless told otherwise: 1F1B, or the first of an engine that has none.
 pub(super) fn default_schedule(pipeline: u64, facts: &Facts) -> Schedule {
     let schedules = &facts.profile.supports.schedules;

@@ -95,10 +95,18 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
                 &legal,
             )
         }
+        Rule::ExpertTensorOffered => {
+            let sizes = supports.expert_tensor.sizes(s.tensor, s.expert);
+            let legal = case.legal(Key::ExpertTensor, &sizes, |s, size| s.expert_tensor = size);
+            let spread = if s.expert == 1 { "without expert parallelism" } else { "with expert parallelism" };
+            let reason = format!("{} does not split experts over {} ranks {spread}", facts.profile.name, s.expert_tensor);
+            case.plain(Key::ExpertTensor, s.expert_tensor, reason, &legal)
+        }
         Rule::ExpertWidth => {
             let widths = facts.experts.iter().map(|experts| experts.intermediate);
             let width = first_undivided(widths, s.expert_tensor);
-            case.dividing(Key::ExpertTensor, s.expert_tensor, &format!("the expert width {width}"), vec![1])
+            let whole = case.legal(Key::ExpertTensor, &[1], |s, size| s.expert_tensor = size);
+            case.dividing(Key::ExpertTensor, s.expert_tensor, &format!("the expert width {width}"), whole)
         }
         Rule::ExpertRanks => case.experts(format!(
             "ep {} · etp {} does not divide the {} ranks of a stage",
@@ -246,7 +254,12 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             case.plain(Key::Offload, &s.offload, reason, &case.offloads())
         }
         Rule::CompressionOffered => case.listed(Key::Compression),
+        Rule::OverlapOffered => {
+            let reason = format!("{} copies what is offloaded beside computing", facts.profile.name);
+            case.plain(Key::Overlap, "off", reason, &["on"])
+        }
         Rule::LossOffered => case.listed(Key::Loss),
+        Rule::AttentionOffered => case.listed(Key::Attention),
         Rule::Bucket => case.plain(Key::Bucket, s.bucket, "a bucket of 0 holds nothing".to_owned(), &[1]),
         Rule::GradientType => case.gradient_type(Key::Gradient, "kept", s.gradient_type),
         Rule::ReduceType => case.gradient_type(Key::Reduce, "reduced", s.reduce_type),

@@ -87,7 +87,7 @@ key_table! {
         default: "tp if ep divides cp·dp, else 1",
         said: Unless(|s, _| defaults::expert_tensor(s.tensor, s.context, s.data, s.expert)),
         part: Mesh,
-        needs: [],
+        needs: [ExpertTensor],
         followers: [],
     }
     /// Slots an expert for each micro-batch and routing rank: ⌈F·k·tokens/experts⌉, later tokens are dropped; `full`
@@ -233,7 +233,7 @@ key_table! {
         default: "the engine's",
         said: Unless(|_, defaults| defaults.attention),
         part: Passes,
-        needs: [],
+        needs: [Attention],
         followers: [],
     }
     /// Elements of a bucket in which gradients are reduced, a message each. A key of engines that copy gradients into
@@ -252,7 +252,7 @@ key_table! {
         default: "fp32",
         said: Unless(|_, defaults| defaults.gradient),
         part: Numerics,
-        needs: [],
+        needs: [ForeignGradientTypes],
         followers: [],
     }
     /// Type that gradients are reduced in; under fp32 and fp64 that type and no other. Some engines fix it.

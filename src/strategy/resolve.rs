@@ -76,7 +76,7 @@ impl Draft {
             expert,
             expert_tensor: self
                 .expert_tensor
-                .unwrap_or_else(|| defaults::expert_tensor(tensor, context, data, expert)),
+                .unwrap_or_else(|| capabilities::default_expert_tensor(tensor, context, data, expert, facts)),
             capacity: self.capacity.unwrap_or(defaults::CAPACITY),
             pipeline,
             schedule,

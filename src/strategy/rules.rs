@@ -49,6 +49,8 @@ spelled! {
         Experts = "experts",
         /// etp is 1 or tp.
         ExpertTensor = "expert-tensor",
+        /// The engine splits experts over tensor ranks so, with or without expert parallelism.
+        ExpertTensorOffered = "expert-tensor-offered",
         /// etp divides the width of an expert.
         ExpertWidth = "expert-width",
         /// ep · etp divides the ranks of a stage.
@@ -113,10 +115,14 @@ spelled! {
         OffloadCheckpoint = "offload-checkpoint",
         /// The lowest ZeRO stage under which the engine offloads the category, or a part of it.
         OffloadZero = "offload-zero",
+        /// The engine can keep copies of what is offloaded from running beside computing.
+        OverlapOffered = "overlap-offered",
         /// The engine offers the compression.
         CompressionOffered = "compression-offered",
         /// The engine offers the loss.
         LossOffered = "loss-offered",
+        /// The engine offers the attention kernel.
+        AttentionOffered = "attention-offered",
         /// A bucket holds something.
         Bucket = "bucket",
         /// Gradients are kept in fp32, bf16 or fp16; under fp32 and fp64 in that type.
@@ -230,7 +236,9 @@ impl Rule {
             | Self::Experts
             | Self::ExpertRanks
             | Self::ExpertReplicas => matches!(key, Key::Expert),
-            Self::ExpertTensor | Self::ExpertWidth => matches!(key, Key::ExpertTensor),
+            Self::ExpertTensor | Self::ExpertTensorOffered | Self::ExpertWidth => {
+                matches!(key, Key::ExpertTensor)
+            }
             Self::Capacity | Self::CapacityOffered => matches!(key, Key::Capacity),
             Self::ScheduleOffered | Self::SchedulePipeline => matches!(key, Key::Schedule),
             Self::VirtualStages => matches!(key, Key::VirtualStages),
@@ -250,6 +258,8 @@ impl Rule {
             | Self::OffloadCheckpoint
             | Self::OffloadZero => matches!(key, Key::Offload),
             Self::CompressionOffered => matches!(key, Key::Compression),
+            Self::OverlapOffered => matches!(key, Key::Overlap),
+            Self::AttentionOffered => matches!(key, Key::Attention),
             Self::LossOffered => matches!(key, Key::Loss),
             Self::Bucket => matches!(key, Key::Bucket),
             Self::GradientType => matches!(key, Key::Gradient),
@@ -310,6 +320,12 @@ impl Rule {
             Self::ExpertOffered => s.expert == 1 || *supports.expert_parallel,
             Self::Experts => facts.experts.iter().all(|experts| experts.count.is_multiple_of(s.expert)),
             Self::ExpertTensor => s.expert_tensor == 1 || s.expert_tensor == s.tensor,
+            Self::ExpertTensorOffered => {
+                let offer = &supports.expert_tensor;
+                facts.experts.is_empty()
+                    || s.tensor == 1
+                    || offer.widths(s.expert).iter().any(|width| width.size(s.tensor) == s.expert_tensor)
+            }
             Self::ExpertWidth => {
                 facts.experts.iter().all(|experts| experts.intermediate.is_multiple_of(s.expert_tensor))
             }
@@ -369,9 +385,12 @@ impl Rule {
             Self::Shard => s.data.is_multiple_of(s.shard),
             Self::ReplicationOffered => {
                 let alone = s.tensor == 1 && s.context == 1 && s.pipeline == 1;
-                s.zero > 0 || s.data == 1 || alone || *supports.replication_beside_others
+                s.zero > 0 || s.data * s.context == 1 || alone || *supports.replication_beside_others
             }
-            Self::ShardOffered => s.zero == 0 || s.shard == s.data || *supports.shard_groups,
+            Self::ShardOffered => {
+                let ranks = s.context.saturating_mul(s.shard);
+                s.zero == 0 || supports.shard_groups.takes(ranks, s.context.saturating_mul(s.data))
+            }
             Self::ReshardOffered => s.zero < 3 || supports.reshard.contains(&s.reshard_after_forward),
             Self::SyncZero => s.sync != GradientSync::Scatter || s.zero > 0,
             Self::SyncOffered => {
@@ -406,7 +425,12 @@ impl Rule {
             }
             Self::OffloadZero => supports.offload.iter().all(|offer| capabilities::offload_zero(s, offer)),
             Self::CompressionOffered => supports.compress.contains(&s.compression),
+            Self::OverlapOffered => {
+                s.overlap
+                    || supports.offload.iter().all(|offer| offer.serial || s.offload.lacks(offer.category))
+            }
             Self::LossOffered => supports.loss.contains(&s.loss),
+            Self::AttentionOffered => facts.heads.is_empty() || supports.attention.contains(&s.attention),
             Self::Bucket => s.bucket > 0,
             Self::GradientType => is_gradient_type(s.gradient_type, facts),
             Self::ReduceType => is_gradient_type(s.reduce_type, facts),
@@ -443,9 +467,12 @@ pub(super) fn chunk_range(schedule: Schedule, facts: &Facts) -> (u64, u64) {
 
 /// The types that gradients can have.
 pub(super) fn gradient_types(facts: &Facts) -> &'static [ElementType] {
+    let foreign = *facts.profile.supports.foreign_gradient_types;
     match facts.workload.precision {
         ElementType::Fp64 => &[ElementType::Fp64],
         ElementType::Fp32 => &[ElementType::Fp32],
+        ElementType::Fp16 if !foreign => &[ElementType::Fp32, ElementType::Fp16],
+        _ if !foreign => &[ElementType::Fp32, ElementType::Bf16],
         _ => &[ElementType::Fp32, ElementType::Bf16, ElementType::Fp16],
     }
 }

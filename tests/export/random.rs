@@ -115,7 +115,7 @@ pub fn draw(seed: u64, (models, clusters): (&[Model], &[Cluster]), profile: &Eng
             keys.push((key, values[(dice.next() % values.len() as u64) as usize].clone()));
         }
     };
-    if *supports.shard_groups && left > 1 {
+    if left > 1 {
         maybe(&mut dice, Key::Shard, &texts(&["1", "2", "4"]));
     }
     maybe(&mut dice, Key::Reshard, &names(&supports.reshard));

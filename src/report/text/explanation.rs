@@ -1,6 +1,6 @@
 //! Why not this strategy, as a terminal shows it: the rule, the memory that lacks, or what is lost to the best plan.
 
-use crate::plan::explanation::{Explained, Explanation, Fix, KeyMove, KeyOutcome, KeyStep};
+use crate::plan::explanation::{Explained, Explanation, Fix, FileDiff, KeyMove, KeyOutcome, KeyStep};
 use crate::plan::{CauseSeconds, Prediction};
 use crate::units::{Bytes, Seconds};
 
@@ -44,6 +44,9 @@ pub fn explanation_text(explanation: &Explanation, style: Style) -> String {
     best(&mut sheet, explanation);
     causes(&mut sheet, explanation);
     keys(&mut sheet, &explanation.changes);
+    if let Some(file) = &explanation.file {
+        file_diff(&mut sheet, file);
+    }
     sheet.gap();
     if let Some(account) = &explanation.search {
         sheet.paragraph("search", &format!("{}; {}", words::search(account), words::proof(account)));
@@ -193,6 +196,22 @@ fn causes(sheet: &mut Sheet, explanation: &Explanation) {
         ]);
     }
     sheet.listing("lost", &table);
+}
+
+/// The file changed to say the best plan, then each setting with what it buys.
+fn file_diff(sheet: &mut Sheet, file: &FileDiff) {
+    sheet.gap();
+    sheet.paragraph("your file", &format!("{}, as {} reads it, with the best plan in it:", file.path, file.engine));
+    let verbatim = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>();
+    let lines: Vec<String> = file.unified.lines().map(verbatim).collect();
+    sheet.lines("", "", &lines);
+    let mut table =
+        Listing::new(&[("setting", Name), ("now", Text), ("better", Text), ("what it buys", Text)]);
+    for line in &file.lines {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        table.row([line.setting.clone(), value(&line.from), value(&line.to), line.buys.clone()]);
+    }
+    sheet.listing("each line", &table);
 }
 
 /// What each key changes that the best plan has otherwise.

@@ -136,7 +136,7 @@ fn what_an_engine_lacks_is_refused_with_what_it_lists() {
             }
         }
     }
-    let expected = ["ckpt", "compress", "cp_kind", "loss", "reshard", "sched", "sp", "zero"];
+    let expected = ["attention", "ckpt", "compress", "cp_kind", "loss", "reshard", "sched", "sp", "zero"];
     assert_eq!(refused, BTreeSet::from(expected), "the keys that are judged by what engines list");
 }
 

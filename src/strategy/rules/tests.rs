@@ -6,6 +6,7 @@ use proptest::strategy::Strategy as Generator;
 use super::*;
 use crate::model::layer::Projection;
 use crate::model::{LayerKind, LossWeight, Model};
+use crate::profile::capabilities::ShardGroups;
 use crate::strategy::facts::Heads;
 use crate::strategy::sample::{dense, facts, moe};
 use crate::strategy::{Checkpoint, CheckpointMode, Draft, Strategy};
@@ -355,6 +356,38 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "megatron does not offer loss chunked; full it does",
         ),
         (
+            "attention=materialised",
+            64,
+            "torchtitan",
+            Rule::AttentionOffered,
+            "attention",
+            "torchtitan does not offer attention materialised; fused it does",
+        ),
+        (
+            "zero=3,offload=optimizer:1+params:1,overlap=off",
+            64,
+            "torchtitan",
+            Rule::OverlapOffered,
+            "overlap",
+            "torchtitan copies what is offloaded beside computing; on is legal",
+        ),
+        (
+            "grad=fp16",
+            64,
+            "megatron",
+            Rule::GradientType,
+            "grad",
+            "gradients cannot be kept in fp16 under bf16; fp32 and bf16 are legal",
+        ),
+        (
+            "cp=2,dp=1,zero=0",
+            2,
+            "torchtitan",
+            Rule::ReplicationOffered,
+            "zero",
+            "torchtitan replicates state over dp 1 beside no other axis; 3 is legal",
+        ),
+        (
             "grad=fp64",
             64,
             "embedded",
@@ -474,7 +507,7 @@ fn adaptive_losses_need_both_gradients_on_one_rank() {
 fn engines_that_lack_experts_or_shard_groups_say_so() {
     let mut profile = crate::profile::engines::engine("embedded").unwrap().clone();
     profile.supports.expert_parallel.value = false;
-    profile.supports.shard_groups.value = false;
+    profile.supports.shard_groups.value = ShardGroups::None;
     let model = moe();
     let facts = Facts::new(&model, 64, &crate::strategy::sample::workload(), &profile);
     assert_eq!(broken_by("ep=8", &facts).message, "embedded offers no expert parallelism; 1 is legal");
@@ -482,6 +515,20 @@ fn engines_that_lack_experts_or_shard_groups_say_so() {
         broken_by("zero=1,shard=8", &facts).message,
         "embedded shards over all of dp 64, not over 8; 64 is legal"
     );
+}
+
+#[test]
+fn experts_are_split_as_engines_split_them() {
+    let model = moe();
+    let titan = facts(&model, 64, "torchtitan");
+    let message = "torchtitan does not split experts over 1 ranks without expert parallelism; 4 is legal";
+    assert_eq!(broken_by("tp=4,etp=1,zero=3", &titan).message, message);
+    assert_eq!(broken_by("zero=3,shard=1", &titan).rule, Rule::ShardOffered);
+    for text in ["tp=4,zero=3", "tp=4,ep=8,etp=1,zero=3", "cp=2,zero=3,shard=1"] {
+        assert!(Draft::parse(text).unwrap().resolve(&titan).is_ok(), "{text}");
+    }
+    let colossal = facts(&model, 64, "colossalai");
+    assert_eq!(broken_by("tp=4,ep=8,etp=1,zero=1", &colossal).rule, Rule::ExpertTensorOffered);
 }
 
 #[test]
