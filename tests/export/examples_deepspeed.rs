@@ -170,3 +170,33 @@ fn what_deepspeed_refuses_or_is_not_modelled_is_refused_by_name() {
         assert!(message.contains(part), "{message}");
     }
 }
+
+#[test]
+fn experts_are_spread_by_their_section() {
+    let mixtral = r#"{"model_type":"mixtral","hidden_size":512,"num_hidden_layers":8,"num_attention_heads":8,
+        "num_key_value_heads":4,"intermediate_size":1024,"max_position_embeddings":4096,"num_local_experts":8,
+        "num_experts_per_tok":2,"vocab_size":32000}"#;
+    let model = model::from_text(mixtral, "config.json", "mixtral").unwrap();
+    let reading = reading(&model, "1x8xh100-sxm", None);
+    let text = |section: &str| {
+        format!(
+            r#"{{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 1}},
+                "tensor_parallel": {{"autotp_size": 2}}, "expert_parallel": {{{section}}}}}"#
+        )
+    };
+    assert_eq!(
+        reading.strategy(&text(r#""enabled": true, "autoep_size": 4, "preset_model": "mixtral""#)),
+        "tp=2,pp=1,dp=4,sp=off,ep=4,etp=1,zero=1,micro=1,accum=1,bucket=500M"
+    );
+    // AutoTP alone splits experts too.
+    assert_eq!(
+        reading.strategy(&text(r#""enabled": false, "autoep_size": 4"#)),
+        "tp=2,pp=1,dp=4,sp=off,zero=1,micro=1,accum=1,bucket=500M"
+    );
+    let (field, message) =
+        reading.refusal(&text(r#""enabled": true, "autoep_size": 4, "expert_tensor_parallel_size": 2"#));
+    assert_eq!(field, "expert_parallel.expert_tensor_parallel_size");
+    assert!(message.contains("1 only"), "{message}");
+    let (field, _) = reading.refusal(&text(r#""enabled": true"#));
+    assert_eq!(field, "expert_parallel.autoep_size");
+}

@@ -3,7 +3,7 @@
 use meshwright::cluster;
 use meshwright::export::error::ImportError;
 use meshwright::export::import::{Given, Understood, meaning_of};
-use meshwright::export::{Scene, Target, profile_of};
+use meshwright::export::{Reach, Scene, Target, profile_of};
 use meshwright::model::Model;
 use meshwright::search::Problem;
 use meshwright::strategy::Workload;
@@ -41,7 +41,7 @@ impl Reading<'_> {
         assert_eq!(understood.left, [], "settings that nobody reads");
         let meaning = understood.meaning;
         let cluster = cluster::load(self.cluster).expect("a cluster");
-        let profile = profile_of(target, &meaning);
+        let profile = profile_of(target, &meaning, Reach::Files);
         let workload = Workload {
             global_batch: meaning.global_batch.expect("a batch"),
             seq_len: self.seq_len,

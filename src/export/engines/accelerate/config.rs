@@ -47,6 +47,7 @@ impl Dialect for Config {
             grain: OffloadGrain::Whole,
             from_zero: 3,
             split_from_zero: 0,
+            serial: false,
             with_checkpoint: Some(CheckpointMode::Full),
         });
         supports.offload.source = source();

@@ -4,7 +4,7 @@
 //! knows (1.15.0 `commands/launch.py:1262-1278`), so a file may hold others. The names are those of transformers.
 
 use crate::export::case::Case;
-use crate::strategy::CheckpointMode;
+use crate::strategy::{AttentionKernel, CheckpointMode};
 
 /// Sequences a micro-batch.
 pub const MICRO: &str = "parallelism_config.per_device_train_batch_size";
@@ -14,6 +14,9 @@ pub const STEPS: &str = "parallelism_config.gradient_accumulation_steps";
 
 /// Blocks recompute, where FSDP does not see to it.
 pub const CHECKPOINT: &str = "parallelism_config.gradient_checkpointing";
+
+/// The attention of transformers: `eager` makes scores and probabilities tensors, all others are fused.
+pub const ATTENTION: &str = "parallelism_config.attn_implementation";
 
 /// The file that starts the script.
 pub const STARTER: &str = "with_accelerate.py";
@@ -31,6 +34,9 @@ pub fn arguments(case: &Case<'_>) -> String {
     );
     if recomputes(case) {
         text.push_str(" --gradient_checkpointing True");
+    }
+    if case.strategy.attention == AttentionKernel::Materialised {
+        text.push_str(" --attn_implementation eager");
     }
     text
 }

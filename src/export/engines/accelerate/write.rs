@@ -3,7 +3,7 @@
 use super::script;
 use crate::export::case::Case;
 use crate::export::settings::Settings;
-use crate::strategy::{CheckpointMode, OffloadCategory};
+use crate::strategy::{AttentionKernel, CheckpointMode, OffloadCategory};
 use crate::units::ElementType;
 
 /// The settings of `case`.
@@ -12,7 +12,12 @@ pub fn settings(case: &Case<'_>) -> Settings {
     let s = case.strategy;
     let is_sharded = s.zero > 0;
     settings.set("compute_environment", "LOCAL_MACHINE");
-    settings.set("distributed_type", if is_sharded { "FSDP" } else { "MULTI_GPU" });
+    let kind = match (is_sharded, s.devices()) {
+        (true, _) => "FSDP",
+        (false, 1) => "NO",
+        (false, _) => "MULTI_GPU",
+    };
+    settings.set("distributed_type", kind);
     let precision = match case.problem.workload.precision {
         ElementType::Fp32 | ElementType::Fp64 => "no",
         ElementType::Bf16 => "bf16",
@@ -44,6 +49,9 @@ pub fn settings(case: &Case<'_>) -> Settings {
     settings.set_noted(script::STEPS, s.accumulation, "likewise, and in the environment");
     if script::recomputes(case) {
         settings.set_noted(script::CHECKPOINT, true, "likewise: DDP wraps no blocks");
+    }
+    if s.attention == AttentionKernel::Materialised {
+        settings.set_noted(script::ATTENTION, "eager", "likewise");
     }
     if precision == "fp8" {
         settings.set("fp8_config.backend", "AO");

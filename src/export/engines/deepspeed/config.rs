@@ -11,8 +11,8 @@ use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
-use crate::profile::capabilities::{Cited, CutGrain, Supports};
-use crate::strategy::{CheckpointMode, LossMode};
+use crate::profile::capabilities::{Cited, CutGrain, ShardGroups, Supports};
+use crate::strategy::{AttentionKernel, CheckpointMode, LossMode};
 
 /// DeepSpeed 0.19.
 pub struct Config;
@@ -36,7 +36,7 @@ impl Dialect for Config {
 
     fn narrow(&self, supports: &mut Supports) {
         supports.shard_groups = Cited {
-            value: false,
+            value: ShardGroups::None,
             source: "deepspeedai/DeepSpeed 0.19.8 runtime/config.py:120: MiCS is removed; hpZ shards no optimizer state"
                 .to_owned(),
         };
@@ -48,6 +48,10 @@ impl Dialect for Config {
             value: false,
             source: "deepspeedai/DeepSpeed 0.19.8 module_inject/auto_ep_config.py: no capacity; moe/layer.py:44 has one in Python only"
                 .to_owned(),
+        };
+        supports.attention = Cited {
+            value: vec![AttentionKernel::Fused],
+            source: "transformers: attn_implementation is the model's, and no key of DeepSpeed".to_owned(),
         };
         supports.loss = Cited {
             value: vec![LossMode::Full],

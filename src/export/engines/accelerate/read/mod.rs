@@ -8,7 +8,7 @@ use super::script;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
-use crate::strategy::{CheckpointEntry, CheckpointMode, GradientSync, OffloadCategory};
+use crate::strategy::{AttentionKernel, CheckpointEntry, CheckpointMode, GradientSync, OffloadCategory};
 use crate::units::ElementType;
 use serde_json::Value;
 
@@ -28,6 +28,14 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     batch(reader, scene, &mut meaning)?;
     precision(reader, &mut meaning)?;
     compilation(reader, &mut meaning)?;
+    let kernels = [
+        ("eager", AttentionKernel::Materialised),
+        ("sdpa", AttentionKernel::Fused),
+        ("flash_attention_2", AttentionKernel::Fused),
+        ("flash_attention_3", AttentionKernel::Fused),
+        ("flex_attention", AttentionKernel::Fused),
+    ];
+    meaning.draft.attention = reader.choice(script::ATTENTION, &kernels)?;
     // What sync_each_batch would change is said in Python.
     meaning.draft.sync = Some(GradientSync::Deferred);
     Ok(meaning)

@@ -71,11 +71,17 @@ pub fn experts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) ->
     if scene.model.layers().all(|layer| !matches!(layer.kind, LayerKind::Moe(_))) {
         return Ok(());
     }
+    let inner = "expert_parallel.expert_tensor_parallel_size";
+    if is_spread && tensor > 1 {
+        // 0.19.8 `module_inject/auto_ep_folding.py:214`, and behind it :240.
+        return Err(reader.refused(inner, "DeepSpeed takes 1 only").or(vec!["1".to_owned()]));
+    }
     let draft = &mut meaning.draft;
+    if is_spread && expert == 1 && draft.tensor.is_some_and(|size| size > 1) {
+        let rule = "beside tensor parallelism, AutoEP takes sizes above 1";
+        return Err(reader.refused("expert_parallel.autoep_size", rule).or(vec!["2".to_owned()]));
+    }
     (draft.expert, draft.expert_tensor) =
         if is_spread { (Some(expert), Some(tensor)) } else { (Some(1), draft.tensor) };
-    if is_spread && tensor > 1 {
-        meaning.notes.push("DeepSpeed 0.19.8 refuses expert_tensor_parallel_size above 1.".to_owned());
-    }
     Ok(())
 }
