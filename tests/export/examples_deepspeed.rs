@@ -162,6 +162,9 @@ fn what_deepspeed_refuses_or_is_not_modelled_is_refused_by_name() {
         ),
         (r#""tensor_parallel": {"autotp_size": 3}"#, "tensor_parallel.autotp_size", "8 devices"),
         (r#""train_batch_size": 12"#, "train_batch_size", "multiple of 8"),
+        (r#""zero_optimization": {"stage": 1, "stage_two": true}"#, "zero_optimization.stage_two", "no such key"),
+        (r#""zero_optimization": {"stage": 1, "reduce_buckets_size": 5}"#, "zero_optimization.reduce_buckets_size", "no setting"),
+        (r#""optimizer": {"type": "Muon"}"#, "optimizer.type", "two moments"),
         (r#""gradient_clipping": -1"#, "gradient_clipping", "at least 0"),
     ] {
         let text = format!("{{\"train_micro_batch_size_per_gpu\": 1, {more}}}");

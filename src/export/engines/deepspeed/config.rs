@@ -115,10 +115,15 @@ impl Dialect for Config {
 /// What the training script has to do by itself.
 fn unsaid(case: &Case<'_>) -> Vec<String> {
     let s = case.strategy;
-    let mut sentences = vec![format!(
-        "The model ({}) and sequences of {} tokens are the training script's, which run.sh takes from TRAIN_SCRIPT.",
-        case.problem.model.name, case.problem.workload.seq_len
-    )];
+    let mut sentences = vec![
+        format!(
+            "The model ({}) and sequences of {} tokens are the training script's, which run.sh takes from TRAIN_SCRIPT.",
+            case.problem.model.name, case.problem.workload.seq_len
+        ),
+        "Where ranks need not be placed, `deepspeed --hostfile HOSTS train.py --deepspeed --deepspeed_config \
+         ds_config.json` starts it too."
+            .to_owned(),
+    ];
     if s.pipeline > 1 {
         sentences.push(format!(
             "Only Python takes a pipeline: build PipelineModule with num_stages={} and the partition_method of \
@@ -152,9 +157,9 @@ fn unsaid(case: &Case<'_>) -> Vec<String> {
 }
 
 /// Optimizer, schedule, logging, checkpoints, loss scaling, sizes of buffers that are not modelled.
-const HARMLESS: &[&str] = &[
-    "steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state", "disable_python_gc", "optimizer.*",
-    "scheduler.*", "flops_profiler.*", "comms_logger.*", "tensorboard.*", "wandb.*", "csv_monitor.*", "comet.*",
+pub const HARMLESS: &[&str] = &[
+    "steps_per_print", "wall_clock_breakdown", "memory_breakdown", "dump_state", "disable_python_gc", "optimizer.params.*",
+    "optimizer.legacy_fusion", "scheduler.*", "flops_profiler.*", "comms_logger.*", "tensorboard.*", "wandb.*", "csv_monitor.*", "comet.*",
     "autotuning.*", "checkpoint.*", "aio.*", "timers.*", "dataloader_drop_last", "log_level", "vocabulary_size",
     "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "disable_allgather", "prescale_gradients",
     "gradient_predivide_factor", "managed_gradient_accumulation", "fp16.auto_cast", "fp16.loss_scale",
@@ -176,7 +181,9 @@ const HARMLESS: &[&str] = &[
     "zero_optimization.parameter_alignment", "zero_optimization.memory_efficient_linear",
     "zero_optimization.pipeline_loading_checkpoint", "zero_optimization.override_module_apply",
     "zero_optimization.log_trace_cache_warnings", "zero_optimization.enable_sanity_checks",
-    "zero_optimization.leaf_module.*", "zero_optimization.cpu_offload_use_pin_memory",
+    "zero_optimization.leaf_module.*", "zero_optimization.model_persistence_threshold",
+    "zero_optimization.module_granularity_threshold", "zero_optimization.use_all_reduce_for_fetch_params",
+    "zero_optimization.allgather_sequential", "zero_optimization.save_muon_momentum_buffer_in_memory", "zero_optimization.cpu_offload_use_pin_memory",
     "zero_optimization.offload_optimizer.pin_memory", "zero_optimization.offload_optimizer.nvme_path",
     "zero_optimization.offload_optimizer.buffer_count", "zero_optimization.offload_optimizer.pipeline_read",
     "zero_optimization.offload_optimizer.pipeline_write", "zero_optimization.offload_optimizer.fast_init",

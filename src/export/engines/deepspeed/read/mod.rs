@@ -22,6 +22,7 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     inner::cuts(reader, scene, &mut meaning)?;
     inner::checkpoint(reader, &mut meaning)?;
     inner::experts(reader, scene, &mut meaning)?;
+    refused::strangers(reader)?;
     Ok(meaning)
 }
 

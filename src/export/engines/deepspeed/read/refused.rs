@@ -1,6 +1,7 @@
 //! Settings that DeepSpeed refuses, and settings that change a run in ways that are not modelled.
 
-use super::is_on;
+use super::{is_auto, is_on};
+use crate::export::engines::deepspeed::config::HARMLESS;
 use crate::export::error::ImportError;
 use crate::export::reader::Reader;
 
@@ -58,6 +59,7 @@ pub fn check(reader: &Reader<'_>) -> Result<(), ImportError> {
             return Err(reader.refused(&found.path, "what this section does is not modelled"));
         }
     }
+    optimizer(reader)?;
     let hpz = "zero_optimization.zero_hpz_partition_size";
     if reader.count(hpz)?.unwrap_or(1) > 1 {
         let rule = "a second copy of parameters inside a node is not modelled; 1 keeps none";
@@ -72,6 +74,36 @@ pub fn check(reader: &Reader<'_>) -> Result<(), ImportError> {
     let is_sum = reader.name(operation) == Some("sum");
     if is_sum && reader.count("zero_optimization.stage")?.unwrap_or(0) == 3 {
         return Err(reader.refused(operation, "ZeRO stage 3 takes mean only").or(vec!["mean".to_owned()]));
+    }
+    Ok(())
+}
+
+/// The optimizer, whose state is predicted as Adam's.
+fn optimizer(reader: &Reader<'_>) -> Result<(), ImportError> {
+    let path = "optimizer.type";
+    if is_auto(reader, path) {
+        return Ok(());
+    }
+    let names = ["Adam", "AdamW", "FusedAdam", "CPUAdam", "Lamb", "FusedLamb", "MuAdam", "MuAdamW"].map(|name| (name, ()));
+    let refused = |error: ImportError| match error {
+        ImportError::Value { .. } => {
+            let rule = "state other than two moments of each parameter is not modelled, as Adam and Lamb have";
+            reader.refused(path, rule).or(vec!["AdamW".to_owned()])
+        }
+        other => other,
+    };
+    reader.choice(path, &names).map(drop).map_err(refused)
+}
+
+/// Sections that are read by classes which refuse keys that they do not know (0.19.8 `runtime/config_utils.py:110`).
+const STRICT: [&str; 4] = ["zero_optimization.", "bf16.", "fp16.", "tensor_parallel."];
+
+/// Refuses keys of these sections that nobody asked for; what is near a known one is named later.
+pub fn strangers(reader: &Reader<'_>) -> Result<(), ImportError> {
+    for (found, near) in reader.left(HARMLESS) {
+        if near.is_none() && STRICT.iter().any(|section| found.path.starts_with(section)) {
+            return Err(reader.refused(&found.path, "DeepSpeed knows no such key in this section, and refuses it"));
+        }
     }
     Ok(())
 }

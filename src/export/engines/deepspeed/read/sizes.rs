@@ -100,10 +100,7 @@ pub fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> R
             Some(path) => return Err(asked(path, "write its number here")),
             None => (divided(TRAIN, batch, data)?, 1),
         },
-        (None, Some(micro), None) if is_auto(reader, STEPS) => {
-            let _ = micro;
-            return Err(asked(STEPS, "give --global-batch N"));
-        }
+        (None, Some(_), None) if is_auto(reader, STEPS) => return Err(asked(STEPS, "give --global-batch N")),
         (None, Some(micro), steps) => (micro, steps.unwrap_or(1)),
         (None, None, _) => match open(MICRO).or(open(TRAIN)) {
             Some(path) => return Err(asked(path, "give --global-batch N")),
