@@ -2,7 +2,7 @@
 
 use std::{env, fs};
 
-use meshwright::profile::capabilities::{OffloadGrain, Supports};
+use meshwright::profile::capabilities::{ExpertWidth, OffloadGrain, Supports};
 use meshwright::profile::capability::Capability;
 use meshwright::profile::engines::engines_in_use;
 use meshwright::strategy::Key;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::engine::EngineProfile;
 use super::inherit::read_engine;
 
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     include_str!("../../cost_models/engines/embedded.json"),
     include_str!("../../cost_models/engines/megatron.json"),
     include_str!("../../cost_models/engines/torchtitan.json"),
@@ -22,6 +22,7 @@ const FILES: [&str; 14] = [
     include_str!("../../cost_models/engines/nanotron.json"),
     include_str!("../../cost_models/engines/internevo.json"),
     include_str!("../../cost_models/engines/maxtext.json"),
+    include_str!("../../cost_models/engines/accelerate.json"),
 ];
 
 static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {

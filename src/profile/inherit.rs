@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn files_hold_only_what_differs_from_their_parents() {
         let heirs: Vec<_> = engines::files().filter(|(_, own)| own.get("inherits").is_some()).collect();
-        assert_eq!(heirs.len(), 7);
+        assert_eq!(heirs.len(), 8);
         for (name, own) in heirs {
             let profile = engines::engine(name).unwrap();
             let needed = fitted(name);

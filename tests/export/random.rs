@@ -105,8 +105,11 @@ pub fn draw(seed: u64, (models, clusters): (&[Model], &[Cluster]), profile: &Eng
             keys.push((Key::Cuts, cuts(&mut dice, models[model].blocks(), chunks)));
         }
     }
+    // An engine without pipelines takes no stage with one.
     let zeros: Vec<String> = supports.zeros(is_piped).iter().map(ToString::to_string).collect();
-    keys.push((Key::Zero, zeros[(dice.next() % zeros.len() as u64) as usize].clone()));
+    if !zeros.is_empty() {
+        keys.push((Key::Zero, zeros[(dice.next() % zeros.len() as u64) as usize].clone()));
+    }
     let mut maybe = |dice: &mut Dice, key: Key, values: &[String]| {
         if !values.is_empty() && !dice.next().is_multiple_of(3) {
             keys.push((key, values[(dice.next() % values.len() as u64) as usize].clone()));

@@ -1,0 +1,9 @@
+//! Hugging Face Accelerate: the YAML file of `accelerate launch`, for FSDP2 and DDP.
+
+mod checks;
+mod config;
+mod read;
+mod script;
+mod write;
+
+pub use config::Config;

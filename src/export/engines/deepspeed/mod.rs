@@ -1,0 +1,9 @@
+//! DeepSpeed: the JSON file that its engine is configured by.
+
+mod checks;
+mod config;
+mod partition;
+mod read;
+mod write;
+
+pub use config::Config;
