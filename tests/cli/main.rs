@@ -1,5 +1,6 @@
 //! The program as its users meet it: real runs in folders of their own.
 
+mod accepted;
 mod beaten;
 mod calibrate;
 mod cautions;

@@ -5,6 +5,7 @@ mod examples_accelerate;
 mod examples_deepspeed;
 mod examples_megatron;
 mod examples_torchtitan;
+mod guide;
 mod importing;
 mod random;
 mod round_trip;

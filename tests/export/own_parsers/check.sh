@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Exports the plans of samples.txt, has the engines' own parsers read the files, and writes accepted.txt: of each file
+# its SHA-256 and what its parser said. Needs Python 3.11 and PyPI; `meshwright` is built if it is not there.
+set -euo pipefail
+cd "$(dirname "$0")"
+here=$PWD
+root=$(cd ../../.. && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+(cd "$root" && cargo build --quiet)
+export PATH="$root/target/debug:$PATH"
+
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" -q install tyro==1.0.17 pyyaml psutil numpy packaging pydantic dacite PyYAML einops \
+    hjson msgpack ninja py-cpuinfo tqdm filelock
+# Sources only: their dependencies are PyTorch and the like, which their configuration does not need.
+"$work/venv/bin/pip" -q download --no-deps --no-binary :none: -d "$work/archives" \
+    torchtitan==0.2.2 megatron-core==0.16.1 accelerate==1.15.0 nanotron==0.4 deepspeed==0.19.8
+for archive in "$work"/archives/*; do
+    name=$(basename "$archive" | sed 's/[-_]core//; s/-.*//')
+    mkdir -p "$work/source/$name"
+    case $archive in
+    *.whl) "$work/venv/bin/python" -m zipfile -e "$archive" "$work/source/$name" ;;
+    *) tar xzf "$archive" -C "$work/source/$name" --strip-components=1 ;;
+    esac
+done
+export TORCHTITAN_SOURCE=$work/source/torchtitan MEGATRON_SOURCE=$work/source/megatron
+export ACCELERATE_SOURCE=$work/source/accelerate NANOTRON_SOURCE=$work/source/nanotron
+export DEEPSPEED_SOURCE=$work/source/deepspeed
+
+{
+    echo "# Files that the engines' own parsers took: SHA-256, target, what was said. Written by check.sh."
+    number=0
+    while read -r target engine model cluster batch sequence strategy; do
+        case $target in '' | '#'*) continue ;; esac
+        number=$((number + 1))
+        plan=$work/plan-$number.json out=$work/out-$number
+        # 4 says that it does not fit, which is no matter here.
+        meshwright simulate "$model" --cluster "$cluster" --global-batch "$batch" --seq-len "$sequence" \
+            --engine "$engine" --strategy "$strategy" --out "$plan" >/dev/null || [ $? = 4 ]
+        meshwright export "$plan" --to "$target" --out "$out" --as-is --json >"$work/summary"
+        file=$out/$("$work/venv/bin/python" -c 'import json,sys; print(json.load(open(sys.argv[1]))["files"][0])' "$work/summary")
+        said=$(cd "$out" && "$work/venv/bin/python" "$here/${target%%@*}.py" "$file")
+        echo "$(sha256sum <"$file" | cut -d' ' -f1) $target $(echo "$said" | tail -n 1)"
+    done <"$here/samples.txt"
+} >"$work/accepted.txt"
+mv "$work/accepted.txt" "$here/accepted.txt"
+cat "$here/accepted.txt"
