@@ -1,4 +1,7 @@
 //! The engines, a folder or a file each.
 
+
+pub mod maxtext;
 pub mod megatron;
+pub mod nanotron;
 pub mod torchtitan;

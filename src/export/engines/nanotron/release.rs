@@ -1,0 +1,186 @@
+//! nanotron as its main branch is at 2411b022, which calls itself 0.4.
+
+use super::cuts::{Costs, dealt};
+use super::{model, read, write};
+use crate::export::case::Case;
+use crate::export::check::Check;
+use crate::export::dialect::Dialect;
+use crate::export::error::ImportError;
+use crate::export::launch::Program;
+use crate::export::meaning::{Meaning, ModelClue, Scene};
+use crate::export::reader::Reader;
+use crate::export::settings::Settings;
+use crate::export::syntax::Syntax;
+use crate::profile::capabilities::{Cited, CutGrain, Supports};
+
+/// nanotron 0.4.
+pub struct Release;
+
+/// Cuts follow from costs. What is planned is rounded to them, so the rules must let them pass.
+fn any_cuts(supports: &mut Supports) {
+    let source = "huggingface/nanotron 2411b022 models/base.py:216-232: by cost, which is no even split".to_owned();
+    supports.cuts = Cited { value: CutGrain::Any, source };
+}
+
+impl Dialect for Release {
+    fn name(&self) -> &'static str {
+        "nanotron"
+    }
+
+    fn version(&self) -> &'static str {
+        "0.4"
+    }
+
+    fn source(&self) -> &'static str {
+        "huggingface/nanotron 2411b022, 0.4 in its pyproject.toml"
+    }
+
+    fn profile(&self) -> &'static str {
+        "nanotron"
+    }
+
+    fn narrow(&self, supports: &mut Supports) {
+        any_cuts(supports);
+    }
+
+    fn widen(&self, supports: &mut Supports) {
+        any_cuts(supports);
+    }
+
+    fn file(&self) -> &'static str {
+        "config.yaml"
+    }
+
+    fn syntax(&self) -> Syntax {
+        Syntax::Yaml
+    }
+
+    fn settings(&self, case: &Case<'_>) -> Settings {
+        write::settings(case)
+    }
+
+    fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
+        let mut sentences = model::unsaid(case);
+        if case.problem.workload.dropout > 0.0 {
+            sentences.push("Its Llama and Qwen have no dropout; the plan has.".to_owned());
+        }
+        sentences.push(
+            "general, checkpoints, tokenizer, train_steps, init_method and the learning rate stand in config.yaml because \
+             its classes demand them: their values are placeholders. data_stages is left out, which trains on random tokens."
+                .to_owned(),
+        );
+        sentences
+    }
+
+    fn checks(&self, case: &Case<'_>) -> Vec<Check> {
+        let (s, workload) = (case.strategy, &case.problem.workload);
+        let mut checks = vec![
+            Check::product(
+                ("devices", s.devices()),
+                &[("dp", s.data), ("pp", s.pipeline), ("tp", s.tensor), ("cp", s.context)],
+                "parallel/context.py:26",
+            ),
+            Check::product(
+                ("global batch", workload.global_batch),
+                &[("micro_batch_size", s.micro_batch), ("batch_accumulation_per_replica", s.accumulation), ("dp", s.data)],
+                "config/config.py:557",
+            ),
+        ];
+        for heads in &case.problem.facts.heads {
+            checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "config/config.py:536"));
+            checks.push(Check::divides(("key-value heads", heads.key_value), ("tp", s.tensor), "models/llama.py:347"));
+        }
+        if s.context > 1 {
+            checks.push(Check::divides(("sequence_length", workload.seq_len), ("2 · cp", 2 * s.context), "models/qwen.py:776"));
+        }
+        if s.pipeline > 1
+            && let Some(shape) = case.shape()
+        {
+            let text = |cuts: &[u32]| cuts.iter().map(ToString::to_string).collect::<Vec<_>>().join("/");
+            let dealt = dealt(Costs::of(&shape), case.problem.model.blocks(), s.pipeline);
+            checks.push(Check::new(
+                dealt.as_ref() == Some(&s.cuts),
+                format!("stages have {} blocks, as costs cut them", dealt.map_or_else(|| "no".to_owned(), |cuts| text(&cuts))),
+                "models/base.py:216",
+            ));
+        }
+        if s.pipeline > 1 {
+            checks.push(Check::new(
+                s.accumulation + 1 >= s.pipeline,
+                format!("{} micro-batches are at least {} stages less one", s.accumulation, s.pipeline),
+                "parallel/pipeline_parallel/engine.py:252",
+            ));
+        }
+        checks
+    }
+
+    fn program(&self, _case: &Case<'_>) -> Program {
+        Program::torchrun("\"${NANOTRON_PATH:-.}/run_train.py\"", "--config-file config.yaml").with(
+            "CUDA_DEVICE_MAX_CONNECTIONS",
+            "1",
+            "kernels start in the order in which they are queued; nanotron asks for it under tensor parallelism",
+        )
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &["general.project", "parallelism.dp", "parallelism.tp", "tokens.micro_batch_size", "model.model_config.hidden_size"]
+    }
+
+    fn harmless(&self) -> &'static [&'static str] {
+        &[
+            "general.*",
+            "checkpoints.*",
+            "checkpoints",
+            "logging.*",
+            "logging",
+            "profiler.*",
+            "profiler",
+            "lighteval.*",
+            "lighteval",
+            "s3_upload.*",
+            "s3_upload",
+            "tokenizer.*",
+            "data.*",
+            "data_stages",
+            "data_stages.*",
+            "tokens.train_steps",
+            "tokens.val_check_interval",
+            "tokens.limit_val_batches",
+            "tokens.limit_test_batches",
+            "optimizer.learning_rate_scheduler.*",
+            "optimizer.optimizer_factory.*",
+            "optimizer.weight_decay",
+            "optimizer.weight_decay_exclude_named_params",
+            // As the release of that name has them.
+            "optimizer.adam_beta1",
+            "optimizer.adam_beta2",
+            "optimizer.adam_eps",
+            "optimizer.torch_adam_is_fused",
+            "model.init_method.*",
+            "model.ddp_bucket_cap_mb",
+            "model.make_vocab_size_divisible_by",
+            "model.model_config.bos_token_id",
+            "model.model_config.eos_token_id",
+            "model.model_config.pad_token_id",
+            "model.model_config.initializer_range",
+            "model.model_config.pretraining_tp",
+            "model.model_config.rms_norm_eps",
+            "model.model_config.rope_scaling",
+            "model.model_config.rope_theta",
+            "model.model_config.rope_interleaved",
+            "model.model_config.use_cache",
+            "model.model_config.z_loss_enabled",
+            "model.model_config.z_loss_coefficient",
+            "model.model_config._attn_implementation",
+            "model.model_config.moe_config.token_dispatcher_type",
+        ]
+    }
+
+    fn model(&self, reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
+        model::read(reader)
+    }
+
+    fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
+        read::read(reader, scene)
+    }
+}
