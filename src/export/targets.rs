@@ -1,7 +1,7 @@
 //! The engines and versions that plans are exported to.
 
 use super::dialect::Dialect;
-use super::engines::{maxtext, megatron, nanotron, torchtitan};
+use super::engines::{colossalai, maxtext, megatron, nanotron, torchtitan};
 use crate::spelling::nearest;
 
 /// What `--to` names.
@@ -10,7 +10,7 @@ pub struct Target {
     pub dialect: &'static dyn Dialect,
 }
 
-static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &megatron::CommandLine, &nanotron::Release, &maxtext::CommandLine];
+static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &megatron::CommandLine, &nanotron::Release, &maxtext::CommandLine, &colossalai::Script, &colossalai::OpenSora];
 
 /// All targets; of an engine's versions the first is taken where none is named.
 pub fn targets() -> impl Iterator<Item = Target> {

@@ -12,6 +12,8 @@ use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
 use crate::profile::capabilities::{Cited, CutGrain, Supports};
+use crate::strategy::AttentionKernel;
+use crate::units::ElementType;
 
 /// nanotron 0.4.
 pub struct Release;
@@ -90,6 +92,17 @@ impl Dialect for Release {
             checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "config/config.py:536"));
             checks.push(Check::divides(("key-value heads", heads.key_value), ("tp", s.tensor), "models/llama.py:347"));
         }
+        let compute = workload.compute_type();
+        checks.push(Check::new(
+            s.gradient_type == ElementType::Fp32 || s.gradient_type == compute,
+            format!("gradients are kept in fp32 or in {compute}, as the model is"),
+            "config/config.py, accumulate_grad_in_fp32",
+        ));
+        checks.push(Check::new(
+            s.attention == AttentionKernel::Fused,
+            "attention is fused",
+            "config/models_config.py, _attn_implementation: no kernel keeps scores",
+        ));
         if s.context > 1 {
             checks.push(Check::divides(("sequence_length", workload.seq_len), ("2 · cp", 2 * s.context), "models/qwen.py:776"));
         }
