@@ -102,10 +102,14 @@ fn understood(
     let mut meaning = dialect.read(&reader, scene)?;
     let order = match ranks {
         None => meaning.order,
-        Some(ranks) => placed(&meaning, scene, ranks).ok_or_else(|| ImportError::Missing {
-            path: "ranks.txt".to_owned(),
-            rule: "its ranks lie in no order of the axes".to_owned(),
-        })?,
+        Some(ranks) => {
+            let (order, shard) = placed(&meaning, scene, ranks).ok_or_else(|| ImportError::Missing {
+                path: "ranks.txt".to_owned(),
+                rule: "its ranks lie in no order of the axes".to_owned(),
+            })?;
+            meaning.draft.shard = shard.or(meaning.draft.shard);
+            order
+        }
     };
     meaning.draft.order = (order != MeshOrder::default()).then_some(order);
     let mut left = Vec::new();
@@ -120,26 +124,35 @@ fn understood(
     Ok(Understood { meaning, left })
 }
 
-/// The mesh order in which devices have these ranks.
-fn placed(meaning: &Meaning, scene: &Scene<'_>, ranks: &[u64]) -> Option<MeshOrder> {
+/// The mesh order in which devices have these ranks; with the shard group where the settings say none and data ranks do
+/// not lie together.
+fn placed(meaning: &Meaning, scene: &Scene<'_>, ranks: &[u64]) -> Option<(MeshOrder, Option<u64>)> {
     let draft = &meaning.draft;
     let [tensor, context, pipeline] =
         [draft.tensor, draft.context, draft.pipeline].map(|size| size.unwrap_or(1));
     let inside = tensor.checked_mul(context)?.checked_mul(pipeline)?;
     let data = draft.data.or_else(|| scene.devices.checked_div(inside))?;
-    let shard = draft.shard.unwrap_or(data);
-    let replicas = data.checked_div(shard)?;
-    if u64::try_from(ranks.len()).ok()? != inside.checked_mul(shard)?.checked_mul(replicas)? {
+    if u64::try_from(ranks.len()).ok()? != inside.checked_mul(data)? {
         return None;
     }
-    let size = |axis| match axis {
-        Axis::Tensor => tensor,
-        Axis::Context => context,
-        Axis::Shard => shard,
-        Axis::Replica => replicas,
-        Axis::Pipeline => pipeline,
+    let order = |shard: u64| {
+        let replicas = data.checked_div(shard)?;
+        let size = |axis| match axis {
+            Axis::Tensor => tensor,
+            Axis::Context => context,
+            Axis::Shard => shard,
+            Axis::Replica => replicas,
+            Axis::Pipeline => pipeline,
+        };
+        (shard * replicas == data).then(|| order_of(size, meaning.order, ranks)).flatten()
     };
-    order_of(size, meaning.order, ranks)
+    if let Some(order) = order(draft.shard.unwrap_or(data)) {
+        return Some((order, None));
+    }
+    // Where all state is on every rank, no setting says how data ranks are grouped.
+    let is_free = draft.shard.is_none() && draft.zero.unwrap_or(0) == 0;
+    let mut others = (2..data).rev().filter(|shard| is_free && data.is_multiple_of(*shard));
+    others.find_map(|shard| Some((order(shard)?, Some(shard))))
 }
 
 /// The engine that knows most of the settings, among those of the syntaxes that the file may have.

@@ -26,4 +26,5 @@ pub use error::ExportError;
 pub use exported::{Exported, File, Goal, Origin, Outlook, export, profile_of};
 pub use import::{Imported, import};
 pub use meaning::{Meaning, ModelClue, Scene};
+pub use reader::Reader;
 pub use targets::{Target, targets};

@@ -189,6 +189,10 @@ impl Dialect for OpenSora {
         }
         batch(&call, scene, &mut meaning)?;
         recomputation(reader, scene, &mut meaning)?;
+        if let Some(base) = reader.list("_base_")? {
+            let names: Vec<&str> = base.iter().filter_map(|name| name.as_str()).collect();
+            meaning.notes.push(format!("What {} says is not read; what this file leaves out is as Open-Sora's program has it.", names.join(", ")));
+        }
         Ok(meaning)
     }
 }

@@ -136,7 +136,11 @@ fn sequence(
 
 /// The bucket of ZeRO or of data parallelism without it.
 fn bucket(call: &Call<'_>, zero: u64, meaning: &mut Meaning) -> Result<(), ImportError> {
-    let of_zero = call.reader.real(&call.path("zero_bucket_size_in_m"))?;
+    let mut of_zero = call.reader.real(&call.path("zero_bucket_size_in_m"))?;
+    if call.prefix == "plugin_config" {
+        // Open-Sora hands the other plugin's on.
+        of_zero = of_zero.or(call.reader.real(&call.path("reduce_bucket_size_in_m"))?);
+    }
     let of_all = call.reader.real(&call.path("ddp_bucket_cap_mb"))?.unwrap_or(25.0);
     let width = match meaning.precision {
         Some(ElementType::Fp32) => 4.0,

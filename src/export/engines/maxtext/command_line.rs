@@ -109,7 +109,7 @@ impl Dialect for CommandLine {
     fn harmless(&self) -> &'static [&'static str] {
         &[
             "run_name", "base_config", "base_output_directory", "steps", "learning_rate", "warmup_steps_fraction",
-            "learning_rate_schedule_steps", "cosine_learning_rate_final_fraction", "opt_type", "adam_b1", "adam_b2",
+            "learning_rate_schedule_steps", "cosine_learning_rate_final_fraction", "learning_rate_final_fraction", "lr_schedule_type", "adam_b1", "adam_b2",
             "adam_eps", "adam_eps_root", "adam_weight_decay", "dataset_type", "dataset_path", "dataset_name", "hf_path",
             "train_split", "eval_interval", "eval_steps", "tokenizer_path", "tokenizer_type", "enable_checkpointing",
             "async_checkpointing", "checkpoint_period", "load_parameters_path", "load_full_state_path", "profiler",
@@ -121,8 +121,6 @@ impl Dialect for CommandLine {
             "load_balance_loss_weight", "norm_topk_prob", "enable_dropout", "mlp_activations", "init_weights_seed",
             "data_shuffle_seed", "jax_cache_dir", "sa_block_q", "sa_block_kv", "allow_split_physical_axes",
             "dump_hlo", "dump_hlo_local_dir", "fused_qkv", "fused_mlp", "attention_type", "num_epoch", "sharding_tolerance",
-            // Of the programs that start it.
-            "dir", "project",
         ]
     }
 

@@ -208,8 +208,14 @@ fn memory(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError>
     Ok(())
 }
 
-/// Switches that change a run in ways that are not modelled.
+/// Settings that change a run in ways that are not modelled.
 fn unmodelled(reader: &Reader<'_>) -> Result<(), ImportError> {
+    for (path, usual) in [("opt_type", "adamw"), ("mu_dtype", "float32")] {
+        if reader.word(path)?.is_some_and(|word| word != usual && !word.is_empty() && word != "adam_pax") {
+            let rule = format!("{usual} is what is modelled");
+            return Err(reader.refused(path, rule).or(vec![usual.to_owned()]));
+        }
+    }
     for (path, rule) in [
         ("enable_rampup_batch_size", "batches that grow are not modelled"),
         ("use_batch_split_schedule", "batches that are split to hide messages are not modelled"),
