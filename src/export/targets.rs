@@ -10,7 +10,7 @@ pub struct Target {
     pub dialect: &'static dyn Dialect,
 }
 
-static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &megatron::CommandLine, &nanotron::Release, &maxtext::CommandLine, &colossalai::Script, &colossalai::OpenSora];
+static DIALECTS: &[&dyn Dialect] = &[&torchtitan::Release, &megatron::CommandLine, &nanotron::MAIN, &nanotron::PUBLISHED, &maxtext::CommandLine, &colossalai::Script, &colossalai::OpenSora];
 
 /// All targets; of an engine's versions the first is taken where none is named.
 pub fn targets() -> impl Iterator<Item = Target> {

@@ -61,7 +61,10 @@ fn what_changes_a_run_is_refused_by_name() {
         ("use_dpo=True", "use_dpo"),
         ("remat_policy=fulll", "remat_policy"),
         ("ici_pipeline_parallelism=2 ici_fsdp_parallelism=4", "go round 16 times"),
-        ("ici_pipeline_parallelism=2 ici_fsdp_parallelism=4 num_layers_per_pipeline_stage=16 num_pipeline_microbatches=3", "multiple of the 2"),
+        (
+            "ici_pipeline_parallelism=2 ici_fsdp_parallelism=4 num_layers_per_pipeline_stage=16 num_pipeline_microbatches=3",
+            "multiple of the 2",
+        ),
     ] {
         let kept = base.split(' ').filter(|word| {
             let name = word.split('=').next().unwrap_or_default();

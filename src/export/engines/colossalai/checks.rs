@@ -20,7 +20,13 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
             HYBRID,
         ),
         Check::new(
-            matches!((plugin, s.zero), (Plugin::LowLevelZero, 1 | 2) | (Plugin::Gemini, 3) | (Plugin::Hybrid, 0..=2) | (Plugin::Moe, 0 | 1)),
+            matches!(
+                (plugin, s.zero),
+                (Plugin::LowLevelZero, 1 | 2)
+                    | (Plugin::Gemini, 3)
+                    | (Plugin::Hybrid, 0..=2)
+                    | (Plugin::Moe, 0 | 1)
+            ),
             format!("{} runs ZeRO {}", plugin.class(), s.zero),
             "low_level_zero_plugin.py:433, gemini_plugin.py, hybrid_parallel_plugin.py:1122, moe_hybrid_parallel_plugin.py:227",
         ),
@@ -46,8 +52,16 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         ),
     ];
     for heads in &case.problem.facts.heads {
-        checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "shardformer/policies/llama.py:97"));
-        checks.push(Check::divides(("key-value heads", heads.key_value), ("tp", s.tensor), "shardformer/policies/llama.py:100"));
+        checks.push(Check::divides(
+            ("heads", heads.query),
+            ("tp", s.tensor),
+            "shardformer/policies/llama.py:97",
+        ));
+        checks.push(Check::divides(
+            ("key-value heads", heads.key_value),
+            ("tp", s.tensor),
+            "shardformer/policies/llama.py:100",
+        ));
     }
     if plugin == Plugin::Gemini && !s.offload.lacks(OffloadCategory::Parameters) {
         let share = s.offload.fraction(OffloadCategory::Optimizer, 0);
@@ -61,9 +75,17 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         checks.extend(pipeline(case));
     }
     for experts in &case.problem.facts.experts {
-        checks.push(Check::divides(("experts", experts.count), ("ep", s.expert), "shardformer/policies/mixtral.py"));
+        checks.push(Check::divides(
+            ("experts", experts.count),
+            ("ep", s.expert),
+            "shardformer/policies/mixtral.py",
+        ));
         checks.push(Check::divides(("dp", s.data), ("ep", s.expert), "moe_hybrid_parallel_plugin.py:268"));
-        checks.push(Check::new(s.expert_tensor == s.tensor, "experts are split over tensor ranks", "moe_hybrid_parallel_plugin.py"));
+        checks.push(Check::new(
+            s.expert_tensor == s.tensor,
+            "experts are split over tensor ranks",
+            "moe_hybrid_parallel_plugin.py",
+        ));
         checks.push(Check::new(
             s.context == 1 || s.context_kind == ContextKind::Ulysses,
             "with experts there is no ring attention",
@@ -87,7 +109,11 @@ fn pipeline(case: &Case<'_>) -> Vec<Check> {
         "pipeline/schedule/one_f_one_b.py:93",
     )];
     if s.schedule == Schedule::Interleaved {
-        checks.push(Check::divides(("micro-batches", count), ("pp", s.pipeline), "pipeline/schedule/interleaved_pp.py:88"));
+        checks.push(Check::divides(
+            ("micro-batches", count),
+            ("pp", s.pipeline),
+            "pipeline/schedule/interleaved_pp.py:88",
+        ));
     }
     checks
 }

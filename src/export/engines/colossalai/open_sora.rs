@@ -60,7 +60,9 @@ impl Dialect for OpenSora {
     }
 
     fn widen(&self, supports: &mut Supports) {
-        let source = "hpcaitech/Open-Sora 2.0, grad_ckpt_settings: the first blocks of two streams, and of one".to_owned();
+        let source =
+            "hpcaitech/Open-Sora 2.0, grad_ckpt_settings: the first blocks of two streams, and of one"
+                .to_owned();
         supports.checkpoint_grain = Cited { value: CheckpointGrain::Block, source };
     }
 
@@ -127,7 +129,11 @@ impl Dialect for OpenSora {
     fn checks(&self, case: &Case<'_>) -> Vec<Check> {
         let s = case.strategy;
         let mut checks = vec![
-            Check::product(("devices", s.devices()), &[("tp", s.tensor), ("pp", s.pipeline), ("sp", s.context), ("dp", s.data)], "scripts/diffusion/train.py"),
+            Check::product(
+                ("devices", s.devices()),
+                &[("tp", s.tensor), ("pp", s.pipeline), ("sp", s.context), ("dp", s.data)],
+                "scripts/diffusion/train.py",
+            ),
             Check::new(s.zero <= 2, format!("ZeRO {} is 0 to 2", s.zero), "opensora/utils/train.py"),
             Check::new(
                 s.schedule != Schedule::ZeroBubbleV,
@@ -139,11 +145,23 @@ impl Dialect for OpenSora {
                 "sequences are split over tensor ranks or over ranks of their own",
                 "hybrid_parallel_plugin.py:1061-1081: one mode",
             ),
-            Check::new(s.attention == AttentionKernel::Fused, "attention is the model's, which is fused", "opensora/models/mmdit/math.py"),
-            Check::new(case.problem.facts.experts.is_empty(), "there are no experts", "opensora/models/mmdit"),
+            Check::new(
+                s.attention == AttentionKernel::Fused,
+                "attention is the model's, which is fused",
+                "opensora/models/mmdit/math.py",
+            ),
+            Check::new(
+                case.problem.facts.experts.is_empty(),
+                "there are no experts",
+                "opensora/models/mmdit",
+            ),
         ];
         for heads in &case.problem.facts.heads {
-            checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "opensora/models/mmdit/distributed.py"));
+            checks.push(Check::divides(
+                ("heads", heads.query),
+                ("tp", s.tensor),
+                "opensora/models/mmdit/distributed.py",
+            ));
         }
         checks
     }
@@ -153,25 +171,77 @@ impl Dialect for OpenSora {
         let entry = "\"${OPEN_SORA_PATH:-.}/scripts/diffusion/train.py\"";
         let arguments = "\"${OPEN_SORA_PATH:-.}/configs/diffusion/train/config.py\"";
         let mut program = Program::torchrun(entry, arguments);
-        program.prepare.push("cp config.py \"${OPEN_SORA_PATH:-.}/configs/diffusion/train/config.py\"".to_owned());
+        program
+            .prepare
+            .push("cp config.py \"${OPEN_SORA_PATH:-.}/configs/diffusion/train/config.py\"".to_owned());
         program.order = order(plugin, kind(plugin, case.strategy), is_outside(plugin, case.strategy));
         program
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &["plugin_config", "grad_checkpoint", "grad_ckpt_settings", "accumulation_steps", "bucket_config", "dtype"]
+        &[
+            "plugin_config",
+            "grad_checkpoint",
+            "grad_ckpt_settings",
+            "accumulation_steps",
+            "bucket_config",
+            "dtype",
+        ]
     }
 
     fn harmless(&self) -> &'static [&'static str] {
         &[
-            "_base_", "plugin_config._delete_", "plugin_config.overlap_allgather", "plugin_config.overlap_communication",
-            "plugin_config.static_graph", "plugin_config.find_unused_parameters", "plugin_config.initial_scale",
-            "plugin_config.cast_inputs", "model", "model.*", "dataset", "dataset.*", "ae", "ae.*", "t5", "t5.*", "clip",
-            "clip.*", "dropout_ratio", "dropout_ratio.*", "lr", "eps", "optim", "optim.*", "warmup_steps",
-            "update_warmup_steps", "prefetch_factor", "num_workers", "num_bucket_build_workers", "async_io", "seed",
-            "outputs", "epochs", "log_every", "ckpt_every", "keep_n_latest", "wandb", "wandb_project", "load", "start_epoch",
-            "start_step", "record_time", "record_barrier", "condition_config", "condition_config.*", "is_causal_vae",
-            "pin_memory_cache_pre_alloc_numels", "load_master_weights", "save_master_weights", "cached_video", "cached_text",
+            "_base_",
+            "plugin_config._delete_",
+            "plugin_config.overlap_allgather",
+            "plugin_config.overlap_communication",
+            "plugin_config.static_graph",
+            "plugin_config.find_unused_parameters",
+            "plugin_config.initial_scale",
+            "plugin_config.cast_inputs",
+            "model",
+            "model.*",
+            "dataset",
+            "dataset.*",
+            "ae",
+            "ae.*",
+            "t5",
+            "t5.*",
+            "clip",
+            "clip.*",
+            "dropout_ratio",
+            "dropout_ratio.*",
+            "lr",
+            "eps",
+            "optim",
+            "optim.*",
+            "warmup_steps",
+            "update_warmup_steps",
+            "prefetch_factor",
+            "num_workers",
+            "num_bucket_build_workers",
+            "async_io",
+            "seed",
+            "outputs",
+            "epochs",
+            "log_every",
+            "ckpt_every",
+            "keep_n_latest",
+            "wandb",
+            "wandb_project",
+            "load",
+            "start_epoch",
+            "start_step",
+            "record_time",
+            "record_barrier",
+            "condition_config",
+            "condition_config.*",
+            "is_causal_vae",
+            "pin_memory_cache_pre_alloc_numels",
+            "load_master_weights",
+            "save_master_weights",
+            "cached_video",
+            "cached_text",
         ]
     }
 
@@ -191,13 +261,21 @@ impl Dialect for OpenSora {
         recomputation(reader, scene, &mut meaning)?;
         if let Some(base) = reader.list("_base_")? {
             let names: Vec<&str> = base.iter().filter_map(|name| name.as_str()).collect();
-            meaning.notes.push(format!("What {} says is not read; what this file leaves out is as Open-Sora's program has it.", names.join(", ")));
+            meaning.notes.push(format!(
+                "What {} says is not read; what this file leaves out is as Open-Sora's program has it.",
+                names.join(", ")
+            ));
         }
         Ok(meaning)
     }
 }
 
-fn low_level(call: &Call<'_>, stage: u8, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+fn low_level(
+    call: &Call<'_>,
+    stage: u8,
+    scene: &Scene<'_>,
+    meaning: &mut Meaning,
+) -> Result<(), ImportError> {
     let reader = call.reader;
     for name in ["sp_size", "tp_size", "pp_size"] {
         let path = call.path(name);
@@ -240,10 +318,13 @@ fn batch(call: &Call<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<()
             let global = scene.needed_global_batch()?;
             let parts = data.saturating_mul(steps);
             if !global.is_multiple_of(parts) {
-                let rule = format!("the batch of {global} does not divide by {data} data ranks and {steps} steps");
+                let rule =
+                    format!("the batch of {global} does not divide by {data} data ranks and {steps} steps");
                 return Err(reader.refused("accumulation_steps", rule));
             }
-            meaning.notes.push("The plan is of the bucket whose batch this is; others are not predicted.".to_owned());
+            meaning
+                .notes
+                .push("The plan is of the bucket whose batch this is; others are not predicted.".to_owned());
             global / parts
         }
     };
@@ -258,11 +339,14 @@ fn recomputation(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) 
     let list = reader.list(path)?;
     let is_on = reader.switch("grad_checkpoint")?.unwrap_or(true);
     if reader.real("grad_ckpt_buffer_size")?.unwrap_or(0.0) > 0.0 {
-        meaning.notes.push("Inputs of blocks that recompute go to the host; they are predicted on the device.".to_owned());
+        meaning.notes.push(
+            "Inputs of blocks that recompute go to the host; they are predicted on the device.".to_owned(),
+        );
     }
     let blocks = scene.model.blocks();
     let whole = |mode| Some(vec![CheckpointEntry::Whole(mode)]);
-    let counts: Option<Vec<u64>> = list.as_ref().map(|list| list.iter().filter_map(|count| count.as_u64()).collect());
+    let counts: Option<Vec<u64>> =
+        list.as_ref().map(|list| list.iter().filter_map(|count| count.as_u64()).collect());
     meaning.draft.checkpoint = match counts.as_deref() {
         _ if !is_on => whole(CheckpointMode::None),
         None => whole(CheckpointMode::Full),
@@ -270,14 +354,17 @@ fn recomputation(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) 
             let full = [*both, *single].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
             let [both, single] = [full[0].min(BLOCKS[0]), full[1].min(BLOCKS[1])];
             let (full, none) = (CheckpointMode::Full, CheckpointMode::None);
-            let runs = vec![(full, both), (none, BLOCKS[0] - both), (full, single), (none, BLOCKS[1] - single)];
+            let runs =
+                vec![(full, both), (none, BLOCKS[0] - both), (full, single), (none, BLOCKS[1] - single)];
             Some(vec![CheckpointEntry::Runs(runs)])
         }
         // The counts are of a rank's blocks.
         Some([both, single]) if *both.min(single) >= u64::from(blocks) => whole(CheckpointMode::Full),
         Some([0, 0]) => whole(CheckpointMode::None),
         Some([_, _]) => {
-            let rule = format!("which of {blocks} blocks have one stream is known of 57 without a pipeline: 19 and 38");
+            let rule = format!(
+                "which of {blocks} blocks have one stream is known of 57 without a pipeline: 19 and 38"
+            );
             return Err(reader.refused(path, rule).or(vec![format!("({blocks}, {blocks})")]));
         }
         Some(_) => return Err(reader.refused(path, "two numbers of blocks are needed")),

@@ -32,7 +32,8 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
 /// The plugin that the file makes, and the variable that holds it.
 fn made(reader: &Reader<'_>) -> Result<(Plugin, String), ImportError> {
     let found = &reader.document().found;
-    let class = |text: &str| text.strip_suffix("()").map(|name| name.rsplit('.').next().unwrap_or(name).to_owned());
+    let class =
+        |text: &str| text.strip_suffix("()").map(|name| name.rsplit('.').next().unwrap_or(name).to_owned());
     let calls = found.iter().filter_map(|found| Some((found, class(found.value.as_str()?)?)));
     let mut plugins = calls.filter(|(_, class)| class.ends_with("Plugin"));
     let Some((found, class)) = plugins.next() else {
@@ -73,8 +74,15 @@ fn communication(call: &Call<'_>, meaning: &mut Meaning) {
             _ => None,
         };
     }
-    if call.reader.document().get(&call.path("fp8_communication")).is_some_and(|found| found.value.as_bool() == Some(true)) {
-        meaning.notes.push("Messages in 8 bits have no word here; they are predicted in the parameters' type.".to_owned());
+    if call
+        .reader
+        .document()
+        .get(&call.path("fp8_communication"))
+        .is_some_and(|found| found.value.as_bool() == Some(true))
+    {
+        meaning.notes.push(
+            "Messages in 8 bits have no word here; they are predicted in the parameters' type.".to_owned(),
+        );
     }
     call.reader.name(&call.path("fp8_communication"));
 }
@@ -102,7 +110,9 @@ fn low_level(call: &Call<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
     }
     if extra > 1 {
         // State is split over both groups (low_level_zero_plugin.py:460).
-        meaning.notes.push("Messages go in two levels, of state that all ranks share; they are predicted in one.".to_owned());
+        meaning.notes.push(
+            "Messages go in two levels, of state that all ranks share; they are predicted in one.".to_owned(),
+        );
     }
     Ok(())
 }
@@ -125,7 +135,8 @@ fn gemini(call: &Call<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(
     let tensor = reader.size(&call.path("tp_size"))?.unwrap_or(1);
     let replicas = reader.size(&call.path("extra_dp_size"))?.unwrap_or(1);
     if !scene.devices.is_multiple_of(tensor.saturating_mul(replicas)) {
-        let rule = format!("tp · extra dp = {tensor} · {replicas} does not divide the {} devices", scene.devices);
+        let rule =
+            format!("tp · extra dp = {tensor} · {replicas} does not divide the {} devices", scene.devices);
         let name = if replicas > 1 { "extra_dp_size" } else { "tp_size" };
         return Err(reader.refused(&call.path(name), rule));
     }
@@ -140,7 +151,9 @@ fn gemini(call: &Call<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(
     }
     if shares[1] > 0.0 && shares[0] < 1.0 {
         // zero/gemini/placement_policy.py:59.
-        meaning.notes.push("Without all optimizer state on the host, offload_param_frac is ignored.".to_owned());
+        meaning
+            .notes
+            .push("Without all optimizer state on the host, offload_param_frac is ignored.".to_owned());
         shares[1] = 0.0;
     }
     let draft = &mut meaning.draft;
@@ -158,7 +171,10 @@ fn gemini(call: &Call<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(
     draft.offload = (!list.is_empty()).then_some(list);
     let least = reader.real(&call.path("min_chunk_size_m"))?.unwrap_or(32.0);
     if reader.real(&call.path("search_range_m"))?.unwrap_or(32.0) > 0.0 {
-        meaning.notes.push("Chunks are of the least size or somewhat larger, as the search finds; the least is taken.".to_owned());
+        meaning.notes.push(
+            "Chunks are of the least size or somewhat larger, as the search finds; the least is taken."
+                .to_owned(),
+        );
     }
     draft.bucket = Some((least * MEGA).round() as u64).filter(|elements| *elements > 0);
     meaning.order = order(Plugin::Gemini, ContextKind::Ring, false);
@@ -166,7 +182,12 @@ fn gemini(call: &Call<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(
 }
 
 /// Batch and sequence, which are variables of the file.
-fn workload(call: &Call<'_>, scene: &Scene<'_>, plugin: Plugin, meaning: &mut Meaning) -> Result<(), ImportError> {
+fn workload(
+    call: &Call<'_>,
+    scene: &Scene<'_>,
+    plugin: Plugin,
+    meaning: &mut Meaning,
+) -> Result<(), ImportError> {
     let reader = call.reader;
     let steps = reader.size("accumulation_steps")?;
     let local = reader.size("batch_size")?;
@@ -179,7 +200,9 @@ fn workload(call: &Call<'_>, scene: &Scene<'_>, plugin: Plugin, meaning: &mut Me
             let global = scene.needed_global_batch()?;
             let parts = data.saturating_mul(steps_of_one);
             if !global.is_multiple_of(parts) {
-                let rule = format!("the batch of {global} does not divide by {data} data ranks and {steps_of_one} steps");
+                let rule = format!(
+                    "the batch of {global} does not divide by {data} data ranks and {steps_of_one} steps"
+                );
                 return Err(ImportError::Missing { path: "batch_size".to_owned(), rule });
             }
             global / parts

@@ -4,7 +4,9 @@ use super::plugin::{MEGA, Plugin, order};
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
-use crate::strategy::{CheckpointEntry, CheckpointMode, ContextKind, GradientSync, OffloadCategory, Schedule};
+use crate::strategy::{
+    CheckpointEntry, CheckpointMode, ContextKind, GradientSync, OffloadCategory, Schedule,
+};
 use crate::units::ElementType;
 
 /// A call whose arguments are read.
@@ -35,7 +37,12 @@ pub struct Batch {
 }
 
 /// Reads the sizes and ZeRO stage into `meaning`, whose precision is known.
-pub fn read(call: &Call<'_>, plugin: Plugin, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+pub fn read(
+    call: &Call<'_>,
+    plugin: Plugin,
+    scene: &Scene<'_>,
+    meaning: &mut Meaning,
+) -> Result<(), ImportError> {
     let reader = call.reader;
     // Open-Sora's defaults of sizes are 1; the class has none.
     let usual = (call.prefix == "plugin_config").then_some(1);
@@ -44,7 +51,10 @@ pub fn read(call: &Call<'_>, plugin: Plugin, scene: &Scene<'_>, meaning: &mut Me
     let (context, kind) = sequence(call, plugin, tensor, meaning)?;
     let inside = tensor.saturating_mul(pipeline).saturating_mul(context);
     if !scene.devices.is_multiple_of(inside) {
-        let rule = format!("tp · pp · sp = {tensor} · {pipeline} · {context} does not divide the {} devices", scene.devices);
+        let rule = format!(
+            "tp · pp · sp = {tensor} · {pipeline} · {context} does not divide the {} devices",
+            scene.devices
+        );
         let name = if tensor > 1 { "tp_size" } else { "pp_size" };
         return Err(reader.refused(&call.path(name), rule));
     }
@@ -61,7 +71,9 @@ pub fn read(call: &Call<'_>, plugin: Plugin, scene: &Scene<'_>, meaning: &mut Me
     let path = call.path("zero_stage");
     let zero = reader.count(&path)?.unwrap_or(0);
     if zero > 2 {
-        return Err(reader.refused(&path, "0, 1 or 2 is needed; GeminiPlugin has 3").or(vec!["2".to_owned()]));
+        return Err(reader
+            .refused(&path, "0, 1 or 2 is needed; GeminiPlugin has 3")
+            .or(vec!["2".to_owned()]));
     }
     if zero > 1 && pipeline > 1 {
         let rule = "with a pipeline it is 0 or 1 (hybrid_parallel_plugin.py:1134)";
@@ -73,7 +85,9 @@ pub fn read(call: &Call<'_>, plugin: Plugin, scene: &Scene<'_>, meaning: &mut Me
     }
     let zero = match plugin {
         Plugin::Moe if zero == 2 => {
-            meaning.notes.push("With experts the plugin runs ZeRO 2 as 1 (moe_hybrid_parallel_plugin.py:227).".to_owned());
+            meaning.notes.push(
+                "With experts the plugin runs ZeRO 2 as 1 (moe_hybrid_parallel_plugin.py:227).".to_owned(),
+            );
             1
         }
         _ => zero,
@@ -89,7 +103,10 @@ pub fn read(call: &Call<'_>, plugin: Plugin, scene: &Scene<'_>, meaning: &mut Me
     meaning.order = order(plugin, kind.unwrap_or(ContextKind::Ring), outside);
     let spreads = meaning.draft.expert.unwrap_or(1) > 1 && pipeline > 1 && outside;
     if plugin == Plugin::Moe && spreads {
-        meaning.notes.push("Expert ranks lie inside the pipeline, other data ranks outside; all are predicted outside.".to_owned());
+        meaning.notes.push(
+            "Expert ranks lie inside the pipeline, other data ranks outside; all are predicted outside."
+                .to_owned(),
+        );
     }
     pipes(call, scene, meaning)
 }
@@ -126,7 +143,8 @@ fn sequence(
             Ok((1, None))
         }
         "ring_attn" if plugin == Plugin::Moe => {
-            let rule = "with experts it is split_gather, ring or all_to_all (moe_hybrid_parallel_plugin.py:258)";
+            let rule =
+                "with experts it is split_gather, ring or all_to_all (moe_hybrid_parallel_plugin.py:258)";
             Err(reader.refused(&mode_path, rule).or(vec!["all_to_all".to_owned()]))
         }
         "ring_attn" => Ok((size, (size > 1).then_some(ContextKind::Ring))),
@@ -177,28 +195,41 @@ fn pipes(call: &Call<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<()
         _ => chunks == 1,
     };
     if !fits {
-        let rule = format!("{style} has {} chunks a stage (hybrid_parallel_plugin.py:1124)", match style {
-            Schedule::Interleaved => "more than 1",
-            Schedule::ZeroBubbleV => "2",
-            _ => "1",
-        });
+        let rule = format!(
+            "{style} has {} chunks a stage (hybrid_parallel_plugin.py:1124)",
+            match style {
+                Schedule::Interleaved => "more than 1",
+                Schedule::ZeroBubbleV => "2",
+                _ => "1",
+            }
+        );
         return Err(reader.refused(&chunks_path, rule));
     }
     if style == Schedule::ZeroBubbleV && !has_nodes {
         return Err(reader.refused(&style_path, "it needs scheduler_nodes (hybrid_parallel_plugin.py:1056)"));
     }
     let blocks = scene.model.blocks();
-    let count = stages.checked_mul(chunks).and_then(|count| usize::try_from(count).ok()).filter(|count| *count <= 1 << 16);
+    let count = stages
+        .checked_mul(chunks)
+        .and_then(|count| usize::try_from(count).ok())
+        .filter(|count| *count <= 1 << 16);
     let Some(count) = count else {
-        return Err(reader.refused(&chunks_path, format!("{stages} stages times {chunks} chunks are more than can be")));
+        return Err(reader
+            .refused(&chunks_path, format!("{stages} stages times {chunks} chunks are more than can be")));
     };
     let cuts = match list {
         Some(list) => {
-            let cuts: Option<Vec<u32>> =
-                list.iter().map(|value| value.as_u64().and_then(|blocks| u32::try_from(blocks).ok())).collect();
-            let sums = |cuts: &Vec<u32>| cuts.len() == count && cuts.iter().map(|cut| u64::from(*cut)).sum::<u64>() == u64::from(blocks);
+            let cuts: Option<Vec<u32>> = list
+                .iter()
+                .map(|value| value.as_u64().and_then(|blocks| u32::try_from(blocks).ok()))
+                .collect();
+            let sums = |cuts: &Vec<u32>| {
+                cuts.len() == count
+                    && cuts.iter().map(|cut| u64::from(*cut)).sum::<u64>() == u64::from(blocks)
+            };
             cuts.filter(sums).ok_or_else(|| {
-                reader.refused(&list_path, format!("{count} numbers of layers that sum to {blocks} are needed"))
+                reader
+                    .refused(&list_path, format!("{count} numbers of layers that sum to {blocks} are needed"))
             })?
         }
         None => middle(blocks, count),
@@ -233,20 +264,24 @@ pub fn recomputation(call: &Call<'_>, is_on: bool, meaning: &mut Meaning) -> Res
     let draft = &mut meaning.draft;
     let stages = draft.pipeline.unwrap_or(1);
     if config.is_some() && stages == 1 {
-        let rule = "it goes with a pipeline only: the model asks its stage manager (shardformer/modeling/llama.py)";
+        let rule =
+            "it goes with a pipeline only: the model asks its stage manager (shardformer/modeling/llama.py)";
         return Err(reader.refused(&call.path("gradient_checkpoint_config"), rule));
     }
     let cuts = draft.cuts.clone().unwrap_or_default();
     let first = |index: usize, count: u64| -> Result<CheckpointEntry, ImportError> {
         match u32::try_from(count) {
             Ok(count) if count <= cuts[index] => Ok(CheckpointEntry::First(count)),
-            _ => Err(reader.refused(&list_path, format!("a chunk of {} layers cannot recompute {count}", cuts[index]))),
+            _ => Err(reader
+                .refused(&list_path, format!("a chunk of {} layers cannot recompute {count}", cuts[index]))),
         }
     };
     draft.checkpoint = Some(match (list, share, config) {
         (Some(list), ..) => {
             if list.len() != cuts.len() {
-                return Err(reader.refused(&list_path, format!("{} numbers are needed, one a chunk", cuts.len())));
+                return Err(
+                    reader.refused(&list_path, format!("{} numbers are needed, one a chunk", cuts.len()))
+                );
             }
             let is_v = draft.schedule == Some(Schedule::ZeroBubbleV);
             let place = |index: usize| match usize::try_from(stages) {
@@ -255,7 +290,9 @@ pub fn recomputation(call: &Call<'_>, is_on: bool, meaning: &mut Meaning) -> Res
                 _ => index,
             };
             let entry = |index: usize| {
-                let count = list[place(index)].as_u64().ok_or_else(|| reader.refused(&list_path, "numbers of layers are needed"))?;
+                let count = list[place(index)]
+                    .as_u64()
+                    .ok_or_else(|| reader.refused(&list_path, "numbers of layers are needed"))?;
                 first(index, count)
             };
             (0..cuts.len()).map(entry).collect::<Result<_, _>>()?
@@ -274,7 +311,12 @@ pub fn recomputation(call: &Call<'_>, is_on: bool, meaning: &mut Meaning) -> Res
 }
 
 /// Reads micro-batches and accumulation: a pipeline cuts the batch that it is given into micro-batches.
-pub fn batch(call: &Call<'_>, batch: Batch, batch_path: &str, meaning: &mut Meaning) -> Result<(), ImportError> {
+pub fn batch(
+    call: &Call<'_>,
+    batch: Batch,
+    batch_path: &str,
+    meaning: &mut Meaning,
+) -> Result<(), ImportError> {
     let reader = call.reader;
     let (size_path, count_path) = (call.path("microbatch_size"), call.path("num_microbatches"));
     let size = reader.size(&size_path)?;
@@ -289,14 +331,23 @@ pub fn batch(call: &Call<'_>, batch: Batch, batch_path: &str, meaning: &mut Mean
             return Err(reader.refused(&size_path, rule).or(multiples(batch.local, size)));
         }
         (true, None, None) => {
-            return Err(ImportError::Missing { path: size_path, rule: "a pipeline needs it, or num_microbatches".to_owned() });
+            return Err(ImportError::Missing {
+                path: size_path,
+                rule: "a pipeline needs it, or num_microbatches".to_owned(),
+            });
         }
     };
     if !batch.local.is_multiple_of(parts) {
-        return Err(reader.refused(&count_path, format!("it does not divide the {} sequences of a data rank", batch.local)));
+        return Err(reader.refused(
+            &count_path,
+            format!("it does not divide the {} sequences of a data rank", batch.local),
+        ));
     }
     if parts > 1 && batch.steps > 1 {
-        meaning.notes.push(format!("Each of {} pipeline steps of an optimizer step drains its pipeline; they are predicted as one.", batch.steps));
+        meaning.notes.push(format!(
+            "Each of {} pipeline steps of an optimizer step drains its pipeline; they are predicted as one.",
+            batch.steps
+        ));
     }
     let data = meaning.draft.data.unwrap_or(1);
     let global = batch.local.checked_mul(batch.steps).and_then(|local| local.checked_mul(data));

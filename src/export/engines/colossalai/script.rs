@@ -66,7 +66,8 @@ impl Dialect for Script {
     }
 
     fn text(&self, case: &Case<'_>, settings: &Settings, head: &[String]) -> String {
-        let mut text: String = head.iter().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
+        let mut text: String =
+            head.iter().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
         text += &format!("from colossalai.booster.plugin import {}\n", Plugin::of(case).class());
         if settings.get("plugin.gradient_checkpoint_config").is_some() {
             text += "from colossalai.shardformer import PipelineGradientCheckpointConfig\n";
@@ -89,7 +90,10 @@ impl Dialect for Script {
             sentences.push("Dropout is the model's to set.".to_owned());
         }
         if case.strategy.pipeline > 1 && case.strategy.schedule == Schedule::ZeroBubbleV {
-            sentences.push("The schedule of the V is made for passes of the same length, which is yours to change.".to_owned());
+            sentences.push(
+                "The schedule of the V is made for passes of the same length, which is yours to change."
+                    .to_owned(),
+            );
         }
         sentences
     }
@@ -100,7 +104,8 @@ impl Dialect for Script {
 
     fn program(&self, case: &Case<'_>) -> Program {
         let plugin = Plugin::of(case);
-        let mut program = Program::torchrun("\"${TRAIN_SCRIPT:?your training script, which imports plugin.py}\"", "");
+        let mut program =
+            Program::torchrun("\"${TRAIN_SCRIPT:?your training script, which imports plugin.py}\"", "");
         program.order = order(plugin, kind(plugin, case.strategy), is_outside(plugin, case.strategy));
         let program = program.with(
             "PYTHONPATH",
@@ -128,14 +133,49 @@ impl Dialect for Script {
 
 /// Loss scaling, buckets' views, logging, and what scripts call their other variables.
 pub const HARMLESS: &[&str] = &[
-    "plugin.initial_scale", "plugin.min_scale", "plugin.max_scale", "plugin.growth_factor", "plugin.backoff_factor",
-    "plugin.growth_interval", "plugin.hysteresis", "plugin.norm_type", "plugin.verbose", "plugin.cast_inputs",
-    "plugin.broadcast_buffers", "plugin.find_unused_parameters", "plugin.check_reduction", "plugin.static_graph",
-    "plugin.gradient_as_bucket_view", "plugin.custom_policy", "plugin.enable_metadata_cache", "plugin.parallel_output",
-    "plugin.enable_fused_normalization", "plugin.enable_jit_fused", "plugin.make_vocab_size_divisible_by",
-    "plugin.overlap_communication", "plugin.overlap_allgather", "plugin.overlap_p2p", "plugin.pin_memory",
-    "plugin.force_outputs_fp32", "plugin.strict_ddp_mode", "plugin.hidden_dim", "plugin.memstats", "plugin.max_prefetch",
-    "plugin.gpu_margin_mem_ratio", "plugin.warmup_non_model_data_ratio", "plugin.steady_cuda_cap_ratio",
-    "plugin.chunk_config_dict", "plugin.chunk_init_device", "plugin.enable_async_reduce",
-    "booster", "booster.*", "lr", "weight_decay", "warmup_steps", "num_epochs", "seed", "save_dir", "save_interval",
+    "plugin.initial_scale",
+    "plugin.min_scale",
+    "plugin.max_scale",
+    "plugin.growth_factor",
+    "plugin.backoff_factor",
+    "plugin.growth_interval",
+    "plugin.hysteresis",
+    "plugin.norm_type",
+    "plugin.verbose",
+    "plugin.cast_inputs",
+    "plugin.broadcast_buffers",
+    "plugin.find_unused_parameters",
+    "plugin.check_reduction",
+    "plugin.static_graph",
+    "plugin.gradient_as_bucket_view",
+    "plugin.custom_policy",
+    "plugin.enable_metadata_cache",
+    "plugin.parallel_output",
+    "plugin.enable_fused_normalization",
+    "plugin.enable_jit_fused",
+    "plugin.make_vocab_size_divisible_by",
+    "plugin.overlap_communication",
+    "plugin.overlap_allgather",
+    "plugin.overlap_p2p",
+    "plugin.pin_memory",
+    "plugin.force_outputs_fp32",
+    "plugin.strict_ddp_mode",
+    "plugin.hidden_dim",
+    "plugin.memstats",
+    "plugin.max_prefetch",
+    "plugin.gpu_margin_mem_ratio",
+    "plugin.warmup_non_model_data_ratio",
+    "plugin.steady_cuda_cap_ratio",
+    "plugin.chunk_config_dict",
+    "plugin.chunk_init_device",
+    "plugin.enable_async_reduce",
+    "booster",
+    "booster.*",
+    "lr",
+    "weight_decay",
+    "warmup_steps",
+    "num_epochs",
+    "seed",
+    "save_dir",
+    "save_interval",
 ];

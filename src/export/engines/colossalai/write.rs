@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::plugin::{MEGA, Plugin, is_outside, kind, partly, place};
-use crate::export::case::Case;
+use crate::export::case::{Case, common};
 use crate::export::settings::Settings;
 use crate::strategy::{AttentionKernel, ContextKind, OffloadCategory, Schedule};
 use crate::units::ElementType;
@@ -67,7 +67,8 @@ pub fn hybrid(case: &Case<'_>, plugin: Plugin, set: &mut impl FnMut(&str, Value)
     set("tp_size", s.tensor.into());
     set("pp_size", s.pipeline.into());
     if plugin == Plugin::Moe {
-        set("ep_size", s.expert.into());
+        // It divides the data ranks.
+        set("ep_size", common(s.expert, s.data).into());
     }
     sequence(case, plugin, set);
     let precision = case.problem.workload.precision;

@@ -3,7 +3,7 @@
 use super::mesh::Parts;
 use crate::export::case::Case;
 use crate::export::check::Check;
-use crate::strategy::{LossMode, Strategy};
+use crate::strategy::{Checkpoint, CheckpointMode, LossMode, Strategy};
 use crate::units::ElementType;
 
 /// The rules that e591f30cb checks of these arguments, and what its mesh can say.
@@ -11,20 +11,38 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
     let (s, workload) = (case.strategy, &case.problem.workload);
     let mut checks = mesh(case);
     for heads in &case.problem.facts.heads {
-        checks.push(Check::divides(("heads", heads.query), ("tensor", s.tensor), "sharding of heads, configs/base.yml"));
+        checks.push(Check::divides(
+            ("heads", heads.query),
+            ("tensor", s.tensor),
+            "sharding of heads, configs/base.yml",
+        ));
     }
     if s.context > 1 {
-        checks.push(Check::divides(("max_target_length", workload.seq_len), ("2 · context", 2 * s.context), "configs/types.py:4017"));
+        checks.push(Check::divides(
+            ("max_target_length", workload.seq_len),
+            ("2 · context", 2 * s.context),
+            "configs/types.py:4017",
+        ));
     }
     if s.pipeline > 1 {
         let blocks = u64::from(case.problem.model.blocks());
-        checks.push(Check::divides(("decoder layers", blocks), ("stages", s.pipeline), "configs/types.py:3580"));
+        checks.push(Check::divides(
+            ("decoder layers", blocks),
+            ("stages", s.pipeline),
+            "configs/types.py:3580",
+        ));
         checks.push(Check::divides(
             ("num_pipeline_microbatches", s.accumulation),
             ("stages", s.pipeline),
             "configs/types.py:3609",
         ));
     }
+    let keeps_all = |modes: &Checkpoint| modes.modes().any(|mode| mode == CheckpointMode::None);
+    checks.push(Check::new(
+        !s.checkpoint.iter().any(keeps_all),
+        "a named policy says what blocks keep: none of them keeps all",
+        "configs/types.py, RematPolicy",
+    ));
     if workload.precision == ElementType::Fp8 {
         checks.push(Check::new(
             s.pipeline > 1 || s.accumulation == 1,
@@ -34,7 +52,11 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
     }
     if s.loss == LossMode::Chunked {
         let tokens = s.micro_batch * workload.seq_len / s.context.max(1);
-        checks.push(Check::divides(("tokens of a rank", tokens), ("num_vocab_tiling", super::write::TILES), "configs/types.py:4003"));
+        checks.push(Check::divides(
+            ("tokens of a rank", tokens),
+            ("num_vocab_tiling", super::write::TILES),
+            "configs/types.py:4003",
+        ));
     }
     checks.extend(experts(case));
     checks
@@ -75,7 +97,11 @@ fn mesh(case: &Case<'_>) -> Vec<Check> {
         ),
     ];
     if s.zero == 3 && !s.reshard_after_forward {
-        checks.push(Check::new(s.pipeline > 1, "weights are kept gathered in a pipeline only", "configs/base.yml:332"));
+        checks.push(Check::new(
+            s.pipeline > 1,
+            "weights are kept gathered in a pipeline only",
+            "configs/base.yml:332",
+        ));
     }
     checks
 }
@@ -89,8 +115,16 @@ fn experts(case: &Case<'_>) -> Vec<Check> {
     let s = case.strategy;
     let mut checks = Vec::new();
     for experts in &case.problem.facts.experts {
-        checks.push(Check::divides(("num_experts", experts.count), ("expert", s.expert), "logical axis exp, configs/base.yml"));
-        checks.push(Check::divides(("fsdp · expert", s.shard), ("expert", s.expert), "configs/base.yml:684: it splits the batch"));
+        checks.push(Check::divides(
+            ("num_experts", experts.count),
+            ("expert", s.expert),
+            "logical axis exp, configs/base.yml",
+        ));
+        checks.push(Check::divides(
+            ("fsdp · expert", s.shard),
+            ("expert", s.expert),
+            "configs/base.yml:684: it splits the batch",
+        ));
         checks.push(Check::new(
             s.expert_tensor == s.tensor,
             "experts are split over tensor ranks as everything else is",

@@ -68,14 +68,6 @@ impl Parts {
     }
 }
 
-/// The greatest common divisor.
-pub const fn common(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,10 +82,5 @@ mod tests {
         assert_eq!(parts([1, 1, 1, 2, 1], [1, 1, 2, 2, 1]).order(true), None);
         // Two axes are cut.
         assert_eq!(parts([2, 1, 2, 1, 1], [2, 1, 2, 1, 1]).order(true), None);
-    }
-
-    #[test]
-    fn common_divisors() {
-        assert_eq!((common(12, 8), common(5, 1), common(4, 0)), (4, 1, 4));
     }
 }

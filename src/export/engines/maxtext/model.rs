@@ -38,7 +38,9 @@ fn known(case: &Case<'_>) -> Option<&'static str> {
     let shape = case.shape()?;
     let same = |preset: &str| {
         let found = presets().iter().find(|known| known.name == preset);
-        found.and_then(|known| known.model().ok()).is_some_and(|model| Shape::of(&model).as_ref() == Some(&shape))
+        found
+            .and_then(|known| known.model().ok())
+            .is_some_and(|model| Shape::of(&model).as_ref() == Some(&shape))
     };
     let name = &case.problem.model.name;
     let own = NAMES.iter().find(|(_, preset)| preset == name && same(preset));
@@ -54,7 +56,9 @@ fn block(shape: &Shape) -> Option<&'static str> {
     match (&shape.experts, shape.attention.query_key_norm) {
         (None, None) => Some("llama2"),
         (None, Some(_)) => Some("qwen3"),
-        (Some(experts), None) if experts.dense_blocks == 0 && experts.layer.shared_intermediate == 0 => Some("mixtral"),
+        (Some(experts), None) if experts.dense_blocks == 0 && experts.layer.shared_intermediate == 0 => {
+            Some("mixtral")
+        }
         (Some(experts), Some(_)) if experts.dense_blocks == 0 => Some("qwen3_moe"),
         _ => None,
     }
@@ -92,7 +96,9 @@ pub fn write(case: &Case<'_>, settings: &mut Settings) {
 /// What of the model of `case` no argument says.
 pub fn unsaid(case: &Case<'_>) -> Option<String> {
     let has_word = known(case).is_some() || case.shape().is_some_and(|shape| block(&shape).is_some());
-    (!has_word).then(|| format!("MaxText has no block like those of {}: set decoder_block by hand.", case.problem.model.name))
+    (!has_word).then(|| {
+        format!("MaxText has no block like those of {}: set decoder_block by hand.", case.problem.model.name)
+    })
 }
 
 /// The model that arguments name or shape.
@@ -115,7 +121,10 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     let expert_inner = reader.whole("base_moe_mlp_dim")?.unwrap_or(-1);
     if name != "default" {
         let preset = NAMES.iter().find(|(known, _)| *known == name);
-        return Ok(Some(preset.map_or_else(|| ModelClue::Unknown(name.to_owned()), |(_, preset)| ModelClue::Preset(preset))));
+        return Ok(Some(
+            preset
+                .map_or_else(|| ModelClue::Unknown(name.to_owned()), |(_, preset)| ModelClue::Preset(preset)),
+        ));
     }
     let Some(layers) = layers else { return Ok(None) };
     let family = match block {

@@ -39,7 +39,9 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
     }
     if delays {
         let rule = "a pipeline that hands activations on a round late is not modelled";
-        return Err(reader.refused("pipeline_delay_activation_forwarding", rule).or(vec!["false".to_owned()]));
+        return Err(reader
+            .refused("pipeline_delay_activation_forwarding", rule)
+            .or(vec!["false".to_owned()]));
     }
     if piped != -1 && piped != blocks {
         let rule = format!("blocks outside the pipeline are not modelled; -1 or {blocks} is needed");
@@ -53,31 +55,44 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
     };
     let layers = each.unwrap_or_else(|| if repeats > 0 { of_rank / chunks.max(1) } else { 1 });
     if [stages, chunks, layers].iter().try_fold(1_u64, |a, b| a.checked_mul(*b)) != Some(blocks as u64) {
-        let rule = format!("stages · repeats · layers = {stages} · {chunks} · {layers} is not the {blocks} blocks");
+        let rule =
+            format!("stages · repeats · layers = {stages} · {chunks} · {layers} is not the {blocks} blocks");
         let path = if each.is_some() { "num_layers_per_pipeline_stage" } else { "num_pipeline_repeats" };
         return Err(reader.refused(path, rule).or(vec![of_rank.to_string()]));
     }
     if chunks > 1 {
         let path = if repeats > 0 { "num_pipeline_repeats" } else { "num_layers_per_pipeline_stage" };
-        let rule = format!("pipelines that go round {chunks} times are not modelled: {of_rank} layers a stage go round once");
+        let rule = format!(
+            "pipelines that go round {chunks} times are not modelled: {of_rank} layers a stage go round once"
+        );
         return Err(reader.refused(path, rule));
     }
     if per_repeat {
-        return Err(reader.refused("pipeline_fsdp_ag_per_repeat", "it goes with one layer a stage (types.py:3587)"));
+        return Err(
+            reader.refused("pipeline_fsdp_ag_per_repeat", "it goes with one layer a stage (types.py:3587)")
+        );
     }
     draft.schedule = Some(Schedule::GPipe);
     if draft.zero == Some(3) {
         draft.reshard_after_forward = Some(!once);
     }
-    let rounds = if count == -1 { stages } else { reader.size("num_pipeline_microbatches")?.unwrap_or(stages) };
+    let rounds =
+        if count == -1 { stages } else { reader.size("num_pipeline_microbatches")?.unwrap_or(stages) };
     if !rounds.is_multiple_of(stages) {
         let rule = format!("it must be a multiple of the {stages} stages (types.py:3609)");
-        return Err(reader.refused("num_pipeline_microbatches", rule).or(crate::export::reader::multiples(rounds, stages)));
+        return Err(reader
+            .refused("num_pipeline_microbatches", rule)
+            .or(crate::export::reader::multiples(rounds, stages)));
     }
     Ok(rounds)
 }
 
-fn batch(reader: &Reader<'_>, scene: &Scene<'_>, rounds: u64, meaning: &mut Meaning) -> Result<(), ImportError> {
+fn batch(
+    reader: &Reader<'_>,
+    scene: &Scene<'_>,
+    rounds: u64,
+    meaning: &mut Meaning,
+) -> Result<(), ImportError> {
     let path = "per_device_batch_size";
     let share = reader.real(path)?.unwrap_or(12.0);
     let steps = reader.size("gradient_accumulation_steps")?.unwrap_or(1);
@@ -91,7 +106,9 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, rounds: u64, meaning: &mut Mean
     let data = meaning.draft.data.unwrap_or(1);
     let parts = data.saturating_mul(rounds);
     if !once.is_multiple_of(parts) {
-        let rule = format!("its {once} sequences a step do not divide by {data} data ranks and {rounds} micro-batches");
+        let rule = format!(
+            "its {once} sequences a step do not divide by {data} data ranks and {rounds} micro-batches"
+        );
         return Err(reader.refused(path, rule));
     }
     meaning.draft.micro_batch = Some(once / parts);
@@ -100,8 +117,9 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, rounds: u64, meaning: &mut Mean
         meaning.notes.push(format!("Each of {steps} pipeline steps of an optimizer step drains its pipeline; they are predicted as one."));
     }
     let global = once.checked_mul(steps);
-    meaning.global_batch =
-        Some(global.ok_or_else(|| reader.refused("gradient_accumulation_steps", "the batch is more than 64 bits hold"))?);
+    meaning.global_batch = Some(global.ok_or_else(|| {
+        reader.refused("gradient_accumulation_steps", "the batch is more than 64 bits hold")
+    })?);
     meaning.seq_len = Some(reader.size("max_target_length")?.unwrap_or(2048));
     Ok(())
 }
@@ -120,7 +138,9 @@ fn numbers(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError
         "" => compute,
         kind if kind.contains("fp8") => ElementType::Fp8,
         kind => {
-            meaning.notes.push(format!("Products in {kind} have no word here; they are predicted in {compute}."));
+            meaning
+                .notes
+                .push(format!("Products in {kind} have no word here; they are predicted in {compute}."));
             compute
         }
     });
@@ -132,7 +152,13 @@ fn numbers(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError
     meaning.clip = Some(reader.real("gradient_clipping_threshold")?.unwrap_or(1.0));
     meaning.dropout = Some(reader.real("dropout_rate")?.unwrap_or(0.0));
     let (fused, plain) = (AttentionKernel::Fused, AttentionKernel::Materialised);
-    let kernels = [("autoselected", fused), ("flash", fused), ("cudnn_flash_te", fused), ("cudnn_flash_jax", fused), ("dot_product", plain)];
+    let kernels = [
+        ("autoselected", fused),
+        ("flash", fused),
+        ("cudnn_flash_te", fused),
+        ("cudnn_flash_jax", fused),
+        ("dot_product", plain),
+    ];
     meaning.draft.attention = reader.choice("attention", &kernels)?;
     let tiles = reader.size("num_vocab_tiling")?.unwrap_or(1);
     meaning.draft.loss = Some(if tiles > 1 { LossMode::Chunked } else { LossMode::Full });
@@ -159,7 +185,9 @@ fn experts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Res
         }
         (true, is_limited) => {
             if is_limited {
-                meaning.notes.push("capacity_factor counts without sparse_matmul only: no token is dropped.".to_owned());
+                meaning.notes.push(
+                    "capacity_factor counts without sparse_matmul only: no token is dropped.".to_owned(),
+                );
             }
             Capacity::Full
         }

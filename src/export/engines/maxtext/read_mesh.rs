@@ -10,8 +10,14 @@ use crate::strategy::{Axis, ContextKind};
 const KNOWN: [&str; 7] = ["data", "pipeline", "fsdp", "context", "tensor", "tensor_sequence", "expert"];
 
 /// Axes that have none.
-const OTHERS: [&str; 6] =
-    ["diloco", "fsdp_transpose", "sequence", "context_usp_ulysses", "context_autoregressive", "autoregressive"];
+const OTHERS: [&str; 6] = [
+    "diloco",
+    "fsdp_transpose",
+    "sequence",
+    "context_usp_ulysses",
+    "context_autoregressive",
+    "autoregressive",
+];
 
 /// The parts of one axis.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +53,9 @@ fn side(reader: &Reader<'_>, prefix: &str, open: &str, room: u64) -> Result<[u64
     for (index, name) in KNOWN.into_iter().enumerate() {
         let usual = if name == open { -1 } else { 1 };
         match reader.whole(&path(name))?.unwrap_or(usual) {
-            -1 if left.is_some() => return Err(reader.refused(&path(name), "at most one axis of a side may be -1")),
+            -1 if left.is_some() => {
+                return Err(reader.refused(&path(name), "at most one axis of a side may be -1"));
+            }
             -1 => left = Some(index),
             _ => sizes[index] = reader.size(&path(name))?.unwrap_or(1),
         }
@@ -55,7 +63,8 @@ fn side(reader: &Reader<'_>, prefix: &str, open: &str, room: u64) -> Result<[u64
     let product = sizes.iter().try_fold(1_u64, |a, b| a.checked_mul(*b)).unwrap_or(u64::MAX);
     if let Some(index) = left {
         if !room.is_multiple_of(product) {
-            let rule = format!("what is left over is no whole number: the others multiply to {product}, of {room}");
+            let rule =
+                format!("what is left over is no whole number: the others multiply to {product}, of {room}");
             return Err(reader.refused(&path(KNOWN[index]), rule));
         }
         sizes[index] = room / product;
@@ -88,8 +97,13 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     let part = |index: usize| Part { inside: inside[index], between: between[index] };
     let [data, pipeline, fsdp, context, plain, sequence, expert] = [0, 1, 2, 3, 4, 5, 6].map(part);
     if plain.whole() > 1 && sequence.whole() > 1 {
-        let path = if reader.has("ici_tensor_parallelism") { "ici_tensor_parallelism" } else { "dcn_tensor_parallelism" };
-        let rule = "tensor parallelism with and without split sequences at once has no word here; one of them is 1";
+        let path = if reader.has("ici_tensor_parallelism") {
+            "ici_tensor_parallelism"
+        } else {
+            "dcn_tensor_parallelism"
+        };
+        let rule =
+            "tensor parallelism with and without split sequences at once has no word here; one of them is 1";
         return Err(reader.refused(path, rule));
     }
     let tensor = plain.times(sequence);
@@ -138,7 +152,11 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
 
 fn context(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let path = "context_parallel_strategy";
-    let kinds = [("all_gather", (ContextKind::Ring, true)), ("ring", (ContextKind::Ring, false)), ("ulysses", (ContextKind::Ulysses, false))];
+    let kinds = [
+        ("all_gather", (ContextKind::Ring, true)),
+        ("ring", (ContextKind::Ring, false)),
+        ("ulysses", (ContextKind::Ulysses, false)),
+    ];
     if reader.word(path)? == Some("usp") {
         let rule = "both kinds of context parallelism at once have no word here; ring, all_gather or ulysses is needed";
         return Err(reader.refused(path, rule).or(vec!["ring".to_owned()]));

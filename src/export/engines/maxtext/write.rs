@@ -1,8 +1,8 @@
 //! The arguments of MaxText that make it run a strategy.
 
-use super::mesh::{Parts, common};
+use super::mesh::Parts;
 use super::model;
-use crate::export::case::Case;
+use crate::export::case::{Case, common};
 use crate::export::settings::Settings;
 use crate::strategy::{
     AttentionKernel, Axis, Capacity, CheckpointMode, LossMode, MeshOrder, OffloadCategory, Strategy,
@@ -32,7 +32,10 @@ fn parts(case: &Case<'_>) -> Parts {
     let devices = case.devices_per_node();
     Parts::of(strategy, devices)
         .or_else(|| Parts::of(&Strategy { order: MeshOrder::default(), ..strategy.clone() }, devices))
-        .unwrap_or_else(|| Parts { inside: super::mesh::AXES.map(|axis| strategy.size(axis)), between: [1; 5] })
+        .unwrap_or_else(|| Parts {
+            inside: super::mesh::AXES.map(|axis| strategy.size(axis)),
+            between: [1; 5],
+        })
 }
 
 /// What of an expert axis lies inside a node and between nodes: as much inside as goes.
@@ -86,7 +89,11 @@ fn batch(case: &Case<'_>, settings: &mut Settings) {
     let (s, workload) = (case.strategy, &case.problem.workload);
     let steps = if s.pipeline > 1 { 1 } else { s.accumulation };
     let share = (workload.global_batch / steps.max(1)) as f64 / s.devices() as f64;
-    settings.set_noted("per_device_batch_size", share, "of every device, those of tensor and pipeline ranks too");
+    settings.set_noted(
+        "per_device_batch_size",
+        share,
+        "of every device, those of tensor and pipeline ranks too",
+    );
     settings.set("gradient_accumulation_steps", steps);
     settings.set("max_target_length", workload.seq_len);
 }

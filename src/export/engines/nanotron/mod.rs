@@ -1,4 +1,4 @@
-//! nanotron 0.4: one YAML file, `config.yaml`.
+//! nanotron, one YAML file, `config.yaml`: its main branch, and the release of the same number that pip installs.
 
 mod cuts;
 mod model;
@@ -6,4 +6,4 @@ mod read;
 mod release;
 mod write;
 
-pub use release::Release;
+pub use release::{MAIN, PUBLISHED, Release};

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::release::Release;
 use crate::export::case::Case;
 use crate::export::error::ImportError;
 use crate::export::meaning::ModelClue;
@@ -21,13 +22,17 @@ fn is_qwen(case: &Case<'_>, shape: &Shape) -> bool {
 }
 
 /// Adds `model_config`.
-pub fn write(case: &Case<'_>, settings: &mut Settings) {
+pub fn write(case: &Case<'_>, release: Release, settings: &mut Settings) {
     let Some(shape) = case.shape() else {
-        settings.set_noted(&path("is_llama_config"), true, "the plan's model is none of these: write its class");
+        settings.set_noted(
+            &path("is_llama_config"),
+            true,
+            "the plan's model is none of these: write its class",
+        );
         settings.set(&path("num_hidden_layers"), u64::from(case.problem.model.blocks()));
         return;
     };
-    let qwen = is_qwen(case, &shape);
+    let qwen = release == Release::Main && is_qwen(case, &shape);
     let mut set = |name: &str, value: Value| {
         settings.set(&path(name), value);
     };
@@ -45,7 +50,7 @@ pub fn write(case: &Case<'_>, settings: &mut Settings) {
     if qwen {
         set("attention_bias", shape.attention.input_bias.into());
     }
-    if let Some(experts) = &shape.experts {
+    if let Some(experts) = shape.experts.as_ref().filter(|_| qwen) {
         set("moe_config.num_experts", experts.layer.experts.into());
         set("moe_config.top_k", experts.layer.top_k.into());
         let layers: Vec<u64> = (experts.dense_blocks..shape.blocks).collect();
@@ -58,7 +63,9 @@ pub fn write(case: &Case<'_>, settings: &mut Settings) {
 pub fn unsaid(case: &Case<'_>) -> Vec<String> {
     let name = &case.problem.model.name;
     let Some(shape) = case.shape() else {
-        return vec![format!("The blocks of {name} differ, or it is no decoder: nanotron has no class for it.")];
+        return vec![format!(
+            "The blocks of {name} differ, or it is no decoder: nanotron has no class for it."
+        )];
     };
     let attention = &shape.attention;
     let has_own_width = shape.head_dim().is_none_or(|size| size * attention.heads != shape.hidden());

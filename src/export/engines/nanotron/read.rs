@@ -1,6 +1,7 @@
 //! What a configuration of nanotron means.
 
 use super::cuts::{Costs, dealt};
+use super::release::Release;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
@@ -9,11 +10,24 @@ use crate::strategy::{CheckpointEntry, CheckpointMode, ContextKind, Draft, Sched
 use crate::units::ElementType;
 
 /// What the settings mean.
-pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
+pub fn read(reader: &Reader<'_>, scene: &Scene<'_>, release: Release) -> Result<Meaning, ImportError> {
     let mut meaning = Meaning::default();
+    if release == Release::Published {
+        for name in
+            ["recompute_layer", "moe_layer_recompute", "tp_recompute_allgather", "context_parallel_size"]
+        {
+            let path = format!("parallelism.{name}");
+            if reader.has(&path) {
+                return Err(reader.refused(
+                    &path,
+                    "the release has no such setting; nanotron@0.4, its main branch, has it",
+                ));
+            }
+        }
+    }
     sizes(reader, scene, &mut meaning.draft)?;
     pipeline(reader, scene, &mut meaning)?;
-    tensor(reader, &mut meaning)?;
+    tensor(reader, release, &mut meaning)?;
     tokens(reader, &mut meaning)?;
     state(reader, &mut meaning)?;
     let mut mode = CheckpointMode::None;
@@ -31,7 +45,8 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
 
 /// A size that the class demands.
 fn needed(reader: &Reader<'_>, path: &str) -> Result<u64, ImportError> {
-    let missing = || ImportError::Missing { path: path.to_owned(), rule: "nanotron has no default for it".to_owned() };
+    let missing =
+        || ImportError::Missing { path: path.to_owned(), rule: "nanotron has no default for it".to_owned() };
     reader.size(path)?.ok_or_else(missing)
 }
 
@@ -48,7 +63,10 @@ fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<()
     }
     let product = [pipeline, tensor, context].iter().try_fold(data, |a, b| a.checked_mul(*b));
     if product != Some(scene.devices) {
-        let rule = format!("dp · pp · tp · cp = {data} · {pipeline} · {tensor} · {context} is not the {} devices", scene.devices);
+        let rule = format!(
+            "dp · pp · tp · cp = {data} · {pipeline} · {tensor} · {context} is not the {} devices",
+            scene.devices
+        );
         return Err(reader.refused("parallelism.dp", rule));
     }
     draft.data = Some(data);
@@ -69,21 +87,26 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
         return Ok(());
     }
     let Some(shape) = Shape::of(scene.model) else {
-        meaning.notes.push("nanotron cuts by cost, which is known of decoders of like blocks only: even cuts are taken.".to_owned());
+        meaning.notes.push(
+            "nanotron cuts by cost, which is known of decoders of like blocks only: even cuts are taken."
+                .to_owned(),
+        );
         return Ok(());
     };
     let blocks = scene.model.blocks();
     match dealt(Costs::of(&shape), blocks, stages) {
         Some(cuts) => meaning.draft.cuts = Some(cuts),
         None => {
-            let rule = format!("nanotron cuts {blocks} blocks by their cost so that a stage has none and the head is not on the last");
+            let rule = format!(
+                "nanotron cuts {blocks} blocks by their cost so that a stage has none and the head is not on the last"
+            );
             return Err(reader.refused("parallelism.pp", rule));
         }
     }
     Ok(())
 }
 
-fn tensor(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+fn tensor(reader: &Reader<'_>, release: Release, meaning: &mut Meaning) -> Result<(), ImportError> {
     let modes = [("ALL_REDUCE", false), ("REDUCE_SCATTER", true)];
     let sequence = reader.choice("parallelism.tp_mode", &modes)?.unwrap_or(false);
     let path = "parallelism.tp_linear_async_communication";
@@ -98,8 +121,11 @@ fn tensor(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError>
     }
     meaning.draft.sequence_parallel = Some(sequence);
     meaning.is_asynchronous = is_asynchronous;
-    if sequence && !keeps {
-        meaning.notes.push("Inputs are gathered anew in the backward; they are predicted as kept.".to_owned());
+    // The release keeps them.
+    if sequence && !keeps && release == Release::Main {
+        meaning
+            .notes
+            .push("Inputs are gathered anew in the backward; they are predicted as kept.".to_owned());
     }
     Ok(())
 }
@@ -113,7 +139,10 @@ fn tokens(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError>
     let data = meaning.draft.data.unwrap_or(1);
     let global = micro.checked_mul(accumulation).and_then(|local| local.checked_mul(data));
     meaning.global_batch = Some(global.ok_or_else(|| {
-        reader.refused("tokens.micro_batch_size", "micro-batch, accumulation and dp multiply to more than 64 bits hold")
+        reader.refused(
+            "tokens.micro_batch_size",
+            "micro-batch, accumulation and dp multiply to more than 64 bits hold",
+        )
     })?);
     Ok(())
 }
@@ -128,7 +157,11 @@ fn state(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> 
     meaning.draft.zero = match zero {
         0 | 1 => Some(zero as u8),
         // Any stage above 0 shards the optimizer's state and nothing else (helpers.py:409).
-        _ => return Err(reader.refused(path, "nanotron has 0 and 1; what is above runs as 1").or(vec!["1".to_owned()])),
+        _ => {
+            return Err(reader
+                .refused(path, "nanotron has 0 and 1; what is above runs as 1")
+                .or(vec!["1".to_owned()]));
+        }
     };
     let is_wide = reader.is_on("optimizer.accumulate_grad_in_fp32")?;
     meaning.draft.gradient_type = match precision {
@@ -144,7 +177,9 @@ fn state(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> 
     let path = "optimizer.clip_grad";
     let clip = reader.real(path)?;
     if clip.is_some_and(|norm| norm <= 0.0) {
-        return Err(reader.refused(path, "gradients are scaled to this norm; null does not clip").or(vec!["null".to_owned()]));
+        return Err(reader
+            .refused(path, "gradients are scaled to this norm; null does not clip")
+            .or(vec!["null".to_owned()]));
     }
     meaning.clip = Some(clip.unwrap_or(0.0));
     Ok(())

@@ -1,4 +1,4 @@
-//! nanotron as its main branch is at 2411b022, which calls itself 0.4.
+//! nanotron as its main branch is at 2411b022, which calls itself 0.4, and as the package index has 0.4, which is older.
 
 use super::cuts::{Costs, dealt};
 use super::{model, read, write};
@@ -12,15 +12,28 @@ use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
 use crate::profile::capabilities::{Cited, CutGrain, Supports};
-use crate::strategy::AttentionKernel;
+use crate::strategy::{AttentionKernel, CheckpointMode};
 use crate::units::ElementType;
 
-/// nanotron 0.4.
-pub struct Release;
+/// A state of nanotron.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// The main branch at 2411b022.
+    Main,
+    /// What `pip install nanotron==0.4` installs: no recomputation, no context parallelism, the optimizer's own keys.
+    Published,
+}
+
+/// The main branch.
+pub const MAIN: Release = Release::Main;
+
+/// The release.
+pub const PUBLISHED: Release = Release::Published;
 
 /// Cuts follow from costs. What is planned is rounded to them, so the rules must let them pass.
 fn any_cuts(supports: &mut Supports) {
-    let source = "huggingface/nanotron 2411b022 models/base.py:216-232: by cost, which is no even split".to_owned();
+    let source =
+        "huggingface/nanotron 2411b022 models/base.py:216-232: by cost, which is no even split".to_owned();
     supports.cuts = Cited { value: CutGrain::Any, source };
 }
 
@@ -30,11 +43,19 @@ impl Dialect for Release {
     }
 
     fn version(&self) -> &'static str {
-        "0.4"
+        match self {
+            Self::Main => "0.4",
+            Self::Published => "0.4-pypi",
+        }
     }
 
     fn source(&self) -> &'static str {
-        "huggingface/nanotron 2411b022, 0.4 in its pyproject.toml"
+        match self {
+            Self::Main => "huggingface/nanotron 2411b022, 0.4 in its pyproject.toml",
+            Self::Published => {
+                "nanotron 0.4 of the Python Package Index; lines of rules are of huggingface/nanotron 2411b022"
+            }
+        }
     }
 
     fn profile(&self) -> &'static str {
@@ -43,6 +64,14 @@ impl Dialect for Release {
 
     fn narrow(&self, supports: &mut Supports) {
         any_cuts(supports);
+        if *self == Self::Published {
+            let source = || {
+                "nanotron 0.4 of the Python Package Index, config/parallelism_config.py: no such setting"
+                    .to_owned()
+            };
+            supports.context = Cited { value: Vec::new(), source: source() };
+            supports.checkpoint = Cited { value: vec![CheckpointMode::None], source: source() };
+        }
     }
 
     fn widen(&self, supports: &mut Supports) {
@@ -58,7 +87,7 @@ impl Dialect for Release {
     }
 
     fn settings(&self, case: &Case<'_>) -> Settings {
-        write::settings(case)
+        write::settings(case, *self)
     }
 
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
@@ -68,9 +97,14 @@ impl Dialect for Release {
         }
         sentences.push(
             "general, checkpoints, tokenizer, train_steps, init_method and the learning rate stand in config.yaml because \
-             its classes demand them: their values are placeholders. data_stages is left out, which trains on random tokens."
+             its classes demand them: their values are placeholders. what it trains on is left out, which is random tokens."
                 .to_owned(),
         );
+        if *self == Self::Published
+            && case.shape().is_some_and(|shape| shape.experts.is_some() || shape.attention.input_bias)
+        {
+            sentences.push("This release has no model with experts or biases.".to_owned());
+        }
         sentences
     }
 
@@ -84,13 +118,21 @@ impl Dialect for Release {
             ),
             Check::product(
                 ("global batch", workload.global_batch),
-                &[("micro_batch_size", s.micro_batch), ("batch_accumulation_per_replica", s.accumulation), ("dp", s.data)],
+                &[
+                    ("micro_batch_size", s.micro_batch),
+                    ("batch_accumulation_per_replica", s.accumulation),
+                    ("dp", s.data),
+                ],
                 "config/config.py:557",
             ),
         ];
         for heads in &case.problem.facts.heads {
             checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "config/config.py:536"));
-            checks.push(Check::divides(("key-value heads", heads.key_value), ("tp", s.tensor), "models/llama.py:347"));
+            checks.push(Check::divides(
+                ("key-value heads", heads.key_value),
+                ("tp", s.tensor),
+                "models/llama.py:347",
+            ));
         }
         let compute = workload.compute_type();
         checks.push(Check::new(
@@ -103,8 +145,26 @@ impl Dialect for Release {
             "attention is fused",
             "config/models_config.py, _attn_implementation: no kernel keeps scores",
         ));
+        if *self == Self::Published {
+            checks.push(Check::new(
+                s.context == 1 && case.checkpoint() == Some(CheckpointMode::None),
+                "nothing recomputes, and no sequence is split",
+                "config/parallelism_config.py of the release",
+            ));
+            let is_llama =
+                case.shape().is_some_and(|shape| shape.experts.is_none() && !shape.attention.input_bias);
+            checks.push(Check::new(
+                is_llama,
+                "the model is a Llama",
+                "config/models_config.py of the release",
+            ));
+        }
         if s.context > 1 {
-            checks.push(Check::divides(("sequence_length", workload.seq_len), ("2 · cp", 2 * s.context), "models/qwen.py:776"));
+            checks.push(Check::divides(
+                ("sequence_length", workload.seq_len),
+                ("2 · cp", 2 * s.context),
+                "models/qwen.py:776",
+            ));
         }
         if s.pipeline > 1
             && let Some(shape) = case.shape()
@@ -113,7 +173,10 @@ impl Dialect for Release {
             let dealt = dealt(Costs::of(&shape), case.problem.model.blocks(), s.pipeline);
             checks.push(Check::new(
                 dealt.as_ref() == Some(&s.cuts),
-                format!("stages have {} blocks, as costs cut them", dealt.map_or_else(|| "no".to_owned(), |cuts| text(&cuts))),
+                format!(
+                    "stages have {} blocks, as costs cut them",
+                    dealt.map_or_else(|| "no".to_owned(), |cuts| text(&cuts))
+                ),
                 "models/base.py:216",
             ));
         }
@@ -136,7 +199,13 @@ impl Dialect for Release {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &["general.project", "parallelism.dp", "parallelism.tp", "tokens.micro_batch_size", "model.model_config.hidden_size"]
+        &[
+            "general.project",
+            "parallelism.dp",
+            "parallelism.tp",
+            "tokens.micro_batch_size",
+            "model.model_config.hidden_size",
+        ]
     }
 
     fn harmless(&self) -> &'static [&'static str] {
@@ -194,6 +263,6 @@ impl Dialect for Release {
     }
 
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
-        read::read(reader, scene)
+        read::read(reader, scene, *self)
     }
 }
