@@ -2,9 +2,11 @@
 
 mod checks;
 mod open_sora;
+mod open_sora_read;
 mod plugin;
 mod read;
 mod read_hybrid;
+mod read_pipeline;
 mod script;
 mod write;
 

@@ -1,7 +1,8 @@
 //! What a Python file that makes a plugin means.
 
 use super::plugin::{MEGA, Plugin, order};
-use super::read_hybrid::{self, Batch, Call};
+use super::read_hybrid::{self, Call};
+use super::read_pipeline::{self, Batch};
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
@@ -208,7 +209,7 @@ fn workload(
             global / parts
         }
     };
-    read_hybrid::batch(call, Batch { local, steps: steps_of_one }, "batch_size", meaning)?;
+    read_pipeline::batch(call, Batch { local, steps: steps_of_one }, "batch_size", meaning)?;
     meaning.seq_len = reader.size("max_length")?;
     let path = call.path("enable_gradient_accumulation");
     if plugin == Plugin::Gemini && !reader.is_on(&path)? && steps_of_one > 1 {
@@ -221,7 +222,7 @@ fn workload(
 fn recomputation(call: &Call<'_>, plugin: Plugin, meaning: &mut Meaning) -> Result<(), ImportError> {
     let is_on = call.reader.is_on("gradient_checkpointing")?;
     if matches!(plugin, Plugin::Hybrid | Plugin::Moe) {
-        return read_hybrid::recomputation(call, is_on, meaning);
+        return read_pipeline::recomputation(call, is_on, meaning);
     }
     let mode = if is_on { CheckpointMode::Full } else { CheckpointMode::None };
     meaning.draft.checkpoint = Some(vec![CheckpointEntry::Whole(mode)]);

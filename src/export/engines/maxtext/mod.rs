@@ -5,6 +5,7 @@ mod command_line;
 mod mesh;
 mod model;
 mod read;
+mod read_memory;
 mod read_mesh;
 mod write;
 

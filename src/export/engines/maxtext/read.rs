@@ -1,13 +1,11 @@
 //! What arguments of MaxText mean.
 
-use super::read_mesh;
 use super::write::TILES;
+use super::{read_memory, read_mesh};
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
-use crate::strategy::{
-    AttentionKernel, Capacity, CheckpointEntry, CheckpointMode, Draft, LossMode, OffloadCategory, Schedule,
-};
+use crate::strategy::{AttentionKernel, Capacity, Draft, LossMode, Schedule};
 use crate::units::ElementType;
 
 /// What the arguments mean.
@@ -18,7 +16,7 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     batch(reader, scene, rounds, &mut meaning)?;
     numbers(reader, &mut meaning)?;
     experts(reader, scene, &mut meaning)?;
-    memory(reader, &mut meaning)?;
+    read_memory::read(reader, &mut meaning)?;
     unmodelled(reader)?;
     Ok(meaning)
 }
@@ -192,47 +190,6 @@ fn experts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Res
             Capacity::Full
         }
     });
-    Ok(())
-}
-
-fn memory(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
-    use CheckpointMode::{Full, Selective};
-    let policies = [
-        ("full", (Full, false)),
-        ("minimal_with_context", (Selective, false)),
-        ("minimal_flash", (Selective, false)),
-        ("minimal", (Selective, false)),
-        ("minimal_with_quantization", (Selective, false)),
-        ("save_dot_with_context_except_mlp", (Selective, false)),
-        ("save_dot_except_mlpwi", (Selective, false)),
-        ("save_dot_except_mlp", (Selective, false)),
-        ("save_qkv_proj", (Selective, false)),
-        ("save_out_proj", (Selective, false)),
-        ("minimal_offloaded", (Selective, true)),
-        ("qkv_proj_offloaded", (Selective, true)),
-    ];
-    let path = "remat_policy";
-    if reader.word(path)? == Some("custom") {
-        let rule = "policies of single tensors are not modelled; full and minimal_with_context are";
-        return Err(reader.refused(path, rule).or(vec!["minimal_with_context".to_owned()]));
-    }
-    let (mode, is_offloaded) = reader.choice(path, &policies)?.unwrap_or((Full, false));
-    let name = reader.word(path)?.unwrap_or("full");
-    if mode == Selective && !matches!(name, "minimal_with_context" | "minimal_flash" | "minimal_offloaded") {
-        meaning.notes.push(format!("{name} is predicted as minimal_with_context, which keeps more."));
-    }
-    meaning.draft.checkpoint = Some(vec![CheckpointEntry::Whole(mode)]);
-    let mut list = Vec::new();
-    if reader.is_on("optimizer_memory_host_offload")? {
-        list.push((OffloadCategory::Optimizer, vec![1.0]));
-    }
-    if reader.is_on("parameter_memory_host_offload")? {
-        list.push((OffloadCategory::Parameters, vec![1.0]));
-    }
-    if is_offloaded {
-        list.push((OffloadCategory::Activations, vec![1.0]));
-    }
-    meaning.draft.offload = (!list.is_empty()).then_some(list);
     Ok(())
 }
 
