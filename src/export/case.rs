@@ -44,6 +44,14 @@ impl Case<'_> {
     }
 }
 
+/// The greatest common divisor.
+pub const fn common(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 /// The one mode that all blocks of `strategy` have; none where they differ.
 pub fn one_mode(strategy: &Strategy) -> Option<CheckpointMode> {
     let mut runs = strategy.checkpoint.iter().flat_map(|chunk| &chunk.runs).filter(|(_, count)| *count > 0);

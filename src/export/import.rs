@@ -144,7 +144,7 @@ fn placed(meaning: &Meaning, scene: &Scene<'_>, ranks: &[u64]) -> Option<(MeshOr
         return None;
     }
     let given = draft.shard.unwrap_or(data);
-    let is_free = draft.zero == Some(0);
+    let is_free = draft.zero.unwrap_or(0) == 0;
     let others = (1..=data).filter(|shard| is_free && data.is_multiple_of(*shard) && *shard != given);
     std::iter::once(given).chain(others).find_map(|shard| {
         let size = |axis| match axis {

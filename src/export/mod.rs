@@ -28,4 +28,5 @@ pub use error::ExportError;
 pub use exported::{Exported, File, Goal, Origin, Outlook, Reach, export, profile_of};
 pub use import::{Imported, clue, import};
 pub use meaning::{Meaning, ModelClue, Scene};
+pub use reader::Reader;
 pub use targets::{Target, targets};

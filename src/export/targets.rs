@@ -1,7 +1,7 @@
 //! The engines and versions that plans are exported to.
 
 use super::dialect::Dialect;
-use super::engines::{accelerate, deepspeed, megatron, torchtitan};
+use super::engines::{accelerate, colossalai, deepspeed, maxtext, megatron, nanotron, torchtitan};
 use crate::spelling::nearest;
 
 /// What `--to` names.
@@ -17,6 +17,11 @@ static DIALECTS: &[&dyn Dialect] = &[
     &megatron::Recipe,
     &deepspeed::Config,
     &accelerate::Config,
+    &nanotron::MAIN,
+    &nanotron::PUBLISHED,
+    &maxtext::CommandLine,
+    &colossalai::Script,
+    &colossalai::OpenSora,
 ];
 
 /// All targets; of an engine's versions the first is taken where none is named.

@@ -1,14 +1,19 @@
 //! Plans as configurations of engines and back: the same strategy, the same prediction, for random legal plans.
 
 mod example;
+mod example_text;
 mod examples_accelerate;
+mod examples_colossalai;
 mod examples_deepspeed;
+mod examples_maxtext;
 mod examples_megatron;
+mod examples_nanotron;
 mod examples_torchtitan;
 mod guide;
 mod importing;
 mod random;
 mod round_trip;
+mod schemas;
 
 #[path = "../sampling/mod.rs"]
 mod sampling;

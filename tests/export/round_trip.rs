@@ -2,7 +2,7 @@
 
 use meshwright::cluster::Cluster;
 use meshwright::export::exported::{narrowed, read_back};
-use meshwright::export::{Target, targets};
+use meshwright::export::{Case, Target, targets};
 use meshwright::model::Model;
 use meshwright::search::Problem;
 use meshwright::strategy::Strategy;
@@ -57,6 +57,19 @@ fn difference(target: Target, problem: &Problem<'_>, strategy: &Strategy, plays:
     None
 }
 
+/// The strategy, if it keeps the engine's own rules; else the nearest that its settings say, if that keeps them and
+/// the profile's. Some of an engine's rules are about several keys, and no profile has a word for them.
+fn runnable(target: Target, problem: &Problem<'_>, strategy: Strategy) -> Option<Strategy> {
+    let keeps = |strategy: &Strategy| {
+        target.dialect.checks(&Case { problem, strategy }).iter().all(|check| check.holds)
+    };
+    if keeps(&strategy) {
+        return Some(strategy);
+    }
+    let read = read_back(target, problem, &strategy).ok()?;
+    read.meaning.draft.resolve(&problem.facts).ok().filter(keeps)
+}
+
 fn check(target: Target, (models, clusters): (&[Model], &[Cluster])) -> Result<(), String> {
     let profile = narrowed(target).expect("its profile is there");
     let (mut legal, mut seed) = (0, 0);
@@ -70,6 +83,7 @@ fn check(target: Target, (models, clusters): (&[Model], &[Cluster])) -> Result<(
         let problem =
             Problem::new(&models[draw.model], &clusters[draw.cluster], draw.workload, &profile, None);
         let Some(strategy) = draw.strategy(&problem) else { continue };
+        let Some(strategy) = runnable(target, &problem, strategy) else { continue };
         legal += 1;
         wrong.extend(difference(target, &problem, &strategy, legal <= PLAYED));
     }

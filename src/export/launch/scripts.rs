@@ -101,9 +101,9 @@ fn mpirun(program: &Program, nodes: u64, devices: u64, is_placed: bool) -> Strin
         true => "$(sed -n \"$((OMPI_COMM_WORLD_RANK + 1))p\" ranks.txt)",
         false => "$OMPI_COMM_WORLD_RANK",
     };
-    let per_node = match program.launcher {
-        Launcher::Torchrun => devices,
-        Launcher::OneProcessANode => 1,
+    let (per_node, node) = match program.launcher {
+        Launcher::Torchrun => (devices, ""),
+        Launcher::OneProcessANode => (1, "NODE_RANK=$OMPI_COMM_WORLD_RANK "),
     };
     let forwarded: String =
         program.environment.iter().map(|(name, ..)| format!(" -x {name}")).collect();
@@ -111,7 +111,7 @@ fn mpirun(program: &Program, nodes: u64, devices: u64, is_placed: bool) -> Strin
         "export MASTER_ADDR=\"${{MASTER_ADDR:-localhost}}\" MASTER_PORT=\"${{MASTER_PORT:-29500}}\" WORLD_SIZE={}\n\
          exec mpirun -np {} --map-by ppr:{per_node}:node ${{HOSTFILE:+--hostfile \"$HOSTFILE\"}} \\\n    \
          -x MASTER_ADDR -x MASTER_PORT -x WORLD_SIZE{forwarded} \\\n    \
-         bash -c 'export RANK={rank} LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK; exec python \"$@\"' run \\\n    \
+         bash -c 'export {node}RANK={rank} LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK; exec python \"$@\"' run \\\n    \
          {} {} \"$@\"\n",
         per_node * nodes,
         per_node * nodes,

@@ -1,0 +1,10 @@
+//! nanotron, one YAML file, `config.yaml`: its main branch, and the release of the same number that pip installs.
+
+mod checks;
+mod cuts;
+mod model;
+mod read;
+mod release;
+mod write;
+
+pub use release::{MAIN, PUBLISHED};
