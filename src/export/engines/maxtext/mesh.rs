@@ -61,11 +61,6 @@ impl Parts {
         order.extend(rest);
         order.try_into().ok().map(MeshOrder)
     }
-
-    /// The whole of an axis.
-    pub const fn size(&self, axis: Axis) -> u64 {
-        self.inside[axis as usize].saturating_mul(self.between[axis as usize])
-    }
 }
 
 #[cfg(test)]

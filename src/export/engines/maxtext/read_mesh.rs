@@ -4,7 +4,7 @@ use super::mesh::Parts;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
-use crate::strategy::{Axis, ContextKind};
+use crate::strategy::ContextKind;
 
 /// Axes that have a word here.
 const KNOWN: [&str; 7] = ["data", "pipeline", "fsdp", "context", "tensor", "tensor_sequence", "expert"];
@@ -39,6 +39,11 @@ impl Part {
     }
 }
 
+/// The product of sizes, at most what 64 bits hold.
+fn product(sizes: &[u64; 7]) -> u64 {
+    sizes.iter().fold(1, |product, size| product.saturating_mul(*size))
+}
+
 /// The sizes of one side, in the order of [`KNOWN`]; −1 is what is left of `room`.
 fn side(reader: &Reader<'_>, prefix: &str, open: &str, room: u64) -> Result<[u64; 7], ImportError> {
     let path = |name: &str| format!("{prefix}_{name}_parallelism");
@@ -60,7 +65,7 @@ fn side(reader: &Reader<'_>, prefix: &str, open: &str, room: u64) -> Result<[u64
             _ => sizes[index] = reader.size(&path(name))?.unwrap_or(1),
         }
     }
-    let product = sizes.iter().try_fold(1_u64, |a, b| a.checked_mul(*b)).unwrap_or(u64::MAX);
+    let product = product(&sizes);
     if let Some(index) = left {
         if !room.is_multiple_of(product) {
             let rule =
@@ -79,10 +84,10 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     let room = scene.devices_per_node.clamp(1, scene.devices.max(1));
     // On GPUs a slice is a node; elsewhere it is what the DCN axes leave.
     let between = side(reader, "dcn", "data", (scene.devices / room).max(1))?;
-    let slices: u64 = between.iter().product();
+    let slices = product(&between);
     let of_slice = if is_gpu { room } else { scene.devices.checked_div(slices).unwrap_or(1) };
     let inside = side(reader, "ici", "fsdp", of_slice)?;
-    let devices: u64 = inside.iter().product();
+    let devices = product(&inside);
     if devices.checked_mul(slices) != Some(scene.devices) || (is_gpu && devices != room) {
         let rule = format!(
             "the ICI axes multiply to {devices} and the DCN axes to {slices}; there are {} devices, {room} a node",
@@ -146,7 +151,6 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
                 .to_owned(),
         ),
     }
-    debug_assert_eq!(parts.size(Axis::Tensor), tensor.whole());
     self::context(reader, meaning)
 }
 
