@@ -13,7 +13,7 @@ export PATH="$root/target/debug:$PATH"
 
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" -q install tyro==1.0.17 pyyaml psutil numpy packaging pydantic dacite PyYAML einops \
-    hjson msgpack ninja py-cpuinfo tqdm filelock
+    hjson msgpack tqdm filelock
 # Sources only: their dependencies are PyTorch and the like, which their configuration does not need.
 "$work/venv/bin/pip" -q download --no-deps --no-binary :none: -d "$work/archives" \
     torchtitan==0.2.2 megatron-core==0.16.1 accelerate==1.15.0 nanotron==0.4 deepspeed==0.19.8
@@ -40,8 +40,17 @@ export DEEPSPEED_SOURCE=$work/source/deepspeed
         meshwright simulate "$model" --cluster "$cluster" --global-batch "$batch" --seq-len "$sequence" \
             --engine "$engine" --strategy "$strategy" --out "$plan" >/dev/null || [ $? = 4 ]
         meshwright export "$plan" --to "$target" --out "$out" --as-is --json >"$work/summary"
-        file=$out/$("$work/venv/bin/python" -c 'import json,sys; print(json.load(open(sys.argv[1]))["files"][0])' "$work/summary")
-        said=$(cd "$out" && "$work/venv/bin/python" "$here/${target%%@*}.py" "$file")
+        # The file, the devices, and the ranks that share a data rank's batch.
+        read -r file devices inside < <("$work/venv/bin/python" - "$work/summary" "$cluster" <<'END'
+import json, math, sys
+summary = json.load(open(sys.argv[1]))
+keys = dict(part.split("=", 1) for part in summary["strategy"].split(","))
+nodes, each, _ = sys.argv[2].split("x", 2)
+print(summary["files"][0], int(nodes) * int(each), int(keys["tp"]) * int(keys["pp"]))
+END
+        )
+        said=$(cd "$out" && "$work/venv/bin/python" "$here/${target%%@*}.py" "$file" "$devices" "$inside")
+        file=$out/$file
         echo "$(sha256sum <"$file" | cut -d' ' -f1) $target $(echo "$said" | tail -n 1)"
     done <"$here/samples.txt"
 } >"$work/accepted.txt"
