@@ -95,10 +95,13 @@ fn text(capability: Capability, s: &Supports) -> String {
         Capability::ForeignGradientTypes => yes(*s.foreign_gradient_types),
         Capability::ExpertTensor => {
             let widths = |list: &[ExpertWidth]| {
-                let words: Vec<String> = list.iter().map(|width| match width {
-                    ExpertWidth::One => "1".to_owned(),
-                    ExpertWidth::Tensor => "tp".to_owned(),
-                }).collect();
+                let words: Vec<String> = list
+                    .iter()
+                    .map(|width| match width {
+                        ExpertWidth::One => "1".to_owned(),
+                        ExpertWidth::Tensor => "tp".to_owned(),
+                    })
+                    .collect();
                 words.join(" or ")
             };
             format!("{} at ep 1, {} beyond", widths(&s.expert_tensor.alone), widths(&s.expert_tensor.spread))

@@ -6,11 +6,11 @@ use clap::Args;
 
 use super::document::{pretty, style};
 use super::error::CliError;
+use super::from::{Asked, Question};
 use super::keys;
 use super::output::print;
 use super::plan::memory_limit;
 use super::progress::Bar;
-use super::from::{Asked, Question};
 use super::workload::WorkloadArgs;
 use crate::export::{Scene, file_diff};
 use crate::plan;

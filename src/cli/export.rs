@@ -113,8 +113,10 @@ pub fn text(exported: &Exported, folder: &str) -> String {
     let origin = match &exported.origin {
         Origin::AsPlanned => "as planned".to_owned(),
         Origin::Rounded(changes) => {
-            let keys: Vec<String> =
-                changes.iter().map(|change| format!("{} {} -> {}", change.key, change.from, change.to)).collect();
+            let keys: Vec<String> = changes
+                .iter()
+                .map(|change| format!("{} {} -> {}", change.key, change.from, change.to))
+                .collect();
             format!("rounded to what it has words for: {}", keys.join(", "))
         }
         Origin::PlannedAnew { reason, .. } => format!("planned anew: {reason}"),

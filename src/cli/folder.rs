@@ -105,7 +105,8 @@ mod tests {
     use super::*;
 
     fn files() -> Vec<File> {
-        let file = |name: &str, is_executable| File { name: name.to_owned(), text: name.to_owned(), is_executable };
+        let file =
+            |name: &str, is_executable| File { name: name.to_owned(), text: name.to_owned(), is_executable };
         vec![file("train.toml", false), file("run.sh", true)]
     }
 

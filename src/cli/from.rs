@@ -70,10 +70,8 @@ impl Question {
     pub fn load(self) -> Result<Asked, CliError> {
         match self {
             Self::Text { typed, text, draft } => {
-                {
                 let batch = typed.global_batch;
                 Ok(Asked { subject: typed.request()?.load()?, draft, text, imported: None, batch })
-            }
             }
             Self::File { typed, path } => load(typed, &path),
         }

@@ -6,9 +6,9 @@ use clap::Args;
 
 use super::document;
 use super::error::CliError;
+use super::from::{Asked, Question};
 use super::keys;
 use super::output::Outputs;
-use super::from::{Asked, Question};
 use super::workload::WorkloadArgs;
 use crate::plan;
 use crate::search::Problem;

@@ -148,7 +148,8 @@ impl Typed {
     /// With the defaults put in; a model is needed.
     pub fn request(self) -> Result<WorkloadRequest, CliError> {
         let model = self.model.ok_or_else(|| {
-            let rule = "a model is needed: a preset's name, a config.json or its folder, or a layer-graph JSON";
+            let rule =
+                "a model is needed: a preset's name, a config.json or its folder, or a layer-graph JSON";
             CliError { message: rule.to_owned(), ..CliError::usage("model", "", rule) }
         })?;
         let global_batch = self.global_batch.unwrap_or(DEFAULT_GLOBAL_BATCH);

@@ -104,11 +104,11 @@ fn thorough(imported: &Imported, scene: &Scene<'_>, after: &Settings) -> Vec<Edi
     let is_of_model = |path: &str| of_model.iter().any(|known| known == path);
     let stays = |path: &str| is_of_model(path) || after.get(path).is_some();
     let gone = imported.document.found.iter().filter(|found| is_read && reader.was_asked(&found.path));
-    let gone = gone.filter(|found| !stays(&found.path)).map(|found| Edit { path: found.path.clone(), value: None });
+    let gone =
+        gone.filter(|found| !stays(&found.path)).map(|found| Edit { path: found.path.clone(), value: None });
     let new = after.iter().filter(|setting| !is_of_model(&setting.path));
-    let differs = |path: &str, value: &Value| {
-        imported.document.get(path).is_none_or(|found| found.value != *value)
-    };
+    let differs =
+        |path: &str, value: &Value| imported.document.get(path).is_none_or(|found| found.value != *value);
     let new = new.filter(|setting| differs(&setting.path, &setting.value));
     let new = new.map(|setting| Edit { path: setting.path.clone(), value: Some(setting.value.clone()) });
     gone.chain(new).collect()
@@ -132,7 +132,10 @@ fn buys(step: &KeyStep) -> String {
             } else if share > 0.0 {
                 format!("{key}: {share:.1} % of the step by itself")
             } else {
-                format!("{key}: the step takes {:.1} % longer by itself; it makes room for the others", -share)
+                format!(
+                    "{key}: the step takes {:.1} % longer by itself; it makes room for the others",
+                    -share
+                )
             }
         }
         (KeyOutcome::OutOfMemory, ..) => format!("{key}: does not fit by itself; it goes with the others"),

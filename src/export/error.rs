@@ -28,7 +28,9 @@ impl ImportError {
     /// The same with what would do instead.
     pub fn or(self, near: Vec<String>) -> Self {
         match self {
-            Self::Value { path, value, line, rule, .. } => Self::Value { path, value, line, rule, nearest: near },
+            Self::Value { path, value, line, rule, .. } => {
+                Self::Value { path, value, line, rule, nearest: near }
+            }
             other => other,
         }
     }
@@ -37,7 +39,9 @@ impl ImportError {
     pub fn field(&self) -> String {
         match self {
             Self::Unreadable { .. } | Self::Syntax { .. } | Self::UnknownFile { .. } => "from".to_owned(),
-            Self::Value { path, .. } | Self::Missing { path, .. } | Self::UnknownKey { path, .. } => path.clone(),
+            Self::Value { path, .. } | Self::Missing { path, .. } | Self::UnknownKey { path, .. } => {
+                path.clone()
+            }
             Self::Unsaid { flag, .. } => {
                 flag.split(' ').next().unwrap_or_default().trim_start_matches('-').to_lowercase()
             }
@@ -59,9 +63,9 @@ impl ImportError {
     /// What would do in its place.
     pub fn nearest(&self) -> Vec<String> {
         match self {
-            Self::Value { nearest, .. } | Self::UnknownKey { nearest, .. } | Self::UnknownFile { nearest, .. } => {
-                nearest.clone()
-            }
+            Self::Value { nearest, .. }
+            | Self::UnknownKey { nearest, .. }
+            | Self::UnknownFile { nearest, .. } => nearest.clone(),
             _ => Vec::new(),
         }
     }

@@ -203,7 +203,8 @@ fn unsaid(target: Target, case: &Case<'_>) -> Vec<String> {
     let mut sentences = target.dialect.unsaid(case);
     let frozen = case.problem.model.layers().filter(|layer| layer.frozen).count();
     if frozen > 0 {
-        sentences.push(format!("{frozen} layers are frozen in the plan: freeze them in the training script."));
+        sentences
+            .push(format!("{frozen} layers are frozen in the plan: freeze them in the training script."));
     }
     sentences
 }
@@ -212,7 +213,10 @@ fn unsaid(target: Target, case: &Case<'_>) -> Vec<String> {
 fn said(target: Target, problem: &Problem<'_>, strategy: &Strategy) -> Result<Strategy, ExportError> {
     let refused = |error| ExportError::ReadBack { target: target.text(), error };
     let read = read_back(target, problem, strategy).map_err(refused)?;
-    read.meaning.draft.resolve(&problem.facts).map_err(|broken| ExportError::AsIs { target: target.text(), broken })
+    read.meaning
+        .draft
+        .resolve(&problem.facts)
+        .map_err(|broken| ExportError::AsIs { target: target.text(), broken })
 }
 
 /// What the settings of `strategy` mean when they are read back.
@@ -271,16 +275,23 @@ fn files(target: Target, case: &Case<'_>, exported: &Exported) -> Vec<File> {
     let program = dialect.program(case);
     let placed = ranks(case.strategy, program.order);
     let head = vec![
-        format!("{} for {}, written by meshwright {}", exported.plan.model.name, exported.target, env!("CARGO_PKG_VERSION")),
+        format!(
+            "{} for {}, written by meshwright {}",
+            exported.plan.model.name,
+            exported.target,
+            env!("CARGO_PKG_VERSION")
+        ),
         format!("strategy: {}", exported.plan.strategy.text),
     ];
     let mut files = vec![plain(dialect.file(), dialect.text(case, &dialect.settings(case), &head))];
     files.extend(dialect.companions(case).into_iter().map(|(name, text)| plain(&name, text)));
     let size = (case.nodes(), case.devices_per_node());
     files.extend(
-        scripts(&program, size, placed.as_deref())
-            .into_iter()
-            .map(|(name, text, is_executable)| File { name, text, is_executable }),
+        scripts(&program, size, placed.as_deref()).into_iter().map(|(name, text, is_executable)| File {
+            name,
+            text,
+            is_executable,
+        }),
     );
     files.push(plain("README.md", readme(target, case, exported)));
     files

@@ -125,7 +125,12 @@ fn understood(
         let line = document.line(found);
         if let Some(near) = near {
             let engine = target.text();
-            return Err(ImportError::UnknownKey { path: found.path.clone(), line, engine, nearest: vec![near] });
+            return Err(ImportError::UnknownKey {
+                path: found.path.clone(),
+                line,
+                engine,
+                nearest: vec![near],
+            });
         }
         left.push((found.path.clone(), line));
     }

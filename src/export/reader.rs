@@ -60,7 +60,11 @@ impl<'a> Reader<'a> {
         let number = found.value.as_i64();
         // JSON writes large sizes as 5e8.
         let number = number.or_else(|| {
-            found.value.as_f64().filter(|real| real.fract() == 0.0 && real.abs() < 9e15).map(|real| real as i64)
+            found
+                .value
+                .as_f64()
+                .filter(|real| real.fract() == 0.0 && real.abs() < 9e15)
+                .map(|real| real as i64)
         });
         number.map(Some).ok_or_else(|| self.error(found, "a whole number is needed"))
     }
@@ -77,7 +81,9 @@ impl<'a> Reader<'a> {
     /// A count of at least 0.
     pub fn count(&self, path: &str) -> Result<Option<u64>, ImportError> {
         let Some(number) = self.whole(path)? else { return Ok(None) };
-        u64::try_from(number).map(Some).map_err(|_| self.refused(path, "a whole number of at least 0 is needed"))
+        u64::try_from(number)
+            .map(Some)
+            .map_err(|_| self.refused(path, "a whole number of at least 0 is needed"))
     }
 
     /// A number.
@@ -106,7 +112,8 @@ impl<'a> Reader<'a> {
     /// One of `choices`, which are words of the engine with what they mean.
     pub fn choice<T: Copy>(&self, path: &str, choices: &[(&str, T)]) -> Result<Option<T>, ImportError> {
         let Some(word) = self.word(path)? else { return Ok(None) };
-        let chosen = choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, meaning)| *meaning);
+        let chosen =
+            choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, meaning)| *meaning);
         chosen.map(Some).ok_or_else(|| {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
             let rule = format!("{} is needed", names.join(", "));

@@ -7,7 +7,10 @@ use crate::strategy::KeyChange;
 
 /// The text of it, in Markdown.
 pub fn readme(target: Target, case: &Case<'_>, exported: &Exported) -> String {
-    let mut text = format!("# {} on {}, for {}\n\n", exported.plan.model.name, exported.plan.cluster.name, exported.target);
+    let mut text = format!(
+        "# {} on {}, for {}\n\n",
+        exported.plan.model.name, exported.plan.cluster.name, exported.target
+    );
     let work = &exported.plan.workload;
     let prediction = &exported.plan.prediction;
     text += &format!(
@@ -47,10 +50,14 @@ fn start(target: Target, case: &Case<'_>) -> String {
         _ => "NODE_RANK=<0, 1, …> MASTER_ADDR=<the first node> ./run.sh   # on each node".to_owned(),
     };
     let placed = match super::launch::ranks(case.strategy, target.dialect.program(case).order) {
-        None => "Ranks follow the devices, node by node: the engine's order of ranks is the plan's.".to_owned(),
-        Some(_) => "The plan lays its mesh in another order than the engine numbers its ranks. So `ranks.txt` says \
+        None => {
+            "Ranks follow the devices, node by node: the engine's order of ranks is the plan's.".to_owned()
+        }
+        Some(_) => {
+            "The plan lays its mesh in another order than the engine numbers its ranks. So `ranks.txt` says \
                     which rank runs on which device: line 1 + device, node by node."
-            .to_owned(),
+                .to_owned()
+        }
     };
     format!(
         "## Start it\n\n```sh\n{alone}\nsbatch run.slurm\nHOSTFILE=hosts ./run.mpirun.sh\n```\n\n`{}` holds the settings, \
@@ -62,7 +69,9 @@ fn start(target: Target, case: &Case<'_>) -> String {
 fn origin(exported: &Exported) -> String {
     let now = Outlook::of(&exported.plan);
     match &exported.origin {
-        Origin::AsPlanned => "## What was rounded\n\nNothing: the settings say the strategy as it was planned.\n\n".to_owned(),
+        Origin::AsPlanned => {
+            "## What was rounded\n\nNothing: the settings say the strategy as it was planned.\n\n".to_owned()
+        }
         Origin::Rounded(changes) => format!(
             "## What was rounded\n\nThis version has no word for these; the nearest was taken, and simulated anew:\n\n{}\n{}",
             table(changes),
@@ -78,8 +87,10 @@ fn origin(exported: &Exported) -> String {
 }
 
 fn table(changes: &[KeyChange]) -> String {
-    let rows: String =
-        changes.iter().map(|change| format!("| {} | {} | {} |\n", change.key, change.from, change.to)).collect();
+    let rows: String = changes
+        .iter()
+        .map(|change| format!("| {} | {} | {} |\n", change.key, change.from, change.to))
+        .collect();
     format!("| key | planned | exported |\n| --- | --- | --- |\n{rows}")
 }
 

@@ -100,9 +100,6 @@ mod tests {
         let [Node::Section { name: "a", nodes }, Node::Key { name: "b", .. }] = tree.as_slice() else {
             panic!("{tree:?}");
         };
-        assert!(matches!(
-            nodes.as_slice(),
-            [Node::Key { name: "x", .. }, Node::Section { name: "y", .. }]
-        ));
+        assert!(matches!(nodes.as_slice(), [Node::Key { name: "x", .. }, Node::Section { name: "y", .. }]));
     }
 }

@@ -29,7 +29,8 @@ impl Shape {
     /// The shape of `model`; none where its layers are no such decoder or its blocks differ.
     pub fn of(model: &Model) -> Option<Self> {
         let layers: Vec<&Layer> = model.layers().collect();
-        let mut shape: Option<(Embedding, Option<Attention>, Option<Mlp>, Option<Experts>, Option<Head>)> = None;
+        let mut shape: Option<(Embedding, Option<Attention>, Option<Mlp>, Option<Experts>, Option<Head>)> =
+            None;
         for layer in layers {
             match (&layer.kind, &mut shape) {
                 (LayerKind::Embedding(embedding), None) => {
@@ -133,9 +134,10 @@ impl Shape {
             || self.embedding.table_width.is_some()
             || self.head.bias
             || self.head.soft_cap
-            || self.mlp.as_ref().is_some_and(|mlp| {
-                mlp.bias || mlp.output_norm.is_some() || mlp.residual_norm.is_some()
-            })
+            || self
+                .mlp
+                .as_ref()
+                .is_some_and(|mlp| mlp.bias || mlp.output_norm.is_some() || mlp.residual_norm.is_some())
             || self.experts.as_ref().is_some_and(|experts| experts.layer.bias || experts.layer.router_bias))
     }
 }

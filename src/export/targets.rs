@@ -40,7 +40,8 @@ impl Target {
     /// # Errors
     /// A rule to read on behind the text, and the targets that are nearest.
     pub fn parse(text: &str) -> Result<Self, (String, Vec<String>)> {
-        let (engine, version) = text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
+        let (engine, version) =
+            text.split_once('@').map_or((text, None), |(name, version)| (name, Some(version)));
         let known: Vec<Self> = targets().filter(|target| target.dialect.name() == engine).collect();
         let Some(first) = known.first() else {
             let mut names: Vec<&str> = targets().map(|target| target.dialect.name()).collect();

@@ -99,7 +99,10 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let sizes = supports.expert_tensor.sizes(s.tensor, s.expert);
             let legal = case.legal(Key::ExpertTensor, &sizes, |s, size| s.expert_tensor = size);
             let spread = if s.expert == 1 { "without expert parallelism" } else { "with expert parallelism" };
-            let reason = format!("{} does not split experts over {} ranks {spread}", facts.profile.name, s.expert_tensor);
+            let reason = format!(
+                "{} does not split experts over {} ranks {spread}",
+                facts.profile.name, s.expert_tensor
+            );
             case.plain(Key::ExpertTensor, s.expert_tensor, reason, &legal)
         }
         Rule::ExpertWidth => {

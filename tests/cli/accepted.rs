@@ -27,15 +27,28 @@ fn every_sample_is_the_file_that_its_engine_took() {
         assert_eq!(to, target);
         let place = Place::new();
         let run = place.run([
-            "simulate", model, "--cluster", cluster, "--global-batch", batch, "--seq-len", sequence, "--engine", engine,
-            "--strategy", strategy, "--out", "plan.json",
+            "simulate",
+            model,
+            "--cluster",
+            cluster,
+            "--global-batch",
+            batch,
+            "--seq-len",
+            sequence,
+            "--engine",
+            engine,
+            "--strategy",
+            strategy,
+            "--out",
+            "plan.json",
         ]);
         assert!(matches!(run.code, 0 | 4), "{sample}: {}", run.stderr);
         let run = place.run(["export", "plan.json", "--to", to, "--out", "run", "--as-is", "--json"]);
         assert_eq!(run.code, 0, "{sample}: {}", run.stderr);
         let summary: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
         let file = place.read(&format!("run/{}", summary["files"][0].as_str().unwrap()));
-        let now = Sha256::digest(file.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let now =
+            Sha256::digest(file.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert_eq!(now, digest, "{sample}: the file changed since its engine took it; run check.sh:\n{file}");
     }
 }

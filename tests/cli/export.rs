@@ -12,8 +12,18 @@ const STRATEGY: &str = "tp=2,pp=2,dp=2,zero=3,micro=1,accum=32,sync=deferred,ckp
 fn planned(engine: &str, strategy: &str) -> Place {
     let place = Place::new();
     let run = place.run([
-        "simulate", "llama-3.1-8b", "--cluster", "1x8xh100-sxm", "--global-batch", "64", "--engine", engine,
-        "--strategy", strategy, "--out", "plan.json",
+        "simulate",
+        "llama-3.1-8b",
+        "--cluster",
+        "1x8xh100-sxm",
+        "--global-batch",
+        "64",
+        "--engine",
+        engine,
+        "--strategy",
+        strategy,
+        "--out",
+        "plan.json",
     ]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     place
@@ -28,16 +38,32 @@ fn what_is_exported_simulates_to_the_same_prediction() {
     for (engine, file) in [("torchtitan", "train.toml"), ("megatron", "arguments.sh")] {
         let strategy = if engine == "megatron" { "tp=2,pp=2,dp=2,zero=1,micro=1,accum=32" } else { STRATEGY };
         let place = planned(engine, strategy);
-        let run = place.run(["export", "plan.json", "--to", engine, "--out", "run", "--as-is", "--check", "--json"]);
+        let run = place.run([
+            "export",
+            "plan.json",
+            "--to",
+            engine,
+            "--out",
+            "run",
+            "--as-is",
+            "--check",
+            "--json",
+        ]);
         assert_eq!(run.code, 0, "{}", run.stderr);
         let exported = json(&run.stdout);
         assert_eq!(exported["origin"], "as_planned");
         assert_eq!(exported["strategy"], strategy);
-        let names: Vec<String> = exported["files"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+        let names: Vec<String> = exported["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect();
         for wanted in [file, "README.md", "environment.sh", "run.sh", "run.slurm", "run.mpirun.sh"] {
             assert!(names.iter().any(|name| name == wanted), "{wanted} of {names:?}");
         }
-        let back = place.run(["simulate", "--cluster", "1x8xh100-sxm", "--from", &format!("run/{file}"), "--json"]);
+        let back =
+            place.run(["simulate", "--cluster", "1x8xh100-sxm", "--from", &format!("run/{file}"), "--json"]);
         assert_eq!(back.code, 0, "{}", back.stderr);
         let (plan, back) = (json(&place.read("plan.json")), json(&back.stdout));
         assert_eq!(back["strategy"]["text"], plan["strategy"]["text"]);
@@ -52,7 +78,8 @@ fn scripts_are_scripts() {
     let place = planned("torchtitan", &format!("{STRATEGY},order=tp-cp-pp-dp"));
     assert_eq!(place.run(["export", "plan.json", "--to", "torchtitan", "--out", "run"]).code, 0);
     for script in ["run.sh", "run.slurm", "run.mpirun.sh", "environment.sh"] {
-        let status = Command::new("bash").arg("-n").arg(place.path().join("run").join(script)).status().unwrap();
+        let status =
+            Command::new("bash").arg("-n").arg(place.path().join("run").join(script)).status().unwrap();
         assert!(status.success(), "{script}");
     }
     // Pipeline ranks are neighbours in the plan, data ranks are in the engine.
@@ -107,12 +134,20 @@ fn what_has_no_word_is_rounded_and_priced() {
 fn one_command_plans_and_exports() {
     let place = Place::new();
     let run = place.run([
-        "plan", "llama-3.1-8b", "--cluster", "1x8xh100-sxm", "--engine", "torchtitan", "--export", "run",
+        "plan",
+        "llama-3.1-8b",
+        "--cluster",
+        "1x8xh100-sxm",
+        "--engine",
+        "torchtitan",
+        "--export",
+        "run",
     ]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stdout.contains("as planned"), "{}", run.stdout);
     assert!(place.read("run/train.toml").contains("flavor = \"8B\""));
-    let refused = place.run(["plan", "gpt2", "--cluster", "1x2xcpu", "--engine", "embedded", "--export", "other"]);
+    let refused =
+        place.run(["plan", "gpt2", "--cluster", "1x2xcpu", "--engine", "embedded", "--export", "other"]);
     assert_eq!(refused.code, 2, "{}", refused.stderr);
     assert!(refused.stderr.contains("embedded"), "{}", refused.stderr);
 }
@@ -121,10 +156,15 @@ fn one_command_plans_and_exports() {
 fn folders_and_targets_that_will_not_do() {
     let place = planned("torchtitan", STRATEGY);
     let error = |arguments: &[&str]| {
-        let all: Vec<&str> = ["export", "plan.json"].iter().chain(arguments).chain(&["--json"]).copied().collect();
+        let all: Vec<&str> =
+            ["export", "plan.json"].iter().chain(arguments).chain(&["--json"]).copied().collect();
         let run = place.run(all);
         let document = json(&run.stdout);
-        (run.code, document["error"]["field"].as_str().unwrap_or_default().to_owned(), document["error"].clone())
+        (
+            run.code,
+            document["error"]["field"].as_str().unwrap_or_default().to_owned(),
+            document["error"].clone(),
+        )
     };
     let (code, field, whole) = error(&["--to", "torchtitn", "--out", "run"]);
     assert_eq!((code, field.as_str(), &whole["nearest"][0]), (2, "to", &Value::from("torchtitan")));
@@ -152,14 +192,18 @@ fn a_better_plan_is_a_diff_of_the_file() {
     let explained = json(&run.stdout);
     let diff = &explained["file"];
     let unified = diff["unified"].as_str().unwrap();
-    assert!(unified.contains("-mode = \"full\"") && unified.contains("+tensor_parallel_degree = "), "{unified}");
+    assert!(
+        unified.contains("-mode = \"full\"") && unified.contains("+tensor_parallel_degree = "),
+        "{unified}"
+    );
     assert!(unified.contains("# as the wiki says"), "the rest of a line stays: {unified}");
     for line in diff["lines"].as_array().unwrap() {
         assert!(!line["buys"].as_str().unwrap().is_empty(), "{line}");
     }
     // The diff is one that `patch` takes, and what it makes means the best plan.
     place.write("better.diff", unified);
-    let status = Command::new("patch").args(["-s", "train.toml", "better.diff"]).current_dir(place.path()).status();
+    let status =
+        Command::new("patch").args(["-s", "train.toml", "better.diff"]).current_dir(place.path()).status();
     if status.is_ok_and(|status| status.success()) {
         let better = place.run(["simulate", "--cluster", "1x8xh100-sxm", "--from", "train.toml", "--json"]);
         assert_eq!(json(&better.stdout)["strategy"]["text"], explained["best"]["strategy"]["text"]);
@@ -175,9 +219,19 @@ fn files_that_will_not_do() {
         ("cut.json", "{\"train_batch_size\": 8,", &[], "line 1"),
         ("deep.yaml", &format!("a: {}1{}", "[".repeat(99), "]".repeat(99)), &[], "nested deeper"),
         ("unknown.toml", "[server]\nport = 1\n", &[], "no settings of"),
-        ("run.sh", "--tensor-model-parallel-size 2 --micro-batch-size 1 --num-layers $N", &["llama-3.1-8b"], "settled outside"),
+        (
+            "run.sh",
+            "--tensor-model-parallel-size 2 --micro-batch-size 1 --num-layers $N",
+            &["llama-3.1-8b"],
+            "settled outside",
+        ),
         ("bare.sh", "--tensor-model-parallel-size 2 --micro-batch-size 1", &[], "MODEL"),
-        ("length.sh", "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 8", &["llama-3.1-8b"], "--seq-len"),
+        (
+            "length.sh",
+            "--tensor-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 8",
+            &["llama-3.1-8b"],
+            "--seq-len",
+        ),
         ("quote.sh", "--micro-batch-size 1 --title \"open", &["llama-3.1-8b"], "not closed"),
     ];
     for (name, text, more, wanted) in cases {
@@ -194,7 +248,9 @@ fn files_that_will_not_do() {
     assert_eq!(place.run(["simulate", "--cluster", "1x8xh100-sxm", "--from", "nowhere.toml"]).code, 3);
     assert_eq!(place.run(["simulate", "gpt2", "--cluster", "1x1xh100-sxm"]).code, 2);
     assert_eq!(
-        place.run(["simulate", "gpt2", "--cluster", "1x1xh100-sxm", "--strategy", "tp=1", "--from", "a.toml"]).code,
+        place
+            .run(["simulate", "gpt2", "--cluster", "1x1xh100-sxm", "--strategy", "tp=1", "--from", "a.toml"])
+            .code,
         2
     );
 }
@@ -210,7 +266,10 @@ fn what_matters_and_is_not_understood_is_named() {
     let run = place.run(["simulate", "--cluster", "1x8xh100-sxm", "--from", "train.toml", "--json"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let document = json(&run.stdout);
-    let warnings: Vec<&str> = document["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    assert!(warnings.iter().any(|warning| warning.contains("Line 10: `parallelism.some_new_switch` may matter")));
+    let warnings: Vec<&str> =
+        document["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(
+        warnings.iter().any(|warning| warning.contains("Line 10: `parallelism.some_new_switch` may matter"))
+    );
     assert!(!warnings.iter().any(|warning| warning.contains("log_freq")), "{warnings:?}");
 }

@@ -46,7 +46,8 @@ fn subject(example: &Example<'_>) -> Result<Model, String> {
         return model::load(name).map_err(|error| error.to_string());
     }
     let document = document(example)?;
-    let clue = meshwright::export::clue(target(example.engine), &document).map_err(|error| error.to_string())?;
+    let clue =
+        meshwright::export::clue(target(example.engine), &document).map_err(|error| error.to_string())?;
     match clue {
         Some(ModelClue::Preset(name)) => model::load(name).map_err(|error| error.to_string()),
         Some(ModelClue::Config(config)) => {

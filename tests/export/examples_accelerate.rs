@@ -49,7 +49,10 @@ fn tensor_parallelism_beside_shard_groups() {
     assert_eq!(reading(&model, "1x8xh100-sxm", Some(4)).strategy(&text), wanted);
     // The batch is the training script's.
     let (field, message) = reading(&model, "1x8xh100-sxm", None).refusal(&text);
-    assert_eq!((field.as_str(), message.as_str()), ("global-batch", "the file does not say the global batch: give --global-batch N"));
+    assert_eq!(
+        (field.as_str(), message.as_str()),
+        ("global-batch", "the file does not say the global batch: give --global-batch N")
+    );
     let (field, message) = reading(&model, "1x8xh100-sxm", Some(4))
         .refusal(&text.replace("parallelism_config_tp_size: 2", "tp_size: 2"));
     assert_eq!(field, "parallelism_config.tp_size");
@@ -94,7 +97,11 @@ fn other_kinds_of_runs_are_refused_with_what_to_read() {
     let file = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: zero3.json\n  zero3_init_flag: true\n";
     for (text, field, part) in [
         (file, "distributed_type", "--from zero3.json"),
-        ("distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n", "distributed_type", "no deepspeed_config_file"),
+        (
+            "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\n",
+            "distributed_type",
+            "no deepspeed_config_file",
+        ),
         ("distributed_type: MEGATRON_LM\n", "distributed_type", "Megatron-LM"),
         ("distributed_type: FDSP\n", "distributed_type", "FSDP"),
         ("mixed_precision: bf16\n", "distributed_type", "is missing"),

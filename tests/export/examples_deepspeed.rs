@@ -11,7 +11,8 @@ fn llama() -> Model {
 
 /// Two layers of width 128 with 8 heads.
 fn small() -> Model {
-    let text = r#"{"model_type":"gpt2","n_embd":128,"n_layer":2,"n_head":8,"n_positions":64,"vocab_size":32000}"#;
+    let text =
+        r#"{"model_type":"gpt2","n_embd":128,"n_layer":2,"n_head":8,"n_positions":64,"vocab_size":32000}"#;
     model::from_text(text, "config.json", "small").expect("the configuration is legal")
 }
 
@@ -34,7 +35,11 @@ fn stage_3_with_small_buckets() {
     let meaning = reading.understood(text).unwrap().meaning;
     assert_eq!((meaning.global_batch, meaning.precision), (Some(8), Some(ElementType::Bf16)));
     assert_eq!((meaning.draft.gradient_type, meaning.clip), (Some(ElementType::Bf16), Some(1.0)));
-    assert!(meaning.notes.iter().any(|note| note.contains("recompute is said in Python")), "{:?}", meaning.notes);
+    assert!(
+        meaning.notes.iter().any(|note| note.contains("recompute is said in Python")),
+        "{:?}",
+        meaning.notes
+    );
 }
 
 /// D-2: DeepSpeed 0.19, tests/model/Megatron_GPT2/ds_config_func_bs8_zero2_gas3.json; Megatron splits over two ranks.
@@ -85,8 +90,9 @@ fn what_others_fill_in_is_asked_for() {
         "tp=1,pp=1,dp=8,zero=3,micro=2,accum=1,offload=optimizer:1+params:1,bucket=16777216"
     );
     assert_eq!(reading.understood(text).unwrap().meaning.clip, None);
-    let (field, message) =
-        reading.refusal(&text.replace(r#""gradient_accumulation_steps": 1"#, r#""gradient_accumulation_steps": "auto""#));
+    let (field, message) = reading.refusal(
+        &text.replace(r#""gradient_accumulation_steps": 1"#, r#""gradient_accumulation_steps": "auto""#),
+    );
     assert_eq!(field, "train_micro_batch_size_per_gpu");
     assert!(message.contains("write its number here"), "{message}");
 }
@@ -109,7 +115,8 @@ fn ulysses_that_stands_in_python_is_asked_for() {
         reading.strategy(&text(r#", "sequence_parallel_size": 4, "data_parallel_size": 1"#)),
         "tp=1,cp=4,pp=1,dp=1,cp_kind=ulysses,zero=3,micro=1,accum=1,bucket=500M"
     );
-    let (field, message) = reading.refusal(&text(r#", "sequence_parallel_size": 4, "data_parallel_size": 2"#));
+    let (field, message) =
+        reading.refusal(&text(r#", "sequence_parallel_size": 4, "data_parallel_size": 2"#));
     assert_eq!(field, "data_parallel_size");
     assert!(message.contains("leave 1 of 4"), "{message}");
 }
@@ -146,10 +153,22 @@ fn what_deepspeed_refuses_or_is_not_modelled_is_refused_by_name() {
     for (more, field, part) in [
         (r#""amp": {"enabled": true}"#, "amp.enabled", "lost this feature"),
         (r#""bf16": {"enabled": true}, "fp16": {"enabled": true}"#, "fp16.enabled", "contradicts"),
-        (r#""bf16": {"enabled": true, "bf16_master_weights_and_grads": true}"#, "bf16.bf16_master_weights_and_grads", "not modelled"),
+        (
+            r#""bf16": {"enabled": true, "bf16_master_weights_and_grads": true}"#,
+            "bf16.bf16_master_weights_and_grads",
+            "not modelled",
+        ),
         (r#""zero_optimization": {"stage": 4}"#, "zero_optimization.stage", "0, 1, 2 or 3"),
-        (r#""zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}"#, "zero_optimization.zero_hpz_partition_size", "second copy"),
-        (r#""zero_optimization": {"stage": 3, "zero_quantized_weights": true}"#, "zero_optimization.zero_quantized_weights", "not modelled"),
+        (
+            r#""zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}"#,
+            "zero_optimization.zero_hpz_partition_size",
+            "second copy",
+        ),
+        (
+            r#""zero_optimization": {"stage": 3, "zero_quantized_weights": true}"#,
+            "zero_optimization.zero_quantized_weights",
+            "not modelled",
+        ),
         (
             r#""zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/x"}}"#,
             "zero_optimization.offload_param.device",
@@ -162,8 +181,16 @@ fn what_deepspeed_refuses_or_is_not_modelled_is_refused_by_name() {
         ),
         (r#""tensor_parallel": {"autotp_size": 3}"#, "tensor_parallel.autotp_size", "8 devices"),
         (r#""train_batch_size": 12"#, "train_batch_size", "multiple of 8"),
-        (r#""zero_optimization": {"stage": 1, "stage_two": true}"#, "zero_optimization.stage_two", "no such key"),
-        (r#""zero_optimization": {"stage": 1, "reduce_buckets_size": 5}"#, "zero_optimization.reduce_buckets_size", "no setting"),
+        (
+            r#""zero_optimization": {"stage": 1, "stage_two": true}"#,
+            "zero_optimization.stage_two",
+            "no such key",
+        ),
+        (
+            r#""zero_optimization": {"stage": 1, "reduce_buckets_size": 5}"#,
+            "zero_optimization.reduce_buckets_size",
+            "no setting",
+        ),
         (r#""optimizer": {"type": "Muon"}"#, "optimizer.type", "two moments"),
         (r#""gradient_clipping": -1"#, "gradient_clipping", "at least 0"),
     ] {

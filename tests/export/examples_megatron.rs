@@ -71,10 +71,7 @@ fn the_mixtral_scripts() {
          --expert-tensor-parallel-size 1 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
     );
     let read = meaning(&arguments(&release, "4x8xh100-sxm"));
-    assert_eq!(
-        read.strategy,
-        "tp=2,pp=4,dp=4,ep=8,sched=interleaved,virtual=8,zero=1,micro=1,accum=64"
-    );
+    assert_eq!(read.strategy, "tp=2,pp=4,dp=4,ep=8,sched=interleaved,virtual=8,zero=1,micro=1,accum=64");
 }
 
 /// Recipes of Megatron-Bridge as arguments of the core, under which its fields go by the same names.
@@ -87,27 +84,43 @@ fn bridge(model: &'static str, cluster: &'static str, text: &str) -> String {
 fn recipes_of_megatron_bridge() {
     let (small, large) = ("llama-3.1-8b", "llama-3.1-70b");
     assert_eq!(
-        bridge(small, "1x8xh100-sxm", "--seq-length 8192 --context-parallel-size 2 --micro-batch-size 1 \
-            --global-batch-size 128 --grad-reduce-in-bf16"),
+        bridge(
+            small,
+            "1x8xh100-sxm",
+            "--seq-length 8192 --context-parallel-size 2 --micro-batch-size 1 \
+            --global-batch-size 128 --grad-reduce-in-bf16"
+        ),
         "tp=1,cp=2,pp=1,dp=4,zero=1,micro=1,accum=32,grad=bf16,reduce=bf16"
     );
     assert_eq!(
-        bridge(small, "1x8xh100-sxm", "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 \
+        bridge(
+            small,
+            "1x8xh100-sxm",
+            "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 \
             --grad-reduce-in-bf16 --fp8-format hybrid --recompute-granularity full --recompute-method block \
-            --recompute-num-layers 5"),
+            --recompute-num-layers 5"
+        ),
         "tp=1,pp=1,dp=8,zero=1,micro=1,accum=16,ckpt=full:5,grad=bf16,reduce=bf16"
     );
     assert_eq!(
-        bridge(large, "8x8xh100-sxm", "--seq-length 8192 --tensor-model-parallel-size 4 --sequence-parallel \
+        bridge(
+            large,
+            "8x8xh100-sxm",
+            "--seq-length 8192 --tensor-model-parallel-size 4 --sequence-parallel \
             --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 5 --context-parallel-size 2 \
-            --micro-batch-size 1 --global-batch-size 256 --grad-reduce-in-bf16"),
+            --micro-batch-size 1 --global-batch-size 256 --grad-reduce-in-bf16"
+        ),
         "tp=4,cp=2,pp=4,dp=2,sched=interleaved,virtual=5,zero=1,micro=1,accum=128,grad=bf16,reduce=bf16"
     );
     let twos = |count: usize| vec!["2"; count].join("/");
     assert_eq!(
-        bridge(large, "8x8xh100-sxm", "--seq-length 8192 --tensor-model-parallel-size 4 --sequence-parallel \
+        bridge(
+            large,
+            "8x8xh100-sxm",
+            "--seq-length 8192 --tensor-model-parallel-size 4 --sequence-parallel \
             --pipeline-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 256 --grad-reduce-in-bf16 \
-            --fp8-format hybrid --pipeline-model-parallel-layout 'Et*2|(t*2|)*34,t*3|(t*2|)*3,tL'"),
+            --fp8-format hybrid --pipeline-model-parallel-layout 'Et*2|(t*2|)*34,t*3|(t*2|)*3,tL'"
+        ),
         format!(
             "tp=4,pp=8,dp=2,sched=interleaved,virtual=5,cuts={}/3/{}/1,zero=1,micro=1,accum=128,grad=bf16,reduce=bf16",
             twos(35),
@@ -115,18 +128,26 @@ fn recipes_of_megatron_bridge() {
         )
     );
     assert_eq!(
-        bridge("llama-3.1-405b", "128x8xh100-sxm", "--seq-length 8192 --tensor-model-parallel-size 8 \
+        bridge(
+            "llama-3.1-405b",
+            "128x8xh100-sxm",
+            "--seq-length 8192 --tensor-model-parallel-size 8 \
             --sequence-parallel --pipeline-model-parallel-size 8 --num-virtual-stages-per-pipeline-rank 8 \
             --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --context-parallel-size 2 \
-            --micro-batch-size 1 --global-batch-size 1536 --grad-reduce-in-bf16"),
+            --micro-batch-size 1 --global-batch-size 1536 --grad-reduce-in-bf16"
+        ),
         "tp=8,cp=2,pp=8,dp=8,sched=interleaved,virtual=8,zero=1,micro=1,accum=192,grad=bf16,reduce=bf16"
     );
     assert_eq!(
-        bridge("deepseek-v3", "128x8xh100-sxm", "--seq-length 4096 --tensor-model-parallel-size 2 \
+        bridge(
+            "deepseek-v3",
+            "128x8xh100-sxm",
+            "--seq-length 4096 --tensor-model-parallel-size 2 \
             --sequence-parallel --pipeline-model-parallel-size 8 --expert-model-parallel-size 64 \
             --expert-tensor-parallel-size 1 --micro-batch-size 1 --global-batch-size 16384 --grad-reduce-in-bf16 \
             --recompute-granularity selective --recompute-modules mla_up_proj mlp \
-            --pipeline-model-parallel-layout 'Et|(tt|)*30mL'"),
+            --pipeline-model-parallel-layout 'Et|(tt|)*30mL'"
+        ),
         format!(
             "tp=2,pp=8,dp=64,ep=64,etp=1,sched=interleaved,virtual=4,cuts=1/{}/0,zero=1,micro=1,accum=256,\
              ckpt=selective,grad=bf16,reduce=bf16",
@@ -139,7 +160,9 @@ fn recipes_of_megatron_bridge() {
 fn recipes_of_nemo() {
     let nemo = |model, cluster, text: &str| {
         let fields = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = format!("{fields} optim.config.use_distributed_optimizer=True trainer.plugins.precision=bf16-mixed");
+        let text = format!(
+            "{fields} optim.config.use_distributed_optimizer=True trainer.plugins.precision=bf16-mixed"
+        );
         meaning(&Example {
             engine: "nemo",
             path: "overrides.sh",
@@ -155,24 +178,54 @@ fn recipes_of_nemo() {
         list.iter().map(|(name, value)| format!("{}={value} ", name.replace('@', strategy))).collect()
     };
     assert_eq!(
-        nemo("llama-3.1-70b", "4x8xh100-sxm", &with(&[("@tensor_model_parallel_size", "4"), ("@sequence_parallel", "True"),
-            ("@pipeline_model_parallel_size", "4"), ("@virtual_pipeline_model_parallel_size", "5"),
-            ("@context_parallel_size", "2"), ("data.micro_batch_size", "1"), ("data.global_batch_size", "512"),
-            ("data.seq_length", "8192")])),
+        nemo(
+            "llama-3.1-70b",
+            "4x8xh100-sxm",
+            &with(&[
+                ("@tensor_model_parallel_size", "4"),
+                ("@sequence_parallel", "True"),
+                ("@pipeline_model_parallel_size", "4"),
+                ("@virtual_pipeline_model_parallel_size", "5"),
+                ("@context_parallel_size", "2"),
+                ("data.micro_batch_size", "1"),
+                ("data.global_batch_size", "512"),
+                ("data.seq_length", "8192")
+            ])
+        ),
         "tp=4,cp=2,pp=4,dp=1,sched=interleaved,virtual=5,zero=1,micro=1,accum=512"
     );
     assert_eq!(
-        nemo("llama-3.1-405b", "64x8xh100-sxm", &with(&[("@tensor_model_parallel_size", "8"), ("@sequence_parallel", "True"),
-            ("@pipeline_model_parallel_size", "8"), ("@virtual_pipeline_model_parallel_size", "2"),
-            ("@account_for_embedding_in_pipeline_split", "True"), ("@account_for_loss_in_pipeline_split", "True"),
-            ("@context_parallel_size", "4"), ("data.micro_batch_size", "1"), ("data.global_batch_size", "512"),
-            ("data.seq_length", "8192")])),
+        nemo(
+            "llama-3.1-405b",
+            "64x8xh100-sxm",
+            &with(&[
+                ("@tensor_model_parallel_size", "8"),
+                ("@sequence_parallel", "True"),
+                ("@pipeline_model_parallel_size", "8"),
+                ("@virtual_pipeline_model_parallel_size", "2"),
+                ("@account_for_embedding_in_pipeline_split", "True"),
+                ("@account_for_loss_in_pipeline_split", "True"),
+                ("@context_parallel_size", "4"),
+                ("data.micro_batch_size", "1"),
+                ("data.global_batch_size", "512"),
+                ("data.seq_length", "8192")
+            ])
+        ),
         "tp=8,cp=4,pp=8,dp=2,sched=interleaved,zero=1,micro=1,accum=256"
     );
     assert_eq!(
-        nemo("mixtral-8x7b", "8x8xh100-sxm", &with(&[("@pipeline_model_parallel_size", "4"),
-            ("@virtual_pipeline_model_parallel_size", "8"), ("@expert_model_parallel_size", "8"),
-            ("data.micro_batch_size", "1"), ("data.global_batch_size", "512"), ("data.seq_length", "4096")])),
+        nemo(
+            "mixtral-8x7b",
+            "8x8xh100-sxm",
+            &with(&[
+                ("@pipeline_model_parallel_size", "4"),
+                ("@virtual_pipeline_model_parallel_size", "8"),
+                ("@expert_model_parallel_size", "8"),
+                ("data.micro_batch_size", "1"),
+                ("data.global_batch_size", "512"),
+                ("data.seq_length", "4096")
+            ])
+        ),
         "tp=1,pp=4,dp=16,ep=8,sched=interleaved,virtual=8,zero=1,micro=1,accum=32"
     );
 }

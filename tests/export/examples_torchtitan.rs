@@ -84,7 +84,8 @@ fn a_model_that_is_not_known_is_named() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let head = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n";
+    let head =
+        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n";
     for (rest, wanted) in [
         ("[parallelism]\ntensor_paralel_degree = 8\n", "`parallelism.tensor_paralel_degree` is no setting"),
         ("[parallelism]\ntensor_parallel_degree = 0\n", "at least 1"),

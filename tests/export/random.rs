@@ -69,7 +69,8 @@ pub fn draw(seed: u64, (models, clusters): (&[Model], &[Cluster]), profile: &Eng
             keys.push((key, size.to_string()));
         }
     }
-    let pipeline = keys.iter().find(|(key, _)| *key == Key::Pipeline).map_or(1, |(_, size)| size.parse().unwrap());
+    let pipeline =
+        keys.iter().find(|(key, _)| *key == Key::Pipeline).map_or(1, |(_, size)| size.parse().unwrap());
     let is_piped = pipeline > 1;
     let mut maybe = |dice: &mut Dice, key: Key, values: &[String]| {
         if !values.is_empty() && !dice.next().is_multiple_of(3) {
@@ -127,7 +128,8 @@ pub fn draw(seed: u64, (models, clusters): (&[Model], &[Cluster]), profile: &Eng
     let mut offers: Vec<String> =
         supports.offload.iter().map(|offer| format!("{}:{}", offer.category, dice.pick(&shares))).collect();
     if *supports.offload_together && !offers.is_empty() {
-        offers = vec![supports.offloads().map(|category| format!("{category}:1")).collect::<Vec<_>>().join("+")];
+        offers =
+            vec![supports.offloads().map(|category| format!("{category}:1")).collect::<Vec<_>>().join("+")];
     }
     if dice.next().is_multiple_of(3) {
         maybe(&mut dice, Key::Offload, &offers);

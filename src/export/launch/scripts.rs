@@ -95,7 +95,9 @@ fn mpirun(program: &Program, nodes: u64, devices: u64, is_placed: bool) -> Strin
     let world = nodes * devices;
     let mut text = head(
         program,
-        &format!("Starts all {world} processes by mpirun: HOSTFILE lists {nodes} nodes, MASTER_ADDR is the first of them."),
+        &format!(
+            "Starts all {world} processes by mpirun: HOSTFILE lists {nodes} nodes, MASTER_ADDR is the first of them."
+        ),
     );
     let rank = match is_placed {
         true => "$(sed -n \"$((OMPI_COMM_WORLD_RANK + 1))p\" ranks.txt)",
@@ -105,8 +107,7 @@ fn mpirun(program: &Program, nodes: u64, devices: u64, is_placed: bool) -> Strin
         Launcher::Torchrun => (devices, ""),
         Launcher::OneProcessANode => (1, "NODE_RANK=$OMPI_COMM_WORLD_RANK "),
     };
-    let forwarded: String =
-        program.environment.iter().map(|(name, ..)| format!(" -x {name}")).collect();
+    let forwarded: String = program.environment.iter().map(|(name, ..)| format!(" -x {name}")).collect();
     text.push_str(&format!(
         "export MASTER_ADDR=\"${{MASTER_ADDR:-localhost}}\" MASTER_PORT=\"${{MASTER_PORT:-29500}}\" WORLD_SIZE={}\n\
          exec mpirun -np {} --map-by ppr:{per_node}:node ${{HOSTFILE:+--hostfile \"$HOSTFILE\"}} \\\n    \

@@ -101,9 +101,10 @@ fn inserted(document: &Document, path: &str, value: &Value) -> String {
         names[..names.len() - 1].iter().zip(others).take_while(|(one, other)| *one == other).count()
     };
     let most = document.found.iter().map(shared).max().unwrap_or(0);
-    let sibling = document.found.iter().rev().find(|found| {
-        shared(found) == most && (most == names.len() - 1 || document.syntax != Syntax::Toml)
-    });
+    let sibling =
+        document.found.iter().rev().find(|found| {
+            shared(found) == most && (most == names.len() - 1 || document.syntax != Syntax::Toml)
+        });
     // A sibling inside a deeper section is no place for a key of an outer one.
     let sibling = match sibling {
         Some(found) => document
@@ -190,10 +191,16 @@ fn appended(document: &Document, path: &str, value: &Value) -> String {
         }
         Syntax::Python => text.push_str(&format!("\n{path} = {}\n", python::literal(value))),
         Syntax::Arguments => {
-            text.push_str(&format!(" {}\n", arguments::argument(path, value, Form::Dashes).unwrap_or_default()));
+            text.push_str(&format!(
+                " {}\n",
+                arguments::argument(path, value, Form::Dashes).unwrap_or_default()
+            ));
         }
         Syntax::Overrides => {
-            text.push_str(&format!(" {}\n", arguments::argument(path, value, Form::Equals).unwrap_or_default()));
+            text.push_str(&format!(
+                " {}\n",
+                arguments::argument(path, value, Form::Equals).unwrap_or_default()
+            ));
         }
     }
     text

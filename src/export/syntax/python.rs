@@ -86,8 +86,10 @@ pub fn literal(value: &Value) -> String {
         Value::Bool(false) => "False".to_owned(),
         Value::Array(list) => format!("[{}]", list.iter().map(literal).collect::<Vec<_>>().join(", ")),
         Value::Object(map) => {
-            let pairs: Vec<String> =
-                map.iter().map(|(key, value)| format!("{}: {}", Value::from(key.as_str()), literal(value))).collect();
+            let pairs: Vec<String> = map
+                .iter()
+                .map(|(key, value)| format!("{}: {}", Value::from(key.as_str()), literal(value)))
+                .collect();
             format!("{{{}}}", pairs.join(", "))
         }
         Value::String(_) if callee(value).is_some() => value.as_str().unwrap_or_default().to_owned(),

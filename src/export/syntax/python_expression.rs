@@ -22,7 +22,10 @@ pub enum Kind {
     /// A name, or anything else whose value only Python knows.
     Name(String),
     /// A call, with its named arguments.
-    Call { callee: String, arguments: Vec<Argument> },
+    Call {
+        callee: String,
+        arguments: Vec<Argument>,
+    },
 }
 
 /// An argument by its name, or its place; `start` is where it begins.
@@ -186,9 +189,7 @@ fn name_or_call(text: &str, span: &Range<usize>, depth: usize) -> Result<Kind, S
         "None" => return Ok(Kind::Literal(Value::Null)),
         _ => {}
     }
-    let end = source
-        .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
-        .unwrap_or(source.len());
+    let end = source.find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).unwrap_or(source.len());
     let opening = span.start + end;
     if !source[end..].starts_with('(') || bracket_end(text, opening)? != span.end {
         return Ok(Kind::Name(source.to_owned()));
@@ -212,6 +213,9 @@ fn name_or_call(text: &str, span: &Range<usize>, depth: usize) -> Result<Kind, S
 /// A number, or a product, sum or power of numbers.
 fn number(source: &str) -> Option<Value> {
     let source: String = source.chars().filter(|c| !c.is_whitespace() && !matches!(c, '(' | ')')).collect();
+    if let Ok(number) = serde_json::from_str::<serde_json::Number>(&source) {
+        return Some(Value::Number(number));
+    }
     let sum = source.replace("**", "^");
     let terms: Option<Vec<f64>> = sum.split('+').map(product).collect();
     let total: f64 = terms?.iter().sum();

@@ -144,9 +144,8 @@ impl Splitter<'_> {
         let start = self.at;
         self.next();
         let rest = &self.text[self.at..];
-        let end = rest
-            .find('\'')
-            .ok_or_else(|| SyntaxError::at(self.text, start, "the quote ' is not closed"))?;
+        let end =
+            rest.find('\'').ok_or_else(|| SyntaxError::at(self.text, start, "the quote ' is not closed"))?;
         word.text.push_str(&rest[..end]);
         self.at += end + 1;
         Ok(())

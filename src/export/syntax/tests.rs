@@ -16,7 +16,10 @@ fn settings(syntax: Syntax) -> Settings {
     };
     settings.set(&name("one", "count"), 4).set(&name("one", "word"), "some-word");
     settings.set_noted(&name("one", "layout"), "Et*3|(t|)*2,L", "with brackets, a note");
-    settings.set(&name("two", "share"), 0.5).set(&name("two", "tiny"), 1e-8).set(&name("two", "switch"), true);
+    settings
+        .set(&name("two", "share"), 0.5)
+        .set(&name("two", "tiny"), 1e-8)
+        .set(&name("two", "switch"), true);
     settings.set(&name("two", "list"), vec!["a", "b"]);
     settings
 }
@@ -68,8 +71,11 @@ fn scripts_are_read_as_a_shell_would() {
                 --swiglu\n  --recompute-modules core_attn mlp\n)\ntorchrun --nproc_per_node=8 pretrain_gpt.py \\\n    \
                 \"${GPT_ARGS[@]}\" --lr 1.0e-4 --data-path $DATA --title 'a \"b\" c'\n";
     let document = Syntax::Arguments.read(text).unwrap();
-    let found: Vec<(&str, Value, bool)> =
-        document.found.iter().map(|found| (found.path.as_str(), found.value.clone(), found.is_open)).collect();
+    let found: Vec<(&str, Value, bool)> = document
+        .found
+        .iter()
+        .map(|found| (found.path.as_str(), found.value.clone(), found.is_open))
+        .collect();
     let expected = [
         ("tensor-model-parallel-size", json!(4), false),
         ("swiglu", json!(true), false),

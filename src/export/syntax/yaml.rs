@@ -73,7 +73,10 @@ pub fn read(text: &str) -> Result<Vec<Found>, SyntaxError> {
 /// A collection whose end has not come.
 enum Open {
     /// A mapping whose keys are settings; behind a key the bytes of it.
-    Section { path: String, key: Option<(String, std::ops::Range<usize>)> },
+    Section {
+        path: String,
+        key: Option<(String, std::ops::Range<usize>)>,
+    },
     /// A list, or a mapping inside one, which is a value.
     List(Vec<Value>),
     Map(Map<String, Value>, Option<String>),
@@ -122,7 +125,9 @@ impl Reader<'_> {
                 }
                 None => Ok(()),
             },
-            Event::Alias(_) => Err(SyntaxError::at(self.text, start, "aliases are not followed; write it out")),
+            Event::Alias(_) => {
+                Err(SyntaxError::at(self.text, start, "aliases are not followed; write it out"))
+            }
             _ => Ok(()),
         }
     }
@@ -185,14 +190,17 @@ fn plain(word: &str) -> Value {
     match word {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return Value::Bool(true),
-        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => return Value::Bool(false),
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+            return Value::Bool(false);
+        }
         _ => {}
     }
     let digits = word.replace('_', "");
     if let Ok(whole) = digits.parse::<i64>() {
         return Value::from(whole);
     }
-    let is_number = digits.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '+' | '.'));
+    let is_number =
+        digits.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '-' | '+' | '.'));
     match digits.parse::<f64>() {
         Ok(number) if is_number && number.is_finite() => Value::from(number),
         _ => Value::from(word),

@@ -1,6 +1,6 @@
 //! Why not this strategy, as a terminal shows it: the rule, the memory that lacks, or what is lost to the best plan.
 
-use crate::plan::explanation::{Explained, Explanation, Fix, FileDiff, KeyMove, KeyOutcome, KeyStep};
+use crate::plan::explanation::{Explained, Explanation, FileDiff, Fix, KeyMove, KeyOutcome, KeyStep};
 use crate::plan::{CauseSeconds, Prediction};
 use crate::units::{Bytes, Seconds};
 
@@ -201,7 +201,10 @@ fn causes(sheet: &mut Sheet, explanation: &Explanation) {
 /// The file changed to say the best plan, then each setting with what it buys.
 fn file_diff(sheet: &mut Sheet, file: &FileDiff) {
     sheet.gap();
-    sheet.paragraph("your file", &format!("{}, as {} reads it, with the best plan in it:", file.path, file.engine));
+    sheet.paragraph(
+        "your file",
+        &format!("{}, as {} reads it, with the best plan in it:", file.path, file.engine),
+    );
     let verbatim = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>();
     let lines: Vec<String> = file.unified.lines().map(verbatim).collect();
     sheet.lines("", "", &lines);

@@ -22,7 +22,10 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
     if s.tensor > 1 || s.context > 1 {
         checks.push(Check::new(
             replicas == 1 || shards > 1,
-            format!("{replicas} replicas beside tp {} and cp {} take dp_shard above 1, and this is {shards}", s.tensor, s.context),
+            format!(
+                "{replicas} replicas beside tp {} and cp {} take dp_shard above 1, and this is {shards}",
+                s.tensor, s.context
+            ),
             "parallelism_config.py, __post_init__",
         ));
     }

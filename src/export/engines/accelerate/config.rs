@@ -36,12 +36,17 @@ impl Dialect for Config {
     fn narrow(&self, supports: &mut Supports) {
         supports.sync = Cited {
             value: vec![SyncOffer { kind: GradientSync::Deferred, zero: vec![0, 3], pipeline: None }],
-            source: "huggingface/accelerate 1.15.0 accelerator.py:1284: sync_each_batch is said in Python only".to_owned(),
+            source:
+                "huggingface/accelerate 1.15.0 accelerator.py:1284: sync_each_batch is said in Python only"
+                    .to_owned(),
         };
     }
 
     fn widen(&self, supports: &mut Supports) {
-        let source = || "huggingface/accelerate 1.15.0 utils/fsdp_utils.py:723: fsdp_activation_checkpointing_offload".to_owned();
+        let source = || {
+            "huggingface/accelerate 1.15.0 utils/fsdp_utils.py:723: fsdp_activation_checkpointing_offload"
+                .to_owned()
+        };
         supports.offload.value.push(OffloadOffer {
             category: OffloadCategory::Activations,
             grain: OffloadGrain::Whole,
@@ -154,7 +159,8 @@ fn unsaid(case: &Case<'_>) -> Vec<String> {
              is given the micro-batch and the accumulation as arguments, with the names of transformers.",
             case.problem.model.name, workload.seq_len
         ),
-        "Where ranks need not be placed, `accelerate launch --config_file accelerate.yaml` starts it too.".to_owned(),
+        "Where ranks need not be placed, `accelerate launch --config_file accelerate.yaml` starts it too."
+            .to_owned(),
     ];
     sentences.push(match workload.clip {
         0.0 => "The plan does not clip: call no clip_grad_norm_.".to_owned(),
@@ -167,7 +173,10 @@ fn unsaid(case: &Case<'_>) -> Vec<String> {
         ));
     }
     if s.zero == 0 && s.data > 1 && workload.precision != crate::units::ElementType::Fp32 {
-        sentences.push("DDP reduces gradients in 32 bits; they are predicted in the compute type, as FSDP reduces them.".to_owned());
+        sentences.push(
+            "DDP reduces gradients in 32 bits; they are predicted in the compute type, as FSDP reduces them."
+                .to_owned(),
+        );
     }
     sentences
 }

@@ -102,12 +102,21 @@ fn experts(case: &Case<'_>, s: &Strategy, checks: &mut Vec<Check>) {
     let mut rule = |holds: bool, text: String, line: u32| {
         checks.push(Check::new(holds, text, &format!("{FOLDING}{line}")));
     };
-    rule(s.expert_tensor == 1, format!("expert_tensor_parallel_size is 1, and this is {}", s.expert_tensor), 214);
+    rule(
+        s.expert_tensor == 1,
+        format!("expert_tensor_parallel_size is 1, and this is {}", s.expert_tensor),
+        214,
+    );
     if s.tensor > 1 {
-        rule(s.pipeline == 1, format!("AutoEP with AutoTP goes with no pipeline, and this has {}", s.pipeline), 206);
+        rule(
+            s.pipeline == 1,
+            format!("AutoEP with AutoTP goes with no pipeline, and this has {}", s.pipeline),
+            206,
+        );
         rule(s.context == 1, format!("nor with sequence parallelism, and this has {}", s.context), 210);
         rule(s.expert > 1, format!("it takes autoep_size above 1, and this is {}", s.expert), 240);
-        let is_free = s.offload.lacks(OffloadCategory::Optimizer) && s.offload.lacks(OffloadCategory::Parameters);
+        let is_free =
+            s.offload.lacks(OffloadCategory::Optimizer) && s.offload.lacks(OffloadCategory::Parameters);
         rule(is_free, "it goes with no offload of ZeRO".to_owned(), 248);
     }
     for experts in &case.problem.facts.experts {

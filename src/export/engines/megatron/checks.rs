@@ -21,7 +21,11 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         ),
     ];
     for heads in &case.problem.facts.heads {
-        checks.push(Check::divides(("heads", heads.query), ("tp", s.tensor), "core/transformer/transformer_config.py:1446"));
+        checks.push(Check::divides(
+            ("heads", heads.query),
+            ("tp", s.tensor),
+            "core/transformer/transformer_config.py:1446",
+        ));
         let (groups, tensor) = (heads.key_value, s.tensor);
         checks.push(Check::new(
             groups.is_multiple_of(tensor) || tensor.is_multiple_of(groups),
@@ -52,14 +56,22 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         ));
     }
     for experts in &case.problem.facts.experts {
-        checks.push(Check::divides(("num-experts", experts.count), ("ep", s.expert), "megatron/training/arguments.py:1657"));
+        checks.push(Check::divides(
+            ("num-experts", experts.count),
+            ("ep", s.expert),
+            "megatron/training/arguments.py:1657",
+        ));
         checks.push(Check::divides(
             ("ranks of a stage", s.tensor * s.context * s.data),
             ("ep · etp", s.expert * s.expert_tensor),
             "core/parallel_state.py:881",
         ));
         if s.tensor > 1 && s.expert > 1 {
-            checks.push(Check::new(s.sequence_parallel, "expert and tensor parallelism go with sequence parallelism", "core/model_parallel_config.py:560"));
+            checks.push(Check::new(
+                s.sequence_parallel,
+                "expert and tensor parallelism go with sequence parallelism",
+                "core/model_parallel_config.py:560",
+            ));
         }
     }
     if s.zero > 0 && s.replicas() > 1 {
@@ -70,7 +82,11 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         ));
     }
     if s.zero > 1 {
-        checks.push(Check::new(s.pipeline == 1, "Megatron-FSDP is run without a pipeline here", "not verified beyond it"));
+        checks.push(Check::new(
+            s.pipeline == 1,
+            "Megatron-FSDP is run without a pipeline here",
+            "not verified beyond it",
+        ));
     }
     checks
 }

@@ -117,12 +117,25 @@ mod tests {
         // The layout of a published recipe of Megatron-Bridge for 70B.
         let (list, _) = cuts("Et*2|(t*2|)*34,t*3|(t*2|)*3,tL").unwrap();
         assert_eq!((list.len(), list.iter().sum::<u32>(), list[35], list[39]), (40, 80, 3, 1));
-        assert_eq!(cuts("Et*3|(tt|)*29,m|L"), Ok(([3].into_iter().chain([2; 29]).chain([0, 0]).collect(), true)));
+        assert_eq!(
+            cuts("Et*3|(tt|)*29,m|L"),
+            Ok(([3].into_iter().chain([2; 29]).chain([0, 0]).collect(), true))
+        );
     }
 
     #[test]
     fn what_is_no_layout_is_refused() {
-        for text in ["", "tt|tL", "Et|t", "Et|x|tL", "E(t|tL", "Et)|L", "Et*|L", "E(t)*99999999999|L", "((((((((((((E"] {
+        for text in [
+            "",
+            "tt|tL",
+            "Et|t",
+            "Et|x|tL",
+            "E(t|tL",
+            "Et)|L",
+            "Et*|L",
+            "E(t)*99999999999|L",
+            "((((((((((((E",
+        ] {
             assert!(cuts(text).is_err(), "{text}");
         }
     }

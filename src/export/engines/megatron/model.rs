@@ -100,14 +100,21 @@ pub fn unsaid(case: &Case<'_>) -> Vec<String> {
     let attention = &shape.attention;
     let has_word = matches!(
         shape.activation(),
-        None | Some((Activation::Silu, true) | (Activation::Gelu | Activation::GeluTanh, false) | (Activation::Relu2, _))
+        None | Some(
+            (Activation::Silu, true)
+                | (Activation::Gelu | Activation::GeluTanh, false)
+                | (Activation::Relu2, _)
+        )
     );
     [
         (!has_word, "the activation of its MLPs"),
         (attention.position == Position::Alibi, "ALiBi"),
         (attention.soft_cap || shape.head.soft_cap, "soft caps"),
         (attention.window.is_some(), "sliding windows"),
-        (attention.output_norm.is_some() || attention.residual_norm.is_some(), "norms behind attention and MLP"),
+        (
+            attention.output_norm.is_some() || attention.residual_norm.is_some(),
+            "norms behind attention and MLP",
+        ),
         (attention.sinks, "attention sinks"),
     ]
     .into_iter()
@@ -146,7 +153,8 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     };
     // Megatron takes these where they are left out.
     let inner = inner.unwrap_or(4 * hidden);
-    let vocabulary = vocabulary.ok_or(ImportError::Unsaid { what: "the vocabulary (--vocab-size)", flag: "MODEL" })?;
+    let vocabulary =
+        vocabulary.ok_or(ImportError::Unsaid { what: "the vocabulary (--vocab-size)", flag: "MODEL" })?;
     set("num_hidden_layers", layers.into());
     set("hidden_size", hidden.into());
     set("intermediate_size", inner.into());
@@ -233,7 +241,8 @@ fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
         None => 0,
         Some(value) if value.as_u64() == Some(1) => 0,
         Some(value) => dense_blocks(value.as_str().unwrap_or_default()).ok_or_else(|| {
-            reader.refused("moe-layer-freq", "([0]*N+[1]*M) is understood: N dense blocks, then M with experts")
+            reader
+                .refused("moe-layer-freq", "([0]*N+[1]*M) is understood: N dense blocks, then M with experts")
         })?,
     };
     let inner = match inner {

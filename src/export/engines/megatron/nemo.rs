@@ -198,7 +198,8 @@ impl Dialect for Recipe {
     }
 
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
-        let mut sentences = vec!["The data and its tokenizer are the recipe's: override data.paths and the rest.".to_owned()];
+        let mut sentences =
+            vec!["The data and its tokenizer are the recipe's: override data.paths and the rest.".to_owned()];
         if recipe(case).is_none() {
             sentences.push(format!(
                 "No recipe of NeMo is known here for {}: name yours in RECIPE, for run.sh.",
@@ -214,14 +215,19 @@ impl Dialect for Recipe {
 
     fn program(&self, case: &Case<'_>) -> Program {
         let recipe = recipe(case).unwrap_or("?name the recipe");
-        let arguments = format!("llm pretrain --yes --factory \"${{RECIPE:-{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
+        let arguments =
+            format!("llm pretrain --yes --factory \"${{RECIPE:-{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
         let arguments = arguments.replace(":-?", ":?");
         let mut program = Program::torchrun("--no-python nemo", &arguments);
         program.prepare.push("source overrides.sh".to_owned());
         if is_piped_first(case.strategy) {
             program.order = PIPELINE_BEFORE_DATA;
         }
-        program.with("CUDA_DEVICE_MAX_CONNECTIONS", "1", "kernels start in the order in which they are queued")
+        program.with(
+            "CUDA_DEVICE_MAX_CONNECTIONS",
+            "1",
+            "kernels start in the order in which they are queued",
+        )
     }
 
     fn marks(&self) -> &'static [&'static str] {

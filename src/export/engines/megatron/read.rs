@@ -48,7 +48,8 @@ fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<()
     // It is switched off by force where nothing is split.
     let sequence = reader.is_on("sequence-parallel")?;
     draft.sequence_parallel = (tensor > 1).then_some(sequence);
-    let kinds = [("p2p", ContextKind::Ring), ("all_gather", ContextKind::Ring), ("a2a", ContextKind::Ulysses)];
+    let kinds =
+        [("p2p", ContextKind::Ring), ("all_gather", ContextKind::Ring), ("a2a", ContextKind::Ulysses)];
     let kind = reader.choice("cp-comm-type", &kinds)?;
     draft.context_kind = kind.filter(|_| context > 1);
     let backends = [
@@ -98,12 +99,16 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
         let ends = [first, last].iter().flatten().sum::<u64>();
         let own = [first, last].iter().flatten().count() as u64;
         let middle = stages.saturating_sub(own);
-        let whole = (blocks + embedding + loss).checked_sub(ends).filter(|whole| {
-            if middle == 0 { *whole == 0 } else { whole.is_multiple_of(middle) }
-        });
+        let whole = (blocks + embedding + loss)
+            .checked_sub(ends)
+            .filter(|whole| if middle == 0 { *whole == 0 } else { whole.is_multiple_of(middle) });
         let Some(whole) = whole else {
-            let path = if own > 0 { "decoder-first-pipeline-num-layers" } else { "pipeline-model-parallel-size" };
-            let rule = format!("{} layers do not divide by {middle} pipeline ranks", blocks + embedding + loss - ends.min(blocks));
+            let path =
+                if own > 0 { "decoder-first-pipeline-num-layers" } else { "pipeline-model-parallel-size" };
+            let rule = format!(
+                "{} layers do not divide by {middle} pipeline ranks",
+                blocks + embedding + loss - ends.min(blocks)
+            );
             return Err(reader.refused(path, rule));
         };
         let per_rank = whole.checked_div(middle).unwrap_or(0);
@@ -111,7 +116,9 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
             (Some(chunks), _) => chunks,
             (None, Some(each)) if per_rank.is_multiple_of(each) => per_rank / each,
             (None, Some(_)) => {
-                return Err(reader.refused(each_path, format!("it does not divide the {per_rank} layers of a rank")));
+                return Err(
+                    reader.refused(each_path, format!("it does not divide the {per_rank} layers of a rank"))
+                );
             }
             (None, None) => 1,
         };
@@ -122,14 +129,19 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
         };
         let count = stages.saturating_mul(virtual_stages);
         if count > blocks + 2 {
-            return Err(reader.refused(chunks_path, format!("{count} chunks are more than the {blocks} blocks")));
+            return Err(
+                reader.refused(chunks_path, format!("{count} chunks are more than the {blocks} blocks"))
+            );
         }
         let mut cuts = Vec::new();
         for chunk in 0..count {
             let own = of_stage(chunk % stages);
             if !own.is_multiple_of(virtual_stages) {
                 let path = if chunks.is_some() { chunks_path } else { each_path };
-                return Err(reader.refused(path, format!("{virtual_stages} chunks a rank do not divide its {own} layers")));
+                return Err(reader.refused(
+                    path,
+                    format!("{virtual_stages} chunks a rank do not divide its {own} layers"),
+                ));
             }
             let taken = if chunk == 0 { embedding } else { 0 } + if chunk + 1 == count { loss } else { 0 };
             cuts.push(u32::try_from((own / virtual_stages).saturating_sub(taken)).unwrap_or(u32::MAX));
@@ -165,7 +177,9 @@ fn workload(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     // Without one, a step is one micro-batch a data rank.
     let global = reader.size(path)?.or(scene.global_batch).unwrap_or(once);
     if reader.has("rampup-batch-size") && reader.has(path) {
-        return Err(reader.refused("rampup-batch-size", "a batch-size schedule does not go with --global-batch-size"));
+        return Err(
+            reader.refused("rampup-batch-size", "a batch-size schedule does not go with --global-batch-size")
+        );
     }
     if !global.is_multiple_of(once) {
         let rule = format!("it must be a multiple of micro-batch-size {micro} times {data} data ranks");
@@ -183,7 +197,14 @@ fn workload(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
         return Err(reader.refused("fp16", "it contradicts --bf16"));
     }
     let is_fp8 = reader.value("fp8-format")?.is_some() || reader.value("fp8")?.is_some();
-    for name in ["fp8-recipe", "fp8-amax-history-len", "fp8-amax-compute-algo", "fp8-margin", "fp8-interval", "fp8-param-gather"] {
+    for name in [
+        "fp8-recipe",
+        "fp8-amax-history-len",
+        "fp8-amax-compute-algo",
+        "fp8-margin",
+        "fp8-interval",
+        "fp8-param-gather",
+    ] {
         reader.value(name)?;
     }
     meaning.precision = Some(match (is_fp8, bf16, fp16) {
@@ -197,7 +218,9 @@ fn workload(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     let attention = reader.real("attention-dropout")?.unwrap_or(0.1);
     let hidden = reader.real("hidden-dropout")?.unwrap_or(0.1);
     if attention != hidden {
-        meaning.notes.push(format!("Dropout is {attention} in attention and {hidden} elsewhere; {hidden} is taken for both."));
+        meaning.notes.push(format!(
+            "Dropout is {attention} in attention and {hidden} elsewhere; {hidden} is taken for both."
+        ));
     }
     meaning.dropout = Some(hidden);
     Ok(())
@@ -230,7 +253,9 @@ fn state(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> 
         draft.shard = Some(data / instances);
     }
     if reader.word("outer-dp-sharding-strategy")?.is_some_and(|word| word == "optim") {
-        meaning.notes.push("The optimizer state is sharded over replicas too; that is not modelled.".to_owned());
+        meaning
+            .notes
+            .push("The optimizer state is sharded over replicas too; that is not modelled.".to_owned());
     }
     if reader.is_on("overlap-param-gather")? && !(is_distributed || is_fsdp) {
         let rule = "it goes with --use-distributed-optimizer or --use-megatron-fsdp only";
@@ -289,7 +314,10 @@ fn recomputation(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), Impor
                 CheckpointEntry::Whole(CheckpointMode::Full)
             }
             _ => {
-                return Err(reader.refused(granularity, "--recompute-method and --recompute-num-layers are needed with full"));
+                return Err(reader.refused(
+                    granularity,
+                    "--recompute-method and --recompute-num-layers are needed with full",
+                ));
             }
         }
     };
@@ -324,7 +352,10 @@ fn offload(reader: &Reader<'_>, draft: &mut Draft) -> Result<(), ImportError> {
     }
     for name in ["cpu-offloading", "cpu-offloading-num-layers"] {
         if reader.has(name) {
-            return Err(reader.refused(name, "offload by layers is not modelled; --fine-grained-activation-offloading is"));
+            return Err(reader.refused(
+                name,
+                "offload by layers is not modelled; --fine-grained-activation-offloading is",
+            ));
         }
     }
     draft.offload = (!list.is_empty()).then_some(list);

@@ -43,9 +43,11 @@ pub enum Flavor {
 pub fn flavor(case: &Case<'_>) -> Flavor {
     let Some(shape) = case.shape() else { return Flavor::Unknown };
     let same = |preset: &str| {
-        presets().iter().find(|known| known.name == preset).and_then(|known| known.model().ok()).is_some_and(
-            |model| Shape::of(&model).as_ref() == Some(&shape),
-        )
+        presets()
+            .iter()
+            .find(|known| known.name == preset)
+            .and_then(|known| known.model().ok())
+            .is_some_and(|model| Shape::of(&model).as_ref() == Some(&shape))
     };
     // Presets of one shape differ in their names only, so the plan's own name goes first.
     let name = &case.problem.model.name;
@@ -91,7 +93,8 @@ pub fn of_flavor(flavor: &str) -> ModelClue {
 
 /// The same as [`clue`], of a flavor that a function's name has in small letters.
 pub fn clue_of_any_case(family: &str, flavor: &str) -> ModelClue {
-    let known = FLAVORS.iter().find(|(name, known, ..)| *name == family && known.eq_ignore_ascii_case(flavor));
+    let known =
+        FLAVORS.iter().find(|(name, known, ..)| *name == family && known.eq_ignore_ascii_case(flavor));
     clue(family, known.map_or(flavor, |(_, known, ..)| known))
 }
 

@@ -106,7 +106,8 @@ fn sizes(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Sizes, ImportError> {
     let shard = path("data_parallel_shard_degree");
     let shards = match reader.whole(&shard)?.unwrap_or(-1) {
         -1 => {
-            let others = [replicas, context, tensor, pipeline].iter().try_fold(1_u64, |a, b| a.checked_mul(*b));
+            let others =
+                [replicas, context, tensor, pipeline].iter().try_fold(1_u64, |a, b| a.checked_mul(*b));
             match others.filter(|others| scene.devices.is_multiple_of(*others)) {
                 Some(others) => scene.devices / others,
                 None => {
@@ -161,10 +162,18 @@ pub fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Re
         (None, Some(each)) => (u64::from(blocks) + first + last).div_ceil(each),
         (None, None) => stages * if is_single(schedule) { 1 } else { 2 },
     };
-    let field = path(if lists.is_some() { "module_fqns_per_model_part" } else { "pipeline_parallel_layers_per_stage" });
+    let field = path(if lists.is_some() {
+        "module_fqns_per_model_part"
+    } else {
+        "pipeline_parallel_layers_per_stage"
+    });
     if !chunks.is_multiple_of(stages) || (is_single(schedule) && chunks != stages) {
-        let rule = format!("that makes {chunks} chunks, and {} ranks with {} take {}", stages, schedule,
-            if is_single(schedule) { "one each" } else { "a multiple of it" });
+        let rule = format!(
+            "that makes {chunks} chunks, and {} ranks with {} take {}",
+            stages,
+            schedule,
+            if is_single(schedule) { "one each" } else { "a multiple of it" }
+        );
         return Err(reader.refused(&field, rule));
     }
     draft.virtual_stages = Some(chunks / stages);
@@ -236,10 +245,13 @@ fn batch(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> 
 fn checkpoint(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<(), ImportError> {
     let path = "activation_checkpoint.mode";
     let option = "activation_checkpoint.selective_ac_option";
-    let word = reader.value(option)?.map_or_else(|| "2".to_owned(), |value| match value {
-        Value::String(word) => word.clone(),
-        other => other.to_string(),
-    });
+    let word = reader.value(option)?.map_or_else(
+        || "2".to_owned(),
+        |value| match value {
+            Value::String(word) => word.clone(),
+            other => other.to_string(),
+        },
+    );
     let whole = |mode| Some(vec![CheckpointEntry::Whole(mode)]);
     draft.checkpoint = match reader.word(path)?.unwrap_or("selective") {
         "none" => whole(CheckpointMode::None),
@@ -287,10 +299,17 @@ fn every_kth(every: u32, scene: &Scene<'_>, draft: &Draft) -> Vec<CheckpointEntr
 /// Every how many blocks of a rank one recomputes wholly, if that is what `strategy` does.
 pub fn frequency(strategy: &Strategy) -> Option<u32> {
     let stage = |stage: u64| -> Vec<CheckpointMode> {
-        strategy.chunks_of(stage).iter().flat_map(|chunk| strategy.checkpoint[*chunk as usize].modes()).collect()
+        strategy
+            .chunks_of(stage)
+            .iter()
+            .flat_map(|chunk| strategy.checkpoint[*chunk as usize].modes())
+            .collect()
     };
     let stages: Vec<Vec<CheckpointMode>> = (0..strategy.pipeline).map(stage).collect();
-    let first = stages.iter().filter_map(|modes| modes.iter().position(|mode| *mode == CheckpointMode::Full)).min()?;
+    let first = stages
+        .iter()
+        .filter_map(|modes| modes.iter().position(|mode| *mode == CheckpointMode::Full))
+        .min()?;
     let every = u32::try_from(first + 1).ok()?;
     let is_due = |(index, mode): (usize, &CheckpointMode)| {
         let is_full = (index as u32 + 1).is_multiple_of(every);

@@ -104,7 +104,9 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
         _ => reader.size(step_path)?.unwrap_or(once),
     };
     if !step.is_multiple_of(once) {
-        let rule = format!("it must be a multiple of the {once} tokens that data ranks and micro-batches take at once");
+        let rule = format!(
+            "it must be a multiple of the {once} tokens that data ranks and micro-batches take at once"
+        );
         return Err(reader.refused(step_path, rule).or(multiples(step, once)));
     }
     draft.micro_batch = Some(tokens / seq_len);
@@ -182,7 +184,8 @@ impl Dialect for Recipe {
             ));
         }
         if matches!(flavors::flavor(case), Flavor::Registered | Flavor::Unknown) {
-            sentences.push(format!("torchtitan has no {}: set c.model_spec to yours.", case.problem.model.name));
+            sentences
+                .push(format!("torchtitan has no {}: set c.model_spec to yours.", case.problem.model.name));
         }
         if case.problem.workload.dropout > 0.0 {
             sentences.push("It has no dropout; the plan has.".to_owned());
@@ -257,7 +260,9 @@ impl Dialect for Recipe {
         }
         let call = |name: &str| reader.name(name).and_then(|value| value.strip_suffix("()"));
         let base = ["c", "config", "cfg"].into_iter().find_map(call);
-        Ok(base.and_then(|base| base.split_once('_')).map(|(family, flavor)| flavors::clue_of_any_case(family, flavor)))
+        Ok(base
+            .and_then(|base| base.split_once('_'))
+            .map(|(family, flavor)| flavors::clue_of_any_case(family, flavor)))
     }
 
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
@@ -272,11 +277,14 @@ impl Dialect for Recipe {
             meaning.draft.expert_tensor = if expert == 1 { meaning.draft.tensor } else { Some(1) };
         }
         let path = "activation_checkpoint";
-        let mode = match reader.name(path).map(|name| name.trim_end_matches("()").trim_end_matches(".Config")) {
+        let mode = match reader.name(path).map(|name| name.trim_end_matches("()").trim_end_matches(".Config"))
+        {
             None => CheckpointMode::None,
             Some("FullAC") => CheckpointMode::Full,
             Some("SelectiveAC") => CheckpointMode::Selective,
-            Some(_) => return Err(reader.refused(path, "None, FullAC.Config() or SelectiveAC.Config() is needed")),
+            Some(_) => {
+                return Err(reader.refused(path, "None, FullAC.Config() or SelectiveAC.Config() is needed"));
+            }
         };
         meaning.draft.checkpoint = Some(vec![CheckpointEntry::Whole(mode)]);
         meaning.draft.loss = match reader.name("loss") {

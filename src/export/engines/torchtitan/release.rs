@@ -44,7 +44,8 @@ impl Dialect for Release {
     }
 
     fn widen(&self, supports: &mut Supports) {
-        let source = "pytorch/torchtitan 73a0e697 (v0.2.2) distributed/activation_checkpoint.py: every k-th block";
+        let source =
+            "pytorch/torchtitan 73a0e697 (v0.2.2) distributed/activation_checkpoint.py: every k-th block";
         supports.checkpoint_grain = Cited { value: CheckpointGrain::Block, source: source.to_owned() };
     }
 
@@ -149,7 +150,9 @@ impl Dialect for Release {
     fn model(&self, reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
         let family = reader.word("model.name")?;
         let flavor = reader.word("model.flavor")?;
-        Ok(family.or(flavor).map(|_| flavors::clue(family.unwrap_or("llama3"), flavor.unwrap_or("debugmodel"))))
+        Ok(family
+            .or(flavor)
+            .map(|_| flavors::clue(family.unwrap_or("llama3"), flavor.unwrap_or("debugmodel"))))
     }
 
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
@@ -164,7 +167,13 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
     let mut checks = vec![
         Check::product(
             ("devices", s.devices()),
-            &[("replicate", replicas), ("shard", shards), ("cp", s.context), ("tp", s.tensor), ("pp", s.pipeline)],
+            &[
+                ("replicate", replicas),
+                ("shard", shards),
+                ("cp", s.context),
+                ("tp", s.tensor),
+                ("pp", s.pipeline),
+            ],
             "distributed/parallel_dims.py:44",
         ),
         Check::divides(
@@ -174,7 +183,10 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         ),
         Check::divides(
             ("global_batch_size", case.problem.workload.global_batch),
-            ("local_batch_size · dp", s.data * s.micro_batch * if s.pipeline > 1 { s.accumulation } else { 1 }),
+            (
+                "local_batch_size · dp",
+                s.data * s.micro_batch * if s.pipeline > 1 { s.accumulation } else { 1 },
+            ),
             "train.py:203",
         ),
     ];
@@ -183,13 +195,24 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
     }
     if s.pipeline > 1 {
         let chunks = s.chunks();
-        checks.push(Check::divides(("chunks", chunks), ("pp", s.pipeline), "distributed/pipeline_parallel.py:85"));
+        checks.push(Check::divides(
+            ("chunks", chunks),
+            ("pp", s.pipeline),
+            "distributed/pipeline_parallel.py:85",
+        ));
         let tied = case.shape().is_some_and(|shape| shape.head.tied);
-        checks.push(Check::new(!tied, "tied weights do not go with a pipeline", "models/qwen3/model/args.py"));
+        checks.push(Check::new(
+            !tied,
+            "tied weights do not go with a pipeline",
+            "models/qwen3/model/args.py",
+        ));
         if s.accumulation < chunks {
             checks.push(Check::new(
                 true,
-                format!("{} micro-batches are fewer than {chunks} chunks: it warns of a bubble", s.accumulation),
+                format!(
+                    "{} micro-batches are fewer than {chunks} chunks: it warns of a bubble",
+                    s.accumulation
+                ),
                 "distributed/pipeline_parallel.py:197",
             ));
         }

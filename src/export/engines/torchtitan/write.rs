@@ -30,7 +30,11 @@ fn model(case: &Case<'_>, settings: &mut Settings) {
         }
         Flavor::Unknown => {
             let name = case.problem.model.name.as_str();
-            settings.set_noted("model.name", name, "torchtitan has no such model: register it, and name it here");
+            settings.set_noted(
+                "model.name",
+                name,
+                "torchtitan has no such model: register it, and name it here",
+            );
             settings.set("model.flavor", PLANNED);
         }
     }
@@ -114,7 +118,9 @@ pub fn axes(case: &Case<'_>, settings: &mut Settings) {
         let chunks = strategy.cuts.len() as u32;
         let usual = strategy.virtual_stages == if is_single(strategy.schedule) { 1 } else { 2 };
         let ends = [1, 0].into_iter().find(|end| {
-            usual && cuts::dealt(strategy.cuts.iter().sum(), chunks, *end, *end).as_ref() == Some(&strategy.cuts)
+            usual
+                && cuts::dealt(strategy.cuts.iter().sum(), chunks, *end, *end).as_ref()
+                    == Some(&strategy.cuts)
         });
         match ends {
             Some(end) => {

@@ -74,7 +74,9 @@ pub fn kind(reader: &Reader<'_>) -> Result<Kind, ImportError> {
     let place = "compute_environment";
     let places = [("LOCAL_MACHINE", true), ("AMAZON_SAGEMAKER", false)];
     if reader.choice(place, &places)? == Some(false) {
-        return Err(reader.refused(place, "runs on SageMaker are not read").or(vec!["LOCAL_MACHINE".to_owned()]));
+        return Err(reader
+            .refused(place, "runs on SageMaker are not read")
+            .or(vec!["LOCAL_MACHINE".to_owned()]));
     }
     let processor = "use_cpu";
     if super::is_on(reader, processor)? {
@@ -118,7 +120,8 @@ fn deepspeed(reader: &Reader<'_>) -> String {
 /// The version of FSDP: 1 where it is not said.
 fn version(reader: &Reader<'_>) -> Result<Kind, ImportError> {
     let path = super::sharding(reader, "version");
-    let said = reader.value(&path)?.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let said =
+        reader.value(&path)?.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     match said.as_deref() {
         None | Some("1") => Ok(Kind::First),
         Some("2") => Ok(Kind::Second),

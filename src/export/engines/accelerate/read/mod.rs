@@ -85,7 +85,12 @@ fn wrapping(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportErro
 }
 
 /// What blocks recompute, and what is on the host.
-fn inside(reader: &Reader<'_>, kind: Kind, is_sharded: bool, meaning: &mut Meaning) -> Result<(), ImportError> {
+fn inside(
+    reader: &Reader<'_>,
+    kind: Kind,
+    is_sharded: bool,
+    meaning: &mut Meaning,
+) -> Result<(), ImportError> {
     let draft = &mut meaning.draft;
     let path = sharding(reader, "activation_checkpointing");
     let recomputes = is_on(reader, &path)? || is_on(reader, script::CHECKPOINT)?;

@@ -41,7 +41,8 @@ pub fn sizes(
         let rule = "Ulysses is DeepSpeed's: it goes with distributed_type DEEPSPEED only";
         return Err(reader.refused(&field, rule).or(vec!["1".to_owned()]));
     }
-    let product = [replicas, shards, tensor, context].iter().try_fold(1_u64, |all, size| all.checked_mul(*size));
+    let product =
+        [replicas, shards, tensor, context].iter().try_fold(1_u64, |all, size| all.checked_mul(*size));
     if product == Some(1) {
         // Nothing is said: all ranks are data ranks.
         let is_said = reader.document().found.iter().any(|found| found.path.starts_with(&path("")));
@@ -82,7 +83,8 @@ pub fn sizes(
             let reshard = sharding(reader, "reshard_after_forward");
             let rule = "version 2 takes true or false";
             let reshards = switch(reader, &reshard, true);
-            let reshards = reshards.map_err(|_| reader.refused(&reshard, rule).or(vec!["true".to_owned()]))?;
+            let reshards =
+                reshards.map_err(|_| reader.refused(&reshard, rule).or(vec!["true".to_owned()]))?;
             draft.reshard_after_forward = Some(reshards);
             let strategy = sharding(reader, "sharding_strategy");
             if reader.value(&strategy)?.is_some() {
@@ -99,10 +101,14 @@ fn first(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
     let path = sharding(reader, "sharding_strategy");
     let later = sharding(reader, "reshard_after_forward");
     reader.value(&later)?;
-    let said = reader.value(&path)?.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let said =
+        reader.value(&path)?.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     let word = said.unwrap_or_else(|| "FULL_SHARD".to_owned());
     let word = word.trim_start_matches('_').to_ascii_uppercase();
-    let chosen = STRATEGIES.iter().enumerate().find(|(index, (name, _))| *name == word || (index + 1).to_string() == word);
+    let chosen = STRATEGIES
+        .iter()
+        .enumerate()
+        .find(|(index, (name, _))| *name == word || (index + 1).to_string() == word);
     let Some((_, (_, (is_sharded, reshards, is_inside)))) = chosen else {
         let names = STRATEGIES.map(|(name, _)| name);
         let rule = format!("{} is needed, or its number from 1", names.join(", "));

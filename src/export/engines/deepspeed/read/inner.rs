@@ -65,7 +65,8 @@ pub fn checkpoint(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), Impo
 
 /// Reads how experts lie.
 pub fn experts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
-    let size = |name: &str| Ok::<u64, ImportError>(reader.size(&format!("expert_parallel.{name}"))?.unwrap_or(1));
+    let size =
+        |name: &str| Ok::<u64, ImportError>(reader.size(&format!("expert_parallel.{name}"))?.unwrap_or(1));
     let is_spread = reader.is_on("expert_parallel.enabled")?;
     let (expert, tensor) = (size("autoep_size")?, size("expert_tensor_parallel_size")?);
     if scene.model.layers().all(|layer| !matches!(layer.kind, LayerKind::Moe(_))) {

@@ -26,7 +26,10 @@ const UNMODELLED: [(&str, &str); 15] = [
     ("bf16.bf16_master_weights_and_grads", "master weights in 16 bits are not modelled"),
     ("bf16.bf16_optimizer_states", "optimizer state in 16 bits is not modelled"),
     ("fp16.fp16_master_weights_and_grads", "master weights in 16 bits are not modelled"),
-    ("torch_autocast.enabled", "autocast over 32-bit parameters is not modelled; bf16.enabled and fp16.enabled are"),
+    (
+        "torch_autocast.enabled",
+        "autocast over 32-bit parameters is not modelled; bf16.enabled and fp16.enabled are",
+    ),
     ("zero_optimization.zero_quantized_weights", "gathering of quantised parameters is not modelled"),
     ("zero_optimization.zero_quantized_nontrainable_weights", "quantised parameters are not modelled"),
     ("zero_optimization.zero_quantized_gradients", "reduction of quantised gradients is not modelled"),
@@ -37,7 +40,10 @@ const UNMODELLED: [(&str, &str); 15] = [
     ("compile.deepcompile", "what DeepCompile moves is not modelled"),
     ("tensor_parallel.replace_with_kernel_inject", "kernels of inference are not modelled"),
     ("tensor_parallel.kernel_inject", "kernels of inference are not modelled"),
-    ("tensor_parallel.vocab_parallel_lm_head", "logits that are split over tensor ranks are not modelled here"),
+    (
+        "tensor_parallel.vocab_parallel_lm_head",
+        "logits that are split over tensor ranks are not modelled here",
+    ),
 ];
 
 /// Refuses what cannot be predicted.
@@ -46,7 +52,9 @@ pub fn check(reader: &Reader<'_>) -> Result<(), ImportError> {
         let section = format!("{name}.");
         let stands = |path: &str| path == name || path.starts_with(&section);
         if let Some(found) = reader.document().found.iter().find(|found| stands(&found.path)) {
-            return Err(reader.refused(&found.path, "DeepSpeed has lost this feature, and 0.19.8 refuses the key"));
+            return Err(
+                reader.refused(&found.path, "DeepSpeed has lost this feature, and 0.19.8 refuses the key")
+            );
         }
     }
     for (path, rule) in UNMODELLED {
@@ -84,10 +92,12 @@ fn optimizer(reader: &Reader<'_>) -> Result<(), ImportError> {
     if is_auto(reader, path) {
         return Ok(());
     }
-    let names = ["Adam", "AdamW", "FusedAdam", "CPUAdam", "Lamb", "FusedLamb", "MuAdam", "MuAdamW"].map(|name| (name, ()));
+    let names = ["Adam", "AdamW", "FusedAdam", "CPUAdam", "Lamb", "FusedLamb", "MuAdam", "MuAdamW"]
+        .map(|name| (name, ()));
     let refused = |error: ImportError| match error {
         ImportError::Value { .. } => {
-            let rule = "state other than two moments of each parameter is not modelled, as Adam and Lamb have";
+            let rule =
+                "state other than two moments of each parameter is not modelled, as Adam and Lamb have";
             reader.refused(path, rule).or(vec!["AdamW".to_owned()])
         }
         other => other,
@@ -102,7 +112,9 @@ const STRICT: [&str; 4] = ["zero_optimization.", "bf16.", "fp16.", "tensor_paral
 pub fn strangers(reader: &Reader<'_>) -> Result<(), ImportError> {
     for (found, near) in reader.left(HARMLESS) {
         if near.is_none() && STRICT.iter().any(|section| found.path.starts_with(section)) {
-            return Err(reader.refused(&found.path, "DeepSpeed knows no such key in this section, and refuses it"));
+            return Err(
+                reader.refused(&found.path, "DeepSpeed knows no such key in this section, and refuses it")
+            );
         }
     }
     Ok(())

@@ -10,7 +10,8 @@ const MICRO: &str = "train_micro_batch_size_per_gpu";
 const STEPS: &str = "gradient_accumulation_steps";
 
 /// How ranks lie that are not data ranks, for a file that does not say it.
-const SAY: &str = "tensor_parallel.autotp_size, sequence_parallel_size and pipeline.stages say what the others do";
+const SAY: &str =
+    "tensor_parallel.autotp_size, sequence_parallel_size and pipeline.stages say what the others do";
 
 /// Reads the sizes of the axes.
 pub fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
@@ -30,7 +31,9 @@ pub fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> R
         return Err(reader.refused(auto, rule).or(vec!["0".to_owned()]));
     }
     if tensor > 1 && automatic <= 1 && pipeline == 1 {
-        meaning.notes.push("Without AutoTP, the model is taken to split itself over its tensor ranks.".to_owned());
+        meaning
+            .notes
+            .push("Without AutoTP, the model is taken to split itself over its tensor ranks.".to_owned());
     }
     let inside = tensor.saturating_mul(context).saturating_mul(pipeline);
     if !scene.devices.is_multiple_of(inside) {
@@ -69,10 +72,15 @@ pub fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> R
     let data = meaning.draft.data.unwrap_or(1);
     let open = |path: &'static str| is_auto(reader, path).then_some(path);
     let asked = |path: &str, answer: &str| {
-        reader.refused(path, format!("transformers or Accelerate fill it in, so the file does not say it: {answer}"))
+        reader.refused(
+            path,
+            format!("transformers or Accelerate fill it in, so the file does not say it: {answer}"),
+        )
     };
     let divided = |path: &str, whole: u64, part: u64| {
-        let rule = format!("it must be a multiple of {part}: {data} data ranks and what else the batch is made up of; {SAY}");
+        let rule = format!(
+            "it must be a multiple of {part}: {data} data ranks and what else the batch is made up of; {SAY}"
+        );
         whole.checked_div(part).filter(|_| whole.is_multiple_of(part)).ok_or_else(|| {
             if reader.has(path) && !is_auto(reader, path) {
                 reader.refused(path, rule).or(multiples(whole, part))

@@ -36,7 +36,9 @@ pub fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), Impor
             open.get_or_insert(path);
         } else if reader.is_on(path)? {
             if found.is_some_and(|known| known != element) {
-                return Err(reader.refused(path, "it contradicts the other 16-bit type").or(vec!["false".to_owned()]));
+                return Err(reader
+                    .refused(path, "it contradicts the other 16-bit type")
+                    .or(vec!["false".to_owned()]));
             }
             found = Some(element);
         }
@@ -58,7 +60,9 @@ pub fn precision(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), Impor
     // Left out, it is on (0.19.8 `runtime/constants.py:203`).
     meaning.clip = if is_auto(reader, path) { None } else { Some(reader.real(path)?.unwrap_or(1.0)) };
     if meaning.clip.is_some_and(|clip| clip < 0.0) {
-        return Err(reader.refused(path, "a norm of at least 0 is needed; 0 does not clip").or(vec!["0".to_owned()]));
+        return Err(reader
+            .refused(path, "a norm of at least 0 is needed; 0 does not clip")
+            .or(vec!["0".to_owned()]));
     }
     Ok(())
 }
@@ -70,7 +74,8 @@ pub fn zero(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     let stage = reader.count(&stage_path)?.unwrap_or(0);
     let is_piped = meaning.draft.pipeline.is_some_and(|stages| stages > 1);
     let zero = u8::try_from(stage).ok().filter(|zero| *zero <= 3);
-    let zero = zero.ok_or_else(|| reader.refused(&stage_path, "0, 1, 2 or 3 is needed").or(vec!["3".to_owned()]))?;
+    let zero =
+        zero.ok_or_else(|| reader.refused(&stage_path, "0, 1, 2 or 3 is needed").or(vec!["3".to_owned()]))?;
     if is_piped && zero > 1 {
         let rule = "a pipeline goes with stages 0 and 1 only";
         return Err(reader.refused(&stage_path, rule).or(vec!["1".to_owned()]));
@@ -89,17 +94,24 @@ pub fn zero(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
             return Err(reader.refused(&group, "it goes with stage 3 only").or(vec!["-1".to_owned()]));
         }
         meaning.draft.shard = u64::try_from(size).ok();
-        meaning.notes.push("MiCS is read as versions before 0.19.8 have it; 0.19.8 refuses the key.".to_owned());
+        meaning
+            .notes
+            .push("MiCS is read as versions before 0.19.8 have it; 0.19.8 refuses the key.".to_owned());
     }
     reader.switch(&path("mics_hierarchical_params_gather"))?;
     // By itself it is on at stage 3 only (0.19.8 `runtime/zero/config.py:383`).
     let overlaps = is_on(reader, &path("overlap_comm"), zero == 3)?;
     if zero > 0 && !overlaps && !is_piped {
-        meaning.notes.push("overlap_comm is off; the reduction of gradients is predicted beside the backward.".to_owned());
+        meaning.notes.push(
+            "overlap_comm is off; the reduction of gradients is predicted beside the backward.".to_owned(),
+        );
     }
     for (name, what) in [
         ("reduce_scatter", "Gradients are summed whole; they are predicted as reduced and scattered."),
-        ("contiguous_gradients", "Gradients are reduced where they lie; they are predicted as copied to buckets."),
+        (
+            "contiguous_gradients",
+            "Gradients are reduced where they lie; they are predicted as copied to buckets.",
+        ),
     ] {
         if zero > 0 && !is_on(reader, &path(name), true)? {
             meaning.notes.push(what.to_owned());
@@ -147,7 +159,9 @@ pub fn offload(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportE
         let choices = [("none", false), ("cpu", true), ("nvme", true)];
         let is_off_device = reader.choice(&path, &choices)?.unwrap_or(false);
         if reader.name(&path) == Some("nvme") {
-            return Err(reader.refused(&path, "what lies on NVMe is not modelled").or(vec!["cpu".to_owned()]));
+            return Err(reader
+                .refused(&path, "what lies on NVMe is not modelled")
+                .or(vec!["cpu".to_owned()]));
         }
         let older = is_on(reader, &format!("zero_optimization.{older}"), false)?;
         Ok(is_off_device || older)
