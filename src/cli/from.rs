@@ -26,9 +26,16 @@ pub struct Asked {
 }
 
 /// What asks for a strategy, checked as far as it can be without reading anything.
-pub enum Question {
-    Text { typed: Typed, text: String, draft: Draft },
-    File { typed: Typed, path: PathBuf },
+pub struct Question {
+    typed: Typed,
+    source: Source,
+}
+
+/// Where a strategy stands.
+enum Source {
+    /// As it was typed, and as it was read.
+    Text(String, Box<Draft>),
+    File(PathBuf),
 }
 
 impl Question {
@@ -39,22 +46,23 @@ impl Question {
         from: Option<PathBuf>,
     ) -> Result<Self, CliError> {
         let typed = workload.typed()?;
-        match (strategy, from) {
-            (_, Some(path)) => Ok(Self::File { typed, path }),
-            (Some(text), None) => Ok(Self::Text { draft: Draft::parse(&text)?, typed, text }),
+        let source = match (strategy, from) {
+            (_, Some(path)) => Source::File(path),
+            (Some(text), None) => {
+                let draft = Box::new(Draft::parse(&text)?);
+                Source::Text(text, draft)
+            }
             (None, None) => {
                 let rule = "--strategy STRATEGY or --from FILE is needed";
-                Err(CliError { message: rule.to_owned(), ..CliError::usage("strategy", "", rule) })
+                return Err(CliError { message: rule.to_owned(), ..CliError::usage("strategy", "", rule) });
             }
-        }
+        };
+        Ok(Self { typed, source })
     }
 
     /// That one engine is asked for, and if `in_use`, one that plans are made for.
     pub fn of_one_engine(self, in_use: bool) -> Result<Self, CliError> {
-        let typed = match &self {
-            Self::Text { typed, .. } | Self::File { typed, .. } => typed,
-        };
-        match typed.engine {
+        match self.typed.engine {
             EngineChoice::All => {
                 Err(CliError::usage("engine", "all", "only plan compares all engines").or(["auto"]))
             }
@@ -68,12 +76,14 @@ impl Question {
 
     /// Reads what it names.
     pub fn load(self) -> Result<Asked, CliError> {
-        match self {
-            Self::Text { typed, text, draft } => {
+        let typed = self.typed;
+        match self.source {
+            Source::Text(text, draft) => {
                 let batch = typed.global_batch;
-                Ok(Asked { subject: typed.request()?.load()?, draft, text, imported: None, batch })
+                let subject = typed.request()?.load()?;
+                Ok(Asked { subject, draft: *draft, text, imported: None, batch })
             }
-            Self::File { typed, path } => load(typed, &path),
+            Source::File(path) => load(typed, &path),
         }
     }
 }

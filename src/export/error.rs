@@ -78,12 +78,12 @@ pub enum ExportError {
     #[error("the plan's {part} cannot be used: {reason}")]
     Plan { part: &'static str, reason: String },
     #[error("{target} cannot run this strategy as it is: {}", broken.message)]
-    AsIs { target: String, broken: RuleBreak },
+    AsIs { target: String, broken: Box<RuleBreak> },
     #[error("{target} has no word for {key}={value}; the nearest that it has is {key}={nearest}")]
     NoWord { target: String, key: String, value: String, nearest: String },
     #[error("{target} has no strategy for this: {reason}")]
     NoStrategy { target: String, reason: String },
     /// The file that was written does not read back.
     #[error("what was written for {target} does not read back: {error}")]
-    ReadBack { target: String, error: ImportError },
+    ReadBack { target: String, error: Box<ImportError> },
 }

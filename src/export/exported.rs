@@ -138,7 +138,7 @@ pub fn export(
     let is_same_engine = plan.engine == profile.name;
 
     let (strategy, origin) = match draft.resolve(&problem.facts) {
-        Err(broken) if goal.is_as_is => return Err(ExportError::AsIs { target, broken }),
+        Err(broken) if goal.is_as_is => return Err(ExportError::AsIs { target, broken: Box::new(broken) }),
         Ok(strategy) if goal.is_as_is || is_same_engine => {
             let nearest = said(goal.target, &problem, &strategy)?;
             let changes = strategy.changes_to(&nearest, problem.facts.defaults);
@@ -174,7 +174,10 @@ pub fn export(
                     let strategy = Draft::parse(&anew.strategy.text)
                         .map_err(|error| part("strategy", error.to_string()))?
                         .resolve(&problem.facts)
-                        .map_err(|broken| ExportError::AsIs { target: target.clone(), broken })?;
+                        .map_err(|broken| ExportError::AsIs {
+                            target: target.clone(),
+                            broken: Box::new(broken),
+                        })?;
                     let strategy = said(goal.target, &problem, &strategy)?;
                     let changes = changes(plan, &strategy, &problem);
                     (strategy, Origin::PlannedAnew { changes, reason })
@@ -211,12 +214,12 @@ fn unsaid(target: Target, case: &Case<'_>) -> Vec<String> {
 
 /// The strategy that the settings of `strategy` mean when they are read back: itself, or the nearest that they say.
 fn said(target: Target, problem: &Problem<'_>, strategy: &Strategy) -> Result<Strategy, ExportError> {
-    let refused = |error| ExportError::ReadBack { target: target.text(), error };
+    let refused = |error| ExportError::ReadBack { target: target.text(), error: Box::new(error) };
     let read = read_back(target, problem, strategy).map_err(refused)?;
     read.meaning
         .draft
         .resolve(&problem.facts)
-        .map_err(|broken| ExportError::AsIs { target: target.text(), broken })
+        .map_err(|broken| ExportError::AsIs { target: target.text(), broken: Box::new(broken) })
 }
 
 /// What the settings of `strategy` mean when they are read back.

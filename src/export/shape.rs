@@ -28,43 +28,18 @@ pub struct Experts {
 impl Shape {
     /// The shape of `model`; none where its layers are no such decoder or its blocks differ.
     pub fn of(model: &Model) -> Option<Self> {
-        let layers: Vec<&Layer> = model.layers().collect();
-        let mut shape: Option<(Embedding, Option<Attention>, Option<Mlp>, Option<Experts>, Option<Head>)> =
-            None;
-        for layer in layers {
-            match (&layer.kind, &mut shape) {
-                (LayerKind::Embedding(embedding), None) => {
-                    shape = Some((embedding.clone(), None, None, None, None));
-                }
-                (LayerKind::Attention(attention), Some((_, known, ..))) => alike(known, attention)?,
-                (LayerKind::Mlp(mlp), Some((_, _, known, experts, _))) => {
-                    if experts.is_some() {
-                        return None;
-                    }
-                    alike(known, mlp)?;
-                }
-                (LayerKind::Moe(moe), Some((_, _, _, known, _))) => match known {
-                    Some(experts) if experts.layer == *moe => {}
-                    Some(_) => return None,
-                    None => {
-                        let dense_blocks = u64::from(layer.block?);
-                        *known = Some(Experts { layer: moe.clone(), dense_blocks });
-                    }
-                },
-                (LayerKind::Head(head), Some((.., known))) => alike(known, head)?,
-                (LayerKind::Loss(_), Some(_)) => {}
-                _ => return None,
-            }
+        let mut parts = Parts::default();
+        for layer in model.layers() {
+            parts.take(layer)?;
         }
-        let (embedding, attention, mlp, experts, head) = shape?;
         let is_one = model.losses.len() == 1;
         let shape = Self {
             blocks: u64::from(model.blocks()),
-            embedding,
-            attention: attention?,
-            mlp,
-            experts,
-            head: head?,
+            embedding: parts.embedding?,
+            attention: parts.attention?,
+            mlp: parts.mlp,
+            experts: parts.experts,
+            head: parts.head?,
         };
         is_one.then_some(shape)
     }
@@ -139,6 +114,40 @@ impl Shape {
                 .as_ref()
                 .is_some_and(|mlp| mlp.bias || mlp.output_norm.is_some() || mlp.residual_norm.is_some())
             || self.experts.as_ref().is_some_and(|experts| experts.layer.bias || experts.layer.router_bias))
+    }
+}
+
+/// The kinds of layers seen so far.
+#[derive(Default)]
+struct Parts {
+    embedding: Option<Embedding>,
+    attention: Option<Attention>,
+    mlp: Option<Mlp>,
+    experts: Option<Experts>,
+    head: Option<Head>,
+}
+
+impl Parts {
+    /// The next layer in model order; none where it does not go with those before.
+    fn take(&mut self, layer: &Layer) -> Option<()> {
+        let begins = self.embedding.is_none();
+        match &layer.kind {
+            LayerKind::Embedding(embedding) if begins => self.embedding = Some(embedding.clone()),
+            _ if begins => return None,
+            LayerKind::Attention(attention) => alike(&mut self.attention, attention)?,
+            LayerKind::Mlp(mlp) if self.experts.is_none() => alike(&mut self.mlp, mlp)?,
+            LayerKind::Moe(moe) => {
+                let dense_blocks = u64::from(layer.block?);
+                let known = self.experts.get_or_insert_with(|| Experts { layer: moe.clone(), dense_blocks });
+                if known.layer != *moe {
+                    return None;
+                }
+            }
+            LayerKind::Head(head) => alike(&mut self.head, head)?,
+            LayerKind::Loss(_) => {}
+            LayerKind::Embedding(_) | LayerKind::Mlp(_) => return None,
+        }
+        Some(())
     }
 }
 

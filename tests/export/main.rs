@@ -15,5 +15,5 @@ mod random;
 mod round_trip;
 mod schemas;
 
-#[path = "../sampling/mod.rs"]
-mod sampling;
+#[path = "../sampling/dice.rs"]
+mod dice;

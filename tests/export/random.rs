@@ -7,7 +7,7 @@ use meshwright::search::Problem;
 use meshwright::strategy::{Draft, Key, Strategy, Workload};
 use meshwright::units::ElementType;
 
-use crate::sampling::Dice;
+use crate::dice::Dice;
 
 /// A model that engines know well, small in its number of blocks.
 pub fn models() -> Vec<Model> {
