@@ -10,6 +10,7 @@ mod examples_megatron;
 mod examples_nanotron;
 mod examples_torchtitan;
 mod guide;
+mod guide_points;
 mod importing;
 mod random;
 mod round_trip;

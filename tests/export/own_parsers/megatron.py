@@ -37,6 +37,7 @@ OWN = {
     "grad-reduce-in-bf16": ("_add_training_args", 0),
     "accumulate-allreduce-grads-in-fp32": ("_add_distributed_args", 0),
     "multi-latent-attention": ("_add_mla_args", 0),
+    "num-experts": ("_add_moe_args", 1),
     "moe-layer-freq": ("_add_moe_args", 1),
     # Newer than the release of core on PyPI (0.16.1).
     "activation-offload-fraction": ("core 0.20 transformer_config.py:1343", 1),
