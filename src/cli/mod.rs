@@ -66,13 +66,13 @@ Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal, 5 output could no
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Find the best parallel strategy for a model on a cluster
-    #[command(after_help = plan::EXAMPLES)]
+    #[command(after_help = plan::EXAMPLES, mut_arg("model", |arg| arg.required(true)))]
     Plan(plan::PlanArgs),
     /// Predict memory and time of one strategy
-    #[command(after_help = simulate::EXAMPLES)]
+    #[command(after_help = simulate::EXAMPLES, mut_arg("model", |arg| arg.required_unless_present("from")))]
     Simulate(simulate::SimulateArgs),
     /// Say why a strategy is illegal, does not fit or is slower than the best, and what would help
-    #[command(after_help = explain::EXAMPLES)]
+    #[command(after_help = explain::EXAMPLES, mut_arg("model", |arg| arg.required_unless_present("from")))]
     Explain(explain::ExplainArgs),
     /// Train under a plan on CPU ranks of this machine, and measure what was predicted
     #[command(after_help = execute::EXAMPLES)]

@@ -112,7 +112,7 @@ fn settle(arguments: &mut Vec<std::ffi::OsString>) {
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let is_given = |flag: &str| arguments.iter().any(|argument| argument.to_string_lossy().starts_with(flag));
     let is_planned = ["plan", "simulate", "explain"].into_iter().any(has) && is_given("--cluster");
-    let is_told = is_given("--engine") || is_given("--help");
+    let is_told = is_given("--engine") || is_given("--from") || is_given("--help");
     let needs_objective = has("plan") && !is_given("--objective");
     let is_modelled = is_given("--cost-model") || is_given("--no-calibrate") || is_given("--help");
     if arguments.first().is_some_and(|command| command == "execute") && !is_modelled {

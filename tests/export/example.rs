@@ -1,19 +1,15 @@
-//! A file of an engine, read as `simulate --from` reads it.
+//! An example of an engine, whose model is named or said by the file itself.
 
-use meshwright::cluster;
-use meshwright::export::import::{Given, meaning_of};
+use meshwright::export::ModelClue;
 use meshwright::export::syntax::Document;
-use meshwright::export::{ModelClue, Reach, Scene, Target, profile_of, targets};
 use meshwright::model::{self, Model};
-use meshwright::search::Problem;
-use meshwright::strategy::Workload;
-use meshwright::units::ElementType;
+
+use crate::reading::{Reading, target};
 
 /// The file, and what is given beside it.
 pub struct Example<'a> {
     /// The target that it is for, without a version.
     pub engine: &'a str,
-    pub path: &'a str,
     pub text: &'a str,
     pub model: Option<&'a str>,
     pub cluster: &'a str,
@@ -31,10 +27,6 @@ pub struct Read {
     pub notes: Vec<String>,
     /// Settings that are not understood.
     pub left: Vec<String>,
-}
-
-fn target(name: &str) -> Target {
-    targets().find(|target| target.text() == name || target.dialect.name() == name).expect("a target")
 }
 
 fn document(example: &Example<'_>) -> Result<Document, String> {
@@ -60,35 +52,22 @@ fn subject(example: &Example<'_>) -> Result<Model, String> {
 
 fn read(example: &Example<'_>) -> Result<Read, String> {
     let model = subject(example)?;
-    let cluster = cluster::load(example.cluster).map_err(|error| error.to_string())?;
-    let scene = Scene {
+    let reading = Reading {
+        target: example.engine,
         model: &model,
-        devices: cluster.devices(),
-        devices_per_node: u64::from(cluster.devices_per_node),
+        cluster: example.cluster,
         global_batch: example.batch,
         seq_len: None,
     };
-    let target = target(example.engine);
-    let given = Given { path: example.path, text: example.text, ranks: None };
-    let understood = meaning_of(target, &given, &scene).map_err(|error| error.to_string())?;
-    let meaning = understood.meaning;
-    let workload = Workload {
-        global_batch: example.batch.or(meaning.global_batch).ok_or("no batch")?,
-        seq_len: meaning.seq_len.unwrap_or(4096),
-        precision: meaning.precision.unwrap_or(ElementType::Bf16),
-        dropout: meaning.dropout.unwrap_or(0.0),
-        clip: meaning.clip.unwrap_or(1.0),
-    };
-    let profile = profile_of(target, &meaning, Reach::Files);
-    let problem = Problem::new(&model, &cluster, workload, &profile, None);
-    let strategy = meaning.draft.resolve(&problem.facts).map_err(|error| error.to_string())?;
+    let understood = reading.understood(example.text).map_err(|error| error.to_string())?;
+    let (strategy, workload) = reading.meant(&understood)?;
     Ok(Read {
-        strategy: strategy.text(problem.facts.defaults),
+        strategy,
         model: model.name.clone(),
         batch: workload.global_batch,
         seq_len: workload.seq_len,
         precision: workload.precision.to_string(),
-        notes: meaning.notes,
+        notes: understood.meaning.notes,
         left: understood.left.into_iter().map(|(path, _)| path).collect(),
     })
 }

@@ -3,14 +3,14 @@
 use meshwright::model::{self, Model};
 use meshwright::units::ElementType;
 
-use crate::importing::Reading;
+use crate::reading::Reading;
 
 fn llama() -> Model {
     model::load("llama-3.1-8b").expect("a preset")
 }
 
 fn reading<'a>(model: &'a Model, cluster: &'a str, global_batch: Option<u64>) -> Reading<'a> {
-    Reading { target: "accelerate@1.15", model, cluster, global_batch, seq_len: 1024 }
+    Reading { target: "accelerate@1.15", model, cluster, global_batch, seq_len: Some(1024) }
 }
 
 /// What all files of FSDP2 say alike, around the lines that differ.

@@ -2,7 +2,7 @@
 
 use meshwright::model;
 
-use crate::example_text::Example;
+use crate::reading::Reading;
 
 fn meant(
     target: &str,
@@ -12,7 +12,7 @@ fn meant(
     global_batch: Option<u64>,
 ) -> Result<String, String> {
     let model = model::load(model).unwrap();
-    Example { target, text, model: &model, cluster, global_batch }.strategy()
+    Reading { target, model: &model, cluster, global_batch, seq_len: None }.tried(text)
 }
 
 #[test]

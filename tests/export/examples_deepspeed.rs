@@ -3,7 +3,7 @@
 use meshwright::model::{self, Model};
 use meshwright::units::ElementType;
 
-use crate::importing::Reading;
+use crate::reading::Reading;
 
 fn llama() -> Model {
     model::load("llama-3.1-8b").expect("a preset")
@@ -17,7 +17,7 @@ fn small() -> Model {
 }
 
 fn reading<'a>(model: &'a Model, cluster: &'a str, global_batch: Option<u64>) -> Reading<'a> {
-    Reading { target: "deepspeed@0.19", model, cluster, global_batch, seq_len: 1024 }
+    Reading { target: "deepspeed@0.19", model, cluster, global_batch, seq_len: Some(1024) }
 }
 
 /// D-1: DeepSpeed 0.19, examples/sdma_allgather/ds_config_zero3.json.

@@ -1,12 +1,16 @@
 //! MaxText's own examples, by the arguments that shape a run: what they mean, and what is refused.
 
-use meshwright::model;
+use meshwright::model::{self, Model};
 
-use crate::example_text::Example;
+use crate::reading::Reading;
+
+fn reading<'a>(model: &'a Model, cluster: &'a str) -> Reading<'a> {
+    Reading { target: "maxtext", model, cluster, global_batch: None, seq_len: None }
+}
 
 fn meant(text: &str, model: &str, cluster: &str) -> Result<String, String> {
     let model = model::load(model).unwrap();
-    Example { target: "maxtext", text, model: &model, cluster, global_batch: None }.strategy()
+    reading(&model, cluster).tried(text)
 }
 
 #[test]
@@ -31,13 +35,12 @@ fn x3_a_batch_that_tensor_ranks_count_in() {
     let text = "model_name=gpt3-175b per_device_batch_size=1 ici_data_parallelism=16 ici_fsdp_parallelism=48 \
                 ici_tensor_parallelism=8 dcn_data_parallelism=1 remat_policy=minimal quantization=int8 attention=flash";
     let model = model::load("gpt3-175b").unwrap();
-    let example =
-        Example { target: "maxtext", text, model: &model, cluster: "768x8xh100-sxm", global_batch: None };
+    let reading = reading(&model, "768x8xh100-sxm");
     assert_eq!(
-        example.strategy().unwrap(),
+        reading.strategy(text),
         "tp=8,pp=1,dp=768,sp=off,zero=3,shard=48,micro=8,accum=1,ckpt=selective"
     );
-    let notes = example.understood().unwrap().meaning.notes;
+    let notes = reading.understood(text).unwrap().meaning.notes;
     assert!(notes.iter().any(|note| note.contains("int8")), "{notes:?}");
 }
 

@@ -3,7 +3,7 @@
 use crate::example::{Example, meaning, refused};
 
 fn arguments<'a>(text: &'a str, cluster: &'a str) -> Example<'a> {
-    Example { engine: "megatron", path: "train.sh", text, model: None, cluster, batch: None }
+    Example { engine: "megatron", text, model: None, cluster, batch: None }
 }
 
 const GPT3: &str = "--num-layers 96 --hidden-size 12288 --num-attention-heads 96 --seq-length 2048 \
@@ -163,15 +163,7 @@ fn recipes_of_nemo() {
         let text = format!(
             "{fields} optim.config.use_distributed_optimizer=True trainer.plugins.precision=bf16-mixed"
         );
-        meaning(&Example {
-            engine: "nemo",
-            path: "overrides.sh",
-            text: &text,
-            model: Some(model),
-            cluster,
-            batch: None,
-        })
-        .strategy
+        meaning(&Example { engine: "nemo", text: &text, model: Some(model), cluster, batch: None }).strategy
     };
     let strategy = "trainer.strategy.";
     let with = |list: &[(&str, &str)]| -> String {

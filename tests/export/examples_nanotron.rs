@@ -4,7 +4,7 @@ use meshwright::export::syntax::Syntax;
 use meshwright::export::{ModelClue, Target};
 use meshwright::model::{self, Model};
 
-use crate::example_text::Example;
+use crate::reading::Reading;
 
 /// A configuration with these sizes; `rest` are lines of `parallelism`.
 fn config(sizes: [u64; 4], batch: [u64; 3], rest: &str, is_wide: bool, shape: &str) -> String {
@@ -37,9 +37,13 @@ fn model_of(text: &str) -> Model {
     model::from_text(&config.to_string(), "config.json", "example").unwrap()
 }
 
+fn reading<'a>(model: &'a Model, cluster: &'a str) -> Reading<'a> {
+    Reading { target: "nanotron", model, cluster, global_batch: None, seq_len: None }
+}
+
 fn meant(text: &str, cluster: &str) -> Result<String, String> {
     let model = model_of(text);
-    Example { target: "nanotron", text, model: &model, cluster, global_batch: None }.strategy()
+    reading(&model, cluster).tried(text)
 }
 
 #[test]
@@ -110,12 +114,6 @@ fn what_changes_a_run_is_refused_by_name() {
     }
     let without = base.replace("clip_grad: 1.0", "clip_grad: null");
     let model = model_of(&without);
-    let example = Example {
-        target: "nanotron",
-        text: &without,
-        model: &model,
-        cluster: "1x4xh100-sxm",
-        global_batch: None,
-    };
-    assert_eq!(example.understood().unwrap().meaning.clip, Some(0.0));
+    let read = reading(&model, "1x4xh100-sxm").understood(&without);
+    assert_eq!(read.unwrap().meaning.clip, Some(0.0));
 }

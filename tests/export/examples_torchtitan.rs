@@ -5,7 +5,7 @@ use crate::example::{Example, meaning, refused};
 const SEEN: &str = "torchtitan";
 
 fn toml(text: &str) -> Example<'_> {
-    Example { engine: SEEN, path: "train.toml", text, model: None, cluster: "8x8xh100-sxm", batch: None }
+    Example { engine: SEEN, text, model: None, cluster: "8x8xh100-sxm", batch: None }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Plans as configurations of engines and back: the same strategy, the same prediction, for random legal plans.
 
 mod example;
-mod example_text;
 mod examples_accelerate;
 mod examples_colossalai;
 mod examples_deepspeed;
@@ -11,8 +10,8 @@ mod examples_nanotron;
 mod examples_torchtitan;
 mod guide;
 mod guide_points;
-mod importing;
 mod random;
+mod reading;
 mod round_trip;
 mod schemas;
 

@@ -11,6 +11,7 @@ use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
+use crate::strategy::Strategy;
 
 /// Megatron-LM with Megatron core 0.20.
 pub struct CommandLine;
@@ -57,22 +58,7 @@ impl Dialect for CommandLine {
     fn program(&self, case: &Case<'_>) -> Program {
         let mut program = Program::torchrun("\"${MEGATRON_PATH:-.}/pretrain_gpt.py\"", "\"${ARGUMENTS[@]}\"");
         program.prepare.push("source arguments.sh".to_owned());
-        if is_piped_first(case.strategy) {
-            program.order = PIPELINE_BEFORE_DATA;
-        }
-        if case.strategy.zero > 1 {
-            program.with(
-                "CUDA_DEVICE_MAX_CONNECTIONS",
-                "8",
-                "Megatron-FSDP refuses 1, which serialises its streams",
-            )
-        } else {
-            program.with(
-                "CUDA_DEVICE_MAX_CONNECTIONS",
-                "1",
-                "kernels start in the order in which they are queued, so collectives run beside products (before Blackwell)",
-            )
-        }
+        arranged(program, case.strategy)
     }
 
     fn marks(&self) -> &'static [&'static str] {
@@ -100,6 +86,21 @@ impl Dialect for CommandLine {
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
         read::read(reader, scene)
     }
+}
+
+/// The program with the order of ranks and the environment that a strategy takes.
+pub fn arranged(mut program: Program, strategy: &Strategy) -> Program {
+    if is_piped_first(strategy) {
+        program.order = PIPELINE_BEFORE_DATA;
+    }
+    let (connections, why) = match strategy.zero {
+        0 | 1 => (
+            "1",
+            "kernels start in the order in which they are queued, so collectives run beside products (before Blackwell)",
+        ),
+        _ => ("8", "Megatron-FSDP refuses 1, which serialises its streams"),
+    };
+    program.with("CUDA_DEVICE_MAX_CONNECTIONS", connections, why)
 }
 
 /// Data, tokenizer, learning rate, logging, checkpoints, initialisation, and how processes find each other.

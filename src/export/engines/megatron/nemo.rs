@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::write::{PIPELINE_BEFORE_DATA, is_piped_first};
+use super::command_line::arranged;
 use super::{checks, read, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
@@ -220,14 +220,7 @@ impl Dialect for Recipe {
         let arguments = arguments.replace(":-?", ":?");
         let mut program = Program::torchrun("--no-python nemo", &arguments);
         program.prepare.push("source overrides.sh".to_owned());
-        if is_piped_first(case.strategy) {
-            program.order = PIPELINE_BEFORE_DATA;
-        }
-        program.with(
-            "CUDA_DEVICE_MAX_CONNECTIONS",
-            "1",
-            "kernels start in the order in which they are queued",
-        )
+        arranged(program, case.strategy)
     }
 
     fn marks(&self) -> &'static [&'static str] {

@@ -54,7 +54,7 @@ pub fn axes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
     let is_sharded = sizes.shards > 1 || sizes.context > 1;
     draft.zero = Some(if is_sharded { 3 } else { 0 });
     draft.shard = (is_sharded && sizes.replicas > 1).then_some(sizes.shards);
-    reshard(reader, &sizes, is_sharded, draft)
+    reshard(reader, draft)
 }
 
 /// One switch keeps parameters, gradients and optimizer state on the host.
@@ -125,16 +125,13 @@ fn sizes(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Sizes, ImportError> {
     Ok(Sizes { replicas, shards, context, tensor, pipeline })
 }
 
-fn reshard(
-    reader: &Reader<'_>,
-    sizes: &Sizes,
-    is_sharded: bool,
-    draft: &mut Draft,
-) -> Result<(), ImportError> {
-    let usual = sizes.pipeline == 1;
+/// Whether gathered parameters are given back, where they are sharded. Without a pipeline they are unless told otherwise,
+/// with one they are not.
+pub fn reshard(reader: &Reader<'_>, draft: &mut Draft) -> Result<(), ImportError> {
+    let usual = draft.pipeline == Some(1);
     let choices = [("default", usual), ("always", true), ("never", false)];
     let keeps = reader.choice("parallelism.fsdp_reshard_after_forward", &choices)?.unwrap_or(usual);
-    draft.reshard_after_forward = is_sharded.then_some(keeps);
+    draft.reshard_after_forward = (draft.zero == Some(3)).then_some(keeps);
     Ok(())
 }
 

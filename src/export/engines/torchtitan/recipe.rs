@@ -268,6 +268,11 @@ impl Dialect for Recipe {
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
         let mut meaning = Meaning::default();
         read::axes(reader, scene, &mut meaning.draft)?;
+        // FSDP is applied to one rank too (distributed/parallel_dims.py:195): it offloads there, and may shard experts.
+        if reader.size("parallelism.data_parallel_replicate_degree")?.unwrap_or(1) == 1 {
+            meaning.draft.zero = Some(3);
+            read::reshard(reader, &mut meaning.draft)?;
+        }
         let splits = reader.switch("parallelism.enable_sequence_parallel")?.unwrap_or(true);
         meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(splits);
         read::pipeline(reader, scene, &mut meaning.draft)?;
@@ -293,10 +298,6 @@ impl Dialect for Recipe {
             _ => Some(LossMode::Chunked),
         };
         read::offload(reader, &mut meaning.draft)?;
-        // FSDP is applied to one rank too (distributed/parallel_dims.py:195), and offloads there.
-        if meaning.draft.offload.is_some() {
-            meaning.draft.zero = Some(3);
-        }
         batch(reader, scene, &mut meaning)?;
         read::types(reader, &mut meaning)?;
         meaning.clip = read::clip(reader)?;
