@@ -385,7 +385,7 @@ impl Rule {
             Self::Shard => s.data.is_multiple_of(s.shard),
             Self::ReplicationOffered => {
                 let alone = s.tensor == 1 && s.context == 1 && s.pipeline == 1;
-                s.zero > 0 || s.data * s.context == 1 || alone || *supports.replication_beside_others
+                s.zero > 0 || !s.sums_gradients(facts) || alone || *supports.replication_beside_others
             }
             Self::ShardOffered => {
                 let ranks = s.context.saturating_mul(s.shard);

@@ -51,7 +51,10 @@ pub fn axes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
     draft.context = Some(sizes.context);
     draft.pipeline = Some(sizes.pipeline);
     draft.data = Some(sizes.replicas * sizes.shards);
-    let is_sharded = sizes.shards > 1 || sizes.context > 1;
+    // Where experts are spread, FSDP shards them over the ranks that hold the same (distributed/parallel_dims.py).
+    let expert = reader.size("parallelism.expert_parallel_degree")?.unwrap_or(1);
+    let spreads = expert > 1 && sizes.replicas == 1 && has_experts(scene);
+    let is_sharded = sizes.shards > 1 || sizes.context > 1 || spreads;
     draft.zero = Some(if is_sharded { 3 } else { 0 });
     draft.shard = (is_sharded && sizes.replicas > 1).then_some(sizes.shards);
     reshard(reader, draft)
