@@ -11,7 +11,7 @@ use crate::strategy::MeshOrder;
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// A Python file, or `-m` and a module, as torchrun takes it.
+    /// A Python file, `-m` and a module, or `--no-python` and a command, as torchrun takes it.
     pub entry: String,
     /// Lines of the shell before the program is run, such as one that reads arguments from a file.
     pub prepare: Vec<String>,
@@ -48,6 +48,14 @@ impl Program {
             )],
             order: MeshOrder::default(),
             launcher: Launcher::Torchrun,
+        }
+    }
+
+    /// How one process is started without torchrun.
+    pub fn alone(&self) -> String {
+        match self.entry.strip_prefix("--no-python ") {
+            Some(command) => command.to_owned(),
+            None => format!("python {}", self.entry),
         }
     }
 

@@ -69,11 +69,15 @@ fn run(program: &Program, nodes: u64, devices: u64, is_placed: bool) -> String {
         Launcher::Torchrun => text.push_str(&format!(
             "# The plan's mesh is not in the engine's order: line 1 + device of ranks.txt is the rank there.\n\
              export MASTER_ADDR=\"{address}\" MASTER_PORT=\"${{MASTER_PORT:-29500}}\" WORLD_SIZE={}\n\
+             PROCESSES=()\n\
              for LOCAL_RANK in $(seq 0 {}); do\n    \
              export LOCAL_RANK RANK=$(sed -n \"$(({rank} * {devices} + LOCAL_RANK + 1))p\" ranks.txt)\n    \
-             python {entry} {arguments} \"$@\" &\ndone\nwait\n",
+             {} {arguments} \"$@\" &\n    PROCESSES+=($!)\ndone\n\
+             for PROCESS in \"${{PROCESSES[@]}}\"; do\n    \
+             wait \"$PROCESS\" || {{ kill \"${{PROCESSES[@]}}\" 2>/dev/null || true; exit 1; }}\ndone\n",
             nodes * devices,
-            devices - 1
+            devices - 1,
+            program.alone(),
         )),
     }
     text
@@ -112,11 +116,11 @@ fn mpirun(program: &Program, nodes: u64, devices: u64, is_placed: bool) -> Strin
         "export MASTER_ADDR=\"${{MASTER_ADDR:-localhost}}\" MASTER_PORT=\"${{MASTER_PORT:-29500}}\" WORLD_SIZE={}\n\
          exec mpirun -np {} --map-by ppr:{per_node}:node ${{HOSTFILE:+--hostfile \"$HOSTFILE\"}} \\\n    \
          -x MASTER_ADDR -x MASTER_PORT -x WORLD_SIZE{forwarded} \\\n    \
-         bash -c 'export {node}RANK={rank} LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK; exec python \"$@\"' run \\\n    \
+         bash -c 'export {node}RANK={rank} LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK; exec \"$@\"' run \\\n    \
          {} {} \"$@\"\n",
         per_node * nodes,
         per_node * nodes,
-        program.entry,
+        program.alone(),
         program.arguments,
     ));
     text

@@ -99,6 +99,16 @@ fn dashes(words: &[Word]) -> Vec<Found> {
         if is_short || word.text.ends_with(".py") || word.is_separator() || word.is_list {
             takes_values = false;
         }
+        // A variable behind a value may stand for more arguments.
+        let is_more = word.is_open && found.last().is_some_and(|last| !takes_values || !last.span.is_empty());
+        if is_more && !word.is_list && word.text.starts_with('$') {
+            takes_values = false;
+            if found.iter().all(|known| known.path != word.text) {
+                let span = word.span.clone();
+                let (entry, value) = (span.clone(), Value::Bool(true));
+                found.push(Found { path: word.text.clone(), value, entry, span, is_open: true });
+            }
+        }
         if takes_values && let Some(last) = found.last_mut() {
             add(last, word);
         }

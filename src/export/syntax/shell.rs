@@ -1,6 +1,6 @@
 //! The words of a shell script or line, with quotes taken off and the variables that the text sets put in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::SyntaxError;
@@ -32,11 +32,15 @@ impl Word {
 /// # Errors
 /// If a quote is not closed.
 pub fn words(text: &str) -> Result<Vec<Word>, SyntaxError> {
-    let mut splitter =
-        Splitter { text, at: 0, words: Vec::new(), variables: HashMap::new(), begins_line: true };
-    while splitter.skip_blanks() {
-        splitter.word()?;
-    }
+    let mut splitter = Splitter {
+        text,
+        at: 0,
+        words: Vec::new(),
+        variables: HashMap::new(),
+        lists: HashSet::new(),
+        begins_line: true,
+    };
+    splitter.all()?;
     Ok(splitter.words)
 }
 
@@ -45,10 +49,58 @@ struct Splitter<'a> {
     at: usize,
     words: Vec<Word>,
     variables: HashMap<String, String>,
+    /// Variables whose words were read where they are set.
+    lists: HashSet<String>,
     begins_line: bool,
 }
 
 impl Splitter<'_> {
+    fn all(&mut self) -> Result<(), SyntaxError> {
+        while self.skip_blanks() {
+            if !self.argument_string()? {
+                self.word()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `NAME="--one 1 --two 2"`, which an unquoted `$NAME` hands over as several words: these are read here, where they
+    /// stand. False where something else is next.
+    fn argument_string(&mut self) -> Result<bool, SyntaxError> {
+        let rest = &self.text[self.at..];
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+        let Some(quote) = rest[name.len()..].strip_prefix('=').and_then(|value| value.chars().next()) else {
+            return Ok(false);
+        };
+        if name.is_empty() || !matches!(quote, '"' | '\'') {
+            return Ok(false);
+        }
+        let start = self.at + name.len() + 2;
+        let inside = &self.text[start..];
+        let Some(length) = inside.find(quote) else { return Ok(false) };
+        if !inside[..length].split_whitespace().any(|word| word.starts_with("--")) {
+            return Ok(false);
+        }
+        let mut inner = Splitter {
+            text: &self.text[..start + length],
+            at: start,
+            words: Vec::new(),
+            variables: std::mem::take(&mut self.variables),
+            lists: std::mem::take(&mut self.lists),
+            begins_line: true,
+        };
+        inner.all()?;
+        // Inside quotes the end of a line is a blank.
+        inner.words.iter_mut().skip(1).for_each(|word| word.begins_line = false);
+        self.words.append(&mut inner.words);
+        (self.variables, self.lists) = (inner.variables, inner.lists);
+        self.lists.insert(name.to_owned());
+        self.at = start + length + 1;
+        self.begins_line = true;
+        Ok(true)
+    }
+
     fn peek(&self) -> Option<char> {
         self.text[self.at..].chars().next()
     }
@@ -220,6 +272,10 @@ impl Splitter<'_> {
         };
         if name.ends_with("[@]") || name.ends_with("[*]") || name == "@" {
             word.is_list = true;
+        }
+        if self.lists.contains(name) {
+            word.is_list = true;
+            return;
         }
         match self.variables.get(name) {
             Some(value) => word.text.push_str(value),

@@ -90,6 +90,28 @@ fn scripts_are_read_as_a_shell_would() {
 }
 
 #[test]
+fn strings_of_arguments_are_read_where_they_are_set() {
+    let text = "TP=2\nARGS=\"--tensor-model-parallel-size $TP \\\n  --sequence-parallel\n  --lr 1e-4\"\n\
+                MORE=\"$ARGS --micro-batch-size 4\"\nEXTRA='\n --bf16 '\n\
+                torchrun pretrain_gpt.py $ARGS ${EXTRA} --seq-length 128 $OTHER\n";
+    let document = Syntax::Arguments.read(text).unwrap();
+    let found: Vec<(&str, Value)> =
+        document.found.iter().map(|found| (found.path.as_str(), found.value.clone())).collect();
+    let expected = [
+        ("tensor-model-parallel-size", json!(2)),
+        ("sequence-parallel", json!(true)),
+        ("lr", json!(1e-4)),
+        ("micro-batch-size", json!(4)),
+        ("bf16", json!(true)),
+        ("seq-length", json!(128)),
+        ("$OTHER", json!(true)),
+    ];
+    assert_eq!(found, expected);
+    let edit = Edit { path: "tensor-model-parallel-size".to_owned(), value: Some(json!(8)) };
+    assert!(edited(&document, &[edit]).contains("ARGS=\"--tensor-model-parallel-size 8 \\"));
+}
+
+#[test]
 fn python_is_data() {
     let text = "from torchtitan import llama3_70b\n\ndef plan():\n    \"\"\"A docstring: c.x = 1\"\"\"\n    c = llama3_70b()\n    \
                 p = c.parallelism\n    p.tensor_parallel_degree = 8  # a note\n    c.training.tokens = 2 * 8192\n    \

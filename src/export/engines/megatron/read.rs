@@ -105,10 +105,11 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
         let Some(whole) = whole else {
             let path =
                 if own > 0 { "decoder-first-pipeline-num-layers" } else { "pipeline-model-parallel-size" };
-            let rule = format!(
-                "{} layers do not divide by {middle} pipeline ranks",
-                blocks + embedding + loss - ends.min(blocks)
-            );
+            let all = blocks + embedding + loss;
+            let rule = match all.checked_sub(ends) {
+                Some(left) => format!("{left} layers do not divide by {middle} pipeline ranks"),
+                None => format!("the end stages have {ends} of {all} layers"),
+            };
             return Err(reader.refused(path, rule));
         };
         let per_rank = whole.checked_div(middle).unwrap_or(0);

@@ -50,7 +50,7 @@ pub fn axes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
     draft.tensor = Some(sizes.tensor);
     draft.context = Some(sizes.context);
     draft.pipeline = Some(sizes.pipeline);
-    draft.data = Some(sizes.replicas * sizes.shards);
+    draft.data = Some(sizes.replicas.saturating_mul(sizes.shards));
     // Where experts are spread, FSDP shards them over the ranks that hold the same (distributed/parallel_dims.py).
     let expert = reader.size("parallelism.expert_parallel_degree")?.unwrap_or(1);
     let spreads = expert > 1 && sizes.replicas == 1 && has_experts(scene);
@@ -159,7 +159,7 @@ pub fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Re
     let blocks = scene.model.blocks();
     let chunks = match (&lists, each) {
         (Some(lists), _) => lists.len() as u64,
-        (None, Some(each)) => (u64::from(blocks) + first + last).div_ceil(each),
+        (None, Some(each)) => first.saturating_add(last).saturating_add(blocks.into()).div_ceil(each),
         (None, None) => stages * if is_single(schedule) { 1 } else { 2 },
     };
     let field = path(if lists.is_some() {
