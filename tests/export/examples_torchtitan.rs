@@ -94,6 +94,11 @@ fn what_is_wrong_is_named() {
         ("[parallelism]\nfsdp_reshard_after_forward = \"alway\"\n", "always"),
         ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"DualPipeV\"\n", "1F1B"),
         ("[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_layers_per_stage = 5\n", "chunks"),
+        (
+            "[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = \"ZBVZeroBubble\"\n\
+             pipeline_parallel_layers_per_stage = 6\n",
+            "two each",
+        ),
         ("[activation_checkpoint]\nmode = \"memory_budget\"\n", "not modelled"),
         ("[optimizer]\nearly_step_in_backward = true\n", "not modelled"),
     ] {

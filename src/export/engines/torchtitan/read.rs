@@ -167,13 +167,14 @@ pub fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Re
     } else {
         "pipeline_parallel_layers_per_stage"
     });
-    if !chunks.is_multiple_of(stages) || (is_single(schedule) && chunks != stages) {
-        let rule = format!(
-            "that makes {chunks} chunks, and {} ranks with {} take {}",
-            stages,
-            schedule,
-            if is_single(schedule) { "one each" } else { "a multiple of it" }
-        );
+    let each_rank = chunks / stages;
+    let (is_taken, takes) = match schedule {
+        Schedule::ZeroBubbleV => (each_rank == 2, "two each"),
+        schedule if is_single(schedule) => (each_rank == 1, "one each"),
+        _ => (each_rank >= 2, "at least two each, all as many"),
+    };
+    if !chunks.is_multiple_of(stages) || !is_taken {
+        let rule = format!("that makes {chunks} chunks, and {stages} ranks with {schedule} take {takes}");
         return Err(reader.refused(&field, rule));
     }
     draft.virtual_stages = Some(chunks / stages);
