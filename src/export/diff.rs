@@ -34,7 +34,7 @@ pub fn file_diff(
     let (before, after) = (settings(&mine), settings(&better));
     let means_better = |edits: &[Edit]| {
         let text = edited(&imported.document, edits);
-        let given = Given { path: &imported.path, text: &text, ranks: None };
+        let given = Given { path: &imported.path, text: &text, ranks: None, beside: imported.beside() };
         let read = import::meaning_of(imported.target, &given, scene).ok()?;
         let mut draft = read.meaning.draft;
         // Where ranks lie is said by the scripts, not by the file.

@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::check::Check;
 use super::error::{ExportError, ImportError};
-use super::import::{self, Given, Understood};
+use super::import::{self, Beside, Given, Understood};
 use super::launch::{ranks, scripts};
 use super::meaning::{Meaning, Scene};
 use super::readme::readme;
@@ -243,7 +243,9 @@ pub fn read_back(
         global_batch: Some(problem.workload.global_batch),
         seq_len: Some(problem.workload.seq_len),
     };
-    let given = Given { path: dialect.file(), text: &text, ranks: placed.as_deref() };
+    let files = dialect.companions(&case);
+    let given =
+        Given { path: dialect.file(), text: &text, ranks: placed.as_deref(), beside: Beside::Files(&files) };
     import::meaning_of(target, &given, &scene)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::ImportError;
 use super::launch::order_of;
@@ -16,6 +16,38 @@ use crate::units::Bytes;
 /// The largest file that is read as a configuration.
 const LARGEST_FILE: Bytes = Bytes::mib(1);
 
+/// The largest file that a configuration names.
+const LARGEST_COMPANION: Bytes = Bytes::mib(64);
+
+/// Where the files are that a configuration names.
+#[derive(Clone, Copy, Debug)]
+pub enum Beside<'a> {
+    Nothing,
+    /// On disk, in the folder of the configuration.
+    Folder(&'a Path),
+    /// Names and texts.
+    Files(&'a [(String, String)]),
+}
+
+impl Beside<'_> {
+    /// The text of `name`.
+    ///
+    /// # Errors
+    /// In words, if there is none that can be read.
+    pub(super) fn text(self, name: &str) -> Result<String, String> {
+        match self {
+            Self::Nothing => Err("it names a file, and none lies beside the settings".to_owned()),
+            Self::Files(files) => {
+                let file = files.iter().find(|(known, _)| known == name);
+                file.map(|(_, text)| text.clone()).ok_or_else(|| "there is no such file".to_owned())
+            }
+            Self::Folder(folder) => {
+                text_up_to(&folder.join(name), LARGEST_COMPANION).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
 /// The text of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
@@ -23,6 +55,7 @@ pub struct Given<'a> {
     pub text: &'a str,
     /// The engine's rank on each device, where a file beside it says so.
     pub ranks: Option<&'a [u64]>,
+    pub beside: Beside<'a>,
 }
 
 /// A configuration whose engine is known.
@@ -32,6 +65,7 @@ pub struct Imported {
     pub document: Document,
     pub path: String,
     ranks: Option<Vec<u64>>,
+    folder: PathBuf,
 }
 
 /// What a configuration says.
@@ -55,7 +89,8 @@ pub fn import(path: &Path, engine: Option<&str>) -> Result<Imported, ImportError
     };
     let shown = path.display().to_string();
     let (target, document) = recognised(&shown, &text, engine)?;
-    Ok(Imported { target, document, path: shown, ranks })
+    let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
+    Ok(Imported { target, document, path: shown, ranks, folder })
 }
 
 /// Which model the settings of `document`, a file of `target`, are for, where they say it.
@@ -80,7 +115,12 @@ impl Imported {
     /// # Errors
     /// If the engine would refuse a setting, one is no setting of the engine, or what is needed is said nowhere.
     pub fn understood(&self, scene: &Scene<'_>) -> Result<Understood, ImportError> {
-        understood(self.target, &self.document, self.ranks.as_deref(), scene)
+        understood(self.target, &self.document, self.ranks.as_deref(), self.beside(), scene)
+    }
+
+    /// Where the files are that it names.
+    pub fn beside(&self) -> Beside<'_> {
+        Beside::Folder(&self.folder)
     }
 }
 
@@ -94,16 +134,17 @@ pub fn meaning_of(target: Target, given: &Given<'_>, scene: &Scene<'_>) -> Resul
         .syntax()
         .read(given.text)
         .map_err(|error| ImportError::Syntax { path: given.path.to_owned(), error })?;
-    understood(target, &document, given.ranks, scene)
+    understood(target, &document, given.ranks, given.beside, scene)
 }
 
 fn understood(
     target: Target,
     document: &Document,
     ranks: Option<&[u64]>,
+    beside: Beside<'_>,
     scene: &Scene<'_>,
 ) -> Result<Understood, ImportError> {
-    let reader = Reader::new(document);
+    let reader = Reader::new(document).with(beside);
     let dialect = target.dialect;
     // So that its settings count as read.
     dialect.model(&reader)?;
@@ -219,6 +260,10 @@ fn syntaxes(path: &str) -> &'static [Syntax] {
 }
 
 fn text_of(path: &Path) -> Result<String, ImportError> {
+    text_up_to(path, LARGEST_FILE)
+}
+
+fn text_up_to(path: &Path, largest: Bytes) -> Result<String, ImportError> {
     let refused = |reason: String| ImportError::Unreadable { path: path.display().to_string(), reason };
     let failed = |error: io::Error| refused(error.to_string());
     let metadata = fs::metadata(path).map_err(failed)?;
@@ -228,8 +273,8 @@ fn text_of(path: &Path) -> Result<String, ImportError> {
     if !metadata.is_file() {
         return Err(refused("it is no regular file".to_owned()));
     }
-    if metadata.len() > LARGEST_FILE.0 {
-        return Err(refused(format!("it is larger than {LARGEST_FILE}")));
+    if metadata.len() > largest.0 {
+        return Err(refused(format!("it is larger than {largest}")));
     }
     let text = String::from_utf8(fs::read(path).map_err(failed)?)
         .map_err(|error| refused(format!("it is not UTF-8 text ({})", error.utf8_error())))?;

@@ -8,12 +8,15 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use super::error::ImportError;
+use super::import::Beside;
 use super::syntax::{Document, Found};
 
 /// A document that is being read.
 #[derive(Debug)]
 pub struct Reader<'a> {
     document: &'a Document,
+    /// The files that settings name.
+    beside: Beside<'a>,
     /// Names that were asked for, whether or not they are there.
     asked: RefCell<BTreeSet<String>>,
 }
@@ -21,7 +24,19 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Begins to read `document`.
     pub fn new(document: &'a Document) -> Self {
-        Self { document, asked: RefCell::default() }
+        Self { document, beside: Beside::Nothing, asked: RefCell::default() }
+    }
+
+    /// The same with files beside it.
+    pub const fn with(mut self, beside: Beside<'a>) -> Self {
+        self.beside = beside;
+        self
+    }
+
+    /// The text of the file that `path` names.
+    pub fn companion(&self, path: &str) -> Result<Option<String>, ImportError> {
+        let Some(name) = self.word(path)?.filter(|name| !name.is_empty()) else { return Ok(None) };
+        self.beside.text(name).map(Some).map_err(|reason| self.refused(path, reason))
     }
 
     /// The document.

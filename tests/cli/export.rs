@@ -74,6 +74,37 @@ fn what_is_exported_simulates_to_the_same_prediction() {
 }
 
 #[test]
+fn a_schedule_without_a_name_is_a_file() {
+    let strategy = "tp=1,pp=4,dp=2,sched=zb-h1,zero=3,reshard=off,micro=1,accum=32,sync=deferred,ckpt=full";
+    let place = planned("torchtitan", strategy);
+    let run = place.run(["export", "plan.json", "--to", "torchtitan", "--out", "run", "--as-is", "--json"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+    assert!(place.read("run/train.toml").contains("pipeline_parallel_schedule_csv = \"schedule.csv\""));
+    let csv = place.read("run/schedule.csv");
+    assert_eq!(csv.lines().map(|row| row.split(',').count()).collect::<Vec<_>>(), [96; 4]);
+    let simulate = || {
+        let run = place.run(["simulate", "--cluster", "1x8xh100-sxm", "--from", "run/train.toml", "--json"]);
+        (run.code, json(&run.stdout))
+    };
+    let (code, back) = simulate();
+    assert_eq!((code, &back["strategy"]["text"]), (0, &Value::from(strategy)));
+    for (text, wanted) in [
+        (csv.replace("2I1,", "2W30,"), "rank 2 differs first at place"),
+        (csv[..csv.len() / 2].to_owned(), "4 pipeline ranks"),
+        ("(((((".to_owned(), "is no pass"),
+        (String::new(), "0 rows"),
+    ] {
+        place.write("run/schedule.csv", &text);
+        let (code, document) = simulate();
+        let error = &document["error"];
+        assert_eq!((code, &error["field"]), (3, &Value::from("parallelism.pipeline_parallel_schedule_csv")));
+        assert!(error["message"].as_str().unwrap().contains(wanted), "{error}");
+    }
+    std::fs::remove_file(place.path().join("run/schedule.csv")).unwrap();
+    assert_eq!(simulate().0, 3);
+}
+
+#[test]
 fn scripts_are_scripts() {
     let place = planned("torchtitan", &format!("{STRATEGY},order=tp-cp-pp-dp"));
     assert_eq!(place.run(["export", "plan.json", "--to", "torchtitan", "--out", "run"]).code, 0);

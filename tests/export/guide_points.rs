@@ -2,7 +2,7 @@
 //! the plan's own interval says.
 
 use meshwright::cluster;
-use meshwright::export::import::{Given, meaning_of};
+use meshwright::export::import::{Beside, Given, meaning_of};
 use meshwright::export::{Reach, Scene, Target, profile_of};
 use meshwright::model;
 use meshwright::plan::{self, Plan};
@@ -22,7 +22,7 @@ fn imported(target: &str, model: &str, cluster: &str, text: &str) -> Plan {
         global_batch: None,
         seq_len: None,
     };
-    let given = Given { path: "file", text, ranks: None };
+    let given = Given { path: "file", text, ranks: None, beside: Beside::Nothing };
     let meaning =
         meaning_of(target, &given, &scene).unwrap_or_else(|error| panic!("{text}: {error}")).meaning;
     let workload = Workload {

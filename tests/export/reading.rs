@@ -2,7 +2,7 @@
 
 use meshwright::cluster::{self, Cluster};
 use meshwright::export::error::ImportError;
-use meshwright::export::import::{Given, Understood, meaning_of};
+use meshwright::export::import::{Beside, Given, Understood, meaning_of};
 use meshwright::export::{Reach, Scene, Target, profile_of, targets};
 use meshwright::model::Model;
 use meshwright::search::Problem;
@@ -40,7 +40,7 @@ impl Reading<'_> {
             global_batch: self.global_batch,
             seq_len: self.seq_len,
         };
-        let given = Given { path: target.dialect.file(), text, ranks: None };
+        let given = Given { path: target.dialect.file(), text, ranks: None, beside: Beside::Nothing };
         meaning_of(target, &given, &scene)
     }
 

@@ -5,6 +5,7 @@ mod flavors;
 mod read;
 mod recipe;
 mod release;
+mod schedule_file;
 mod write;
 
 pub use recipe::Recipe;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::cuts;
+use super::schedule_file::Frame;
 use super::write::is_single;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
@@ -21,13 +22,21 @@ const SCHEDULES: &[(&str, Schedule)] = &[
     ("ZBVZeroBubble", Schedule::ZeroBubbleV),
 ];
 
+/// What it may be called beside a file of its own; chunks are then as under these.
+const BESIDE_FILES: &[(&str, Schedule)] = &[
+    ("PipelineScheduleSingle", Schedule::OneForwardOneBackward),
+    ("PipelineScheduleMulti", Schedule::Interleaved),
+];
+
 /// What the settings mean.
 pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
     let mut meaning = Meaning::default();
     axes(reader, scene, &mut meaning.draft)?;
     // v0.2.2 splits sequences wherever it splits tensors.
     meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(true);
-    pipeline(reader, scene, &mut meaning.draft)?;
+    let local = reader.size("training.local_batch_size")?.unwrap_or(8);
+    let micro = reader.size("parallelism.pipeline_parallel_microbatch_size")?.unwrap_or(1);
+    pipeline(reader, scene, &mut meaning.draft, Some(local / micro))?;
     experts(reader, scene, &mut meaning.draft)?;
     checkpoint(reader, scene, &mut meaning.draft)?;
     offload(reader, &mut meaning.draft)?;
@@ -40,6 +49,11 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     meaning.seq_len = Some(reader.size("training.seq_len")?.unwrap_or(2048));
     meaning.clip = clip(reader)?;
     speed(reader, &mut meaning)?;
+    if meaning.is_compiled && meaning.draft.schedule.is_some_and(Schedule::splits_weight) {
+        // torch 2.11 distributed/pipelining/schedules.py:2839,3424.
+        let rule = "compiled blocks do not go with backwards that are split in two";
+        return Err(reader.refused("compile.enable", rule).or(vec!["false".to_owned()]));
+    }
     unmodelled(reader)?;
     Ok(meaning)
 }
@@ -138,15 +152,23 @@ pub fn reshard(reader: &Reader<'_>, draft: &mut Draft) -> Result<(), ImportError
     Ok(())
 }
 
-/// Schedule, chunks and cuts.
-pub fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<(), ImportError> {
+/// Schedule, chunks and cuts. `micro` is how many micro-batches a pipeline step has, where schedules in files of their own
+/// are read.
+pub fn pipeline(
+    reader: &Reader<'_>,
+    scene: &Scene<'_>,
+    draft: &mut Draft,
+    micro: Option<u64>,
+) -> Result<(), ImportError> {
     let stages = draft.pipeline.unwrap_or(1);
     let path = |name: &str| format!("parallelism.{name}");
-    let named = reader.choice(&path("pipeline_parallel_schedule"), SCHEDULES);
     let csv = path("pipeline_parallel_schedule_csv");
-    if reader.word(&csv)?.is_some_and(|file| !file.is_empty()) {
+    let names_file = reader.word(&csv)?.is_some_and(|file| !file.is_empty());
+    if names_file && micro.is_none() {
         return Err(reader.refused(&csv, "schedules in files of their own are not read; name a schedule"));
     }
+    let names = if names_file { [SCHEDULES, BESIDE_FILES].concat() } else { SCHEDULES.to_vec() };
+    let named = reader.choice(&path("pipeline_parallel_schedule"), &names);
     let weight = |end: &str| reader.count(&path(&format!("pipeline_parallel_{end}_stage_less_layers")));
     let (first, last) = (weight("first")?.unwrap_or(1), weight("last")?.unwrap_or(1));
     let each = reader.size(&path("pipeline_parallel_layers_per_stage"))?;
@@ -178,6 +200,14 @@ pub fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Re
         return Err(reader.refused(&field, rule));
     }
     draft.virtual_stages = Some(chunks / stages);
+    if let Some(micro) = micro
+        && let Some(text) = reader.companion(&csv)?
+    {
+        // The name says only how many chunks a rank has, and where they lie.
+        let is_v = schedule == Schedule::ZeroBubbleV;
+        let frame = Frame { ranks: stages, chunks: each_rank, micro, is_v };
+        draft.schedule = Some(frame.schedule(&text).map_err(|rule| reader.refused(&csv, rule))?);
+    }
     let cuts = match &lists {
         Some(lists) => cuts::cuts_of(lists).map_err(|rule| reader.refused(&field, rule))?,
         None => {

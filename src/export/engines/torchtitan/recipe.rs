@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::flavors::{self, Flavor};
+use super::schedule_file::needs;
 use super::{read, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
@@ -138,6 +139,8 @@ impl Dialect for Recipe {
     fn narrow(&self, supports: &mut Supports) {
         let source = || SOURCE.to_owned();
         supports.precisions = Cited { value: vec![ElementType::Bf16, ElementType::Fp32], source: source() };
+        // Schedules in files of their own are written for v0.2.2 only.
+        supports.schedules.value.retain(|schedule| !needs(*schedule));
         // There is no key for it: spread experts are whole.
         let widths = ExpertTensorOffer { alone: vec![ExpertWidth::Tensor], spread: vec![ExpertWidth::One] };
         supports.expert_tensor = Cited { value: widths, source: source() };
@@ -275,7 +278,7 @@ impl Dialect for Recipe {
         }
         let splits = reader.switch("parallelism.enable_sequence_parallel")?.unwrap_or(true);
         meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(splits);
-        read::pipeline(reader, scene, &mut meaning.draft)?;
+        read::pipeline(reader, scene, &mut meaning.draft, None)?;
         let expert = reader.size("parallelism.expert_parallel_degree")?.unwrap_or(1);
         if read::has_experts(scene) {
             meaning.draft.expert = Some(expert);

@@ -1,6 +1,7 @@
 //! v0.2.2: TOML.
 
 use super::flavors::{self, Flavor, MODULE};
+use super::schedule_file::{FILE, Frame, needs};
 use super::{read, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
@@ -62,12 +63,16 @@ impl Dialect for Release {
     }
 
     fn companions(&self, case: &Case<'_>) -> Vec<(String, String)> {
-        match flavors::flavor(case) {
-            Flavor::Registered => {
-                flavors::module(case).map(|text| (format!("{MODULE}.py"), text)).into_iter().collect()
-            }
-            Flavor::Own(..) | Flavor::Unknown => Vec::new(),
+        let mut files = Vec::new();
+        if flavors::flavor(case) == Flavor::Registered {
+            files.extend(flavors::module(case).map(|text| (format!("{MODULE}.py"), text)));
         }
+        let s = case.strategy;
+        if s.pipeline > 1 && needs(s.schedule) {
+            let frame = Frame { ranks: s.pipeline, chunks: 1, micro: s.accumulation, is_v: false };
+            files.push((FILE.to_owned(), frame.text(s.schedule)));
+        }
+        files
     }
 
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use super::cuts;
 use super::flavors::{self, Flavor, MODULE, PLANNED};
+use super::schedule_file::{FILE, needs};
 use crate::export::case::Case;
 use crate::export::settings::Settings;
 use crate::strategy::{CheckpointMode, OffloadCategory, Schedule};
@@ -75,6 +76,14 @@ fn parallelism(case: &Case<'_>, settings: &mut Settings) {
     settings.set("parallelism.enable_async_tensor_parallel", false);
     if strategy.pipeline > 1 {
         settings.set("parallelism.pipeline_parallel_microbatch_size", strategy.micro_batch);
+        if needs(strategy.schedule) {
+            // The name says one chunk a rank, the file the order (distributed/pipeline_parallel.py:56,171).
+            settings.set_noted(
+                "parallelism.pipeline_parallel_schedule_csv",
+                FILE,
+                format!("the order of {}, in place of the named one", strategy.schedule),
+            );
+        }
     }
     if !case.problem.facts.experts.is_empty() {
         settings.set("parallelism.expert_parallel_degree", strategy.expert);
