@@ -250,6 +250,7 @@ fn more_host_memory_and_faster_links_never_give_a_slower_plan() {
         let problem = setting.problem();
         let Ok(outcome) = search(&problem, &Request::default(), &|_| {}) else { continue };
         let found = outcome.winner.playback.step_time.0;
+        let winner = outcome.winner.strategy.clone();
         for (what, cluster) in richer(&setting.cluster) {
             let richer = Problem { cluster: &cluster, ..problem.clone() };
             let Ok(outcome) = search(&richer, &Request::default(), &|_| {}) else {
@@ -262,6 +263,14 @@ fn more_host_memory_and_faster_links_never_give_a_slower_plan() {
                 least <= found * (1.0 + 1e-4),
                 "{}: with more {what} nothing ends before {least} s, and {found} s were found with less",
                 setting.what
+            );
+            let again = richer.play(winner.clone());
+            let seconds = again.playback.step_time.0;
+            assert!(
+                !richer.fits(&again) || seconds >= least * (1.0 - 1e-9),
+                "{}: with more {what} {seconds} s beats {least} s: {}",
+                setting.what,
+                again.strategy.text(problem.facts.defaults)
             );
             compared += 1;
         }

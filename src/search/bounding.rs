@@ -155,7 +155,7 @@ impl<'a> Bounding<'a> {
                     continue;
                 }
                 let prices = prices.of((state.shard, pass_choice.numerics), &rules, || {
-                    self.prices(shape, &rules, &self.anywhere(&strategy))
+                    self.prices(shape, (&rules, strategy.pipeline), &self.anywhere(&strategy))
                 });
                 result.computed += 1;
                 match bounds.of(state.sync, &rules, &prices, best) {
@@ -251,7 +251,7 @@ impl<'a> Bounding<'a> {
                     continue;
                 }
                 let prices = prices.of((strategy.shard, entry.pass_choice.numerics), &rules, || {
-                    self.prices(shape, &rules, pricing)
+                    self.prices(shape, (&rules, strategy.pipeline), pricing)
                 });
                 // That it may fit is known.
                 if let StrategyBound::Seconds(lower_bound) = bounds.of(strategy.sync, &rules, &prices, best)
@@ -365,10 +365,16 @@ impl<'a> Bounding<'a> {
         Shaped { costs, load, send }
     }
 
-    fn prices(&self, shape: &Shaped, rules: &StateRules, pricing: &DevicePricing<'_>) -> StatePrices {
+    /// Prices on a pipeline of so many ranks.
+    fn prices(
+        &self,
+        shape: &Shaped,
+        (rules, ranks): (&StateRules, u64),
+        pricing: &DevicePricing<'_>,
+    ) -> StatePrices {
         let problem = self.space.problem;
         let model = (&shape.load, &shape.costs, self.classes.as_slice());
-        StatePrices::new(model, (&problem.workload, problem.engine), rules, pricing)
+        StatePrices::new(model, (&problem.workload, problem.engine), (rules, ranks), pricing)
     }
 
     fn strategy_bounds<'s>(&'s self, strategy: &Strategy, shape: &'s Shaped) -> StrategyBounds<'s> {

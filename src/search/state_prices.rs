@@ -6,8 +6,10 @@ use crate::cost::digest::least;
 use crate::cost::price::{LEVELS, Links};
 use crate::cost::unit_cost::Hosts;
 use crate::cost::{DevicePricing, Pricing as _};
+use crate::lower::UnitParameters;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::EngineProfile;
+use crate::profile::choices::OffloadCategory;
 use crate::program::reduction::{accumulate, gathers, keep, reductions};
 use crate::program::state::StateRules;
 use crate::search::axes::NumericsChoice;
@@ -24,7 +26,7 @@ pub struct StatePrices {
     pub reduce: f64,
     /// Gathering all parameters once.
     pub gather: f64,
-    /// What each block adds to its rank's optimizer step: the device's or the host's update, and gathering what was
+    /// What each block adds to its rank's optimizer step: the update of the device and the host, and gathering what was
     /// updated. What is fixed (launches, hops) is left out.
     pub step: f64,
     /// What the update takes however little there is to update, if every unit has something.
@@ -63,11 +65,11 @@ impl KnownPrices {
 }
 
 impl StatePrices {
-    /// The prices of a model with `classes` of units, of which there are so many each.
+    /// The prices of a model with `classes` of units, of which there are so many each, on a pipeline of `ranks` ranks.
     pub fn new(
         (load, costs, classes): (&Load, &ModelCosts, &[(usize, u64)]),
         (workload, engine): (&Workload, &EngineProfile),
-        rules: &StateRules,
+        (rules, ranks): (&StateRules, u64),
         pricing: &DevicePricing<'_>,
     ) -> Self {
         let seconds = |op: &Op| pricing.price(op, 0).seconds.0;
@@ -122,6 +124,11 @@ impl StatePrices {
             // The device updates what is not on the host, even if that is nothing.
             prices.update = seconds(&rules.adamw(0, false));
         }
+        let blocks = load.blocks as f64 / ranks as f64;
+        let on_host = engine.supports.offers(OffloadCategory::Optimizer, rules.zero).is_some();
+        let (fixed, block) = update(&load.parameters, rules, pricing, (prices.update, blocks, on_host));
+        prices.update = fixed;
+        prices.step += block;
         prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });
         prices
     }
@@ -133,11 +140,36 @@ fn slope(pricing: &DevicePricing<'_>, op: &dyn Fn(u64) -> Op) -> f64 {
     ((seconds(64) - seconds(32)) / 32.0).max(0.0)
 }
 
+/// What the update takes however little there is to update, and what each block adds to that. `fixed` is what the
+/// device takes for nothing.
+///
+/// Where some of the state may be on the host, the host updates that beside the device. With `b` blocks, of which a
+/// share `f` is on the host, it takes max(fixed + (1 − f) · device · b, f · host · b). The least of that over all
+/// shares is `fixed`, or what a straight line in `b` says. Either holds for any `b`; the one that says more for a rank
+/// of `blocks` blocks is taken.
+fn update(
+    parameters: &UnitParameters,
+    rules: &StateRules,
+    pricing: &DevicePricing<'_>,
+    (fixed, blocks, on_host): (f64, f64, bool),
+) -> (f64, f64) {
+    let owned = rules.at_least(rules.shards_optimizer, parameters.dense_trained, parameters.expert_trained);
+    let each = |on_host: bool| slope(pricing, &|blocks| rules.adamw(owned * blocks, on_host));
+    let (device, host) = (each(false), each(true));
+    if !on_host {
+        return (fixed, device);
+    }
+    if host * blocks <= fixed || device + host <= 0.0 {
+        return (fixed, 0.0);
+    }
+    let share = host / (device + host);
+    (fixed * share, device * share)
+}
+
 fn step(load: &Load, rules: &StateRules, workload: &Workload, pricing: &DevicePricing<'_>) -> f64 {
     let p = &load.parameters;
     let owned = rules.at_least(rules.shards_optimizer, p.dense_trained, p.expert_trained);
     let slope = |op: &dyn Fn(u64) -> Op| slope(pricing, op);
-    let update = |on_host: bool| slope(&|blocks| rules.adamw(owned * blocks, on_host));
     let norm = |blocks: u64| {
         Op::Elementwise(Elementwise {
             kind: ElementwiseKind::GradientNorm,
@@ -158,8 +190,7 @@ fn step(load: &Load, rules: &StateRules, workload: &Workload, pricing: &DevicePr
             Op::Collective(Collective::new(kind, group, bytes))
         })
     };
-    norm + update(false).min(update(true))
-        + gather(Group::State, p.dense_trained, rules.shards)
+    norm + gather(Group::State, p.dense_trained, rules.shards)
         + gather(Group::ExpertState, p.expert_trained, rules.expert_shards)
 }
 

@@ -40,7 +40,7 @@ impl Bounding<'_> {
                 state.apply(&mut strategy);
                 let rules = StateRules::new(&strategy, &space.problem.workload, space.problem.engine);
                 let prices = prices.of((state.shard, pass_choice.numerics), &rules, || {
-                    self.prices(shape, &rules, &self.anywhere(&strategy))
+                    self.prices(shape, (&rules, strategy.pipeline), &self.anywhere(&strategy))
                 });
                 if let StrategyBound::Seconds(lower_bound) =
                     bounds.of(state.sync, &rules, &prices, 1.2 * core)
