@@ -8,7 +8,7 @@ use super::freeze::freeze;
 use super::workload::{EngineChoice, Subject, Typed, WorkloadArgs, check, check_precision};
 use crate::cluster;
 use crate::export::error::ImportError;
-use crate::export::{Imported, ModelClue, Reach, Scene, import, profile_of};
+use crate::export::{Imported, ModelClue, Reach, Scene, import, profile_like, profile_of};
 use crate::model::{self, Model, hugging_face};
 use crate::strategy::{Draft, Facts, Workload};
 use crate::units::ElementType;
@@ -93,11 +93,11 @@ impl Question {
 }
 
 fn load(typed: Typed, path: &Path) -> Result<Asked, CliError> {
-    let engine = match typed.engine {
-        EngineChoice::Named(engine) => Some(engine.name.as_str()),
+    let asked = match typed.engine {
+        EngineChoice::Named(engine) => Some(engine),
         EngineChoice::Automatic | EngineChoice::All => None,
     };
-    let imported = import(path, engine)?;
+    let imported = import(path, asked.map(|engine| engine.name.as_str()))?;
     let mut model = model_of(&typed, &imported)?;
     let cluster = cluster::load(&typed.cluster)?;
     let understood = imported.understood(&Scene {
@@ -128,11 +128,15 @@ fn load(typed: Typed, path: &Path) -> Result<Asked, CliError> {
     }
     note(&mut model, &imported, &understood.left, &meaning.notes);
     // What plans may choose, or all that files may say, where this one says more.
-    let narrow = profile_of(imported.target, &meaning, Reach::Plans);
+    let profile = |reach| match asked {
+        Some(engine) => profile_like(engine, imported.target, &meaning, reach),
+        None => profile_of(imported.target, &meaning, reach),
+    };
+    let narrow = profile(Reach::Plans);
     let facts = Facts::new(&model, cluster.devices(), &workload, &narrow);
     let engine = match draft.resolve(&facts) {
         Ok(_) => narrow,
-        Err(_) => profile_of(imported.target, &meaning, Reach::Files),
+        Err(_) => profile(Reach::Files),
     };
     let subject = Subject { model, cluster, workload, engine: Cow::Owned(engine) };
     let said = draft.keys().into_iter().filter_map(|key| Some(format!("{key}={}", draft.value(key)?)));

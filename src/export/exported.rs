@@ -102,7 +102,18 @@ pub enum Reach {
 /// The profile that predicts what a configuration of `target` runs: its engine's, with its switches set as `meaning` has
 /// them.
 pub fn profile_of(target: Target, meaning: &Meaning, reach: Reach) -> EngineProfile {
-    let mut profile = engine(target.dialect.profile()).unwrap_or_else(|| embedded()).clone();
+    let profile = engine(target.dialect.profile()).unwrap_or_else(|| embedded());
+    profile_like(profile, target, meaning, reach)
+}
+
+/// The same, of an engine that reads the files of `target` too.
+pub fn profile_like(
+    engine: &EngineProfile,
+    target: Target,
+    meaning: &Meaning,
+    reach: Reach,
+) -> EngineProfile {
+    let mut profile = engine.clone();
     match reach {
         Reach::Plans => target.dialect.narrow(&mut profile.supports),
         Reach::Files => target.dialect.widen(&mut profile.supports),

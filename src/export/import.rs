@@ -10,6 +10,7 @@ use super::meaning::{Meaning, ModelClue, Scene};
 use super::reader::Reader;
 use super::syntax::{Document, Syntax};
 use super::targets::{Target, targets};
+use crate::profile::engines::root;
 use crate::strategy::{Axis, MeshOrder};
 use crate::units::Bytes;
 
@@ -218,7 +219,7 @@ fn recognised(path: &str, text: &str, engine: Option<&str>) -> Result<(Target, D
             }
         };
         let candidates = targets().filter(|target| {
-            target.dialect.syntax() == *syntax && engine.is_none_or(|name| name == target.dialect.profile())
+            target.dialect.syntax() == *syntax && engine.is_none_or(|name| reads(name, target))
         });
         for target in candidates {
             let marks = target.dialect.recognises(&document);
@@ -245,6 +246,13 @@ fn recognised(path: &str, text: &str, engine: Option<&str>) -> Result<(Target, D
         None => format!("it has no settings of {}", known.join(", ")),
     };
     Err(ImportError::UnknownFile { path: path.to_owned(), reason, nearest: known })
+}
+
+/// Whether the profile called `name` is for files of `target`: its own, or one that inherits from it, as NeMo's from
+/// Megatron's.
+fn reads(name: &str, target: Target) -> bool {
+    let own = target.dialect.profile();
+    name == own || root(name) == own
 }
 
 /// The syntaxes that a file of this name may have.

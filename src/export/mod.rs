@@ -25,7 +25,7 @@ pub use check::Check;
 pub use dialect::Dialect;
 pub use diff::file_diff;
 pub use error::ExportError;
-pub use exported::{Exported, File, Goal, Origin, Outlook, Reach, export, profile_of};
+pub use exported::{Exported, File, Goal, Origin, Outlook, Reach, export, profile_like, profile_of};
 pub use import::{Imported, clue, import};
 pub use meaning::{Meaning, ModelClue, Scene};
 pub use reader::Reader;

@@ -187,6 +187,10 @@ pub enum CutGrain {
     Default,
     /// As many blocks in every chunk.
     Equal,
+    /// ⌊n⌋ or ⌈n⌉ blocks a chunk, the first chunks one more (DeepSpeed).
+    FirstMore,
+    /// Behind the block with which a chunk passes its part of the costs of all blocks and the head (nanotron).
+    ByCost,
 }
 
 /// A time to reduce gradients and the ZeRO stages under which the engine has it.

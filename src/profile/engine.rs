@@ -52,19 +52,6 @@ pub struct EngineDefaults {
     pub checkpointing: CheckpointMode,
     /// Probability that an element is dropped.
     pub dropout: f64,
-    #[serde(default)]
-    pub cuts: CutRule,
-}
-
-/// Where an engine cuts a model for its pipeline unless told otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CutRule {
-    /// Every rank has as many blocks, the ends fewer where they do not divide.
-    #[default]
-    Even,
-    /// Behind the block with which a rank passes its share of the parameters of all blocks' and the head's matrices.
-    ByParameters,
 }
 
 /// Communication that an engine may run beside its kernels.

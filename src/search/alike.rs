@@ -147,11 +147,12 @@ impl Solving<'_> {
             return 0;
         }
         let blocks = space.problem.facts.blocks;
-        match &space.request.fix.cuts {
-            Some(cuts) => cuts.iter().copied().max().unwrap_or(0),
-            None if space.strategy(entry).pipeline == 1 => blocks,
+        let outer = space.strategy(entry);
+        match space.given_cuts(&outer) {
+            Some(cuts) => cuts.into_iter().max().unwrap_or(0),
+            None if outer.pipeline == 1 => blocks,
             // Cuts need not be even.
-            None => blocks.div_ceil(space.strategy(entry).chunks() as u32) + 1,
+            None => blocks.div_ceil(outer.chunks() as u32) + 1,
         }
     }
 
@@ -161,8 +162,8 @@ impl Solving<'_> {
         let space = self.bounding.space;
         let facts = &space.problem.facts;
         let outer = space.strategy(entry);
-        let fixed = space.request.fix.cuts.clone();
-        let cuts = fixed.unwrap_or_else(|| defaults::cuts(facts.blocks, outer.chunks() as usize));
+        let given = space.given_cuts(&outer);
+        let cuts = given.unwrap_or_else(|| defaults::cuts(facts.blocks, outer.chunks() as usize));
         let fits = |count: u32| {
             let entry = CheckpointEntry::First(count);
             let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();

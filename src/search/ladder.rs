@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::profile::choices::{CheckpointMode, Schedule};
 use crate::search::closed_forms::ClosedForms;
 use crate::search::problem::{Candidate, Problem};
-use crate::strategy::{Checkpoint, Offload, Strategy, defaults, rules};
+use crate::strategy::{Checkpoint, Offload, Strategy, cuts, defaults, rules};
 
 /// The steps, the first the simplest legal strategy, the last the chosen one: what changed, and the strategy played.
 pub fn ladder(closed_forms: &ClosedForms<'_>, winner: &Candidate) -> Vec<(String, Candidate)> {
@@ -154,7 +154,7 @@ fn refit(problem: &Problem<'_>, strategy: &mut Strategy, chosen: &Strategy) {
         strategy.cuts = if chosen.cuts.len() == chunks {
             chosen.cuts.clone()
         } else {
-            defaults::cuts(problem.facts.blocks, chunks)
+            cuts::left_out(&problem.facts, chunks)
         };
     }
     let covers = strategy.checkpoint.len() == chunks

@@ -65,7 +65,7 @@ impl KnownWays {
 
 fn ways(outer: &Strategy, bounding: &Bounding<'_>, closed_forms: &ClosedForms<'_>) -> Ways {
     let (space, blocks) = (bounding.space, bounding.space.problem.facts.blocks);
-    if outer.virtual_stages == 1 || space.request.fix.cuts.is_some() {
+    if outer.virtual_stages == 1 || space.given_cuts(outer).is_some() {
         return Ways::default();
     }
     let plainest = space.plainest(outer);

@@ -17,7 +17,7 @@ use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::problem::{Candidate, Problem};
 use crate::search::solve::Solving;
 use crate::strategy::features::features;
-use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode, Strategy, defaults, rules};
+use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode, Facts, Strategy, cuts, defaults, rules};
 
 /// The most strategies whose closed forms are looked at.
 const MOST_CLOSED: usize = 60_000;
@@ -82,7 +82,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     }
 
     fn rank(&self, strategy: &Strategy) -> Rank {
-        (self.problem.coverage(strategy).unvalidated.len(), words(strategy))
+        (self.problem.coverage(strategy).unvalidated.len(), words(strategy, &self.problem.facts))
     }
 
     /// Whether `candidate` fits with its memory at the upper end of its interval.
@@ -109,7 +109,10 @@ impl<'s, 'a> Judge<'s, 'a> {
                     let unvalidated = *evidence
                         .entry(own)
                         .or_insert_with(|| self.problem.coverage(&strategy).unvalidated.len());
-                    ranked.entry((unvalidated, words(&strategy))).or_default().push(plain);
+                    ranked
+                        .entry((unvalidated, words(&strategy, &self.problem.facts)))
+                        .or_default()
+                        .push(plain);
                 }
             }
         }
@@ -186,8 +189,8 @@ impl<'s, 'a> Judge<'s, 'a> {
     fn written(&self, outer: &Strategy, plain: &Plain<'_>, count: u32) -> Option<Strategy> {
         let space = self.solving.bounding.space;
         let facts = &self.problem.facts;
-        let fixed = space.request.fix.cuts.clone();
-        let cuts = fixed.unwrap_or_else(|| defaults::cuts(facts.blocks, outer.chunks() as usize));
+        let given = space.given_cuts(outer);
+        let cuts = given.unwrap_or_else(|| defaults::cuts(facts.blocks, outer.chunks() as usize));
         let entry = match &plain.checkpoint {
             CheckpointEntry::First(_) => CheckpointEntry::First(count),
             other => other.clone(),
@@ -234,7 +237,7 @@ impl<'s, 'a> Judge<'s, 'a> {
 
 /// How much there is to say about `strategy`: kinds of parallelism and keys off their defaults, and more for what
 /// differs between blocks or stages.
-fn words(strategy: &Strategy) -> usize {
+fn words(strategy: &Strategy, facts: &Facts) -> usize {
     let offloads = OffloadCategory::ALL.iter().filter(|&&category| !strategy.offload.lacks(category));
     let offload = |category: &OffloadCategory| {
         let fractions = strategy.offload.fractions(*category);
@@ -261,8 +264,7 @@ fn words(strategy: &Strategy) -> usize {
         strategy.compression != Compression::None,
         strategy.order != Default::default(),
     ];
-    let blocks = strategy.cuts.iter().sum();
-    let cuts = if strategy.cuts == defaults::cuts(blocks, strategy.cuts.len()) { 0 } else { 2 };
+    let cuts = if strategy.cuts == cuts::left_out(facts, strategy.cuts.len()) { 0 } else { 2 };
     counted.into_iter().filter(|counts| *counts).count()
         + cuts
         + recompute_words(strategy)

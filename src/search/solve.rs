@@ -1,6 +1,5 @@
 //! One outer strategy at its best inner choice, with what no inner choice can undercut.
 
-use crate::profile::capabilities::CutGrain;
 use crate::profile::choices::Compression;
 use crate::search::bounding::{Bounding, Entry};
 use crate::search::choices::Options;
@@ -11,7 +10,7 @@ use crate::search::local_search::neighbours;
 use crate::search::other_cuts::{MOST_CUTS_PROVEN, OtherCuts};
 use crate::search::passes::{KnownWays, Way, Ways};
 use crate::search::proof::{Aim, Proof, prove};
-use crate::strategy::{CheckpointEntry, Strategy, defaults, rules};
+use crate::strategy::{CheckpointEntry, Strategy, rules};
 
 /// Events that could be played in the time in which one of many cuts is bounded, about.
 const EFFORT_OF_A_CUT: u64 = 20;
@@ -203,8 +202,7 @@ impl<'a> Solving<'a> {
         let (load, pipeline) = self.bounding.pipeline(&outer, &costs.pricing);
         let space = self.bounding.space;
         let fix = &space.request.fix;
-        let is_cut = *space.problem.engine.supports.cuts != CutGrain::Any;
-        let default = is_cut.then(|| defaults::cuts(space.problem.facts.blocks, outer.chunks() as usize));
+        let cuts = space.given_cuts(&outer);
         let inner = InnerProblem {
             closed_forms: self.closed_forms,
             costs: &costs,
@@ -212,7 +210,7 @@ impl<'a> Solving<'a> {
             load: &load,
             pipeline,
             first_step: entry.step,
-            cuts: fix.cuts.as_deref().or(default.as_deref()),
+            cuts: cuts.as_deref(),
             checkpoint: checkpoint.or(fix.checkpoint.as_deref()),
         };
         look(&inner, &outer)

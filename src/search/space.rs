@@ -7,7 +7,7 @@ use crate::search::bounding::Entry;
 use crate::search::deadline::Deadline;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
-use crate::strategy::{Checkpoint, CheckpointMode, Offload, Strategy, defaults, rules};
+use crate::strategy::{Checkpoint, CheckpointMode, Offload, Strategy, cuts, defaults, rules};
 
 /// One mesh with its experts and the tensor ranks inside one: the unit of work that threads share.
 #[derive(Clone, Debug)]
@@ -173,12 +173,18 @@ impl<'a> Space<'a> {
             && (!fixes_inner || rules::legal_inner(&self.plainest(outer), facts))
     }
 
+    /// The blocks of each chunk of `outer` where the user fixed them or the engine leaves no choice.
+    pub fn given_cuts(&self, outer: &Strategy) -> Option<Vec<u32>> {
+        let of_engine = || cuts::of_engine(&self.problem.facts, outer.chunks() as usize);
+        self.request.fix.cuts.clone().or_else(of_engine)
+    }
+
     /// `outer` with the inner choices that are fixed, and of the others the plainest.
     pub fn plainest(&self, outer: &Strategy) -> Strategy {
         let fix = &self.request.fix;
         let chunks = outer.chunks() as usize;
-        let default = || defaults::cuts(self.problem.facts.blocks, chunks);
-        let cuts = fix.cuts.clone().unwrap_or_else(default);
+        let cuts =
+            self.given_cuts(outer).unwrap_or_else(|| defaults::cuts(self.problem.facts.blocks, chunks));
         let mut strategy = Strategy { checkpoint: fix.checkpoints(&cuts), cuts, ..outer.clone() };
         self.keep_on_host(&mut strategy);
         strategy

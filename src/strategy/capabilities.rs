@@ -5,11 +5,8 @@ use crate::profile::capabilities::{CheckpointGrain, CutGrain, OffloadGrain, Offl
 
 /// Whether the engine can cut the model so.
 pub(super) fn cuts(strategy: &Strategy, facts: &Facts) -> bool {
-    match *facts.profile.supports.cuts {
-        CutGrain::Any => true,
-        CutGrain::Default => strategy.cuts == defaults::cuts(facts.blocks, strategy.cuts.len()),
-        CutGrain::Equal => strategy.cuts.iter().all(|blocks| *blocks == strategy.cuts[0]),
-    }
+    *facts.profile.supports.cuts == CutGrain::Any
+        || super::cuts::of_engine(facts, strategy.cuts.len()).is_some_and(|cuts| cuts == strategy.cuts)
 }
 
 /// Whether blocks differ in what they recompute no more than `grain` allows.

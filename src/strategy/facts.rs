@@ -1,5 +1,6 @@
 //! The few facts about model, devices, workload and engine that defaults and rules look at, read once.
 
+use super::cuts::CutCosts;
 use super::{Defaults, Workload};
 use crate::model::{LayerKind, LossWeight, Model};
 use crate::profile::EngineProfile;
@@ -18,6 +19,8 @@ pub struct Facts<'a> {
     pub workload: Workload,
     pub profile: &'a EngineProfile,
     pub defaults: Defaults,
+    /// What an engine weighs that cuts by cost.
+    pub cut_costs: CutCosts,
 }
 
 /// Heads of an attention layer.
@@ -73,6 +76,7 @@ impl<'a> Facts<'a> {
             workload: *workload,
             profile,
             defaults: Defaults::new(workload, profile),
+            cut_costs: CutCosts::of(model),
         }
     }
 }

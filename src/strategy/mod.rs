@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 
 mod capabilities;
 mod change;
+pub mod cuts;
 pub mod defaults;
 pub mod describe;
 pub mod draft;

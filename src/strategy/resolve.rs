@@ -3,7 +3,7 @@
 use super::{
     Axis, Checkpoint, CheckpointEntry, CheckpointMode, Compression, ContextKind, Defaults, Draft, Facts,
     GradientSync, Key, LossMode, Offload, OffloadCategory, Rule, RuleBreak, Schedule, Strategy, Workload,
-    capabilities, defaults, rules,
+    capabilities, cuts, defaults, rules,
 };
 use crate::model::Model;
 use crate::profile::EngineProfile;
@@ -39,7 +39,7 @@ impl Draft {
         }
         strategy.cuts = match &self.cuts {
             Some(cuts) => cuts.clone(),
-            None => defaults::cuts(facts.blocks, strategy.chunks() as usize),
+            None => cuts::left_out(facts, strategy.chunks() as usize),
         };
         strategy.checkpoint = self.checkpoints(&strategy.cuts);
         for (category, fractions) in self.offload.iter().flatten() {

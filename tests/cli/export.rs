@@ -105,6 +105,23 @@ fn a_schedule_without_a_name_is_a_file() {
 }
 
 #[test]
+fn an_engine_reads_the_files_of_the_one_it_inherits_from() {
+    let place = planned("megatron", "tp=2,pp=2,dp=2,zero=1,micro=1,accum=32");
+    assert_eq!(place.run(["export", "plan.json", "--to", "megatron", "--out", "run"]).code, 0);
+    let simulate = |engine: &str| {
+        let from = ["--from", "run/arguments.sh", "--engine", engine, "--json"];
+        place.run(["simulate", "--cluster", "1x8xh100-sxm"].iter().chain(&from).copied())
+    };
+    let (own, kin) = (json(&simulate("megatron").stdout), json(&simulate("nemo").stdout));
+    assert_eq!((own["engine"].as_str(), kin["engine"].as_str()), (Some("megatron"), Some("nemo")));
+    assert_eq!(own["strategy"]["text"], kin["strategy"]["text"]);
+    assert_ne!(own["prediction"]["step_time_s"], kin["prediction"]["step_time_s"]);
+    let other = simulate("torchtitan");
+    assert_eq!(other.code, 3, "{}", other.stdout);
+    assert!(other.stderr.contains("it has no settings of torchtitan"), "{}", other.stderr);
+}
+
+#[test]
 fn scripts_are_scripts() {
     let place = planned("torchtitan", &format!("{STRATEGY},order=tp-cp-pp-dp"));
     assert_eq!(place.run(["export", "plan.json", "--to", "torchtitan", "--out", "run"]).code, 0);

@@ -107,3 +107,41 @@ fn what_is_wrong_is_named() {
         assert!(error.contains(wanted), "{rest}: {error}");
     }
 }
+
+/// A function of the main branch's registry, whose recipes say their tokens and not the length of a sequence.
+fn registry(text: &str) -> Example<'_> {
+    Example { engine: "torchtitan@main", text, model: None, cluster: "8x8xh100-sxm", batch: None }
+}
+
+#[test]
+fn the_405b_function_of_the_registry() {
+    let text = "def llama3_405b() -> Trainer.Config:\n    return Trainer.Config(\n        \
+                loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config()),\n        \
+                model_spec=model_registry(\"405B\", quantization=[Float8LinearConverter.Config(\
+                recipe_name=\"rowwise\", filter_fqns=[\"output\"])]),\n        \
+                optimizer=OptimizersContainer.Config(lr=8e-5),\n        training=TrainingConfig(\n            \
+                max_context_length=8192,\n            num_tokens_per_microbatch_per_dp_rank=2 * 8192,\n            \
+                steps=3000,\n        ),\n        parallelism=ParallelismConfig(tensor_parallel_degree=8),\n        \
+                activation_checkpoint=FullAC.Config(),\n    )\n";
+    let read = meaning(&registry(text));
+    assert_eq!(read.strategy, "tp=8,pp=1,dp=8,zero=3,micro=2,accum=1,ckpt=full,loss=chunked");
+    assert_eq!((read.model.as_str(), read.batch, read.seq_len), ("llama-3.1-405b", 16, 8192));
+    assert_eq!(read.precision, "fp8");
+    assert!(read.left.is_empty(), "{:?}", read.left);
+}
+
+#[test]
+fn the_16b_function_of_the_registry_names_a_schedule_that_nothing_runs() {
+    let text = "def deepseek_v3_16b() -> Trainer.Config:\n    return Trainer.Config(\n        \
+                loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config()),\n        \
+                model_spec=model_registry(\"16B\", moe_comm_backend=\"standard\"),\n        \
+                training=TrainingConfig(\n            max_context_length=4096,\n            \
+                num_tokens_per_microbatch_per_dp_rank=4 * 4096,\n            steps=1000,\n            \
+                disable_cuda_graphs=True,\n        ),\n        parallelism=ParallelismConfig(\n            \
+                pipeline_parallel_schedule=\"Interleaved1F1B\",\n            expert_parallel_degree=8,\n        ),\n        \
+                activation_checkpoint=SelectiveAC.Config(),\n    )\n";
+    let read = meaning(&registry(text));
+    assert_eq!(read.strategy, "tp=1,pp=1,dp=64,ep=8,zero=3,micro=4,accum=1,ckpt=selective,loss=chunked");
+    assert_eq!((read.batch, read.seq_len), (256, 4096));
+    assert!(read.left.is_empty(), "{:?}", read.left);
+}

@@ -14,7 +14,7 @@ use crate::search::in_flight::Moment;
 use crate::search::inner::Spread;
 use crate::search::solve::Solving;
 use crate::search::{Candidate, Problem, Request};
-use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode, Workload, defaults, rules};
+use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode, Workload, cuts, rules};
 use crate::units::ElementType;
 
 /// Three dense blocks before six with experts.
@@ -96,7 +96,7 @@ fn inner(outer: &Strategy, problem: &Problem<'_>, dice: &mut Dice) -> Strategy {
 fn alike(strategy: &mut Strategy, problem: &Problem<'_>, dice: &mut Dice) {
     let supports = &problem.engine.supports;
     if *supports.cuts != CutGrain::Any {
-        strategy.cuts = defaults::cuts(problem.facts.blocks, strategy.cuts.len());
+        strategy.cuts = cuts::left_out(&problem.facts, strategy.cuts.len());
     }
     let most = strategy.cuts.iter().copied().max().unwrap_or(0) as usize;
     let modes = dice.pick(&[supports.checkpoint.as_slice(), &supports.checkpoint[..1]]);

@@ -7,7 +7,7 @@ use crate::strategy::nearest::{divisors, neighbours};
 use crate::strategy::rules::{gradient_types, product};
 use crate::strategy::text_error::list;
 use crate::strategy::{
-    Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, capabilities, defaults,
+    Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, capabilities, cuts, defaults,
 };
 
 /// One broken rule, where it was broken.
@@ -309,8 +309,8 @@ impl Case<'_> {
     pub(super) fn cuts(&self, reason: String) -> RuleBreak {
         let s = self.strategy;
         let slashed = |cuts: &[u32]| cuts.iter().map(u32::to_string).collect::<Vec<_>>().join("/");
-        let even = defaults::cuts(self.facts.blocks, s.chunks() as usize);
-        let legal = self.holds(Key::Cuts, |s| s.cuts.clone_from(&even)).then(|| slashed(&even));
+        let own = cuts::left_out(self.facts, s.chunks() as usize);
+        let legal = self.holds(Key::Cuts, |s| s.cuts.clone_from(&own)).then(|| slashed(&own));
         self.plain(Key::Cuts, slashed(&s.cuts), reason, legal.as_slice())
     }
 

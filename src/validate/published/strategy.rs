@@ -1,11 +1,8 @@
 //! The strategy and workload of a published run, in our words.
 
 use crate::model::Model;
-use crate::model::graph::layer_parameter_count;
-use crate::model::layer::LayerKind;
 use crate::profile::EngineProfile;
 use crate::profile::choices::ContextKind;
-use crate::profile::engine::CutRule;
 use crate::strategy::draft::CheckpointEntry;
 use crate::strategy::{
     AttentionKernel, Capacity, CheckpointMode, Draft, GradientSync, OffloadCategory, Schedule, Workload,
@@ -81,7 +78,6 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         schedule,
         virtual_stages,
         context_kind: context_kind(strategy),
-        cuts: cuts(model, engine, chunks),
         zero: Some(zero),
         shard,
         sync: (pipeline > 1 && zero >= 2 && engine.supports.syncs(3, true).any(is_deferred))
@@ -112,34 +108,6 @@ fn context_kind(strategy: &PublishedStrategy) -> Option<ContextKind> {
         "p2p" => Some(ContextKind::Ring),
         _ => None,
     }
-}
-
-/// Blocks of each chunk, where the engine does not cut evenly.
-fn cuts(model: &Model, engine: &EngineProfile, chunks: u64) -> Option<Vec<u32>> {
-    if engine.defaults.cuts == CutRule::Even || chunks < 2 {
-        return None;
-    }
-    let mut blocks = vec![0.0; model.blocks() as usize];
-    let mut total = 0.0;
-    for layer in model.layers() {
-        let parameters = layer_parameter_count(layer) as f64;
-        match (&layer.kind, layer.block) {
-            (_, Some(block)) => blocks[block as usize] += parameters,
-            (LayerKind::Head(head), _) => total += (head.hidden * head.vocabulary) as f64,
-            _ => {}
-        }
-    }
-    total += blocks.iter().sum::<f64>();
-    let mut cuts = vec![0; chunks as usize];
-    let (mut chunk, mut sum) = (0, 0.0);
-    for block in blocks {
-        sum += block;
-        cuts[chunk] += 1;
-        if sum > total * (chunk + 1) as f64 / chunks as f64 && chunk + 1 < cuts.len() {
-            chunk += 1;
-        }
-    }
-    Some(cuts)
 }
 
 /// The schedule and the chunks a rank.

@@ -52,7 +52,7 @@ impl Dialect for Script {
             _ => (s.micro_batch * s.accumulation, 1),
         };
         settings.set_noted("batch_size", local, "sequences that a data rank is given at once");
-        settings.set_noted("accumulation_steps", steps, "of these, before the optimizer's step");
+        settings.set_noted("accumulation_steps", steps, "so many before each step of the optimizer");
         settings.set_noted("max_length", case.problem.workload.seq_len, "tokens a sequence");
         settings.set_noted("gradient_checkpointing", recomputes(s), "model.gradient_checkpointing_enable()");
         if plugin == Plugin::LowLevelZero {

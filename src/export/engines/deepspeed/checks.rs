@@ -2,6 +2,7 @@
 
 use crate::export::case::Case;
 use crate::export::check::Check;
+use crate::strategy::cuts::first_more;
 use crate::strategy::{OffloadCategory, Strategy};
 
 /// The rules that 0.19.8 checks of these settings.
@@ -26,10 +27,14 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
             format!("ZeRO stage {} goes with a pipeline, as 0 and 1 do", s.zero),
             "runtime/pipe/engine.py:77",
         ));
-        checks.push(Check::divides(
-            ("blocks", u64::from(case.problem.facts.blocks)),
-            ("stages", s.pipeline),
-            "runtime/utils.py:627: what is over goes to the first stages",
+        let cuts = first_more(case.problem.facts.blocks, s.cuts.len());
+        checks.push(Check::new(
+            cuts.as_ref() == Some(&s.cuts),
+            format!(
+                "{} blocks over {} stages: what is over goes to the first stages",
+                case.problem.facts.blocks, s.pipeline
+            ),
+            "runtime/utils.py:627",
         ));
     }
     if s.zero == 0 {

@@ -11,7 +11,7 @@ use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
-use crate::profile::capabilities::{Cited, CutGrain, ShardGroups, Supports};
+use crate::profile::capabilities::{Cited, ShardGroups, Supports};
 use crate::strategy::{AttentionKernel, CheckpointMode, LossMode};
 
 /// DeepSpeed 0.19.
@@ -40,12 +40,6 @@ impl Dialect for Config {
             source: "deepspeedai/DeepSpeed 0.19.8 runtime/config.py:120: MiCS is removed; hpZ shards no optimizer state"
                 .to_owned(),
         };
-        supports.cuts = Cited {
-            value: CutGrain::Equal,
-            source:
-                "deepspeedai/DeepSpeed 0.19.8 runtime/utils.py:627: blocks left over go to the first stages"
-                    .to_owned(),
-        };
         supports.token_dropping = Cited {
             value: false,
             source: "deepspeedai/DeepSpeed 0.19.8 module_inject/auto_ep_config.py: no capacity; moe/layer.py:44 has one in Python only"
@@ -60,11 +54,6 @@ impl Dialect for Config {
             source: "deepspeedai/DeepSpeed 0.19.8 runtime/sequence_parallel/ulysses_sp.py: the tiled loss is called in Python"
                 .to_owned(),
         };
-    }
-
-    fn widen(&self, supports: &mut Supports) {
-        let source = "deepspeedai/DeepSpeed 0.19.8 runtime/utils.py:627, partition_balanced";
-        supports.cuts = Cited { value: CutGrain::Any, source: source.to_owned() };
     }
 
     fn file(&self) -> &'static str {

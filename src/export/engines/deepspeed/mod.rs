@@ -2,7 +2,6 @@
 
 mod checks;
 mod config;
-mod partition;
 mod read;
 mod write;
 

@@ -1,6 +1,5 @@
 //! The settings of DeepSpeed 0.19 that make it run a strategy.
 
-use super::partition::BLOCKS;
 use crate::export::case::Case;
 use crate::export::settings::Settings;
 use crate::strategy::{CheckpointMode, OffloadCategory, Strategy};
@@ -86,7 +85,7 @@ fn experts(strategy: &Strategy, settings: &mut Settings) {
 
 fn pipeline(case: &Case<'_>, settings: &mut Settings) {
     settings.set("pipeline.stages", case.strategy.pipeline);
-    settings.set("pipeline.partition", BLOCKS);
+    settings.set("pipeline.partition", "type:DecoderLayer");
     let interval = u32::from(case.checkpoint() == Some(CheckpointMode::Full));
     settings.set("pipeline.activation_checkpoint_interval", interval);
 }

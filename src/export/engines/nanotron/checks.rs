@@ -1,9 +1,9 @@
 //! nanotron's own rules, with the numbers of a case.
 
-use super::cuts::{Costs, dealt};
 use super::release::Release;
 use crate::export::case::Case;
 use crate::export::check::Check;
+use crate::strategy::cuts::CutCosts;
 use crate::strategy::{AttentionKernel, CheckpointMode};
 use crate::units::ElementType;
 
@@ -62,11 +62,9 @@ pub fn checks(case: &Case<'_>, release: Release) -> Vec<Check> {
             "models/qwen.py:776",
         ));
     }
-    if s.pipeline > 1
-        && let Some(shape) = case.shape()
-    {
+    if s.pipeline > 1 {
         let text = |cuts: &[u32]| cuts.iter().map(ToString::to_string).collect::<Vec<_>>().join("/");
-        let dealt = dealt(Costs::of(&shape), case.problem.model.blocks(), s.pipeline);
+        let dealt = CutCosts::of(case.problem.model).dealt(s.cuts.len());
         checks.push(Check::new(
             dealt.as_ref() == Some(&s.cuts),
             format!(

@@ -1,7 +1,6 @@
 //! nanotron, one YAML file, `config.yaml`: its main branch, and the release of the same number that pip installs.
 
 mod checks;
-mod cuts;
 mod model;
 mod read;
 mod release;

@@ -1,11 +1,10 @@
 //! What a configuration of nanotron means.
 
-use super::cuts::{Costs, dealt};
 use super::release::Release;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
-use crate::export::shape::Shape;
+use crate::strategy::cuts::CutCosts;
 use crate::strategy::{CheckpointEntry, CheckpointMode, ContextKind, Draft, Schedule};
 use crate::units::ElementType;
 
@@ -80,21 +79,14 @@ fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<()
 fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     let engines = [("afab", Schedule::GPipe), ("1f1b", Schedule::OneForwardOneBackward)];
     let schedule = reader.choice("parallelism.pp_engine", &engines)?.unwrap_or(Schedule::GPipe);
-    // One stage runs all forwards first too, where it is told so (parallel/pipeline_parallel/engine.py).
+    // Where told so, one stage runs all forwards first too (parallel/pipeline_parallel/engine.py).
     meaning.draft.schedule = Some(schedule);
     let stages = meaning.draft.pipeline.unwrap_or(1);
     if stages == 1 {
         return Ok(());
     }
-    let Some(shape) = Shape::of(scene.model) else {
-        meaning.notes.push(
-            "nanotron cuts by cost, which is known of decoders of like blocks only: even cuts are taken."
-                .to_owned(),
-        );
-        return Ok(());
-    };
     let blocks = scene.model.blocks();
-    match dealt(Costs::of(&shape), blocks, stages) {
+    match CutCosts::of(scene.model).dealt(usize::try_from(stages).unwrap_or(usize::MAX)) {
         Some(cuts) => meaning.draft.cuts = Some(cuts),
         None => {
             let rule = format!(

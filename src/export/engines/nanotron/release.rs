@@ -10,7 +10,7 @@ use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
-use crate::profile::capabilities::{Cited, CutGrain, Supports};
+use crate::profile::capabilities::{Cited, Supports};
 use crate::strategy::CheckpointMode;
 
 /// A state of nanotron.
@@ -27,13 +27,6 @@ pub const MAIN: Release = Release::Main;
 
 /// The release.
 pub const PUBLISHED: Release = Release::Published;
-
-/// Cuts follow from costs. What is planned is rounded to them, so the rules must let them pass.
-fn any_cuts(supports: &mut Supports) {
-    let source =
-        "huggingface/nanotron 2411b022 models/base.py:216-232: by cost, which is no even split".to_owned();
-    supports.cuts = Cited { value: CutGrain::Any, source };
-}
 
 impl Dialect for Release {
     fn name(&self) -> &'static str {
@@ -61,7 +54,6 @@ impl Dialect for Release {
     }
 
     fn narrow(&self, supports: &mut Supports) {
-        any_cuts(supports);
         if *self == Self::Published {
             let source = || {
                 "nanotron 0.4 of the Python Package Index, config/parallelism_config.py: no such setting"
@@ -70,10 +62,6 @@ impl Dialect for Release {
             supports.context = Cited { value: Vec::new(), source: source() };
             supports.checkpoint = Cited { value: vec![CheckpointMode::None], source: source() };
         }
-    }
-
-    fn widen(&self, supports: &mut Supports) {
-        any_cuts(supports);
     }
 
     fn file(&self) -> &'static str {

@@ -85,10 +85,11 @@ pub fn module(case: &Case<'_>) -> Option<String> {
     ))
 }
 
-/// The model of a flavor of whatever family; flavors of two families have names of their own but for the smallest.
+/// The model of a flavor of whatever family, the first in the order of the table that has it: Llama 3 before others.
 pub fn of_flavor(flavor: &str) -> ModelClue {
-    let known = FLAVORS.iter().find(|(_, known, ..)| *known == flavor);
-    known.map_or_else(|| ModelClue::Unknown(flavor.to_owned()), |(family, flavor, ..)| clue(family, flavor))
+    let families = FLAVORS.iter().map(|(family, ..)| clue(family, flavor));
+    let known = families.into_iter().find(|clue| !matches!(clue, ModelClue::Unknown(_)));
+    known.unwrap_or_else(|| ModelClue::Unknown(flavor.to_owned()))
 }
 
 /// The same as [`clue`], of a flavor that a function's name has in small letters.

@@ -1,11 +1,11 @@
 //! Where the model is cut, what blocks recompute, and how experts lie.
 
 use super::{is_auto, is_on};
-use crate::export::engines::deepspeed::partition::balanced;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
 use crate::model::layer::LayerKind;
+use crate::strategy::cuts::first_more;
 use crate::strategy::{CheckpointEntry, CheckpointMode};
 
 /// Reads the cuts of a pipeline.
@@ -23,7 +23,7 @@ pub fn cuts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     match method.to_ascii_lowercase().as_str() {
         "best" | "uniform" | "parameters" | "auto" => {
             meaning.notes.push(format!(
-                "Where the pipeline is cut ({method}) depends on all layers that Python lists; blocks are cut evenly here."
+                "Where the pipeline is cut ({method}) depends on all layers that Python lists; here what is left over goes to the first."
             ));
         }
         kind if kind.starts_with("type:") => {}
@@ -32,7 +32,7 @@ pub fn cuts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
             return Err(reader.refused(path, rule).or(vec!["parameters".to_owned()]));
         }
     }
-    meaning.draft.cuts = Some(balanced(blocks, stages));
+    meaning.draft.cuts = first_more(blocks, meaning.draft.pipeline.unwrap_or(1) as usize);
     Ok(())
 }
 
