@@ -126,7 +126,10 @@ impl StatePrices {
         }
         let blocks = load.blocks as f64 / ranks as f64;
         let on_host = engine.supports.offers(OffloadCategory::Optimizer, rules.zero).is_some();
-        let (fixed, block) = update(&load.parameters, rules, pricing, (prices.update, blocks, on_host));
+        // Where a step takes no time of its own, a device whose state is all on the host updates nothing.
+        let is_idle = on_host && engine.timing.step_time.value.0 <= 0.0;
+        let fixed = if is_idle { 0.0 } else { prices.update };
+        let (fixed, block) = update(&load.parameters, rules, pricing, (fixed, blocks, on_host));
         prices.update = fixed;
         prices.step += block;
         prices.links = prices.links.map(|share| if share.is_finite() { share } else { 0.0 });
