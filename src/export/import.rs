@@ -219,7 +219,7 @@ fn recognised(path: &str, text: &str, engine: Option<&str>) -> Result<(Target, D
             }
         };
         let candidates = targets().filter(|target| {
-            target.dialect.syntax() == *syntax && engine.is_none_or(|name| reads(name, target))
+            target.dialect.syntax() == *syntax && engine.is_none_or(|name| reads(name, *target))
         });
         for target in candidates {
             let marks = target.dialect.recognises(&document);

@@ -160,18 +160,21 @@ pub enum PipelinedMicroBatches {
     StagesLessOne,
     /// At least as many as there are stages.
     Stages,
+    /// At least as many as there are stages where a rank has one chunk; any number where it has several (PyTorch).
+    StagesOfOneChunk,
     /// Multiples of the stages.
     WholeRounds,
 }
 
 impl PipelinedMicroBatches {
-    /// Whether a pipeline of `stages` takes `count` micro-batches.
-    pub const fn takes(self, count: u64, stages: u64) -> bool {
+    /// Whether a pipeline of `stages`, with so many `chunks` a rank, takes `count` micro-batches.
+    pub const fn takes(self, count: u64, stages: u64, chunks: u64) -> bool {
         match self {
             _ if stages == 1 => true,
             Self::Any => true,
             Self::StagesLessOne => count + 1 >= stages,
             Self::Stages => count >= stages,
+            Self::StagesOfOneChunk => chunks > 1 || count >= stages,
             Self::WholeRounds => count.is_multiple_of(stages),
         }
     }

@@ -373,7 +373,9 @@ impl Rule {
                             .is_some_and(|rounds| s.accumulation.is_multiple_of(rounds.max(1))),
                     }
             }
-            Self::PipelinedMicroBatches => supports.pipelined.takes(s.accumulation, s.pipeline),
+            Self::PipelinedMicroBatches => {
+                supports.pipelined.takes(s.accumulation, s.pipeline, s.virtual_stages)
+            }
             Self::CutsCount => product(&[s.pipeline, s.virtual_stages]) == Some(s.cuts.len() as u64),
             Self::CutsSum => {
                 s.cuts.iter().map(|&blocks| u64::from(blocks)).sum::<u64>() == u64::from(facts.blocks)

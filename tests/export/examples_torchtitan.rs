@@ -134,7 +134,7 @@ fn the_405b_function_of_the_registry() {
 fn the_16b_function_of_the_registry_names_a_schedule_that_nothing_runs() {
     let text = "def deepseek_v3_16b() -> Trainer.Config:\n    return Trainer.Config(\n        \
                 loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config()),\n        \
-                model_spec=model_registry(\"16B\", moe_comm_backend=\"standard\"),\n        \
+                model_spec=model_registry(\"16B\"),\n        \
                 training=TrainingConfig(\n            max_context_length=4096,\n            \
                 num_tokens_per_microbatch_per_dp_rank=4 * 4096,\n            steps=1000,\n            \
                 disable_cuda_graphs=True,\n        ),\n        parallelism=ParallelismConfig(\n            \

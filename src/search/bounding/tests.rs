@@ -149,14 +149,14 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
         let limited = Problem { memory_limit: closed.memory.process, ..problem.clone() };
         let shape = bounding.shaped(&outer);
         let rules = StateRules::new(&outer, &workload, problem.engine);
-        let prices = bounding.prices(&shape, &rules, &bounding.anywhere(&outer));
+        let prices = bounding.prices(&shape, (&rules, outer.pipeline), &bounding.anywhere(&outer));
         let room = Room { device: limited.room(&outer), host: closed.host.0 as f64 };
         let bounds = StrategyBounds { room, ..bounding.strategy_bounds(&outer, &shape) };
         let bound = closed.bound.0;
         // At the prices of its own order, which come second in a search.
         let pricing = problem.pricing(&outer);
         let placed = bounding.shaped_at(&outer, &pricing, bounding.class_costs.links(&pricing));
-        let placed_prices = bounding.prices(&placed, &rules, &pricing);
+        let placed_prices = bounding.prices(&placed, (&rules, outer.pipeline), &pricing);
         let placed = StrategyBounds { room, ..bounding.strategy_bounds(&outer, &placed) };
         match placed.of(outer.sync, &rules, &placed_prices, 1.01 * bound) {
             StrategyBound::Seconds(lower_bound) => {
@@ -261,7 +261,7 @@ fn floors_hold_for_the_best_inner_choice_where_memory_binds() {
                 }
                 let shape = bounding.shaped(&outer);
                 let rules = StateRules::new(&outer, &workload, problem.engine);
-                let prices = bounding.prices(&shape, &rules, &bounding.anywhere(&outer));
+                let prices = bounding.prices(&shape, (&rules, outer.pipeline), &bounding.anywhere(&outer));
                 let bounds = bounding.strategy_bounds(&outer, &shape);
                 let strategy = &solved.strategy;
                 match bounds.of(outer.sync, &rules, &prices, 1.01 * bound) {

@@ -142,7 +142,7 @@ impl Case<'_> {
         let batch = self.facts.workload.global_batch;
         data > 0
             && batch.is_multiple_of(data)
-            && self.facts.profile.supports.pipelined.takes(batch / data, stages)
+            && self.facts.profile.supports.pipelined.takes(batch / data, stages, self.strategy.virtual_stages)
     }
 
     const fn size(&self, key: Key) -> u64 {

@@ -316,12 +316,12 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "deepspeed does not offer sp on; off it does",
         ),
         (
-            "pp=2,cuts=9/7",
+            "pp=2,cuts=8/8",
             64,
             "nanotron",
             Rule::CutsOffered,
             "cuts",
-            "nanotron does not cut a model so; 8/8 is legal",
+            "nanotron does not cut a model so; 9/7 is legal",
         ),
         (
             "tp=8",

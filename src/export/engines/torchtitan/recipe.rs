@@ -119,6 +119,24 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
     Ok(())
 }
 
+/// What turns products into ones of fewer bits: converters of the configuration, or of the call that makes the model.
+fn converters(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
+    for found in &reader.document().found {
+        let of_configuration = found.path == "model_converters";
+        let value = found.value.as_str().unwrap_or_default();
+        let names = |word: &str| found.path.starts_with("model_spec.") && value.contains(word);
+        if names("MXFP8") || names("NVFP4") {
+            return Err(reader.refused(&found.path, "only float8 products are modelled"));
+        }
+        if of_configuration || names("Float8") {
+            reader.name(&found.path);
+            meaning.precision = Some(ElementType::Fp8);
+            meaning.notes.push("Converters of the model are taken for float8 products.".to_owned());
+        }
+    }
+    Ok(())
+}
+
 impl Dialect for Recipe {
     fn name(&self) -> &'static str {
         "torchtitan"
@@ -305,11 +323,7 @@ impl Dialect for Recipe {
         read::types(reader, &mut meaning)?;
         meaning.clip = read::clip(reader)?;
         read::speed(reader, &mut meaning)?;
-        if reader.has("model_converters") {
-            reader.name("model_converters");
-            meaning.precision = Some(ElementType::Fp8);
-            meaning.notes.push("Converters of the model are taken for float8 products.".to_owned());
-        }
+        converters(reader, &mut meaning)?;
         read::unmodelled(reader)?;
         Ok(meaning)
     }
