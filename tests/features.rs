@@ -136,6 +136,9 @@ fn the_page_says_what_the_profiles_say() {
         for (key, text, source) in rows(&profile.supports) {
             made += &format!("| {key} | {text} | {} |\n", source.replace('|', "\\|"));
         }
+        for conflict in &profile.supports.conflicts {
+            made += &format!("| not at once | {} | {} |\n", words(&conflict.of), conflict.source);
+        }
     }
     let file = fs::read_to_string(PATH).unwrap();
     let written = file.split_once(MARK).map_or(file.as_str(), |(own, _)| own);

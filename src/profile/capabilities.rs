@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choices::{
     AttentionKernel, CheckpointMode, Compression, ContextKind, GradientSync, LossMode, OffloadCategory,
-    Schedule,
+    Schedule, spelled,
 };
 use crate::units::ElementType;
 
@@ -69,6 +69,45 @@ pub struct Supports {
     pub attention: Cited<Vec<AttentionKernel>>,
     /// Gradients kept or reduced in a 16-bit type other than the parameters', where the strategy says the type.
     pub foreign_gradient_types: Cited<bool>,
+    /// What does not go together, each of which goes alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Conflict>,
+}
+
+/// What an engine does not run at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Conflict {
+    /// No strategy has all of these.
+    pub of: Vec<Aspect>,
+    pub source: String,
+}
+
+impl Conflict {
+    /// Whether something on the host is part of it.
+    pub fn is_of_offload(&self) -> bool {
+        self.of.iter().any(|aspect| matches!(aspect, Aspect::HostOptimizer | Aspect::HostParameters))
+    }
+}
+
+spelled! {
+    /// What a strategy may have, and an engine not beside something else.
+    Aspect {
+        /// Tensor parallelism.
+        Tensor = "tp",
+        /// Context parallelism.
+        Context = "cp",
+        /// A pipeline.
+        Pipeline = "pp",
+        /// Experts spread over ranks.
+        Expert = "ep",
+        /// Sharded parameters.
+        ShardedParameters = "zero=3",
+        /// Some optimizer state on the host.
+        HostOptimizer = "offload=optimizer",
+        /// Some parameters on the host.
+        HostParameters = "offload=params",
+    }
 }
 
 /// How wide tensor parallelism inside an expert is.
@@ -282,6 +321,7 @@ impl Supports {
         *self.checkpoint_grain == CheckpointGrain::Block
             && CheckpointMode::ALL.iter().all(|mode| self.checkpoint.contains(mode))
             && !*self.offload_together
+            && !self.conflicts.iter().any(Conflict::is_of_offload)
             && self.offload.iter().all(|offer| {
                 offer.grain == OffloadGrain::Stage
                     && offer.split_from_zero == 0

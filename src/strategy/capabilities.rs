@@ -1,12 +1,38 @@
 //! Whether an engine can run what a strategy chooses inside: cuts, what blocks recompute and what is on the host.
 
 use super::{Checkpoint, CheckpointMode, Facts, GradientSync, OffloadCategory, Schedule, Strategy, defaults};
-use crate::profile::capabilities::{CheckpointGrain, CutGrain, OffloadGrain, OffloadOffer, Supports};
+use crate::profile::capabilities::{
+    Aspect, CheckpointGrain, Conflict, CutGrain, OffloadGrain, OffloadOffer, Supports,
+};
 
 /// Whether the engine can cut the model so.
 pub(super) fn cuts(strategy: &Strategy, facts: &Facts) -> bool {
     *facts.profile.supports.cuts == CutGrain::Any
         || super::cuts::of_engine(facts, strategy.cuts.len()).is_some_and(|cuts| cuts == strategy.cuts)
+}
+
+/// The first of the engine's conflicts that the strategy runs into; `of_offload` asks for those with something on the
+/// host.
+pub(super) fn conflict<'f>(
+    strategy: &Strategy,
+    supports: &'f Supports,
+    of_offload: bool,
+) -> Option<&'f Conflict> {
+    let is_asked = |conflict: &&Conflict| conflict.is_of_offload() == of_offload;
+    let mut asked = supports.conflicts.iter().filter(is_asked);
+    asked.find(|conflict| conflict.of.iter().all(|aspect| has(strategy, *aspect)))
+}
+
+fn has(strategy: &Strategy, aspect: Aspect) -> bool {
+    match aspect {
+        Aspect::Tensor => strategy.tensor > 1,
+        Aspect::Context => strategy.context > 1,
+        Aspect::Pipeline => strategy.pipeline > 1,
+        Aspect::Expert => strategy.expert > 1,
+        Aspect::ShardedParameters => strategy.zero == 3,
+        Aspect::HostOptimizer => !strategy.offload.lacks(OffloadCategory::Optimizer),
+        Aspect::HostParameters => !strategy.offload.lacks(OffloadCategory::Parameters),
+    }
 }
 
 /// Whether blocks differ in what they recompute no more than `grain` allows.

@@ -256,6 +256,11 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let reason = format!("{} does not offload so under zero {}", facts.profile.name, s.zero);
             case.plain(Key::Offload, &s.offload, reason, &case.offloads())
         }
+        Rule::Together => case.together(),
+        Rule::OffloadBeside => {
+            let reason = format!("{} does not offload so{}", facts.profile.name, case.conflict(true));
+            case.plain(Key::Offload, &s.offload, reason, &case.offloads())
+        }
         Rule::CompressionOffered => case.listed(Key::Compression),
         Rule::OverlapOffered => {
             let reason = format!("{} copies what is offloaded beside computing", facts.profile.name);

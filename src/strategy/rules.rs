@@ -115,6 +115,10 @@ spelled! {
         OffloadCheckpoint = "offload-checkpoint",
         /// The lowest ZeRO stage under which the engine offloads the category, or a part of it.
         OffloadZero = "offload-zero",
+        /// The engine runs at once what the strategy has.
+        Together = "together",
+        /// The engine offloads beside what else the strategy has.
+        OffloadBeside = "offload-beside",
         /// The engine can keep copies of what is offloaded from running beside computing.
         OverlapOffered = "overlap-offered",
         /// The engine offers the compression.
@@ -197,7 +201,7 @@ impl Rule {
         )
     }
 
-    /// Whether it looks at ZeRO stage, shard group or gradient synchronisation.
+    /// Whether it looks at ZeRO stage, shard group or gradient synchronisation, or at offload beside these.
     const fn is_of_state(self) -> bool {
         matches!(
             self,
@@ -211,6 +215,8 @@ impl Rule {
                 | Self::SyncZero
                 | Self::SyncOffered
                 | Self::OffloadZero
+                | Self::Together
+                | Self::OffloadBeside
         )
     }
 
@@ -256,7 +262,9 @@ impl Rule {
             | Self::OffloadGrain
             | Self::OffloadTogether
             | Self::OffloadCheckpoint
-            | Self::OffloadZero => matches!(key, Key::Offload),
+            | Self::OffloadZero
+            | Self::OffloadBeside => matches!(key, Key::Offload),
+            Self::Together => matches!(key, Key::Context | Key::Pipeline | Key::Expert),
             Self::CompressionOffered => matches!(key, Key::Compression),
             Self::OverlapOffered => matches!(key, Key::Overlap),
             Self::AttentionOffered => matches!(key, Key::Attention),
@@ -426,6 +434,8 @@ impl Rule {
                 supports.offload.iter().all(|offer| capabilities::offload_checkpoint(s, offer))
             }
             Self::OffloadZero => supports.offload.iter().all(|offer| capabilities::offload_zero(s, offer)),
+            Self::Together => capabilities::conflict(s, supports, false).is_none(),
+            Self::OffloadBeside => capabilities::conflict(s, supports, true).is_none(),
             Self::CompressionOffered => supports.compress.contains(&s.compression),
             Self::OverlapOffered => {
                 s.overlap

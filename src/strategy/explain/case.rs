@@ -2,13 +2,17 @@
 
 use std::fmt::Display;
 
-use crate::profile::capabilities::CheckpointGrain;
+use crate::profile::capabilities::{Aspect, CheckpointGrain};
 use crate::strategy::nearest::{divisors, neighbours};
 use crate::strategy::rules::{gradient_types, product};
 use crate::strategy::text_error::list;
 use crate::strategy::{
     Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, capabilities, cuts, defaults,
 };
+
+const fn is_host(aspect: Aspect) -> bool {
+    matches!(aspect, Aspect::HostOptimizer | Aspect::HostParameters)
+}
 
 /// One broken rule, where it was broken.
 pub(super) struct Case<'a> {
@@ -304,6 +308,31 @@ impl Case<'_> {
         };
         let message = reason + &fine(&format!("{key} "), &sizes, "leaves enough", "leave enough");
         self.told(key, self.size(key), message, &sizes)
+    }
+
+    /// The words behind what an engine does not do: beside what it does not.
+    pub(super) fn conflict(&self, of_offload: bool) -> String {
+        let conflict = capabilities::conflict(self.strategy, &self.facts.profile.supports, of_offload);
+        let others =
+            conflict.into_iter().flat_map(|conflict| conflict.of.iter().filter(|&&aspect| !is_host(aspect)));
+        let others: Vec<String> = others.map(|aspect| aspect.name().to_owned()).collect();
+        format!(" beside {}", list(&others))
+    }
+
+    pub(super) fn together(&self) -> RuleBreak {
+        let (s, profile) = (self.strategy, self.facts.profile);
+        let conflict = capabilities::conflict(s, &profile.supports, false);
+        let aspects = conflict.map_or(&[][..], |conflict| conflict.of.as_slice());
+        let words: Vec<String> = aspects.iter().map(|aspect| aspect.name().to_owned()).collect();
+        let reason = format!("{} does not run {} at once", profile.name, list(&words));
+        let key = if aspects.contains(&Aspect::Expert) {
+            Key::Expert
+        } else if aspects.contains(&Aspect::Pipeline) {
+            Key::Pipeline
+        } else {
+            Key::Context
+        };
+        self.plain(key, self.size(key), reason, &[1])
     }
 
     pub(super) fn cuts(&self, reason: String) -> RuleBreak {

@@ -388,6 +388,14 @@ fn each_rule_says_what_is_wrong_and_what_would_be_right() {
             "torchtitan replicates state over dp 1 beside no other axis; 3 is legal",
         ),
         (
+            "tp=2,cp=2,cp_kind=ulysses,sp=off",
+            64,
+            "deepspeed",
+            Rule::Together,
+            "cp",
+            "deepspeed does not run tp and cp at once; 1 is legal",
+        ),
+        (
             "grad=fp64",
             64,
             "embedded",
@@ -442,6 +450,27 @@ fn experts_have_rules_of_their_own() {
         let broken = broken_by(text, &facts(&moe(), devices, "embedded"));
         assert_eq!((broken.rule, broken.message.as_str()), (rule, message), "{text}");
         assert_eq!(broken.nearest, nearest, "{text}");
+    }
+}
+
+#[test]
+fn what_goes_alone_need_not_go_together() {
+    let facts = facts(&moe(), 64, "deepspeed");
+    for text in ["tp=2,ep=2", "pp=2,ep=2", "tp=2,pp=2", "ep=2,zero=1,offload=optimizer:1"] {
+        assert!(Draft::parse(text).unwrap().resolve(&facts).is_ok(), "{text}");
+    }
+    for (text, rule, field) in [
+        ("tp=2,pp=2,ep=2", Rule::Together, "ep"),
+        ("cp=2,cp_kind=ulysses,pp=2", Rule::Together, "pp"),
+        ("cp=2,cp_kind=ulysses,ep=2,zero=3", Rule::Together, "ep"),
+        ("tp=2,ep=2,zero=1,offload=optimizer:1", Rule::OffloadBeside, "offload"),
+    ] {
+        let broken = broken_by(text, &facts);
+        assert_eq!((broken.rule, broken.field.as_str()), (rule, field), "{text}: {}", broken.message);
+        for value in &broken.nearest {
+            let repaired = Draft::parse(&with(text, field, value)).unwrap().resolve(&facts);
+            assert!(repaired.is_ok(), "{text}, {field} {value}: {repaired:?}");
+        }
     }
 }
 
