@@ -115,31 +115,33 @@ fn registry(text: &str) -> Example<'_> {
 
 #[test]
 fn the_405b_function_of_the_registry() {
-    let text = "def llama3_405b() -> Trainer.Config:\n    return Trainer.Config(\n        \
-                loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config()),\n        \
-                model_spec=model_registry(\"405B\", quantization=[Float8LinearConverter.Config(\
-                recipe_name=\"rowwise\", filter_fqns=[\"output\"])]),\n        \
-                optimizer=OptimizersContainer.Config(lr=8e-5),\n        training=TrainingConfig(\n            \
-                max_context_length=8192,\n            num_tokens_per_microbatch_per_dp_rank=2 * 8192,\n            \
+    let text = "def llama3_405b() -> Trainer.Config:\n    compile_config = CompileConfig(enable=True, enable_async_tensor_parallel=True)\n    \
+                model_spec = model_registry(\n        \"405B\",\n        converters=[Float8LinearConverter.Config(filter_fqns=[\"lm_head\"])],\n    )\n    \
+                return Trainer.Config(\n        \
+                loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec))),\n        \
+                model_spec=model_spec,\n        optimizer=default_adamw(lr=8e-5),\n        training=TrainingConfig(\n            \
+                num_tokens_per_microbatch_per_dp_rank=2 * 8192,\n            max_context_length=8192,\n            \
                 steps=3000,\n        ),\n        parallelism=ParallelismConfig(tensor_parallel_degree=8),\n        \
-                activation_checkpoint=FullAC.Config(),\n    )\n";
+                activation_checkpoint=FullAC.Config(),\n        compile=compile_config,\n    )\n";
     let read = meaning(&registry(text));
     assert_eq!(read.strategy, "tp=8,pp=1,dp=8,zero=3,micro=2,accum=1,ckpt=full,loss=chunked");
     assert_eq!((read.model.as_str(), read.batch, read.seq_len), ("llama-3.1-405b", 16, 8192));
     assert_eq!(read.precision, "fp8");
     assert!(read.left.is_empty(), "{:?}", read.left);
+    let other = text.replace("Float8LinearConverter", "MXFP8LinearConverter");
+    assert!(refused(&registry(&other)).contains("only float8 products are modelled"));
 }
 
 #[test]
 fn the_16b_function_of_the_registry_names_a_schedule_that_nothing_runs() {
-    let text = "def deepseek_v3_16b() -> Trainer.Config:\n    return Trainer.Config(\n        \
-                loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config()),\n        \
-                model_spec=model_registry(\"16B\"),\n        \
-                training=TrainingConfig(\n            max_context_length=4096,\n            \
-                num_tokens_per_microbatch_per_dp_rank=4 * 4096,\n            steps=1000,\n            \
+    let text = "def deepseek_v3_16b() -> Trainer.Config:\n    model_spec = model_registry(\"16B\", attn_backend=\"flex\")\n    \
+                return Trainer.Config(\n        \
+                loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(global_vocab_size=decoder_vocab_size(model_spec))),\n        \
+                model_spec=model_spec,\n        training=TrainingConfig(\n            \
+                num_tokens_per_microbatch_per_dp_rank=4 * 4096,\n            max_context_length=4096,\n            steps=1000,\n            \
                 disable_cuda_graphs=True,\n        ),\n        parallelism=ParallelismConfig(\n            \
                 pipeline_parallel_schedule=\"Interleaved1F1B\",\n            expert_parallel_degree=8,\n        ),\n        \
-                activation_checkpoint=SelectiveAC.Config(),\n    )\n";
+                activation_checkpoint=SelectiveAC.Config(),\n        compile=CompileConfig(enable=True, components=[\"loss\"]),\n    )\n";
     let read = meaning(&registry(text));
     assert_eq!(read.strategy, "tp=1,pp=1,dp=64,ep=8,zero=3,micro=4,accum=1,ckpt=selective,loss=chunked");
     assert_eq!((read.batch, read.seq_len), (256, 4096));

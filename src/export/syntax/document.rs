@@ -29,6 +29,14 @@ pub struct Found {
     pub is_open: bool,
 }
 
+impl Found {
+    /// The setting with `path` in place of `name` at its head, if it is that one or one below it.
+    pub(super) fn moved(&self, name: &str, path: &str) -> Option<Self> {
+        let rest = self.path.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with('.'))?;
+        Some(Self { path: format!("{path}{rest}"), ..self.clone() })
+    }
+}
+
 impl Document {
     /// The document of `text`.
     ///

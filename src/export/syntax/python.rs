@@ -99,7 +99,8 @@ pub fn literal(value: &Value) -> String {
 
 /// The settings of a Python text.
 pub fn read(text: &str) -> Result<Vec<Found>, SyntaxError> {
-    let mut reader = Reader { text, found: Vec::new(), aliases: HashMap::new(), root: None };
+    let mut reader =
+        Reader { text, found: Vec::new(), parts: Vec::new(), aliases: HashMap::new(), root: None };
     for line in lines(text)? {
         reader.take(&line)?;
     }
@@ -109,6 +110,8 @@ pub fn read(text: &str) -> Result<Vec<Found>, SyntaxError> {
 struct Reader<'a> {
     text: &'a str,
     found: Vec<Found>,
+    /// What was assigned before a configuration was made, whose variables it may name.
+    parts: Vec<Found>,
     /// Variables that stand for a part of another.
     aliases: HashMap<String, String>,
     /// The variable that is returned.
@@ -123,6 +126,11 @@ impl Reader<'_> {
             let returned = expression(self.text, at..line.span.end)?;
             match &returned.kind {
                 Kind::Name(name) => self.root = Some(name.clone()),
+                Kind::Call { callee, .. } if callee.ends_with("Config") => {
+                    // A function that makes a configuration: what it assigned before are parts of it.
+                    self.parts = std::mem::take(&mut self.found);
+                    self.put(String::new(), line.span.start, &returned, line.is_conditional);
+                }
                 Kind::Call { .. } => self.put(String::new(), line.span.start, &returned, line.is_conditional),
                 Kind::Literal(_) => {}
             }
@@ -161,6 +169,13 @@ impl Reader<'_> {
             Kind::Name(name) => (Value::from(name.as_str()), true),
             Kind::Call { callee, .. } => (Value::from(format!("{callee}()")), false),
         };
+        if let Kind::Name(name) = &assigned.kind {
+            let parts: Vec<Found> = self.parts.iter().filter_map(|part| part.moved(name, &path)).collect();
+            if !parts.is_empty() {
+                self.found.extend(parts);
+                return;
+            }
+        }
         if !path.is_empty() {
             self.found.push(Found { path: path.clone(), value, entry, span, is_open: is_open || is_name });
         }

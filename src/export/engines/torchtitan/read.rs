@@ -36,7 +36,7 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(true);
     let local = reader.size("training.local_batch_size")?.unwrap_or(8);
     let micro = reader.size("parallelism.pipeline_parallel_microbatch_size")?.unwrap_or(1);
-    pipeline(reader, scene, &mut meaning.draft, Some(local / micro))?;
+    pipeline(reader, scene, &mut meaning.draft, local / micro)?;
     experts(reader, scene, &mut meaning.draft)?;
     checkpoint(reader, scene, &mut meaning.draft)?;
     offload(reader, &mut meaning.draft)?;
@@ -152,21 +152,17 @@ pub fn reshard(reader: &Reader<'_>, draft: &mut Draft) -> Result<(), ImportError
     Ok(())
 }
 
-/// Schedule, chunks and cuts. `micro` is how many micro-batches a pipeline step has, where schedules in files of their own
-/// are read.
+/// Schedule, chunks and cuts; `micro` is how many micro-batches a pipeline step has.
 pub fn pipeline(
     reader: &Reader<'_>,
     scene: &Scene<'_>,
     draft: &mut Draft,
-    micro: Option<u64>,
+    micro: u64,
 ) -> Result<(), ImportError> {
     let stages = draft.pipeline.unwrap_or(1);
     let path = |name: &str| format!("parallelism.{name}");
     let csv = path("pipeline_parallel_schedule_csv");
     let names_file = reader.word(&csv)?.is_some_and(|file| !file.is_empty());
-    if names_file && micro.is_none() {
-        return Err(reader.refused(&csv, "schedules in files of their own are not read; name a schedule"));
-    }
     let names = if names_file { [SCHEDULES, BESIDE_FILES].concat() } else { SCHEDULES.to_vec() };
     let named = reader.choice(&path("pipeline_parallel_schedule"), &names);
     let weight = |end: &str| reader.count(&path(&format!("pipeline_parallel_{end}_stage_less_layers")));
@@ -200,9 +196,7 @@ pub fn pipeline(
         return Err(reader.refused(&field, rule));
     }
     draft.virtual_stages = Some(chunks / stages);
-    if let Some(micro) = micro
-        && let Some(text) = reader.companion(&csv)?
-    {
+    if let Some(text) = reader.companion(&csv)? {
         // The name says only how many chunks a rank has, and where they lie.
         let is_v = schedule == Schedule::ZeroBubbleV;
         let frame = Frame { ranks: stages, chunks: each_rank, micro, is_v };

@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use super::flavors::{self, Flavor};
-use super::schedule_file::needs;
-use super::{read, write};
+use super::{read, schedule_file, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
@@ -61,6 +60,7 @@ fn settings(case: &Case<'_>) -> Settings {
     settings.set("parallelism.enable_sequence_parallel", strategy.sequence_parallel || strategy.tensor == 1);
     if strategy.pipeline > 1 {
         settings.set("parallelism.num_pp_microbatches", strategy.accumulation);
+        write::schedule_file(case, &mut settings);
     }
     if strategy.context > 1 {
         settings.set("parallelism.spmd_backend", "spmd_types");
@@ -74,13 +74,18 @@ fn settings(case: &Case<'_>) -> Settings {
         Some(CheckpointMode::None) | None => Value::Null,
     };
     settings.set("activation_checkpoint", policy);
-    match strategy.loss {
+    let inner = match strategy.loss {
         LossMode::Chunked => {
             settings.set("loss", CHUNKED).set("loss.loss_fn", WHOLE);
+            "loss.loss_fn"
         }
         LossMode::Full => {
             settings.set("loss", WHOLE);
+            "loss"
         }
+    };
+    if let Some(shape) = case.shape() {
+        settings.set(&format!("{inner}.global_vocab_size"), shape.embedding.vocabulary);
     }
     settings.set_noted("compile.enable", false, "the plan is of the model as it is, uncompiled");
     settings
@@ -157,8 +162,6 @@ impl Dialect for Recipe {
     fn narrow(&self, supports: &mut Supports) {
         let source = || SOURCE.to_owned();
         supports.precisions = Cited { value: vec![ElementType::Bf16, ElementType::Fp32], source: source() };
-        // Schedules in files of their own are written for v0.2.2 only.
-        supports.schedules.value.retain(|schedule| !needs(*schedule));
         // There is no key for it: spread experts are whole.
         let widths = ExpertTensorOffer { alone: vec![ExpertWidth::Tensor], spread: vec![ExpertWidth::One] };
         supports.expert_tensor = Cited { value: widths, source: source() };
@@ -193,6 +196,10 @@ impl Dialect for Recipe {
             imports.join("\n"),
             python_assignments(settings, "c.", "    ")
         )
+    }
+
+    fn companions(&self, case: &Case<'_>) -> Vec<(String, String)> {
+        schedule_file::of(case).into_iter().collect()
     }
 
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
@@ -269,6 +276,7 @@ impl Dialect for Recipe {
             "loss.*",
             "activation_checkpoint.*",
             "model_spec",
+            "model_spec.attn_backend",
             "c",
             "config",
             "model_converters.*",
@@ -296,7 +304,8 @@ impl Dialect for Recipe {
         }
         let splits = reader.switch("parallelism.enable_sequence_parallel")?.unwrap_or(true);
         meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(splits);
-        read::pipeline(reader, scene, &mut meaning.draft, None)?;
+        let passes = reader.size("parallelism.num_pp_microbatches")?.unwrap_or(1);
+        read::pipeline(reader, scene, &mut meaning.draft, passes)?;
         let expert = reader.size("parallelism.expert_parallel_degree")?.unwrap_or(1);
         if read::has_experts(scene) {
             meaning.draft.expert = Some(expert);

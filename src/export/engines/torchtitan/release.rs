@@ -1,8 +1,7 @@
 //! v0.2.2: TOML.
 
 use super::flavors::{self, Flavor, MODULE};
-use super::schedule_file::{FILE, Frame, needs};
-use super::{read, write};
+use super::{read, schedule_file, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
@@ -67,11 +66,7 @@ impl Dialect for Release {
         if flavors::flavor(case) == Flavor::Registered {
             files.extend(flavors::module(case).map(|text| (format!("{MODULE}.py"), text)));
         }
-        let s = case.strategy;
-        if s.pipeline > 1 && needs(s.schedule) {
-            let frame = Frame { ranks: s.pipeline, chunks: 1, micro: s.accumulation, is_v: false };
-            files.push((FILE.to_owned(), frame.text(s.schedule)));
-        }
+        files.extend(schedule_file::of(case));
         files
     }
 

@@ -1,6 +1,7 @@
 //! Schedules as files: one row a rank, its passes in order (torch 2.11 `distributed/pipelining/schedules.py:1563`,
 //! `_load_csv`). torchtitan runs any order that such a file says.
 
+use crate::export::case::Case;
 use crate::profile::choices::Schedule;
 use crate::program::schedule::{Action, Pass, order};
 
@@ -23,6 +24,13 @@ type Step = (char, u64, u64);
 /// Whether torchtitan has no name for `schedule`, so that a file says it.
 pub const fn needs(schedule: Schedule) -> bool {
     matches!(schedule, Schedule::ZeroBubbleH1 | Schedule::ZeroBubbleH2)
+}
+
+/// The file of `case`, with its name, where it needs one.
+pub fn of(case: &Case<'_>) -> Option<(String, String)> {
+    let s = case.strategy;
+    let frame = Frame { ranks: s.pipeline, chunks: 1, micro: s.accumulation, is_v: false };
+    (s.pipeline > 1 && needs(s.schedule)).then(|| (FILE.to_owned(), frame.text(s.schedule)))
 }
 
 fn letter(pass: Pass, schedule: Schedule) -> char {

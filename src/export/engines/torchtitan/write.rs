@@ -70,20 +70,23 @@ pub fn clip(clip: f64) -> f64 {
     if clip == 0.0 { 1e30 } else { clip }
 }
 
+/// The file that says the schedule, where no name does.
+pub fn schedule_file(case: &Case<'_>, settings: &mut Settings) {
+    let schedule = case.strategy.schedule;
+    if needs(schedule) {
+        // The name says one chunk a rank, the file the order (distributed/pipeline_parallel.py:56,171).
+        let note = format!("the order of {schedule}, in place of the named one");
+        settings.set_noted("parallelism.pipeline_parallel_schedule_csv", FILE, note);
+    }
+}
+
 fn parallelism(case: &Case<'_>, settings: &mut Settings) {
     let strategy = case.strategy;
     axes(case, settings);
     settings.set("parallelism.enable_async_tensor_parallel", false);
     if strategy.pipeline > 1 {
         settings.set("parallelism.pipeline_parallel_microbatch_size", strategy.micro_batch);
-        if needs(strategy.schedule) {
-            // The name says one chunk a rank, the file the order (distributed/pipeline_parallel.py:56,171).
-            settings.set_noted(
-                "parallelism.pipeline_parallel_schedule_csv",
-                FILE,
-                format!("the order of {}, in place of the named one", strategy.schedule),
-            );
-        }
+        schedule_file(case, settings);
     }
     if !case.problem.facts.experts.is_empty() {
         settings.set("parallelism.expert_parallel_degree", strategy.expert);
