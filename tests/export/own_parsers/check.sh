@@ -28,6 +28,17 @@ done
 export TORCHTITAN_SOURCE=$work/source/torchtitan MEGATRON_SOURCE=$work/source/megatron
 export ACCELERATE_SOURCE=$work/source/accelerate NANOTRON_SOURCE=$work/source/nanotron
 export DEEPSPEED_SOURCE=$work/source/deepspeed
+# Of torch two Python files are needed, out of a large wheel; TORCH_SOURCE may name a folder that holds `torch/` already.
+if [ -z "${TORCH_SOURCE:-}" ]; then
+    "$work/venv/bin/pip" -q download --no-deps -d "$work/torch" torch==2.11.0
+    "$work/venv/bin/python" - "$work"/torch/torch-*.whl "$work/source/torch" <<'END'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(sys.argv[2], [name for name in wheel.namelist() if name.startswith("torch/distributed/pipelining/")])
+END
+    rm -r "$work/torch"
+    export TORCH_SOURCE=$work/source/torch
+fi
 
 {
     echo "# Files that the engines' own parsers took: SHA-256, target, what was said. Written by check.sh."
@@ -40,16 +51,19 @@ export DEEPSPEED_SOURCE=$work/source/deepspeed
         meshwright simulate "$model" --cluster "$cluster" --global-batch "$batch" --seq-len "$sequence" \
             --engine "$engine" --strategy "$strategy" --out "$plan" >/dev/null || [ $? = 4 ]
         meshwright export "$plan" --to "$target" --out "$out" --as-is --json >"$work/summary"
-        # The file, the devices, and the ranks that share a data rank's batch.
-        read -r file devices inside < <("$work/venv/bin/python" - "$work/summary" "$cluster" <<'END'
+        # The file, the devices, the ranks that share a data rank's batch, pipeline ranks and micro-batches.
+        read -r file devices inside ranks passes < <("$work/venv/bin/python" - "$work/summary" "$cluster" <<'END'
 import json, math, sys
 summary = json.load(open(sys.argv[1]))
 keys = dict(part.split("=", 1) for part in summary["strategy"].split(","))
 nodes, each, _ = sys.argv[2].split("x", 2)
-print(summary["files"][0], int(nodes) * int(each), int(keys["tp"]) * int(keys["pp"]))
+print(summary["files"][0], int(nodes) * int(each), int(keys["tp"]) * int(keys["pp"]), keys["pp"], keys["accum"])
 END
         )
         said=$(cd "$out" && "$work/venv/bin/python" "$here/${target%%@*}.py" "$file" "$devices" "$inside")
+        if [ -f "$out/schedule.csv" ]; then
+            said="$said; $("$work/venv/bin/python" "$here/torch_schedule.py" "$out/schedule.csv" "$ranks" "$passes")"
+        fi
         file=$out/$file
         echo "$(sha256sum <"$file" | cut -d' ' -f1) $target $(echo "$said" | tail -n 1)"
     done <"$here/samples.txt"
