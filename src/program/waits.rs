@@ -2,7 +2,7 @@
 //! memory before it takes some, and what its stream always waits for.
 
 use crate::lower::Stream;
-use crate::program::instruction::{Instruction, Streams};
+use crate::program::instruction::{BufferId, Instruction, Streams};
 
 /// An index that no instruction has.
 const NONE: u32 = u32::MAX;
@@ -99,11 +99,19 @@ impl Waits {
         Some(self.last[stream as usize]).filter(|&last| last != NONE)
     }
 
-    /// Of the streams whose results later calls may find in buffers, the last instruction, if no kernel waits for it yet.
-    pub(super) fn unawaited(&self) -> impl Iterator<Item = u32> {
-        [Stream::Model, Stream::Receive, Stream::CopyIn].into_iter().filter_map(|stream| {
+    /// Of the streams whose results later calls may find in buffers, the last of the instructions `written` that no
+    /// kernel waits for yet and whose results are more than the buffers that were `sent`: what only leaves, nobody finds.
+    pub(super) fn unawaited(&self, written: &[Instruction], sent: &[BufferId]) -> impl Iterator<Item = u32> {
+        let only_leaves = |one: &Instruction| {
+            !one.writes.is_empty() && one.writes.iter().all(|buffer| sent.contains(buffer))
+        };
+        [Stream::Model, Stream::Receive, Stream::CopyIn].into_iter().filter_map(move |stream| {
             let awaited = self.awaited[stream as usize];
-            self.last(stream).filter(|&last| awaited == NONE || last > awaited)
+            let first = if awaited == NONE { 0 } else { awaited + 1 };
+            (first..=self.last(stream)?).rev().find(|&index| {
+                let one = &written[index as usize];
+                one.stream == stream && !only_leaves(one)
+            })
         })
     }
 }

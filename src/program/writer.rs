@@ -194,7 +194,7 @@ impl<'a> Writer<'a> {
     /// has sent is free.
     pub(super) fn finish(&mut self) {
         self.finish_reductions();
-        let waits: Few = self.waits.unawaited().collect();
+        let waits: Few = self.waits.unawaited(&self.instructions, &self.sent).collect();
         // A chunk without units only passes on what comes, whatever its rank computes.
         if !waits.is_empty() && !self.chunk.units.is_empty() {
             let end = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Compute);

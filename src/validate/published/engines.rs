@@ -1,7 +1,7 @@
 //! Which engine profile a published run's program is simulated as.
 
 use crate::profile::EngineProfile;
-use crate::profile::capabilities::Supports;
+use crate::profile::capabilities::{Cited, CutGrain, Supports};
 use crate::profile::engines::{embedded, engine};
 use crate::trace::published::PublishedRun;
 
@@ -72,6 +72,13 @@ const FUSED: &[&str] = &["NeMo AutoModel", "Meta internal"];
 /// Programs that are simulated as llm-foundry and compute the loss as PyTorch does, in 32 bits; its own is FlashAttention's.
 const PLAIN_LOSS: &[&str] = &["PyTorch FSDP", "LitGPT", "Galvatron", "metaseq"];
 
+/// Where the engine cuts by itself, as it does; no table says where.
+fn cuts(profile: &EngineProfile) -> Cited<CutGrain> {
+    let own = &profile.supports.cuts;
+    let decides = matches!(**own, CutGrain::FirstMore | CutGrain::ByCost);
+    if decides { own.clone() } else { embedded().supports.cuts.clone() }
+}
+
 /// `profile` as it was set in `run`.
 pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
     let mut engine = profile.clone();
@@ -79,6 +86,7 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     engine.supports = Supports {
         schedules: profile.supports.schedules.clone(),
         interleaved: profile.supports.interleaved.clone(),
+        cuts: cuts(profile),
         pipelined: profile.supports.pipelined.clone(),
         context: profile.supports.context.clone(),
         key_value_replication: profile.supports.key_value_replication.clone(),

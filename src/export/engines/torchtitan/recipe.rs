@@ -128,7 +128,8 @@ fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Resul
 fn converters(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
     for found in &reader.document().found {
         let of_configuration = found.path == "model_converters";
-        let value = found.value.as_str().unwrap_or_default();
+        // A list of calls, each in the place of an element.
+        let value = found.value.to_string();
         let names = |word: &str| found.path.starts_with("model_spec.") && value.contains(word);
         if names("MXFP8") || names("NVFP4") {
             return Err(reader.refused(&found.path, "only float8 products are modelled"));
