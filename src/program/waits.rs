@@ -100,10 +100,12 @@ impl Waits {
     }
 
     /// Of the streams whose results later calls may find in buffers, the last of the instructions `written` that no
-    /// kernel waits for yet and whose results are more than the buffers that were `sent`: what only leaves, nobody finds.
+    /// kernel waits for yet and that does more than fill buffers that were `sent`: what only leaves, nobody finds. One
+    /// that frees memory is waited for by who takes it.
     pub(super) fn unawaited(&self, written: &[Instruction], sent: &[BufferId]) -> impl Iterator<Item = u32> {
         let only_leaves = |one: &Instruction| {
-            !one.writes.is_empty() && one.writes.iter().all(|buffer| sent.contains(buffer))
+            let is_sent = |buffer: &BufferId| sent.contains(buffer);
+            one.frees.is_empty() && !one.writes.is_empty() && one.reads.iter().chain(&one.writes).all(is_sent)
         };
         [Stream::Model, Stream::Receive, Stream::CopyIn].into_iter().filter_map(move |stream| {
             let awaited = self.awaited[stream as usize];
