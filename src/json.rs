@@ -89,14 +89,14 @@ mod tests {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Outer {
-        #[allow(dead_code)]
+        #[expect(dead_code)]
         levels: Vec<Level>,
     }
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Level {
-        #[allow(dead_code)]
+        #[expect(dead_code)]
         span: u64,
     }
 

@@ -86,7 +86,14 @@ pub struct Conflict {
 impl Conflict {
     /// Whether something on the host is part of it.
     pub fn is_of_offload(&self) -> bool {
-        self.of.iter().any(|aspect| matches!(aspect, Aspect::HostOptimizer | Aspect::HostParameters))
+        self.of.iter().any(|aspect| aspect.is_on_host())
+    }
+}
+
+impl Aspect {
+    /// Whether it is something on the host.
+    pub const fn is_on_host(self) -> bool {
+        matches!(self, Self::HostOptimizer | Self::HostParameters)
     }
 }
 
@@ -200,7 +207,7 @@ pub enum PipelinedMicroBatches {
     /// At least as many as there are stages.
     Stages,
     /// At least as many as there are stages where a rank has one chunk; any number where it has several (PyTorch).
-    StagesOfOneChunk,
+    StagesWithOneChunk,
     /// Multiples of the stages.
     WholeRounds,
 }
@@ -213,7 +220,7 @@ impl PipelinedMicroBatches {
             Self::Any => true,
             Self::StagesLessOne => count + 1 >= stages,
             Self::Stages => count >= stages,
-            Self::StagesOfOneChunk => chunks > 1 || count >= stages,
+            Self::StagesWithOneChunk => chunks > 1 || count >= stages,
             Self::WholeRounds => count.is_multiple_of(stages),
         }
     }

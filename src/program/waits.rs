@@ -101,7 +101,7 @@ impl Waits {
 
     /// Of the streams whose results later calls may find in buffers, the last of the instructions `written` that no
     /// kernel waits for yet and that does more than fill buffers that were `sent`: what only leaves, nobody finds. One
-    /// that frees memory is waited for by who takes it.
+    /// that frees memory counts, as a later call may take that memory.
     pub(super) fn unawaited(&self, written: &[Instruction], sent: &[BufferId]) -> impl Iterator<Item = u32> {
         let only_leaves = |one: &Instruction| {
             let is_sent = |buffer: &BufferId| sent.contains(buffer);

@@ -8,7 +8,7 @@ use crate::search::choices::{Hosted, Options};
 use crate::search::inner::{Chosen, InnerProblem};
 use crate::search::proof::{Aim, Proof};
 use crate::search::solve::{Solved, Solving};
-use crate::strategy::{CheckpointEntry, Strategy, defaults, rules};
+use crate::strategy::{CheckpointEntry, Strategy, rules};
 
 /// One choice for all ranks.
 #[derive(Clone, Debug)]
@@ -162,8 +162,7 @@ impl Solving<'_> {
         let space = self.bounding.space;
         let facts = &space.problem.facts;
         let outer = space.strategy(entry);
-        let given = space.given_cuts(&outer);
-        let cuts = given.unwrap_or_else(|| defaults::cuts(facts.blocks, outer.chunks() as usize));
+        let cuts = space.plainest_cuts(&outer);
         let fits = |count: u32| {
             let entry = CheckpointEntry::First(count);
             let checkpoint = cuts.iter().map(|&blocks| entry.over(blocks)).collect();

@@ -189,8 +189,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     fn written(&self, outer: &Strategy, plain: &Plain<'_>, count: u32) -> Option<Strategy> {
         let space = self.solving.bounding.space;
         let facts = &self.problem.facts;
-        let given = space.given_cuts(outer);
-        let cuts = given.unwrap_or_else(|| defaults::cuts(facts.blocks, outer.chunks() as usize));
+        let cuts = space.plainest_cuts(outer);
         let entry = match &plain.checkpoint {
             CheckpointEntry::First(_) => CheckpointEntry::First(count),
             other => other.clone(),

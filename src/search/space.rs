@@ -179,12 +179,16 @@ impl<'a> Space<'a> {
         self.request.fix.cuts.clone().or_else(of_engine)
     }
 
+    /// These, or the default ones.
+    pub fn plainest_cuts(&self, outer: &Strategy) -> Vec<u32> {
+        let left_out = || cuts::left_out(&self.problem.facts, outer.chunks() as usize);
+        self.request.fix.cuts.clone().unwrap_or_else(left_out)
+    }
+
     /// `outer` with the inner choices that are fixed, and of the others the plainest.
     pub fn plainest(&self, outer: &Strategy) -> Strategy {
         let fix = &self.request.fix;
-        let chunks = outer.chunks() as usize;
-        let cuts =
-            self.given_cuts(outer).unwrap_or_else(|| defaults::cuts(self.problem.facts.blocks, chunks));
+        let cuts = self.plainest_cuts(outer);
         let mut strategy = Strategy { checkpoint: fix.checkpoints(&cuts), cuts, ..outer.clone() };
         self.keep_on_host(&mut strategy);
         strategy

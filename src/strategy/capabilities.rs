@@ -1,4 +1,5 @@
-//! Whether an engine can run what a strategy chooses inside: cuts, what blocks recompute and what is on the host.
+//! Whether an engine can run what a strategy chooses inside (cuts, what blocks recompute, what is on the host), and all
+//! that it has at once.
 
 use super::{Checkpoint, CheckpointMode, Facts, GradientSync, OffloadCategory, Schedule, Strategy, defaults};
 use crate::profile::capabilities::{
@@ -11,16 +12,12 @@ pub(super) fn cuts(strategy: &Strategy, facts: &Facts) -> bool {
         || super::cuts::of_engine(facts, strategy.cuts.len()).is_some_and(|cuts| cuts == strategy.cuts)
 }
 
-/// The first of the engine's conflicts that the strategy runs into; `of_offload` asks for those with something on the
-/// host.
-pub(super) fn conflict<'f>(
+/// The engine's conflicts that the strategy runs into.
+pub(super) fn conflicts<'f>(
     strategy: &Strategy,
     supports: &'f Supports,
-    of_offload: bool,
-) -> Option<&'f Conflict> {
-    let is_asked = |conflict: &&Conflict| conflict.is_of_offload() == of_offload;
-    let mut asked = supports.conflicts.iter().filter(is_asked);
-    asked.find(|conflict| conflict.of.iter().all(|aspect| has(strategy, *aspect)))
+) -> impl Iterator<Item = &'f Conflict> {
+    supports.conflicts.iter().filter(|conflict| conflict.of.iter().all(|aspect| has(strategy, *aspect)))
 }
 
 fn has(strategy: &Strategy, aspect: Aspect) -> bool {

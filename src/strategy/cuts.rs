@@ -8,8 +8,8 @@ use crate::profile::capabilities::CutGrain;
 /// What the blocks and the head of a model cost, as an engine counts that cuts by cost: multiply-adds a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutCosts {
-    pub blocks: Vec<u64>,
-    pub head: u64,
+    pub blocks: Vec<u128>,
+    pub head: u128,
 }
 
 impl CutCosts {
@@ -17,19 +17,21 @@ impl CutCosts {
     /// head (2411b022 `models/llama.py`, `models/starcoder2.py`, `get_block_compute_costs`).
     pub fn of(model: &Model) -> Self {
         let mut costs = Self { blocks: vec![0; model.blocks() as usize], head: 0 };
+        // The square of a width may be beyond 64 bits.
+        let product = |factors: &[u64]| factors.iter().copied().map(u128::from).product::<u128>();
         for layer in model.layers() {
             let cost = match &layer.kind {
                 LayerKind::Attention(attention) => {
                     let width = attention.hidden.checked_div(attention.heads).unwrap_or_default();
-                    4 * attention.heads * width * attention.hidden
+                    product(&[4, attention.heads, width, attention.hidden])
                 }
-                LayerKind::Mlp(mlp) => (2 + u64::from(mlp.gated)) * mlp.intermediate * mlp.hidden,
+                LayerKind::Mlp(mlp) => product(&[2 + u64::from(mlp.gated), mlp.intermediate, mlp.hidden]),
                 LayerKind::Moe(moe) => {
-                    let width = moe.top_k * moe.intermediate + moe.shared_intermediate;
-                    (2 + u64::from(moe.gated)) * width * moe.hidden
+                    let width = product(&[moe.top_k, moe.intermediate]) + u128::from(moe.shared_intermediate);
+                    product(&[2 + u64::from(moe.gated), moe.hidden]) * width
                 }
                 LayerKind::Head(head) => {
-                    costs.head = head.vocabulary * head.hidden;
+                    costs.head = product(&[head.vocabulary, head.hidden]);
                     continue;
                 }
                 LayerKind::Embedding(_) | LayerKind::Loss(_) => continue,
@@ -44,7 +46,11 @@ impl CutCosts {
     /// Blocks a chunk: a chunk closes behind the block with which the costs pass its part of the whole (nanotron
     /// 2411b022 `models/base.py`, `build_model`). None where the head does not come to lie in the last chunk.
     pub fn dealt(&self, chunks: usize) -> Option<Vec<u32>> {
-        let total = self.blocks.iter().sum::<u64>() + self.head;
+        // Each block closes one chunk at most, and so does the last norm.
+        if chunks > self.blocks.len() + 2 {
+            return None;
+        }
+        let total = self.blocks.iter().sum::<u128>() + self.head;
         // The program computes these in doubles.
         let limit = |chunk: usize| total as f64 * ((chunk + 1) as f64 / chunks as f64);
         let mut cuts = vec![0; chunks];

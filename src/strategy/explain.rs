@@ -258,7 +258,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         }
         Rule::Together => case.together(),
         Rule::OffloadBeside => {
-            let reason = format!("{} does not offload so{}", facts.profile.name, case.conflict(true));
+            let reason =
+                format!("{} does not offload so beside {}", facts.profile.name, case.beside_offload());
             case.plain(Key::Offload, &s.offload, reason, &case.offloads())
         }
         Rule::CompressionOffered => case.listed(Key::Compression),

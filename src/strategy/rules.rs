@@ -6,7 +6,7 @@ use super::{
     AttentionKernel, ContextKind, Facts, GradientSync, Key, OffloadCategory, Schedule, Strategy,
     capabilities, explain,
 };
-use crate::profile::capabilities::InterleavedRounds;
+use crate::profile::capabilities::{Conflict, InterleavedRounds};
 use crate::profile::choices::spelled;
 use crate::units::ElementType;
 
@@ -201,7 +201,7 @@ impl Rule {
         )
     }
 
-    /// Whether it looks at ZeRO stage, shard group or gradient synchronisation, or at offload beside these.
+    /// Whether it looks at ZeRO stage, shard group or gradient synchronisation, or at what goes together with these.
     const fn is_of_state(self) -> bool {
         matches!(
             self,
@@ -434,8 +434,8 @@ impl Rule {
                 supports.offload.iter().all(|offer| capabilities::offload_checkpoint(s, offer))
             }
             Self::OffloadZero => supports.offload.iter().all(|offer| capabilities::offload_zero(s, offer)),
-            Self::Together => capabilities::conflict(s, supports, false).is_none(),
-            Self::OffloadBeside => capabilities::conflict(s, supports, true).is_none(),
+            Self::Together => capabilities::conflicts(s, supports).all(Conflict::is_of_offload),
+            Self::OffloadBeside => !capabilities::conflicts(s, supports).any(Conflict::is_of_offload),
             Self::CompressionOffered => supports.compress.contains(&s.compression),
             Self::OverlapOffered => {
                 s.overlap

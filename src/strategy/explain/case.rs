@@ -10,10 +10,6 @@ use crate::strategy::{
     Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, capabilities, cuts, defaults,
 };
 
-const fn is_host(aspect: Aspect) -> bool {
-    matches!(aspect, Aspect::HostOptimizer | Aspect::HostParameters)
-}
-
 /// One broken rule, where it was broken.
 pub(super) struct Case<'a> {
     pub(super) rule: Rule,
@@ -310,19 +306,18 @@ impl Case<'_> {
         self.told(key, self.size(key), message, &sizes)
     }
 
-    /// The words behind what an engine does not do: beside what it does not.
-    pub(super) fn conflict(&self, of_offload: bool) -> String {
-        let conflict = capabilities::conflict(self.strategy, &self.facts.profile.supports, of_offload);
-        let others =
-            conflict.into_iter().flat_map(|conflict| conflict.of.iter().filter(|&&aspect| !is_host(aspect)));
-        let others: Vec<String> = others.map(|aspect| aspect.name().to_owned()).collect();
-        format!(" beside {}", list(&others))
+    /// What the offload of the strategy does not go beside, for the end of a sentence.
+    pub(super) fn beside_offload(&self) -> String {
+        let mut conflicts = capabilities::conflicts(self.strategy, &self.facts.profile.supports);
+        let aspects = conflicts.find(|conflict| conflict.is_of_offload()).map_or(&[][..], |found| &found.of);
+        let others = aspects.iter().filter(|aspect| !aspect.is_on_host());
+        list(&others.map(|aspect| aspect.name().to_owned()).collect::<Vec<_>>())
     }
 
     pub(super) fn together(&self) -> RuleBreak {
         let (s, profile) = (self.strategy, self.facts.profile);
-        let conflict = capabilities::conflict(s, &profile.supports, false);
-        let aspects = conflict.map_or(&[][..], |conflict| conflict.of.as_slice());
+        let mut conflicts = capabilities::conflicts(s, &profile.supports);
+        let aspects = conflicts.find(|conflict| !conflict.is_of_offload()).map_or(&[][..], |found| &found.of);
         let words: Vec<String> = aspects.iter().map(|aspect| aspect.name().to_owned()).collect();
         let reason = format!("{} does not run {} at once", profile.name, list(&words));
         let key = if aspects.contains(&Aspect::Expert) {

@@ -70,6 +70,12 @@ pub fn row_tiles<P: Cut>(
     pool.enter(|| halve(tiles, tokens, rows, pool.threads() > 1, &work));
 }
 
+/// Works on one tile. Were this inlined, every level of halves would hold the arrays of a tile on its stack, up to 400 KB.
+#[inline(never)]
+fn alone<P>(work: &impl Fn(RowTile, P), tile: RowTile, rows: P) {
+    work(tile, rows);
+}
+
 /// Halves upon halves of `tiles`, whose rows `rows` are.
 fn halve<P: Cut>(
     tiles: Range<usize>,
@@ -83,7 +89,7 @@ fn halve<P: Cut>(
     let row = |index| tile(index).sequence * tokens + tile(index).first;
     match tiles.len() {
         0 => {}
-        1 => work(tile(tiles.start), rows),
+        1 => alone(work, tile(tiles.start), rows),
         count => {
             let middle = tiles.start + count / 2;
             let (left, right) = rows.cut(row(middle) - row(tiles.start));

@@ -87,8 +87,8 @@ pub fn module(case: &Case<'_>) -> Option<String> {
 
 /// The model of a flavor of whatever family, the first in the order of the table that has it: Llama 3 before others.
 pub fn of_flavor(flavor: &str) -> ModelClue {
-    let families = FLAVORS.iter().map(|(family, ..)| clue(family, flavor));
-    let known = families.into_iter().find(|clue| !matches!(clue, ModelClue::Unknown(_)));
+    let mut clues = FLAVORS.iter().map(|(family, ..)| clue(family, flavor));
+    let known = clues.find(|clue| !matches!(clue, ModelClue::Unknown(_)));
     known.unwrap_or_else(|| ModelClue::Unknown(flavor.to_owned()))
 }
 

@@ -80,14 +80,16 @@ impl Frame {
         if rows.len() as u64 != self.ranks {
             return Err(format!("it has {} rows, and there are {} pipeline ranks", rows.len(), self.ranks));
         }
-        // Before an order is made that is as long as the settings say.
-        let forwards = rows[0].iter().filter(|step| step.0 == 'F').count() as u64;
-        let wanted = self.micro.checked_mul(self.chunks);
-        if wanted != Some(forwards) {
-            return Err(format!(
-                "rank 0 has {forwards} forwards, and {} micro-batches with {} chunks a rank need as many as both multiply to",
-                self.micro, self.chunks
-            ));
+        // Before orders are made that are as long as the settings say.
+        let wanted = self.micro.saturating_mul(self.chunks);
+        for (rank, row) in rows.iter().enumerate() {
+            let forwards = row.iter().filter(|step| step.0 == 'F').count() as u64;
+            if forwards != wanted {
+                return Err(format!(
+                    "rank {rank} has {forwards} forwards, and {} micro-batches on {} chunks a rank need {wanted}",
+                    self.micro, self.chunks
+                ));
+            }
         }
         let differences = self.candidates().map(|schedule| (self.difference(schedule, &rows), schedule));
         // The nearest is the one that it follows longest.
@@ -101,7 +103,7 @@ impl Frame {
         Err(match nearest {
             None => "no known schedule has its chunks".to_owned(),
             Some((difference, schedule)) => format!(
-                "it is no order that is known; the nearest is {schedule}, from which rank {} differs first at place {}: \
+                "no known schedule has this order; the nearest is {schedule}, from which rank {} differs first at place {}: \
                  it has {}, and {schedule} has {}",
                 difference.rank,
                 difference.place + 1,

@@ -23,7 +23,7 @@ pub fn cuts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
     match method.to_ascii_lowercase().as_str() {
         "best" | "uniform" | "parameters" | "auto" => {
             meaning.notes.push(format!(
-                "Where the pipeline is cut ({method}) depends on all layers that Python lists; here what is left over goes to the first."
+                "Where the pipeline is cut ({method}) depends on all layers that Python lists; the first stages have one block more here, where blocks do not divide."
             ));
         }
         kind if kind.starts_with("type:") => {}
@@ -32,7 +32,7 @@ pub fn cuts(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Re
             return Err(reader.refused(path, rule).or(vec!["parameters".to_owned()]));
         }
     }
-    meaning.draft.cuts = first_more(blocks, meaning.draft.pipeline.unwrap_or(1) as usize);
+    meaning.draft.cuts = first_more(blocks, stages as usize);
     Ok(())
 }
 
