@@ -99,3 +99,25 @@ fn threads_change_neither_answer_nor_account() {
         assert_eq!(answers[0], answers[2], "seed {seed}");
     }
 }
+
+#[test]
+fn an_answer_takes_what_its_strategy_takes_played_by_itself() {
+    let model = meshwright::model::load("llama-3.1-8b").expect("built in");
+    let cluster = cluster::load("1x8xh100-sxm").expect("built in");
+    let workload =
+        Workload { global_batch: 64, seq_len: 4096, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
+    for engine in engines().iter().filter(|engine| !engine.by_export) {
+        let problem = Problem::new(&model, &cluster, workload, engine, Some(Bytes(24 << 30)));
+        for text in ["zero=0,micro=2", "tp=4,pp=2"] {
+            let fix = Draft::parse(text).expect("it parses");
+            let Ok(outcome) = search(&problem, &Request { fix, ..Request::default() }, &|_| {}) else {
+                continue;
+            };
+            let winner = &outcome.winner;
+            let again = problem.play(winner.strategy.clone()).playback.step_time.0;
+            let found = winner.playback.step_time.0;
+            // Some passes are counted and not played one by one: a last bit may differ.
+            assert!((again / found - 1.0).abs() < 1e-12, "{}, {text}: {again} for {found}", engine.name);
+        }
+    }
+}

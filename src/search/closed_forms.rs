@@ -116,8 +116,9 @@ pub struct Shaped {
     pub digests: Vec<UnitDigest>,
 }
 
-/// Sizes and order of the mesh that groups are read off.
-type PricingKey = ([u64; 7], MeshOrder);
+/// What prices depend on: sizes and order of the mesh that groups are read off, and whether tensor ranks split
+/// sequences, as some engines cut messages between stages where they do not.
+type PricingKey = ([u64; 7], MeshOrder, bool);
 
 /// Schedule, pipeline ranks, one of them, micro-batches and chunks.
 type ScheduleKey = (Schedule, u64, u64, u64, u64);
@@ -128,7 +129,7 @@ type ClassRuns = SmallVec<[(usize, u32); 2]>;
 /// What an optimizer step depends on.
 #[derive(PartialEq, Eq, Hash)]
 struct StepKey {
-    mesh: PricingKey,
+    pricing: PricingKey,
     rules: (u8, GradientSync, bool, bool),
     types: (ElementType, ElementType),
     bucket: u64,
@@ -209,7 +210,7 @@ impl<'a> ClosedForms<'a> {
 
     /// Prices under the mesh of `strategy`.
     pub fn pricing(&self, strategy: &Strategy) -> Arc<DevicePricing<'a>> {
-        self.prices.of(mesh_of(strategy), || self.problem.pricing(strategy))
+        self.prices.of(pricing_key(strategy), || self.problem.pricing(strategy))
     }
 
     /// The number of the links under `pricing`.
@@ -360,7 +361,7 @@ impl<'a> ClosedForms<'a> {
         let chunks = strategy.chunks_of(u64::from(stage));
         let share = |category| strategy.offload.fraction(category, stage as usize).to_bits();
         let key = StepKey {
-            mesh: mesh_of(strategy),
+            pricing: pricing_key(strategy),
             rules: (strategy.zero, strategy.sync, strategy.accumulation > 1, strategy.reshard_after_forward),
             types: (strategy.gradient_type, strategy.reduce_type),
             bucket: strategy.bucket,
@@ -400,8 +401,8 @@ impl<'a> ClosedForms<'a> {
     }
 }
 
-/// Sizes and order of the mesh of `strategy`.
-fn mesh_of(strategy: &Strategy) -> PricingKey {
+/// What the prices of `strategy` depend on.
+fn pricing_key(strategy: &Strategy) -> PricingKey {
     let sizes = [
         strategy.tensor,
         strategy.context,
@@ -411,5 +412,5 @@ fn mesh_of(strategy: &Strategy) -> PricingKey {
         strategy.expert,
         strategy.expert_tensor,
     ];
-    (sizes, strategy.order)
+    (sizes, strategy.order, strategy.sequence_parallel)
 }
