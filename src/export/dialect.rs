@@ -71,6 +71,11 @@ pub trait Dialect: Sync {
         Ok(None)
     }
 
+    /// Settings that hold where `document` says nothing: those of a configuration that it begins with.
+    fn beneath(&self, _document: &Document) -> Option<Document> {
+        None
+    }
+
     /// What the settings mean.
     ///
     /// # Errors

@@ -145,8 +145,9 @@ fn understood(
     beside: Beside<'_>,
     scene: &Scene<'_>,
 ) -> Result<Understood, ImportError> {
-    let reader = Reader::new(document).with(beside);
     let dialect = target.dialect;
+    let beneath = dialect.beneath(document);
+    let reader = Reader::new(document).upon(beneath.as_ref()).with(beside);
     // So that its settings count as read.
     dialect.model(&reader)?;
     let mut meaning = dialect.read(&reader, scene)?;

@@ -15,6 +15,8 @@ use super::syntax::{Document, Found};
 #[derive(Debug)]
 pub struct Reader<'a> {
     document: &'a Document,
+    /// Settings that hold where the document says nothing.
+    beneath: Option<&'a Document>,
     /// The files that settings name.
     beside: Beside<'a>,
     /// Names that were asked for, whether or not they are there.
@@ -24,7 +26,13 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Begins to read `document`.
     pub fn new(document: &'a Document) -> Self {
-        Self { document, beside: Beside::Nothing, asked: RefCell::default() }
+        Self { document, beneath: None, beside: Beside::Nothing, asked: RefCell::default() }
+    }
+
+    /// The same upon settings that hold where the document says nothing.
+    pub const fn upon(mut self, beneath: Option<&'a Document>) -> Self {
+        self.beneath = beneath;
+        self
     }
 
     /// The same with files beside it.
@@ -44,10 +52,21 @@ impl<'a> Reader<'a> {
         self.document
     }
 
+    /// All settings, those beneath last and only where the document does not say them.
+    pub fn all(&self) -> impl Iterator<Item = &'a Found> {
+        let beneath = self.beneath.into_iter().flat_map(|document| &document.found);
+        let document = self.document;
+        document.found.iter().chain(beneath.filter(move |found| document.get(&found.path).is_none()))
+    }
+
+    fn get(&self, path: &str) -> Option<&'a Found> {
+        self.document.get(path).or_else(|| self.beneath.and_then(|beneath| beneath.get(path)))
+    }
+
     /// The setting `path`, which the text must settle.
     fn settled(&self, path: &str) -> Result<Option<&'a Found>, ImportError> {
         self.asked.borrow_mut().insert(path.to_owned());
-        match self.document.get(path).filter(|found| !found.value.is_null()) {
+        match self.get(path).filter(|found| !found.value.is_null()) {
             Some(found) if found.is_open => Err(self.error(found, "it is settled outside this file")),
             found => Ok(found),
         }
@@ -61,12 +80,12 @@ impl<'a> Reader<'a> {
     /// A value whatever it is, even a name that only Python knows.
     pub fn name(&self, path: &str) -> Option<&'a str> {
         self.asked.borrow_mut().insert(path.to_owned());
-        self.document.get(path).and_then(|found| found.value.as_str())
+        self.get(path).and_then(|found| found.value.as_str())
     }
 
     /// Whether `path` is there.
     pub fn has(&self, path: &str) -> bool {
-        self.document.get(path).is_some()
+        self.get(path).is_some()
     }
 
     /// A whole number.

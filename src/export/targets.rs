@@ -12,7 +12,8 @@ pub struct Target {
 
 static DIALECTS: &[&dyn Dialect] = &[
     &torchtitan::Release,
-    &torchtitan::Recipe,
+    &torchtitan::V0_3,
+    &torchtitan::MAIN,
     &megatron::CommandLine,
     &megatron::Recipe,
     &deepspeed::Config,

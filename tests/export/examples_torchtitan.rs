@@ -147,3 +147,80 @@ fn the_16b_function_of_the_registry_names_a_schedule_that_nothing_runs() {
     assert_eq!((read.batch, read.seq_len), (256, 4096));
     assert!(read.left.is_empty(), "{:?}", read.left);
 }
+
+/// A recipe of the release with Python configurations.
+fn recipe(text: &str) -> Example<'_> {
+    Example { engine: "torchtitan@v0.3.0", ..registry(text) }
+}
+
+#[test]
+fn what_a_recipe_leaves_out_is_what_its_function_sets() {
+    let on = |function: &str, rest: &str| format!("def mine():\n    c = {function}()\n{rest}    return c\n");
+    // 70B: tensor parallelism of 8, full recomputation, eight sequences of 8,192 tokens.
+    let text = on("llama3_70b", "    c.parallelism.data_parallel_replicate_degree = 2\n");
+    for example in [recipe(&text), registry(&text)] {
+        let read = meaning(&example);
+        assert_eq!(read.strategy, "tp=8,pp=1,dp=8,zero=3,shard=4,micro=8,accum=1,ckpt=full,loss=chunked");
+        assert_eq!((read.model.as_str(), read.batch, read.seq_len), ("llama-3.1-70b", 64, 8192));
+        assert!(read.notes.is_empty() && read.left.is_empty(), "{read:?}");
+    }
+    // What it says itself goes first, None too; a whole part replaces the function's.
+    let text = on(
+        "llama3_70b",
+        "    c.activation_checkpoint = None\n    c.training.local_batch_size = 2\n    c.parallelism = ParallelismConfig()\n",
+    );
+    let read = meaning(&recipe(&text));
+    assert_eq!(read.strategy, "tp=1,pp=1,dp=64,zero=3,micro=2,accum=1,loss=chunked");
+    // 405B: in 8 bits and compiled, unless the model is made anew.
+    let text = on("llama3_405b", "");
+    assert_eq!(meaning(&recipe(&text)).precision, "fp8");
+    let text = on("llama3_405b", "    c.model_spec = model_registry(\"405B\")\n");
+    assert_eq!(meaning(&recipe(&text)).precision, "bf16");
+    // Another function: what is said is read, and what it may set is not made up.
+    let said = "    c.model_spec = model_registry(\"8B\")\n    c.training.seq_len = 4096\n    c.training.local_batch_size = 1\n";
+    let read = meaning(&recipe(&on("ours", said)));
+    assert_eq!((read.batch, read.seq_len), (64, 4096));
+    assert!(
+        read.notes.iter().any(|note| note.contains("What ours sets is not known here")),
+        "{:?}",
+        read.notes
+    );
+    let error = refused(&recipe(&on("ours", "    c.model_spec = model_registry(\"8B\")\n")));
+    assert!(
+        error.contains("local_batch_size") && error.contains("what ours sets is not known here"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_no_function_sets_is_the_default_of_the_class() {
+    let text = "def mine():\n    model_spec = model_registry(\"8B\")\n    return Trainer.Config(\n        model_spec=model_spec,\n        \
+                training=TrainingConfig(steps=10),\n        parallelism=ParallelismConfig(tensor_parallel_degree=2),\n    )\n";
+    // The main branch: 16,384 tokens a micro-batch in sequences of 2,048. The release: eight sequences of 2,048.
+    for example in [registry(text), recipe(text)] {
+        let read = meaning(&example);
+        assert_eq!((read.batch, read.seq_len), (256, 2048), "{}", example.engine);
+        assert!(read.strategy.contains("micro=8,accum=1"), "{}", read.strategy);
+    }
+}
+
+#[test]
+fn what_the_trainer_refuses_is_refused() {
+    let text = "def mine():\n    c = llama3_8b()\n    c.parallelism.pipeline_parallel_degree = 4\n    \
+                c.training.local_batch_size = 4\n    return c\n";
+    let error = refused(&recipe(text));
+    assert!(error.contains("a pipeline does not go with CUDA graphs"), "{error}");
+    let with = |rest: &str| {
+        text.replace("    return", &format!("    c.training.disable_cuda_graphs = True\n{rest}    return"))
+    };
+    let read = meaning(&recipe(&with("")));
+    assert!(
+        read.strategy.starts_with("tp=1,pp=4,dp=16,zero=3,reshard=off,cuts=8/9/8/7"),
+        "{}",
+        read.strategy
+    );
+    // The head has another name than in v0.2.2, where a module without one would be built.
+    let parts = "    c.parallelism.module_fqns_per_model_part = [[\"tok_embeddings\"], [\"layers.0\"], [\"layers.1\"], [\"norm\", \"output\"]]\n";
+    let error = refused(&recipe(&with(parts)));
+    assert!(error.contains("no chunk would hold lm_head"), "{error}");
+}

@@ -13,12 +13,12 @@ export PATH="$root/target/debug:$PATH"
 
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" -q install tyro==1.0.17 pyyaml psutil numpy packaging pydantic dacite PyYAML einops \
-    hjson msgpack tqdm filelock
+    hjson msgpack tqdm filelock fiddle catalogue typer rich networkx jinja2 toml inquirerpy wrapt python-dateutil
 # Sources only: their dependencies are PyTorch and the like, which their configuration does not need.
 "$work/venv/bin/pip" -q download --no-deps --no-binary :none: -d "$work/archives" \
-    torchtitan==0.2.2 megatron-core==0.16.1 accelerate==1.15.0 nanotron==0.4 deepspeed==0.19.8
+    torchtitan==0.2.2 nemo-toolkit==2.6.0 nemo-run==0.11.1 megatron-core==0.16.1 accelerate==1.15.0 nanotron==0.4 deepspeed==0.19.8
 for archive in "$work"/archives/*; do
-    name=$(basename "$archive" | sed 's/[-_]core//; s/-.*//')
+    name=$(basename "$archive" | sed 's/[-_]core//; s/_toolkit//; s/-.*//')
     mkdir -p "$work/source/$name"
     case $archive in
     *.whl) "$work/venv/bin/python" -m zipfile -e "$archive" "$work/source/$name" ;;
@@ -27,7 +27,11 @@ for archive in "$work"/archives/*; do
 done
 export TORCHTITAN_SOURCE=$work/source/torchtitan MEGATRON_SOURCE=$work/source/megatron
 export ACCELERATE_SOURCE=$work/source/accelerate NANOTRON_SOURCE=$work/source/nanotron
-export DEEPSPEED_SOURCE=$work/source/deepspeed
+export DEEPSPEED_SOURCE=$work/source/deepspeed NEMO_SOURCE=$work/source/nemo NEMO_RUN_SOURCE=$work/source/nemo_run
+# The release whose configurations are Python, beside the one whose are TOML.
+"$work/venv/bin/pip" -q download --no-deps -d "$work/recipe" torchtitan==0.3.0
+"$work/venv/bin/python" -m zipfile -e "$work"/recipe/torchtitan-*.whl "$work/source/torchtitan_recipe"
+export TORCHTITAN_RECIPE_SOURCE=$work/source/torchtitan_recipe
 # Of torch two Python files are needed, out of a large wheel; TORCH_SOURCE may name a folder that holds `torch/` already.
 if [ -z "${TORCH_SOURCE:-}" ]; then
     "$work/venv/bin/pip" -q download --no-deps -d "$work/torch" torch==2.11.0
@@ -60,7 +64,9 @@ nodes, each, _ = sys.argv[2].split("x", 2)
 print(summary["files"][0], int(nodes) * int(each), int(keys["tp"]) * int(keys["pp"]), keys["pp"], keys["accum"])
 END
         )
-        said=$(cd "$out" && "$work/venv/bin/python" "$here/${target%%@*}.py" "$file" "$devices" "$inside")
+        parser=${target%%@*}
+        if [ "$target" = torchtitan@v0.3.0 ]; then parser=torchtitan_recipe; fi
+        said=$(cd "$out" && "$work/venv/bin/python" "$here/$parser.py" "$file" "$devices" "$inside")
         if [ -f "$out/schedule.csv" ]; then
             said="$said; $("$work/venv/bin/python" "$here/torch_schedule.py" "$out/schedule.csv" "$ranks" "$passes")"
         fi

@@ -13,6 +13,8 @@ use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::{Document, Found, Syntax};
+use crate::profile::capabilities::{Cited, OffloadGrain, Supports};
+use crate::strategy::{AttentionKernel, CheckpointMode, OffloadCategory};
 
 /// NeMo 2.6, whose recipes are overridden on the command line of `nemo llm pretrain`.
 pub struct Recipe;
@@ -48,7 +50,6 @@ const NAMES: &[(&str, &str)] = &[
     ("global-batch-size", "data.global_batch_size"),
     ("seq-length", "data.seq_length"),
     ("cp-comm-type", "model.config.cp_comm_type"),
-    ("attention-backend", "model.config.attention_backend"),
     ("attention-dropout", "model.config.attention_dropout"),
     ("hidden-dropout", "model.config.hidden_dropout"),
     ("moe-expert-capacity-factor", "model.config.moe_expert_capacity_factor"),
@@ -58,22 +59,30 @@ const NAMES: &[(&str, &str)] = &[
     ("recompute-modules", "model.config.recompute_modules"),
     ("fine-grained-activation-offloading", "model.config.fine_grained_activation_offloading"),
     ("offload-modules", "model.config.offload_modules"),
-    ("activation-offload-fraction", "model.config.activation_offload_fraction"),
 ];
 
 /// Fields of recipes that the plan may not have: an override that says so takes them back.
 const TAKEN_BACK: &[(&str, &str)] = &[
     ("trainer.strategy.sequence_parallel", "false"),
     ("trainer.strategy.virtual_pipeline_model_parallel_size", "null"),
+    ("trainer.strategy.account_for_embedding_in_pipeline_split", "false"),
+    ("trainer.strategy.account_for_loss_in_pipeline_split", "false"),
+    ("trainer.strategy.num_layers_in_first_pipeline_stage", "null"),
+    ("trainer.strategy.num_layers_in_last_pipeline_stage", "null"),
     ("model.config.recompute_granularity", "null"),
     ("optim.config.use_distributed_optimizer", "false"),
+    ("optim.config.use_precision_aware_optimizer", "false"),
 ];
+
+const GATHERS: &str = "trainer.strategy.ddp.overlap_param_gather";
+const RECOMPUTED: &str = "model.config.recompute_modules";
 
 const PRECISION: &str = "trainer.plugins.precision";
 const EIGHT_BIT: &str = "trainer.plugins.fp8";
 const SINGLE_GRADIENTS: &str = "trainer.plugins.grad_reduce_in_fp32";
 
-/// Recipes by the preset that they train.
+/// Recipes by the preset that they train. The one of DeepSeek-V3 keeps gradients and moments in 16 bits, which no override
+/// takes back, as its command line reads no element types.
 const RECIPES: &[(&str, &str)] = &[
     ("llama-3.1-8b", "llama31_8b"),
     ("llama-3.1-70b", "llama31_70b"),
@@ -81,7 +90,6 @@ const RECIPES: &[(&str, &str)] = &[
     ("mixtral-8x7b", "mixtral_8x7b"),
     ("mistral-7b", "mistral_7b"),
     ("gpt3-175b", "gpt3_175b"),
-    ("deepseek-v3", "deepseek_v3"),
 ];
 
 fn recipe(case: &Case<'_>) -> Option<&'static str> {
@@ -105,6 +113,14 @@ fn settings(case: &Case<'_>) -> Settings {
         }
     }
     let is = |name: &str| arguments.get(name).is_some();
+    // The position embeddings are as long as the model says.
+    settings.set("model.config.seq_length", case.problem.workload.seq_len);
+    if case.strategy.zero == 0 {
+        settings.set(GATHERS, false);
+    }
+    if case.checkpoint() == Some(CheckpointMode::Selective) {
+        settings.set(RECOMPUTED, vec!["core_attn"]);
+    }
     let precision = match (is("bf16"), is("fp16")) {
         (true, _) => "bf16-mixed",
         (_, true) => "16-mixed",
@@ -183,6 +199,18 @@ impl Dialect for Recipe {
 
     fn profile(&self) -> &'static str {
         "nemo"
+    }
+
+    fn narrow(&self, supports: &mut Supports) {
+        // Its command line reads no words of enumerations, as the kind of attention is one.
+        let source = "NeMo-Run 0.11.1 cli/cli_parser.py: an enumeration is no type that it parses".to_owned();
+        supports.attention = Cited { value: vec![AttentionKernel::Fused], source };
+        // The release of core that NeMo installs (0.16.1) has no share of it.
+        for offer in &mut supports.offload.value {
+            if offer.category == OffloadCategory::Activations {
+                offer.grain = OffloadGrain::Whole;
+            }
+        }
     }
 
     fn file(&self) -> &'static str {

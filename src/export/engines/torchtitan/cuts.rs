@@ -27,8 +27,14 @@ pub fn dealt(blocks: u32, chunks: u32, first: u32, last: u32) -> Option<Vec<u32>
     Some((0..chunks).map(dealt).collect())
 }
 
-/// The names of the modules of each chunk.
-pub fn modules(cuts: &[u32]) -> Value {
+/// What v0.2.2 calls the module that computes logits.
+pub const OUTPUT: &str = "output";
+
+/// What it is called since v0.3.0. A name that no module has is passed over, so the wrong one leaves a model without.
+pub const LM_HEAD: &str = "lm_head";
+
+/// The names of the modules of each chunk; `head` computes logits.
+pub fn modules(cuts: &[u32], head: &str) -> Value {
     let mut next = 0;
     let chunk = |(index, blocks): (usize, &u32)| {
         let mut names = Vec::new();
@@ -38,16 +44,16 @@ pub fn modules(cuts: &[u32]) -> Value {
         names.extend((next..next + blocks).map(|block| format!("layers.{block}")));
         next += blocks;
         if index + 1 == cuts.len() {
-            names.extend(["norm".to_owned(), "output".to_owned()]);
+            names.extend(["norm".to_owned(), head.to_owned()]);
         }
         Value::from(names)
     };
     Value::Array(cuts.iter().enumerate().map(chunk).collect())
 }
 
-/// Blocks a chunk of the lists of modules; an error in words where blocks are out of order or embedding and head are
+/// Blocks a chunk of the lists of modules; an error in words where blocks are out of order or embedding and `head` are
 /// not at the ends.
-pub fn cuts_of(lists: &[&Value]) -> Result<Vec<u32>, String> {
+pub fn cuts_of(lists: &[&Value], head: &str) -> Result<Vec<u32>, String> {
     let mut next = 0;
     let mut cuts = Vec::new();
     for (index, list) in lists.iter().enumerate() {
@@ -61,11 +67,23 @@ pub fn cuts_of(lists: &[&Value]) -> Result<Vec<u32>, String> {
                 None if name == "tok_embeddings" && index != 0 => {
                     return Err("only the first chunk can hold tok_embeddings".to_owned());
                 }
-                None if matches!(name, "norm" | "output") && index + 1 != lists.len() => {
+                None if (name == "norm" || name == head) && index + 1 != lists.len() => {
                     return Err(format!("only the last chunk can hold {name}"));
                 }
                 None => {}
             }
+        }
+        let holds = |module: &str| names.iter().any(|name| name.as_str() == Some(module));
+        let due = [
+            (index == 0, "tok_embeddings"),
+            (index + 1 == lists.len(), "norm"),
+            (index + 1 == lists.len(), head),
+        ];
+        if let Some((_, module)) = due.into_iter().find(|(is_due, module)| *is_due && !holds(module)) {
+            return Err(format!(
+                "no chunk would hold {module}: the {} one must",
+                if index == 0 { "first" } else { "last" }
+            ));
         }
         cuts.push(next - before);
     }
@@ -90,11 +108,20 @@ mod tests {
     #[test]
     fn lists_of_modules_say_the_cuts() {
         for cuts in [vec![1, 2, 0, 3], vec![4], vec![0, 0, 5]] {
-            let Value::Array(lists) = modules(&cuts) else { panic!() };
-            assert_eq!(cuts_of(&lists.iter().collect::<Vec<_>>()), Ok(cuts));
+            let Value::Array(lists) = modules(&cuts, OUTPUT) else { panic!() };
+            assert_eq!(cuts_of(&lists.iter().collect::<Vec<_>>(), OUTPUT), Ok(cuts));
         }
         let wrong = serde_json::json!([["tok_embeddings", "layers.1"], ["layers.0", "norm", "output"]]);
         let lists: Vec<&Value> = wrong.as_array().unwrap().iter().collect();
-        assert!(cuts_of(&lists).unwrap_err().contains("layers.0 is due"));
+        assert!(cuts_of(&lists, OUTPUT).unwrap_err().contains("layers.0 is due"));
+    }
+
+    #[test]
+    fn the_head_is_called_as_the_version_calls_it() {
+        let Value::Array(lists) = modules(&[1, 1], LM_HEAD) else { panic!() };
+        let lists: Vec<&Value> = lists.iter().collect();
+        assert_eq!(lists[1], &serde_json::json!(["layers.1", "norm", "lm_head"]));
+        assert_eq!(cuts_of(&lists, LM_HEAD), Ok(vec![1, 1]));
+        assert_eq!(cuts_of(&lists, OUTPUT), Err("no chunk would hold output: the last one must".to_owned()));
     }
 }

@@ -92,11 +92,13 @@ pub fn of_flavor(flavor: &str) -> ModelClue {
     known.unwrap_or_else(|| ModelClue::Unknown(flavor.to_owned()))
 }
 
-/// The same as [`clue`], of a flavor that a function's name has in small letters.
-pub fn clue_of_any_case(family: &str, flavor: &str) -> ModelClue {
-    let known =
-        FLAVORS.iter().find(|(name, known, ..)| *name == family && known.eq_ignore_ascii_case(flavor));
-    clue(family, known.map_or(flavor, |(_, known, ..)| known))
+/// The model that the name of a function says: its family, and its flavor in small letters.
+pub fn of_function(name: &str) -> ModelClue {
+    let known = FLAVORS.iter().find(|(family, flavor, ..)| {
+        let rest = name.strip_prefix(family).and_then(|rest| rest.strip_prefix('_'));
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(flavor))
+    });
+    known.map_or_else(|| ModelClue::Unknown(name.to_owned()), |(_, _, preset, _)| ModelClue::Preset(preset))
 }
 
 /// The model that a family and a flavor name.

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::cuts;
+use super::batch::BatchUnit;
+use super::cuts::{self, OUTPUT};
 use super::schedule_file::Frame;
 use super::write::is_single;
 use crate::export::error::ImportError;
@@ -34,9 +35,8 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     axes(reader, scene, &mut meaning.draft)?;
     // v0.2.2 splits sequences wherever it splits tensors.
     meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(true);
-    let local = reader.size("training.local_batch_size")?.unwrap_or(8);
-    let micro = reader.size("parallelism.pipeline_parallel_microbatch_size")?.unwrap_or(1);
-    pipeline(reader, scene, &mut meaning.draft, local / micro)?;
+    let layout = Layout { micro: BatchUnit::Sequences.micro_batches(reader)?, head: OUTPUT };
+    pipeline(reader, scene, &mut meaning.draft, &layout)?;
     experts(reader, scene, &mut meaning.draft)?;
     checkpoint(reader, scene, &mut meaning.draft)?;
     offload(reader, &mut meaning.draft)?;
@@ -44,9 +44,8 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
         meaning.draft.offload = None;
         meaning.notes.push("Nothing is offloaded: v0.2.2 does that only where it shards.".to_owned());
     }
-    batch(reader, &mut meaning)?;
+    BatchUnit::Sequences.read(reader, scene, &mut meaning, true)?;
     precision(reader, &mut meaning)?;
-    meaning.seq_len = Some(reader.size("training.seq_len")?.unwrap_or(2048));
     meaning.clip = clip(reader)?;
     speed(reader, &mut meaning)?;
     if meaning.is_compiled && meaning.draft.schedule.is_some_and(Schedule::splits_weight) {
@@ -152,12 +151,20 @@ pub fn reshard(reader: &Reader<'_>, draft: &mut Draft) -> Result<(), ImportError
     Ok(())
 }
 
-/// Schedule, chunks and cuts; `micro` is how many micro-batches a pipeline step has.
+/// What versions say of a pipeline in ways of their own.
+pub struct Layout {
+    /// Micro-batches of a pipeline step.
+    pub micro: u64,
+    /// What the module is called that computes logits.
+    pub head: &'static str,
+}
+
+/// Schedule, chunks and cuts.
 pub fn pipeline(
     reader: &Reader<'_>,
     scene: &Scene<'_>,
     draft: &mut Draft,
-    micro: u64,
+    layout: &Layout,
 ) -> Result<(), ImportError> {
     let stages = draft.pipeline.unwrap_or(1);
     let path = |name: &str| format!("parallelism.{name}");
@@ -199,11 +206,11 @@ pub fn pipeline(
     if let Some(text) = reader.companion(&csv)? {
         // The name says only how many chunks a rank has, and where they lie.
         let is_v = schedule == Schedule::ZeroBubbleV;
-        let frame = Frame { ranks: stages, chunks: each_rank, micro, is_v };
+        let frame = Frame { ranks: stages, chunks: each_rank, micro: layout.micro, is_v };
         draft.schedule = Some(frame.schedule(&text).map_err(|rule| reader.refused(&csv, rule))?);
     }
     let cuts = match &lists {
-        Some(lists) => cuts::cuts_of(lists).map_err(|rule| reader.refused(&field, rule))?,
+        Some(lists) => cuts::cuts_of(lists, layout.head).map_err(|rule| reader.refused(&field, rule))?,
         None => {
             let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
             cuts::dealt(blocks, narrow(chunks), narrow(first), narrow(last)).ok_or_else(|| {
@@ -231,39 +238,6 @@ fn experts(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<
         1 => draft.tensor,
         _ => Some(tensor.unwrap_or(1)),
     };
-    Ok(())
-}
-
-fn batch(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
-    let local = reader.size("training.local_batch_size")?.unwrap_or(8);
-    let data = meaning.draft.data.unwrap_or(1);
-    let path = "training.global_batch_size";
-    let once = local.saturating_mul(data);
-    let global = match reader.whole(path)?.unwrap_or(-1) {
-        number if number < 0 => once,
-        _ => reader.size(path)?.unwrap_or(once),
-    };
-    if !global.is_multiple_of(once) {
-        let rule = format!("it must be a multiple of local_batch_size {local} times {data} data ranks");
-        return Err(reader.refused(path, rule).or(crate::export::reader::multiples(global, once)));
-    }
-    let micro_path = "parallelism.pipeline_parallel_microbatch_size";
-    let micro = reader.size(micro_path)?.unwrap_or(1);
-    let iterations = global / once;
-    let draft = &mut meaning.draft;
-    if draft.pipeline == Some(1) {
-        (draft.micro_batch, draft.accumulation) = (Some(local), Some(iterations));
-    } else {
-        if !local.is_multiple_of(micro) {
-            let rule = format!("it must divide local_batch_size {local}");
-            return Err(reader.refused(micro_path, rule));
-        }
-        (draft.micro_batch, draft.accumulation) = (Some(micro), Some(local / micro * iterations));
-        if iterations > 1 {
-            meaning.notes.push(several_steps(iterations));
-        }
-    }
-    meaning.global_batch = Some(global);
     Ok(())
 }
 

@@ -1,54 +1,70 @@
-//! The main branch: a Python function that returns the configuration.
+//! v0.3.0 and the main branch: a Python function that returns the configuration.
 
 use serde_json::Value;
 
+use super::batch::BatchUnit;
+use super::cuts::LM_HEAD;
 use super::flavors::{self, Flavor};
-use super::{read, schedule_file, write};
+use super::read::Layout;
+use super::{read, registry, schedule_file, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
 use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
-use crate::export::reader::{Reader, multiples};
+use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::syntax::{Syntax, python_assignments};
+use crate::export::syntax::{Document, Syntax, python_assignments};
 use crate::profile::capabilities::{Cited, ExpertTensorOffer, ExpertWidth, Supports};
 use crate::strategy::{CheckpointEntry, CheckpointMode, LossMode, OffloadCategory};
 use crate::units::ElementType;
 
-/// torchtitan's main branch, as of 2026-08-21.
-pub struct Recipe;
-
-const SOURCE: &str = "pytorch/torchtitan b5bcd76c6 (2026-08-21)";
-
-/// Classes of the main branch that settings name, with the modules that hold them.
-const CHUNKED: &str = "ChunkedLossWrapper.Config()";
-const WHOLE: &str = "CrossEntropyLoss.Config()";
-const FULL: &str = "FullAC.Config()";
-const SELECTIVE: &str = "SelectiveAC.Config()";
-
-/// The function of its registry that the recipe begins with, and the family whose registry has it; whether it is the
-/// model's own.
-fn base(case: &Case<'_>) -> (String, &'static str, bool) {
-    match flavors::flavor(case) {
-        Flavor::Own("llama3", flavor, _) => (format!("llama3_{}", flavor.to_lowercase()), "llama3", true),
-        Flavor::Own(family, ..) => (format!("{family}_debugmodel"), family, false),
-        Flavor::Registered | Flavor::Unknown => ("llama3_debugmodel".to_owned(), "llama3", false),
-    }
+/// A version of torchtitan whose configurations are Python.
+pub struct Recipe {
+    version: &'static str,
+    source: &'static str,
+    unit: BatchUnit,
 }
 
-fn settings(case: &Case<'_>) -> Settings {
+/// The first release without TOML files.
+pub static V0_3: Recipe = Recipe {
+    version: "v0.3.0",
+    source: "torchtitan 0.3.0 of the Python Package Index",
+    unit: BatchUnit::Sequences,
+};
+
+/// The main branch.
+pub static MAIN: Recipe =
+    Recipe { version: "main", source: "pytorch/torchtitan b5bcd76c6 (2026-08-21)", unit: BatchUnit::Tokens };
+
+/// Classes that settings name.
+const CHUNKED: &str = "ChunkedLossWrapper.Config()";
+const WHOLE: &str = "CrossEntropyLoss.Config()";
+pub const FULL: &str = "FullAC.Config()";
+pub const SELECTIVE: &str = "SelectiveAC.Config()";
+
+/// Parts in which a chunked loss cuts the sequence of a rank (v0.3.0 `components/loss.py`, `num_chunks`).
+const LOSS_CHUNKS: u64 = 8;
+
+/// The function of the registry that the recipe begins with, and the family whose registry has it.
+fn base(case: &Case<'_>) -> (&'static str, &'static str) {
+    let function = match flavors::flavor(case) {
+        Flavor::Own(family, flavor, _) => registry::of_model(family, flavor),
+        Flavor::Registered | Flavor::Unknown => None,
+    };
+    function.map_or(("llama3_debugmodel", "llama3"), |function| (function.name, function.family))
+}
+
+fn settings(unit: BatchUnit, case: &Case<'_>) -> Settings {
     let (strategy, workload) = (case.strategy, &case.problem.workload);
     let mut settings = Settings::default();
-    if let (Flavor::Own(_, flavor, folder), (_, _, false)) = (flavors::flavor(case), base(case)) {
+    if let Flavor::Own(_, flavor, folder) = flavors::flavor(case) {
+        // Functions of the registry may convert products of their model to 8 bits: the model is made anew.
         settings.set("model_spec", "model_registry()").set("model_spec.0", flavor);
         settings.set("hf_assets_path", format!("./assets/hf/{folder}"));
     }
-    let tokens = strategy.micro_batch * workload.seq_len;
-    settings.set("training.max_context_length", workload.seq_len);
-    settings.set("training.num_tokens_per_microbatch_per_dp_rank", tokens);
-    settings.set("training.num_tokens_per_train_step", workload.tokens());
+    unit.write(case, &mut settings);
     settings.set("training.max_norm", write::clip(workload.clip));
     settings.set("training.enable_cpu_offload", !strategy.offload.lacks(OffloadCategory::Optimizer));
     settings.set("training.dtype", "float32");
@@ -56,10 +72,10 @@ fn settings(case: &Case<'_>) -> Settings {
     settings.set("training.mixed_precision_param", compute);
     let captures = strategy.pipeline == 1 && strategy.expert == 1;
     settings.set("training.disable_cuda_graphs", !captures);
-    write::axes(case, &mut settings);
+    write::axes(case, &mut settings, LM_HEAD);
     settings.set("parallelism.enable_sequence_parallel", strategy.sequence_parallel || strategy.tensor == 1);
     if strategy.pipeline > 1 {
-        settings.set("parallelism.num_pp_microbatches", strategy.accumulation);
+        unit.write_pipeline(case, &mut settings);
         write::schedule_file(case, &mut settings);
     }
     if strategy.context > 1 {
@@ -88,45 +104,13 @@ fn settings(case: &Case<'_>) -> Settings {
         settings.set(&format!("{inner}.global_vocab_size"), shape.embedding.vocabulary);
     }
     settings.set_noted("compile.enable", false, "the plan is of the model as it is, uncompiled");
+    settings.set("compile.enable_async_tensor_parallel", false);
     settings
-}
-
-fn batch(reader: &Reader<'_>, scene: &Scene<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
-    let seq_len = reader.size("training.max_context_length")?.or(scene.seq_len);
-    let seq_len = seq_len.ok_or(ImportError::Unsaid { what: "the sequence length", flag: "--seq-len N" })?;
-    let path = "training.num_tokens_per_microbatch_per_dp_rank";
-    let tokens = reader.size(path)?.unwrap_or(seq_len);
-    if !tokens.is_multiple_of(seq_len) {
-        let rule = format!("it must be a multiple of the {seq_len} tokens of a sequence");
-        return Err(reader.refused(path, rule).or(multiples(tokens, seq_len)));
-    }
-    let draft = &mut meaning.draft;
-    let passes = reader.size("parallelism.num_pp_microbatches")?.unwrap_or(1);
-    let passes = if draft.pipeline == Some(1) { 1 } else { passes };
-    let once = tokens.saturating_mul(draft.data.unwrap_or(1)).saturating_mul(passes);
-    let step_path = "training.num_tokens_per_train_step";
-    let step = match reader.whole(step_path)?.unwrap_or(-1) {
-        number if number < 0 => once,
-        _ => reader.size(step_path)?.unwrap_or(once),
-    };
-    if !step.is_multiple_of(once) {
-        let rule = format!(
-            "it must be a multiple of the {once} tokens that data ranks and micro-batches take at once"
-        );
-        return Err(reader.refused(step_path, rule).or(multiples(step, once)));
-    }
-    draft.micro_batch = Some(tokens / seq_len);
-    draft.accumulation = Some(step / once * passes);
-    if draft.pipeline != Some(1) && step > once {
-        meaning.notes.push(read::several_steps(step / once));
-    }
-    (meaning.seq_len, meaning.global_batch) = (Some(seq_len), Some(step / seq_len));
-    Ok(())
 }
 
 /// What turns products into ones of fewer bits: converters of the configuration, or of the call that makes the model.
 fn converters(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportError> {
-    for found in &reader.document().found {
+    for found in reader.all() {
         let of_configuration = found.path == "model_converters";
         // A list of calls, each in the place of an element.
         let value = found.value.to_string();
@@ -149,11 +133,11 @@ impl Dialect for Recipe {
     }
 
     fn version(&self) -> &'static str {
-        "main"
+        self.version
     }
 
     fn source(&self) -> &'static str {
-        SOURCE
+        self.source
     }
 
     fn profile(&self) -> &'static str {
@@ -161,7 +145,7 @@ impl Dialect for Recipe {
     }
 
     fn narrow(&self, supports: &mut Supports) {
-        let source = || SOURCE.to_owned();
+        let source = || self.source.to_owned();
         supports.precisions = Cited { value: vec![ElementType::Bf16, ElementType::Fp32], source: source() };
         // There is no key for it: spread experts are whole.
         let widths = ExpertTensorOffer { alone: vec![ExpertWidth::Tensor], spread: vec![ExpertWidth::One] };
@@ -177,11 +161,11 @@ impl Dialect for Recipe {
     }
 
     fn settings(&self, case: &Case<'_>) -> Settings {
-        settings(case)
+        settings(self.unit, case)
     }
 
     fn text(&self, case: &Case<'_>, settings: &Settings, head: &[String]) -> String {
-        let (base, family, _) = base(case);
+        let (base, family) = base(case);
         let comments: String = head.iter().map(|line| format!("# {line}\n")).collect();
         let mut imports = vec![
             "from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss".to_owned(),
@@ -205,11 +189,12 @@ impl Dialect for Recipe {
 
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
         let mut sentences = Vec::new();
-        let (base, _, is_own) = base(case);
+        let (base, _) = base(case);
+        let is_own = matches!(flavors::flavor(case), Flavor::Own(family, flavor, _)
+            if registry::function(base).is_some_and(|function| function.is_for(family, flavor)));
         if !is_own {
             sentences.push(format!(
-                "The recipe begins with {base}, whose other settings are those of a small model; not verified that every \
-                 commit has it."
+                "The recipe begins with {base}: learning rate, steps and data are of another model, so set yours."
             ));
         }
         if matches!(flavors::flavor(case), Flavor::Registered | Flavor::Unknown) {
@@ -232,6 +217,13 @@ impl Dialect for Recipe {
                 "models/common/decoder.py:195",
             ));
         }
+        if s.loss == LossMode::Chunked {
+            checks.push(Check::divides(
+                ("seq_len", case.problem.workload.seq_len),
+                ("chunks of the loss · cp", LOSS_CHUNKS * s.context),
+                "components/loss.py:669",
+            ));
+        }
         if s.context > 1 {
             checks.push(Check::new(
                 true,
@@ -251,7 +243,28 @@ impl Dialect for Recipe {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &["training.*", "parallelism.*", "activation_checkpoint", "loss", "compile.*"]
+        match self.unit {
+            BatchUnit::Sequences => &[
+                "training.*",
+                "parallelism.*",
+                "activation_checkpoint",
+                "loss",
+                "compile.*",
+                "training.local_batch_size",
+                "training.global_batch_size",
+                "training.seq_len",
+            ],
+            BatchUnit::Tokens => &[
+                "training.*",
+                "parallelism.*",
+                "activation_checkpoint",
+                "loss",
+                "compile.*",
+                "training.num_tokens_per_microbatch_per_dp_rank",
+                "training.num_tokens_per_train_step",
+                "training.max_context_length",
+            ],
+        }
     }
 
     fn harmless(&self) -> &'static [&'static str] {
@@ -269,8 +282,8 @@ impl Dialect for Recipe {
             "debug*",
             "training",
             "training.steps",
-            "training.disable_cuda_graphs",
             "training.gc_freq",
+            "training.gc_debug",
             "parallelism",
             "parallelism.spmd_backend",
             "compile",
@@ -288,11 +301,14 @@ impl Dialect for Recipe {
         if let Some(flavor) = reader.name("model_spec.0") {
             return Ok(Some(flavors::of_flavor(flavor)));
         }
-        let call = |name: &str| reader.name(name).and_then(|value| value.strip_suffix("()"));
-        let base = ["c", "config", "cfg"].into_iter().find_map(call);
-        Ok(base
-            .and_then(|base| base.split_once('_'))
-            .map(|(family, flavor)| flavors::clue_of_any_case(family, flavor)))
+        Ok(registry::base(reader.document()).map(|name| match registry::function(name) {
+            Some(function) => flavors::clue(function.family, function.flavor),
+            None => flavors::of_function(name),
+        }))
+    }
+
+    fn beneath(&self, document: &Document) -> Option<Document> {
+        Some(registry::function(registry::base(document)?)?.beneath(document))
     }
 
     fn read(&self, reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportError> {
@@ -305,16 +321,21 @@ impl Dialect for Recipe {
         }
         let splits = reader.switch("parallelism.enable_sequence_parallel")?.unwrap_or(true);
         meaning.draft.sequence_parallel = (meaning.draft.tensor > Some(1)).then_some(splits);
-        let passes = reader.size("parallelism.num_pp_microbatches")?.unwrap_or(1);
-        read::pipeline(reader, scene, &mut meaning.draft, passes)?;
+        let layout = Layout { micro: self.unit.micro_batches(reader)?, head: LM_HEAD };
+        read::pipeline(reader, scene, &mut meaning.draft, &layout)?;
+        let graphs = "training.disable_cuda_graphs";
+        if !reader.is_on(graphs)? && meaning.draft.pipeline != Some(1) {
+            return Err(reader.refused(graphs, "a pipeline does not go with CUDA graphs: it must be True"));
+        }
         let expert = reader.size("parallelism.expert_parallel_degree")?.unwrap_or(1);
         if read::has_experts(scene) {
             meaning.draft.expert = Some(expert);
             meaning.draft.expert_tensor = if expert == 1 { meaning.draft.tensor } else { Some(1) };
         }
         let path = "activation_checkpoint";
-        let mode = match reader.name(path).map(|name| name.trim_end_matches("()").trim_end_matches(".Config"))
-        {
+        let usual = if reader.has(path) { None } else { Some(SELECTIVE) };
+        let named = reader.name(path).or(usual);
+        let mode = match named.map(|name| name.trim_end_matches("()").trim_end_matches(".Config")) {
             None => CheckpointMode::None,
             Some("FullAC") => CheckpointMode::Full,
             Some("SelectiveAC") => CheckpointMode::Selective,
@@ -329,7 +350,17 @@ impl Dialect for Recipe {
             _ => Some(LossMode::Chunked),
         };
         read::offload(reader, &mut meaning.draft)?;
-        batch(reader, scene, &mut meaning)?;
+        let base = registry::base(reader.document());
+        let unknown = base.filter(|name| registry::function(name).is_none());
+        if let Some(base) = unknown {
+            if !reader.has(self.unit.needed()) {
+                return Err(reader.refused(self.unit.needed(), format!("what {base} sets is not known here")));
+            }
+            meaning.notes.push(format!(
+                "What {base} sets is not known here; torchtitan's defaults are taken for what this file leaves out."
+            ));
+        }
+        self.unit.read(reader, scene, &mut meaning, unknown.is_none())?;
         read::types(reader, &mut meaning)?;
         meaning.clip = read::clip(reader)?;
         read::speed(reader, &mut meaning)?;

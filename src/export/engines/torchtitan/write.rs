@@ -1,6 +1,7 @@
 //! The settings of torchtitan v0.2.2 that make it run a strategy.
 
-use super::cuts;
+use super::batch::BatchUnit;
+use super::cuts::{self, OUTPUT};
 use super::flavors::{self, Flavor, MODULE, PLANNED};
 use super::schedule_file::{FILE, needs};
 use crate::export::case::Case;
@@ -46,13 +47,7 @@ fn model(case: &Case<'_>, settings: &mut Settings) {
 
 fn training(case: &Case<'_>, settings: &mut Settings) {
     let (strategy, workload) = (case.strategy, &case.problem.workload);
-    let local = match strategy.pipeline {
-        1 => strategy.micro_batch,
-        _ => strategy.micro_batch * strategy.accumulation,
-    };
-    settings.set("training.local_batch_size", local);
-    settings.set("training.global_batch_size", workload.global_batch);
-    settings.set("training.seq_len", workload.seq_len);
+    BatchUnit::Sequences.write(case, settings);
     settings.set("training.max_norm", clip(workload.clip));
     let is_offloaded = !strategy.offload.lacks(OffloadCategory::Optimizer);
     settings.set("training.enable_cpu_offload", is_offloaded);
@@ -82,10 +77,10 @@ pub fn schedule_file(case: &Case<'_>, settings: &mut Settings) {
 
 fn parallelism(case: &Case<'_>, settings: &mut Settings) {
     let strategy = case.strategy;
-    axes(case, settings);
+    axes(case, settings, OUTPUT);
     settings.set("parallelism.enable_async_tensor_parallel", false);
     if strategy.pipeline > 1 {
-        settings.set("parallelism.pipeline_parallel_microbatch_size", strategy.micro_batch);
+        BatchUnit::Sequences.write_pipeline(case, settings);
         schedule_file(case, settings);
     }
     if !case.problem.facts.experts.is_empty() {
@@ -102,8 +97,8 @@ fn parallelism(case: &Case<'_>, settings: &mut Settings) {
     }
 }
 
-/// The settings of the mesh and of the pipeline that both versions have.
-pub fn axes(case: &Case<'_>, settings: &mut Settings) {
+/// The settings of the mesh and of the pipeline that all versions have; `head` is the module that computes logits.
+pub fn axes(case: &Case<'_>, settings: &mut Settings, head: &str) {
     let strategy = case.strategy;
     let (replicas, shards) = match strategy.zero {
         0 => (strategy.data, 1),
@@ -139,7 +134,7 @@ pub fn axes(case: &Case<'_>, settings: &mut Settings) {
                 set("pipeline_parallel_first_stage_less_layers", end.into());
                 set("pipeline_parallel_last_stage_less_layers", end.into());
             }
-            None => set("module_fqns_per_model_part", cuts::modules(&strategy.cuts)),
+            None => set("module_fqns_per_model_part", cuts::modules(&strategy.cuts, head)),
         }
     }
 }
