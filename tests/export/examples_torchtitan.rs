@@ -215,7 +215,7 @@ fn what_the_trainer_refuses_is_refused() {
     };
     let read = meaning(&recipe(&with("")));
     assert!(
-        read.strategy.starts_with("tp=1,pp=4,dp=16,zero=3,reshard=off,cuts=8/9/8/7"),
+        read.strategy.starts_with("tp=1,pp=4,dp=16,cuts=8/9/8/7,zero=3,reshard=off"),
         "{}",
         read.strategy
     );

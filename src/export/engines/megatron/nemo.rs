@@ -194,7 +194,7 @@ impl Dialect for Recipe {
     }
 
     fn source(&self) -> &'static str {
-        "NVIDIA/NeMo 8cfedd720, 2.6.0rc0, with Megatron core 0.20"
+        "NeMo 2.6.0, NeMo-Run 0.11.1 and Megatron core 0.16.1 of the Python Package Index"
     }
 
     fn profile(&self) -> &'static str {
