@@ -91,9 +91,9 @@ fn a_step_holds_nothing_beside_its_arenas() {
         let batches = Batches::new(tokens, 64, 8, strategy.data, None).unwrap();
         let job = Job { model: model.clone(), strategy, workload, engine };
         let fleet = Fleet::new(Run::new(job, Settings { cores: 1, ..Settings::default() }).unwrap()).unwrap();
-        fleet.set_parameters::<f32>(&Weights::random(&model, 0));
+        fleet.set_parameters(&Weights::random(&model, 0));
         let mut meter = Meter { batches: &batches, before: 0, most: 0 };
-        fleet.train::<f32, f32>((0, 3), &mut meter).unwrap();
+        fleet.train((0, 3), &mut meter).unwrap();
         assert!(meter.most <= BESIDE * devices as i64, "{text}: {} B beside the arenas", meter.most);
     }
 }

@@ -3,8 +3,6 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use half::bf16;
-
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::machine;
 use crate::execute::data::{Batches, Synthetic, Tokens};
@@ -16,7 +14,7 @@ use crate::execute::weights::Weights;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
-use crate::units::{ElementType, FlopsPerSecond, Seconds};
+use crate::units::{FlopsPerSecond, Seconds};
 
 /// Spans of one rank in one step, by stream.
 pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
@@ -122,21 +120,8 @@ pub fn observe(
     let kernel = FixedKernel::new(machine::cores());
     let end = limit.map(|limit| Instant::now() + limit);
     let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new(), kernel, end };
-    let span = (0, WARM_UP + steps);
-    match workload.compute_type() {
-        ElementType::Fp64 => {
-            fleet.set_parameters::<f64>(&weights);
-            fleet.train::<f64, f64>(span, &mut looker)?;
-        }
-        ElementType::Bf16 => {
-            fleet.set_parameters::<bf16>(&weights);
-            fleet.train::<bf16, f32>(span, &mut looker)?;
-        }
-        _ => {
-            fleet.set_parameters::<f32>(&weights);
-            fleet.train::<f32, f32>(span, &mut looker)?;
-        }
-    }
+    fleet.set_parameters(&weights);
+    fleet.train((0, WARM_UP + steps), &mut looker)?;
     let Looker { seconds, spans, kernel, .. } = looker;
     let spans = nearest(&seconds, spans);
     Ok(Observation { fleet, seconds, spans, speed: kernel.speed().unwrap_or_default() })

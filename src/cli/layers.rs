@@ -63,7 +63,7 @@ fn group(group: LayerGroup<'_>) -> Group {
         frozen: group.first.frozen,
         tensors: parameters(&group.first.kind)
             .iter()
-            .map(|tensor| Tensor { role: tensor.role, shape: shape(tensor) })
+            .map(|tensor| Tensor { role: tensor.role.name(), shape: shape(tensor) })
             .collect(),
         name: group.name,
     }

@@ -1,23 +1,24 @@
 //! What the ranks' memory holds, seen as the model's own tensors: filled before a run, read between its steps.
 
-#![expect(unsafe_code, reason = "between steps nothing else uses the ranks' memory")]
-
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::execute::arena::Arena;
+use crate::execute::access::numbers;
+use crate::execute::call::{Space, View};
 use crate::execute::data::Batches;
-use crate::execute::element::{Element, Real};
 use crate::execute::fleet::Fleet;
 use crate::execute::layout::{LocalTensor, Section};
 use crate::execute::mapping::Mapping;
 use crate::execute::pool::Pool;
 use crate::execute::rank::{Rank, Unit};
 use crate::execute::state::{Piece, Planes};
+use crate::execute::storage::Storage;
 use crate::execute::weights::Weights;
 use crate::model::layer::LayerKind;
+use crate::model::roles::Role;
 use crate::program::instruction::{Holds, Owned};
 use crate::program::scalars::Scalar;
+use crate::units::ElementType;
 
 /// The pieces of `rank` whose optimizer state is on the host, then those of the device.
 fn owned(rank: &Rank) -> impl Iterator<Item = (bool, Piece)> {
@@ -29,13 +30,12 @@ fn owned(rank: &Rank) -> impl Iterator<Item = (bool, Piece)> {
     spaces.into_iter().flat_map(within)
 }
 
-/// Makes `to` the first of `values`, rounded.
-fn fill<E: Element>(to: &mut [E], values: &[f64]) {
-    to.iter_mut().zip(values).for_each(|(to, &value)| *to = E::narrow(E::Wide::of(value)));
-}
-
-fn wide<E: Element>(from: &[E]) -> Vec<f64> {
-    from.iter().map(|value| value.wide().to_f64()).collect()
+/// The type that sums over numbers of `compute` are taken in, and moments kept.
+const fn wide(compute: ElementType) -> ElementType {
+    match compute {
+        ElementType::Fp64 => ElementType::Fp64,
+        _ => ElementType::Fp32,
+    }
 }
 
 /// Something that is kept for each parameter.
@@ -48,28 +48,28 @@ pub enum Kept {
 }
 
 /// A parameter of the model: layer and role.
-pub type Parameter = (usize, &'static str);
+pub type Parameter = (usize, Role);
 
 /// Whole tensors, row-major, by parameter.
 pub type Tensors = HashMap<Parameter, Vec<f64>>;
 
 impl Fleet {
     /// Every rank's parameters (and master weights) become those of `weights`.
-    pub fn set_parameters<T: Element>(&self, weights: &Weights) {
+    pub fn set_parameters(&self, weights: &Weights) {
         std::thread::scope(|scope| {
             for rank in &self.ranks {
                 scope.spawn(move || {
                     for place in 0..rank.units.len() {
-                        self.set_unit::<T>(rank, &rank.units[place], weights);
+                        self.set_unit(rank, &rank.units[place], weights);
                     }
-                    self.set_owned::<T>(rank, weights);
+                    self.set_owned(rank, weights);
                 });
             }
         });
     }
 
     /// The parameters that `unit` stores: whole, or its shards.
-    fn set_unit<T: Element>(&self, rank: &Rank, unit: &Unit, weights: &Weights) {
+    fn set_unit(&self, rank: &Rank, unit: &Unit, weights: &Weights) {
         let is_sharded = self.run.rules.shards_parameters;
         for tensor in &unit.tensors.tensors {
             let values = self.local_values(rank, unit, tensor, weights);
@@ -77,42 +77,37 @@ impl Fleet {
             if held.start >= held.end {
                 continue;
             }
-            let target = rank.stored(unit, (tensor.section, held.clone()), (is_sharded, size_of::<T>()));
-            // SAFETY: no step is under way.
-            let target = unsafe { target.0.write::<T>(target.1) };
-            fill(target, &values[held.start - range.start..]);
+            let target = self.stored(rank, unit, (tensor.section, held.clone()), is_sharded);
+            self.set_numbers(rank.index, target, &values[held.start - range.start..]);
         }
     }
 
     /// Master weights, and the parameters that the host keeps beside its optimizer state.
-    fn set_owned<T: Element>(&self, rank: &Rank, weights: &Weights) {
+    fn set_owned(&self, rank: &Rank, weights: &Weights) {
         let rules = &self.run.rules;
         for (on_host, piece) in owned(rank).filter(|(on_host, _)| rules.has_separate_master || *on_host) {
             let values = self.piece_values(rank, &piece, weights);
-            let (arena, planes) = self.planes::<T>(rank, on_host);
-            let count = piece.range.len();
+            let (planes, count) = (self.planes(rank, on_host), piece.range.len());
+            let space = if on_host { Space::Host } else { Space::Device };
             if rules.has_separate_master {
-                // SAFETY: no step is under way.
-                fill(unsafe { arena.write::<T::Wide>(planes.plane(2, piece.owned, count)) }, &values);
+                let master = numbers(space, planes.plane(2, piece.owned, count), wide(rules.compute));
+                self.set_numbers(rank.index, master, &values);
             }
             if on_host {
-                let sizes = (rules.gradient.size() as usize, size_of::<T>());
-                // SAFETY: no step is under way.
-                fill(unsafe { arena.write::<T>(planes.staged((piece.owned, count), sizes).1) }, &values);
+                let sizes = (rules.gradient.size() as usize, rules.compute.size() as usize);
+                let staged = planes.staged((piece.owned, count), sizes).1;
+                self.set_numbers(rank.index, numbers(space, staged, rules.compute), &values);
             }
         }
     }
 
     /// The moments of the optimizer become these, which have those of all trained parameters.
-    pub fn set_moments<T: Element>(&self, first: &Weights, second: &Weights) {
+    pub fn set_moments(&self, first: &Weights, second: &Weights) {
         for rank in &self.ranks {
             for (index, weights) in [first, second].into_iter().enumerate() {
                 for (on_host, piece) in owned(rank) {
                     let values = self.piece_values(rank, &piece, weights);
-                    let (arena, planes) = self.planes::<T>(rank, on_host);
-                    let plane = planes.plane(index, piece.owned, piece.range.len());
-                    // SAFETY: no step is under way.
-                    fill(unsafe { arena.write::<T::Wide>(plane) }, &values);
+                    self.set_numbers(rank.index, self.plane(rank, (on_host, &piece), index), &values);
                 }
             }
         }
@@ -151,68 +146,68 @@ impl Fleet {
         {
             let is_embedding = |layer: &crate::model::Layer| matches!(layer.kind, LayerKind::Embedding(_));
             let table = self.run.model.layers().position(is_embedding).unwrap_or(layer);
-            return ((table, "tokens"), mapping);
+            return ((table, Role::Tokens), mapping);
         }
         ((layer, tensor.tensor.role), mapping)
     }
 
-    fn planes<'a, T: Element>(&self, rank: &'a Rank, on_host: bool) -> (&'a Arena, Planes) {
-        let planes = rank.planes(on_host, (self.run.rules.optimizer_planes(), size_of::<T::Wide>()));
-        (if on_host { &rank.host } else { &rank.device }, planes)
+    fn planes(&self, rank: &Rank, on_host: bool) -> Planes {
+        let size = wide(self.run.rules.compute).size() as usize;
+        rank.planes(on_host, (self.run.rules.optimizer_planes(), size))
+    }
+
+    /// Plane `index` of the optimizer state of a piece.
+    fn plane(&self, rank: &Rank, (on_host, piece): (bool, &Piece), index: usize) -> View {
+        let space = if on_host { Space::Host } else { Space::Device };
+        let plane = self.planes(rank, on_host).plane(index, piece.owned, piece.range.len());
+        numbers(space, plane, wide(self.run.rules.compute))
+    }
+
+    /// Elements of a section of the parameters that a unit stores.
+    fn stored(&self, rank: &Rank, unit: &Unit, elements: (Section, Range<usize>), is_sharded: bool) -> View {
+        let compute = self.run.rules.compute;
+        let (space, region) = rank.stored(unit, elements, (is_sharded, compute.size() as usize));
+        numbers(space, region, compute)
     }
 
     /// All tensors of what is kept, gathered from the ranks that own them. Frozen parameters have no gradients and
     /// no moments. Under mixed precision, parameters are the master weights.
-    pub fn read<T: Element, G: Element<Wide = T::Wide>>(&self, kept: Kept) -> Tensors {
+    pub fn read(&self, kept: Kept) -> Tensors {
         let mut tensors = Tensors::new();
         for rank in self.ranks.iter().rev().filter(|rank| rank.is_first_holder || rank.is_first_expert_holder)
         {
             for (on_host, piece) in owned(rank) {
-                self.read_piece::<T, G>(rank, (on_host, &piece), kept, &mut tensors);
+                self.read_piece(rank, (on_host, &piece), kept, &mut tensors);
             }
             if kept == Kept::Parameters {
-                self.read_frozen::<T>(rank, &mut tensors);
+                self.read_frozen(rank, &mut tensors);
             }
         }
         tensors
     }
 
-    fn read_piece<T: Element, G: Element<Wide = T::Wide>>(
-        &self,
-        rank: &Rank,
-        (on_host, piece): (bool, &Piece),
-        kept: Kept,
-        tensors: &mut Tensors,
-    ) {
+    fn read_piece(&self, rank: &Rank, (on_host, piece): (bool, &Piece), kept: Kept, tensors: &mut Tensors) {
         let unit = &rank.units[piece.unit];
         let tensor = &unit.tensors.tensors[piece.tensor];
         let rules = &self.run.rules;
-        let plane = |index: usize| {
-            let (arena, planes) = self.planes::<T>(rank, on_host);
-            // SAFETY: no step is under way, or it waits.
-            wide(unsafe { arena.read::<T::Wide>(planes.plane(index, piece.owned, piece.range.len())) })
-        };
-        let values = match kept {
+        let view = match kept {
             Kept::Gradients => {
-                let place = (rules.keeps_whole_gradients, size_of::<G>());
+                let place = (rules.keeps_whole_gradients, rules.gradient.size() as usize);
                 let region = rank.owned_gradient(unit, (piece.section, piece.range.clone()), place);
-                // SAFETY: no step is under way, or it waits.
-                wide(unsafe { rank.device.read::<G>(region) })
+                numbers(Space::Device, region, rules.gradient)
             }
-            Kept::Parameters if rules.has_separate_master => plane(2),
+            Kept::Parameters if rules.has_separate_master => self.plane(rank, (on_host, piece), 2),
             Kept::Parameters => {
-                let stored = (rules.shards_parameters, size_of::<T>());
-                let (arena, region) = rank.stored(unit, (piece.section, piece.range.clone()), stored);
-                // SAFETY: no step is under way.
-                wide(unsafe { arena.read::<T>(region) })
+                self.stored(rank, unit, (piece.section, piece.range.clone()), rules.shards_parameters)
             }
-            Kept::FirstMoments => plane(0),
-            Kept::SecondMoments => plane(1),
+            Kept::FirstMoments => self.plane(rank, (on_host, piece), 0),
+            Kept::SecondMoments => self.plane(rank, (on_host, piece), 1),
         };
+        let values = self.numbers(rank.index, view);
         self.place(rank, unit, tensor, (piece.range.start - tensor.start, &values), tensors);
     }
 
-    fn read_frozen<T: Element>(&self, rank: &Rank, tensors: &mut Tensors) {
+    fn read_frozen(&self, rank: &Rank, tensors: &mut Tensors) {
         let is_sharded = self.run.rules.shards_parameters;
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
@@ -220,10 +215,8 @@ impl Fleet {
                 if range.start >= range.end {
                     continue;
                 }
-                let stored = (is_sharded, size_of::<T>());
-                let (arena, region) = rank.stored(unit, (tensor.section, range.clone()), stored);
-                // SAFETY: no step is under way.
-                let values = wide(unsafe { arena.read::<T>(region) });
+                let stored = self.stored(rank, unit, (tensor.section, range.clone()), is_sharded);
+                let values = self.numbers(rank.index, stored);
                 self.place(rank, unit, tensor, (range.start - tensor.start, &values), tensors);
             }
         }
@@ -266,17 +259,16 @@ impl Fleet {
         let settings = &self.run.settings;
         let head = [step as f64, f64::from_bits(settings.seed), settings.learning_rate, 1.0];
         for rank in &self.ranks {
-            // SAFETY: no step is under way.
-            let scalars = unsafe { rank.device.write::<f64>(rank.region(Holds::Scalars)) };
-            scalars.fill(0.0);
+            let view = numbers(Space::Device, rank.region(Holds::Scalars), ElementType::Fp64);
+            let mut scalars = vec![0.0; view.len()];
             scalars[..head.len()].copy_from_slice(&head);
+            self.set_numbers(rank.index, view, &scalars);
         }
     }
 
     /// What `rank` holds of `scalar`.
-    pub(super) fn scalar<'a>(&self, rank: &'a Rank, scalar: Scalar) -> &'a [f64] {
-        // SAFETY: no step is under way.
-        unsafe { rank.device.read::<f64>(rank.scalar(scalar)) }
+    pub(super) fn scalar(&self, rank: &Rank, scalar: Scalar) -> Vec<f64> {
+        self.numbers(rank.index, numbers(Space::Device, rank.scalar(scalar), ElementType::Fp64))
     }
 
     /// The ids of step `step` into the memory of all ranks.
@@ -290,19 +282,21 @@ impl Fleet {
             for micro in 0..strategy.accumulation {
                 batches.read(step, data_rank, micro, &mut inputs, &mut targets);
                 for rank in self.ranks.iter().filter(|rank| rank.data_rank == data_rank) {
-                    let positions = &rank.positions[rank.context as usize];
+                    let positions = &self.run.positions(rank.context);
                     for (holds, ids) in [(Holds::Tokens, &inputs), (Holds::Targets, &targets)] {
                         let Some(state) = rank.state(holds, None) else { continue };
                         let count = sequences * positions.len();
                         let region = state.device.elements(micro as usize * count, count, 4);
-                        // SAFETY: no step is under way.
-                        let to = unsafe { rank.device.write::<u32>(region) };
-                        let rows = to.chunks_exact_mut(positions.len()).zip(ids.chunks_exact(tokens));
-                        for (to, ids) in rows {
-                            for (to, &position) in to.iter_mut().zip(positions) {
-                                *to = ids[position as usize];
-                            }
-                        }
+                        let of_sequence = |ids: &[u32]| {
+                            positions.iter().map(|&position| ids[position as usize]).collect::<Vec<_>>()
+                        };
+                        let local: Vec<u8> = ids
+                            .chunks_exact(tokens)
+                            .flat_map(of_sequence)
+                            .flat_map(u32::to_ne_bytes)
+                            .collect();
+                        let view = View { space: Space::Device, region, storage: Storage::Index };
+                        self.set_bytes(rank.index, view, &local);
                     }
                 }
             }

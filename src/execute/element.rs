@@ -2,7 +2,7 @@
 
 use half::bf16;
 
-use super::arena::Plain;
+use super::storage::Plain;
 use super::vector::{self, Lane};
 use crate::units::ElementType;
 

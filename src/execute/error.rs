@@ -31,6 +31,12 @@ pub enum ExecuteError {
     /// An instruction without something that it works on: a bug of ours.
     #[error("rank {rank} cannot do its instruction ({task}{}): {what} is missing; this is a bug of meshwright", of_unit(*unit))]
     Missing { rank: usize, task: String, unit: Option<u32>, what: String },
+    /// An operand that is shorter than its kernel needs: a bug of ours.
+    #[error(
+        "rank {rank} cannot do its instruction ({task}{}): an operand has {found} B where {needed} B are needed; this is a bug of meshwright",
+        of_unit(*unit)
+    )]
+    Operand { rank: usize, task: String, unit: Option<u32>, found: usize, needed: usize },
     /// A program that keeps another amount of a unit's state than its tensors have: a bug of ours.
     #[error(
         "rank {rank} keeps {found} B ({holds:?}) of unit {unit}, which has {needed} B; this is a bug of meshwright"

@@ -11,6 +11,7 @@ use crate::lower::{Shape, UnitParameters};
 use crate::model::Model;
 use crate::model::layer::LayerKind;
 use crate::model::parameters::{ParameterTensor, Split, parameters};
+use crate::model::roles::Role;
 use crate::model::tensors::{Along, cut};
 use crate::program::instruction::Part;
 use crate::program::layout::PlacedUnit;
@@ -129,7 +130,7 @@ impl UnitTensors {
             {
                 // The copy of a tied table that a head on another pipeline rank holds.
                 list.push(ParameterTensor {
-                    role: "vocabulary",
+                    role: Role::Vocabulary,
                     rows: head.vocabulary,
                     columns: head.table_width.unwrap_or(head.hidden),
                     split: Split::Vocabulary,
@@ -235,7 +236,7 @@ impl UnitTensors {
     }
 
     /// The tensor of layer `layer` with this role.
-    pub fn tensor(&self, layer: u16, role: &str) -> Option<&LocalTensor> {
+    pub fn tensor(&self, layer: u16, role: Role) -> Option<&LocalTensor> {
         self.tensors.iter().find(|tensor| tensor.layer == layer && tensor.tensor.role == role)
     }
 }

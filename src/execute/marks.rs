@@ -6,49 +6,62 @@ use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 
-use crate::execute::arena::{Arena, Region};
+use crate::execute::call::{Space, View};
 use crate::execute::fleet::Fleet;
 use crate::execute::rank::Rank;
-use crate::program::placing::Space;
+use crate::execute::storage::Storage;
+use crate::program::placing::{self, Region};
 use crate::units::Bytes;
 
 /// The patterns of the first steps of a run.
 pub(super) const PATTERNS: [u8; 2] = [0xa5, 0x5a];
 
-impl Rank {
-    fn spaces(&self) -> [(&Arena, &Space); 2] {
-        let placing = &self.placement.placing;
-        [(&self.device, &placing.device), (&self.host, &placing.host)]
-    }
-}
+/// Bytes that are written or looked at in one piece.
+const PIECE: usize = 1 << 20;
 
 /// What steps take of `space`: all behind what is kept.
-fn taken(space: &Space) -> Region {
+fn taken(space: &placing::Space) -> Region {
     let offset = space.kept_end();
     Region { offset, bytes: space.extent.0 as usize - offset }
 }
 
+/// Pieces of what steps take of a rank's spaces, first to last.
+fn pieces(rank: &Rank) -> [(&placing::Space, Vec<View>); 2] {
+    let placing = &rank.placement.placing;
+    [(Space::Device, &placing.device), (Space::Host, &placing.host)].map(|(space, placed)| {
+        let taken = taken(placed);
+        let piece = |start: usize| {
+            let region = Region { offset: taken.offset + start, bytes: PIECE.min(taken.bytes - start) };
+            View { space, region, storage: Storage::Byte }
+        };
+        (placed, (0..taken.bytes).step_by(PIECE).map(piece).collect())
+    })
+}
+
 impl Fleet {
-    /// Fills what steps take of all arenas with `pattern`.
-    #[expect(unsafe_code, reason = "no step is under way")]
+    /// Fills what steps take of all ranks' memory with `pattern`.
     pub(super) fn mark(&self, pattern: u8) {
-        self.ranks.par_iter().flat_map(Rank::spaces).for_each(|(arena, space)| {
-            // SAFETY: no step is under way, and what steps take holds nothing between them.
-            unsafe { arena.write::<u8>(taken(space)) }.fill(pattern);
-        });
+        let bytes = vec![pattern; PIECE];
+        for rank in &self.ranks {
+            for view in pieces(rank).into_iter().flat_map(|(_, pieces)| pieces) {
+                self.set_bytes(rank.index, view, &bytes[..view.region.bytes]);
+            }
+        }
     }
 
-    /// Notes how far a step has written that began with `pattern` in all arenas.
-    #[expect(unsafe_code, reason = "no step is under way")]
+    /// Notes how far a step has written that began with `pattern` in all memory.
     pub(super) fn look(&self, pattern: u8) {
         self.ranks.par_iter().for_each(|rank| {
-            for ((arena, space), written) in rank.spaces().into_iter().zip(&rank.written) {
-                let taken = taken(space);
-                // SAFETY: no step is under way.
-                let bytes = unsafe { arena.read::<u8>(taken) };
-                let last = bytes.iter().rposition(|&byte| byte != pattern);
-                let kept = space.kept.iter().map(|kept| kept.offset + kept.bytes).max().unwrap_or(0);
-                written.fetch_max(last.map_or(kept, |last| taken.offset + last + 1), Ordering::Relaxed);
+            let mut bytes = vec![0; PIECE];
+            for ((placed, pieces), written) in pieces(rank).into_iter().zip(&rank.written) {
+                let last = pieces.iter().rev().find_map(|view| {
+                    let bytes = &mut bytes[..view.region.bytes];
+                    self.read_bytes(rank.index, *view, bytes);
+                    let last = bytes.iter().rposition(|&byte| byte != pattern)?;
+                    Some(view.region.offset + last + 1)
+                });
+                let kept = placed.kept.iter().map(|kept| kept.offset + kept.bytes).max().unwrap_or(0);
+                written.fetch_max(last.unwrap_or(kept), Ordering::Relaxed);
             }
         });
     }

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use crate::execute::arena::Region;
 use crate::lower::{Category, Stream};
 use crate::ops::Op;
 use crate::program::instruction::{Cause, Holds, Message, Task};
 use crate::program::issue_order::{Clock, Instance, Issued, Waits};
+use crate::program::placing::Region;
 use crate::program::placing::{Extent, Placing, place};
 use crate::program::{BufferId, Persistent, RankProgram};
 use crate::simulate::Counters;

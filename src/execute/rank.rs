@@ -3,17 +3,17 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::execute::arena::{Arena, Region};
 use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::mapping::Slot;
 use crate::execute::placement::{Placement, State};
-use crate::execute::progress::Progress;
 use crate::execute::state::{Piece, UnitState};
 use crate::execute::watched::Watched;
 use crate::execute::worker::Span;
 use crate::lower::Stream;
 use crate::model::Layer;
+use crate::ops::Group;
 use crate::program::instruction::{Holds, Part};
+use crate::program::placing::Region;
 use crate::program::scalars::{SCALAR_SIZE, Scalar, Scalars};
 use crate::simulate::Counters;
 
@@ -51,8 +51,6 @@ pub struct Rank {
     pub is_first_holder: bool,
     pub is_first_expert_holder: bool,
     pub placement: Arc<Placement>,
-    pub device: Arena,
-    pub host: Arena,
     pub units: Vec<Unit>,
     /// By watch, the tensors whose gradients are looked at.
     pub watched: Vec<Watched>,
@@ -60,16 +58,10 @@ pub struct Rank {
     pub pieces: Vec<Piece>,
     /// Owned elements whose state is on the host: the first.
     pub owned_on_host: usize,
-    /// By context rank, positions of its tokens in a sequence.
-    pub positions: Vec<Vec<u32>>,
-    /// Positions of all tokens of a sequence.
-    pub all_positions: Vec<u32>,
-    /// Of each row of the residual stream on this rank: its position, and its row in the micro-batch's sequences.
-    pub stream_positions: Vec<u32>,
-    pub stream_rows: Vec<u32>,
+    /// By group, the ranks of the one that it is in.
+    pub members: [Vec<usize>; Group::COUNT],
     /// By stream, when its instructions ran.
     pub spans: [Mutex<Vec<Span>>; Stream::ALL.len()],
-    pub progress: Progress,
     /// Behind the last byte of each arena that the state or a step has written to, device and host.
     pub written: [AtomicUsize; 2],
     /// Which numbers its buffer for those of a step holds.
@@ -80,6 +72,19 @@ impl Rank {
     /// Elements whose optimizer state it owns, padding counted.
     pub fn owned(&self) -> usize {
         self.units.iter().map(|unit| unit.owned).sum()
+    }
+
+    /// The ranks of the group of kind `group` that it is in.
+    pub fn members(&self, group: Group) -> &[usize] {
+        &self.members[group as usize]
+    }
+
+    /// Where the first numbers of the step lie on the device, and their copy on the host.
+    pub fn scalar_heads(&self) -> [Region; 2] {
+        let Some(State { device, host, .. }) = self.state(Holds::Scalars, None) else {
+            return [Region::default(); 2];
+        };
+        [device.elements(0, Scalars::HEAD as usize, SCALAR_SIZE as usize), *host]
     }
 
     /// The place of the model's unit `index` on this rank.

@@ -3,6 +3,7 @@
 use crate::execute::placement::{Issue, Placement};
 use crate::execute::run::Run;
 use crate::execute::samples::RankSpans;
+use crate::execute::words;
 use crate::plan::GradientRecord;
 use crate::plan::gradients::{self, Lived};
 use crate::program::Pass;
@@ -43,8 +44,8 @@ pub fn gradients(run: &Run) -> Vec<GradientRecord> {
 fn instruction(run: &Run, issue: &Issue) -> InstructionRecord {
     InstructionRecord {
         micro: issue.micro,
-        stream: lowered(&format!("{:?}", issue.stream)),
-        cause: lowered(&format!("{:?}", issue.cause)),
+        stream: words::stream(issue.stream).to_owned(),
+        cause: words::cause(issue.cause).to_owned(),
         work: work(run, issue),
     }
 }
@@ -72,32 +73,12 @@ pub fn peak_instruction(run: &Run, (stage, placement): (usize, &Placement), coun
 /// What an instruction does, in words: its layer and kernel, or its task.
 pub fn work(run: &Run, issue: &Issue) -> String {
     let layers = issue.unit.map(|unit| run.units[unit as usize].layers.clone());
-    match (issue.task, layers) {
-        (Task::Kernel { kernel, layer, .. }, Some(layers)) => {
-            let layer = &run.model.layer(layers.start + usize::from(layer)).name;
-            format!("{layer}: {}", lowered(&format!("{kernel:?}")))
-        }
-        (Task::Kernel { kernel, .. }, None) => lowered(&format!("{kernel:?}")),
-        (task, Some(layers)) => {
-            format!("{}: {}", run.model.layer(layers.start).name, lowered(&format!("{task:?}")))
-        }
-        (task, None) => lowered(&format!("{task:?}")),
-    }
-}
-
-/// `NormGradient(Input, Set)` is `norm gradient (input, set)`.
-pub(super) fn lowered(name: &str) -> String {
-    let mut words = String::with_capacity(name.len() + 8);
-    let mut before = ' ';
-    for letter in name.chars() {
-        let begins = letter.is_uppercase() && before.is_lowercase();
-        if begins || (letter == '(' && before != ' ') {
-            words.push(' ');
-        }
-        words.extend(letter.to_lowercase());
-        before = letter;
-    }
-    words.replace(" { ", " (").replace(" }", ")")
+    let layer = match (issue.task, layers) {
+        (Task::Kernel { layer, .. }, Some(layers)) => layers.start + usize::from(layer),
+        (_, Some(layers)) => layers.start,
+        (_, None) => return words::task(issue.task),
+    };
+    format!("{}: {}", run.model.layer(layer).name, words::task(issue.task))
 }
 
 /// When each rank ran its instructions; no times where no step was made.
@@ -123,16 +104,4 @@ pub fn ranks(run: &Run, placements: &[&Placement], spans: Option<&[RankSpans]>) 
 /// To a tenth of a microsecond, which is finer than threads start.
 fn microseconds(seconds: f64) -> f64 {
     (seconds * 1e7).round() / 10.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lowered;
-
-    #[test]
-    fn names_become_words() {
-        assert_eq!(lowered("NormGradient(Input, Set)"), "norm gradient (input, set)");
-        assert_eq!(lowered("Attention { ring: 0 }"), "attention (ring: 0)");
-        assert_eq!(lowered("GradientSquares"), "gradient squares");
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::execute::contents::Tensors;
+use crate::execute::contents::Kept;
 use crate::execute::data::Batches;
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
@@ -38,9 +38,8 @@ pub(super) struct Recorder<'a> {
     pub batches: &'a Batches,
     /// Batches read before, less steps made before.
     pub skipped: i64,
-    /// The gradients to be written in the last step, and how they are read.
+    /// The gradients to be written in the last step.
     pub file: Option<&'a GradientFile>,
-    pub read: fn(&Fleet) -> Tensors,
     pub last: u64,
     /// Timed between steps, where it was timed when the cost model was measured.
     pub kernel: Option<FixedKernel>,
@@ -65,7 +64,7 @@ impl Recorder<'_> {
     /// Writes the gradients that were asked for, if not done yet.
     fn write_gradients(&mut self, fleet: &Fleet) -> Result<(), ExecuteError> {
         let Some(file) = self.file.filter(|_| self.steps.gradients.is_empty()) else { return Ok(()) };
-        file.write(&(self.read)(fleet), fleet.run.workload.state_type())?;
+        file.write(&fleet.read(Kept::Gradients), fleet.run.workload.state_type())?;
         let gradients = fleet.gradients()?;
         self.steps.gradients =
             file.names().into_iter().map(|name| gradients.record(name)).collect::<Result<_, _>>()?;

@@ -5,13 +5,15 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use half::bf16;
+use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::execute::contents::Kept;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
-use crate::execute::element::Element;
+use crate::execute::device::Device;
+use crate::execute::device::null::Null;
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult};
@@ -24,14 +26,16 @@ use crate::execute::recorder::{Loader, Recorder, Steps};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::samples::Samples;
 use crate::execute::weights::{State, Weights, save_state, save_weights};
-use crate::execute::{measure, record};
+use crate::execute::worker::Worker;
+use crate::execute::{measure, parts, record};
+use crate::lower::Stream;
 use crate::model::layer::LayerKind;
 use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
 use crate::simulate::Counters;
 use crate::strategy::Axis;
 use crate::trace::{Machine, PlannedTime, Resident, StepTime, Trace, VERSION, today};
-use crate::units::{Bytes, ElementType, FlopsPerSecond, Seconds};
+use crate::units::{Bytes, FlopsPerSecond, Seconds};
 
 /// Ranks that run in one process at most: each is several threads.
 const MOST_RANKS: u64 = 1024;
@@ -111,16 +115,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
         return Err(ExecuteError::Unsupported(what).into());
     }
     let run = Run::new(request.job.clone(), request.settings)?;
-    match (run.rules.compute, run.rules.gradient) {
-        (ElementType::Fp64, ElementType::Fp64) => perform::<f64, f64>(run, request, observer),
-        (ElementType::Fp32, ElementType::Fp32) => perform::<f32, f32>(run, request, observer),
-        (ElementType::Bf16, ElementType::Fp32) => perform::<bf16, f32>(run, request, observer),
-        (ElementType::Bf16, ElementType::Bf16) => perform::<bf16, bf16>(run, request, observer),
-        (compute, gradient) => {
-            let what = format!("{compute} with gradients in {gradient}; bf16, fp32 and fp64 can be trained");
-            Err(ExecuteError::Unsupported(what).into())
-        }
-    }
+    perform(run, request, observer)
 }
 
 /// Lays out every rank of `job` without its memory: what would be handed out, counted.
@@ -129,13 +124,27 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
 /// What the embedded backend has no kernel for.
 pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, ExecuteError> {
     let run = Run::new(job, settings)?;
-    let placements: Vec<_> = run.program.ranks.iter().map(Placement::new).collect();
-    let placements: Vec<_> = placements.iter().collect();
+    let stages = parts::stages(&run);
+    (0..run.mesh.ranks()).into_par_iter().try_for_each(|rank| count(&run, rank, &stages))?;
+    let placements: Vec<&Placement> = stages.iter().map(AsRef::as_ref).collect();
     let all: Vec<_> = placements.iter().map(|placement| placement.counted(|_| true)).collect();
     let stage = |rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
     let held = (0..run.mesh.ranks()).map(|rank| all[stage(rank)].clone()).collect();
     let measured = Measured { held, written: None, resident: Resident::default() };
     Ok(trace(plan, (&run, &placements), &measured, &Samples::default()))
+}
+
+/// Submits a step of rank `index` to a device that only looks at it.
+fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), ExecuteError> {
+    let (rank, bound, need) = parts::part(run, index, stages)?;
+    let null = Null::new(vec![need]);
+    let queues = null.open()?;
+    for stream in Stream::ALL {
+        let mut worker = Worker::new(&rank, &bound, stream, queues.queue(0, stream, &[])?);
+        let (_, end) = worker.parts();
+        worker.perform(0, 0..end, Instant::now())?;
+    }
+    Ok(())
 }
 
 /// A fleet that is filled and what its steps read.
@@ -148,7 +157,7 @@ struct Ready {
     position: u64,
 }
 
-fn ready<T: Element>(run: Run, request: &Request) -> Result<Ready, ExecuteError> {
+fn ready(run: Run, request: &Request) -> Result<Ready, ExecuteError> {
     let model = &request.job.model;
     let weights = match &request.init {
         Some(folder) => Weights::open(model, folder)?,
@@ -161,21 +170,17 @@ fn ready<T: Element>(run: Run, request: &Request) -> Result<Ready, ExecuteError>
     };
     let batches = batches(&request.data, &run)?;
     let fleet = Fleet::new(run)?;
-    fleet.set_parameters::<T>(&weights);
+    fleet.set_parameters(&weights);
     let (mut first, mut position) = (0, 0);
     if let Some(state) = &state {
-        fleet.set_moments::<T>(&state.first, &state.second);
+        fleet.set_moments(&state.first, &state.second);
         (first, position) = (state.step, state.data_position);
     }
     Ok(Ready { fleet, batches, file, first, position })
 }
 
-fn perform<T: Element, G: Element<Wide = T::Wide>>(
-    run: Run,
-    request: &Request,
-    observer: &mut dyn Observer,
-) -> Result<Outcome, Failure> {
-    let Ready { fleet, batches, file, first, position } = ready::<T>(run, request)?;
+fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Failure> {
+    let Ready { fleet, batches, file, first, position } = ready(run, request)?;
     let placements: Vec<_> = (0..fleet.run.strategy.pipeline as u32)
         .filter_map(|stage| fleet.ranks.iter().find(|rank| rank.stage == stage))
         .map(|rank| Arc::clone(&rank.placement))
@@ -194,13 +199,11 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
         batches: &batches,
         skipped,
         file: file.as_ref(),
-        read: |fleet| fleet.read::<T, G>(Kept::Gradients),
         last: (first + request.steps).saturating_sub(1),
         kernel,
         steps: Steps::default(),
     };
-    let trained =
-        if request.steps > 0 { fleet.train::<T, G>((first, request.steps), &mut recorder) } else { Ok(()) };
+    let trained = if request.steps > 0 { fleet.train((first, request.steps), &mut recorder) } else { Ok(()) };
     let now = recorder.kernel.and_then(|mut kernel| {
         kernel.turns();
         kernel.speed()
@@ -226,12 +229,12 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
         Some(folder) => {
             let read = (first as i64 + skipped) as u64 + done;
             let sequences = read * fleet.run.workload.global_batch;
-            save::<T, G>(&fleet, folder, (first + done, sequences)).map_err(|error| (error, false))
+            save(&fleet, folder, (first + done, sequences)).map_err(|error| (error, false))
         }
         None => Ok(()),
     });
     if let Err((error, in_training)) = ended {
-        let error = if in_training { explained::<T, G>(fleet, error, &batches, skipped) } else { error };
+        let error = if in_training { explained(fleet, error, &batches, skipped) } else { error };
         trace.failure = Some(error.to_string());
         return Err(Failure { error, trace: Some(Box::new(trace)) });
     }
@@ -239,14 +242,10 @@ fn perform<T: Element, G: Element<Wide = T::Wide>>(
 }
 
 /// Writes weights and moments of `fleet` to `folder`, after `steps` steps and with `sequences` sequences read.
-fn save<T: Element, G: Element<Wide = T::Wide>>(
-    fleet: &Fleet,
-    folder: &Path,
-    (steps, sequences): (u64, u64),
-) -> Result<(), ExecuteError> {
+fn save(fleet: &Fleet, folder: &Path, (steps, sequences): (u64, u64)) -> Result<(), ExecuteError> {
     let (model, element) = (&fleet.run.model, fleet.run.workload.state_type());
-    save_weights(folder, model, element, &fleet.read::<T, G>(Kept::Parameters))?;
-    let (first, second) = (fleet.read::<T, G>(Kept::FirstMoments), fleet.read::<T, G>(Kept::SecondMoments));
+    save_weights(folder, model, element, &fleet.read(Kept::Parameters))?;
+    let (first, second) = (fleet.read(Kept::FirstMoments), fleet.read(Kept::SecondMoments));
     Ok(save_state(folder, model, element, (steps, sequences), [&first, &second])?)
 }
 
@@ -273,15 +272,12 @@ fn vocabulary(model: &Model) -> u32 {
 
 /// `error`, with the place where numbers first stopped being finite if that is what it is: the step's forward pass is
 /// made once more and looked at. Parameters are still those of its start, as no loss came through.
-fn explained<T: Element, G: Element<Wide = T::Wide>>(
-    mut fleet: Fleet,
-    error: ExecuteError,
-    batches: &Batches,
-    skipped: i64,
-) -> ExecuteError {
+fn explained(mut fleet: Fleet, error: ExecuteError, batches: &Batches, skipped: i64) -> ExecuteError {
     let ExecuteError::NotFinite { step, value, .. } = error else { return error };
-    fleet.run.settings.inspect = true;
-    match fleet.train::<T, G>((step, 1), &mut Loader { batches, skipped }) {
+    if fleet.inspect().is_err() {
+        return error;
+    }
+    match fleet.train((step, 1), &mut Loader { batches, skipped }) {
         Err(ExecuteError::NotFinite { rank, layer, what, .. }) => {
             ExecuteError::NotFinite { step, value, rank, layer, what }
         }
@@ -300,8 +296,11 @@ fn measured(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
         let of = |rank: &Rank| rank.written.each_ref().map(|end| Bytes(end.load(Ordering::Relaxed) as u64));
         ranks.iter().map(of).collect()
     };
-    let arenas: Bytes =
-        ranks.iter().map(|rank| Bytes((rank.device.bytes() + rank.host.bytes()) as u64)).sum();
+    let extent = |rank: &Rank| {
+        let placing = &rank.placement.placing;
+        placing.device.extent.aligned() + placing.host.extent.aligned()
+    };
+    let arenas: Bytes = ranks.iter().map(extent).sum();
     Measured {
         held,
         written: has_steps.then(written),

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use crate::execute::arena::{Arena, Region};
+use crate::execute::call::Space;
 use crate::execute::error::ExecuteError;
 use crate::execute::layout::{Section, UnitTensors};
 use crate::execute::placement::{Placement, State};
 use crate::execute::rank::{Rank, Unit};
 use crate::program::instruction::{Holds, Owned};
+use crate::program::placing::Region;
 use crate::program::state::StateRules;
 
 /// A run of elements of one tensor whose optimizer state a rank owns.
@@ -121,13 +122,13 @@ impl UnitState {
 }
 
 impl Rank {
-    /// Where elements `range` of `section` of the parameters that `unit` stores lie, and in which arena.
+    /// Where elements `range` of `section` of the parameters that `unit` stores lie.
     pub fn stored(
         &self,
         unit: &Unit,
         (section, range): (Section, Range<usize>),
         (is_sharded, size): (bool, usize),
-    ) -> (&Arena, Region) {
+    ) -> (Space, Region) {
         let tensors = &unit.tensors;
         let start = if is_sharded {
             let shard = tensors.shard(section, self.shard_index(section));
@@ -135,8 +136,8 @@ impl Rank {
         } else {
             tensors.whole_start(section) + range.start
         };
-        let arena = if unit.offloads_parameters { &self.host } else { &self.device };
-        (arena, unit.state.parameters.elements(start, range.len(), size))
+        let space = if unit.offloads_parameters { Space::Host } else { Space::Device };
+        (space, unit.state.parameters.elements(start, range.len(), size))
     }
 
     /// Where this rank's shard of `section` of a unit's gradient lies between passes and the step, from element

@@ -3,6 +3,7 @@
 use crate::lower::shape::Shape;
 use crate::model::layer::{Head, LayerKind};
 use crate::model::parameters::{ParameterTensor, Split, parameters};
+use crate::model::roles::Role;
 use crate::model::{Layer, Model};
 use crate::units::ceil_div;
 
@@ -123,7 +124,9 @@ pub fn trains_matrix(model: &Model, head: &Head, frozen: bool) -> bool {
 pub fn is_partial(kind: &LayerKind, tensor: &ParameterTensor, shape: &Shape<'_>) -> bool {
     match (tensor.split, kind) {
         _ if shape.tensor == 1 => false,
-        (Split::Replicated, LayerKind::Moe(_)) if tensor.role.starts_with("router") => true,
+        (Split::Replicated, LayerKind::Moe(_)) if matches!(tensor.role, Role::Router | Role::RouterBias) => {
+            true
+        }
         (Split::Replicated, _) => shape.sequence_parallel,
         (Split::KeyValueHeads, LayerKind::Attention(attention)) => attention.kv_heads() < shape.tensor,
         _ => false,

@@ -14,6 +14,7 @@ pub mod outline;
 pub mod parameters;
 mod presets;
 mod repeat;
+pub mod roles;
 mod sizes;
 mod source;
 pub mod tensors;

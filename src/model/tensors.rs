@@ -9,6 +9,7 @@ mod trainable;
 use super::graph::Model;
 use super::layer::LayerKind;
 use super::parameters::parameters;
+use super::roles::Role;
 use families::Names;
 use placing::Parameter;
 pub use trainable::{Untrainable, trainable};
@@ -25,7 +26,7 @@ pub struct NamedTensor {
     /// Index of the layer in model order.
     pub layer: usize,
     /// The role of the parameter in its layer.
-    pub role: &'static str,
+    pub role: Role,
     /// The first row of the parameter that it holds.
     pub first_row: u64,
     /// How many rows of the parameter it holds.
@@ -73,10 +74,12 @@ pub enum Along {
 }
 
 /// How tensor parallelism cuts the parameter `role` of a layer of this kind.
-pub fn cut(kind: &LayerKind, role: &str) -> Cut {
+pub fn cut(kind: &LayerKind, role: Role) -> Cut {
     match role {
-        "output" | "down" | "shared down" | "expert down" => Cut { along: Along::Columns, parts: 1 },
-        "up" | "up bias" | "shared up" | "expert up" | "expert up bias" => {
+        Role::Output | Role::Down | Role::SharedDown | Role::ExpertDown => {
+            Cut { along: Along::Columns, parts: 1 }
+        }
+        Role::Up | Role::UpBias | Role::SharedUp | Role::ExpertUp | Role::ExpertUpBias => {
             Cut { along: Along::Rows, parts: if gated(kind) { 2 } else { 1 } }
         }
         _ => Cut { along: Along::Rows, parts: 1 },

@@ -52,6 +52,22 @@ pub enum Group {
 }
 
 impl Group {
+    /// All kinds of groups.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Tensor,
+        Self::Context,
+        Self::Expert,
+        Self::ExpertTensor,
+        Self::State,
+        Self::Replica,
+        Self::Gradient,
+        Self::ExpertState,
+        Self::ExpertReplica,
+        Self::ExpertGradient,
+        Self::Tied,
+        Self::World,
+    ];
+
     /// How many kinds of groups there are.
     pub const COUNT: usize = Self::World as usize + 1;
 }

@@ -18,7 +18,7 @@ pub fn model_flops(model: &Model, workload: &Workload) -> Flops {
             let elements = tensor.elements() as f64;
             weights += match &layer.kind {
                 LayerKind::Head(head) => elements * head.passes as f64,
-                LayerKind::Moe(moe) if tensor.role.starts_with("expert") => {
+                LayerKind::Moe(moe) if tensor.role.is_of_experts() => {
                     elements * moe.top_k as f64 / moe.experts as f64
                 }
                 _ => elements,

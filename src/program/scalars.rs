@@ -78,6 +78,11 @@ impl Scalars {
         Bytes((Self::HEAD + by_micro + self.watches * SQUARES) * SCALAR_SIZE)
     }
 
+    /// Where `scalar`, one of the head, lies in it.
+    pub fn in_head(scalar: Scalar) -> usize {
+        Self { losses: 0, watches: 0, micro_batches: 0 }.places(scalar).start
+    }
+
     /// Bytes of the head.
     pub const fn head_bytes() -> Bytes {
         Bytes(Self::HEAD * SCALAR_SIZE)

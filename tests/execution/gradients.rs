@@ -75,7 +75,7 @@ impl Watcher for Looker {
 /// Sums of squares by name are those of the parameters that the names are parts of.
 fn check_read(fleet: &Fleet, gradients: &Gradients<'_>) {
     let squares = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
-    let by_role: f64 = fleet.read::<f64, f64>(Kept::Gradients).values().map(|values| squares(values)).sum();
+    let by_role: f64 = fleet.read(Kept::Gradients).values().map(|values| squares(values)).sum();
     let by_name: f64 =
         gradients.names().iter().map(|name| squares(&gradients.whole(name).unwrap().values)).sum();
     assert!((by_role - by_name).abs() <= 1e-12 * by_role, "{by_role} {by_name}");
@@ -90,9 +90,9 @@ fn look(model: &Model, strategy: Strategy, workload: Workload) -> (Fleet, Seen) 
     let (length, data) = (workload.seq_len, run.strategy.data);
     let batches = Batches::new(tokens, length, workload.global_batch, data, None).unwrap();
     let fleet = Fleet::new(run).unwrap();
-    fleet.set_parameters::<f64>(&Weights::random(model, 3));
+    fleet.set_parameters(&Weights::random(model, 3));
     let mut looker = Looker { batches, seen: Seen::default() };
-    fleet.train::<f64, f64>((0, 2), &mut looker).unwrap();
+    fleet.train((0, 2), &mut looker).unwrap();
     (fleet, looker.seen)
 }
 

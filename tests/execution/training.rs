@@ -41,7 +41,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Watcher for Recorder<'_, T, G> {
     }
 
     fn gradients(&mut self, fleet: &Fleet, _step: u64) -> Result<(), ExecuteError> {
-        self.gradients = fleet.read::<T, G>(Kept::Gradients);
+        self.gradients = fleet.read(Kept::Gradients);
         Ok(())
     }
 
@@ -69,7 +69,7 @@ pub fn train_run<T: Element, G: Element<Wide = T::Wide>>(
     let (workload, data) = (run.workload, run.strategy.data);
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None).expect("data");
     let fleet = Fleet::new(run)?;
-    fleet.set_parameters::<T>(weights);
+    fleet.set_parameters(weights);
     let mut recorder = Recorder::<T, G> {
         types: std::marker::PhantomData,
         batches: &batches,
@@ -78,8 +78,8 @@ pub fn train_run<T: Element, G: Element<Wide = T::Wide>>(
         norms: Vec::new(),
         gradients: Tensors::new(),
     };
-    fleet.train::<T, G>((0, steps), &mut recorder)?;
-    let parameters = fleet.read::<T, G>(Kept::Parameters);
+    fleet.train((0, steps), &mut recorder)?;
+    let parameters = fleet.read(Kept::Parameters);
     let Recorder { losses, parts, norms, gradients, .. } = recorder;
     Ok(Trained { losses, parts, norms, gradients, parameters, fleet })
 }

@@ -10,20 +10,16 @@ mod record;
 
 use std::collections::HashSet;
 
-use half::bf16;
-
-use crate::execute::arena::Region;
-use crate::execute::element::{Element, Real};
+use crate::execute::access::numbers;
+use crate::execute::call::Space;
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::Fleet;
 use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
 use crate::execute::pool::Pool;
-use crate::execute::rank::Rank;
 use crate::execute::weights::trained;
 use crate::model::Model;
 use crate::model::tensors::{NamedTensor, tensors};
 use crate::spelling::nearest;
-use crate::units::ElementType;
 
 pub use file::{GradientFile, Wanted};
 pub use places::{Place, Run};
@@ -142,12 +138,7 @@ impl Gradients<'_> {
     }
 
     fn values(&self, place: &Place) -> Vec<f64> {
-        let rank = &self.fleet.ranks[place.rank];
-        match place.element_type {
-            ElementType::Fp64 => values::<f64>(rank, place.region),
-            ElementType::Fp32 => values::<f32>(rank, place.region),
-            _ => values::<bf16>(rank, place.region),
-        }
+        self.fleet.numbers(place.rank, numbers(Space::Device, place.region, place.element_type))
     }
 }
 
@@ -174,10 +165,4 @@ fn parts<'t>(
     let near = nearest(&name, trained.iter().map(|tensor| tensor.name.as_str()));
     let nearest = near.first().map(ToString::to_string).or_else(|| Some(trained.first()?.name.clone()));
     Err(ExecuteError::UnknownParameter { nearest: nearest.unwrap_or_default(), name })
-}
-
-#[expect(unsafe_code, reason = "where gradients are there, nothing writes to them")]
-fn values<G: Element>(rank: &Rank, region: Region) -> Vec<f64> {
-    // SAFETY: no step is under way, or it halts before its optimizer.
-    unsafe { rank.device.read::<G>(region) }.iter().map(|value| value.wide().to_f64()).collect()
 }

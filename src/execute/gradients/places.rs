@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::execute::arena::Region;
 use crate::execute::fleet::Fleet;
 use crate::execute::layout::LocalTensor;
 use crate::execute::mapping::Mapping;
@@ -10,6 +9,7 @@ use crate::execute::rank::{Rank, Unit};
 use crate::execute::state::Piece;
 use crate::model::tensors::NamedTensor;
 use crate::program::GradientBuffer;
+use crate::program::placing::Region;
 use crate::units::ElementType;
 
 /// A run of a rank's gradient buffer that holds part of a weight's gradient.

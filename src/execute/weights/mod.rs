@@ -14,6 +14,7 @@ use std::path::Path;
 
 use super::pool::Pool;
 use crate::model::Model;
+use crate::model::roles::Role;
 use crate::model::tensors::{Initial, NamedTensor, tensors};
 use checkpoint::Checkpoint;
 pub use error::WeightsError;
@@ -26,7 +27,7 @@ pub use state::{State, save_state, trained};
 pub struct Weights {
     tensors: Vec<NamedTensor>,
     /// Which of the tensors hold the rows of a parameter, ascending, by layer and role.
-    holders: HashMap<(usize, &'static str), Range<usize>>,
+    holders: HashMap<(usize, Role), Range<usize>>,
     source: Source,
 }
 
@@ -71,7 +72,7 @@ impl Weights {
     pub fn read(
         &self,
         layer: usize,
-        role: &'static str,
+        role: Role,
         rows: Range<u64>,
         columns: Range<u64>,
         out: &mut [f64],

@@ -9,6 +9,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 use super::*;
 use crate::execute::contents::Tensors;
 use crate::model::parameters::parameters;
+use crate::model::roles::Role;
 use crate::model::{from_text, load};
 use crate::units::ElementType;
 
@@ -92,10 +93,10 @@ fn an_element_is_drawn_at_its_place_in_the_stored_tensor() {
     let model = model(GPT2);
     let weights = Weights::random(&model, 5);
     let mut out = [0.0];
-    weights.read(3, "key", 6..7, 2..3, &mut out, Pool::Serial);
+    weights.read(3, Role::Key, 6..7, 2..3, &mut out, Pool::Serial);
     let key = random::key(5, "transformer.h.1.attn.c_attn.weight");
     assert_eq!(out[0], 0.02 * random::normal(key, 2 * 24 + 8 + 6));
-    weights.read(3, "output", 6..7, 2..3, &mut out, Pool::Serial);
+    weights.read(3, Role::Output, 6..7, 2..3, &mut out, Pool::Serial);
     let key = random::key(5, "transformer.h.1.attn.c_proj.weight");
     assert_eq!(out[0], 0.01 * random::normal(key, 2 * 8 + 6));
 }
@@ -192,7 +193,7 @@ fn checkpoints_of_every_type_of_the_base_alone_and_in_several_files_are_read() {
     let value = |folder: &Path| {
         let mut out = [0.0; 2];
         let weights = Weights::open(&model, folder).unwrap();
-        weights.read(1, "value", 3..4, 4..6, &mut out, Pool::Serial);
+        weights.read(1, Role::Value, 3..4, 4..6, &mut out, Pool::Serial);
         out
     };
     // Row 3 of the values, inputs 4 and 5, counted from 1 in a matrix of 8 by 24.
@@ -275,8 +276,8 @@ fn moments_step_and_position_are_read_back() {
     assert_eq!((state.step, state.data_position), (20, 640));
     for (saved, opened) in [(&first, &state.first), (&second, &state.second)] {
         let (mut wanted, mut found) = ([0.0; 64], [1.0; 64]);
-        saved.read(3, "output", 0..8, 0..8, &mut wanted, Pool::Serial);
-        opened.read(3, "output", 0..8, 0..8, &mut found, Pool::Serial);
+        saved.read(3, Role::Output, 0..8, 0..8, &mut wanted, Pool::Serial);
+        opened.read(3, Role::Output, 0..8, 0..8, &mut found, Pool::Serial);
         assert_eq!(wanted, found);
     }
     let bytes = fs::read(folder.path().join("state.safetensors")).unwrap();

@@ -3,6 +3,7 @@
 use crate::model::graph::Model;
 use crate::model::hugging_face::model_type;
 use crate::model::layer::{Layer, LayerKind};
+use crate::model::roles::Role;
 
 /// How a family stores a parameter; the strings are stems, to which `.weight` or `.bias` is appended.
 #[derive(Clone, Copy)]
@@ -27,7 +28,7 @@ pub(super) enum Form {
 
 use Form::{Bare, ByHead, Experts, Gated, Stacked, StackedTransposed, Transposed, Whole};
 
-type Rows = &'static [(&'static str, Form)];
+type Rows = &'static [(Role, Form)];
 
 /// The names of one family: what stands before the number of a block, and forms by role.
 pub(super) struct Names {
@@ -59,7 +60,7 @@ impl Names {
     }
 
     /// What stands before the stem of a parameter's name (a block's prefix, or nothing), and its form.
-    pub fn find(&self, layer: &Layer, role: &str) -> Option<(String, Form)> {
+    pub fn find(&self, layer: &Layer, role: Role) -> Option<(String, Form)> {
         let rows = match layer.kind {
             LayerKind::Embedding(_) => self.embedding,
             LayerKind::Attention(_) => self.attention,
@@ -84,180 +85,192 @@ fn norms_apart(model: &Model) -> bool {
 
 const GPT2: Names = Names {
     blocks: "transformer.h",
-    embedding: &[("tokens", Whole("transformer.wte")), ("positions", Whole("transformer.wpe"))],
+    embedding: &[(Role::Tokens, Whole("transformer.wte")), (Role::Positions, Whole("transformer.wpe"))],
     attention: &[
-        ("norm", Whole("ln_1")),
-        ("query", StackedTransposed("attn.c_attn")),
-        ("key", StackedTransposed("attn.c_attn")),
-        ("value", StackedTransposed("attn.c_attn")),
-        ("output", Transposed("attn.c_proj")),
+        (Role::Norm, Whole("ln_1")),
+        (Role::Query, StackedTransposed("attn.c_attn")),
+        (Role::Key, StackedTransposed("attn.c_attn")),
+        (Role::Value, StackedTransposed("attn.c_attn")),
+        (Role::Output, Transposed("attn.c_proj")),
     ],
-    mlp: &[("norm", Whole("ln_2")), ("up", Transposed("mlp.c_fc")), ("down", Transposed("mlp.c_proj"))],
+    mlp: &[
+        (Role::Norm, Whole("ln_2")),
+        (Role::Up, Transposed("mlp.c_fc")),
+        (Role::Down, Transposed("mlp.c_proj")),
+    ],
     moe: &[],
-    head: &[("norm", Whole("transformer.ln_f")), ("vocabulary", Whole("lm_head"))],
+    head: &[(Role::Norm, Whole("transformer.ln_f")), (Role::Vocabulary, Whole("lm_head"))],
 };
 
 const GPT_NEOX: Names = Names {
     blocks: "gpt_neox.layers",
-    embedding: &[("tokens", Whole("gpt_neox.embed_in"))],
+    embedding: &[(Role::Tokens, Whole("gpt_neox.embed_in"))],
     attention: &[
-        ("norm", Whole("input_layernorm")),
-        ("query", ByHead("attention.query_key_value")),
-        ("key", ByHead("attention.query_key_value")),
-        ("value", ByHead("attention.query_key_value")),
-        ("output", Whole("attention.dense")),
+        (Role::Norm, Whole("input_layernorm")),
+        (Role::Query, ByHead("attention.query_key_value")),
+        (Role::Key, ByHead("attention.query_key_value")),
+        (Role::Value, ByHead("attention.query_key_value")),
+        (Role::Output, Whole("attention.dense")),
     ],
     mlp: WIDE_MLP,
     moe: &[],
-    head: &[("norm", Whole("gpt_neox.final_layer_norm")), ("vocabulary", Whole("embed_out"))],
+    head: &[(Role::Norm, Whole("gpt_neox.final_layer_norm")), (Role::Vocabulary, Whole("embed_out"))],
 };
 
 /// The MLP of GPT-NeoX, BLOOM and Falcon.
 const WIDE_MLP: Rows = &[
-    ("norm", Whole("post_attention_layernorm")),
-    ("up", Whole("mlp.dense_h_to_4h")),
-    ("down", Whole("mlp.dense_4h_to_h")),
+    (Role::Norm, Whole("post_attention_layernorm")),
+    (Role::Up, Whole("mlp.dense_h_to_4h")),
+    (Role::Down, Whole("mlp.dense_4h_to_h")),
 ];
 
 /// Norms after the residual add bear the same names as those before.
 const OPT: Names = Names {
     blocks: "model.decoder.layers",
     embedding: &[
-        ("tokens", Whole("model.decoder.embed_tokens")),
-        ("widen", Whole("model.decoder.project_in")),
-        ("positions", Whole("model.decoder.embed_positions")),
+        (Role::Tokens, Whole("model.decoder.embed_tokens")),
+        (Role::Widen, Whole("model.decoder.project_in")),
+        (Role::Positions, Whole("model.decoder.embed_positions")),
     ],
     attention: &[
-        ("norm", Whole("self_attn_layer_norm")),
-        ("query", Whole("self_attn.q_proj")),
-        ("key", Whole("self_attn.k_proj")),
-        ("value", Whole("self_attn.v_proj")),
-        ("output", Whole("self_attn.out_proj")),
-        ("residual norm", Whole("self_attn_layer_norm")),
+        (Role::Norm, Whole("self_attn_layer_norm")),
+        (Role::Query, Whole("self_attn.q_proj")),
+        (Role::Key, Whole("self_attn.k_proj")),
+        (Role::Value, Whole("self_attn.v_proj")),
+        (Role::Output, Whole("self_attn.out_proj")),
+        (Role::ResidualNorm, Whole("self_attn_layer_norm")),
     ],
     mlp: &[
-        ("norm", Whole("final_layer_norm")),
-        ("up", Whole("fc1")),
-        ("down", Whole("fc2")),
-        ("residual norm", Whole("final_layer_norm")),
+        (Role::Norm, Whole("final_layer_norm")),
+        (Role::Up, Whole("fc1")),
+        (Role::Down, Whole("fc2")),
+        (Role::ResidualNorm, Whole("final_layer_norm")),
     ],
     moe: &[],
     head: &[
-        ("norm", Whole("model.decoder.final_layer_norm")),
-        ("narrow", Whole("model.decoder.project_out")),
-        ("vocabulary", Whole("lm_head")),
+        (Role::Norm, Whole("model.decoder.final_layer_norm")),
+        (Role::Narrow, Whole("model.decoder.project_out")),
+        (Role::Vocabulary, Whole("lm_head")),
     ],
 };
 
 const BLOOM: Names = Names {
     blocks: "transformer.h",
     embedding: &[
-        ("tokens", Whole("transformer.word_embeddings")),
-        ("norm", Whole("transformer.word_embeddings_layernorm")),
+        (Role::Tokens, Whole("transformer.word_embeddings")),
+        (Role::Norm, Whole("transformer.word_embeddings_layernorm")),
     ],
     attention: &[
-        ("norm", Whole("input_layernorm")),
-        ("query", ByHead("self_attention.query_key_value")),
-        ("key", ByHead("self_attention.query_key_value")),
-        ("value", ByHead("self_attention.query_key_value")),
-        ("output", Whole("self_attention.dense")),
+        (Role::Norm, Whole("input_layernorm")),
+        (Role::Query, ByHead("self_attention.query_key_value")),
+        (Role::Key, ByHead("self_attention.query_key_value")),
+        (Role::Value, ByHead("self_attention.query_key_value")),
+        (Role::Output, Whole("self_attention.dense")),
     ],
     mlp: WIDE_MLP,
     moe: &[],
-    head: &[("norm", Whole("transformer.ln_f")), ("vocabulary", Whole("lm_head"))],
+    head: &[(Role::Norm, Whole("transformer.ln_f")), (Role::Vocabulary, Whole("lm_head"))],
 };
 
-const FALCON: Names = Names { embedding: &[("tokens", Whole("transformer.word_embeddings"))], ..BLOOM };
+const FALCON: Names = Names { embedding: &[(Role::Tokens, Whole("transformer.word_embeddings"))], ..BLOOM };
 
 const FALCON_TWO_NORMS: Names = Names {
     attention: &[
-        ("norm", Whole("ln_attn")),
-        ("query", ByHead("self_attention.query_key_value")),
-        ("key", ByHead("self_attention.query_key_value")),
-        ("value", ByHead("self_attention.query_key_value")),
-        ("output", Whole("self_attention.dense")),
+        (Role::Norm, Whole("ln_attn")),
+        (Role::Query, ByHead("self_attention.query_key_value")),
+        (Role::Key, ByHead("self_attention.query_key_value")),
+        (Role::Value, ByHead("self_attention.query_key_value")),
+        (Role::Output, Whole("self_attention.dense")),
     ],
     mlp: &[
-        ("norm", Whole("ln_mlp")),
-        ("up", Whole("mlp.dense_h_to_4h")),
-        ("down", Whole("mlp.dense_4h_to_h")),
+        (Role::Norm, Whole("ln_mlp")),
+        (Role::Up, Whole("mlp.dense_h_to_4h")),
+        (Role::Down, Whole("mlp.dense_4h_to_h")),
     ],
     ..FALCON
 };
 
 const MPT: Names = Names {
     blocks: "transformer.blocks",
-    embedding: &[("tokens", Whole("transformer.wte")), ("positions", Whole("transformer.wpe"))],
+    embedding: &[(Role::Tokens, Whole("transformer.wte")), (Role::Positions, Whole("transformer.wpe"))],
     attention: &[
-        ("norm", Whole("norm_1")),
-        ("query", Stacked("attn.Wqkv")),
-        ("key", Stacked("attn.Wqkv")),
-        ("value", Stacked("attn.Wqkv")),
-        ("output", Whole("attn.out_proj")),
+        (Role::Norm, Whole("norm_1")),
+        (Role::Query, Stacked("attn.Wqkv")),
+        (Role::Key, Stacked("attn.Wqkv")),
+        (Role::Value, Stacked("attn.Wqkv")),
+        (Role::Output, Whole("attn.out_proj")),
     ],
-    mlp: &[("norm", Whole("norm_2")), ("up", Whole("ffn.up_proj")), ("down", Whole("ffn.down_proj"))],
+    mlp: &[
+        (Role::Norm, Whole("norm_2")),
+        (Role::Up, Whole("ffn.up_proj")),
+        (Role::Down, Whole("ffn.down_proj")),
+    ],
     moe: &[],
-    head: &[("norm", Whole("transformer.norm_f")), ("vocabulary", Whole("lm_head"))],
+    head: &[(Role::Norm, Whole("transformer.norm_f")), (Role::Vocabulary, Whole("lm_head"))],
 };
 
 const GATED: Form = Gated { gate: "mlp.gate_proj", up: "mlp.up_proj" };
 
 const LLAMA: Names = Names {
     blocks: "model.layers",
-    embedding: &[("tokens", Whole("model.embed_tokens"))],
+    embedding: &[(Role::Tokens, Whole("model.embed_tokens"))],
     attention: &[
-        ("norm", Whole("input_layernorm")),
-        ("query", Whole("self_attn.q_proj")),
-        ("key", Whole("self_attn.k_proj")),
-        ("value", Whole("self_attn.v_proj")),
-        ("query norm", Whole("self_attn.q_norm")),
-        ("key norm", Whole("self_attn.k_norm")),
-        ("sinks", Bare("self_attn.sinks")),
-        ("output", Whole("self_attn.o_proj")),
-        ("output norm", Whole("post_attention_layernorm")),
+        (Role::Norm, Whole("input_layernorm")),
+        (Role::Query, Whole("self_attn.q_proj")),
+        (Role::Key, Whole("self_attn.k_proj")),
+        (Role::Value, Whole("self_attn.v_proj")),
+        (Role::QueryNorm, Whole("self_attn.q_norm")),
+        (Role::KeyNorm, Whole("self_attn.k_norm")),
+        (Role::Sinks, Bare("self_attn.sinks")),
+        (Role::Output, Whole("self_attn.o_proj")),
+        (Role::OutputNorm, Whole("post_attention_layernorm")),
     ],
-    mlp: &[("norm", Whole("post_attention_layernorm")), ("up", GATED), ("down", Whole("mlp.down_proj"))],
+    mlp: &[
+        (Role::Norm, Whole("post_attention_layernorm")),
+        (Role::Up, GATED),
+        (Role::Down, Whole("mlp.down_proj")),
+    ],
     moe: &[
-        ("norm", Whole("post_attention_layernorm")),
-        ("router", Whole("mlp.gate")),
-        ("expert up", Experts(&["mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj"])),
-        ("expert down", Experts(&["mlp.experts.{}.down_proj"])),
+        (Role::Norm, Whole("post_attention_layernorm")),
+        (Role::Router, Whole("mlp.gate")),
+        (Role::ExpertUp, Experts(&["mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj"])),
+        (Role::ExpertDown, Experts(&["mlp.experts.{}.down_proj"])),
     ],
-    head: &[("norm", Whole("model.norm")), ("vocabulary", Whole("lm_head"))],
+    head: &[(Role::Norm, Whole("model.norm")), (Role::Vocabulary, Whole("lm_head"))],
 };
 
 const GEMMA2: Names = Names {
     mlp: &[
-        ("norm", Whole("pre_feedforward_layernorm")),
-        ("up", GATED),
-        ("down", Whole("mlp.down_proj")),
-        ("output norm", Whole("post_feedforward_layernorm")),
+        (Role::Norm, Whole("pre_feedforward_layernorm")),
+        (Role::Up, GATED),
+        (Role::Down, Whole("mlp.down_proj")),
+        (Role::OutputNorm, Whole("post_feedforward_layernorm")),
     ],
     ..LLAMA
 };
 
 const MIXTRAL: Names = Names {
     moe: &[
-        ("norm", Whole("post_attention_layernorm")),
-        ("router", Whole("block_sparse_moe.gate")),
-        ("expert up", Experts(&["block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3"])),
-        ("expert down", Experts(&["block_sparse_moe.experts.{}.w2"])),
+        (Role::Norm, Whole("post_attention_layernorm")),
+        (Role::Router, Whole("block_sparse_moe.gate")),
+        (Role::ExpertUp, Experts(&["block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3"])),
+        (Role::ExpertDown, Experts(&["block_sparse_moe.experts.{}.w2"])),
     ],
     ..LLAMA
 };
 
 const PHI3: Names = Names {
     attention: &[
-        ("norm", Whole("input_layernorm")),
-        ("query", Stacked("self_attn.qkv_proj")),
-        ("key", Stacked("self_attn.qkv_proj")),
-        ("value", Stacked("self_attn.qkv_proj")),
-        ("output", Whole("self_attn.o_proj")),
+        (Role::Norm, Whole("input_layernorm")),
+        (Role::Query, Stacked("self_attn.qkv_proj")),
+        (Role::Key, Stacked("self_attn.qkv_proj")),
+        (Role::Value, Stacked("self_attn.qkv_proj")),
+        (Role::Output, Whole("self_attn.o_proj")),
     ],
     mlp: &[
-        ("norm", Whole("post_attention_layernorm")),
-        ("up", Whole("mlp.gate_up_proj")),
-        ("down", Whole("mlp.down_proj")),
+        (Role::Norm, Whole("post_attention_layernorm")),
+        (Role::Up, Whole("mlp.gate_up_proj")),
+        (Role::Down, Whole("mlp.down_proj")),
     ],
     ..LLAMA
 };

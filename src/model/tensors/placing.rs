@@ -5,6 +5,7 @@ use super::{Initial, Layout, NamedTensor, gated};
 use crate::model::graph::Model;
 use crate::model::layer::{Attention, Layer, LayerKind, NormKind, Projection};
 use crate::model::parameters::ParameterTensor;
+use crate::model::roles::Role;
 
 /// One parameter of a layer on its way into stored tensors.
 pub(super) struct Parameter<'a> {
@@ -26,11 +27,11 @@ impl Parameter<'_> {
     /// Adds the tensors that hold the parameter, rows ascending.
     pub fn store(&self, names: Option<&'static Names>, list: &mut Vec<NamedTensor>) {
         let ParameterTensor { role, rows, .. } = self.tensor;
-        let (stem_role, bias) = role.strip_suffix(" bias").map_or((role, false), |stem| (stem, true));
+        let (stem_role, bias) = role.biased().map_or((role, false), |stem| (stem, true));
         let suffix = if bias { ".bias" } else { ".weight" };
         let found = names.and_then(|names| names.find(self.layer, stem_role));
         let Some((prefix, form)) = found else {
-            let name = format!("{}.{role}", self.layer.name).replace(' ', "_");
+            let name = format!("{}.{}", self.layer.name, role.name()).replace(' ', "_");
             return self.generic(&name, list);
         };
         let whole = |stem: &str, list: &mut Vec<NamedTensor>| {
@@ -55,7 +56,11 @@ impl Parameter<'_> {
                 }
             }
             Form::Experts(stems) => {
-                let ups = if role.starts_with("expert up") && gated(&self.layer.kind) { 2 } else { 1 };
+                let ups = if matches!(role, Role::ExpertUp | Role::ExpertUpBias) && gated(&self.layer.kind) {
+                    2
+                } else {
+                    1
+                };
                 self.experts(&prefix, &stems[stems.len() - ups.min(stems.len())..], suffix, list);
             }
             Form::Stacked(stem) => {
@@ -121,8 +126,8 @@ impl Parameter<'_> {
     fn stacked(&self) -> (u64, u64) {
         let (query, key) = self.query_and_key_rows();
         let start = match self.tensor.role {
-            "key" | "key bias" => query,
-            "value" | "value bias" => query + key,
+            Role::Key | Role::KeyBias => query,
+            Role::Value | Role::ValueBias => query + key,
             _ => 0,
         };
         (start, query + 2 * key)
@@ -136,8 +141,8 @@ impl Parameter<'_> {
             _ => (query, key),
         };
         let (start, run) = match self.tensor.role {
-            "key" | "key bias" => (group, head),
-            "value" | "value bias" => (group + head, head),
+            Role::Key | Role::KeyBias => (group, head),
+            Role::Value | Role::ValueBias => (group + head, head),
             _ => (0, group),
         };
         let columns = self.tensor.columns;
@@ -188,25 +193,26 @@ impl Parameter<'_> {
     }
 
     fn is_vector(&self) -> bool {
-        let role = self.tensor.role;
-        role.ends_with("norm") || role.ends_with("bias") || role == "sinks"
+        self.tensor.role.is_vector()
     }
 
     /// Elements of a norm's weight; none for what is no norm.
     fn norm_width(&self) -> Option<u64> {
-        if !self.tensor.role.ends_with("norm") {
+        if !self.tensor.role.is_norm() {
             return None;
         }
         let norm = match (&self.layer.kind, self.tensor.role) {
-            (LayerKind::Attention(attention), "query norm" | "key norm") => attention.query_key_norm,
-            (LayerKind::Attention(attention), "norm") => attention.norm.map(|norm| norm.kind),
-            (LayerKind::Attention(attention), "output norm") => attention.output_norm.map(|norm| norm.kind),
-            (LayerKind::Attention(attention), "residual norm") => {
+            (LayerKind::Attention(attention), Role::QueryNorm | Role::KeyNorm) => attention.query_key_norm,
+            (LayerKind::Attention(attention), Role::Norm) => attention.norm.map(|norm| norm.kind),
+            (LayerKind::Attention(attention), Role::OutputNorm) => {
+                attention.output_norm.map(|norm| norm.kind)
+            }
+            (LayerKind::Attention(attention), Role::ResidualNorm) => {
                 attention.residual_norm.map(|norm| norm.kind)
             }
-            (LayerKind::Mlp(mlp), "norm") => mlp.norm.map(|norm| norm.kind),
-            (LayerKind::Mlp(mlp), "output norm") => mlp.output_norm.map(|norm| norm.kind),
-            (LayerKind::Mlp(mlp), "residual norm") => mlp.residual_norm.map(|norm| norm.kind),
+            (LayerKind::Mlp(mlp), Role::Norm) => mlp.norm.map(|norm| norm.kind),
+            (LayerKind::Mlp(mlp), Role::OutputNorm) => mlp.output_norm.map(|norm| norm.kind),
+            (LayerKind::Mlp(mlp), Role::ResidualNorm) => mlp.residual_norm.map(|norm| norm.kind),
             (LayerKind::Moe(moe), _) => moe.norm.map(|norm| norm.kind),
             (LayerKind::Embedding(embedding), _) => embedding.norm.map(|norm| norm.kind),
             (LayerKind::Head(head), _) => head.norm.map(|norm| norm.kind),
@@ -225,11 +231,11 @@ impl Parameter<'_> {
         }
         let deviation = constants.initializer_range;
         match self.tensor.role {
-            "output" | "down" | "expert down" | "shared down" => {
+            Role::Output | Role::Down | Role::ExpertDown | Role::SharedDown => {
                 let blocks = f64::from(self.model.blocks());
                 Initial::Normal { deviation: deviation / (2.0 * blocks).sqrt() }
             }
-            role if role.ends_with("bias") => Initial::Constant(0.0),
+            role if role.biased().is_some() => Initial::Constant(0.0),
             _ => Initial::Normal { deviation },
         }
     }

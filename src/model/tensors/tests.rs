@@ -94,7 +94,7 @@ fn mixtral_names_and_shapes() {
 }
 
 /// The tensor that holds a row of a parameter.
-fn holder<'a>(list: &'a [NamedTensor], role: &str, row: u64) -> &'a NamedTensor {
+fn holder<'a>(list: &'a [NamedTensor], role: Role, row: u64) -> &'a NamedTensor {
     let holds = |tensor: &&NamedTensor| {
         tensor.role == role && (tensor.first_row..tensor.first_row + tensor.rows).contains(&row)
     };
@@ -105,19 +105,20 @@ fn holder<'a>(list: &'a [NamedTensor], role: &str, row: u64) -> &'a NamedTensor 
 fn conv1d_and_packed_queries_keys_and_values_are_found_where_they_stand() {
     let list = tensors(&model(GPT2));
     // c_attn computes x·W with W of inputs × (queries, keys, values).
-    for (turn, role) in ["query", "key", "value"].into_iter().enumerate() {
+    let pairs = [(Role::Query, Role::QueryBias), (Role::Key, Role::KeyBias), (Role::Value, Role::ValueBias)];
+    for (turn, (role, bias)) in pairs.into_iter().enumerate() {
         for (row, column) in [(0, 0), (3, 5), (7, 7)] {
             let tensor = holder(&list, role, row);
             assert_eq!(tensor.name, "transformer.h.0.attn.c_attn.weight");
             assert_eq!(tensor.position(row, column), column * 24 + 8 * turn as u64 + row, "{role}");
         }
-        let bias = holder(&list, &format!("{role} bias"), 3);
+        let bias = holder(&list, bias, 3);
         assert_eq!(bias.name, "transformer.h.0.attn.c_attn.bias");
         assert_eq!(bias.position(3, 0), 8 * turn as u64 + 3);
     }
-    let down = holder(&list, "down", 5);
+    let down = holder(&list, Role::Down, 5);
     assert_eq!((down.name.as_str(), down.position(5, 30)), ("transformer.h.0.mlp.c_proj.weight", 30 * 8 + 5));
-    let bias = holder(&list, "norm", 8);
+    let bias = holder(&list, Role::Norm, 8);
     assert_eq!((bias.name.as_str(), bias.position(9, 0)), ("transformer.h.0.ln_1.bias", 1));
 }
 
@@ -126,11 +127,11 @@ fn gates_stand_before_ups_and_experts_one_behind_the_other() {
     let list = tensors(&model(MIXTRAL));
     // Rows of `expert up`: gate of expert 0, up of expert 0, gate of expert 1, up of expert 1; six each.
     for (row, name) in [(0, "0.w1"), (5, "0.w1"), (6, "0.w3"), (12, "1.w1"), (23, "1.w3")] {
-        let tensor = holder(&list, "expert up", row);
+        let tensor = holder(&list, Role::ExpertUp, row);
         assert_eq!(tensor.name, format!("model.layers.0.block_sparse_moe.experts.{name}.weight"));
         assert_eq!(tensor.position(row, 3), row % 6 * 8 + 3);
     }
-    assert!(holder(&list, "expert down", 9).name.ends_with("experts.1.w2.weight"));
+    assert!(holder(&list, Role::ExpertDown, 9).name.ends_with("experts.1.w2.weight"));
 }
 
 #[test]
@@ -138,15 +139,15 @@ fn bloom_and_neox_interleave_queries_keys_and_values_by_head() {
     let bloom = r#"{"model_type":"bloom","hidden_size":8,"n_layer":1,"n_head":2,"vocab_size":11}"#;
     let list = tensors(&model(bloom));
     // (heads, 3, head_dim) rows: the key of head 1 begins at row 1·12 + 4.
-    let key = holder(&list, "key", 5);
+    let key = holder(&list, Role::Key, 5);
     assert_eq!(key.shape, [24, 8]);
     assert_eq!(key.position(5, 2), (12 + 4 + 1) * 8 + 2);
-    assert_eq!(holder(&list, "value bias", 5).position(5, 0), 12 + 8 + 1);
+    assert_eq!(holder(&list, Role::ValueBias, 5).position(5, 0), 12 + 8 + 1);
     // Falcon 7B: all query heads, then the one key and the one value.
     let falcon = r#"{"model_type":"falcon","hidden_size":8,"n_layer":1,"n_head":4,"vocab_size":11}"#;
     let list = tensors(&model(falcon));
-    assert_eq!(holder(&list, "query", 7).position(7, 0), 7 * 8);
-    assert_eq!(holder(&list, "value", 1).position(1, 3), (8 + 2 + 1) * 8 + 3);
+    assert_eq!(holder(&list, Role::Query, 7).position(7, 0), 7 * 8);
+    assert_eq!(holder(&list, Role::Value, 1).position(1, 3), (8 + 2 + 1) * 8 + 3);
 }
 
 /// Every element of every parameter stands somewhere in bounds, no two at one place, and nothing is left over.

@@ -7,7 +7,7 @@ use crate::execute::pool::{Cut, Pool};
 
 /// Columns from `column` on of a row-major matrix of `stride` columns. Where they are written, the rest of the matrix
 /// stays as it is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window<D> {
     pub data: D,
     pub stride: usize,
@@ -33,7 +33,7 @@ impl<T, D: Deref<Target = [T]>> Window<D> {
 }
 
 /// Keys from column `keys` on and values from column `values` on of one matrix, or their gradients.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeyValues<D> {
     pub data: D,
     pub stride: usize,

@@ -1,32 +1,12 @@
 //! One block of memory a rank and space: buffers are ranges of it, placed before the run.
 
-#![expect(unsafe_code, reason = "streams of a rank work on disjoint ranges of one block at the same time")]
-
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::cell::UnsafeCell;
 
-use half::bf16;
-
+use crate::execute::storage::Plain;
 use crate::units::Bytes;
 
 pub use crate::program::placing::Region;
-
-/// What a region may be read as.
-///
-/// # Safety
-/// Every bit pattern of its size is a value.
-pub unsafe trait Plain: Copy + 'static {}
-
-// SAFETY: numbers without padding.
-unsafe impl Plain for u8 {}
-// SAFETY: likewise.
-unsafe impl Plain for u32 {}
-// SAFETY: likewise.
-unsafe impl Plain for bf16 {}
-// SAFETY: likewise.
-unsafe impl Plain for f32 {}
-// SAFETY: likewise.
-unsafe impl Plain for f64 {}
 
 /// Every region starts at a multiple of this.
 const ALIGNMENT: usize = Bytes::ALIGNMENT as usize;
@@ -104,23 +84,5 @@ impl Arena {
         }
         // SAFETY: inside the block and aligned; every bit pattern is a value; the caller rules out other users.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
-    }
-
-    /// Fills `region` with ones in every bit, which is not a number in any floating-point type.
-    ///
-    /// # Safety
-    /// As for [`Self::write`].
-    pub unsafe fn poison(&self, region: Region) {
-        // SAFETY: the caller rules out other users.
-        unsafe { self.write::<u8>(region) }.fill(0xff);
-    }
-
-    /// Copies `from` of `source` to `to`, byte by byte.
-    ///
-    /// # Safety
-    /// Nobody writes to `from`, nobody uses `to` meanwhile; they do not overlap.
-    pub unsafe fn copy_from(&self, source: &Self, from: Region, to: Region) {
-        // SAFETY: the caller rules out other users and overlap.
-        unsafe { self.write::<u8>(to).copy_from_slice(source.read(from)) };
     }
 }

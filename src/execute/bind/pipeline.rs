@@ -1,0 +1,66 @@
+//! Messages between pipeline ranks, and copies between device and host.
+
+use super::{Binder, Done};
+use crate::execute::call::{Call, View};
+use crate::execute::error::ExecuteError;
+use crate::execute::placement::Issue;
+use crate::program::instruction::{Holds, Message, Task};
+use crate::program::placing::Region;
+use crate::strategy::Axis;
+
+impl Binder<'_> {
+    /// The peer on whose stage chunk `chunk` is, and the inbox of `message` on rank `at`.
+    fn peer(&self, chunk: u32) -> usize {
+        self.run.rank_at_stage(self.rank.index, self.run.stage_of_chunk(chunk))
+    }
+
+    fn inbox(&self, issue: &Issue, message: Message, at: usize) -> Result<View, ExecuteError> {
+        let stage = self.run.mesh.coordinate(at as u64, Axis::Pipeline) as usize;
+        let state = self.stages.get(stage).and_then(|placement| placement.state(Holds::Inbox(message), None));
+        let state = self.need(issue, "the inbox of its message", state)?;
+        Ok(self.activations(state.device))
+    }
+
+    /// Into the receiver's inbox.
+    pub(super) fn send(&mut self, issue: &Issue) -> Done {
+        let message = self.need(issue, "its message", issue.message)?;
+        let to = self.peer(message.to);
+        let inbox = self.inbox(issue, message, to)?;
+        let from = self.activations(self.read(issue, 0)?);
+        self.push(Call::Send { to, message, micro: issue.micro, from, inbox });
+        Ok(())
+    }
+
+    /// Out of this rank's inbox.
+    pub(super) fn receive(&mut self, issue: &Issue) -> Done {
+        let message = self.need(issue, "its message", issue.message)?;
+        let from = self.peer(message.from);
+        let inbox = self.inbox(issue, message, self.rank.index)?;
+        let to = self.activations(self.written(issue, 0)?);
+        self.push(Call::Receive { from, message, micro: issue.micro, inbox, to });
+        Ok(())
+    }
+
+    /// The unit's parameters from the host.
+    pub(super) fn fetch_parameters(&mut self, issue: &Issue) -> Done {
+        let from = self.on_host(self.bytes(self.unit(issue)?.state.parameters));
+        let to = self.bytes(self.written(issue, 0)?);
+        self.push(Call::Copy { from, to });
+        Ok(())
+    }
+
+    /// What a unit keeps for its backward, to the host; and back.
+    pub(super) fn stash(&mut self, issue: &Issue) -> Done {
+        let mut offset = issue.host.offset;
+        for &region in issue.reads.iter().chain(&issue.writes) {
+            let here = self.bytes(region);
+            let away = self.on_host(self.bytes(Region { offset, bytes: region.bytes }));
+            self.push(match issue.task {
+                Task::StashActivations => Call::Copy { from: here, to: away },
+                _ => Call::Copy { from: away, to: here },
+            });
+            offset += region.bytes;
+        }
+        Ok(())
+    }
+}

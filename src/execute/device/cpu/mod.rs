@@ -1,0 +1,182 @@
+//! The CPU as a device: ranks are arenas of this process, queues are threads that call kernels.
+
+#![expect(unsafe_code, reason = "calls name the memory that they use, and nobody else uses it meanwhile")]
+
+pub mod arena;
+mod attention;
+mod collectives;
+mod elementwise;
+mod experts;
+mod losses;
+mod memory;
+mod products;
+mod progress;
+mod queue;
+mod update;
+
+use std::marker::PhantomData;
+
+use half::bf16;
+
+use self::arena::Arena;
+use self::memory::Memory;
+use self::progress::Progress;
+use self::queue::CpuQueue;
+use crate::execute::call::{Lists, View};
+use crate::execute::comm::{Channel, Endpoint, Hub};
+use crate::execute::device::{Device, Need, Queue, Queues, Types};
+use crate::execute::element::Element;
+use crate::execute::error::ExecuteError;
+use crate::execute::pool::Pool;
+use crate::lower::Stream;
+use crate::ops::Group;
+use crate::units::{Bytes, ElementType};
+
+type Done = Result<(), ExecuteError>;
+
+/// The memory of ranks that compute on this machine's cores.
+pub struct Cpu {
+    ranks: Vec<CpuRank>,
+    types: Types,
+    /// Cores that the ranks share.
+    cores: usize,
+}
+
+struct CpuRank {
+    device: Arena,
+    host: Arena,
+    lists: Lists,
+}
+
+impl Cpu {
+    /// Takes the memory of `ranks`.
+    ///
+    /// # Errors
+    /// If numbers are stored in types that there are no kernels for.
+    pub fn new(ranks: Vec<Need>, types: Types, cores: usize) -> Result<Self, ExecuteError> {
+        if !matches!(
+            (types.compute, types.gradient),
+            (ElementType::Fp64, ElementType::Fp64)
+                | (ElementType::Fp32, ElementType::Fp32)
+                | (ElementType::Bf16, ElementType::Fp32 | ElementType::Bf16)
+        ) {
+            let Types { compute, gradient } = types;
+            let what = format!("{compute} with gradients in {gradient}; bf16, fp32 and fp64 can be trained");
+            return Err(ExecuteError::Unsupported(what));
+        }
+        let rank = |need: Need| CpuRank {
+            device: Arena::new(need.device.0 as usize),
+            host: Arena::new(need.host.0 as usize),
+            lists: need.lists,
+        };
+        Ok(Self { ranks: ranks.into_iter().map(rank).collect(), types, cores })
+    }
+
+    fn memory(&self, rank: usize) -> Memory<'_> {
+        let CpuRank { device, host, .. } = &self.ranks[rank];
+        Memory { device, host }
+    }
+}
+
+impl Device for Cpu {
+    unsafe fn upload(&self, rank: usize, view: View, bytes: &[u8]) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.memory(rank).write::<u8>(Memory::bytes(view)) }.copy_from_slice(bytes);
+    }
+
+    unsafe fn download(&self, rank: usize, view: View, bytes: &mut [u8]) {
+        // SAFETY: as the caller vouches.
+        bytes.copy_from_slice(unsafe { self.memory(rank).read::<u8>(Memory::bytes(view)) });
+    }
+
+    fn open<'d>(&'d self) -> Result<Box<dyn Queues + 'd>, ExecuteError> {
+        let count = self.ranks.len();
+        let threads = self.cores / count.max(1);
+        let pool = |rank| {
+            let pool = (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
+            pool.transpose().map_err(|error| ExecuteError::Rank { rank, message: error.to_string() })
+        };
+        Ok(Box::new(CpuQueues {
+            cpu: self,
+            memory: (0..count).map(|rank| self.memory(rank)).collect(),
+            hub: Hub::new(count),
+            pools: (0..count).map(pool).collect::<Result<_, _>>()?,
+            progress: (0..count).map(|_| Progress::default()).collect(),
+        }))
+    }
+
+    fn free_memory() -> Bytes {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
+    }
+}
+
+struct CpuQueues<'d> {
+    cpu: &'d Cpu,
+    memory: Vec<Memory<'d>>,
+    hub: Hub,
+    pools: Vec<Option<rayon::ThreadPool>>,
+    progress: Vec<Progress>,
+}
+
+impl CpuQueues<'_> {
+    fn of<T: Element, G: Element<Wide = T::Wide>>(
+        &self,
+        (rank, stream): (usize, Stream),
+        endpoints: [Option<Endpoint>; Group::COUNT],
+    ) -> Result<Box<dyn Queue + '_>, ExecuteError> {
+        let pool = match &self.pools[rank] {
+            Some(pool) if matches!(stream, Stream::Compute | Stream::Host) => Pool::Threads(pool),
+            _ => Pool::Serial,
+        };
+        Ok(Box::new(CpuQueue::<T, G> {
+            rank,
+            stream,
+            progress: &self.progress[rank],
+            memory: self.memory[rank],
+            peers: &self.memory,
+            lists: &self.cpu.ranks[rank].lists,
+            pool,
+            endpoints,
+            mailbox: self.hub.mailbox(rank)?,
+            step: 0,
+            types: PhantomData,
+        }))
+    }
+}
+
+impl Queues for CpuQueues<'_> {
+    fn queue<'q>(
+        &'q self,
+        rank: usize,
+        stream: Stream,
+        groups: &[(Group, &[usize])],
+    ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
+        let mut endpoints: [Option<Endpoint>; Group::COUNT] = Default::default();
+        for &(group, members) in groups {
+            let endpoint = self.hub.endpoint(rank, Channel { group, stream }, members)?;
+            endpoints[group as usize] = Some(endpoint);
+        }
+        let place = (rank, stream);
+        match (self.cpu.types.compute, self.cpu.types.gradient) {
+            (ElementType::Fp64, _) => self.of::<f64, f64>(place, endpoints),
+            (ElementType::Bf16, ElementType::Bf16) => self.of::<bf16, bf16>(place, endpoints),
+            (ElementType::Bf16, _) => self.of::<bf16, f32>(place, endpoints),
+            _ => self.of::<f32, f32>(place, endpoints),
+        }
+    }
+
+    fn restart(&self) {
+        self.progress.iter().for_each(Progress::restart);
+    }
+
+    fn guard(&self, rank: usize, work: &mut dyn FnMut() -> Done) -> Done {
+        let done = self.hub.guard(rank, work);
+        if done.is_err() {
+            self.progress[rank].fail();
+        }
+        done
+    }
+}

@@ -1,0 +1,109 @@
+//! What ranks compute on. A device knows nothing of models and strategies: it does what calls say, on memory that they
+//! name by views.
+//!
+//! A [`Device`] is the memory of all ranks that live in this process. [`Device::open`] opens its queues, one a stream of
+//! a rank, for a run of steps. To add a device, implement these three traits in a folder of its own beside [`cpu`] and
+//! [`null`]; nothing else names a device but [`crate::execute::fleet`], which makes one.
+
+#![expect(unsafe_code, reason = "a queue relies on its caller to keep the memory of calls apart")]
+
+pub mod cpu;
+pub mod null;
+
+use crate::execute::call::{Call, Lists, View};
+use crate::execute::error::ExecuteError;
+use crate::lower::Stream;
+use crate::ops::Group;
+use crate::program::issue_order::Waits;
+use crate::units::{Bytes, ElementType};
+
+/// What one rank takes of a device.
+#[derive(Clone, Debug)]
+pub struct Need {
+    pub device: Bytes,
+    pub host: Bytes,
+    pub lists: Lists,
+}
+
+/// How ranks store their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Types {
+    /// Activations and working parameters.
+    pub compute: ElementType,
+    pub gradient: ElementType,
+}
+
+/// The memory of the ranks of this process.
+pub trait Device: Sync {
+    /// Copies `bytes` to `view` of rank `rank`, which is as long.
+    ///
+    /// # Safety
+    /// No queue uses the view.
+    unsafe fn upload(&self, rank: usize, view: View, bytes: &[u8]);
+
+    /// Copies what lies in `view` of rank `rank` to `bytes`, which are as many.
+    ///
+    /// # Safety
+    /// No queue writes to the view.
+    unsafe fn download(&self, rank: usize, view: View, bytes: &mut [u8]);
+
+    /// Opens the queues of all ranks. One set of queues may be open at a time.
+    ///
+    /// # Errors
+    /// If the device cannot make what they need.
+    fn open<'d>(&'d self) -> Result<Box<dyn Queues + 'd>, ExecuteError>;
+
+    /// Memory that ranks may still take, of the device and of the host together.
+    fn free_memory() -> Bytes
+    where
+        Self: Sized;
+}
+
+/// Open queues, and how they stand to one another.
+pub trait Queues: Sync {
+    /// The queue of `stream` on rank `rank`, which has collectives in these groups of ranks.
+    ///
+    /// # Errors
+    /// If ranks disagree about a group.
+    fn queue<'q>(
+        &'q self,
+        rank: usize,
+        stream: Stream,
+        groups: &[(Group, &[usize])],
+    ) -> Result<Box<dyn Queue + 'q>, ExecuteError>;
+
+    /// A step begins: no instruction of it is done.
+    fn restart(&self);
+
+    /// Does `work` of `rank`. Should it fail or panic, no queue waits for that rank any more.
+    ///
+    /// # Errors
+    /// What `work` failed with.
+    fn guard(
+        &self,
+        rank: usize,
+        work: &mut dyn FnMut() -> Result<(), ExecuteError>,
+    ) -> Result<(), ExecuteError>;
+}
+
+/// One stream of a rank: does what is submitted in order.
+pub trait Queue: Send {
+    /// Step `step` begins.
+    fn begin(&mut self, step: u64);
+
+    /// What is submitted from now on waits until each stream of the rank has done so many instructions. False if one of
+    /// them has failed.
+    fn wait(&mut self, waits: &Waits) -> bool;
+
+    /// Does `call`, behind all that was submitted before.
+    ///
+    /// # Safety
+    /// Until it is done, nobody else uses the views that the call writes, and nobody writes those that it reads.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    unsafe fn submit(&mut self, call: &Call) -> Result<(), ExecuteError>;
+
+    /// The instruction whose calls were submitted is done.
+    fn advance(&mut self);
+}

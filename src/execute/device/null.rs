@@ -1,0 +1,90 @@
+//! A device without memory that computes nothing: it looks whether calls stay inside what would be taken, for ranks in any number.
+
+#![expect(unsafe_code, reason = "it implements traits whose functions are unsafe to call")]
+
+use crate::execute::call::{Call, Space, View};
+use crate::execute::device::{Device, Need, Queue, Queues};
+use crate::execute::error::ExecuteError;
+use crate::lower::Stream;
+use crate::ops::Group;
+use crate::program::issue_order::Waits;
+use crate::units::Bytes;
+
+/// Sizes of what ranks would take.
+pub struct Null {
+    ranks: Vec<Need>,
+}
+
+impl Null {
+    /// For ranks that need so much.
+    pub const fn new(ranks: Vec<Need>) -> Self {
+        Self { ranks }
+    }
+}
+
+impl Device for Null {
+    unsafe fn upload(&self, _rank: usize, _view: View, _bytes: &[u8]) {}
+
+    unsafe fn download(&self, _rank: usize, _view: View, bytes: &mut [u8]) {
+        bytes.fill(0);
+    }
+
+    fn open<'d>(&'d self) -> Result<Box<dyn Queues + 'd>, ExecuteError> {
+        Ok(Box::new(self))
+    }
+
+    fn free_memory() -> Bytes {
+        Bytes(u64::MAX)
+    }
+}
+
+impl Queues for &Null {
+    fn queue<'q>(
+        &'q self,
+        rank: usize,
+        _stream: Stream,
+        _groups: &[(Group, &[usize])],
+    ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
+        Ok(Box::new(NullQueue { null: self, rank }))
+    }
+
+    fn restart(&self) {}
+
+    fn guard(
+        &self,
+        _rank: usize,
+        work: &mut dyn FnMut() -> Result<(), ExecuteError>,
+    ) -> Result<(), ExecuteError> {
+        work()
+    }
+}
+
+struct NullQueue<'n> {
+    null: &'n Null,
+    rank: usize,
+}
+
+impl Queue for NullQueue<'_> {
+    fn begin(&mut self, _step: u64) {}
+
+    fn wait(&mut self, _waits: &Waits) -> bool {
+        true
+    }
+
+    unsafe fn submit(&mut self, call: &Call) -> Result<(), ExecuteError> {
+        let need = &self.null.ranks[self.rank];
+        let outside = call.views().find(|view| {
+            let end = view.region.offset + view.region.bytes;
+            let room = match view.space {
+                Space::Device => need.device,
+                Space::Host => need.host,
+            };
+            end as u64 > room.0
+        });
+        let Some(view) = outside else { return Ok(()) };
+        let message = format!("{view:?} of a call lies outside of its memory; this is a bug of meshwright");
+        Err(ExecuteError::Rank { rank: self.rank, message })
+    }
+
+    fn advance(&mut self) {}
+}

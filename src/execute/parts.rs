@@ -1,0 +1,59 @@
+//! All ranks of a run, laid out and bound, before any device is there.
+
+use std::sync::Arc;
+
+use crate::execute::assemble;
+use crate::execute::bind::{Bound, bind};
+use crate::execute::device::Need;
+use crate::execute::error::ExecuteError;
+use crate::execute::placement::Placement;
+use crate::execute::rank::Rank;
+use crate::execute::run::Run;
+use crate::lower::Shape;
+
+/// The ranks of a run, what their instructions are as calls, and what they take of a device.
+pub struct Parts {
+    pub ranks: Vec<Rank>,
+    pub bound: Vec<Bound>,
+    pub needs: Vec<Need>,
+}
+
+impl Parts {
+    /// Lays out all ranks of `run`.
+    ///
+    /// # Errors
+    /// If the program is not what the model asks for.
+    pub fn of(run: &Run) -> Result<Self, ExecuteError> {
+        let stages = stages(run);
+        let mut parts = Self { ranks: Vec::new(), bound: Vec::new(), needs: Vec::new() };
+        for index in 0..run.mesh.ranks() {
+            let (rank, bound, need) = part(run, index, &stages)?;
+            parts.ranks.push(rank);
+            parts.bound.push(bound);
+            parts.needs.push(need);
+        }
+        Ok(parts)
+    }
+}
+
+/// The step of each stage, laid out.
+pub fn stages(run: &Run) -> Vec<Arc<Placement>> {
+    run.program.ranks.iter().map(|program| Arc::new(Placement::new(program))).collect()
+}
+
+/// One rank of `run`; `stages` are laid out.
+///
+/// # Errors
+/// As [`Parts::of`].
+pub fn part(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(Rank, Bound, Need), ExecuteError> {
+    let shape = Shape::new(&run.strategy, &run.workload, run.engine);
+    let rank = assemble::rank(run, index, &shape, stages)?;
+    let bound = bind(run, &rank, stages)?;
+    let placing = &rank.placement.placing;
+    let need = Need {
+        device: placing.device.extent,
+        host: placing.host.extent,
+        lists: assemble::lists(run, &rank, &shape),
+    };
+    Ok((rank, bound, need))
+}
