@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::calibrate::observe::{Observation, mean, median};
-use crate::execute::placement::Issue;
-use crate::execute::worker::Span;
+use crate::execute::observe::span::Span;
+use crate::execute::ranks::placement::Issue;
 use crate::lower::Stream;
 use crate::ops::{Collective, Op};
 use crate::program::instruction::Task;

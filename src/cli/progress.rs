@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::interrupt;
 use crate::execute::fleet::StepResult;
-use crate::execute::session::Observer;
+use crate::execute::observe::observer::Observer;
 use crate::search::Progress;
 use crate::units::{Bytes, grouped};
 

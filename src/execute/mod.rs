@@ -1,7 +1,6 @@
 //! Floor 10: the embedded backend: performs step programs on ranks of this machine.
 
 mod access;
-mod assemble;
 mod bind;
 mod call;
 pub mod comm;
@@ -14,24 +13,13 @@ pub mod fixed_kernel;
 pub mod fleet;
 pub mod gradients;
 pub mod kernels;
-pub mod layout;
-pub mod mapping;
-mod marks;
 pub mod matrix;
-pub mod measure;
-mod parts;
-pub mod placement;
+pub mod observe;
 pub mod pool;
-pub mod rank;
-pub mod record;
-mod recorder;
+pub mod ranks;
 pub mod run;
-pub mod samples;
 pub mod session;
-pub mod state;
 mod storage;
 pub mod vector;
-pub mod watched;
 pub mod weights;
-mod words;
 pub mod worker;

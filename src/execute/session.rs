@@ -1,7 +1,6 @@
 //! A whole run, from what was asked for to the trace: weights and data opened, steps made, results kept.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,18 +15,20 @@ use crate::execute::device::Device;
 use crate::execute::device::null::Null;
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
-use crate::execute::fleet::{Fleet, StepResult};
+use crate::execute::fleet::Fleet;
 use crate::execute::gradients::{GradientFile, Wanted};
-use crate::execute::marks::resident;
-use crate::execute::measure::Measured;
-use crate::execute::placement::Placement;
-use crate::execute::rank::Rank;
-use crate::execute::recorder::{Loader, Recorder, Steps};
+use crate::execute::observe::measure::Measured;
+use crate::execute::observe::observer::Observer;
+use crate::execute::observe::recorder::{Loader, Recorder, Steps};
+use crate::execute::observe::resident::resident;
+use crate::execute::observe::samples::Samples;
+use crate::execute::observe::{measure, record};
+use crate::execute::ranks::parts;
+use crate::execute::ranks::placement::Placement;
+use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{Job, Run, Settings};
-use crate::execute::samples::Samples;
 use crate::execute::weights::{State, Weights, save_state, save_weights};
 use crate::execute::worker::Worker;
-use crate::execute::{measure, parts, record};
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
 use crate::model::{LossTerm, Model};
@@ -69,15 +70,6 @@ pub struct DataRequest {
     pub format: Option<DataFormat>,
     /// The seed of a permutation of the windows.
     pub shuffle: Option<u64>,
-}
-
-/// Who is told how a run goes.
-pub trait Observer {
-    /// All ranks are laid out and filled; the highest rank's peak is in bytes.
-    fn ready(&mut self, peak: u64);
-
-    /// A step is done. Breaking off ends the run in good order.
-    fn step(&mut self, result: &StepResult) -> ControlFlow<()>;
 }
 
 /// What a run left.

@@ -2,14 +2,12 @@
 
 use pulp::Simd;
 
-use super::element::Real;
-
 /// Partial sums that a sum over a slice is kept in: element `i` goes to partial sum `i mod LANES`.
 pub const LANES: usize = 16;
 
 /// The partial sums added up, halves upon halves.
 #[inline(always)]
-pub fn total<W: Real>(mut lanes: [W; LANES]) -> W {
+pub fn total<W: Copy + std::ops::AddAssign>(mut lanes: [W; LANES]) -> W {
     let mut width = LANES;
     while width > 1 {
         width /= 2;

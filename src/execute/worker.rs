@@ -8,15 +8,9 @@ use std::time::Instant;
 use crate::execute::bind::Bound;
 use crate::execute::device::Queue;
 use crate::execute::error::ExecuteError;
-use crate::execute::rank::Rank;
+use crate::execute::observe::span::Span;
+use crate::execute::ranks::rank::Rank;
 use crate::lower::Stream;
-
-/// When an instruction ran, in seconds since the step began.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Span {
-    pub start: f64,
-    pub end: f64,
-}
 
 /// What performs one stream of one rank.
 pub struct Worker<'r> {

@@ -8,7 +8,7 @@ use crate::execute::call::{
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::attention::{Alibi, Heads, KeyValues, Score, Window};
 use crate::execute::kernels::rotary::{HeadColumns, Turn};
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::lower::kernel::{Into, Kernel};
 use crate::model::layer::{Attention, LayerKind, Position};
 use crate::ops::Collective;

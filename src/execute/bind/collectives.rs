@@ -3,7 +3,7 @@
 use super::{Binder, Done};
 use crate::execute::call::{Call, Exchange, View};
 use crate::execute::comm::Reduction;
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::execute::storage::Storage;
 use crate::lower::Kernel;
 use crate::ops::{Collective, CollectiveKind};

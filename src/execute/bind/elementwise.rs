@@ -4,7 +4,7 @@ use super::{Binder, Done};
 use crate::execute::call::{ActivationCall, ActivationGradientCall, Call, Gated, ResidualCall, RowDropout};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::quantise::Bits;
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::lower::kernel::{Branch, Kernel};
 use crate::model::layer::{Activation, LayerKind};
 use crate::model::roles::Role;

@@ -2,7 +2,7 @@
 
 use super::{Binder, Done};
 use crate::execute::call::{Call, Indices, List, Target};
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::lower::kernel::Into;
 use crate::model::roles::Role;
 use crate::program::instruction::Holds;

@@ -12,7 +12,7 @@ use crate::execute::call::{
 };
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::routing::{Carried, Router};
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::lower::Shape;
 use crate::lower::kernel::{Into, Kernel, Matrix};
 use crate::model::layer::{LayerKind, Moe};

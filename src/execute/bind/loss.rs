@@ -5,7 +5,7 @@ use super::{Binder, Done};
 use crate::execute::call::{Call, View};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::cross_entropy::Shard;
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::lower::Shape;
 use crate::model::layer::LayerKind;
 use crate::program::instruction::Holds;

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use crate::execute::call::Call;
 use crate::execute::error::ExecuteError;
-use crate::execute::placement::{Issue, Placement};
-use crate::execute::rank::Rank;
+use crate::execute::observe::words;
+use crate::execute::ranks::placement::{Issue, Placement};
+use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
 use crate::execute::storage::Storage;
-use crate::execute::words;
 use crate::lower::Kernel;
 use crate::ops::Op;
 use crate::program::instruction::{Holds, Task};

@@ -4,7 +4,7 @@ use super::{Binder, Done};
 use crate::execute::call::{Call, NormCall, NormGradientCall, NormWeightCall, Target, View};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::norm::Norm;
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::lower::kernel::{Into, Place};
 use crate::model::layer::{LayerKind, NormKind};
 use crate::model::roles::Role;

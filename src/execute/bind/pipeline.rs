@@ -3,7 +3,7 @@
 use super::{Binder, Done};
 use crate::execute::call::{Call, View};
 use crate::execute::error::ExecuteError;
-use crate::execute::placement::Issue;
+use crate::execute::ranks::placement::Issue;
 use crate::program::instruction::{Holds, Message, Task};
 use crate::program::placing::Region;
 use crate::strategy::Axis;

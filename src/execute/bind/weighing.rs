@@ -3,8 +3,8 @@
 use super::collectives::sum_of;
 use super::{Binder, Done};
 use crate::execute::call::{Call, Exchange, LossWeightCall, View, Weight};
-use crate::execute::layout::Section;
-use crate::execute::placement::Issue;
+use crate::execute::ranks::layout::Section;
+use crate::execute::ranks::placement::Issue;
 use crate::execute::run::Weighing;
 use crate::ops::Group;
 use crate::program::instruction::{Holds, Task};
@@ -40,7 +40,7 @@ impl Binder<'_> {
             Task::SumWatchedSquares { watch } => {
                 self.sum(self.collective_of(issue)?.group, self.scalar(Scalar::Watched { watch }));
             }
-            Task::LossWeight { loss } => self.loss_weight(issue, loss)?,
+            Task::LossWeight { loss } => self.loss_weight(issue, loss),
             Task::WeighGradient { loss } => {
                 let (weight, data) = (self.late_weight(issue, loss), self.gradients(self.written(issue, 0)?));
                 self.push(Call::Scale { weight, data });
@@ -81,10 +81,12 @@ impl Binder<'_> {
         is_late.then(|| self.scalar(Scalar::Weight { loss, micro: issue.micro }))
     }
 
-    /// The weight of `loss` by the norms of two gradients that were looked at.
-    fn loss_weight(&mut self, issue: &Issue, loss: u8) -> Done {
-        let Weighing::Adaptive { of, own } = self.run.weighings[usize::from(loss)] else {
-            return Err(self.missing(issue, "an adaptive weight"));
+    /// The weight of `loss`: one that is known, or by the norms of two gradients that were looked at.
+    fn loss_weight(&mut self, issue: &Issue, loss: u8) {
+        let weight = self.scalar(Scalar::Weight { loss, micro: issue.micro });
+        let (of, own) = match self.run.weighings[usize::from(loss)] {
+            Weighing::Fixed(number) => return self.push(Call::SetNumber { number, to: weight }),
+            Weighing::Adaptive { of, own } => (of, own),
         };
         // Gradients started with the loss's own weight, which norms leave out.
         let squares = |watch: u8| {
@@ -94,11 +96,10 @@ impl Binder<'_> {
         let call = LossWeightCall {
             of: squares(of),
             own: squares(own),
-            weight: self.scalar(Scalar::Weight { loss, micro: issue.micro }),
+            weight,
             loss: self.run.model.losses[usize::from(loss)].name.clone(),
         };
         self.push(Call::LossWeight(Box::new(call)));
-        Ok(())
     }
 
     /// A unit's own gradient, times `weight`, added to what is kept over the step.

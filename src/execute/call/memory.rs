@@ -60,7 +60,7 @@ impl Call {
             | Self::Add { from, to }
             | Self::Quantise { from, to, .. }
             | Self::Dequantise { from, to, .. } => all(&[*from, *to]),
-            Self::Zero { to } | Self::Poison { to } => all(&[*to]),
+            Self::Zero { to } | Self::Poison { to } | Self::SetNumber { to, .. } => all(&[*to]),
             Self::Scale { weight, data } => vec![*weight, Some(*data)],
             Self::AddScaled { weight, from, to } => vec![*weight, Some(*from), Some(*to)],
             Self::Route { logits, .. } => all(&[*logits]),

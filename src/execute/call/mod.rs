@@ -177,6 +177,11 @@ pub enum Call {
     },
     /// The weight of a loss by the norms of two gradients, each divided by what its loss started with.
     LossWeight(Box<LossWeightCall>),
+    /// A number of the step that is known before.
+    SetNumber {
+        number: f64,
+        to: View,
+    },
     AdamW(Box<AdamWCall>),
     Collective {
         group: Group,

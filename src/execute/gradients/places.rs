@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use crate::execute::fleet::Fleet;
-use crate::execute::layout::LocalTensor;
-use crate::execute::mapping::Mapping;
-use crate::execute::rank::{Rank, Unit};
-use crate::execute::state::Piece;
+use crate::execute::ranks::layout::LocalTensor;
+use crate::execute::ranks::mapping::Mapping;
+use crate::execute::ranks::rank::Rank;
+use crate::execute::ranks::state::Piece;
+use crate::execute::ranks::unit::Unit;
 use crate::model::tensors::NamedTensor;
 use crate::program::GradientBuffer;
 use crate::program::placing::Region;

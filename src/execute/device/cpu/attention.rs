@@ -3,7 +3,9 @@
 use super::queue::CpuQueue;
 use crate::execute::call::{AttentionCall, AttentionGradientCall, Core, Probabilities, View};
 use crate::execute::element::Element;
-use crate::execute::kernels::attention::{self, Dropout, KeyValues, Mask, Pair, Window, fused, materialised};
+use crate::execute::kernels::attention::{
+    self, Dropout, KeyValues, Mask, Pair, Window, fused, materialised, materialised_backward,
+};
 
 impl<'r, T: Element, G: Element<Wide = T::Wide>> CpuQueue<'r, T, G> {
     /// Runs `work` with the core that `core` describes.
@@ -101,14 +103,22 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> CpuQueue<'r, T, G> {
                     let all = memory.read::<T>(all);
                     let kept = kept.map_or(all, |view| memory.read::<T>(view));
                     let probabilities = materialised::Probabilities { all, kept };
-                    let saved = materialised::Saved { queries, keys_values, probabilities, output_gradient };
+                    let saved =
+                        materialised_backward::Saved { queries, keys_values, probabilities, output_gradient };
                     let scores = call.scores.map_or(&mut [][..], |view| memory.write::<T>(view));
                     self.with_core(&call.core, |core| {
-                        materialised::backward_scores(core, &saved, scores, pool);
+                        materialised_backward::backward_scores(core, &saved, scores, pool);
                         let gradients = query_gradients();
-                        materialised::backward_queries(core, &saved, scores, gradients, query_write, pool);
+                        materialised_backward::backward_queries(
+                            core,
+                            &saved,
+                            scores,
+                            gradients,
+                            query_write,
+                            pool,
+                        );
                         let gradients = key_value_gradients();
-                        materialised::backward_keys_values(
+                        materialised_backward::backward_keys_values(
                             core,
                             &saved,
                             scores,

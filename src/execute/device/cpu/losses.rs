@@ -8,7 +8,7 @@ use crate::execute::element::{Element, Real};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::square_sum;
 use crate::execute::kernels::{cross_entropy, residual};
-use crate::execute::words;
+use crate::execute::observe::words;
 use crate::lower::Kernel;
 
 impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {

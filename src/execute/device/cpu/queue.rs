@@ -123,6 +123,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> Queue for CpuQueue<'_, T, G> {
                 | Call::SquaredErrorGradient { .. } => self.loss(call),
                 Call::Squares { .. } | Call::ClipFactor { .. } => self.norm_of_gradients(call),
                 Call::LossWeight(call) => self.loss_weight(call)?,
+                Call::SetNumber { number, to } => memory.write::<f64>(*to)[0] = *number,
                 Call::AdamW(call) => self.adamw(call),
                 Call::Collective { group, exchange } => self.collective(*group, exchange)?,
                 Call::Send { to, message, micro, from, inbox } => {

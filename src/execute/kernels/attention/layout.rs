@@ -2,8 +2,10 @@
 
 use std::ops::{Deref, Range};
 
-use super::tile::LANES;
 use crate::execute::pool::{Cut, Pool};
+
+/// Rows of a tile and numbers in each.
+pub const LANES: usize = 32;
 
 /// Columns from `column` on of a row-major matrix of `stride` columns. Where they are written, the rest of the matrix
 /// stays as it is.

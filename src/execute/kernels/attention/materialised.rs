@@ -2,7 +2,6 @@
 
 use super::layout::{KeyValues, RowTile, Window, row_tiles};
 use super::mask::Visible;
-pub use super::materialised_backward::{Saved, backward_keys_values, backward_queries, backward_scores};
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
     COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products,

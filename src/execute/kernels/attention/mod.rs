@@ -13,7 +13,7 @@ mod fused_backward;
 mod layout;
 mod mask;
 pub mod materialised;
-mod materialised_backward;
+pub mod materialised_backward;
 mod score;
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,11 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+pub use super::layout::LANES;
 use super::layout::Window;
 use crate::execute::element::{Element, Real};
 use crate::lower::kernel::Into;
 
-/// Rows of a tile and numbers in each.
-pub const LANES: usize = 32;
 /// The widest head that tiles have room for.
 pub const MAX_HEAD_DIM: usize = 256;
 /// Runs of lanes that the widest head is cut into.

@@ -8,15 +8,15 @@ use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::gradients::GradientFile;
-use crate::execute::marks::PATTERNS;
-use crate::execute::rank::Rank;
-use crate::execute::samples::Samples;
-use crate::execute::session::Observer;
+use crate::execute::observe::marks::PATTERNS;
+use crate::execute::observe::observer::Observer;
+use crate::execute::observe::samples::Samples;
+use crate::execute::ranks::rank::Rank;
 use crate::simulate::Counters;
 use crate::trace::NamedGradient;
 
 /// Feeds a step and listens to nothing.
-pub(super) struct Loader<'a> {
+pub struct Loader<'a> {
     pub batches: &'a Batches,
     pub skipped: i64,
 }
@@ -33,7 +33,7 @@ impl Watcher for Loader<'_> {
 }
 
 /// Keeps what the steps of a run give.
-pub(super) struct Recorder<'a> {
+pub struct Recorder<'a> {
     pub observer: &'a mut dyn Observer,
     pub batches: &'a Batches,
     /// Batches read before, less steps made before.
@@ -48,7 +48,7 @@ pub(super) struct Recorder<'a> {
 
 /// What the steps of a run gave.
 #[derive(Default)]
-pub(super) struct Steps {
+pub struct Steps {
     pub losses: Vec<f64>,
     /// By step and loss.
     pub parts: Vec<Vec<f64>>,

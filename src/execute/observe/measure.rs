@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::execute::placement::{Issue, Placement};
+use crate::execute::observe::samples::RankSpans;
+use crate::execute::observe::span::Span;
+use crate::execute::ranks::placement::{Issue, Placement};
 use crate::execute::run::Run;
-use crate::execute::samples::RankSpans;
-use crate::execute::worker::Span;
 use crate::lower::{Category, Stream};
 use crate::plan::{CauseSeconds, Prediction};
 use crate::program::Cause;

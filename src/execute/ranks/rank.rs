@@ -3,37 +3,19 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::execute::layout::{Section, UnitTensors};
-use crate::execute::mapping::Slot;
-use crate::execute::placement::{Placement, State};
-use crate::execute::state::{Piece, UnitState};
-use crate::execute::watched::Watched;
-use crate::execute::worker::Span;
+use crate::execute::observe::span::Span;
+use crate::execute::ranks::layout::Section;
+use crate::execute::ranks::mapping::Slot;
+use crate::execute::ranks::placement::{Placement, State};
+use crate::execute::ranks::state::Piece;
+use crate::execute::ranks::unit::Unit;
+use crate::execute::ranks::watched::Watched;
 use crate::lower::Stream;
-use crate::model::Layer;
 use crate::ops::Group;
 use crate::program::instruction::{Holds, Part};
 use crate::program::placing::Region;
 use crate::program::scalars::{SCALAR_SIZE, Scalar, Scalars};
 use crate::simulate::Counters;
-
-/// A unit of a rank.
-pub struct Unit {
-    /// Index among the model's units.
-    pub index: u32,
-    /// The loss that it computes.
-    pub loss: Option<u8>,
-    pub layers: Vec<Layer>,
-    pub tensors: UnitTensors,
-    pub state: UnitState,
-    pub offloads_parameters: bool,
-    /// The first element of its share among the owned elements of the rank.
-    pub owned_start: usize,
-    /// Owned elements.
-    pub owned: usize,
-    /// For a tied head beside its embedding: the place of the embedding's unit on this rank.
-    pub borrows_from: Option<usize>,
-}
 
 /// One rank.
 pub struct Rank {

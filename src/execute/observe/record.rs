@@ -1,9 +1,9 @@
 //! What a trace says of a run's instructions: their names, when each ran, and the memory curve.
 
-use crate::execute::placement::{Issue, Placement};
+use crate::execute::observe::samples::RankSpans;
+use crate::execute::observe::words;
+use crate::execute::ranks::placement::{Issue, Placement};
 use crate::execute::run::Run;
-use crate::execute::samples::RankSpans;
-use crate::execute::words;
 use crate::plan::GradientRecord;
 use crate::plan::gradients::{self, Lived};
 use crate::program::Pass;

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use crate::execute::mapping::Slot;
-use crate::execute::rank::Unit;
+use crate::execute::ranks::mapping::Slot;
+use crate::execute::ranks::unit::Unit;
 use crate::program::instruction::Part;
 
 /// A tensor of a watched layer.

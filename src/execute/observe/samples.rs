@@ -1,7 +1,7 @@
 //! Which steps of a run are looked at: the first warms up, the median of the rest speaks for them.
 
 use crate::execute::fleet::Fleet;
-use crate::execute::worker::Span;
+use crate::execute::observe::span::Span;
 use crate::lower::Stream;
 
 /// Steps whose spans are kept.

@@ -1,6 +1,6 @@
 //! Which elements of a model's parameter a rank's local tensor holds.
 
-use crate::execute::layout::LocalTensor;
+use crate::execute::ranks::layout::LocalTensor;
 use crate::model::layer::LayerKind;
 use crate::model::parameters::Split;
 use crate::model::tensors::{Along, cut};

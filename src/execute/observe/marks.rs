@@ -1,17 +1,15 @@
 //! How far into its arenas a step really writes: what it may take is filled with a pattern before, and looked at after.
 //! Two steps have a pattern each, so that no byte that is written can look as if it were not.
 
-use std::fs;
 use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 
 use crate::execute::call::{Space, View};
 use crate::execute::fleet::Fleet;
-use crate::execute::rank::Rank;
+use crate::execute::ranks::rank::Rank;
 use crate::execute::storage::Storage;
 use crate::program::placing::{self, Region};
-use crate::units::Bytes;
 
 /// The patterns of the first steps of a run.
 pub(super) const PATTERNS: [u8; 2] = [0xa5, 0x5a];
@@ -65,11 +63,4 @@ impl Fleet {
             }
         });
     }
-}
-
-/// Memory of this process that is resident and no file's; none where the system does not tell.
-pub(super) fn resident() -> Option<Bytes> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    Some(Bytes::kib(line.trim().trim_end_matches(" kB").parse().ok()?))
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::execute::assemble;
 use crate::execute::bind::{Bound, bind};
 use crate::execute::device::Need;
 use crate::execute::error::ExecuteError;
-use crate::execute::placement::Placement;
-use crate::execute::rank::Rank;
+use crate::execute::ranks::assemble;
+use crate::execute::ranks::placement::Placement;
+use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
 use crate::lower::Shape;
 

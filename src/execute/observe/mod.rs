@@ -1,0 +1,11 @@
+//! What a run lets be seen: when instructions ran, what ranks held, and what that is called in a trace.
+
+pub(in crate::execute) mod marks;
+pub mod measure;
+pub mod observer;
+pub mod record;
+pub(in crate::execute) mod recorder;
+pub(in crate::execute) mod resident;
+pub mod samples;
+pub mod span;
+pub mod words;

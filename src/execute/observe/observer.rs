@@ -1,0 +1,14 @@
+//! Who is told how a run goes.
+
+use std::ops::ControlFlow;
+
+use crate::execute::fleet::StepResult;
+
+/// Who is told how a run goes.
+pub trait Observer {
+    /// All ranks are laid out and filled; the highest rank's peak is in bytes.
+    fn ready(&mut self, peak: u64);
+
+    /// A step is done. Breaking off ends the run in good order.
+    fn step(&mut self, result: &StepResult) -> ControlFlow<()>;
+}
