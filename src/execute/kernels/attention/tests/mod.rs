@@ -12,7 +12,7 @@ use crate::lower::kernel::Into;
 
 mod case;
 
-use case::{Case, Tensors, keep, widen};
+use case::{Case, DROPOUT, Tensors, keep, widen};
 
 /// Output and log-sum-exps by plain loops.
 fn oracle(case: &Case, tensors: &Tensors<f64>) -> (Vec<f64>, Vec<f64>) {
