@@ -18,6 +18,7 @@ impl From<ExecuteError> for CliError {
             ExecuteError::Rank { rank, .. }
             | ExecuteError::Missing { rank, .. }
             | ExecuteError::Operand { rank, .. }
+            | ExecuteError::Shape { rank, .. }
             | ExecuteError::State { rank, .. } => (Kind::Run, "rank", rank.to_string(), Vec::new()),
             ExecuteError::NotFinite { layer, .. } => (Kind::Run, "loss", layer, Vec::new()),
             ExecuteError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),

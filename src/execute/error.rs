@@ -37,6 +37,12 @@ pub enum ExecuteError {
         of_unit(*unit)
     )]
     Operand { rank: usize, task: String, unit: Option<u32>, found: usize, needed: usize },
+    /// Calls of another size than the op that was priced: a bug of ours.
+    #[error(
+        "rank {rank} cannot do its instruction ({task}{}): the {op} was priced for {priced} elements or products and is {bound}; this is a bug of meshwright",
+        of_unit(*unit)
+    )]
+    Shape { rank: usize, task: String, unit: Option<u32>, op: &'static str, priced: u64, bound: u64 },
     /// A program that keeps another amount of a unit's state than its tensors have: a bug of ours.
     #[error(
         "rank {rank} keeps {found} B ({holds:?}) of unit {unit}, which has {needed} B; this is a bug of meshwright"

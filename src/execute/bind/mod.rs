@@ -15,6 +15,7 @@ mod operands;
 mod optimizer;
 mod pipeline;
 mod reductions;
+mod shape;
 mod weighing;
 
 use std::sync::Arc;
@@ -120,7 +121,9 @@ impl Binder<'_> {
             self.check_size(unit, gradient, Holds::Gradients, size)?;
             self.push(Call::Zero { to: self.gradients(gradient) });
         }
+        let first = self.calls.len();
         self.task(issue)?;
+        self.check_shape(issue, first)?;
         self.check(issue)?;
         if self.run.settings.poison {
             for held in &issue.frees {
@@ -128,6 +131,17 @@ impl Binder<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the calls of `issue`, from number `first` on, have the shape of the op that was priced.
+    fn check_shape(&self, issue: &Issue, first: usize) -> Done {
+        let Some(shape) = shape::shape(&issue.op, &self.calls[first..]) else { return Ok(()) };
+        if shape.priced == shape.bound {
+            return Ok(());
+        }
+        let (rank, task, op) = (self.rank.index, words::task(issue.task), issue.op.name());
+        let shape::Shape { priced, bound } = shape;
+        Err(ExecuteError::Shape { rank, task, unit: issue.unit, op, priced, bound })
     }
 
     fn task(&mut self, issue: &Issue) -> Done {

@@ -94,7 +94,7 @@ fn mixtral_names_and_shapes() {
 }
 
 /// The tensor that holds a row of a parameter.
-fn holder<'a>(list: &'a [NamedTensor], role: Role, row: u64) -> &'a NamedTensor {
+fn holder(list: &[NamedTensor], role: Role, row: u64) -> &NamedTensor {
     let holds = |tensor: &&NamedTensor| {
         tensor.role == role && (tensor.first_row..tensor.first_row + tensor.rows).contains(&row)
     };
