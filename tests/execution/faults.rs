@@ -7,6 +7,7 @@ use meshwright::execute::error::ExecuteError;
 use meshwright::execute::run::{Job, Run, Settings};
 use meshwright::execute::weights::Weights;
 use meshwright::model::Model;
+use meshwright::ops::Op;
 use meshwright::profile::engines::engine;
 use meshwright::program::instruction::{Holds, Program};
 use meshwright::units::Bytes;
@@ -101,5 +102,32 @@ fn state_of_a_wrong_size_is_refused() {
                 assert!(is_it, "{text}: {kept:?} of unit {unit} with {change:?} bytes: {error:?}");
             }
         }
+    }
+}
+
+#[test]
+fn an_op_of_another_size_than_its_calls_is_refused() {
+    let grow = |op: &mut Op| match op {
+        Op::Linear(op) => op.rows += 1,
+        Op::Norm(op) => op.width += 1,
+        Op::Attention(op) => op.heads += 1,
+        Op::CrossEntropy(op) => op.columns += 1,
+        Op::Send(bytes) | Op::Receive(bytes) => bytes.0 += 8,
+        _ => {}
+    };
+    for (text, name) in [
+        ("dp=2,micro=1", "linear"),
+        ("dp=2,micro=1", "norm"),
+        ("dp=2,micro=1", "attention"),
+        ("tp=2,micro=2", "cross-entropy"),
+        ("pp=2,micro=2", "send"),
+        ("pp=2,micro=2", "receive"),
+    ] {
+        let error = train(&models::llama(), text, |program| {
+            let templates = program.ranks.iter_mut().flat_map(|rank| &mut rank.templates);
+            let ops = templates.flat_map(|template| &mut template.instructions).map(|one| &mut one.op);
+            ops.filter(|op| op.name() == name).for_each(grow);
+        });
+        assert!(matches!(&error, Err(ExecuteError::Shape { op, .. }) if *op == name), "{name}: {error:?}");
     }
 }

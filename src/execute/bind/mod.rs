@@ -135,7 +135,7 @@ impl Binder<'_> {
 
     /// Whether the calls of `issue`, from number `first` on, have the shape of the op that was priced.
     fn check_shape(&self, issue: &Issue, first: usize) -> Done {
-        let Some(shape) = shape::shape(&issue.op, &self.calls[first..]) else { return Ok(()) };
+        let Some(shape) = shape::shape(issue, &self.calls[first..]) else { return Ok(()) };
         if shape.priced == shape.bound {
             return Ok(());
         }

@@ -1,7 +1,9 @@
 //! Whether calls have the shape of the op that was priced for them.
 
-use crate::execute::call::{Call, Columns, Factor};
+use crate::execute::call::{Call, Columns, Exchange, Factor};
+use crate::execute::ranks::placement::Issue;
 use crate::ops::{Linear, Op};
+use crate::program::instruction::Task;
 
 /// How much of something an op was priced for, and how much its calls do.
 pub(super) struct Shape {
@@ -9,9 +11,13 @@ pub(super) struct Shape {
     pub bound: u64,
 }
 
-/// The shape of `op` beside that of its `calls`; none where an op has a price that says nothing of shapes.
-pub(super) fn shape(op: &Op, calls: &[Call]) -> Option<Shape> {
-    let (priced, bound) = match op {
+/// The shape of the op of `issue` beside that of its `calls`; none where its price says nothing of their shapes.
+pub(super) fn shape(issue: &Issue, calls: &[Call]) -> Option<Shape> {
+    let is_kernel = matches!(issue.task, Task::Kernel { .. });
+    // Of other copies and collectives, a class of ranks is priced by the one that has most.
+    let is_copied =
+        matches!(issue.task, Task::FetchParameters | Task::StashActivations | Task::UnstashActivations);
+    let (priced, bound) = match &issue.op {
         Op::Linear(op) => (multiplications(op), calls.iter().map(products).sum()),
         Op::Norm(op) => (
             op.rows * op.width,
@@ -48,6 +54,14 @@ pub(super) fn shape(op: &Op, calls: &[Call]) -> Option<Shape> {
                 _ => 0,
             }),
         ),
+        Op::CopyOut(bytes) | Op::CopyIn(bytes) if is_copied => (bytes.0, calls.iter().map(copied).sum()),
+        Op::Collective(op) if is_kernel => (
+            op.bytes.0,
+            most(calls, |call| match call {
+                Call::Collective { exchange, .. } => payload(exchange),
+                _ => 0,
+            }),
+        ),
         _ => return None,
     };
     Some(Shape { priced, bound })
@@ -64,6 +78,30 @@ fn products(call: &Call) -> u64 {
     // Whichever way the first factor stands, its elements meet each column of the result once.
     let elements = view.len() / stride.max(1) * columns;
     (elements * gemm.output.columns) as u64
+}
+
+/// Bytes that a copy moves.
+const fn copied(call: &Call) -> u64 {
+    match call {
+        Call::Copy { to, .. } => to.region.bytes as u64,
+        _ => 0,
+    }
+}
+
+/// The whole payload of one rank in bytes; of heads that go to several ranks, all that arrive.
+fn payload(exchange: &Exchange) -> usize {
+    let view = match *exchange {
+        Exchange::AllReduce { data, .. } | Exchange::SumNeighbours { data, .. } => data,
+        Exchange::ReduceScatter { whole, .. }
+        | Exchange::ReduceScatterInPlace { whole, .. }
+        | Exchange::AllGather { whole, .. }
+        | Exchange::AllGatherInPlace { whole } => whole,
+        Exchange::AllToAll { from, .. } | Exchange::Shift { from, .. } => from,
+        Exchange::Heads { from, to, .. } => {
+            return from.region.bytes.max(to.region.bytes);
+        }
+    };
+    view.region.bytes
 }
 
 fn most(calls: &[Call], of: impl Fn(&Call) -> usize) -> u64 {
