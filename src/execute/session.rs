@@ -1,6 +1,6 @@
 //! A whole run, from what was asked for to the trace: weights and data opened, steps made, results kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -117,13 +117,23 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
 pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, ExecuteError> {
     let run = Run::new(job, settings)?;
     let stages = parts::stages(&run);
-    (0..run.mesh.ranks()).into_par_iter().try_for_each(|rank| count(&run, rank, &stages))?;
+    corners(&run).into_par_iter().try_for_each(|rank| count(&run, rank, &stages))?;
     let placements: Vec<&Placement> = stages.iter().map(AsRef::as_ref).collect();
     let all: Vec<_> = placements.iter().map(|placement| placement.counted(|_| true)).collect();
     let stage = |rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
     let held = (0..run.mesh.ranks()).map(|rank| all[stage(rank)].clone()).collect();
     let measured = Measured { held, written: None, resident: Resident::default() };
     Ok(trace(plan, (&run, &placements), &measured, &Samples::default()))
+}
+
+/// The first and the last rank of each stage: all ranks of a stage run one program, on shards between these.
+fn corners(run: &Run) -> BTreeSet<u64> {
+    let of_stage = |stage| {
+        let is_of = move |rank: &u64| run.mesh.coordinate(*rank, Axis::Pipeline) == stage;
+        let ranks = || (0..run.mesh.ranks()).filter(is_of);
+        [ranks().next(), ranks().next_back()]
+    };
+    (0..run.strategy.pipeline).flat_map(of_stage).flatten().collect()
 }
 
 /// Submits a step of rank `index` to a device that only looks at it.
