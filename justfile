@@ -14,6 +14,10 @@ test:
 bless:
     MESHWRIGHT_BLESS=1 INSTA_UPDATE=always cargo test
 
+# Unsafe code under Miri, as far as it can be run there; needs the nightly toolchain with miri and rust-src.
+miri:
+    MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib -- execute::comm --skip rounding_by_bits --skip many_small --skip sums_are_the_naive
+
 # Attack the search's certificate with 10,000 strategies in 40 settings.
 attack:
     MESHWRIGHT_ATTACK=250 cargo test --release --test certificate
