@@ -46,11 +46,6 @@ impl Bound {
         let start = issue.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.calls[start as usize..self.ends[issue] as usize]
     }
-
-    /// All calls, in issue order.
-    pub fn calls(&self) -> &[Call] {
-        &self.calls
-    }
 }
 
 /// How a run stores its numbers.
@@ -81,7 +76,7 @@ impl Types {
 ///
 /// # Errors
 /// [`ExecuteError::Missing`] and [`ExecuteError::Operand`] where the program is not what the model and the strategy
-/// ask for: bugs of ours.
+/// ask for, and [`ExecuteError::Shape`] where a call has another size than the op that was priced: bugs of ours.
 pub fn bind(run: &Run, rank: &Rank, stages: &[Arc<Placement>]) -> Result<Bound, ExecuteError> {
     let mut binder = Binder { run, rank, stages, types: Types::of(run), calls: Vec::new() };
     let mut ends = Vec::with_capacity(rank.placement.issues.len());

@@ -1,4 +1,4 @@
-//! A device without memory that computes nothing: it looks whether calls stay inside what would be taken, for ranks in any number.
+//! A device without memory that computes nothing: it checks that calls stay inside the memory that ranks would take.
 
 #![expect(unsafe_code, reason = "it implements traits whose functions are unsafe to call")]
 

@@ -1,10 +1,10 @@
-//! Who is told how a run goes.
+//! The interface by which a caller follows a run.
 
 use std::ops::ControlFlow;
 
 use crate::execute::fleet::StepResult;
 
-/// Who is told how a run goes.
+/// Follows a run as it trains, and can end it.
 pub trait Observer {
     /// All ranks are laid out and filled; the highest rank's peak is in bytes.
     fn ready(&mut self, peak: u64);

@@ -62,7 +62,7 @@ macro_rules! number {
                 type $element = half::bf16;
                 $body
             }
-            other => unreachable!("{other:?} are no numbers that this device computes with"),
+            other => unreachable!("this device has no kernels for {other:?}"),
         }
     };
 }
