@@ -159,13 +159,22 @@ impl Ledger<'_> {
         self.runs(stage).map(|(unit, count)| count * self.cost(stage, unit).owned).sum()
     }
 
-    /// The optimizer step: a 32-bit copy of the owned gradients, where the engine makes one.
+    /// The optimizer step: a 32-bit copy of the gradients that the device owns, where the engine makes one, and those of
+    /// their parameters that live on the host.
     fn step(&self, stage: u32) -> i64 {
-        if !self.engine.state.single_precision_gradient_copy || self.rules.gradient.size() >= 4 {
-            return 0;
-        }
         let owned = self.owned(stage);
-        aligned(4 * (owned - offloaded_elements(self.strategy, stage as usize, owned))) as i64
+        let on_host = offloaded_elements(self.strategy, stage as usize, owned);
+        let copies = self.engine.state.single_precision_gradient_copy && self.rules.gradient.size() < 4;
+        let copy = if copies { 4 * (owned - on_host) } else { 0 };
+        let (mut before, mut updated) = (0, 0);
+        for (unit, count) in self.runs(stage) {
+            let end = before + count * self.cost(stage, unit).owned;
+            if unit.offloads_parameters {
+                updated += end.saturating_sub(before.max(on_host));
+            }
+            before = end;
+        }
+        (aligned(copy) + aligned(updated * self.rules.parameter.size())) as i64
     }
 
     /// Its three passes.

@@ -2,44 +2,16 @@
 
 #![expect(unsafe_code, reason = "it holds the lock that steps take")]
 
-use crate::execute::call::{Space, View};
+use crate::execute::call::View;
 use crate::execute::element::{Element, Real};
 use crate::execute::fleet::Fleet;
-use crate::execute::storage::Storage;
-use crate::program::placing::Region;
-use crate::units::ElementType;
-
-/// Runs `$body` with `$element` as the type that numbers of type `$number` are stored in.
-macro_rules! stored {
-    ($number:expr, $element:ident => $body:expr) => {
-        match $number {
-            ElementType::Fp64 => {
-                type $element = f64;
-                $body
-            }
-            ElementType::Bf16 => {
-                type $element = half::bf16;
-                $body
-            }
-            _ => {
-                type $element = f32;
-                $body
-            }
-        }
-    };
-}
-
-/// `region` of the numbers that `element` is the type of.
-pub(super) const fn numbers(space: Space, region: Region, element: ElementType) -> View {
-    View { space, region, storage: Storage::Number(element) }
-}
+use crate::execute::storage::number;
 
 impl Fleet {
     /// What lies in `view` of rank `rank`; waits while a step is computed.
     pub(super) fn numbers(&self, rank: usize, view: View) -> Vec<f64> {
         let bytes = self.bytes(rank, view);
-        let Storage::Number(number) = view.storage else { return Vec::new() };
-        stored!(number, E => {
+        number!(view, E => {
             let (elements, _) = bytes.as_chunks::<{ size_of::<E>() }>();
             elements.iter().map(|bytes| E::from_ne_bytes(*bytes).wide().to_f64()).collect()
         })
@@ -47,9 +19,8 @@ impl Fleet {
 
     /// The first of `values`, rounded, become what lies in `view`; waits while a step is computed.
     pub(super) fn set_numbers(&self, rank: usize, view: View, values: &[f64]) {
-        let Storage::Number(number) = view.storage else { return };
         let values = &values[..view.len()];
-        let bytes: Vec<u8> = stored!(number, E => {
+        let bytes: Vec<u8> = number!(view, E => {
             let narrow = |value: &f64| E::narrow(<E as Element>::Wide::of(*value)).to_ne_bytes();
             values.iter().flat_map(narrow).collect()
         });

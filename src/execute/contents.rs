@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::execute::access::numbers;
-use crate::execute::call::{Space, View};
+use crate::execute::call::View;
 use crate::execute::data::Batches;
 use crate::execute::fleet::Fleet;
 use crate::execute::pool::Pool;
 use crate::execute::ranks::layout::{LocalTensor, Section};
 use crate::execute::ranks::mapping::Mapping;
+use crate::execute::ranks::places::Plane;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::ranks::state::{Piece, Planes};
+use crate::execute::ranks::state::Piece;
 use crate::execute::ranks::unit::Unit;
 use crate::execute::storage::Storage;
 use crate::execute::weights::Weights;
@@ -19,7 +19,6 @@ use crate::model::layer::LayerKind;
 use crate::model::roles::Role;
 use crate::program::instruction::{Holds, Owned};
 use crate::program::scalars::Scalar;
-use crate::units::ElementType;
 
 /// The pieces of `rank` whose optimizer state is on the host, then those of the device.
 fn owned(rank: &Rank) -> impl Iterator<Item = (bool, Piece)> {
@@ -29,14 +28,6 @@ fn owned(rank: &Rank) -> impl Iterator<Item = (bool, Piece)> {
         rank.pieces.iter().filter_map(move |piece| Some((on_host, piece.within(owned)?)))
     };
     spaces.into_iter().flat_map(within)
-}
-
-/// The type that sums over numbers of `compute` are taken in, and moments kept.
-const fn wide(compute: ElementType) -> ElementType {
-    match compute {
-        ElementType::Fp64 => ElementType::Fp64,
-        _ => ElementType::Fp32,
-    }
 }
 
 /// Something that is kept for each parameter.
@@ -71,33 +62,27 @@ impl Fleet {
 
     /// The parameters that `unit` stores: whole, or its shards.
     fn set_unit(&self, rank: &Rank, unit: &Unit, weights: &Weights) {
-        let is_sharded = self.run.rules.shards_parameters;
         for tensor in &unit.tensors.tensors {
             let values = self.local_values(rank, unit, tensor, weights);
             let (range, held) = (tensor.range(), self.stored_range(rank, unit, tensor));
             if held.start >= held.end {
                 continue;
             }
-            let target = self.stored(rank, unit, (tensor.section, held.clone()), is_sharded);
+            let target = rank.stored(unit, tensor.section, held.clone());
             self.set_numbers(rank.index, target, &values[held.start - range.start..]);
         }
     }
 
     /// Master weights, and the parameters that the host keeps beside its optimizer state.
     fn set_owned(&self, rank: &Rank, weights: &Weights) {
-        let rules = &self.run.rules;
-        for (on_host, piece) in owned(rank).filter(|(on_host, _)| rules.has_separate_master || *on_host) {
+        let has_master = rank.rules.has_separate_master;
+        for (on_host, piece) in owned(rank).filter(|(on_host, _)| has_master || *on_host) {
             let values = self.piece_values(rank, &piece, weights);
-            let (planes, count) = (self.planes(rank, on_host), piece.range.len());
-            let space = if on_host { Space::Host } else { Space::Device };
-            if rules.has_separate_master {
-                let master = numbers(space, planes.plane(2, piece.owned, count), wide(rules.compute));
-                self.set_numbers(rank.index, master, &values);
+            if has_master {
+                self.set_numbers(rank.index, rank.plane(Plane::Master, &piece, on_host), &values);
             }
             if on_host {
-                let sizes = (rules.gradient.size() as usize, rules.compute.size() as usize);
-                let staged = planes.staged((piece.owned, count), sizes).1;
-                self.set_numbers(rank.index, numbers(space, staged, rules.compute), &values);
+                self.set_numbers(rank.index, rank.staged(&piece).1, &values);
             }
         }
     }
@@ -105,10 +90,10 @@ impl Fleet {
     /// The moments of the optimizer become these, which have those of all trained parameters.
     pub fn set_moments(&self, first: &Weights, second: &Weights) {
         for rank in &self.ranks {
-            for (index, weights) in [first, second].into_iter().enumerate() {
+            for (plane, weights) in [(Plane::FirstMoments, first), (Plane::SecondMoments, second)] {
                 for (on_host, piece) in owned(rank) {
                     let values = self.piece_values(rank, &piece, weights);
-                    self.set_numbers(rank.index, self.plane(rank, (on_host, &piece), index), &values);
+                    self.set_numbers(rank.index, rank.plane(plane, &piece, on_host), &values);
                 }
             }
         }
@@ -152,25 +137,6 @@ impl Fleet {
         ((layer, tensor.tensor.role), mapping)
     }
 
-    fn planes(&self, rank: &Rank, on_host: bool) -> Planes {
-        let size = wide(self.run.rules.compute).size() as usize;
-        rank.planes(on_host, (self.run.rules.optimizer_planes(), size))
-    }
-
-    /// Plane `index` of the optimizer state of a piece.
-    fn plane(&self, rank: &Rank, (on_host, piece): (bool, &Piece), index: usize) -> View {
-        let space = if on_host { Space::Host } else { Space::Device };
-        let plane = self.planes(rank, on_host).plane(index, piece.owned, piece.range.len());
-        numbers(space, plane, wide(self.run.rules.compute))
-    }
-
-    /// Elements of a section of the parameters that a unit stores.
-    fn stored(&self, rank: &Rank, unit: &Unit, elements: (Section, Range<usize>), is_sharded: bool) -> View {
-        let compute = self.run.rules.compute;
-        let (space, region) = rank.stored(unit, elements, (is_sharded, compute.size() as usize));
-        numbers(space, region, compute)
-    }
-
     /// All tensors of what is kept, gathered from the ranks that own them. Frozen parameters have no gradients and
     /// no moments. Under mixed precision, parameters are the master weights.
     pub fn read(&self, kept: Kept) -> Tensors {
@@ -190,33 +156,26 @@ impl Fleet {
     fn read_piece(&self, rank: &Rank, (on_host, piece): (bool, &Piece), kept: Kept, tensors: &mut Tensors) {
         let unit = &rank.units[piece.unit];
         let tensor = &unit.tensors.tensors[piece.tensor];
-        let rules = &self.run.rules;
+        let (section, range) = (piece.section, piece.range.clone());
         let view = match kept {
-            Kept::Gradients => {
-                let place = (rules.keeps_whole_gradients, rules.gradient.size() as usize);
-                let region = rank.owned_gradient(unit, (piece.section, piece.range.clone()), place);
-                numbers(Space::Device, region, rules.gradient)
-            }
-            Kept::Parameters if rules.has_separate_master => self.plane(rank, (on_host, piece), 2),
-            Kept::Parameters => {
-                self.stored(rank, unit, (piece.section, piece.range.clone()), rules.shards_parameters)
-            }
-            Kept::FirstMoments => self.plane(rank, (on_host, piece), 0),
-            Kept::SecondMoments => self.plane(rank, (on_host, piece), 1),
+            Kept::Gradients => rank.owned_gradient(unit, section, range),
+            Kept::Parameters if rank.rules.has_separate_master => rank.plane(Plane::Master, piece, on_host),
+            Kept::Parameters => rank.stored(unit, section, range),
+            Kept::FirstMoments => rank.plane(Plane::FirstMoments, piece, on_host),
+            Kept::SecondMoments => rank.plane(Plane::SecondMoments, piece, on_host),
         };
         let values = self.numbers(rank.index, view);
         self.place(rank, unit, tensor, (piece.range.start - tensor.start, &values), tensors);
     }
 
     fn read_frozen(&self, rank: &Rank, tensors: &mut Tensors) {
-        let is_sharded = self.run.rules.shards_parameters;
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
                 let range = self.stored_range(rank, unit, tensor);
                 if range.start >= range.end {
                     continue;
                 }
-                let stored = self.stored(rank, unit, (tensor.section, range.clone()), is_sharded);
+                let stored = rank.stored(unit, tensor.section, range.clone());
                 let values = self.numbers(rank.index, stored);
                 self.place(rank, unit, tensor, (range.start - tensor.start, &values), tensors);
             }
@@ -260,7 +219,7 @@ impl Fleet {
         let settings = &self.run.settings;
         let head = [step as f64, f64::from_bits(settings.seed), settings.learning_rate, 1.0];
         for rank in &self.ranks {
-            let view = numbers(Space::Device, rank.region(Holds::Scalars), ElementType::Fp64);
+            let view = rank.all_scalars();
             let mut scalars = vec![0.0; view.len()];
             scalars[..head.len()].copy_from_slice(&head);
             self.set_numbers(rank.index, view, &scalars);
@@ -269,7 +228,7 @@ impl Fleet {
 
     /// What `rank` holds of `scalar`.
     pub(super) fn scalar(&self, rank: &Rank, scalar: Scalar) -> Vec<f64> {
-        self.numbers(rank.index, numbers(Space::Device, rank.scalar(scalar), ElementType::Fp64))
+        self.numbers(rank.index, rank.scalar(scalar))
     }
 
     /// The ids of step `step` into the memory of all ranks.
@@ -296,7 +255,7 @@ impl Fleet {
                             .flat_map(of_sequence)
                             .flat_map(u32::to_ne_bytes)
                             .collect();
-                        let view = View { space: Space::Device, region, storage: Storage::Index };
+                        let view = View::device(region, Storage::Index);
                         self.set_bytes(rank.index, view, &local);
                     }
                 }

@@ -10,7 +10,7 @@ use crate::execute::bind::Bound;
 use crate::execute::call::Call;
 use crate::execute::comm::CommError;
 use crate::execute::device::cpu::Cpu;
-use crate::execute::device::{Device, Queues, Types};
+use crate::execute::device::{Device, Queues};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::resident::resident;
@@ -18,6 +18,7 @@ use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::Parts;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{Run, Weighing};
+use crate::execute::storage::Types;
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -83,13 +84,14 @@ impl Fleet {
         };
         let extent = sum(|placing| placing.device.extent + placing.host.extent);
         let live = sum(|placing| placing.device.live + placing.host.live);
-        let available = Cpu::free_memory();
+        let types = Types::new(run.rules.compute, run.rules.gradient);
+        let mut device = Box::new(Cpu::new(types, run.settings.cores)?);
+        let available = device.free_memory();
         if extent > available {
             return Err(ExecuteError::Memory { ranks: run.mesh.ranks(), extent, live, available });
         }
         let resident_before = resident();
-        let types = Types { compute: run.rules.compute, gradient: run.rules.gradient };
-        let device = Box::new(Cpu::new(needs, types, run.settings.cores)?);
+        device.allocate(needs)?;
         Ok(Self {
             run,
             ranks,

@@ -139,7 +139,8 @@ fn corners(run: &Run) -> BTreeSet<u64> {
 /// Submits a step of rank `index` to a device that only looks at it.
 fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), ExecuteError> {
     let (rank, bound, need) = parts::part(run, index, stages)?;
-    let null = Null::new(vec![need]);
+    let mut null = Null::default();
+    null.allocate(vec![need])?;
     let queues = null.open()?;
     for stream in Stream::ALL {
         let mut worker = Worker::new(&rank, &bound, stream, queues.queue(0, stream, &[])?);

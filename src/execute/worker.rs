@@ -36,25 +36,30 @@ impl<'r> Worker<'r> {
         part: std::ops::Range<usize>,
         began: Instant,
     ) -> Result<(), ExecuteError> {
-        self.queue.begin(step);
+        self.queue.begin(step, began);
         let rank = self.rank;
         let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
         if part.start == 0 {
             spans.fill(Span::default());
         }
-        for position in part {
+        for position in part.clone() {
             let number = rank.placement.streams[self.stream as usize][position] as usize;
             if !self.queue.wait(&rank.placement.issues[number].waits) {
                 return Ok(());
             }
-            let start = began.elapsed().as_secs_f64();
+            self.queue.record(2 * position);
             for call in self.bound.of(number) {
                 // SAFETY: the program is verified: of two instructions that use the same memory, one of them to write,
                 // one waits for the other, and this one's waits are over.
                 unsafe { self.queue.submit(call)? };
             }
-            spans[position] = Span { start, end: began.elapsed().as_secs_f64() };
+            self.queue.record(2 * position + 1);
             self.queue.advance();
+        }
+        self.queue.finish()?;
+        for position in part {
+            let [start, end] = [0, 1].map(|side| self.queue.elapsed(2 * position + side));
+            spans[position] = Span { start, end };
         }
         Ok(())
     }

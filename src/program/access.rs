@@ -22,6 +22,8 @@ pub enum Kept {
     /// Gradients and updated parameters on their way through the host.
     StagedGradients,
     StagedParameters,
+    /// Parameters of the host that the device updates.
+    UpdatedParameters,
     /// Scratch of kernels.
     Workspace,
     /// Losses of the step's tokens.
@@ -200,10 +202,11 @@ impl Standing<'_> {
                 (Some(owned), &[StagedGradients, HostScalars], writes)
             }
             Task::HostParameters(owned) => (Some(owned), &[StagedParameters], &[Parameters]),
+            Task::LoadParameters(owned) => (Some(owned), &[HostParameters], &[UpdatedParameters]),
             Task::DeviceStep(owned) => {
-                (Some(owned), &[Gradients, Squares], &[Moments, Parameters, HostParameters])
+                (Some(owned), &[Gradients, Squares], &[Moments, Parameters, UpdatedParameters])
             }
-            Task::StoreParameters(owned) => (Some(owned), &[HostParameters], &[]),
+            Task::StoreParameters(owned) => (Some(owned), &[UpdatedParameters], &[HostParameters]),
             _ => (None, &[], &[]),
         };
         let touched = reads.iter().map(|&kept| Access::reads(kept));

@@ -136,9 +136,10 @@ pub enum Task {
     HostGradients(Owned),
     HostStep(Owned),
     HostParameters(Owned),
-    /// AdamW of what the device owns.
+    /// AdamW of what the device owns. Parameters that live on the host come to it first, unless it has them in full
+    /// precision, and go back.
+    LoadParameters(Owned),
     DeviceStep(Owned),
-    /// Parameters that live on the host and were updated on the device.
     StoreParameters(Owned),
     /// Updated parameters to all ranks that hold them whole.
     GatherUpdated(Part),

@@ -1,10 +1,14 @@
 //! The optimizer step: what gradients still lack, clipping, AdamW on device and host, and gathering what was updated.
 
+use smallvec::smallvec;
+
 use crate::lower::{Category, Stream};
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Op};
 use crate::profile::choices::GradientSync;
 use crate::program::access::{Access, Accesses, Standing, Touched};
-use crate::program::instruction::{Buffer, Cause, Frame, Instruction, Owned, Part, Streams, Task, Template};
+use crate::program::instruction::{
+    Buffer, BufferId, Cause, Frame, Instruction, Owned, Part, Streams, Task, Template,
+};
 use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
 use crate::program::reduction::reductions;
@@ -225,27 +229,54 @@ impl Step<'_> {
         let owned = Owned { start: sizes.on_host, end: sizes.owned };
         let on_device = sizes.owned - sizes.on_host;
         // What a step takes whatever its size is there even if the host updates everything.
-        if on_device > 0 || (sizes.owned > 0 && plan.engine.timing.step_time.value.0 > 0.0) {
-            let task = Task::DeviceStep(owned);
-            let mut step =
-                Instruction::plain(rules.adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
-            if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
-                frame.buffers.push(Buffer {
-                    name: "32-bit gradient copy",
-                    bytes: Bytes(on_device * ElementType::Fp32.size()),
-                    category: Category::Gradients,
-                });
-                step.allocates.push(0);
-                step.writes.push(0);
-                step.frees.push(0);
-            }
-            self.push(step);
+        if on_device == 0 && (sizes.owned == 0 || plan.engine.timing.step_time.value.0 <= 0.0) {
+            return;
         }
-        let to_host = sizes.stored_within(owned);
-        if to_host > 0 {
-            let op = Op::CopyOut(Bytes(to_host * rules.parameter.size()));
-            self.push(Instruction::plain(op, Task::StoreParameters(owned), on(Stream::CopyOut), Cause::Copy));
+        let mut buffer = |name, bytes, category| {
+            frame.buffers.push(Buffer { name, bytes: Bytes(bytes), category });
+            (frame.buffers.len() - 1) as BufferId
+        };
+        let task = Task::DeviceStep(owned);
+        let mut step =
+            Instruction::plain(rules.adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
+        if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
+            let bytes = on_device * ElementType::Fp32.size();
+            let copy = buffer("32-bit gradient copy", bytes, Category::Gradients);
+            step.allocates.push(copy);
+            step.writes.push(copy);
+            step.frees.push(copy);
         }
+        let bytes = sizes.stored_within(owned) * rules.parameter.size();
+        if bytes == 0 {
+            return self.push(step);
+        }
+        let updated = buffer("updated parameters", bytes, Category::Buffers);
+        step.writes.push(updated);
+        if rules.has_separate_master {
+            step.allocates.push(updated);
+        } else {
+            self.push(Instruction {
+                allocates: smallvec![updated],
+                writes: smallvec![updated],
+                ..Instruction::plain(
+                    Op::CopyIn(Bytes(bytes)),
+                    Task::LoadParameters(owned),
+                    on(Stream::CopyIn),
+                    Cause::Copy,
+                )
+            });
+        }
+        self.push(step);
+        self.push(Instruction {
+            reads: smallvec![updated],
+            frees: smallvec![updated],
+            ..Instruction::plain(
+                Op::CopyOut(Bytes(bytes)),
+                Task::StoreParameters(owned),
+                on(Stream::CopyOut),
+                Cause::Copy,
+            )
+        });
     }
 
     /// Updated parameters back to the ranks that hold them whole.

@@ -130,7 +130,7 @@ impl<'a> Binder<'a> {
             first_head: self.first_head(layer),
             heads: layer.heads,
             tokens: run.workload.seq_len,
-            scalars: self.scalar_heads()[0],
+            scalars: self.rank.scalar_heads()[0],
         };
         Ok(Core {
             batch: run.strategy.micro_batch as usize,

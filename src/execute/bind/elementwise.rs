@@ -135,7 +135,7 @@ impl Binder<'_> {
             site: self.site(issue, layer, 0)?,
             start: self.first_sequence(issue) * self.run.workload.seq_len,
             width,
-            scalars: self.scalar_heads()[0],
+            scalars: self.rank.scalar_heads()[0],
         }))
     }
 }

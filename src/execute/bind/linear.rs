@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::joining::joined;
 use super::{Binder, Done};
 use crate::execute::call::{Call, Columns, Factor, Gemm, Target, View};
 use crate::execute::error::ExecuteError;
@@ -137,6 +138,7 @@ impl<'a> Binder<'a> {
         }
         let dy = self.activations(self.read(issue, 1)?);
         let (shares, width) = self.shares(issue, layer, matrix)?;
+        let mut biases = Vec::new();
         for Share { role, bias, rows, depth, columns: own } in shares {
             let dy = columns(dy, width, &own);
             let target = if matches!(matrix, Matrix::Vocabulary { .. }) {
@@ -153,9 +155,10 @@ impl<'a> Binder<'a> {
             if let Some(bias) = bias
                 && let Some(bias) = self.gradient_part(issue, layer, bias, &rows, 1)?
             {
-                self.push(Call::BiasGradient { output_gradient: dy, bias });
+                biases.push(Call::BiasGradient { output_gradient: dy, bias });
             }
         }
+        self.calls.extend(biases);
         // A bias behind a sum over tensor ranks takes the gradient of the sum.
         let summed = match matrix {
             Matrix::AttentionOutput => Some(Role::OutputBias),
@@ -172,15 +175,21 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    /// output (=|+=) a · b (+ bias).
+    /// output (=|+=) a · b (+ bias), in one product with the call before where that can be.
     pub(super) fn gemm(
         &mut self,
         (a, b): (Factor, Factor),
         bias: Option<View>,
         (output, write): (Columns, Into),
     ) {
-        let scratch = self.workspace();
-        self.push(Call::Gemm(Box::new(Gemm { a, b, bias, output, write, scratch })));
+        let gemm = Gemm { a, b, bias, output, write, scratch: self.workspace() };
+        if let Some(Call::Gemm(before)) = self.calls[self.first..].last_mut()
+            && let Some(joined) = joined(before, &gemm)
+        {
+            **before = joined;
+            return;
+        }
+        self.push(Call::Gemm(Box::new(gemm)));
     }
 
     /// Rows `rows` (of `depth` elements) of the gradient of a role: a gated matrix has two halves. None where the layer

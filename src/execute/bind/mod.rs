@@ -8,6 +8,7 @@ mod collectives;
 mod elementwise;
 mod embedding;
 mod experts;
+mod joining;
 mod linear;
 mod loss;
 mod norm;
@@ -26,11 +27,10 @@ use crate::execute::observe::words;
 use crate::execute::ranks::placement::{Issue, Placement};
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
-use crate::execute::storage::Storage;
+use crate::execute::storage::Types;
 use crate::lower::Kernel;
 use crate::ops::Op;
 use crate::program::instruction::{Holds, Task};
-use crate::units::ElementType;
 
 /// Calls of all instructions of a rank, instruction by instruction.
 #[derive(Clone, Debug, Default)]
@@ -48,37 +48,13 @@ impl Bound {
     }
 }
 
-/// How a run stores its numbers.
-#[derive(Clone, Copy, Debug)]
-struct Types {
-    /// Activations and working parameters.
-    compute: Storage,
-    /// What sums over them are taken in.
-    wide: Storage,
-    gradient: Storage,
-}
-
-impl Types {
-    const fn of(run: &Run) -> Self {
-        let wide = match run.rules.compute {
-            ElementType::Fp64 => ElementType::Fp64,
-            _ => ElementType::Fp32,
-        };
-        Self {
-            compute: Storage::Number(run.rules.compute),
-            wide: Storage::Number(wide),
-            gradient: Storage::Number(run.rules.gradient),
-        }
-    }
-}
-
 /// Binds the instructions of `rank`; `stages` are the placements of all stages, which peers' inboxes lie in.
 ///
 /// # Errors
 /// [`ExecuteError::Missing`] and [`ExecuteError::Operand`] where the program is not what the model and the strategy
 /// ask for, and [`ExecuteError::Shape`] where a call has another size than the op that was priced: bugs of ours.
 pub fn bind(run: &Run, rank: &Rank, stages: &[Arc<Placement>]) -> Result<Bound, ExecuteError> {
-    let mut binder = Binder { run, rank, stages, types: Types::of(run), calls: Vec::new() };
+    let mut binder = Binder { run, rank, stages, types: rank.types, calls: Vec::new(), first: 0 };
     let mut ends = Vec::with_capacity(rank.placement.issues.len());
     for issue in &rank.placement.issues {
         binder.issue(issue)?;
@@ -93,6 +69,8 @@ struct Binder<'a> {
     stages: &'a [Arc<Placement>],
     types: Types,
     calls: Vec<Call>,
+    /// The first call of the instruction that is being bound.
+    first: usize,
 }
 
 type Done = Result<(), ExecuteError>;
@@ -116,9 +94,9 @@ impl Binder<'_> {
             self.check_size(unit, gradient, Holds::Gradients, size)?;
             self.push(Call::Zero { to: self.gradients(gradient) });
         }
-        let first = self.calls.len();
+        self.first = self.calls.len();
         self.task(issue)?;
-        self.check_shape(issue, first)?;
+        self.check_shape(issue)?;
         self.check(issue)?;
         if self.run.settings.poison {
             for held in &issue.frees {
@@ -128,9 +106,12 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// Whether the calls of `issue`, from number `first` on, have the shape of the op that was priced.
-    fn check_shape(&self, issue: &Issue, first: usize) -> Done {
-        let Some(shape) = shape::shape(issue, &self.calls[first..]) else { return Ok(()) };
+    /// Whether the calls of `issue` have the shape of the op that was priced.
+    fn check_shape(&self, issue: &Issue) -> Done {
+        let has_first_shards = self.rank.shard == 0 && self.rank.expert_shard == 0;
+        let Some(shape) = shape::shape(issue, &self.calls[self.first..], has_first_shards) else {
+            return Ok(());
+        };
         if shape.priced == shape.bound {
             return Ok(());
         }
@@ -170,6 +151,7 @@ impl Binder<'_> {
             | Task::HostGradients(_)
             | Task::HostStep(_)
             | Task::HostParameters(_)
+            | Task::LoadParameters(_)
             | Task::DeviceStep(_)
             | Task::StoreParameters(_)
             | Task::GatherUpdated(_) => self.optimizer(issue),

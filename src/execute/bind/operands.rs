@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::Binder;
-use crate::execute::call::{Space, Target, View};
+use crate::execute::call::{Target, View};
 use crate::execute::error::ExecuteError;
 use crate::execute::observe::words;
 use crate::execute::ranks::layout::Section;
@@ -17,33 +17,23 @@ use crate::model::roles::Role;
 use crate::program::instruction::{Holds, Task};
 use crate::program::placing::Region;
 use crate::program::scalars::Scalar;
-use crate::units::ElementType;
-
-const fn device(region: Region, storage: Storage) -> View {
-    View { space: Space::Device, region, storage }
-}
 
 impl<'a> Binder<'a> {
     /// `region` of the device as activations, as what sums are taken in, as gradients, as bytes.
     pub(super) const fn activations(&self, region: Region) -> View {
-        device(region, self.types.compute)
+        View::device(region, self.types.compute)
     }
 
     pub(super) const fn wide(&self, region: Region) -> View {
-        device(region, self.types.wide)
+        View::device(region, self.types.wide)
     }
 
     pub(super) const fn gradients(&self, region: Region) -> View {
-        device(region, self.types.gradient)
+        View::device(region, self.types.gradient)
     }
 
     pub(super) const fn bytes(&self, region: Region) -> View {
-        device(region, Storage::Byte)
-    }
-
-    /// The same on the host.
-    pub(super) const fn on_host(&self, view: View) -> View {
-        View { space: Space::Host, ..view }
+        View::device(region, Storage::Byte)
     }
 
     /// What `issue` reads `place`-th.
@@ -204,19 +194,9 @@ impl<'a> Binder<'a> {
         self.wide(self.rank.region(Holds::Workspace))
     }
 
-    /// Numbers of the step.
+    /// A number of the step.
     pub(super) fn scalar(&self, scalar: Scalar) -> View {
-        device(self.rank.scalar(scalar), Storage::Number(ElementType::Fp64))
-    }
-
-    /// The head of the numbers of the step on the device; their copy on the host.
-    pub(super) fn scalar_heads(&self) -> [View; 2] {
-        let [device, host] = self.rank.scalar_heads();
-        [(Space::Device, device), (Space::Host, host)].map(|(space, region)| View {
-            space,
-            region,
-            storage: Storage::Number(ElementType::Fp64),
-        })
+        self.rank.scalar(scalar)
     }
 
     /// Ids of the instruction's micro-batch.
@@ -224,7 +204,7 @@ impl<'a> Binder<'a> {
         let count = self.run.strategy.micro_batch as usize * self.run.local_tokens();
         let ids = self.need(issue, "the buffer of token ids", self.rank.state(holds, None))?;
         let start = issue.micro as usize * count;
-        self.part(issue, device(ids.device, Storage::Index), start..start + count)
+        self.part(issue, View::device(ids.device, Storage::Index), start..start + count)
     }
 
     /// What tells the dropouts of a step apart: the layer, and which of its dropouts.

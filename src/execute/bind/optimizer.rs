@@ -3,12 +3,13 @@
 use super::collectives::sum_of;
 use super::reductions::state_group;
 use super::{Binder, Done};
-use crate::execute::call::{AdamWCall, Call, Exchange, Space, Update, View};
+use crate::execute::call::{AdamWCall, Call, Exchange, Update, View};
+use crate::execute::error::ExecuteError;
 use crate::execute::ranks::layout::Section;
 use crate::execute::ranks::placement::Issue;
-use crate::execute::ranks::state::{Piece, Planes};
+use crate::execute::ranks::places::Plane;
+use crate::execute::ranks::state::Piece;
 use crate::program::instruction::{Owned, Part, Task};
-use crate::program::placing::Region;
 use crate::program::scalars::Scalar;
 
 impl Binder<'_> {
@@ -30,36 +31,33 @@ impl Binder<'_> {
                 self.push(Call::ClipFactor { squares, limit: self.run.workload.clip, clip });
             }
             Task::CopyScalars => {
-                let [from, to] = self.scalar_heads();
+                let [from, to] = self.rank.scalar_heads();
                 self.push(Call::Copy { from, to });
             }
             Task::HostGradients(owned) => self.host_gradients(owned),
-            Task::HostStep(owned) => self.update_owned(owned, true),
+            Task::HostStep(owned) => self.host_step(owned),
             Task::HostParameters(owned) => self.host_parameters(owned),
-            Task::DeviceStep(owned) => self.update_owned(owned, false),
+            Task::LoadParameters(owned) => {
+                let updated = self.activations(self.written(issue, 0)?);
+                for (home, staged) in self.updated(issue, owned, updated)? {
+                    self.push(Call::Copy { from: home, to: staged });
+                }
+            }
+            Task::DeviceStep(owned) => self.device_step(issue, owned)?,
+            Task::StoreParameters(owned) => {
+                let updated = self.activations(self.read(issue, 0)?);
+                for (home, staged) in self.updated(issue, owned, updated)? {
+                    self.push(Call::Copy { from: staged, to: home });
+                }
+            }
             Task::GatherUpdated(part) => self.gather_updated(part),
-            // The device step wrote to the host's own copy.
-            Task::StoreParameters(_) => {}
             _ => return Err(self.missing(issue, "its part of the optimizer step")),
         }
         Ok(())
     }
 
     fn gradient_of(&self, piece: &Piece) -> View {
-        let unit = &self.rank.units[piece.unit];
-        let place = (self.run.rules.keeps_whole_gradients, self.types.gradient.size());
-        self.gradients(self.rank.owned_gradient(unit, (piece.section, piece.range.clone()), place))
-    }
-
-    fn planes(&self, on_host: bool) -> Planes {
-        self.rank.planes(on_host, (self.run.rules.optimizer_planes(), self.types.wide.size()))
-    }
-
-    /// Host staging of gradients, and of parameters behind them.
-    fn staged(&self, start: usize, count: usize) -> (View, View) {
-        let sizes = (self.types.gradient.size(), self.types.compute.size());
-        let (gradient, parameters) = self.planes(true).staged((start, count), sizes);
-        (self.on_host(self.gradients(gradient)), self.on_host(self.activations(parameters)))
+        self.rank.owned_gradient(&self.rank.units[piece.unit], piece.section, piece.range.clone())
     }
 
     fn pieces_within(&self, owned: Owned) -> Vec<Piece> {
@@ -68,57 +66,88 @@ impl Binder<'_> {
 
     /// Where the parameters of `piece` are stored.
     fn home(&self, piece: &Piece) -> View {
-        let stored = (self.run.rules.shards_parameters, self.types.compute.size());
-        let unit = &self.rank.units[piece.unit];
-        self.stored(self.rank.stored(unit, (piece.section, piece.range.clone()), stored))
+        self.rank.stored(&self.rank.units[piece.unit], piece.section, piece.range.clone())
     }
 
-    const fn stored(&self, (space, region): (Space, Region)) -> View {
-        View { space, region, storage: self.types.compute }
-    }
-
-    /// AdamW over `owned`, in the memory that has its state: on the host, over what is staged there.
-    fn update_owned(&mut self, owned: Owned, on_host: bool) {
-        let planes = self.planes(on_host);
-        let settings = &self.run.settings;
-        let scalars = self.scalar_heads()[usize::from(on_host)];
+    /// AdamW over what the host owns: gradients are staged there, and parameters where they do not live there.
+    fn host_step(&mut self, owned: Owned) {
         for piece in self.pieces_within(owned) {
-            let (count, home) = (piece.range.len(), self.home(&piece));
-            let (gradient, parameters) =
-                if on_host { self.staged(piece.owned, count) } else { (self.gradient_of(&piece), home) };
-            let plane = |index| {
-                let plane = self.wide(planes.plane(index, piece.owned, count));
-                if on_host { self.on_host(plane) } else { plane }
-            };
-            let update = Update {
-                betas: settings.betas,
-                epsilon: settings.epsilon,
-                weight_decay: if piece.decays { settings.weight_decay } else { 0.0 },
-                scalars,
-            };
-            let master = self.run.rules.has_separate_master.then(|| plane(2));
-            let moments = [plane(0), plane(1)];
-            self.push(Call::AdamW(Box::new(AdamWCall { update, gradient, parameters, moments, master })));
-            if on_host && self.rank.units[piece.unit].offloads_parameters {
-                self.push(Call::Copy { from: parameters, to: home });
-            }
+            let (gradient, staged) = self.rank.staged(&piece);
+            let parameters = if self.is_on_host(&piece) { self.home(&piece) } else { staged };
+            self.update(&piece, true, gradient, parameters);
         }
+    }
+
+    /// AdamW over what the device owns: parameters that live on the host are staged in a buffer of the instruction.
+    fn device_step(&mut self, issue: &Issue, owned: Owned) -> Done {
+        let updated = issue.writes.last().map(|region| self.activations(*region));
+        let mut staged = match updated {
+            Some(updated) => self.updated(issue, owned, updated)?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
+        for piece in self.pieces_within(owned) {
+            let parameters = if self.is_on_host(&piece) {
+                self.need(issue, "its staged parameters", staged.next())?.1
+            } else {
+                self.home(&piece)
+            };
+            let gradient = self.gradient_of(&piece);
+            self.update(&piece, false, gradient, parameters);
+        }
+        Ok(())
+    }
+
+    /// Where the parameters of each piece within `owned` that live on the host are stored, and their places in `staged`.
+    fn updated(&self, issue: &Issue, owned: Owned, staged: View) -> Result<Vec<(View, View)>, ExecuteError> {
+        let mut list = Vec::new();
+        let mut before = 0;
+        for (place, unit) in self.rank.units.iter().enumerate().filter(|(_, unit)| unit.offloads_parameters) {
+            let start = unit.owned_start.max(owned.start as usize);
+            let end = (unit.owned_start + unit.owned).min(owned.end as usize);
+            for piece in self.pieces_within(owned).iter().filter(|piece| piece.unit == place) {
+                let first = before + piece.owned - start;
+                let part = self.part(issue, staged, first..first + piece.range.len())?;
+                list.push((self.home(piece), part));
+            }
+            before += end.saturating_sub(start);
+        }
+        Ok(list)
+    }
+
+    fn is_on_host(&self, piece: &Piece) -> bool {
+        self.rank.units[piece.unit].offloads_parameters
+    }
+
+    /// AdamW over `piece`, in the memory that has its state.
+    fn update(&mut self, piece: &Piece, on_host: bool, gradient: View, parameters: View) {
+        let (settings, rank) = (self.run.settings, self.rank);
+        let plane = |plane| rank.plane(plane, piece, on_host);
+        let update = Update {
+            betas: settings.betas,
+            epsilon: settings.epsilon,
+            weight_decay: if piece.decays { settings.weight_decay } else { 0.0 },
+            scalars: rank.scalar_heads()[usize::from(on_host)],
+        };
+        let master = rank.rules.has_separate_master.then(|| plane(Plane::Master));
+        let moments = [Plane::FirstMoments, Plane::SecondMoments].map(plane);
+        self.push(Call::AdamW(Box::new(AdamWCall { update, gradient, parameters, moments, master })));
     }
 
     fn host_gradients(&mut self, owned: Owned) {
         for piece in self.pieces_within(owned) {
             let from = self.gradient_of(&piece);
-            let (to, _) = self.staged(piece.owned, piece.range.len());
+            let (to, _) = self.rank.staged(&piece);
             self.push(Call::Copy { from, to });
         }
     }
 
     fn host_parameters(&mut self, owned: Owned) {
-        let pieces = self.pieces_within(owned);
-        for piece in pieces.iter().filter(|piece| !self.rank.units[piece.unit].offloads_parameters) {
-            let (_, from) = self.staged(piece.owned, piece.range.len());
-            let to = self.home(piece);
-            self.push(Call::Copy { from, to });
+        for piece in self.pieces_within(owned) {
+            if !self.is_on_host(&piece) {
+                let (_, from) = self.rank.staged(&piece);
+                let to = self.home(&piece);
+                self.push(Call::Copy { from, to });
+            }
         }
     }
 
@@ -130,8 +159,7 @@ impl Binder<'_> {
                 if section.part() != part || !section.is_trained() || length == 0 {
                     continue;
                 }
-                let size = self.types.compute.size();
-                let whole = self.stored(self.rank.stored(unit, (section, 0..length), (false, size)));
+                let whole = self.rank.stored(unit, section, 0..length);
                 let exchange = Exchange::AllGatherInPlace { whole };
                 self.push(Call::Collective { group: state_group(part), exchange });
             }

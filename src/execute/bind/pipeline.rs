@@ -4,6 +4,7 @@ use super::{Binder, Done};
 use crate::execute::call::{Call, View};
 use crate::execute::error::ExecuteError;
 use crate::execute::ranks::placement::Issue;
+use crate::execute::storage::Storage;
 use crate::program::instruction::{Holds, Message, Task};
 use crate::program::placing::Region;
 use crate::strategy::Axis;
@@ -43,7 +44,7 @@ impl Binder<'_> {
 
     /// The unit's parameters from the host.
     pub(super) fn fetch_parameters(&mut self, issue: &Issue) -> Done {
-        let from = self.on_host(self.bytes(self.unit(issue)?.state.parameters));
+        let from = View::new(true, self.unit(issue)?.state.parameters, Storage::Byte);
         let to = self.bytes(self.written(issue, 0)?);
         self.push(Call::Copy { from, to });
         Ok(())
@@ -54,7 +55,7 @@ impl Binder<'_> {
         let mut offset = issue.host.offset;
         for &region in issue.reads.iter().chain(&issue.writes) {
             let here = self.bytes(region);
-            let away = self.on_host(self.bytes(Region { offset, bytes: region.bytes }));
+            let away = View::new(true, Region { offset, bytes: region.bytes }, Storage::Byte);
             self.push(match issue.task {
                 Task::StashActivations => Call::Copy { from: here, to: away },
                 _ => Call::Copy { from: away, to: here },

@@ -147,8 +147,7 @@ impl<'a> Binder<'a> {
             for (owner, section, whole) in self.gradient_sections(issue, unit, gradient, part)? {
                 let own = owner.tensors.shard(section, self.rank.shard_index(section));
                 let from = self.part(issue, whole, own.clone())?;
-                let place = (false, self.types.gradient.size());
-                let to = self.gradients(self.rank.owned_gradient(owner, (section, own), place));
+                let to = self.rank.owned_gradient(owner, section, own);
                 self.push(if self.replaces(issue, owner, section) {
                     Call::Copy { from, to }
                 } else {
@@ -162,7 +161,6 @@ impl<'a> Binder<'a> {
     /// Sums of the step: shards over replicas, partial sums of tensor ranks, tied tables.
     pub(super) fn finish_gradients(&mut self, task: Task) -> Done {
         let rank = self.rank;
-        let place = (self.run.rules.keeps_whole_gradients, self.types.gradient.size());
         let wire = self.run.rules.reduce;
         for unit in &rank.units {
             for section in Section::TRAINED {
@@ -170,7 +168,7 @@ impl<'a> Binder<'a> {
                 if own.is_empty() {
                     continue;
                 }
-                let owned = |range| self.gradients(rank.owned_gradient(unit, (section, range), place));
+                let owned = |range| rank.owned_gradient(unit, section, range);
                 match task {
                     Task::SumReplicas(part) if part == section.part() => {
                         let (data, group) = (owned(own), replica_group(part));
@@ -189,8 +187,7 @@ impl<'a> Binder<'a> {
                             if start >= end {
                                 continue;
                             }
-                            let data =
-                                self.gradients(rank.owned_gradient(unit, (section, start..end), place));
+                            let data = owned(start..end);
                             let kind = &unit.layers[tensor.layer as usize].kind;
                             let copies = tensor.copies(kind, rank.slot.tensors) as usize;
                             self.sum_copies(data, copies);

@@ -14,6 +14,17 @@ pub struct View {
 }
 
 impl View {
+    /// `region` of the device.
+    pub const fn device(region: Region, storage: Storage) -> Self {
+        Self { space: Space::Device, region, storage }
+    }
+
+    /// `region` of the host where `on_host`, else of the device.
+    pub const fn new(on_host: bool, region: Region, storage: Storage) -> Self {
+        let space = if on_host { Space::Host } else { Space::Device };
+        Self { space, region, storage }
+    }
+
     /// How many elements it has.
     pub const fn len(&self) -> usize {
         self.region.bytes / self.storage.size()

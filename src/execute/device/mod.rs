@@ -11,12 +11,14 @@
 pub mod cpu;
 pub mod null;
 
+use std::time::Instant;
+
 use crate::execute::call::{Call, Lists, View};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
-use crate::units::{Bytes, ElementType};
+use crate::units::Bytes;
 
 /// What one rank takes of a device.
 #[derive(Clone, Debug)]
@@ -26,16 +28,17 @@ pub struct Need {
     pub lists: Lists,
 }
 
-/// How ranks store their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Types {
-    /// Activations and working parameters.
-    pub compute: ElementType,
-    pub gradient: ElementType,
-}
-
 /// The memory of the ranks of this process.
 pub trait Device: Sync {
+    /// Memory that ranks may still take, of the device and of the host together.
+    fn free_memory(&self) -> Bytes;
+
+    /// Takes the memory of `ranks`, all of it zero. Done once.
+    ///
+    /// # Errors
+    /// If the device does not give it.
+    fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError>;
+
     /// Copies `bytes` to `view` of rank `rank`, which is as long.
     ///
     /// # Safety
@@ -53,11 +56,6 @@ pub trait Device: Sync {
     /// # Errors
     /// If the device cannot make what they need.
     fn open<'d>(&'d self) -> Result<Box<dyn Queues + 'd>, ExecuteError>;
-
-    /// Memory that ranks may still take, of the device and of the host together.
-    fn free_memory() -> Bytes
-    where
-        Self: Sized;
 }
 
 /// Open queues, and how they stand to one another.
@@ -89,8 +87,8 @@ pub trait Queues: Sync {
 
 /// One stream of a rank: does what is submitted in order.
 pub trait Queue: Send {
-    /// Step `step` begins.
-    fn begin(&mut self, step: u64);
+    /// Step `step`, which began at `began`, goes on here.
+    fn begin(&mut self, step: u64, began: Instant);
 
     /// What is submitted from now on waits until each stream of the rank has done so many instructions. False if one of
     /// them has failed.
@@ -105,6 +103,18 @@ pub trait Queue: Send {
     /// What went wrong with it.
     unsafe fn submit(&mut self, call: &Call) -> Result<(), ExecuteError>;
 
+    /// Notes when all that was submitted before is done, as mark number `mark`.
+    fn record(&mut self, mark: usize);
+
     /// The instruction whose calls were submitted is done.
     fn advance(&mut self);
+
+    /// Blocks until all that was submitted is done.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    fn finish(&mut self) -> Result<(), ExecuteError>;
+
+    /// Seconds from the begin of the step to a mark that was recorded, once all is finished.
+    fn elapsed(&self, mark: usize) -> f64;
 }

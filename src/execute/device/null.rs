@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "it implements traits whose functions are unsafe to call")]
 
+use std::time::Instant;
+
 use crate::execute::call::{Call, Space, View};
 use crate::execute::device::{Device, Need, Queue, Queues};
 use crate::execute::error::ExecuteError;
@@ -11,18 +13,21 @@ use crate::program::issue_order::Waits;
 use crate::units::Bytes;
 
 /// Sizes of what ranks would take.
+#[derive(Default)]
 pub struct Null {
     ranks: Vec<Need>,
 }
 
-impl Null {
-    /// For ranks that need so much.
-    pub const fn new(ranks: Vec<Need>) -> Self {
-        Self { ranks }
-    }
-}
-
 impl Device for Null {
+    fn free_memory(&self) -> Bytes {
+        Bytes(u64::MAX)
+    }
+
+    fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
+        self.ranks = ranks;
+        Ok(())
+    }
+
     unsafe fn upload(&self, _rank: usize, _view: View, _bytes: &[u8]) {}
 
     unsafe fn download(&self, _rank: usize, _view: View, bytes: &mut [u8]) {
@@ -31,10 +36,6 @@ impl Device for Null {
 
     fn open<'d>(&'d self) -> Result<Box<dyn Queues + 'd>, ExecuteError> {
         Ok(Box::new(self))
-    }
-
-    fn free_memory() -> Bytes {
-        Bytes(u64::MAX)
     }
 }
 
@@ -65,7 +66,7 @@ struct NullQueue<'n> {
 }
 
 impl Queue for NullQueue<'_> {
-    fn begin(&mut self, _step: u64) {}
+    fn begin(&mut self, _step: u64, _began: Instant) {}
 
     fn wait(&mut self, _waits: &Waits) -> bool {
         true
@@ -86,5 +87,15 @@ impl Queue for NullQueue<'_> {
         Err(ExecuteError::Rank { rank: self.rank, message })
     }
 
+    fn record(&mut self, _mark: usize) {}
+
     fn advance(&mut self) {}
+
+    fn finish(&mut self) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    fn elapsed(&self, _mark: usize) -> f64 {
+        0.0
+    }
 }

@@ -10,8 +10,6 @@ mod record;
 
 use std::collections::HashSet;
 
-use crate::execute::access::numbers;
-use crate::execute::call::Space;
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::Fleet;
 use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
@@ -138,7 +136,7 @@ impl Gradients<'_> {
     }
 
     fn values(&self, place: &Place) -> Vec<f64> {
-        self.fleet.numbers(place.rank, numbers(Space::Device, place.region, place.element_type))
+        self.fleet.numbers(place.rank, place.view)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::execute::call::View;
 use crate::execute::fleet::Fleet;
 use crate::execute::ranks::layout::LocalTensor;
 use crate::execute::ranks::mapping::Mapping;
@@ -10,7 +11,6 @@ use crate::execute::ranks::state::Piece;
 use crate::execute::ranks::unit::Unit;
 use crate::model::tensors::NamedTensor;
 use crate::program::GradientBuffer;
-use crate::program::placing::Region;
 use crate::units::ElementType;
 
 /// A run of a rank's gradient buffer that holds part of a weight's gradient.
@@ -32,7 +32,7 @@ pub struct Place {
     pub element_type: ElementType,
     /// The first of all places that hold these elements: those that count make up the weight, each element once.
     pub counts: bool,
-    pub(super) region: Region,
+    pub(super) view: View,
 }
 
 /// Elements of a flattened tensor: start, start + stride, ...
@@ -104,7 +104,7 @@ fn place(
     let rules = &fleet.run.rules;
     let (tensors, section) = (&unit.tensors, piece.section);
     let (keeps_whole, count) = (rules.keeps_whole_gradients, range.len());
-    let start = rank.owned_gradient_start(unit, (section, range.start), keeps_whole);
+    let start = rank.owned_gradient_start(unit, (section, range.start));
     let padded = |before| tensors.shard_length(before) * tensors.shards_of(before);
     let flat = section.trained_before().map(padded).sum::<usize>() + range.start;
     Place {
@@ -115,9 +115,9 @@ fn place(
         elements: start..start + count,
         flat: flat..flat + count,
         runs,
-        element_type: rules.gradient,
         counts: piece.counts,
-        region: rank.owned_gradient(unit, (section, range), (keeps_whole, rules.gradient.size() as usize)),
+        view: rank.owned_gradient(unit, section, range),
+        element_type: rules.gradient,
     }
 }
 

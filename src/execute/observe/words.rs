@@ -159,6 +159,7 @@ pub fn task(task: Task) -> String {
         Task::HostGradients(owned) => return owned_of("host gradients", owned),
         Task::HostStep(owned) => return owned_of("host step", owned),
         Task::HostParameters(owned) => return owned_of("host parameters", owned),
+        Task::LoadParameters(owned) => return owned_of("load parameters", owned),
         Task::DeviceStep(owned) => return owned_of("device step", owned),
         Task::StoreParameters(owned) => return owned_of("store parameters", owned),
         Task::GatherUpdated(of) => return with("gather updated", part(of)),

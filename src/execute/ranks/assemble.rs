@@ -14,6 +14,7 @@ use crate::execute::ranks::state::UnitState;
 use crate::execute::ranks::unit::Unit;
 use crate::execute::ranks::watched::Watched;
 use crate::execute::run::Run;
+use crate::execute::storage::Types;
 use crate::lower::Shape;
 use crate::ops::Group;
 use crate::program::build;
@@ -76,6 +77,8 @@ pub(super) fn rank(
     let copies_table = units.iter().all(|unit| !run.units[unit.index as usize].reads_tokens);
     let mut rank = Rank {
         index: index as usize,
+        rules: run.rules,
+        types: Types::new(run.rules.compute, run.rules.gradient),
         stage: stage as u32,
         slot,
         shard: if shards { place(MeshGroup::Shard) as usize } else { 0 },

@@ -6,7 +6,7 @@ pub mod layout;
 pub mod mapping;
 pub mod parts;
 pub mod placement;
-mod places;
+pub mod places;
 pub mod rank;
 pub mod state;
 pub mod unit;

@@ -10,16 +10,20 @@ use crate::execute::ranks::placement::{Placement, State};
 use crate::execute::ranks::state::Piece;
 use crate::execute::ranks::unit::Unit;
 use crate::execute::ranks::watched::Watched;
+use crate::execute::storage::Types;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::instruction::{Holds, Part};
 use crate::program::placing::Region;
-use crate::program::scalars::{SCALAR_SIZE, Scalar, Scalars};
+use crate::program::scalars::Scalars;
+use crate::program::state::StateRules;
 use crate::simulate::Counters;
 
 /// One rank.
 pub struct Rank {
     pub index: usize,
+    pub rules: StateRules,
+    pub types: Types,
     pub stage: u32,
     pub slot: Slot,
     /// Its place in the group that shards dense state, and expert state.
@@ -61,14 +65,6 @@ impl Rank {
         &self.members[group as usize]
     }
 
-    /// Where the first numbers of the step lie on the device, and their copy on the host.
-    pub fn scalar_heads(&self) -> [Region; 2] {
-        let Some(State { device, host, .. }) = self.state(Holds::Scalars, None) else {
-            return [Region::default(); 2];
-        };
-        [device.elements(0, Scalars::HEAD as usize, SCALAR_SIZE as usize), *host]
-    }
-
     /// The place of the model's unit `index` on this rank.
     pub fn place_of(&self, index: u32) -> Option<usize> {
         self.units.iter().position(|unit| unit.index == index)
@@ -102,11 +98,5 @@ impl Rank {
     /// The device region of a persistent buffer that is not a unit's; empty if there is none.
     pub fn region(&self, holds: Holds) -> Region {
         self.state(holds, None).map_or(Region::default(), |state| state.device)
-    }
-
-    /// Where `scalar` lies on the device.
-    pub fn scalar(&self, scalar: Scalar) -> Region {
-        let places = self.scalars.places(scalar);
-        self.region(Holds::Scalars).elements(places.start, places.len(), SCALAR_SIZE as usize)
     }
 }

@@ -84,37 +84,3 @@ impl UnitState {
         })
     }
 }
-
-/// The planes of optimizer state in one arena: moments and master weights, one behind the other.
-#[derive(Clone, Copy, Debug)]
-pub struct Planes {
-    pub region: Region,
-    /// The first owned element in them, and how many there are.
-    pub first: usize,
-    pub count: usize,
-    /// How many planes there are.
-    pub planes: usize,
-    /// Bytes of an element.
-    pub size: usize,
-}
-
-impl Planes {
-    /// Owned elements `start .. start + count` of plane `plane`.
-    pub fn plane(&self, plane: usize, start: usize, count: usize) -> Region {
-        self.region.elements(plane * self.count + start - self.first, count, self.size)
-    }
-
-    /// Host staging behind the planes: gradients of `gradient` bytes an element, and behind these parameters of
-    /// `parameter` bytes, of owned elements `start .. start + count`.
-    pub fn staged(
-        &self,
-        (start, count): (usize, usize),
-        (gradient, parameter): (usize, usize),
-    ) -> (Region, Region) {
-        let behind = self.region.offset + self.planes * self.count * self.size;
-        let skipped = start - self.first;
-        let gradients = Region { offset: behind + skipped * gradient, bytes: count * gradient };
-        let offset = behind + self.count * gradient + skipped * parameter;
-        (gradients, Region { offset, bytes: count * parameter })
-    }
-}

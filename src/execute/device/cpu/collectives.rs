@@ -1,12 +1,13 @@
 //! Collectives and messages between the ranks of this process.
 
 use super::Done;
-use super::memory::{Memory, number};
+use super::memory::Memory;
 use super::queue::CpuQueue;
 use crate::execute::call::{Exchange, HeadExchange, View};
 use crate::execute::comm::{Endpoint, Tag};
 use crate::execute::element::{Element, Real};
 use crate::execute::storage::Storage;
+use crate::execute::storage::number;
 use crate::ops::Group;
 use crate::program::instruction::{Message, Payload};
 use crate::units::ElementType;

@@ -1,6 +1,6 @@
 //! Norms, activations, residual sums, copies and what else goes element by element or row by row.
 
-use super::memory::{Memory, number};
+use super::memory::Memory;
 use super::queue::CpuQueue;
 use crate::execute::call::{Call, Columns, Gated, RowDropout, View, Weight};
 use crate::execute::element::Element;
@@ -9,6 +9,7 @@ use crate::execute::kernels::rotary::{Rotary, rotate};
 use crate::execute::kernels::{activation, norm, quantise, residual};
 use crate::execute::pool::Pool;
 use crate::execute::storage::Storage;
+use crate::execute::storage::number;
 use crate::lower::kernel::Into;
 use crate::program::scalars::{Scalar, Scalars};
 

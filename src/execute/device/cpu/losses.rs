@@ -1,7 +1,6 @@
 //! Losses and their gradients, and the look at numbers that must be finite.
 
 use super::Done;
-use super::memory::number;
 use super::queue::CpuQueue;
 use crate::execute::call::{Call, View};
 use crate::execute::element::{Element, Real};
@@ -9,6 +8,7 @@ use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::square_sum;
 use crate::execute::kernels::{cross_entropy, residual};
 use crate::execute::observe::words;
+use crate::execute::storage::number;
 use crate::lower::Kernel;
 
 impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {

@@ -45,25 +45,3 @@ impl<'r> Memory<'r> {
         View { storage: Storage::Byte, ..view }
     }
 }
-
-/// Runs `$body` with `$element` as the type of the numbers of a view.
-macro_rules! number {
-    ($view:expr, $element:ident => $body:expr) => {
-        match $view.storage {
-            $crate::execute::storage::Storage::Number($crate::units::ElementType::Fp64) => {
-                type $element = f64;
-                $body
-            }
-            $crate::execute::storage::Storage::Number($crate::units::ElementType::Fp32) => {
-                type $element = f32;
-                $body
-            }
-            $crate::execute::storage::Storage::Number($crate::units::ElementType::Bf16) => {
-                type $element = half::bf16;
-                $body
-            }
-            other => unreachable!("this device has no kernels for {other:?}"),
-        }
-    };
-}
-pub(super) use number;

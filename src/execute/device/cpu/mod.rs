@@ -12,9 +12,12 @@ mod memory;
 mod products;
 mod progress;
 mod queue;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use std::marker::PhantomData;
+use std::time::Instant;
 
 use half::bf16;
 
@@ -24,15 +27,37 @@ use self::progress::Progress;
 use self::queue::CpuQueue;
 use crate::execute::call::{Lists, View};
 use crate::execute::comm::{Channel, Endpoint, Hub};
-use crate::execute::device::{Device, Need, Queue, Queues, Types};
+use crate::execute::device::{Device, Need, Queue, Queues};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::pool::Pool;
+use crate::execute::storage::{Storage, Types};
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::units::{Bytes, ElementType};
 
 type Done = Result<(), ExecuteError>;
+
+/// Types that there are kernels for: activations, and gradients where these differ.
+enum Kernels {
+    Fp64,
+    Fp32,
+    Bf16,
+    Bf16WithFp32,
+}
+
+const fn kernels(types: Types) -> Option<Kernels> {
+    let (Storage::Number(compute), Storage::Number(gradient)) = (types.compute, types.gradient) else {
+        return None;
+    };
+    match (compute, gradient) {
+        (ElementType::Fp64, ElementType::Fp64) => Some(Kernels::Fp64),
+        (ElementType::Fp32, ElementType::Fp32) => Some(Kernels::Fp32),
+        (ElementType::Bf16, ElementType::Bf16) => Some(Kernels::Bf16),
+        (ElementType::Bf16, ElementType::Fp32) => Some(Kernels::Bf16WithFp32),
+        _ => None,
+    }
+}
 
 /// The memory of ranks that compute on this machine's cores.
 pub struct Cpu {
@@ -49,27 +74,17 @@ struct CpuRank {
 }
 
 impl Cpu {
-    /// Takes the memory of `ranks`.
+    /// The device of ranks that store numbers as `types` and share `cores` cores.
     ///
     /// # Errors
-    /// If numbers are stored in types that there are no kernels for.
-    pub fn new(ranks: Vec<Need>, types: Types, cores: usize) -> Result<Self, ExecuteError> {
-        if !matches!(
-            (types.compute, types.gradient),
-            (ElementType::Fp64, ElementType::Fp64)
-                | (ElementType::Fp32, ElementType::Fp32)
-                | (ElementType::Bf16, ElementType::Fp32 | ElementType::Bf16)
-        ) {
-            let Types { compute, gradient } = types;
+    /// If there are no kernels for such numbers.
+    pub fn new(types: Types, cores: usize) -> Result<Self, ExecuteError> {
+        if kernels(types).is_none() {
+            let Types { compute, gradient, .. } = types;
             let what = format!("{compute} with gradients in {gradient}; bf16, fp32 and fp64 can be trained");
             return Err(ExecuteError::Unsupported(what));
         }
-        let rank = |need: Need| CpuRank {
-            device: Arena::new(need.device.0 as usize),
-            host: Arena::new(need.host.0 as usize),
-            lists: need.lists,
-        };
-        Ok(Self { ranks: ranks.into_iter().map(rank).collect(), types, cores })
+        Ok(Self { ranks: Vec::new(), types, cores })
     }
 
     fn memory(&self, rank: usize) -> Memory<'_> {
@@ -79,6 +94,23 @@ impl Cpu {
 }
 
 impl Device for Cpu {
+    fn free_memory(&self) -> Bytes {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+        let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
+    }
+
+    fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
+        let rank = |need: Need| CpuRank {
+            device: Arena::new(need.device.0 as usize),
+            host: Arena::new(need.host.0 as usize),
+            lists: need.lists,
+        };
+        self.ranks = ranks.into_iter().map(rank).collect();
+        Ok(())
+    }
+
     unsafe fn upload(&self, rank: usize, view: View, bytes: &[u8]) {
         // SAFETY: as the caller vouches.
         unsafe { self.memory(rank).write::<u8>(Memory::bytes(view)) }.copy_from_slice(bytes);
@@ -103,13 +135,6 @@ impl Device for Cpu {
             pools: (0..count).map(pool).collect::<Result<_, _>>()?,
             progress: (0..count).map(|_| Progress::default()).collect(),
         }))
-    }
-
-    fn free_memory() -> Bytes {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
     }
 }
 
@@ -142,6 +167,8 @@ impl CpuQueues<'_> {
             endpoints,
             mailbox: self.hub.mailbox(rank)?,
             step: 0,
+            began: Instant::now(),
+            marks: Vec::new(),
             types: PhantomData,
         }))
     }
@@ -160,11 +187,11 @@ impl Queues for CpuQueues<'_> {
             endpoints[group as usize] = Some(endpoint);
         }
         let place = (rank, stream);
-        match (self.cpu.types.compute, self.cpu.types.gradient) {
-            (ElementType::Fp64, _) => self.of::<f64, f64>(place, endpoints),
-            (ElementType::Bf16, ElementType::Bf16) => self.of::<bf16, bf16>(place, endpoints),
-            (ElementType::Bf16, _) => self.of::<bf16, f32>(place, endpoints),
-            _ => self.of::<f32, f32>(place, endpoints),
+        match kernels(self.cpu.types) {
+            Some(Kernels::Fp64) => self.of::<f64, f64>(place, endpoints),
+            Some(Kernels::Bf16) => self.of::<bf16, bf16>(place, endpoints),
+            Some(Kernels::Bf16WithFp32) => self.of::<bf16, f32>(place, endpoints),
+            Some(Kernels::Fp32) | None => self.of::<f32, f32>(place, endpoints),
         }
     }
 

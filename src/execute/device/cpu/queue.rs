@@ -1,6 +1,7 @@
 //! A stream of a rank: which kernel each call is.
 
 use std::marker::PhantomData;
+use std::time::Instant;
 
 use super::memory::Memory;
 use super::progress::Progress;
@@ -29,6 +30,9 @@ pub struct CpuQueue<'r, T, G> {
     pub endpoints: [Option<Endpoint>; Group::COUNT],
     pub mailbox: Mailbox,
     pub step: u64,
+    pub began: Instant,
+    /// By mark, seconds since then.
+    pub marks: Vec<f64>,
     pub types: PhantomData<(T, G)>,
 }
 
@@ -43,16 +47,32 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> CpuQueue<'r, T, G> {
 }
 
 impl<T: Element, G: Element<Wide = T::Wide>> Queue for CpuQueue<'_, T, G> {
-    fn begin(&mut self, step: u64) {
-        self.step = step;
+    fn begin(&mut self, step: u64, began: Instant) {
+        (self.step, self.began) = (step, began);
     }
 
     fn wait(&mut self, waits: &Waits) -> bool {
         self.progress.wait(waits)
     }
 
+    fn record(&mut self, mark: usize) {
+        if self.marks.len() <= mark {
+            self.marks.resize(mark + 1, 0.0);
+        }
+        self.marks[mark] = self.began.elapsed().as_secs_f64();
+    }
+
     fn advance(&mut self) {
         self.progress.advance(self.stream);
+    }
+
+    /// What is submitted is done at once.
+    fn finish(&mut self) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    fn elapsed(&self, mark: usize) -> f64 {
+        self.marks[mark]
     }
 
     unsafe fn submit(&mut self, call: &Call) -> Result<(), ExecuteError> {

@@ -1,13 +1,13 @@
 //! The optimizer step and what it is made by: squares of gradients, what clips them, weights of losses, AdamW.
 
 use super::Done;
-use super::memory::number;
 use super::queue::CpuQueue;
 use crate::execute::call::{AdamWCall, Call, LossWeightCall, View};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::adamw::{self, AdamW};
 use crate::execute::kernels::gradient_norm::{SquareSum, square_sum};
+use crate::execute::storage::number;
 use crate::program::scalars::{Scalar, Scalars};
 
 impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
