@@ -24,17 +24,17 @@ use crate::execute::matrix::{Matrix, MatrixMut};
 use crate::execute::pool::{Pool, Rows};
 use crate::lower::kernel::Into;
 
-/// Rows, columns and depth of the blocks that are packed; rows and columns are multiples of every tile's.
-const ROWS: usize = 1024;
-const COLUMNS: usize = 768;
-const DEPTH: usize = 1024;
+/// Rows, columns and depth of the blocks that are packed, at most; rows and columns are multiples of every tile's.
+const ROWS: usize = 1056;
+const COLUMNS: usize = 672;
+const DEPTH: usize = 1104;
 /// Rows of the left block, columns of the right one, and their depth, that are worked on while the caches hold them:
 /// a panel of the right block in the first level, the rest in the second.
-const STRIP: usize = 128;
-const GROUP: usize = 384;
-const LAYER: usize = 192;
-/// Multiples of the rows, and of the columns, of every tile, that keep what follows a block in scratch on cache lines.
-const TILE: (usize, usize) = (16, 48);
+const STRIP: usize = 132;
+const GROUP: usize = 192;
+const LAYER: usize = 384;
+/// A multiple of the rows and of the columns of every tile, which keeps what follows a block in scratch on cache lines.
+const TILE: usize = 48;
 
 /// Wide elements of scratch that [`product`] needs at least for an output of `rows` × `columns`.
 pub fn scratch(rows: usize, columns: usize, depth: usize) -> usize {
@@ -42,11 +42,16 @@ pub fn scratch(rows: usize, columns: usize, depth: usize) -> usize {
     rows * depth + columns * depth + rows * columns
 }
 
-/// The size of the blocks of such a product.
+/// The size of the blocks of such a product: as few as may be, and about equal.
 fn block(rows: usize, columns: usize, depth: usize) -> (usize, usize, usize) {
-    let rows = rows.next_multiple_of(TILE.0).min(ROWS);
-    let columns = columns.next_multiple_of(TILE.1).min(COLUMNS);
-    (rows, columns, depth.min(DEPTH))
+    let tiles = |size: usize, most: usize| equal(size, most).next_multiple_of(TILE);
+    (tiles(rows, ROWS), tiles(columns, COLUMNS), equal(depth, DEPTH))
+}
+
+/// The size of parts of `size`, which are as few as may be, about equal and at most `most`.
+const fn equal(size: usize, most: usize) -> usize {
+    let parts = size.div_ceil(most);
+    if parts == 0 { 1 } else { size.div_ceil(parts) }
 }
 
 /// `c` (=|+=) `a` · `b` (+ `bias` in each row), with a (m, k), b (k, n), c (m, n).
@@ -79,23 +84,24 @@ pub fn product<A, B, C>(
     let (tile_rows, tile_columns) = tile::<A::Wide>();
     let b = b.transposed();
 
-    for first_row in (0..c.rows).step_by(ROWS) {
-        let rows = first_row..c.rows.min(first_row + ROWS);
-        for first_column in (0..c.columns).step_by(COLUMNS) {
-            let columns = first_column..c.columns.min(first_column + COLUMNS);
+    for first_row in (0..c.rows).step_by(block_rows) {
+        let rows = first_row..c.rows.min(first_row + block_rows);
+        for first_column in (0..c.columns).step_by(block_columns) {
+            let columns = first_column..c.columns.min(first_column + block_columns);
             let panels = columns.len().div_ceil(tile_columns);
-            for first_depth in (0..depth.max(1)).step_by(DEPTH) {
-                let depth = first_depth..depth.min(first_depth + DEPTH);
+            for first_depth in (0..depth.max(1)).step_by(block_depth) {
+                let depth = first_depth..depth.min(first_depth + block_depth);
                 let right = &mut right[..panels * tile_columns * depth.len()];
                 pool.each(panels, 1, Rows(&mut *right, tile_columns * depth.len()), |range, part| {
-                    let columns = columns.start + range.start * tile_columns..columns.end;
+                    let end = columns.end.min(columns.start + range.end * tile_columns);
+                    let columns = columns.start + range.start * tile_columns..end;
                     vectorised!(pack(part.0, tile_columns, b, columns, &depth));
                 });
                 let block = Block {
                     a,
                     right,
                     columns: columns.clone(),
-                    repack: first_column == 0 || a.columns > DEPTH,
+                    repack: first_column == 0 || a.columns > block_depth,
                     last: depth.end == a.columns,
                     depth: depth.clone(),
                     write,
@@ -148,7 +154,7 @@ impl<A: Element, C: Element<Wide = A::Wide>> WithSimd for Run<'_, A, C> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        if S::REGISTER_COUNT >= 32 { self.tiles::<S, 8, 3>(simd) } else { self.tiles::<S, 4, 3>(simd) }
+        if S::REGISTER_COUNT >= 32 { self.tiles::<S, 8, 3>(simd) } else { self.tiles::<S, 6, 2>(simd) }
     }
 }
 
@@ -161,10 +167,11 @@ impl<A: Element, C: Element<Wide = A::Wide>> Run<'_, A, C> {
         if self.block.repack {
             pack(self.left, ROWS, *a, self.rows.clone(), depth);
         }
+        let strip_rows = equal(self.rows.len(), STRIP).next_multiple_of(ROWS);
         for group in (0..panels).step_by(GROUP / width) {
             let group = group..panels.min(group + GROUP / width);
-            for strip in self.rows.clone().step_by(STRIP) {
-                let strip = strip..self.rows.end.min(strip + STRIP);
+            for strip in self.rows.clone().step_by(strip_rows) {
+                let strip = strip..self.rows.end.min(strip + strip_rows);
                 for layer in (0..depth.len().max(1)).step_by(LAYER) {
                     let layer = layer..depth.len().min(layer + LAYER);
                     let is_first = depth.start + layer.start == 0;

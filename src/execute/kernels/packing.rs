@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::execute::element::{Element, Real};
 use crate::execute::matrix::Matrix;
 
-/// Rows that are packed at a time: a divisor of most panels' widths.
-const TURN: usize = 8;
+/// Rows whose elements stand side by side that are copied together, at least, so that whole cache lines are read.
+const TOGETHER: usize = 48;
 
 /// Copies rows `rows` of `from`, as deep as `depth`, into panels of `width` rows that stand depth by depth; rows that
 /// are missing in the last panel become 0.
@@ -18,37 +18,73 @@ pub(super) fn pack<T: Element>(
     rows: Range<usize>,
     depth: &Range<usize>,
 ) {
-    let panels = to.chunks_exact_mut((width * depth.len()).max(1));
-    for (panel, first) in panels.zip((rows.start..rows.end).step_by(width)) {
-        let count = width.min(rows.end - first);
-        if count < width {
-            panel.fill(Real::ZERO);
+    debug_assert!(matches!(width, 6 | 8 | 16 | 24 | 48), "panels of {width}");
+    let length = width * depth.len();
+    if length == 0 {
+        return;
+    }
+    let missing = rows.len().next_multiple_of(width) - rows.len();
+    if missing > 0 {
+        to[rows.len() / width * length..].fill(Real::ZERO);
+    }
+    if from.column_stride == 1 {
+        for (panel, first) in to.chunks_exact_mut(length).zip(rows.clone().step_by(width)) {
+            let count = width.min(rows.end - first);
+            let mut done = 0;
+            while done < count {
+                let rows = (&from.data[(first + done) * from.row_stride..], from.row_stride);
+                done += match count - done {
+                    8.. => turn::<T, 8>(panel, (width, done), rows, depth),
+                    6.. => turn::<T, 6>(panel, (width, done), rows, depth),
+                    _ => turn::<T, 1>(panel, (width, done), rows, depth),
+                };
+            }
         }
-        if from.column_stride == 1 {
-            let row = |row: usize| &from.data[(first + row) * from.row_stride + depth.start..][..depth.len()];
-            let turned = count - count % TURN;
-            for start in (0..turned).step_by(TURN) {
-                let values: [&[T]; TURN] = std::array::from_fn(|at| row(start + at));
-                for (k, line) in panel.chunks_exact_mut(width).enumerate() {
-                    let values: [T::Wide; TURN] = std::array::from_fn(|at| values[at][k].wide());
-                    line[start..start + TURN].copy_from_slice(&values);
-                }
-            }
-            for at in turned..count {
-                for (line, value) in panel.chunks_exact_mut(width).zip(row(at)) {
-                    line[at] = value.wide();
-                }
-            }
-        } else {
-            assert_eq!(from.row_stride, 1, "one stride is 1");
-            for (line, k) in panel.chunks_exact_mut(width).zip(depth.clone()) {
-                let values = &from.data[k * from.column_stride + first..][..count];
-                let (turns, rest) = values.as_chunks::<TURN>();
-                let (lines, ends) = line.as_chunks_mut::<TURN>();
-                lines.iter_mut().zip(turns).for_each(|(to, turn)| *to = turn.map(Element::wide));
-                let ends = lines[turns.len()..].as_flattened_mut().iter_mut().chain(ends);
-                ends.zip(rest).for_each(|(to, value)| *to = value.wide());
+        return;
+    }
+    assert_eq!(from.row_stride, 1, "one stride is 1");
+    let together = TOGETHER.next_multiple_of(width);
+    for (panels, first) in to.chunks_mut(together / width * length).zip(rows.clone().step_by(together)) {
+        let count = together.min(rows.end - first);
+        for (line, k) in depth.clone().enumerate() {
+            let values = &from.data[k * from.column_stride + first..][..count];
+            match width {
+                6 => spread::<T, 6>(panels, length, line, values),
+                8 => spread::<T, 8>(panels, length, line, values),
+                16 => spread::<T, 16>(panels, length, line, values),
+                24 => spread::<T, 24>(panels, length, line, values),
+                _ => spread::<T, 48>(panels, length, line, values),
             }
         }
     }
+}
+
+/// Copies values to line `line` of panels of `WIDTH` columns and `length` elements.
+#[inline(always)]
+fn spread<T: Element, const WIDTH: usize>(panels: &mut [T::Wide], length: usize, line: usize, values: &[T]) {
+    let (runs, rest) = values.as_chunks::<WIDTH>();
+    for (panel, run) in runs.iter().enumerate() {
+        panels[panel * length + line * WIDTH..][..WIDTH].copy_from_slice(&run.map(Element::wide));
+    }
+    if !rest.is_empty() {
+        let places = &mut panels[runs.len() * length + line * WIDTH..][..rest.len()];
+        places.iter_mut().zip(rest).for_each(|(place, value)| *place = value.wide());
+    }
+}
+
+/// Copies `COUNT` rows, which stand a stride apart from the start of a slice on, to columns from `start` on of a panel.
+/// Returns `COUNT`.
+#[inline(always)]
+fn turn<T: Element, const COUNT: usize>(
+    panel: &mut [T::Wide],
+    (width, start): (usize, usize),
+    (rows, stride): (&[T], usize),
+    depth: &Range<usize>,
+) -> usize {
+    let rows: [&[T]; COUNT] = std::array::from_fn(|row| &rows[row * stride + depth.start..][..depth.len()]);
+    for (k, line) in panel.chunks_exact_mut(width).enumerate() {
+        let values: [T::Wide; COUNT] = std::array::from_fn(|row| rows[row][k].wide());
+        line[start..start + COUNT].copy_from_slice(&values);
+    }
+    COUNT
 }

@@ -7,9 +7,10 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::execute::element::Real;
 use crate::execute::vector::Lane;
 
-/// Rows and vectors across of a tile: as many sums as leave registers for one row of the right factor.
+/// Rows and vectors across of a tile: as many sums as leave registers for one row of the right factor, and a few over,
+/// without which the compiler moves sums about.
 const fn tile_shape<S: Simd>() -> (usize, usize) {
-    if S::REGISTER_COUNT >= 32 { (8, 3) } else { (4, 3) }
+    if S::REGISTER_COUNT >= 32 { (8, 3) } else { (6, 2) }
 }
 
 /// Rows and columns of the tiles that fill this machine's registers, for elements that are summed as `W`.
