@@ -16,7 +16,7 @@ bless:
 
 # Unsafe code under Miri, as far as it can be run there; needs the nightly toolchain with miri and rust-src.
 miri:
-    MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib -- execute::comm --skip rounding_by_bits --skip many_small --skip sums_are_the_naive
+    MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --lib -- execute::comm execute::device::cpu --skip rounding_by_bits --skip many_small --skip sums_are_the_naive
 
 # Attack the search's certificate with 10,000 strategies in 40 settings.
 attack:
@@ -31,6 +31,10 @@ size:
 # The outputs that README.md and docs/ show, from runs of today.
 outputs:
     .ci/outputs
+
+# Matrix products as shares of what this machine's multiply-adds reach; on a quiet machine only.
+products:
+    cargo bench --bench products
 
 # How long planning takes.
 bench:

@@ -112,7 +112,11 @@ fn an_op_of_another_size_than_its_calls_is_refused() {
         Op::Norm(op) => op.width += 1,
         Op::Attention(op) => op.heads += 1,
         Op::CrossEntropy(op) => op.columns += 1,
-        Op::Send(bytes) | Op::Receive(bytes) => bytes.0 += 8,
+        Op::Embedding(op) => op.rows += 1,
+        Op::Elementwise(op) => op.elements += 1,
+        Op::AdamW(op) => op.elements += 1,
+        Op::Collective(op) => op.bytes.0 += 8,
+        Op::Send(bytes) | Op::Receive(bytes) | Op::CopyOut(bytes) | Op::CopyIn(bytes) => bytes.0 += 8,
         _ => {}
     };
     for (text, name) in [
@@ -122,6 +126,15 @@ fn an_op_of_another_size_than_its_calls_is_refused() {
         ("tp=2,micro=2", "cross-entropy"),
         ("pp=2,micro=2", "send"),
         ("pp=2,micro=2", "receive"),
+        ("dp=2,micro=1", "embedding"),
+        ("dp=2,micro=1", "residual"),
+        ("dp=2,micro=1", "activation"),
+        ("dp=2,micro=1", "activation backward"),
+        ("dp=2,micro=1,zero=1", "adamw"),
+        ("dp=2,micro=1,zero=2", "reduce-scatter"),
+        ("dp=2,micro=1,zero=3", "all-gather"),
+        ("dp=2,micro=1,zero=3,offload=params:1", "copy in"),
+        ("dp=2,micro=1,zero=1,offload=optimizer:1", "copy out"),
     ] {
         let error = train(&models::llama(), text, |program| {
             let templates = program.ranks.iter_mut().flat_map(|rank| &mut rank.templates);
