@@ -139,7 +139,7 @@ fn corners(run: &Run) -> BTreeSet<u64> {
 /// Submits a step of rank `index` to a device that only looks at it.
 fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), ExecuteError> {
     let (rank, bound, need) = parts::part(run, index, stages)?;
-    let mut null = Null::default();
+    let mut null = Null::new(index as usize);
     null.allocate(vec![need])?;
     let queues = null.open()?;
     for stream in Stream::ALL {

@@ -13,9 +13,17 @@ use crate::program::issue_order::Waits;
 use crate::units::Bytes;
 
 /// Sizes of what ranks would take.
-#[derive(Default)]
 pub struct Null {
+    /// The number of the first rank, for errors.
+    first: usize,
     ranks: Vec<Need>,
+}
+
+impl Null {
+    /// For ranks of a run from number `first` on.
+    pub const fn new(first: usize) -> Self {
+        Self { first, ranks: Vec::new() }
+    }
 }
 
 impl Device for Null {
@@ -84,7 +92,7 @@ impl Queue for NullQueue<'_> {
         });
         let Some(view) = outside else { return Ok(()) };
         let message = format!("{view:?} of a call lies outside of its memory; this is a bug of meshwright");
-        Err(ExecuteError::Rank { rank: self.rank, message })
+        Err(ExecuteError::Rank { rank: self.null.first + self.rank, message })
     }
 
     fn record(&mut self, _mark: usize) {}
