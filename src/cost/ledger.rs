@@ -159,8 +159,8 @@ impl Ledger<'_> {
         self.runs(stage).map(|(unit, count)| count * self.cost(stage, unit).owned).sum()
     }
 
-    /// The optimizer step: a 32-bit copy of the gradients that the device owns, where the engine makes one, and those of
-    /// their parameters that live on the host.
+    /// The optimizer step: a 32-bit copy of the gradients that the device owns, where the engine makes one, and room for
+    /// the parameters that the host stores and the device updates.
     fn step(&self, stage: u32) -> i64 {
         let owned = self.owned(stage);
         let on_host = offloaded_elements(self.strategy, stage as usize, owned);

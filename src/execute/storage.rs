@@ -107,7 +107,7 @@ macro_rules! number {
                 type $element = half::bf16;
                 $body
             }
-            other => unreachable!("no kernels, and no numbers, are of {other}"),
+            other => unreachable!("{other} are not numbers that this backend computes with"),
         }
     };
 }

@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn only_what_lies_side_by_side_is_joined() {
-        // x (4, 8) · W (6, 8)ᵀ, whose first two rows and last four stand behind each other.
+        // x (4, 8) · W (6, 8)ᵀ in two products: with the first two rows of W, and with the four that follow.
         let x = (plain(0, 4, 8), false);
         let y = |first, columns| Columns { first, columns, ..plain(500, 4, 6) };
         let first = gemm(x, (plain(100, 2, 8), true), y(0, 2));

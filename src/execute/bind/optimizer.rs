@@ -81,10 +81,8 @@ impl Binder<'_> {
     /// AdamW over what the device owns: parameters that live on the host are staged in a buffer of the instruction.
     fn device_step(&mut self, issue: &Issue, owned: Owned) -> Done {
         let updated = issue.writes.last().map(|region| self.activations(*region));
-        let mut staged = match updated {
-            Some(updated) => self.updated(issue, owned, updated)?.into_iter(),
-            None => Vec::new().into_iter(),
-        };
+        let staged = updated.map(|updated| self.updated(issue, owned, updated)).transpose()?;
+        let mut staged = staged.unwrap_or_default().into_iter();
         for piece in self.pieces_within(owned) {
             let parameters = if self.is_on_host(&piece) {
                 self.need(issue, "its staged parameters", staged.next())?.1
@@ -99,19 +97,22 @@ impl Binder<'_> {
 
     /// Where the parameters of each piece within `owned` that live on the host are stored, and their places in `staged`.
     fn updated(&self, issue: &Issue, owned: Owned, staged: View) -> Result<Vec<(View, View)>, ExecuteError> {
-        let mut list = Vec::new();
-        let mut before = 0;
-        for (place, unit) in self.rank.units.iter().enumerate().filter(|(_, unit)| unit.offloads_parameters) {
-            let start = unit.owned_start.max(owned.start as usize);
-            let end = (unit.owned_start + unit.owned).min(owned.end as usize);
-            for piece in self.pieces_within(owned).iter().filter(|piece| piece.unit == place) {
-                let first = before + piece.owned - start;
-                let part = self.part(issue, staged, first..first + piece.range.len())?;
-                list.push((self.home(piece), part));
+        let (first, end) = (owned.start as usize, owned.end as usize);
+        // Units follow one another in the buffer, with what of them is owned.
+        let mut starts = Vec::with_capacity(self.rank.units.len());
+        let mut behind = 0;
+        for unit in &self.rank.units {
+            starts.push(behind);
+            if unit.offloads_parameters {
+                let (from, to) = (unit.owned_start.max(first), (unit.owned_start + unit.owned).min(end));
+                behind += to.saturating_sub(from);
             }
-            before += end.saturating_sub(start);
         }
-        Ok(list)
+        let place = |piece: Piece| {
+            let start = starts[piece.unit] + piece.owned - self.rank.units[piece.unit].owned_start.max(first);
+            Ok((self.home(&piece), self.part(issue, staged, start..start + piece.range.len())?))
+        };
+        self.pieces_within(owned).into_iter().filter(|piece| self.is_on_host(piece)).map(place).collect()
     }
 
     fn is_on_host(&self, piece: &Piece) -> bool {

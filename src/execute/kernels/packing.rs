@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::execute::element::{Element, Real};
 use crate::execute::matrix::Matrix;
 
-/// Rows whose elements stand side by side that are copied together, at least, so that whole cache lines are read.
+/// How many elements that lie side by side are read at a time, at least, so that whole cache lines are used.
 const TOGETHER: usize = 48;
 
 /// Copies rows `rows` of `from`, as deep as `depth`, into panels of `width` rows that stand depth by depth; rows that
@@ -18,7 +18,6 @@ pub(super) fn pack<T: Element>(
     rows: Range<usize>,
     depth: &Range<usize>,
 ) {
-    debug_assert!(matches!(width, 6 | 8 | 16 | 24 | 48), "panels of {width}");
     let length = width * depth.len();
     if length == 0 {
         return;
@@ -53,7 +52,12 @@ pub(super) fn pack<T: Element>(
                 8 => spread::<T, 8>(panels, length, line, values),
                 16 => spread::<T, 16>(panels, length, line, values),
                 24 => spread::<T, 24>(panels, length, line, values),
-                _ => spread::<T, 48>(panels, length, line, values),
+                48 => spread::<T, 48>(panels, length, line, values),
+                // Tiles of processors with other vectors.
+                _ => values.chunks(width).enumerate().for_each(|(panel, run)| {
+                    let places = panels[panel * length + line * width..].iter_mut();
+                    places.zip(run).for_each(|(place, value)| *place = value.wide());
+                }),
             }
         }
     }
@@ -87,4 +91,31 @@ fn turn<T: Element, const COUNT: usize>(
         line[start..start + COUNT].copy_from_slice(&values);
     }
     COUNT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_of_any_width_hold_the_rows_whichever_way_they_lie() {
+        let (rows, depth) = (101, 7);
+        let data: Vec<f64> = (0..rows * depth).map(|at| at as f64).collect();
+        let down = Matrix::new(&data, depth);
+        let across = Matrix { data: &data, rows, columns: depth, row_stride: 1, column_stride: rows };
+        for width in [1, 2, 4, 6, 8, 12, 16, 24, 48] {
+            for matrix in [down, across] {
+                let (picked, deep) = (3..rows, 2..depth);
+                let panels = picked.len().div_ceil(width);
+                let mut packed = vec![f64::NAN; panels * width * deep.len()];
+                pack(&mut packed, width, matrix, picked.clone(), &deep);
+                for (at, &value) in packed.iter().enumerate() {
+                    let (panel, line) = (at / (width * deep.len()), at / width % deep.len());
+                    let (row, k) = (picked.start + panel * width + at % width, deep.start + line);
+                    let held = || data[row * matrix.row_stride + k * matrix.column_stride];
+                    assert_eq!(value, if row < rows { held() } else { 0.0 }, "width {width}, {row}, {k}");
+                }
+            }
+        }
+    }
 }

@@ -38,7 +38,8 @@ use crate::units::{Bytes, ElementType};
 
 type Done = Result<(), ExecuteError>;
 
-/// Types that there are kernels for: activations, and gradients where these differ.
+/// Types that there are kernels for: of activations, and of gradients where these differ.
+#[derive(Clone, Copy)]
 enum Kernels {
     Fp64,
     Fp32,
@@ -62,7 +63,7 @@ const fn kernels(types: Types) -> Option<Kernels> {
 /// The memory of ranks that compute on this machine's cores.
 pub struct Cpu {
     ranks: Vec<CpuRank>,
-    types: Types,
+    kernels: Kernels,
     /// Cores that the ranks share.
     cores: usize,
 }
@@ -79,12 +80,12 @@ impl Cpu {
     /// # Errors
     /// If there are no kernels for such numbers.
     pub fn new(types: Types, cores: usize) -> Result<Self, ExecuteError> {
-        if kernels(types).is_none() {
+        let Some(kernels) = kernels(types) else {
             let Types { compute, gradient, .. } = types;
             let what = format!("{compute} with gradients in {gradient}; bf16, fp32 and fp64 can be trained");
             return Err(ExecuteError::Unsupported(what));
-        }
-        Ok(Self { ranks: Vec::new(), types, cores })
+        };
+        Ok(Self { ranks: Vec::new(), kernels, cores })
     }
 
     fn memory(&self, rank: usize) -> Memory<'_> {
@@ -187,11 +188,11 @@ impl Queues for CpuQueues<'_> {
             endpoints[group as usize] = Some(endpoint);
         }
         let place = (rank, stream);
-        match kernels(self.cpu.types) {
-            Some(Kernels::Fp64) => self.of::<f64, f64>(place, endpoints),
-            Some(Kernels::Bf16) => self.of::<bf16, bf16>(place, endpoints),
-            Some(Kernels::Bf16WithFp32) => self.of::<bf16, f32>(place, endpoints),
-            Some(Kernels::Fp32) | None => self.of::<f32, f32>(place, endpoints),
+        match self.cpu.kernels {
+            Kernels::Fp64 => self.of::<f64, f64>(place, endpoints),
+            Kernels::Bf16 => self.of::<bf16, bf16>(place, endpoints),
+            Kernels::Bf16WithFp32 => self.of::<bf16, f32>(place, endpoints),
+            Kernels::Fp32 => self.of::<f32, f32>(place, endpoints),
         }
     }
 
