@@ -14,6 +14,14 @@ pub trait Element: Plain + Default + PartialEq + std::fmt::Debug + Send + Sync +
     fn wide(self) -> Self::Wide;
     /// Rounded to nearest, ties to even.
     fn narrow(wide: Self::Wide) -> Self;
+    /// The values as they are, where sums over them are of their own type.
+    fn as_wide(_: &[Self]) -> Option<&[Self::Wide]> {
+        None
+    }
+    /// As [`Element::as_wide`], to write to.
+    fn as_wide_mut(_: &mut [Self]) -> Option<&mut [Self::Wide]> {
+        None
+    }
 }
 
 /// A type of arithmetic. Its transcendental functions are correct to a few units in the last place: those of f32 are
@@ -63,6 +71,14 @@ macro_rules! real {
             #[inline(always)]
             fn narrow(wide: Self) -> Self {
                 wide
+            }
+            #[inline(always)]
+            fn as_wide(values: &[Self]) -> Option<&[Self]> {
+                Some(values)
+            }
+            #[inline(always)]
+            fn as_wide_mut(values: &mut [Self]) -> Option<&mut [Self]> {
+                Some(values)
             }
         }
 

@@ -2,6 +2,7 @@
 //! their number.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Threads that a rank's kernels may use.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,39 @@ impl Pool<'_> {
         }
     }
 
+    /// Runs `work(step, piece)` for the `pieces(step)` pieces of each of `steps` steps. Threads take pieces in order, and a
+    /// piece begins when all of the steps before its own are done; so threads meet without falling asleep, and one that
+    /// comes late holds up nobody.
+    pub fn steps(
+        &self,
+        steps: usize,
+        pieces: impl Fn(usize) -> usize + Sync,
+        work: impl Fn(usize, usize) + Sync,
+    ) {
+        let (taken, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let run = || {
+            let (mut step, mut before) = (0, 0);
+            loop {
+                let ticket = taken.fetch_add(1, Ordering::Relaxed);
+                while step < steps && ticket >= before + pieces(step) {
+                    before += pieces(step);
+                    step += 1;
+                }
+                if step == steps {
+                    return;
+                }
+                // Pieces that others took are being worked on, so this ends whatever else the machine does.
+                wait(|| done.load(Ordering::Acquire) >= before);
+                let _done = Done(&done);
+                work(step, ticket - before);
+            }
+        };
+        match self {
+            Self::Threads(pool) if self.threads() > 1 => pool.install(|| fork(self.threads(), &run)),
+            _ => run(),
+        }
+    }
+
     /// `part` of 0 … `count` − 1, combined two by two, halves upon halves: an order that threads do not change.
     /// None where `count` is 0.
     pub fn reduce<R: Send>(
@@ -65,6 +99,35 @@ impl Pool<'_> {
             _ => Some(reduce(0..count, false, part, combine)),
         }
     }
+}
+
+/// Counts a piece as done, also one that panics: nobody waits for it then, and the panic ends all of the work.
+struct Done<'a>(&'a AtomicUsize);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// How often a thread looks before it lets others of its core run.
+const LOOKS: usize = 1000;
+
+fn wait(is_done: impl Fn() -> bool) {
+    for look in 0.. {
+        if is_done() {
+            return;
+        }
+        if look < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+}
+
+/// Runs `work` so many times, on as many threads as are free.
+fn fork(times: usize, work: &(impl Fn() + Sync)) {
+    if times < 2 {
+        return work();
+    }
+    rayon::join(|| fork(times / 2, work), || fork(times - times / 2, work));
 }
 
 fn reduce<R: Send>(
@@ -181,5 +244,30 @@ mod tests {
                 assert!(seen.iter().all(|&times| times == 1), "{count} {grain}: {seen:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_step_begins_when_the_one_before_is_done() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        for pool in [Pool::Serial, Pool::Threads(&pool)] {
+            // Every third step has no pieces.
+            let pieces = |step: usize| step % 3 * 7;
+            let done: Vec<AtomicUsize> = (0..40).map(|_| AtomicUsize::new(0)).collect();
+            pool.steps(done.len(), pieces, |step, piece| {
+                assert!(piece < pieces(step));
+                for (before, done) in done.iter().enumerate().take(step) {
+                    assert_eq!(done.load(Ordering::Relaxed), pieces(before), "step {before} before {step}");
+                }
+                done[step].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(done.iter().enumerate().all(|(step, done)| done.load(Ordering::Relaxed) == pieces(step)));
+        }
+    }
+
+    #[test]
+    fn a_piece_that_panics_ends_all_of_the_work() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let work = || Pool::Threads(&pool).steps(8, |_| 5, |step, piece| assert!((step, piece) != (3, 2)));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
     }
 }

@@ -204,4 +204,16 @@ mod tests {
         assert_eq!(read(&text, Some("h100-sxm")).unwrap().model.name, "h100-sxm");
         assert!(matches!(read(&text, Some("h100")), Err(FactsError::Number(_))));
     }
+
+    #[test]
+    fn the_facts_in_the_repository_are_read_and_its_trace_is_of_them() {
+        let text = include_str!("../../../cost_models/facts/h200-sxm.json");
+        let found = read(text, None).unwrap();
+        assert_eq!(found.model.name, "h200-sxm");
+        assert_eq!(found.changed.len(), 11, "{:?}", found.changed);
+        let trace: crate::trace::published::PublishedTrace =
+            serde_json::from_str(include_str!("../../../traces/own/gpu_facts-h200-sxm.json")).unwrap();
+        let again = training(text, None).unwrap().trace;
+        assert_eq!(serde_json::to_value(again).unwrap(), serde_json::to_value(trace).unwrap());
+    }
 }

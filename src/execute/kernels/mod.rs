@@ -16,6 +16,7 @@ pub mod quantise;
 pub mod residual;
 pub mod rotary;
 pub mod routing;
+mod shared;
 pub mod tile;
 #[cfg(test)]
 mod trial;

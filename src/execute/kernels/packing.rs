@@ -48,11 +48,11 @@ pub(super) fn pack<T: Element>(
         for (line, k) in depth.clone().enumerate() {
             let values = &from.data[k * from.column_stride + first..][..count];
             match width {
-                6 => spread::<T, 6>(panels, length, line, values),
-                8 => spread::<T, 8>(panels, length, line, values),
-                16 => spread::<T, 16>(panels, length, line, values),
-                24 => spread::<T, 24>(panels, length, line, values),
-                48 => spread::<T, 48>(panels, length, line, values),
+                6 => spread::<T, 6, 6>(panels, length, line, values),
+                8 => spread::<T, 8, 8>(panels, length, line, values),
+                16 => spread::<T, 16, 16>(panels, length, line, values),
+                24 => spread::<T, 24, 8>(panels, length, line, values),
+                48 => spread::<T, 48, 8>(panels, length, line, values),
                 // Tiles of processors with other vectors.
                 _ => values.chunks(width).enumerate().for_each(|(panel, run)| {
                     let places = panels[panel * length + line * width..].iter_mut();
@@ -65,10 +65,19 @@ pub(super) fn pack<T: Element>(
 
 /// Copies values to line `line` of panels of `WIDTH` columns and `length` elements.
 #[inline(always)]
-fn spread<T: Element, const WIDTH: usize>(panels: &mut [T::Wide], length: usize, line: usize, values: &[T]) {
+fn spread<T: Element, const WIDTH: usize, const PART: usize>(
+    panels: &mut [T::Wide],
+    length: usize,
+    line: usize,
+    values: &[T],
+) {
     let (runs, rest) = values.as_chunks::<WIDTH>();
     for (panel, run) in runs.iter().enumerate() {
-        panels[panel * length + line * WIDTH..][..WIDTH].copy_from_slice(&run.map(Element::wide));
+        let places = &mut panels[panel * length + line * WIDTH..][..WIDTH];
+        // A few at a time, or compilers call a function that copies memory.
+        for (places, values) in places.as_chunks_mut::<PART>().0.iter_mut().zip(run.as_chunks::<PART>().0) {
+            *places = values.map(Element::wide);
+        }
     }
     if !rest.is_empty() {
         let places = &mut panels[runs.len() * length + line * WIDTH..][..rest.len()];

@@ -35,28 +35,50 @@ impl<W: Lane> WithSimd for TileSize<W> {
     }
 }
 
-/// Sums one tile over the depth: from 0, or from what it holds.
+/// Sums of a tile.
+pub(super) type Sums<S, W, const ROWS: usize, const VECTORS: usize> =
+    [[<W as Lane>::Vector<S>; VECTORS]; ROWS];
+
+/// `before` plus the products of `left(depth, row)` with a panel of the right factor.
 #[inline(always)]
 pub(super) fn sum_tile<S: Simd, W: Real, const ROWS: usize, const VECTORS: usize>(
     simd: S,
-    left: &[W],
+    left: impl Fn(usize, usize) -> W,
     right: &[W],
-    tile: &mut [W],
-    continued: bool,
-) {
-    let mut sums = [[W::splat(simd, W::ZERO); VECTORS]; ROWS];
-    let tile = W::vectors_mut(simd, tile).as_chunks_mut::<VECTORS>().0;
-    if continued {
-        sums.iter_mut().zip(tile.iter()).for_each(|(sums, kept)| *sums = *kept);
-    }
-    let right = W::vectors(simd, right).as_chunks::<VECTORS>().0;
-    for (left, right) in left.as_chunks::<ROWS>().0.iter().zip(right) {
-        for row in 0..ROWS {
-            let factor = W::splat(simd, left[row]);
-            for vector in 0..VECTORS {
-                sums[row][vector] = W::multiply_add(simd, factor, right[vector], sums[row][vector]);
+    mut sums: Sums<S, W, ROWS, VECTORS>,
+) -> Sums<S, W, ROWS, VECTORS> {
+    for (k, right) in W::vectors(simd, right).as_chunks::<VECTORS>().0.iter().enumerate() {
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let factor = W::splat(simd, left(k, row));
+            for (sum, &right) in sums.iter_mut().zip(right) {
+                *sum = W::multiply_add(simd, factor, right, *sum);
             }
         }
     }
-    tile.iter_mut().zip(&sums).for_each(|(kept, sums)| *kept = *sums);
+    sums
+}
+
+/// Sums that were stored.
+#[inline(always)]
+pub(super) fn load<S: Simd, W: Real, const ROWS: usize, const VECTORS: usize>(
+    simd: S,
+    from: &[W],
+) -> Sums<S, W, ROWS, VECTORS> {
+    let rows = W::vectors(simd, from).as_chunks::<VECTORS>().0;
+    std::array::from_fn(|row| rows[row])
+}
+
+/// Stores rows of sums one behind the other.
+#[inline(always)]
+pub(super) fn store<S: Simd, W: Real, const VECTORS: usize>(
+    simd: S,
+    sums: &[[W::Vector<S>; VECTORS]],
+    to: &mut [W],
+) {
+    W::vectors_mut(simd, to)
+        .as_chunks_mut::<VECTORS>()
+        .0
+        .iter_mut()
+        .zip(sums)
+        .for_each(|(to, sums)| *to = *sums);
 }
