@@ -22,6 +22,7 @@ pub fn total<W: Copy + std::ops::AddAssign>(mut lanes: [W; LANES]) -> W {
 pub trait Lane: Copy {
     type Vector<S: Simd>: Copy;
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
+    fn multiply<S: Simd>(simd: S, factor: Self::Vector<S>, other: Self::Vector<S>) -> Self::Vector<S>;
     /// `factor · other + addend` in every lane, rounded once.
     fn multiply_add<S: Simd>(
         simd: S,
@@ -35,12 +36,20 @@ pub trait Lane: Copy {
 }
 
 macro_rules! lane {
-    ($real:ident, $vector:ident, $splat:ident, $multiply_add:ident, $vectors:ident, $vectors_mut:ident) => {
+    ($real:ident, $vector:ident, $splat:ident, $multiply:ident, $multiply_add:ident, $vectors:ident, $vectors_mut:ident) => {
         impl Lane for $real {
             type Vector<S: Simd> = S::$vector;
             #[inline(always)]
             fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S> {
                 simd.$splat(value)
+            }
+            #[inline(always)]
+            fn multiply<S: Simd>(
+                simd: S,
+                factor: Self::Vector<S>,
+                other: Self::Vector<S>,
+            ) -> Self::Vector<S> {
+                simd.$multiply(factor, other)
             }
             #[inline(always)]
             fn multiply_add<S: Simd>(
@@ -63,8 +72,8 @@ macro_rules! lane {
     };
 }
 
-lane!(f32, f32s, splat_f32s, mul_add_f32s, as_simd_f32s, as_mut_simd_f32s);
-lane!(f64, f64s, splat_f64s, mul_add_f64s, as_simd_f64s, as_mut_simd_f64s);
+lane!(f32, f32s, splat_f32s, mul_f32s, mul_add_f32s, as_simd_f32s, as_mut_simd_f32s);
+lane!(f64, f64s, splat_f64s, mul_f64s, mul_add_f64s, as_simd_f64s, as_mut_simd_f64s);
 
 /// A polynomial by Horner's rule, highest coefficient first.
 #[inline(always)]

@@ -6,8 +6,8 @@ use super::layout::{KeyValues, RowTile, Window, row_tiles};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products,
-    load_lanes, load_rows, store_lanes,
+    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, WideRows, add_products,
+    add_transposed_products, load_lanes, read_rows, scale_lanes, store_lanes,
 };
 use super::{Core, Heads};
 use crate::execute::element::{Element, Real};
@@ -54,7 +54,7 @@ fn forward_tile<T: Element>(
     let positions = &core.mask.query_positions[tile.first..tile.first + count];
     let mut query: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut sums: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
-    let mut rows: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
+    let mut copy: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
     let mut scores: Square<T::Wide> = [[zero; LANES]; LANES];
     for head in 0..heads {
         let kv_head = head / core.heads.group();
@@ -78,16 +78,14 @@ fn forward_tile<T: Element>(
             let (first, count) = (tile.sequence * key_tokens + turn * LANES, key_positions.len());
             let scores = &mut scores[..count];
             scores.fill([zero; LANES]);
-            load_rows(&mut rows, query_dim, (keys, query_dim), first, count);
-            add_products(scores, &rows, query);
+            add_products(scores, read_rows(&mut copy, (keys, query_dim), first, count), query);
             // Products become weights, and join the softmax.
             vectorised!({
                 score.apply(scores, key_positions, positions, visible);
                 softmax.take(scores, sums);
             });
             score.drop_out(scores, key_positions, positions);
-            load_rows(&mut rows, value_dim, (values, value_dim), first, count);
-            add_transposed_products(sums, &rows, scores);
+            add_transposed_products(sums, read_rows(&mut copy, (values, value_dim), first, count), scores);
         }
         let inverse = softmax.inverse_sums();
         sums.iter_mut()
@@ -140,15 +138,12 @@ impl<R: Real> Softmax<R> {
             }
         }
         if factors != [R::ONE; LANES] {
-            for weighted in weighted.iter_mut() {
-                for lane in 0..LANES {
-                    weighted[lane] *= factors[lane];
-                }
-            }
+            scale_lanes(weighted, &factors);
         }
         self.greatest = greatest;
         // Ones times weights: the sum stays in registers.
-        add_products(std::slice::from_mut(&mut self.sum), &[R::ONE; LANES], scores);
+        let ones = WideRows { data: &[R::ONE; LANES], stride: LANES };
+        add_products(std::slice::from_mut(&mut self.sum), ones, scores);
     }
 
     fn inverse_sums(&self) -> Lanes<R> {

@@ -5,8 +5,8 @@ use super::layout::{KeyValues, RowTile, Window, row_tiles};
 use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
-    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products, add_transposed_products, dot,
-    load_lanes, load_rows, store_lanes,
+    LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, WideRows, add_products,
+    add_transposed_products, dot, load_lanes, read_rows, store_lanes,
 };
 use super::{Core, Heads};
 use crate::execute::element::{Element, Real};
@@ -88,8 +88,8 @@ fn queries_tile<T: Element>(
     let mut query: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut output_gradient: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut sums: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
-    let mut keys: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
-    let mut values: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
+    let mut copies: [TokenRows<T::Wide>; 2] = [[zero; LANES * MAX_HEAD_DIM]; 2];
+    let [keys_copy, values_copy] = &mut copies;
     let mut squares = Squares::new();
     for head in 0..heads {
         let kv_head = head / core.heads.group();
@@ -108,13 +108,13 @@ fn queries_tile<T: Element>(
                 continue;
             }
             let (first, rows) = (tile.sequence * key_tokens + turn * LANES, key_positions.len());
-            load_rows(&mut keys, query_dim, (key_window, query_dim), first, rows);
-            load_rows(&mut values, value_dim, (value_window, value_dim), first, rows);
-            squares.fill(rows, (&keys, query), (&values, output_gradient));
+            let keys = read_rows(keys_copy, (key_window, query_dim), first, rows);
+            let values = read_rows(values_copy, (value_window, value_dim), first, rows);
+            squares.fill(rows, (keys, query), (values, output_gradient));
             squares.probabilities(&score, key_positions, positions, visible, &statistics.log_sum_exp);
             score.drop_out(&mut squares.gradients, key_positions, positions);
             squares.score_gradients(&score, rows, &statistics.delta);
-            add_transposed_products(sums, &keys, &squares.gradients[..rows]);
+            add_transposed_products(sums, keys, &squares.gradients[..rows]);
         }
         store_lanes(sums, data, (stride, column + head * query_dim), write);
     }
@@ -153,8 +153,8 @@ fn keys_values_tile<T: Element>(
     let mut value: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut key_sums: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
     let mut value_sums: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
-    let mut queries: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
-    let mut output_gradients: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
+    let mut copies: [TokenRows<T::Wide>; 2] = [[zero; LANES * MAX_HEAD_DIM]; 2];
+    let [queries_copy, gradients_copy] = &mut copies;
     let mut squares = Squares::new();
     for kv_head in 0..kv_heads {
         let (key, value) = (&mut key[..query_dim], &mut value[..value_dim]);
@@ -174,16 +174,16 @@ fn keys_values_tile<T: Element>(
                 }
                 let (first, rows) = (tile.sequence * tokens + turn * LANES, query_positions.len());
                 let statistics = saved.statistics(core, head, first, rows);
-                load_rows(&mut queries, query_dim, (query_window, query_dim), first, rows);
-                load_rows(&mut output_gradients, value_dim, (gradient_window, value_dim), first, rows);
-                squares.fill(rows, (&queries, key), (&output_gradients, value));
+                let queries = read_rows(queries_copy, (query_window, query_dim), first, rows);
+                let output_gradients = read_rows(gradients_copy, (gradient_window, value_dim), first, rows);
+                squares.fill(rows, (queries, key), (output_gradients, value));
                 squares.probabilities(&score, query_positions, positions, visible, &statistics.log_sum_exp);
                 let mut kept = squares.scores;
                 score.drop_out(&mut kept, query_positions, positions);
                 score.drop_out(&mut squares.gradients, query_positions, positions);
-                add_transposed_products(value_sums, &output_gradients, &kept[..rows]);
+                add_transposed_products(value_sums, output_gradients, &kept[..rows]);
                 squares.score_gradients(&score, rows, &statistics.delta);
-                add_transposed_products(key_sums, &queries, &squares.gradients[..rows]);
+                add_transposed_products(key_sums, queries, &squares.gradients[..rows]);
             }
         }
         store_lanes(key_sums, data, (stride, keys + kv_head * query_dim), write);
@@ -207,8 +207,13 @@ impl<R: Real> Squares<R> {
         Self { products: square, scores: square, gradients: square }
     }
 
-    /// Products of queries with keys, and of output gradients with values: `rows` packed rows with lanes.
-    fn fill(&mut self, rows: usize, scores: (&[R], &[Lanes<R>]), gradients: (&[R], &[Lanes<R>])) {
+    /// Products of queries with keys, and of output gradients with values: `rows` rows with lanes.
+    fn fill(
+        &mut self,
+        rows: usize,
+        scores: (WideRows<'_, R>, &[Lanes<R>]),
+        gradients: (WideRows<'_, R>, &[Lanes<R>]),
+    ) {
         let zero = [R::ZERO; LANES];
         self.products[..rows].fill(zero);
         self.gradients[..rows].fill(zero);

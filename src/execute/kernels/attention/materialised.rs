@@ -5,7 +5,7 @@ use super::mask::Visible;
 use super::score::{HeadScore, LaneSide};
 use super::tile::{
     COLUMN_BLOCKS, LANES, Lanes, MAX_HEAD_DIM, Square, TokenLanes, TokenRows, add_products,
-    add_transposed_products, load_lanes, load_rows, store_rows,
+    add_transposed_products, load_lanes, load_rows, read_rows, store_rows,
 };
 use super::{Core, Heads, Pair};
 use crate::execute::element::{Element, Real};
@@ -122,7 +122,7 @@ pub(super) fn each_square<T: Element>(
     let zero = T::Wide::ZERO;
     let (queries, keys) = (core.mask.query_positions, core.mask.key_positions);
     let mut transposed: TokenLanes<T::Wide> = [[zero; LANES]; MAX_HEAD_DIM];
-    let mut packed: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
+    let mut copy: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
     let mut square: Square<T::Wide> = [[zero; LANES]; LANES];
     for (turn, lanes) in keys.chunks(LANES).enumerate() {
         let first_lane = turn * LANES;
@@ -133,9 +133,9 @@ pub(super) fn each_square<T: Element>(
             let products = &mut square[..rows.len()];
             if visible != Visible::Nothing {
                 let first = sequence * queries.len() + first_row;
-                load_rows(&mut packed, width, (left, width), first, rows.len());
+                let left = read_rows(&mut copy, (left, width), first, rows.len());
                 products.fill([zero; LANES]);
-                add_products(products, &packed, &transposed[..width]);
+                add_products(products, left, &transposed[..width]);
             }
             work(Products { first_row, first_lane, rows, lanes, visible, products });
         }
@@ -186,7 +186,7 @@ pub(super) fn weighted_sums<T: Element>(
     let of_queries = side == LaneSide::Queries;
     let (own_heads, others) = if of_queries { (heads.heads, key_tokens) } else { (heads.kv_heads, tokens) };
     let own = tile.first..tile.first + rows.len() / stride;
-    let mut packed: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
+    let mut copy: TokenRows<T::Wide> = [zero; LANES * MAX_HEAD_DIM];
     let mut columns: Square<T::Wide> = [[zero; LANES]; LANES];
     let mut sums: [Square<T::Wide>; COLUMN_BLOCKS] = [columns; COLUMN_BLOCKS];
     let sums = &mut sums[..width.div_ceil(LANES)];
@@ -204,14 +204,14 @@ pub(super) fn weighted_sums<T: Element>(
                 }
                 let window = Window { data: weights, stride: key_tokens, column: keys.start };
                 let row = (tile.sequence * heads.heads + head) * tokens + queries.start;
-                load_rows(&mut packed, keys.len(), (window, keys.len()), row, queries.len());
+                let weights = read_rows(&mut copy, (window, keys.len()), row, queries.len());
                 let columns = &mut columns[..other.len()];
                 for (block, sums) in sums.iter_mut().enumerate() {
                     let source = (sources.right(block * LANES), LANES.min(width - block * LANES));
                     let row = tile.sequence * others + first;
                     load_rows(columns.as_flattened_mut(), LANES, source, row, other.len());
                     let add = if of_queries { add_products } else { add_transposed_products };
-                    add(&mut sums[..own.len()], &packed, columns);
+                    add(&mut sums[..own.len()], weights, columns);
                 }
             }
         }

@@ -47,6 +47,28 @@ pub fn load_rows<T: Element>(
     }
 }
 
+/// One head of some tokens in wide elements, rows that stand `stride` apart.
+#[derive(Clone, Copy, Debug)]
+pub struct WideRows<'a, R> {
+    pub data: &'a [R],
+    pub stride: usize,
+}
+
+/// The first `width` columns of tokens `first .. first + count` of a window: as they lie where they are wide, else copied.
+pub fn read_rows<'a, T: Element>(
+    copy: &'a mut TokenRows<T::Wide>,
+    (window, width): (Window<&'a [T]>, usize),
+    first: usize,
+    count: usize,
+) -> WideRows<'a, T::Wide> {
+    if let Some(data) = T::as_wide(window.data) {
+        let data = &data[first * window.stride + window.column..];
+        return WideRows { data, stride: window.stride };
+    }
+    load_rows(copy, width, (window, width), first, count);
+    WideRows { data: copy, stride: width }
+}
+
 /// Lanes into columns from `column` on of `rows`, a lane a row.
 pub fn store_lanes<T: Element>(
     tile: &[Lanes<T::Wide>],
@@ -80,19 +102,19 @@ fn put<T: Element>(place: &mut T, value: T::Wide, write: Into) {
     };
 }
 
-/// sums[i] += Σₖ left[i, k]·right[k], where `left` is packed rows of as many columns as `right` has rows.
-pub fn add_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
+/// sums[i] += Σₖ left[i, k]·right[k].
+pub fn add_products<R: Real>(sums: &mut [Lanes<R>], left: WideRows<'_, R>, right: &[Lanes<R>]) {
     Arch::new().dispatch(AddProducts::<R, false> { sums, left, right });
 }
 
-/// sums[i] += Σₖ left[k, i]·right[k], where `left` is packed rows of as many columns as `sums` has rows.
-pub fn add_transposed_products<R: Real>(sums: &mut [Lanes<R>], left: &[R], right: &[Lanes<R>]) {
+/// sums[i] += Σₖ left[k, i]·right[k].
+pub fn add_transposed_products<R: Real>(sums: &mut [Lanes<R>], left: WideRows<'_, R>, right: &[Lanes<R>]) {
     Arch::new().dispatch(AddProducts::<R, true> { sums, left, right });
 }
 
 struct AddProducts<'a, R, const TRANSPOSED: bool> {
     sums: &'a mut [Lanes<R>],
-    left: &'a [R],
+    left: WideRows<'a, R>,
     right: &'a [Lanes<R>],
 }
 
@@ -120,14 +142,14 @@ impl<R: Real, const TRANSPOSED: bool> AddProducts<'_, R, TRANSPOSED> {
     /// Rows `first .. first + ROWS` of the sums, two vectors of each at a time. Returns `ROWS`.
     #[inline(always)]
     fn block<S: Simd, const ROWS: usize>(&mut self, simd: S, first: usize) -> usize {
-        let (depth, columns) = (self.right.len(), self.sums.len());
+        let (depth, WideRows { data: left, stride }) = (self.right.len(), self.left);
         let right = R::vectors(simd, self.right.as_flattened());
         let sums = R::vectors_mut(simd, self.sums[first..first + ROWS].as_flattened_mut());
         let width = sums.len() / ROWS;
         let mut rows: [&[R]; ROWS] = [&[]; ROWS];
         if !TRANSPOSED {
             for (turn, row) in rows.iter_mut().enumerate() {
-                *row = &self.left[(first + turn) * depth..][..depth];
+                *row = &left[(first + turn) * stride..][..depth];
             }
         }
         for vector in (0..width).step_by(2) {
@@ -137,7 +159,7 @@ impl<R: Real, const TRANSPOSED: bool> AddProducts<'_, R, TRANSPOSED> {
             }
             for k in 0..depth {
                 let pair = &right[k * width + vector..][..2];
-                let column: &[R] = if TRANSPOSED { &self.left[k * columns + first..][..ROWS] } else { &[] };
+                let column: &[R] = if TRANSPOSED { &left[k * stride + first..][..ROWS] } else { &[] };
                 for (turn, held) in held.iter_mut().enumerate() {
                     let factor = R::splat(simd, if TRANSPOSED { column[turn] } else { rows[turn][k] });
                     held[0] = R::multiply_add(simd, factor, pair[0], held[0]);
@@ -149,6 +171,30 @@ impl<R: Real, const TRANSPOSED: bool> AddProducts<'_, R, TRANSPOSED> {
             }
         }
         ROWS
+    }
+}
+
+/// rows[i] *= factors, lane by lane.
+pub fn scale_lanes<R: Real>(rows: &mut [Lanes<R>], factors: &Lanes<R>) {
+    Arch::new().dispatch(ScaleLanes { rows, factors });
+}
+
+struct ScaleLanes<'a, R> {
+    rows: &'a mut [Lanes<R>],
+    factors: &'a Lanes<R>,
+}
+
+impl<R: Real> WithSimd for ScaleLanes<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let factors = R::vectors(simd, self.factors);
+        for row in R::vectors_mut(simd, self.rows.as_flattened_mut()).chunks_exact_mut(factors.len()) {
+            row.iter_mut()
+                .zip(factors)
+                .for_each(|(value, &factor)| *value = R::multiply(simd, *value, factor));
+        }
     }
 }
 
