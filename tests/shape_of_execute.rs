@@ -8,10 +8,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/execute")
 }
 
-/// All files below `folder`.
+/// All Rust files below `folder`.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    let is_rust = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "rs");
+    let inner = entries.map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+    inner.flatten().filter(is_rust).collect()
 }
 
 fn is_test(path: &Path) -> bool {

@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "a queue relies on its caller to keep the memory of calls apart")]
 
 pub mod cpu;
+pub mod cuda;
 pub mod null;
 
 use std::time::Instant;

@@ -1,0 +1,111 @@
+//! Binaries of CUDA kernels: from the cache on disk, else compiled on this machine by NVRTC from the sources that this
+//! program carries.
+//!
+//! Which compiler there is decides which entries of the cache count, so NVRTC is opened first. Where there is none, the
+//! entry of the newest compiler that made this kernel is taken: a full cache serves machines without NVRTC.
+
+pub mod cache;
+pub mod error;
+mod library;
+pub mod nvrtc;
+pub mod search;
+pub mod sources;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use cache::{Cache, key};
+use error::CompileError;
+use nvrtc::{Nvrtc, Program};
+use search::Search;
+
+/// A kernel's binary and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Binary {
+    pub cubin: Vec<u8>,
+    pub origin: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Cache,
+    /// With the reason if it could not be kept: the next start compiles it again.
+    Compiled {
+        not_kept: Option<String>,
+    },
+}
+
+/// Gives binaries of kernels to all threads of a process.
+#[derive(Debug)]
+pub struct Compiler {
+    search: Search,
+    cache: Option<Cache>,
+    nvrtc: OnceLock<Result<Nvrtc, CompileError>>,
+    compiling: Mutex<()>,
+}
+
+impl Compiler {
+    /// With the NVRTC and the cache that the environment names.
+    pub fn from_environment() -> Self {
+        Self::new(Search::from_environment(), cache_folder(|name| std::env::var_os(name)))
+    }
+
+    /// Looks for NVRTC, once it is needed, in `search`, and keeps binaries in `folder`, if any.
+    pub fn new(search: Search, folder: Option<PathBuf>) -> Self {
+        Self { search, cache: folder.map(Cache::new), nvrtc: OnceLock::new(), compiling: Mutex::new(()) }
+    }
+
+    /// The binary of the kernel source `file`, as `norm/norm.cu`, under `options`, as `-DSTORAGE_BF16`, for
+    /// `architecture`, as `sm_90`.
+    ///
+    /// # Errors
+    /// If it is neither in the cache nor can be compiled.
+    pub fn binary(&self, file: &str, options: &[String], architecture: &str) -> Result<Binary, CompileError> {
+        let source = sources::kernel(file).ok_or_else(|| CompileError::Unknown { file: file.into() })?;
+        self.binary_of(&Program { file, source, headers: sources::HEADERS, options, architecture })
+    }
+
+    fn binary_of(&self, program: &Program) -> Result<Binary, CompileError> {
+        let kept = |version| self.cache.as_ref()?.get(version, &key(program, version));
+        let from_cache = |cubin| Binary { cubin, origin: Origin::Cache };
+        let nvrtc = match self.nvrtc.get_or_init(|| Nvrtc::find(&self.search)) {
+            Ok(nvrtc) => nvrtc,
+            Err(missing) => {
+                let versions = self.cache.iter().flat_map(Cache::versions);
+                return versions.into_iter().find_map(kept).map(from_cache).ok_or_else(|| missing.clone());
+            }
+        };
+        let version = nvrtc.version();
+        if let Some(cubin) = kept(version) {
+            return Ok(from_cache(cubin));
+        }
+        // The ranks of a process ask for the same kernels at the same time: the first compiles, the others then find it.
+        let _one = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cubin) = kept(version) {
+            return Ok(from_cache(cubin));
+        }
+        let cubin = nvrtc.compile(program)?.cubin;
+        let not_kept = match &self.cache {
+            Some(cache) => {
+                cache.put(version, &key(program, version), &cubin).err().map(|error| error.to_string())
+            }
+            None => Some(String::from(
+                "no folder for the cache: none of MESHWRIGHT_CACHE, XDG_CACHE_HOME, HOME is set",
+            )),
+        };
+        Ok(Binary { cubin, origin: Origin::Compiled { not_kept } })
+    }
+}
+
+/// Where binaries are kept: MESHWRIGHT_CACHE, or `meshwright` in the user's folder for caches.
+pub fn cache_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // The XDG specification has relative paths ignored.
+    let user = || path("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let home = || path("HOME").map(|home| home.join(".cache"));
+    let folder = path("MESHWRIGHT_CACHE").or_else(|| Some(user().or_else(home)?.join("meshwright")));
+    Some(folder?.join("kernels"))
+}

@@ -1,0 +1,7 @@
+//! NVIDIA GPUs: how kernels are compiled and launched. The device that runs programs with them is still to come.
+
+#![allow(dead_code, reason = "until there is a device that launches kernels, only tests do")]
+
+#[cfg(unix)]
+mod compile;
+mod launch;

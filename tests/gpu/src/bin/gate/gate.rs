@@ -1,0 +1,163 @@
+//! Compiles every source that launches ask for, with the compiler and the sources of the shipped program, and writes what
+//! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`. Fails if a kernel spills without a reason.
+
+#[expect(dead_code, reason = "the gate asks for no binaries")]
+#[path = "../../../../../src/execute/device/cuda/compile/mod.rs"]
+mod compile;
+mod listed;
+mod page;
+mod usage;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+
+use compile::cache::{Cache, key};
+use compile::nvrtc::{Nvrtc, Program};
+use compile::search::Search;
+use compile::sources;
+use gpu::Source;
+use page::{Rows, page, unexplained};
+use usage::{Usage, usages};
+
+const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
+
+/// Why a kernel keeps values of a thread in memory: the kernel, what its options contain, the reason.
+const REASONS: &[(&str, &str, &str)] = &[];
+
+/// Kernels of a source, with what each takes on every architecture.
+type Usages = BTreeMap<String, Vec<Usage>>;
+
+fn main() -> ExitCode {
+    match gate() {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(faults) => {
+            faults.iter().for_each(|fault| eprintln!("{fault}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn gate() -> Result<String, Vec<String>> {
+    let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let nvrtc = Nvrtc::find(&Search::from_environment()).map_err(|fault| vec![fault.to_string()])?;
+    let cache = Cache::new(repository.join("target/gate"));
+    let listed = listed::sources();
+    let unlisted =
+        sources::KERNELS.iter().filter(|(file, _)| listed.iter().all(|source| source.file != *file));
+    let mut faults: Vec<String> =
+        unlisted.map(|(file, _)| format!("{file}: no launch asks for this source")).collect();
+
+    let mut rows = Rows::new();
+    for (source, found) in listed.iter().zip(all_of(&listed, |source| compiled(&nvrtc, &cache, source))) {
+        match found {
+            Ok(usages) => usages.into_iter().for_each(|(kernel, usages)| {
+                rows.insert((source.file, words(&source.options), kernel), usages);
+            }),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    faults.extend(unexplained(&rows, REASONS));
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let path = repository.join("docs/reference/cuda-kernels.md");
+    std::fs::write(&path, page(&rows, REASONS, &nvrtc.version().to_string()))
+        .map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    Ok(format!("{} sources, {} kernels, none spills without a reason", listed.len(), rows.len()))
+}
+
+/// The kernels of `source` with what they take on each architecture.
+fn compiled(nvrtc: &Nvrtc, cache: &Cache, source: &Source) -> Result<Usages, String> {
+    let mut found = Usages::new();
+    for architecture in ARCHITECTURES {
+        let log = log_of(nvrtc, cache, source, architecture)?;
+        let usages = usages(&log);
+        let usages = usages.map_err(|fault| format!("{source:?} for {architecture}: {fault}"))?;
+        usages.into_iter().for_each(|(kernel, usage)| found.entry(kernel).or_default().push(usage));
+    }
+    Ok(found)
+}
+
+/// What the assembler says. It is kept, because compiling everything takes minutes.
+fn log_of(nvrtc: &Nvrtc, cache: &Cache, source: &Source, architecture: &str) -> Result<String, String> {
+    let file = source.file;
+    let text =
+        sources::kernel(file).ok_or_else(|| format!("{file}: a launch asks for it, and it is not there"))?;
+    let options = [source.options.as_slice(), &["--ptxas-options=-v".into()]].concat();
+    let program = Program { file, source: text, headers: sources::HEADERS, options: &options, architecture };
+    let (version, key) = (nvrtc.version(), key(&program, nvrtc.version()));
+    if let Some(log) = cache.get(version, &key).and_then(|log| String::from_utf8(log).ok()) {
+        return Ok(log);
+    }
+    let log = nvrtc.compile(&program).map_err(|fault| fault.to_string())?.log;
+    cache.put(version, &key, log.as_bytes()).map_err(|error| format!("target/gate: {error}"))?;
+    Ok(log)
+}
+
+/// `work` of each of `jobs`, in order, on all cores.
+fn all_of<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let (queue, done) = (Mutex::new(jobs.iter().enumerate()), Mutex::new(BTreeMap::new()));
+    let worker = || {
+        loop {
+            let Some((index, job)) = queue.lock().expect("no worker panics").next() else { return };
+            let result = work(job);
+            done.lock().expect("no worker panics").insert(index, result);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(worker);
+        }
+    });
+    done.into_inner().expect("no worker panics").into_values().collect()
+}
+
+/// Options as words of the table.
+fn words(options: &[String]) -> String {
+    options.iter().map(|option| option.strip_prefix("-D").unwrap_or(option)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Sixty-four sums that are needed all the time, other ones in each thread, and registers for half of them.
+    const SPILLING: &str =
+        "extern \"C\" __global__ void __launch_bounds__(1024, 2) spilling(float* x, int n) {
+        float sums[64];
+        x += threadIdx.x;
+        for (int i = 0; i < 64; i++) sums[i] = x[i * n];
+        for (int step = 0; step < n; step++)
+            for (int i = 0; i < 64; i++) sums[i] = sums[i] * x[step] + sums[(i + 1) % 64];
+        for (int i = 0; i < 64; i++) x[i * n] = sums[i];
+    }";
+
+    #[test]
+    fn a_planted_spill_is_seen() {
+        if std::env::var_os("MESHWRIGHT_NVRTC").is_none() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: MESHWRIGHT_NVRTC names no folder, so nothing is compiled here"
+            );
+            return;
+        }
+        let nvrtc = Nvrtc::find(&Search::from_environment()).unwrap();
+        let options = [String::from("--ptxas-options=-v")];
+        for architecture in ARCHITECTURES {
+            let file = "spilling.cu";
+            let program = Program { file, source: SPILLING, headers: &[], options: &options, architecture };
+            let found = usages(&nvrtc.compile(&program).unwrap().log).unwrap();
+            assert!(found.len() == 1 && found[0].0 == "spilling" && found[0].1.local > 0, "{found:?}");
+            let rows = Rows::from([((file, String::new(), found[0].0.clone()), vec![found[0].1.clone()])]);
+            assert_eq!(unexplained(&rows, &[]).len(), 1);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Every source with every set of options that a program of ours may launch.
+
+use std::collections::HashSet;
+
+use gpu::Source;
+use gpu::launch::activation::{self, Function};
+use gpu::launch::attention::{self, Attention};
+use gpu::launch::collectives::{self, Wire};
+use gpu::launch::gemm::{self, Element, Factor, Product};
+use gpu::launch::runs::Types;
+use gpu::launch::{
+    adamw, cross_entropy, dropout, elementwise, embedding, gradient_norm, norm, quantise, residual, rotary,
+    routing,
+};
+
+/// Sources that hold no gradients of parameters: their type makes no difference.
+const OF_ACTIVATIONS: [fn(Types) -> Source; 6] = [
+    cross_entropy::source,
+    dropout::source,
+    elementwise::source,
+    gradient_norm::source,
+    residual::source,
+    rotary::source,
+];
+
+const OF_GRADIENTS: [fn(Types) -> Source; 4] =
+    [adamw::source, embedding::source, norm::source, routing::source];
+
+const FUNCTIONS: [Function; 5] =
+    [Function::Gelu, Function::GeluTanh, Function::Silu, Function::Relu, Function::Relu2];
+
+pub fn sources() -> Vec<Source> {
+    let mut sources = Vec::new();
+    for types in [Types::F32, Types::Bf16] {
+        sources.extend(OF_ACTIVATIONS.map(|source| source(types)));
+        sources.extend(FUNCTIONS.map(|function| activation::source(types, function)));
+        sources.extend([8, 4].map(|bits| quantise::source(types, bits)));
+        sources.extend([Wire::Exact, Wire::Bf16, Wire::F16].map(|wire| collectives::source(types, wire)));
+    }
+    for types in [Types::F32, Types::Bf16, Types::Bf16WithF32Gradients] {
+        sources.extend(OF_GRADIENTS.map(|source| source(types)));
+    }
+    for (storage, output) in
+        [(Element::F32, Element::F32), (Element::Bf16, Element::Bf16), (Element::Bf16, Element::F32)]
+    {
+        sources.push(gemm::bias_gradient(1, storage, output).0);
+        sources.extend(products(storage, output));
+    }
+    sources.extend([Element::Bf16, Element::F32].map(|output| gemm::split_sum(1, 1, output).0));
+    sources.extend(attentions());
+    let mut seen = HashSet::new();
+    sources.retain(|source| seen.insert(source.clone()));
+    sources
+}
+
+/// Forward, the gradient of the input, that of the weight; the first factor in f32 is a router's gradient.
+fn products(storage: Element, output: Element) -> Vec<Source> {
+    let mut sources = Vec::new();
+    let both = [true, false];
+    for (left, right) in [(false, true), (false, false), (true, false)] {
+        let factor = |element, transposed, aligned| Factor { element, transposed, aligned };
+        let of = |left, right, m| Product {
+            m,
+            n: 1,
+            k: 1,
+            batch: 1,
+            left,
+            right,
+            output,
+            workspace: 0,
+            multiprocessors: 2,
+        };
+        // Few rows and many, for tiles small and large.
+        for m in [1, 1 << 20] {
+            let product = of(factor(Element::F32, left, true), factor(storage, right, true), m);
+            sources.push(gemm::plan(&product).source);
+        }
+        if storage == Element::F32 {
+            continue;
+        }
+        for (a, b) in both.into_iter().flat_map(|a| both.map(|b| (a, b))) {
+            let product = of(factor(storage, left, a), factor(storage, right, b), 1);
+            sources.extend(gemm::TILES.map(|tile| gemm::plan_with(&product, tile, 1).source));
+        }
+    }
+    sources
+}
+
+/// Heads of 64 and 128 in bf16 run on tensor cores, with any features. The kernel for all others is listed with heads of
+/// usual sizes, without features and with all of them.
+fn attentions() -> Vec<Source> {
+    let of = |element, [query_dim, value_dim]: [u32; 2], [soft_cap, alibi, dropout]: [bool; 3], aligned| {
+        Attention {
+            element,
+            query_dim,
+            value_dim,
+            batch: 1,
+            tokens: 1,
+            key_tokens: 1,
+            heads: 1,
+            kv_heads: 1,
+            soft_cap,
+            alibi,
+            dropout,
+            aligned,
+        }
+    };
+    let features = |bits: u32| [1, 2, 4].map(|bit| bits & bit != 0);
+    let mut all = Vec::new();
+    for dims in [[64, 64], [64, 128], [128, 64], [128, 128]] {
+        let most = if dims[0] == dims[1] { 8 } else { 1 };
+        all.extend((0..most).map(|bits| of(Element::Bf16, dims, features(bits), true)));
+    }
+    for dims in [[64, 64], [80, 80], [96, 96], [128, 128], [192, 128], [256, 256]] {
+        for element in [Element::Bf16, Element::F32] {
+            all.extend([0, 7].map(|bits| of(element, dims, features(bits), false)));
+        }
+    }
+    let kernels =
+        [attention::forward, attention::delta, attention::backward_queries, attention::backward_keys];
+    all.iter().flat_map(|one| kernels.map(|kernel| kernel(one).0)).collect()
+}

@@ -1,0 +1,152 @@
+//! A GPU in software: translated kernels run thread by thread, and a checker sees every load and store.
+
+pub mod access;
+mod clocks;
+pub mod collective;
+mod copies;
+mod fiber;
+mod host;
+mod library;
+mod machine;
+mod memory;
+mod shadow;
+mod tensor;
+mod thread;
+
+use crate::arguments;
+use crate::fault::{Fault, fault};
+use crate::gpu::{Argument, Order};
+use crate::launch::Launch;
+use crate::ptx;
+use crate::translate::{self, Frame};
+use library::Library;
+use machine::Machine;
+use memory::{Byte, Memory, Range};
+
+/// What compute capability 8.0 allows to a block.
+const MOST_SHARED: u64 = 163 * 1024;
+
+struct Program {
+    lines: Vec<String>,
+    library: Library,
+    frames: Vec<Frame>,
+    /// The module's variables, which keep what kernels write.
+    globals: Vec<u8>,
+    initial_globals: Vec<u8>,
+    constants: Vec<u8>,
+}
+
+pub struct Emulator {
+    machine: Box<Machine>,
+    programs: Vec<Program>,
+}
+
+impl Emulator {
+    pub fn new(order: Order, checking: bool) -> Emulator {
+        Emulator { machine: Box::new(Machine::new(order, checking)), programs: vec![] }
+    }
+
+    /// Forgets all buffers and what kernels have left in variables; compiled modules stay.
+    pub fn restart(&mut self, order: Order, checking: bool) {
+        *self.machine = Machine::new(order, checking);
+        for program in &mut self.programs {
+            program.globals = program.initial_globals.clone();
+        }
+    }
+
+    pub fn load(&mut self, ptx: &str) -> Result<usize, Fault> {
+        let module = ptx::parse(ptx)?;
+        let translation = translate::translate(&module)?;
+        self.programs.push(Program {
+            lines: module.lines,
+            library: Library::compile(&translation.cpp)?,
+            frames: translation.kernels,
+            globals: translation.globals.clone(),
+            initial_globals: translation.globals,
+            constants: translation.constants,
+        });
+        Ok(self.programs.len() - 1)
+    }
+
+    /// Adds a buffer of elements of this size; unwritten without `bytes`.
+    pub fn add(&mut self, bytes: Option<Vec<u8>>, length: usize, element: usize) -> usize {
+        let state = if bytes.is_some() { Byte::Written } else { Byte::Unwritten };
+        let bytes = bytes.unwrap_or_else(|| vec![0xff; length]);
+        self.machine.memory.add(Range::new(bytes, state, element.min(4)))
+    }
+
+    pub fn download(&mut self, buffer: usize) -> Vec<u8> {
+        self.machine.memory.buffer(buffer).bytes.clone()
+    }
+
+    pub fn launch(&mut self, module: usize, launch: &Launch, arguments: &[Argument]) -> Result<(), Fault> {
+        let Some(program) = self.programs.get_mut(module) else {
+            return fault("no such module");
+        };
+        let Some(frame) = program.frames.iter().find(|frame| frame.name == launch.kernel) else {
+            return fault(format!("the module has no kernel {}", launch.kernel));
+        };
+        geometry(frame, launch)?;
+        let packed = arguments::pack(launch.kernel, &frame.parameters, arguments, Memory::address)?;
+        let entry = program.library.entry(launch.kernel)?;
+        let machine = &mut *self.machine;
+        grant(&mut machine.memory, arguments)?;
+        let space = |name: &str, bytes: &[u8]| {
+            let mut range = Range::new(bytes.to_vec(), Byte::Written, 1);
+            range.name = name.to_owned();
+            range
+        };
+        machine.memory.ranges[memory::GLOBAL] = space("the module's variables", &program.globals);
+        machine.memory.ranges[memory::CONSTANT] = space("constant memory", &program.constants);
+        machine.kernel = launch.kernel.to_owned();
+        machine.lines.clone_from(&program.lines);
+        let result = machine::run(machine, entry, frame, launch, packed);
+        program.globals.clone_from(&self.machine.memory.ranges[memory::GLOBAL].bytes);
+        result.map_err(Fault)
+    }
+}
+
+/// A launch may touch the buffers that are its arguments, each from the first byte that it's given.
+fn grant(memory: &mut Memory, arguments: &[Argument]) -> Result<(), Fault> {
+    for range in memory.buffers() {
+        range.first = None;
+    }
+    let count = memory.buffers().len();
+    for (index, argument) in arguments.iter().enumerate() {
+        let (buffer, offset) = match *argument {
+            Argument::Buffer(buffer) => (buffer, 0),
+            Argument::Part(buffer, offset) => (buffer, offset as usize),
+            _ => continue,
+        };
+        if buffer.0 >= count {
+            return fault(format!("argument {index} is no buffer of this device"));
+        }
+        let range = memory.buffer(buffer.0);
+        if range.first.is_none() {
+            range.name = format!("argument {index}");
+        }
+        range.first = Some(range.first.map_or(offset, |first| first.min(offset)));
+    }
+    Ok(())
+}
+
+fn geometry(frame: &Frame, launch: &Launch) -> Result<(), Fault> {
+    let threads: u64 = launch.block.iter().map(|&size| u64::from(size)).product();
+    let most = u64::from(frame.most_threads.unwrap_or(1024));
+    if threads == 0 || threads > most || launch.block[2] > 64 {
+        return fault(format!("kernel {}: {threads} threads in a block, at most {most}", launch.kernel));
+    }
+    let [x, y, z] = launch.grid;
+    if x == 0 || y == 0 || z == 0 || x > 0x7fff_ffff || y > 65_535 || z > 65_535 {
+        return fault(format!("kernel {}: a grid of {:?} blocks", launch.kernel, launch.grid));
+    }
+    let fixed: u64 = frame.shared.iter().map(|&(_, bytes)| bytes).sum();
+    let shared = fixed + u64::from(launch.shared_bytes);
+    if shared > MOST_SHARED {
+        return fault(format!(
+            "kernel {}: {shared} bytes of shared memory, at most {MOST_SHARED}",
+            launch.kernel
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! The device that the cases see, whichever backend runs them.
+
+use crate::compile::Compiler;
+use crate::emulator::Emulator;
+use crate::fault::Fault;
+use crate::launch::{Launch, Source};
+use crate::plain::{self, Plain};
+use crate::real::Real;
+use std::collections::HashMap;
+
+/// A compiled source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Module(pub(crate) usize);
+
+/// A range of device memory that lives as long as its case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer(pub(crate) usize);
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    Buffer(Buffer),
+    /// A pointer to the byte at this offset of a buffer: nothing before it may be touched.
+    Part(Buffer, u64),
+    U32(u32),
+    I32(i32),
+    U64(u64),
+    F32(f32),
+    F64(f64),
+}
+
+/// In which order the emulator takes blocks, warps and threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Forward,
+    Reversed,
+    /// Seeded: the same every time.
+    Random,
+}
+
+enum Backend {
+    Emulated(Box<Emulator>),
+    Real(Real),
+}
+
+/// A device: compiles, keeps buffers, launches.
+pub struct Gpu {
+    compiler: Compiler,
+    backend: Backend,
+    loaded: HashMap<(String, Vec<String>), Module>,
+    downloads: Vec<Vec<u8>>,
+}
+
+impl Gpu {
+    /// The emulator; `checking` looks for uninitialised reads and races, bounds are always looked at.
+    pub fn emulated(order: Order, checking: bool) -> Gpu {
+        Gpu::with(Backend::Emulated(Box::new(Emulator::new(order, checking))))
+    }
+
+    /// The first GPU of this machine.
+    pub fn real() -> Result<Gpu, Fault> {
+        Ok(Gpu::with(Backend::Real(Real::open()?)))
+    }
+
+    fn with(backend: Backend) -> Gpu {
+        Gpu { compiler: Compiler::new(), backend, loaded: HashMap::new(), downloads: vec![] }
+    }
+
+    pub fn is_real(&self) -> bool {
+        matches!(self.backend, Backend::Real(_))
+    }
+
+    /// What the device is called.
+    pub fn name(&self) -> String {
+        match &self.backend {
+            Backend::Emulated(_) => "emulator".into(),
+            Backend::Real(real) => real.name().into(),
+        }
+    }
+
+    /// Frees all buffers and forgets the downloads; compiled modules stay. A real device takes no order.
+    pub fn restart(&mut self, order: Order, checking: bool) -> Result<(), Fault> {
+        self.downloads.clear();
+        match &mut self.backend {
+            Backend::Emulated(emulator) => {
+                emulator.restart(order, checking);
+                Ok(())
+            }
+            Backend::Real(real) => real.restart(),
+        }
+    }
+
+    /// All that has been downloaded since the last restart.
+    pub fn downloads(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.downloads)
+    }
+
+    /// Compiles `src/execute/kernels/FILE` with options such as `-DSTORAGE_BF16`; remembered by file and options.
+    pub fn load(&mut self, file: &str, options: &[&str]) -> Result<Module, Fault> {
+        if let Some(&module) = self.loaded.get(&key(file, options)) {
+            return Ok(module);
+        }
+        let source = self.compiler.source(file)?;
+        self.load_text(file, &source, options)
+    }
+
+    /// The same for what the launch geometry says.
+    pub fn load_source(&mut self, source: &Source) -> Result<Module, Fault> {
+        let options: Vec<&str> = source.options.iter().map(String::as_str).collect();
+        self.load(source.file, &options)
+    }
+
+    /// The same for a source that isn't among the kernels; a name stands for one text.
+    pub fn load_text(&mut self, name: &str, source: &str, options: &[&str]) -> Result<Module, Fault> {
+        let key = key(name, options);
+        if let Some(&module) = self.loaded.get(&key) {
+            return Ok(module);
+        }
+        let number = match &mut self.backend {
+            Backend::Emulated(emulator) => {
+                let ptx = self.compiler.portable(name, source, options)?;
+                emulator.load(&ptx).map_err(|fault| Fault(format!("{name} {options:?}: {fault}")))?
+            }
+            Backend::Real(real) => {
+                let architecture = real.architecture().to_owned();
+                let compiled = self.compiler.machine(name, source, options, &architecture)?;
+                real.load(&compiled)?
+            }
+        };
+        self.loaded.insert(key, Module(number));
+        Ok(Module(number))
+    }
+
+    pub fn upload<T: Plain>(&mut self, values: &[T]) -> Buffer {
+        let bytes = plain::to_bytes(values);
+        Buffer(match &mut self.backend {
+            Backend::Emulated(emulator) => emulator.add(Some(bytes), 0, T::BYTES),
+            Backend::Real(real) => real.add(&bytes),
+        })
+    }
+
+    /// Memory that a kernel must write before anything reads it; it holds NaNs.
+    pub fn uninitialised<T: Plain>(&mut self, count: usize) -> Buffer {
+        let length = count * T::BYTES;
+        Buffer(match &mut self.backend {
+            Backend::Emulated(emulator) => emulator.add(None, length, T::BYTES),
+            Backend::Real(real) => real.add(&vec![0xff; length]),
+        })
+    }
+
+    pub fn download<T: Plain>(&mut self, buffer: Buffer) -> Vec<T> {
+        let bytes = match &mut self.backend {
+            Backend::Emulated(emulator) => emulator.download(buffer.0),
+            Backend::Real(real) => real.download(buffer.0),
+        };
+        let values = plain::from_bytes(&bytes);
+        self.downloads.push(bytes);
+        values
+    }
+
+    /// Runs the kernel and waits for its end.
+    pub fn launch(&mut self, module: Module, launch: &Launch, arguments: &[Argument]) -> Result<(), Fault> {
+        match &mut self.backend {
+            Backend::Emulated(emulator) => emulator.launch(module.0, launch, arguments),
+            Backend::Real(real) => real.launch(module.0, launch, arguments),
+        }
+    }
+
+    /// The time of one launch in seconds, averaged over `repeats`; none on the emulator.
+    pub fn time(
+        &mut self,
+        module: Module,
+        launch: &Launch,
+        arguments: &[Argument],
+        repeats: u32,
+    ) -> Result<Option<f64>, Fault> {
+        match &mut self.backend {
+            Backend::Emulated(_) => Ok(None),
+            Backend::Real(real) => real.time(module.0, launch, arguments, repeats).map(Some),
+        }
+    }
+}
+
+fn key(file: &str, options: &[&str]) -> (String, Vec<String>) {
+    (file.to_owned(), options.iter().map(|option| (*option).to_owned()).collect())
+}

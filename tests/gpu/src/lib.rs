@@ -1,0 +1,25 @@
+//! Runs the CUDA kernels of Meshwright for their tests: on an emulator that checks every access, or on a real GPU.
+
+mod arguments;
+mod cache;
+pub mod cases;
+pub mod compare;
+mod compile;
+mod emulator;
+mod fault;
+mod gpu;
+/// The launch geometry that ships with the kernels.
+#[path = "../../../src/execute/device/cuda/launch/mod.rs"]
+pub mod launch;
+mod nvrtc;
+mod plain;
+mod ptx;
+mod real;
+pub mod run;
+mod translate;
+
+pub use cases::Case;
+pub use fault::Fault;
+pub use gpu::{Argument, Buffer, Gpu, Module, Order};
+pub use launch::{Launch, Source};
+pub use plain::Plain;
