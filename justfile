@@ -36,6 +36,16 @@ outputs:
 products:
     cargo bench --bench products
 
+# The CUDA kernels without a GPU: all cases on the emulator, the planted bugs, the registers of each kernel. Needs Python
+# and g++; ten minutes the first time.
+kernels: nvrtc
+    MESHWRIGHT_NVRTC="$(echo "$PWD"/target/nvrtc/lib/python3*/site-packages/nvidia/cu13/lib)" CARGO_TARGET_DIR="$PWD/target/gpu" sh -ec 'cd tests/gpu && cargo run --release --locked --bin cases && cargo test --release --locked && cargo run --release --locked --bin gate'
+
+# NVIDIA's compiler of kernels, from PyPI; it needs no GPU.
+nvrtc:
+    test -x target/nvrtc/bin/python || python3 -m venv target/nvrtc
+    target/nvrtc/bin/pip install --quiet nvidia-cuda-nvrtc==13.0.88
+
 # How long planning takes.
 bench:
     cargo bench --bench plan

@@ -8,9 +8,13 @@ use std::path::{Path, PathBuf};
 pub fn place(content: impl Hash, extension: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target"));
+    target.join("emulated-kernels").join(format!("{:016x}.{extension}", hash(content)))
+}
+
+pub fn hash(content: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
-    target.join("emulated-kernels").join(format!("{:016x}.{extension}", hasher.finish()))
+    hasher.finish()
 }
 
 /// A name beside `path` that no other process or thread writes to; it's renamed to `path` once complete.

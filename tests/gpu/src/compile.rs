@@ -44,7 +44,7 @@ impl Compiler {
         if let Some(folder) = self.kept.clone() {
             let architecture = std::env::var("MESHWRIGHT_ARCHITECTURE").unwrap_or_else(|_| "sm_90".into());
             let machine = self.compile(name, source, options, &architecture)?;
-            let path = kept_at(&folder, name, options, &architecture);
+            let path = self.kept_at(&folder, name, source, options, &architecture);
             let written = std::fs::create_dir_all(&folder)
                 .and_then(|()| std::fs::write(path.with_extension("ptx"), &machine.ptx))
                 .and_then(|()| std::fs::write(path.with_extension("cubin"), &machine.cubin));
@@ -64,7 +64,7 @@ impl Compiler {
         let Some(folder) = self.kept.clone() else {
             return self.compile(name, source, options, architecture);
         };
-        let path = kept_at(&folder, name, options, architecture);
+        let path = self.kept_at(&folder, name, source, options, architecture);
         let problem = |error: std::io::Error| Fault(format!("{}: {error}", path.display()));
         Ok(Compiled {
             ptx: std::fs::read_to_string(path.with_extension("ptx")).map_err(problem)?,
@@ -99,10 +99,19 @@ impl Compiler {
         folders.extend(beside.filter(|beside| beside.is_dir() && *beside != self.kernels));
         folders
     }
-}
 
-fn kept_at(folder: &Path, name: &str, options: &[&str], architecture: &str) -> PathBuf {
-    let words = format!("{name} {} {architecture}", options.join(" "));
-    let plain: String = words.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    folder.join(plain)
+    /// A name that changes with the source and what it includes.
+    fn kept_at(
+        &self,
+        folder: &Path,
+        name: &str,
+        source: &str,
+        options: &[&str],
+        architecture: &str,
+    ) -> PathBuf {
+        let words = format!("{name} {} {architecture}", options.join(" "));
+        let plain: String = words.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let hash = cache::hash(cache::with_includes(source, &self.folders(name)));
+        folder.join(format!("{plain}_{hash:016x}"))
+    }
 }

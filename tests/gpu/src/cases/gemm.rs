@@ -161,7 +161,8 @@ fn plans(gpu: &mut Gpu) -> Outcome {
         gemm::plan(&product)
     };
     let threads = |plan: &Plan| plan.launch.block[0];
-    crate::compare::equal("threads of a large product", &[threads(&of(8192, 8192, 4096, 0))], &[256])?;
+    // The tile that was fastest on an H200.
+    crate::compare::equal("threads of a large product", &[threads(&of(8192, 8192, 4096, 0))], &[128])?;
     let narrow = of(768, 768, 32768, 768 * 768 * 16);
     if narrow.parts < 2 || narrow.split_depth * (narrow.parts - 1) >= 32768 {
         return Err(format!("{} parts of {} for a narrow product", narrow.parts, narrow.split_depth));

@@ -10,6 +10,7 @@ pub mod elementwise;
 pub mod embedding;
 pub mod gemm;
 pub mod gradient_norm;
+pub mod instructions;
 pub mod norm;
 pub mod operands;
 pub mod primitives;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<(&'static str, &'static [Case])> {
         ("embedding", embedding::CASES),
         ("gemm", gemm::CASES),
         ("gradient_norm", gradient_norm::CASES),
+        ("instructions", instructions::CASES),
         ("norm", norm::CASES),
         ("primitives", primitives::CASES),
         ("quantise", quantise::CASES),

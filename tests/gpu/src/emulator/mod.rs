@@ -9,6 +9,7 @@ mod host;
 mod library;
 mod machine;
 mod memory;
+mod report;
 mod shadow;
 mod tensor;
 mod thread;

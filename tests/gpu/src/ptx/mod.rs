@@ -1,5 +1,6 @@
 //! PTX as data: what the parser finds in the compiler's output and the translator turns into C++.
 
+mod operand;
 mod parse;
 mod token;
 mod types;

@@ -1,12 +1,13 @@
 //! Reads PTX text. What it doesn't know is an error with its line.
 
+use super::operand::integer;
 use super::token::{Token, tokens};
 use super::{Instruction, Kernel, Module, Operand, Parameter, Space, Statement, Type, Variable};
 use crate::fault::{Fault, fault};
 
-struct Parser {
-    tokens: Vec<Token>,
-    at: usize,
+pub struct Parser {
+    pub tokens: Vec<Token>,
+    pub at: usize,
 }
 
 pub fn parse(text: &str) -> Result<Module, Fault> {
@@ -27,7 +28,7 @@ pub fn parse(text: &str) -> Result<Module, Fault> {
 }
 
 impl Parser {
-    fn peek(&self) -> &str {
+    pub fn peek(&self) -> &str {
         self.tokens.get(self.at).map_or("", |token| &token.text)
     }
 
@@ -35,27 +36,27 @@ impl Parser {
         self.tokens.get(self.at.min(self.tokens.len().saturating_sub(1))).map_or(0, |token| token.line)
     }
 
-    fn next(&mut self) -> String {
+    pub fn next(&mut self) -> String {
         let text = self.peek().to_owned();
         self.at += 1;
         text
     }
 
-    fn take(&mut self, text: &str) -> bool {
+    pub fn take(&mut self, text: &str) -> bool {
         let found = self.peek() == text;
         self.at += usize::from(found);
         found
     }
 
-    fn expect(&mut self, text: &str) -> Result<(), Fault> {
+    pub fn expect(&mut self, text: &str) -> Result<(), Fault> {
         if self.take(text) { Ok(()) } else { self.unknown(&format!("`{text}` is expected")) }
     }
 
-    fn unknown<T>(&self, why: &str) -> Result<T, Fault> {
+    pub fn unknown<T>(&self, why: &str) -> Result<T, Fault> {
         fault(format!("PTX line {}: `{}` isn't understood: {why}", self.line(), self.peek()))
     }
 
-    fn number(&mut self) -> Result<u64, Fault> {
+    pub fn number(&mut self) -> Result<u64, Fault> {
         match integer(self.peek()) {
             Some(number) => {
                 self.at += 1;
@@ -253,72 +254,5 @@ impl Parser {
             }
         }
         Ok(Instruction { line, guard, opcode, operands })
-    }
-
-    fn operand(&mut self) -> Result<Operand, Fault> {
-        if self.take("!") {
-            return Ok(Operand::Not(Box::new(self.operand()?)));
-        }
-        if self.take("-") {
-            return Ok(Operand::Integer(self.number()?.wrapping_neg()));
-        }
-        if self.take("{") {
-            let mut items = vec![];
-            while !self.take("}") {
-                items.push(self.operand()?);
-                self.take(",");
-            }
-            return Ok(Operand::Vector(items));
-        }
-        if self.take("[") {
-            let base = self.operand()?;
-            let offset = match self.peek() {
-                "+" => {
-                    self.at += 1;
-                    let negative = self.take("-");
-                    let offset = self.number()? as i64;
-                    if negative { -offset } else { offset }
-                }
-                "-" => {
-                    self.at += 1;
-                    -(self.number()? as i64)
-                }
-                _ => 0,
-            };
-            self.expect("]")?;
-            return Ok(Operand::Address(Box::new(base), offset));
-        }
-        let text = self.next();
-        let operand = match (text.get(..2), text.get(2..)) {
-            (Some("0f" | "0F"), Some(digits)) if digits.len() == 8 => {
-                u32::from_str_radix(digits, 16).ok().map(Operand::Single)
-            }
-            (Some("0d" | "0D"), Some(digits)) if digits.len() == 16 => {
-                u64::from_str_radix(digits, 16).ok().map(Operand::Double)
-            }
-            _ => integer(&text).map(Operand::Integer),
-        };
-        let operand = match operand {
-            Some(operand) => operand,
-            None if text.starts_with(|c: char| c.is_ascii_alphabetic() || "_$%".contains(c)) => {
-                Operand::Name(text)
-            }
-            None => {
-                self.at -= 1;
-                return self.unknown("an operand is expected");
-            }
-        };
-        if self.take("|") {
-            return Ok(Operand::Pair(Box::new(operand), Box::new(self.operand()?)));
-        }
-        Ok(operand)
-    }
-}
-
-fn integer(text: &str) -> Option<u64> {
-    let text = text.strip_suffix('U').unwrap_or(text);
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
     }
 }

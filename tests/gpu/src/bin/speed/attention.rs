@@ -16,10 +16,24 @@ enum Kernel {
     Keys,
 }
 
+impl Kernel {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "attention",
+            Self::Queries => "gradient of queries",
+            Self::Keys => "gradients of keys and values",
+        }
+    }
+}
+
 pub fn all() -> Vec<Make> {
     let kernels = [Kernel::Forward, Kernel::Queries, Kernel::Keys];
-    let one = |shape: [u32; 5], causal: bool, kernel: Kernel| -> Make {
-        Box::new(move |gpu| attention(gpu, shape, causal, kernel))
+    let one = |shape: [u32; 5], causal: bool, kernel: Kernel| {
+        let [batch, tokens, heads, kv_heads, dim] = shape;
+        let mask = if causal { ", causal" } else { "" };
+        let name = kernel.name();
+        let name = format!("{name}, {batch} × {tokens}, heads {heads} of {kv_heads}, size {dim}{mask}");
+        Make::new(name, move |gpu| attention(gpu, shape, causal, kernel))
     };
     let shapes = SHAPES.iter().flat_map(|&shape| [true, false].map(|causal| (shape, causal)));
     shapes.flat_map(|(shape, causal)| kernels.map(|kernel| one(shape, causal, kernel))).collect()
@@ -52,22 +66,22 @@ fn attention(gpu: &mut Gpu, shape: [u32; 5], causal: bool, kernel: Kernel) -> Ti
     let values = |buffer| Argument::Part(buffer, 2 * kv_width as u64);
     let (stride, kv_stride) = (Argument::U64(width as u64), Argument::U64(2 * kv_width as u64));
     let mut arguments = vec![queries, stride, Argument::Buffer(keys_values), values(keys_values), kv_stride];
-    let (name, (source, launch), products) = match kernel {
+    let ((source, launch), products) = match kernel {
         Kernel::Forward => {
             arguments.extend([output, log_sum_exp, Argument::U32(0)]);
-            ("attention", attention::forward(&attention), 2.0)
+            (attention::forward(&attention), 2.0)
         }
         Kernel::Queries => {
             let gradient = Argument::Buffer(random(gpu, rows * width));
             arguments.extend([output, log_sum_exp, delta, gradient, stride, Argument::U32(0)]);
-            ("gradient of queries", attention::backward_queries(&attention), 3.0)
+            (attention::backward_queries(&attention), 3.0)
         }
         Kernel::Keys => {
             let gradient = random(gpu, rows * 2 * kv_width);
             let to = [Argument::Buffer(gradient), values(gradient), kv_stride, Argument::U32(0)];
             arguments.extend([output, log_sum_exp, delta]);
             arguments.extend(to);
-            ("gradients of keys and values", attention::backward_keys(&attention), 4.0)
+            (attention::backward_keys(&attention), 4.0)
         }
     };
     arguments.extend([Argument::U32(tokens), Argument::U32(tokens), Argument::U32(heads)]);
@@ -76,9 +90,7 @@ fn attention(gpu: &mut Gpu, shape: [u32; 5], causal: bool, kernel: Kernel) -> Ti
     arguments.extend([Argument::F32(1.0 / (dim as f32).sqrt()), Argument::F32(0.0)]);
     arguments.extend([Argument::U32(0), Argument::U32(heads)]);
     let pairs = f64::from(batch * heads) * f64::from(tokens).powi(2) * if causal { 0.5 } else { 1.0 };
-    let mask = if causal { ", causal" } else { "" };
     Timed {
-        name: format!("{name}, {batch} × {tokens}, heads {heads} of {kv_heads}, size {dim}{mask}"),
         source,
         launch,
         arguments,

@@ -14,17 +14,17 @@ const PARAMETERS: u64 = 100_000_000;
 
 pub fn all() -> Vec<Make> {
     vec![
-        Box::new(norm_forward),
-        Box::new(norm_input_gradient),
-        Box::new(activation_forward),
-        Box::new(cross_entropy_forward),
-        Box::new(cross_entropy_gradient),
-        Box::new(adamw_master),
+        Make::new("RMS norm, 8192 × 4096", norm_forward),
+        Make::new("gradient of RMS norm, 8192 × 4096", norm_input_gradient),
+        Make::new("GELU, 8192 × 4096", activation_forward),
+        Make::new("cross-entropy, 2048 × 128,256", cross_entropy_forward),
+        Make::new("gradient of cross-entropy, 2048 × 128,256", cross_entropy_gradient),
+        Make::new("AdamW with master weights, 100 M", adamw_master),
     ]
 }
 
-fn timed(name: &str, source: Source, launch: Launch, arguments: Vec<Argument>, bytes: f64) -> Timed {
-    Timed { name: name.to_owned(), source, launch, arguments, flops: 0.0, rate: F32_RATE, bytes }
+fn timed(source: Source, launch: Launch, arguments: Vec<Argument>, bytes: f64) -> Timed {
+    Timed { source, launch, arguments, flops: 0.0, rate: F32_RATE, bytes }
 }
 
 fn elements() -> usize {
@@ -38,7 +38,7 @@ fn norm_forward(gpu: &mut Gpu) -> Timed {
     let how = [Argument::U32(WIDTH), Argument::U32(0), Argument::F32(1e-5)];
     let arguments = [vec![input, weight, NULL, output, statistics], how.to_vec()].concat();
     let launch = norm::forward(ROWS, WIDTH);
-    timed("RMS norm, 8192 × 4096", norm::source(Types::Bf16), launch, arguments, 4.0 * elements() as f64)
+    timed(norm::source(Types::Bf16), launch, arguments, 4.0 * elements() as f64)
 }
 
 fn norm_input_gradient(gpu: &mut Gpu) -> Timed {
@@ -48,15 +48,14 @@ fn norm_input_gradient(gpu: &mut Gpu) -> Timed {
     let how = [Argument::U32(WIDTH), Argument::U32(0), Argument::U32(0)];
     let arguments = [vec![input, weight, statistics, dy, dx], how.to_vec()].concat();
     let launch = norm::input_gradient(ROWS, WIDTH);
-    let name = "gradient of RMS norm, 8192 × 4096";
-    timed(name, norm::source(Types::Bf16), launch, arguments, 6.0 * elements() as f64)
+    timed(norm::source(Types::Bf16), launch, arguments, 6.0 * elements() as f64)
 }
 
 fn activation_forward(gpu: &mut Gpu) -> Timed {
     let [input, output] = [(); 2].map(|()| Argument::Buffer(random(gpu, elements())));
     let (source, launch) = activation_of(ROWS, WIDTH);
     let arguments = vec![input, output, Argument::U32(ROWS), Argument::U32(WIDTH)];
-    timed("GELU, 8192 × 4096", source, launch, arguments, 4.0 * elements() as f64)
+    timed(source, launch, arguments, 4.0 * elements() as f64)
 }
 
 fn activation_of(rows: u32, width: u32) -> (Source, Launch) {
@@ -66,16 +65,14 @@ fn activation_of(rows: u32, width: u32) -> (Source, Launch) {
 fn cross_entropy_forward(gpu: &mut Gpu) -> Timed {
     let (arguments, elements) = logits(gpu);
     let launch = cross_entropy::forward(LOGITS[0], LOGITS[1]);
-    let name = "cross-entropy, 2048 × 128,256";
-    timed(name, cross_entropy::source(Types::Bf16), launch, arguments, 2.0 * elements as f64)
+    timed(cross_entropy::source(Types::Bf16), launch, arguments, 2.0 * elements as f64)
 }
 
 fn cross_entropy_gradient(gpu: &mut Gpu) -> Timed {
     let (mut arguments, elements) = logits(gpu);
     arguments.push(Argument::F32(1.0));
     let launch = cross_entropy::gradient(LOGITS[0], LOGITS[1]);
-    let name = "gradient of cross-entropy, 2048 × 128,256";
-    timed(name, cross_entropy::source(Types::Bf16), launch, arguments, 4.0 * elements as f64)
+    timed(cross_entropy::source(Types::Bf16), launch, arguments, 4.0 * elements as f64)
 }
 
 fn logits(gpu: &mut Gpu) -> (Vec<Argument>, usize) {
@@ -98,5 +95,5 @@ fn adamw_master(gpu: &mut Gpu) -> Timed {
     arguments.extend([0.9, 0.999, 1e-8, 0.1].map(Argument::F64));
     let source = adamw::source(Types::Bf16WithF32Gradients);
     let launch = adamw::master(PARAMETERS);
-    timed("AdamW with master weights, 100 M", source, launch, arguments, 30.0 * PARAMETERS as f64)
+    timed(source, launch, arguments, 30.0 * PARAMETERS as f64)
 }

@@ -22,16 +22,28 @@ enum Pass {
     WeightGradient,
 }
 
+impl Pass {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "x · Wᵀ",
+            Self::InputGradient => "dy · W",
+            Self::WeightGradient => "dyᵀ · x",
+        }
+    }
+}
+
 pub fn all() -> Vec<Make> {
     let passes = [Pass::Forward, Pass::InputGradient, Pass::WeightGradient];
-    let planned = SHAPES.iter().flat_map(|&shape| {
-        passes.map(move |pass| -> Make { Box::new(move |gpu| product(gpu, shape, pass, None)) })
-    });
-    // The tiles one by one, for what the plan expects of them.
-    let tiles = (0..TILES.len()).flat_map(|tile| {
-        [(8192, 8192, 8192), (16_384, 2304, 768)]
-            .map(move |shape| -> Make { Box::new(move |gpu| product(gpu, shape, Pass::Forward, Some(tile))) })
-    });
+    let one = |shape: (u32, u32, u32), pass: Pass, tile: Option<usize>| {
+        let (rows, outputs, inputs) = shape;
+        let of = tile.map_or(String::new(), |tile| format!(", tile {} × {}", TILES[tile].m, TILES[tile].n));
+        let name = format!("{}, {rows} × {inputs} × {outputs}{of}", pass.name());
+        Make::new(name, move |gpu| product(gpu, shape, pass, tile))
+    };
+    let planned = SHAPES.iter().flat_map(|&shape| passes.map(|pass| one(shape, pass, None)));
+    // The tiles one by one: what the plan expects of them is measured so.
+    let large = [(8192, 8192, 8192), (16_384, 2304, 768)];
+    let tiles = (0..TILES.len()).flat_map(|tile| large.map(|shape| one(shape, Pass::Forward, Some(tile))));
     planned.chain(tiles).collect()
 }
 
@@ -42,10 +54,10 @@ fn product(
     tile: Option<usize>,
 ) -> Timed {
     let factor = |transposed| Factor { element: Element::Bf16, transposed, aligned: true };
-    let (name, [m, n, k], [left, right], output) = match pass {
-        Pass::Forward => ("x · Wᵀ", [rows, outputs, inputs], [false, true], Element::Bf16),
-        Pass::InputGradient => ("dy · W", [rows, inputs, outputs], [false, false], Element::Bf16),
-        Pass::WeightGradient => ("dyᵀ · x", [outputs, inputs, rows], [true, false], Element::F32),
+    let ([m, n, k], [left, right], output) = match pass {
+        Pass::Forward => ([rows, outputs, inputs], [false, true], Element::Bf16),
+        Pass::InputGradient => ([rows, inputs, outputs], [false, false], Element::Bf16),
+        Pass::WeightGradient => ([outputs, inputs, rows], [true, false], Element::F32),
     };
     let product = Product {
         m,
@@ -74,9 +86,7 @@ fn product(
     arguments.extend([m, n, k].map(Argument::U32));
     arguments.extend(strides.map(|stride| Argument::U64(stride.into())));
     arguments.extend([Argument::U32(plan.split_depth), Argument::U32(0)]);
-    let tile = tile.map_or(String::new(), |tile| format!(", tile {} × {}", TILES[tile].m, TILES[tile].n));
     Timed {
-        name: format!("{name}, {rows} × {inputs} × {outputs}{tile}"),
         source: plan.source,
         launch: plan.launch,
         arguments,
