@@ -195,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn products_that_took_no_time_are_left_out() {
+        let built_in = device_model("h100-sxm").unwrap().0;
+        let mut other = facts(&built_in);
+        for product in other["gemm"].as_array_mut().unwrap() {
+            product["forward_s"] = json!(0.0);
+        }
+        assert_eq!(read(&other.to_string(), None).unwrap().model.gemm, built_in.gemm);
+    }
+
+    #[test]
     fn what_is_no_facts_is_said() {
         assert!(matches!(read("{}", None), Err(FactsError::Format { .. })));
         let mut other = facts(&device_model("h100-sxm").unwrap().0);

@@ -113,8 +113,10 @@ impl Taken {
 
     /// The half depth, and with it the share of the peak, under which the formula of products is nearest to them.
     fn products(&mut self, products: &[Product]) {
-        let wanted =
-            |product: &&Product| product.element == "bfloat16" && product.m.min(product.n) >= LARGE_PRODUCT;
+        let wanted = |product: &&Product| {
+            let is_large = product.m.min(product.n) >= LARGE_PRODUCT;
+            product.element == "bfloat16" && is_large && product.forward_s > 0.0
+        };
         let products: Vec<&Product> = products.iter().filter(wanted).collect();
         let mut best: Option<(f64, f64, f64)> = None;
         for half_depth in HALF_DEPTHS {

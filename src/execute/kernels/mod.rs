@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod adamw;
 pub mod attention;
+mod blocks;
 pub mod cross_entropy;
 pub mod dropout;
 mod each;
@@ -10,6 +11,7 @@ pub mod embedding;
 pub mod gemm;
 pub mod gradient_norm;
 pub mod linear;
+mod multiply;
 pub mod norm;
 mod packing;
 pub mod quantise;

@@ -49,6 +49,8 @@ pub struct Gpu {
     backend: Backend,
     loaded: HashMap<(String, Vec<String>), Module>,
     downloads: Vec<Vec<u8>>,
+    /// The first downloaded byte that no kernel wrote, in words.
+    unwritten: Option<String>,
 }
 
 impl Gpu {
@@ -63,7 +65,7 @@ impl Gpu {
     }
 
     fn with(backend: Backend) -> Gpu {
-        Gpu { compiler: Compiler::new(), backend, loaded: HashMap::new(), downloads: vec![] }
+        Gpu { compiler: Compiler::new(), backend, loaded: HashMap::new(), downloads: vec![], unwritten: None }
     }
 
     pub fn is_real(&self) -> bool {
@@ -81,6 +83,7 @@ impl Gpu {
     /// Frees all buffers and forgets the downloads; compiled modules stay. A real device takes no order.
     pub fn restart(&mut self, order: Order, checking: bool) -> Result<(), Fault> {
         self.downloads.clear();
+        self.unwritten = None;
         match &mut self.backend {
             Backend::Emulated(emulator) => {
                 emulator.restart(order, checking);
@@ -88,6 +91,11 @@ impl Gpu {
             }
             Backend::Real(real) => real.restart(),
         }
+    }
+
+    /// What was downloaded although nothing had written it, since the last restart. Only a checking emulator knows.
+    pub fn unwritten(&mut self) -> Option<String> {
+        self.unwritten.take()
     }
 
     /// All that has been downloaded since the last restart.
@@ -144,13 +152,19 @@ impl Gpu {
         let length = count * T::BYTES;
         Buffer(match &mut self.backend {
             Backend::Emulated(emulator) => emulator.add(None, length, T::BYTES),
-            Backend::Real(real) => real.add(&vec![0xff; length]),
+            Backend::Real(real) => real.add(&plain::unwritten(length)),
         })
     }
 
     pub fn download<T: Plain>(&mut self, buffer: Buffer) -> Vec<T> {
         let bytes = match &mut self.backend {
-            Backend::Emulated(emulator) => emulator.download(buffer.0),
+            Backend::Emulated(emulator) => {
+                if let Some(at) = emulator.unwritten(buffer.0) {
+                    let text = || format!("byte {at} of a buffer that is read back was never written");
+                    self.unwritten.get_or_insert_with(text);
+                }
+                emulator.download(buffer.0)
+            }
             Backend::Real(real) => real.download(buffer.0),
         };
         let values = plain::from_bytes(&bytes);

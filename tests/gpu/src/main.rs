@@ -47,7 +47,11 @@ fn options() -> Result<Options, String> {
 
 /// Whether all chosen cases passed.
 fn all(options: &Options) -> Result<bool, String> {
-    let real = std::env::var("MESHWRIGHT_GPU").is_ok_and(|name| name == "real");
+    let real = match std::env::var("MESHWRIGHT_GPU").as_deref() {
+        Ok("real") => true,
+        Ok("emulated") | Err(_) => false,
+        Ok(other) => return Err(format!("MESHWRIGHT_GPU is `real` or `emulated`, not `{other}`")),
+    };
     let mut gpu = match (options.list, real) {
         (false, true) => Some(Gpu::real()?),
         (false, false) => Some(Gpu::emulated(Order::Forward, true)),
@@ -73,7 +77,8 @@ fn all(options: &Options) -> Result<bool, String> {
             let start = Instant::now();
             // A case that panics fails alone.
             let work = std::panic::AssertUnwindSafe(|| run::run(gpu, case, &orders));
-            let result = std::panic::catch_unwind(work).unwrap_or_else(|_| Err("panics".into()));
+            let result = std::panic::catch_unwind(work)
+                .unwrap_or_else(|panic| Err(format!("panics: {}", words(&*panic))));
             let milliseconds = start.elapsed().as_secs_f64() * 1e3;
             match result {
                 Ok(()) => {
@@ -87,9 +92,18 @@ fn all(options: &Options) -> Result<bool, String> {
             }
         }
     }
+    if passed == 0 && failed.is_empty() && !options.list {
+        return Err(format!("no case's name contains `{}`; --list lists them", options.only));
+    }
     if let Some(gpu) = &gpu {
         println!("{passed} passed, {} failed on {}", failed.len(), gpu.name());
         failed.iter().for_each(|name| println!("failed: {name}"));
     }
-    Ok(failed.is_empty() && (options.list || passed > 0))
+    Ok(failed.is_empty())
+}
+
+/// What a panic says.
+fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("for no stated reason")
 }

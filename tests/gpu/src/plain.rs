@@ -32,3 +32,9 @@ pub(crate) fn to_bytes<T: Plain>(values: &[T]) -> Vec<u8> {
 pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(T::BYTES).map(T::from_bytes).collect()
 }
+
+/// What memory holds that nothing has been written to: numbers of every float type that are none, and no bytes that
+/// kernels write to mean something, as 0xffffffff does.
+pub fn unwritten(bytes: usize) -> Vec<u8> {
+    [0xf5, 0x7f].into_iter().cycle().take(bytes).collect()
+}

@@ -75,6 +75,7 @@ macro_rules! planted {
 }
 
 planted! {
+    unwritten_output, Apart, doubles, ["byte 308", "never written"];
     missing_barrier, Apart, sums, ["race: reads byte", "of shared memory", "writes at PTX line", "kernel planted, block"];
     trailing_barrier, Apart, |values| {
         let first = |block: &[f32]| doubles(&block[..4]).iter().sum::<f64>();
@@ -107,4 +108,21 @@ planted! {
         doubles(values).iter().map(|&value| f64::from(gpu::compare::from_bf16(gpu::compare::to_bf16(value as f32)))).collect()
     }, ["output: relative L2 error"];
     unknown_instruction, Apart, doubles, ["PTX line", "nanosleep.u32", "isn't known to the translator"];
+}
+
+/// The blocks of a launch that failed are none of the next launch's: what they did to the same memory is over.
+#[test]
+fn a_launch_after_one_that_failed_is_judged_by_itself() {
+    let mut gpu = Gpu::emulated(Order::Forward, true);
+    let source = include_str!("../planted/past_the_end.cu");
+    let broken = gpu.load_text("past_the_end", source, &["-DSTORAGE_F32"]).unwrap();
+    let fixed = gpu.load_text("past_the_end", source, &["-DSTORAGE_F32", "-DFIXED"]).unwrap();
+    let input = gpu.upload(&Random(3).values(COUNT));
+    let output = gpu.uninitialised::<f32>(COUNT);
+    let launch = Launch { kernel: "planted", grid: [2, 1, 1], block: [64, 1, 1], shared_bytes: 0 };
+    let arguments = [Argument::Buffer(input), Argument::Buffer(output), Argument::I32(COUNT as i32)];
+    assert!(gpu.launch(broken, &launch, &arguments).is_err());
+    // The first block now has the elements of the second one before.
+    let behind = [Argument::Part(input, 256), Argument::Part(output, 256), Argument::I32(64)];
+    assert_eq!(gpu.launch(fixed, &Launch { grid: [1, 1, 1], ..launch }, &behind), Ok(()));
 }

@@ -90,30 +90,8 @@ KERNEL __launch_bounds__(THREADS, 1)
         fill(next_head, next_query, slot ^ 1);
 
         float probabilities[QUERIES / 8][4] = {}, gradients[QUERIES / 8][4] = {};
-#pragma unroll 2
-        for (int depth = 0; depth < QUERY_DIM; depth += 16) {
-            u32 left[4];
-            key_tile.left(left, warp * 16, depth / 8);
-#pragma unroll
-            for (int pair = 0; pair < QUERIES / 16; pair++) {
-                u32 right[4];
-                query_tile(slot).right_transposed(right, pair * 16, depth / 8);
-                multiply_add(probabilities[pair * 2], left, right[0], right[1]);
-                multiply_add(probabilities[pair * 2 + 1], left, right[2], right[3]);
-            }
-        }
-#pragma unroll 2
-        for (int depth = 0; depth < VALUE_DIM; depth += 16) {
-            u32 left[4];
-            value_tile.left(left, warp * 16, depth / 8);
-#pragma unroll
-            for (int pair = 0; pair < QUERIES / 16; pair++) {
-                u32 right[4];
-                gradient_tile(slot).right_transposed(right, pair * 16, depth / 8);
-                multiply_add(gradients[pair * 2], left, right[0], right[1]);
-                multiply_add(gradients[pair * 2 + 1], left, right[2], right[3]);
-            }
-        }
+        add_products(probabilities, key_tile, warp * 16, query_tile(slot));
+        add_products(gradients, value_tile, warp * 16, gradient_tile(slot));
 
         HeadScore score = head_score(core, sequence, head);
         bool masked = between(core, query, QUERIES, first_key, KEYS) == SOME;
@@ -140,23 +118,8 @@ KERNEL __launch_bounds__(THREADS, 1)
 
 #pragma unroll
         for (int part = 0; part < QUERIES / 16; part++) {
-            u32 left[4];
-            pack_left(left, probabilities[part * 2], probabilities[part * 2 + 1]);
-#pragma unroll
-            for (int pair = 0; pair < VALUE_DIM / 16; pair++) {
-                u32 right[4];
-                gradient_tile(slot).right(right, part * 16, pair * 2);
-                multiply_add(value_sums[pair * 2], left, right[0], right[1]);
-                multiply_add(value_sums[pair * 2 + 1], left, right[2], right[3]);
-            }
-            pack_left(left, gradients[part * 2], gradients[part * 2 + 1]);
-#pragma unroll
-            for (int pair = 0; pair < QUERY_DIM / 16; pair++) {
-                u32 right[4];
-                query_tile(slot).right(right, part * 16, pair * 2);
-                multiply_add(key_sums[pair * 2], left, right[0], right[1]);
-                multiply_add(key_sums[pair * 2 + 1], left, right[2], right[3]);
-            }
+            add_weighted(value_sums, probabilities[part * 2], probabilities[part * 2 + 1], gradient_tile(slot), part * 16);
+            add_weighted(key_sums, gradients[part * 2], gradients[part * 2 + 1], query_tile(slot), part * 16);
         }
         head = next_head;
         query = next_query;

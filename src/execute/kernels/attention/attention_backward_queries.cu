@@ -77,30 +77,8 @@ KERNEL __launch_bounds__(THREADS, 1)
         fill(next, slot ^ 1);
 
         float products[KEYS / 8][4] = {}, gradients[KEYS / 8][4] = {};
-#pragma unroll 2
-        for (int depth = 0; depth < QUERY_DIM; depth += 16) {
-            u32 left[4];
-            query_tile.left(left, warp * 16, depth / 8);
-#pragma unroll
-            for (int pair = 0; pair < KEYS / 16; pair++) {
-                u32 right[4];
-                key_tile(slot).right_transposed(right, pair * 16, depth / 8);
-                multiply_add(products[pair * 2], left, right[0], right[1]);
-                multiply_add(products[pair * 2 + 1], left, right[2], right[3]);
-            }
-        }
-#pragma unroll 2
-        for (int depth = 0; depth < VALUE_DIM; depth += 16) {
-            u32 left[4];
-            gradient_tile.left(left, warp * 16, depth / 8);
-#pragma unroll
-            for (int pair = 0; pair < KEYS / 16; pair++) {
-                u32 right[4];
-                value_tile(slot).right_transposed(right, pair * 16, depth / 8);
-                multiply_add(gradients[pair * 2], left, right[0], right[1]);
-                multiply_add(gradients[pair * 2 + 1], left, right[2], right[3]);
-            }
-        }
+        add_products(products, query_tile, warp * 16, key_tile(slot));
+        add_products(gradients, gradient_tile, warp * 16, value_tile(slot));
 
         bool masked = between(core, first_query, QUERIES, key, KEYS) == SOME;
 #pragma unroll
@@ -124,15 +102,7 @@ KERNEL __launch_bounds__(THREADS, 1)
 
 #pragma unroll
         for (int part = 0; part < KEYS / 16; part++) {
-            u32 left[4];
-            pack_left(left, gradients[part * 2], gradients[part * 2 + 1]);
-#pragma unroll
-            for (int pair = 0; pair < QUERY_DIM / 16; pair++) {
-                u32 right[4];
-                key_tile(slot).right(right, part * 16, pair * 2);
-                multiply_add(sums[pair * 2], left, right[0], right[1]);
-                multiply_add(sums[pair * 2 + 1], left, right[2], right[3]);
-            }
+            add_weighted(sums, gradients[part * 2], gradients[part * 2 + 1], key_tile(slot), part * 16);
         }
         key = next;
     }

@@ -146,7 +146,7 @@ const bool NEEDS_POSITIONS = true;
 const bool NEEDS_POSITIONS = false;
 #endif
 
-// The kept log-sum-exp as scores are counted; one that never saw a key must not make probabilities of what it sees not.
+// The kept log-sum-exp to base 2, as scores are. A query that saw no key has −∞: 0 then, since −∞ − −∞ would be NaN.
 DEVICE float in_scores(float log_sum_exp) {
     return log_sum_exp == -INFINITE ? 0 : log_sum_exp * LOG2_E;
 }

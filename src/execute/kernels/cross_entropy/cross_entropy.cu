@@ -29,7 +29,7 @@ KERNEL cross_entropy_forward(const Storage *logits, const u32 *targets, float *s
         for (u32 lane = 0; lane < RUN; lane++) {
             greatest = larger(greatest, x.values[lane]);
         }
-        // What is not a number shows in the sum; −∞ alone has no exponential to count.
+        // A NaN makes the sum NaN. Where all logits so far are −∞, 0 is taken off them: −∞ − −∞ would be NaN.
         float base = greatest == -INFINITE ? 0.0f : greatest, sum = over(own, base);
 #pragma unroll
         for (u32 lane = 0; lane < RUN; lane++) {

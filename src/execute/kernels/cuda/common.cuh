@@ -175,7 +175,7 @@ template <typename T> DEVICE T warp_sum(T value) {
     return value;
 }
 
-// What is not a number is passed over.
+// The larger number. A NaN in `b` is ignored, one in `a` stays.
 DEVICE float larger(float a, float b) {
     return b > a ? b : a;
 }

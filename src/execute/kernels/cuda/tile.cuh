@@ -82,6 +82,38 @@ DEVICE void pack_left(u32 (&operand)[4], const float (&first)[4], const float (&
     operand[3] = pack_bf16(second[2], second[3]);
 }
 
+// results (16, RIGHT) += lines of `left` from `line` on, times the transposed lines of `right`.
+template <int LEFT, int RIGHT, int WIDTH>
+DEVICE void add_products(float (&results)[RIGHT / 8][4], Tile<LEFT, WIDTH> left, int line, Tile<RIGHT, WIDTH> right) {
+#pragma unroll 2
+    for (int depth = 0; depth < WIDTH; depth += 16) {
+        u32 own[4];
+        left.left(own, line, depth / 8);
+#pragma unroll
+        for (int pair = 0; pair < RIGHT / 16; pair++) {
+            u32 other[4];
+            right.right_transposed(other, pair * 16, depth / 8);
+            multiply_add(results[pair * 2], own, other[0], other[1]);
+            multiply_add(results[pair * 2 + 1], own, other[2], other[3]);
+        }
+    }
+}
+
+// results (16, WIDTH) += weights, two neighbouring results (16, 8), times 16 lines of `right` from `line` on.
+template <int LINES, int WIDTH>
+DEVICE void add_weighted(float (&results)[WIDTH / 8][4], const float (&first)[4], const float (&second)[4],
+                         Tile<LINES, WIDTH> right, int line) {
+    u32 weights[4];
+    pack_left(weights, first, second);
+#pragma unroll
+    for (int pair = 0; pair < WIDTH / 16; pair++) {
+        u32 lines[4];
+        right.right(lines, line, pair * 2);
+        multiply_add(results[pair * 2], weights, lines[0], lines[1]);
+        multiply_add(results[pair * 2 + 1], weights, lines[2], lines[3]);
+    }
+}
+
 // Writes a warp's results (16, 8 · COLUMNS), times `scale`, to lines from `line` on of a matrix of `lines` lines whose pairs
 // of elements are aligned, or adds them.
 template <int COLUMNS>

@@ -4,7 +4,7 @@ use super::operands::{ALL_TYPES, Outcome, Stored, Tensor, run, stored};
 use crate::compare::Random;
 use crate::launch::adamw;
 use crate::launch::runs::Types;
-use crate::{Argument, Case, Gpu};
+use crate::{Argument, Case, Gpu, Launch};
 
 pub const CASES: &[Case] = &[
     Case { name: "with a master", run: with_master },
@@ -68,6 +68,11 @@ fn end(gpu: &mut Gpu, count: usize, step: i32) -> [Argument; 6] {
     [Argument::U64(count as u64), Argument::Buffer(scalars), beta1, beta2, epsilon, decay]
 }
 
+/// With so few blocks that threads take several turns, as they do with real parameters.
+fn few_blocks(launch: Launch) -> Launch {
+    Launch { grid: [launch.grid[0].min(3), 1, 1], ..launch }
+}
+
 const COUNTS: [usize; 4] = [1, 8, 1003, 20_000];
 
 fn with_master(gpu: &mut Gpu) -> Outcome {
@@ -80,7 +85,7 @@ fn with_master(gpu: &mut Gpu) -> Outcome {
             let State { gradient, parameters, first, second } = &state;
             let tensors = [gradient, parameters, first, second].map(Tensor::argument);
             let arguments = [&tensors[..], &[Argument::Buffer(copy)], &end(gpu, count, step)].concat();
-            run(gpu, &adamw::source(types), &adamw::master(count as u64), &arguments)?;
+            run(gpu, &adamw::source(types), &few_blocks(adamw::master(count as u64)), &arguments)?;
             state.close(gpu, Stored::F32, step)?;
             // The copy is the master, rounded once.
             let master = Stored::F32.download(gpu, parameters.buffer);
@@ -100,7 +105,7 @@ fn without_master(gpu: &mut Gpu) -> Outcome {
             let State { gradient, parameters, first, second } = &state;
             let tensors = [gradient, parameters, first, second].map(Tensor::argument);
             let arguments = [&tensors[..], &end(gpu, count, 6)].concat();
-            run(gpu, &adamw::source(types), &adamw::parameters(count as u64), &arguments)?;
+            run(gpu, &adamw::source(types), &few_blocks(adamw::parameters(count as u64)), &arguments)?;
             state.close(gpu, parameter, 6)?;
         }
     }

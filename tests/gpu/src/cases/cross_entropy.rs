@@ -150,7 +150,7 @@ fn large(gpu: &mut Gpu) -> Outcome {
 
 fn many_rows(gpu: &mut Gpu) -> Outcome {
     let mut random = Random(4);
-    // Where one of a few words is all but sure, f32 does not hold the gradient 1 − p.
+    // Logits are small: where one word's probability p is near 1, 1 − p has no digits left in f32.
     let all = logits(&mut random, 1500 * 5, 2.0);
     let targets: Vec<u32> = (0..1500).map(|row| row % 5).collect();
     compare(gpu, Stored::F32, &all, 5, &targets, &[[0, 5, 5]])

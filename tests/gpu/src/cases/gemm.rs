@@ -10,6 +10,7 @@ use crate::{Argument, Case, Gpu};
 
 pub const CASES: &[Case] = &[
     Case { name: "one tensor core tile", run: one_tile },
+    Case { name: "bands of tiles", run: bands },
     Case { name: "forward", run: forward },
     Case { name: "input gradient", run: input_gradient },
     Case { name: "weight gradient", run: weight_gradient },
@@ -31,6 +32,14 @@ const SIZES: [(usize, usize, usize); 6] =
 fn one_tile(gpu: &mut Gpu) -> Outcome {
     for transposed in [[false, false], [false, true], [true, false], [true, true]] {
         check(gpu, Trial { size: (64, 64, 64), transposed, tile: Some(2), ..PLAIN })?;
+    }
+    Ok(())
+}
+
+/// More rows of tiles than blocks walk down before they go to the right: whole bands, and one that is cut off.
+fn bands(gpu: &mut Gpu) -> Outcome {
+    for (m, n) in [(64 * 8, 130), (64 * 9 + 1, 130), (64 * 17, 65)] {
+        check(gpu, Trial { size: (m, n, 8), tile: Some(2), ..PLAIN })?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::operands::{BOTH, Outcome, Stored, Tensor, close_f64, run};
 use crate::compare::{Random, equal};
 use crate::launch::gradient_norm::{self, BINS};
-use crate::{Argument, Case, Gpu};
+use crate::{Argument, Case, Gpu, Launch};
 
 pub const CASES: &[Case] = &[
     Case { name: "sum of squares, cut in any way", run: squares },
@@ -11,20 +11,30 @@ pub const CASES: &[Case] = &[
     Case { name: "weight of a loss", run: loss_weight },
 ];
 
-/// The bins of runs of `values` of the given lengths.
-fn bins(gpu: &mut Gpu, stored: Stored, values: &Tensor, lengths: &[usize]) -> Result<Vec<f64>, String> {
+/// The bins of runs of `values` of the given lengths, each on at most so many blocks.
+fn bins(
+    gpu: &mut Gpu,
+    stored: Stored,
+    values: &Tensor,
+    lengths: &[usize],
+    most_blocks: u32,
+) -> Result<Vec<f64>, String> {
     let source = gradient_norm::source(stored.types());
-    let rows: Vec<u32> =
-        lengths.iter().map(|&length| gradient_norm::squares(length as u64).grid[0]).collect();
+    let launches: Vec<Launch> = lengths
+        .iter()
+        .map(|&length| gradient_norm::squares(length as u64))
+        .map(|launch| Launch { grid: [launch.grid[0].min(most_blocks), 1, 1], ..launch })
+        .collect();
+    let rows: Vec<u32> = launches.iter().map(|launch| launch.grid[0]).collect();
     let partials = gpu.uninitialised::<f64>((rows.iter().sum::<u32>() * BINS) as usize);
     let (mut first, mut row) = (0, 0);
-    for (&length, &own) in lengths.iter().zip(&rows) {
+    for ((&length, launch), &own) in lengths.iter().zip(&launches).zip(&rows) {
         let arguments = [
             Argument::Part(values.buffer, first * stored.bytes()),
             Argument::Part(partials, u64::from(row * BINS) * 8),
             Argument::U64(length as u64),
         ];
-        run(gpu, &source, &gradient_norm::squares(length as u64), &arguments)?;
+        run(gpu, &source, launch, &arguments)?;
         first += length as u64;
         row += own;
     }
@@ -61,15 +71,20 @@ fn squares(gpu: &mut Gpu) -> Outcome {
                 .map(|(at, x)| x * 2f32.powi(9 - at as i32 % 30))
                 .collect();
             let tensor = stored.upload(gpu, &values);
-            let whole = bins(gpu, stored, &tensor, &[count])?;
+            let whole = bins(gpu, stored, &tensor, &[count], u32::MAX)?;
             let expected: f64 = tensor.values.iter().map(|x| x * x).sum();
             let total: f64 = whole.iter().sum();
             close_f64(&format!("{count} squares in {stored:?}"), &[total], &[expected], 1e-12)?;
             equal("bins", &whole, &exact(&tensor.values))?;
             if count > 1 {
-                let cuts = [1, 1000, count - 1002, 1];
                 let bits = |bins: &[f64]| bins.iter().map(|bin| bin.to_bits()).collect::<Vec<_>>();
-                equal("cut", &bits(&bins(gpu, stored, &tensor, &cuts)?), &bits(&whole))?;
+                // Few blocks take several turns; more parts than a block has threads are summed in turns.
+                let many = [&[7; 300][..], &[count - 2100]].concat();
+                for (cuts, most) in
+                    [(&[1, 1000, count - 1002, 1][..], u32::MAX), (&[count], 3), (&many, u32::MAX)]
+                {
+                    equal("cut", &bits(&bins(gpu, stored, &tensor, cuts, most)?), &bits(&whole))?;
+                }
             }
         }
     }
@@ -79,7 +94,7 @@ fn squares(gpu: &mut Gpu) -> Outcome {
 /// Runs a kernel of one thread that writes a number.
 fn number(
     gpu: &mut Gpu,
-    launch: &crate::Launch,
+    launch: &Launch,
     before: f64,
     arguments: impl Fn(Argument) -> Vec<Argument>,
 ) -> Result<f64, String> {

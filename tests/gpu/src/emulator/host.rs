@@ -7,6 +7,7 @@ use super::machine::{Machine, State, fail, index, place, suspend};
 use super::memory::{self, Byte, Refusal, Visit};
 use super::shadow::Record;
 use super::thread::{Collective, Host, Thread};
+use crate::plain;
 use std::ffi::c_void;
 
 pub static HOST: Host = Host { access, barrier, collective, copy, commit, wait, trap };
@@ -36,7 +37,7 @@ impl Machine {
         let text = match refusal {
             Refusal::Text(text) => text,
             Refusal::Race { text, verb, other } => format!(
-                "{text}, which block {:?}, thread {:?} {verb} at {} with nothing between them",
+                "{text}, which block {:?}, thread {:?} {verb} at {} with no barrier that puts one before the other",
                 place(self.sequence[(other.block - self.first_block) as usize], self.grid),
                 place(other.thread() as usize, self.block_size),
                 self.line(other.line)
@@ -210,7 +211,7 @@ impl Machine {
         let (range, start) = self.visit(thread, target, (size, size), flags, line)?;
         self.memory.ranges[range].states[start..start + size].fill(Byte::InFlight);
         // A NaN for whoever reads it too early, unchecked.
-        self.memory.ranges[range].bytes[start..start + size].fill(0xff);
+        self.memory.ranges[range].bytes[start..start + size].copy_from_slice(&plain::unwritten(size));
         self.copies[thread].start(Copy { address: target, bytes: copied });
         Ok(())
     }

@@ -64,7 +64,9 @@ fn build(cpp: &str, path: &Path) -> Result<(), Fault> {
         .arg(&object)
         .arg(&source)
         .output()
-        .map_err(|error| Fault(format!("{compiler}: {error}")))?;
+        .map_err(|error| {
+            Fault(format!("`{compiler}`, which compiles translated kernels, can't be started: {error}; CXX names another"))
+        })?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         let first: Vec<&str> = text.lines().take(12).collect();

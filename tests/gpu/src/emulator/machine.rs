@@ -164,12 +164,13 @@ pub fn run(
         (*machine).block_size = launch.block;
         (*machine).sequence = (*machine).permutation(blocks, &mut random);
     };
-    for turn in 0..blocks {
+    let result = (0..blocks).try_for_each(|turn| {
         unsafe { (*machine).begin_block(frame, launch, turn) };
-        run_block(machine, &mut random)?;
-    }
+        run_block(machine, &mut random)
+    });
+    // Also of a launch that was given up: no later one may take its blocks for its own.
     unsafe { (*machine).first_block += blocks as u32 };
-    Ok(())
+    result
 }
 
 /// Warp by warp: the lanes of one go on until all of them wait.

@@ -4,6 +4,7 @@
 use super::access;
 use super::clocks::Clocks;
 use super::shadow::{Cell, Conflict, Moment, Record};
+use crate::plain;
 
 /// The bits of an address below the number of its range.
 const OFFSET_BITS: u32 = 36;
@@ -48,8 +49,7 @@ impl Range {
 
     /// Empties it for another block; what older blocks left in the cells is recognised by their number.
     pub fn reset(&mut self, bytes: usize, granule: usize) {
-        self.bytes.clear();
-        self.bytes.resize(bytes, 0xff);
+        self.bytes = plain::unwritten(bytes);
         self.states.clear();
         self.states.resize(bytes, Byte::Unwritten);
         if self.granule != granule {

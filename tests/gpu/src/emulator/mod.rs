@@ -18,6 +18,7 @@ use crate::arguments;
 use crate::fault::{Fault, fault};
 use crate::gpu::{Argument, Order};
 use crate::launch::Launch;
+use crate::plain;
 use crate::ptx;
 use crate::translate::{self, Frame};
 use library::Library;
@@ -72,8 +73,14 @@ impl Emulator {
     /// Adds a buffer of elements of this size; unwritten without `bytes`.
     pub fn add(&mut self, bytes: Option<Vec<u8>>, length: usize, element: usize) -> usize {
         let state = if bytes.is_some() { Byte::Written } else { Byte::Unwritten };
-        let bytes = bytes.unwrap_or_else(|| vec![0xff; length]);
+        let bytes = bytes.unwrap_or_else(|| plain::unwritten(length));
         self.machine.memory.add(Range::new(bytes, state, element.min(4)))
+    }
+
+    /// The first byte that nothing has written, where that is looked for.
+    pub fn unwritten(&mut self, buffer: usize) -> Option<usize> {
+        let states = &self.machine.memory.buffer(buffer).states;
+        self.machine.checking.then(|| states.iter().position(|state| matches!(state, Byte::Unwritten)))?
     }
 
     pub fn download(&mut self, buffer: usize) -> Vec<u8> {

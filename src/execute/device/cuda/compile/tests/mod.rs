@@ -1,4 +1,5 @@
-//! Kernels are compiled, kept, found again; what is wrong with an entry, a source or the machine is told.
+//! Kernels are compiled, kept in the cache and found there again. Damaged entries, wrong sources and a missing compiler
+//! give errors that name them.
 //!
 //! Those that compile need NVRTC in the folder that MESHWRIGHT_NVRTC names, and say so where it is not set.
 
