@@ -17,7 +17,7 @@ use super::progress::RunBar;
 use super::{interrupt, keys, workload};
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
-use crate::execute::run::Settings;
+use crate::execute::run::{DeviceKind, Settings};
 use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
 use crate::report::run_text;
 use crate::strategy::Draft;
@@ -195,7 +195,9 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     let default_steps = if args.plan.is_some() { STEPS } else { QUICK_STEPS };
     let steps =
         args.steps.as_deref().map_or(Ok(default_steps), |text| whole("steps", text, 0..=MOST_STEPS))?;
-    let (settings, changes) = (args.optimizer.settings()?, args.changes.changes()?);
+    let device = if args.device == "cuda" { DeviceKind::Cuda } else { DeviceKind::Cpu };
+    let settings = Settings { device, ..args.optimizer.settings()? };
+    let changes = args.changes.changes()?;
     let data = DataRequest {
         file: args.data,
         format: args.data_format.as_deref().map(str::parse::<DataFormat>).transpose()?,
@@ -209,13 +211,9 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     if let Some(folder) = &args.save {
         probe(folder)?;
     }
-    if args.device == "cuda" {
-        let message =
-            "--device cuda: this build has no CUDA backend; cpu runs on threads of this machine".to_owned();
-        let error = CliError { kind: Kind::Run, message, ..CliError::usage("device", "cuda", "") };
-        return Err(error.or(["cpu"]));
-    }
-    let source = Some(source(args.cost_model, args.no_calibrate)).filter(|_| !args.dry_run);
+    // What a GPU does is predicted by the plan's own cost model.
+    let source = Some(source(args.cost_model, args.no_calibrate))
+        .filter(|_| !args.dry_run && device == DeviceKind::Cpu);
     let Planned { plan, job, own, calibrated } = match &args.plan {
         Some(path) => execute_plan::read(path, &changes, source.as_ref())?,
         None => execute_plan::quick(&changes, source.as_ref())?,

@@ -24,6 +24,9 @@ pub enum ExecuteError {
     Memory { ranks: u64, extent: Bytes, live: Bytes, available: Bytes },
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },
+    #[cfg(unix)]
+    #[error("{0}")]
+    Cuda(Box<crate::execute::device::cuda::error::CudaError>),
     #[error("{0}")]
     Data(#[from] crate::execute::data::DataError),
     #[error("{0}")]

@@ -10,6 +10,8 @@ use crate::execute::bind::Bound;
 use crate::execute::call::Call;
 use crate::execute::comm::CommError;
 use crate::execute::device::cpu::Cpu;
+#[cfg(unix)]
+use crate::execute::device::cuda::Cuda;
 use crate::execute::device::{Device, Queues};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
@@ -17,7 +19,7 @@ use crate::execute::observe::resident::resident;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::Parts;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::run::{Run, Weighing};
+use crate::execute::run::{DeviceKind, Run, Weighing};
 use crate::execute::storage::Types;
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
@@ -85,7 +87,7 @@ impl Fleet {
         let extent = sum(|placing| placing.device.extent + placing.host.extent);
         let live = sum(|placing| placing.device.live + placing.host.live);
         let types = Types::new(run.rules.compute, run.rules.gradient);
-        let mut device = Box::new(Cpu::new(types, run.settings.cores)?);
+        let mut device = device(run.settings.device, types, run.settings.cores)?;
         let available = device.free_memory();
         if extent > available {
             return Err(ExecuteError::Memory { ranks: run.mesh.ranks(), extent, live, available });
@@ -250,6 +252,17 @@ impl Fleet {
     /// When each instruction of `stream` on rank `rank` ran in the last step.
     pub fn spans(&self, rank: usize, stream: Stream) -> Vec<Span> {
         self.ranks[rank].spans[stream as usize].lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The device of a kind, for ranks that store numbers as `types` and share `cores` cores.
+fn device(kind: DeviceKind, types: Types, cores: usize) -> Result<Box<dyn Device + Send>, ExecuteError> {
+    match kind {
+        DeviceKind::Cpu => Ok(Box::new(Cpu::new(types, cores)?)),
+        #[cfg(unix)]
+        DeviceKind::Cuda => Ok(Box::new(Cuda::new(0, types, cores)?)),
+        #[cfg(not(unix))]
+        DeviceKind::Cuda => Err(ExecuteError::Unsupported("CUDA on this system".to_owned())),
     }
 }
 

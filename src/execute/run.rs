@@ -23,6 +23,16 @@ pub struct Job {
     pub engine: &'static EngineProfile,
 }
 
+/// What ranks run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// Cores of this machine.
+    #[default]
+    Cpu,
+    /// The first GPU of this machine, which all ranks share.
+    Cuda,
+}
+
 /// How a run updates and what it checks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -39,6 +49,7 @@ pub struct Settings {
     pub inspect: bool,
     /// Cores that the ranks share.
     pub cores: usize,
+    pub device: DeviceKind,
 }
 
 impl Default for Settings {
@@ -52,6 +63,7 @@ impl Default for Settings {
             poison: false,
             inspect: false,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            device: DeviceKind::default(),
         }
     }
 }

@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "a queue relies on its caller to keep the memory of calls apart")]
 
 pub mod cpu;
+#[cfg(unix)]
 pub mod cuda;
 pub mod null;
 
@@ -27,6 +28,8 @@ pub struct Need {
     pub device: Bytes,
     pub host: Bytes,
     pub lists: Lists,
+    /// Scratch of the kernels on the compute stream, a buffer of the program.
+    pub workspace: View,
 }
 
 /// The memory of the ranks of this process.

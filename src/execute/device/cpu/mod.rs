@@ -88,6 +88,12 @@ impl Cpu {
         Ok(Self { ranks: Vec::new(), kernels, cores })
     }
 
+    /// Where the host memory of `rank` begins, and its bytes.
+    pub fn host_memory(&self, rank: usize) -> (*mut u8, usize) {
+        let arena = &self.ranks[rank].host;
+        (arena.address(), arena.bytes())
+    }
+
     fn memory(&self, rank: usize) -> Memory<'_> {
         let CpuRank { device, host, .. } = &self.ranks[rank];
         Memory { device, host }

@@ -6,7 +6,7 @@
 
 pub mod cache;
 pub mod error;
-mod library;
+pub mod library;
 pub mod nvrtc;
 pub mod search;
 pub mod sources;
