@@ -60,6 +60,14 @@ const fn kernels(types: Types) -> Option<Kernels> {
     }
 }
 
+/// Memory of this machine that nobody uses, as far as the system tells.
+pub fn free_memory() -> Bytes {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
+}
+
 /// The memory of ranks that compute on this machine's cores.
 pub struct Cpu {
     ranks: Vec<CpuRank>,
@@ -102,10 +110,7 @@ impl Cpu {
 
 impl Device for Cpu {
     fn free_memory(&self) -> Bytes {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
+        free_memory()
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {

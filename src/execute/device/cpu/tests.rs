@@ -30,7 +30,12 @@ fn view(space: Space, place: usize) -> View {
 fn device() -> Cpu {
     let types = Types::new(ElementType::Fp32, ElementType::Fp32);
     let mut cpu = Cpu::new(types, 1).unwrap();
-    let need = || Need { device: Bytes(256), host: Bytes(64), lists: Lists::default(), workspace: view(Space::Device, 0) };
+    let need = || Need {
+        device: Bytes(256),
+        host: Bytes(64),
+        lists: Lists::default(),
+        workspace: view(Space::Device, 0),
+    };
     cpu.allocate((0..RANKS).map(|_| need()).collect()).unwrap();
     cpu
 }

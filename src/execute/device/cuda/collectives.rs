@@ -274,7 +274,9 @@ impl CudaQueue<'_> {
             wire if wire.size() >= element.size() => Wire::Exact,
             ElementType::Bf16 => Wire::Bf16,
             ElementType::Fp16 => Wire::F16,
-            other => return Err(CudaError::Unsupported(format!("sums that travel as {other} have no kernel"))),
+            other => {
+                return Err(CudaError::Unsupported(format!("sums that travel as {other} have no kernel")));
+            }
         };
         let kernel = Kernel::new((launches::source(types, wire), launches::sum(count)))
             .reads(stage)

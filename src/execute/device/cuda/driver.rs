@@ -6,10 +6,10 @@
 
 use std::ffi::c_void;
 
+use cudarc::driver::result;
 use cudarc::driver::sys::{
     self, CUdevice_attribute as Attribute, CUevent, CUevent_flags, CUstream, CUstream_flags,
 };
-use cudarc::driver::result;
 
 use super::error::{CudaError, Doing};
 use crate::units::Bytes;
@@ -17,16 +17,22 @@ use crate::units::Bytes;
 /// The oldest driver whose functions are used.
 const OLDEST: (i32, &str) = (12_000, "12.0");
 
-/// A GPU with its primary context.
-#[derive(Debug)]
-pub struct Gpu {
-    device: sys::CUdevice,
-    context: sys::CUcontext,
+/// What a GPU is, before anything is made on it.
+#[derive(Clone, Debug)]
+pub struct Facts {
     pub name: String,
     pub total: Bytes,
     pub multiprocessors: u32,
     /// Compute capability.
     pub capability: (i32, i32),
+}
+
+/// A GPU with its primary context.
+#[derive(Debug)]
+pub struct Gpu {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    pub facts: Facts,
     /// Version of the driver, as 13000.
     pub driver: i32,
 }
@@ -47,8 +53,7 @@ pub fn count() -> Result<usize, CudaError> {
     }
     let found = version()?;
     if found < OLDEST.0 {
-        let found = format!("{}.{}", found / 1000, found % 1000 / 10);
-        return Err(CudaError::OldDriver { found, needed: OLDEST.1 });
+        return Err(CudaError::OldDriver { found: written(found), needed: OLDEST.1 });
     }
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
@@ -65,37 +70,63 @@ fn version() -> Result<i32, CudaError> {
     Ok(version)
 }
 
+fn written(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// The newest CUDA that the driver knows; none without a driver.
+pub fn version_text() -> Option<String> {
+    // SAFETY: the driver's library may be opened at any time.
+    let is_there = unsafe { sys::is_culib_present() };
+    is_there.then(version)?.ok().map(written)
+}
+
+/// Whether the kernels run on GPUs of this compute capability.
+pub const fn is_capable(capability: (i32, i32)) -> bool {
+    capability.0 >= 8
+}
+
+/// What the GPU number `ordinal` is, which must be one of those that were counted.
+///
+/// # Errors
+/// What the driver says.
+pub fn facts(ordinal: usize) -> Result<Facts, CudaError> {
+    let device = result::device::get(ordinal as i32).doing("opening a GPU")?;
+    let attribute = |attribute| {
+        // SAFETY: a device of the driver's.
+        unsafe { result::device::get_attribute(device, attribute) }.doing("what a GPU is like")
+    };
+    // SAFETY: as above.
+    let total = unsafe { result::device::total_mem(device) }.doing("the memory of a GPU")?;
+    Ok(Facts {
+        name: result::device::get_name(device).doing("the name of a GPU")?,
+        total: Bytes(total as u64),
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
+        capability: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+    })
+}
+
 impl Gpu {
     /// The GPU number `ordinal`, with its context current on this thread.
     ///
     /// # Errors
     /// If there is none, or it cannot run the kernels.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        let count = count()?;
-        if ordinal >= count {
+        if ordinal >= count()? {
             return Err(CudaError::NoDevice);
         }
-        let device = result::device::get(ordinal as i32).doing("opening a GPU")?;
-        let name = result::device::get_name(device).doing("the name of a GPU")?;
-        let attribute = |attribute| {
-            // SAFETY: a device of the driver's.
-            unsafe { result::device::get_attribute(device, attribute) }.doing("what a GPU is like")
-        };
-        let capability = (
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        );
-        if capability.0 < 8 {
-            let found = format!("{}.{}", capability.0, capability.1);
-            return Err(CudaError::OldDevice { name, found });
+        let facts = facts(ordinal)?;
+        if !is_capable(facts.capability) {
+            let found = format!("{}.{}", facts.capability.0, facts.capability.1);
+            return Err(CudaError::OldDevice { name: facts.name, found });
         }
-        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
-        // SAFETY: a device of the driver's.
-        let total = unsafe { result::device::total_mem(device) }.doing("the memory of a GPU")?;
-        // SAFETY: as above; released when this is dropped.
+        let device = result::device::get(ordinal as i32).doing("opening a GPU")?;
+        // SAFETY: a device of the driver's; released when this is dropped.
         let context = unsafe { result::primary_ctx::retain(device) }.doing("a context on a GPU")?;
-        let total = Bytes(total as u64);
-        let gpu = Self { device, context, name, total, multiprocessors, capability, driver: version()? };
+        let gpu = Self { device, context, facts, driver: version()? };
         gpu.bind()?;
         Ok(gpu)
     }
@@ -111,7 +142,7 @@ impl Gpu {
 
     /// The architecture that kernels are compiled for, as `sm_90`.
     pub fn architecture(&self) -> String {
-        format!("sm_{}{}", self.capability.0, self.capability.1)
+        format!("sm_{}{}", self.facts.capability.0, self.facts.capability.1)
     }
 
     /// Memory that is free.
@@ -122,15 +153,6 @@ impl Gpu {
         self.bind()?;
         let (free, _) = result::mem_get_info().doing("the free memory of a GPU")?;
         Ok(Bytes(free as u64))
-    }
-
-    /// Waits until all that was submitted is done.
-    ///
-    /// # Errors
-    /// What went wrong with it.
-    pub fn synchronize(&self) -> Result<(), CudaError> {
-        self.bind()?;
-        result::ctx::synchronize().doing("waiting for a GPU")
     }
 }
 
@@ -161,7 +183,7 @@ impl Block {
         // SAFETY: freed when this is dropped.
         let address = match unsafe { result::malloc_sync(bytes) } {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-                let (name, asked) = (gpu.name.clone(), Bytes(bytes as u64));
+                let (name, asked) = (gpu.facts.name.clone(), Bytes(bytes as u64));
                 return Err(CudaError::Memory { name, asked, free: gpu.free().unwrap_or(Bytes::ZERO) });
             }
             other => other.doing("taking memory of a GPU")?,
@@ -222,7 +244,9 @@ impl Pinned {
         const PORTABLE: u32 = 1;
         let address = address.cast();
         // SAFETY: as the caller vouches.
-        unsafe { sys::cuMemHostRegister_v2(address, bytes, PORTABLE) }.result().doing("pinning host memory")?;
+        unsafe { sys::cuMemHostRegister_v2(address, bytes, PORTABLE) }
+            .result()
+            .doing("pinning host memory")?;
         Ok(Self { address })
     }
 }
@@ -337,7 +361,8 @@ impl Event {
     /// What the driver says.
     pub fn seconds_since(&self, start: &Self) -> Result<f64, CudaError> {
         // SAFETY: both live.
-        let milliseconds = unsafe { result::event::elapsed(start.0, self.0) }.doing("the time between events")?;
+        let milliseconds =
+            unsafe { result::event::elapsed(start.0, self.0) }.doing("the time between events")?;
         Ok(f64::from(milliseconds) / 1e3)
     }
 }

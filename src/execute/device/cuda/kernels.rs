@@ -56,7 +56,8 @@ impl Kernels {
         let name = kernel.launch.kernel;
         let c_name = CString::new(name).unwrap_or_default();
         // SAFETY: a module that stays loaded.
-        let function = unsafe { result::module::get_function(module, c_name) }.doing(&format!("kernel {name}"))?;
+        let function =
+            unsafe { result::module::get_function(module, c_name) }.doing(&format!("kernel {name}"))?;
         if kernel.launch.shared_bytes > SHARED_WITHOUT_ASKING {
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             let bytes = kernel.launch.shared_bytes as i32;

@@ -56,11 +56,6 @@ impl Memory {
         })
     }
 
-    /// Bytes on the GPU that are not the program's.
-    pub const fn beside(&self) -> Bytes {
-        Bytes(self.constants.block.bytes as u64)
-    }
-
     pub const fn at(&self, view: View) -> Span {
         let base = match view.space {
             Space::Device => self.arena.address,
@@ -121,7 +116,11 @@ impl Constants {
         let needed = bytes.next_multiple_of(ALIGNMENT);
         if needed as u64 > free.0 {
             let needed = Bytes(needed as u64);
-            return Err(CudaError::Scratch { what: "what kernels read beside tensors", needed, scratch: free });
+            return Err(CudaError::Scratch {
+                what: "what kernels read beside tensors",
+                needed,
+                scratch: free,
+            });
         }
         let span = Span { address: self.block.address + *filled as u64, bytes: bytes as u64 };
         *filled += needed;

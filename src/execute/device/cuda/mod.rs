@@ -24,6 +24,7 @@ mod messages;
 mod queue;
 mod ranges;
 mod standing;
+pub mod survey;
 mod work;
 
 use std::collections::HashMap;
@@ -181,7 +182,7 @@ impl Queues for CudaQueues<'_> {
         Ok(Box::new(CudaQueue {
             gpu: Arc::clone(gpu),
             kernels: &self.cuda.kernels,
-            encoder: Encoder { memory, types: self.cuda.types, multiprocessors: gpu.multiprocessors },
+            encoder: Encoder { memory, types: self.cuda.types, multiprocessors: gpu.facts.multiprocessors },
             peers: &self.cuda.ranks,
             rank,
             stream,

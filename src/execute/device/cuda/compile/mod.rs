@@ -19,7 +19,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cache::{Cache, key};
 use error::CompileError;
-use nvrtc::{Nvrtc, Program};
+use nvrtc::{Nvrtc, Program, Version};
 use search::Search;
 
 /// A kernel's binary and where it comes from.
@@ -56,6 +56,23 @@ impl Compiler {
     /// Looks for NVRTC, once it is needed, in `search`, and keeps binaries in `folder`, if any.
     pub fn new(search: Search, folder: Option<PathBuf>) -> Self {
         Self { search, cache: folder.map(Cache::new), nvrtc: OnceLock::new(), compiling: Mutex::new(()) }
+    }
+
+    /// The version of the compiler.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn version(&self) -> Result<Version, CompileError> {
+        self.nvrtc
+            .get_or_init(|| Nvrtc::find(&self.search))
+            .as_ref()
+            .map(Nvrtc::version)
+            .map_err(Clone::clone)
+    }
+
+    /// Whether binaries of earlier runs are there.
+    pub fn has_kept(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| !cache.versions().is_empty())
     }
 
     /// The binary of the kernel source `file`, as `norm/norm.cu`, under `options`, as `-DSTORAGE_BF16`, for

@@ -125,9 +125,8 @@ impl Encoder<'_> {
                 .writes(delta)
                 .numbers([rows, shape.value_dim]),
         )]);
-        let saved = |launched| {
-            inputs(Kernel::new(launched), &places).reads(output_gradient).reads(sums).reads(delta)
-        };
+        let saved =
+            |launched| inputs(Kernel::new(launched), &places).reads(output_gradient).reads(sums).reads(delta);
         let kernel = saved(attention::backward_queries(&shape))
             .updates(gradients.queries)
             .number(gradients.query_stride)

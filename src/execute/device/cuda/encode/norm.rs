@@ -1,7 +1,7 @@
 //! Norms, and rotary positions.
 
-use super::super::launch::{norm, rotary};
 use super::super::error::CudaError;
+use super::super::launch::{norm, rotary};
 use super::super::work::{Kernel, Span, Work, Works};
 use super::{Encoded, Encoder, nothing, one, small, work};
 use crate::execute::call::{NormCall, NormGradientCall, NormWeightCall, RotaryCall, View};

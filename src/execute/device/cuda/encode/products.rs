@@ -84,8 +84,7 @@ impl Encoder<'_> {
         if columns == 0 {
             return nothing();
         }
-        let launched =
-            gemm::bias_gradient(columns, element(of.view.storage)?, element(bias.view.storage)?);
+        let launched = gemm::bias_gradient(columns, element(of.view.storage)?, element(bias.view.storage)?);
         let adds = bias.write == Into::Add;
         let to = self.at(bias.view);
         let kernel = Kernel::new(launched).reads(self.columns(of));

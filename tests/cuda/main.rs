@@ -1,0 +1,112 @@
+//! The CUDA device trains as the CPU does. Needs a GPU and NVRTC, or the stand-in of `tests/gpu` for both, so it is not
+//! among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
+
+#[path = "../execution/models.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod models;
+#[path = "../execution/strategies.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod strategies;
+#[path = "../execution/training.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod training;
+
+use meshwright::execute::data::{Synthetic, Tokens};
+use meshwright::execute::run::{DeviceKind, Job, Run, Settings};
+use meshwright::execute::weights::Weights;
+use meshwright::model::Model;
+use meshwright::profile::engines::engine;
+use meshwright::strategy::{Strategy, Workload};
+use meshwright::units::ElementType;
+use strategies::{Dice, Draw, check_memory, compare, random_text, strategy};
+use training::{Trained, train_run};
+
+const STEPS: u64 = 2;
+/// What f32 may differ by in sums of other orders, relative to the layer's largest norm.
+const TOLERANCE: f64 = 2e-4;
+
+fn workload(dropout: f64) -> Workload {
+    Workload { global_batch: 8, seq_len: 16, precision: ElementType::Fp32, dropout, clip: 1.0 }
+}
+
+fn train(model: &Model, strategy: Strategy, workload: Workload, device: DeviceKind) -> Trained {
+    let vocabulary = if model.name == "golden" { 97 } else { 61 };
+    let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
+    let settings = Settings { learning_rate: 1e-2, poison: true, cores: 1, device, ..Settings::default() };
+    let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
+    let run = Run::new(job, settings).expect("a trainable job");
+    train_run::<f32, f32>(run, tokens, &Weights::random(model, 3), STEPS)
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Trains `model` under `text` on both devices.
+fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
+    let workload = workload(dropout);
+    let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
+    let expected = train(model, strategy.clone(), workload, DeviceKind::Cpu);
+    let found = train(model, strategy, workload, DeviceKind::Cuda);
+    compare(&found, &expected, TOLERANCE, text);
+    check_memory(&found, text);
+}
+
+#[test]
+fn gpt2_on_one_rank() {
+    check(&models::gpt2(), "tp=1,micro=8", 1, 0.0);
+}
+
+#[test]
+fn llama_on_one_rank() {
+    check(&models::llama(), "tp=1,micro=4", 1, 0.0);
+}
+
+#[test]
+fn mixtral_on_one_rank() {
+    check(&models::mixtral(), "tp=1,micro=8,capacity=full", 1, 0.0);
+}
+
+#[test]
+fn two_losses_on_one_rank() {
+    check(&models::two_losses(), "tp=1,micro=8", 1, 0.0);
+}
+
+#[test]
+fn dropout_drops_the_same() {
+    check(&models::gpt2(), "tp=1,micro=4", 1, 0.2);
+}
+
+/// Random legal strategies of `model` on up to eight ranks, against the CPU's.
+fn check_random(model: &Model, seed: u64, count: usize) {
+    let draw = Draw::of(model);
+    let mut dice = Dice(seed);
+    let mut checked = 0;
+    while checked < count {
+        let devices = dice.pick(&[2, 2, 4, 4, 8]);
+        let text = random_text(&mut dice, devices, draw);
+        // Attention that keeps its probabilities has no kernel yet.
+        if text.contains("materialised") || strategy(model, &text, devices, &workload(0.0)).is_none() {
+            continue;
+        }
+        eprintln!("{text} on {devices}");
+        check(model, &text, devices, 0.0);
+        checked += 1;
+    }
+}
+
+fn count() -> usize {
+    std::env::var("MESHWRIGHT_STRATEGIES").ok().and_then(|count| count.parse().ok()).unwrap_or(5)
+}
+
+#[test]
+fn gpt2_under_random_strategies() {
+    check_random(&models::gpt2(), 11, count());
+}
+
+#[test]
+fn llama_under_random_strategies() {
+    check_random(&models::llama(), 12, count());
+}
+
+#[test]
+fn mixtral_under_random_strategies() {
+    check_random(&models::mixtral(), 13, count());
+}
