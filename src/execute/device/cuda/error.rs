@@ -36,6 +36,10 @@ pub enum CudaError {
     Unsupported(String),
     #[error("{what} needs {needed} of scratch, and programs have {scratch}")]
     Scratch { what: &'static str, needed: Bytes, scratch: Bytes },
+    #[error(
+        "kernel {kernel} would run on {blocks:?} blocks; {most} in the second and third dimension at most"
+    )]
+    Grid { kernel: String, blocks: [u32; 3], most: u32 },
     #[error("{what} has {count} elements, and kernels count to {}", u32::MAX)]
     Size { what: &'static str, count: usize },
 }

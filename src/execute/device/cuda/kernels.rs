@@ -52,6 +52,7 @@ impl Kernels {
     /// # Errors
     /// If it cannot be compiled or loaded, or takes other arguments.
     pub fn function(&self, kernel: &Kernel) -> Result<Function, CudaError> {
+        check_grid(kernel)?;
         let Module(module) = self.module(&kernel.source)?;
         let name = kernel.launch.kernel;
         let c_name = CString::new(name).unwrap_or_default();
@@ -94,6 +95,16 @@ impl Drop for Kernels {
             // SAFETY: loaded once, and nothing is launched any more.
             let _ = unsafe { result::module::unload(*module) };
         }
+    }
+}
+
+/// What every GPU takes in the second and third dimension of a grid.
+fn check_grid(kernel: &Kernel) -> Result<(), CudaError> {
+    const MOST: u32 = 65_535;
+    let blocks = kernel.launch.grid;
+    match blocks[1..].iter().all(|blocks| (1..=MOST).contains(blocks)) {
+        true => Ok(()),
+        false => Err(CudaError::Grid { kernel: kernel.launch.kernel.to_owned(), blocks, most: MOST }),
     }
 }
 

@@ -250,13 +250,17 @@ fn sizes_of(blocks: Blocks, view: View) -> Result<(u32, [u32; 3]), CudaError> {
     ))
 }
 
-fn router_of(router: &Router, routing: View) -> Result<(Sizes, u32), CudaError> {
+fn router_of(router: &Router, assigned: View) -> Result<(Sizes, u32), CudaError> {
+    if router.top_k > routing::MOST_CHOICES as usize {
+        let (count, most) = (router.top_k, routing::MOST_CHOICES);
+        return Err(CudaError::Unsupported(format!("{count} experts a token (at most {most})")));
+    }
     let sizes = Sizes {
         experts: small("experts", router.experts)?,
         top_k: small("choices", router.top_k)?,
         slots: small("slots", router.slots)?,
     };
-    Ok((sizes, small("tokens", routing.len() / router.experts.max(1))?))
+    Ok((sizes, small("tokens", assigned.len() / router.experts.max(1))?))
 }
 
 const fn function(activation: Activation) -> Function {

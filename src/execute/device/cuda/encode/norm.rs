@@ -114,6 +114,12 @@ impl Encoder<'_> {
         if tokens == 0 || heads == 0 || pairs == 0 {
             return nothing();
         }
+        if pairs > rotary::MOST_PAIRS {
+            return Err(CudaError::Unsupported(format!(
+                "{pairs} rotary pairs a head (at most {})",
+                rotary::MOST_PAIRS
+            )));
+        }
         let turned = Rotary { theta: call.theta, dim: call.dim, scaling: &call.scaling };
         let frequencies = (0..call.dim / 2).flat_map(|pair| turned.frequency::<f32>(pair).to_le_bytes());
         let frequencies = self.memory.constant(frequencies.collect())?;
