@@ -47,7 +47,7 @@ impl Group {
     }
 
     fn stage(&self) -> Span {
-        Span { address: self.stage.address, bytes: self.stage.bytes as u64 }
+        Span::device(self.stage.address, self.stage.bytes as u64)
     }
 }
 
@@ -135,13 +135,18 @@ impl CudaQueue<'_> {
     fn exchange(&self, group: &mut Group, exchange: &Exchange) -> Done {
         let (memory, member, members) = (self.encoder.memory, group.endpoint.member(), group.members());
         match exchange {
+            // Squares of gradients: less than a shard a member.
+            Exchange::AllReduce { data, .. } if number(*data)? == ElementType::Fp64 => {
+                self.sum_neighbours(group, *data, members)?;
+            }
             Exchange::AllReduce { data, reduction } => {
                 let common = Common::new(Operation::AllReduce(*reduction), *data)?;
                 let at = memory.at(*data);
                 let theirs = self.meet(group, common, at.address)?;
                 // Each member sums its shard, which nobody else reads of the others' memory.
                 let own = shard(common.elements, members, member);
-                self.sum(group, common, *reduction, &theirs, own.clone(), piece(at, &common.bytes(own)))?;
+                let to = piece(at, &common.bytes(own.clone()));
+                self.sum(group, common, *reduction, (at, &theirs), own, to)?;
                 let theirs = self.meet(group, common, at.address)?;
                 self.gather(common, &theirs, member, at)?;
                 self.meet(group, common, at.address)?;
@@ -151,7 +156,7 @@ impl CudaQueue<'_> {
                 let range = shard(common.elements, members, member);
                 let (at, to) = (memory.at(*whole), memory.at(*own));
                 let theirs = self.meet(group, common, at.address)?;
-                self.sum(group, common, *reduction, &theirs, range, to)?;
+                self.sum(group, common, *reduction, (at, &theirs), range, to)?;
                 self.meet(group, common, at.address)?;
             }
             Exchange::ReduceScatterInPlace { whole, reduction } => {
@@ -160,7 +165,7 @@ impl CudaQueue<'_> {
                 let at = memory.at(*whole);
                 let theirs = self.meet(group, common, at.address)?;
                 let to = piece(at, &common.bytes(range.clone()));
-                self.sum(group, common, *reduction, &theirs, range, to)?;
+                self.sum(group, common, *reduction, (at, &theirs), range, to)?;
                 self.meet(group, common, at.address)?;
             }
             Exchange::AllGather { own, whole } => {
@@ -185,7 +190,7 @@ impl CudaQueue<'_> {
                 let block = from.bytes / members as u64;
                 let theirs = self.meet(group, common, from.address)?;
                 for (other, address) in (0u64..).zip(theirs) {
-                    let source = Span { address: address + member as u64 * block, bytes: block };
+                    let source = from.moved(address).behind(member as u64 * block).first(block);
                     self.copy(source, to.behind(other * block).first(block))?;
                 }
                 self.meet(group, common, from.address)?;
@@ -195,7 +200,7 @@ impl CudaQueue<'_> {
                 let (from, to) = (memory.at(*from), memory.at(*to));
                 let theirs = self.meet(group, common, from.address)?;
                 let before = theirs[(member + members - 1) % members];
-                self.copy(Span { address: before, ..from }, to)?;
+                self.copy(from.moved(before), to)?;
                 self.meet(group, common, from.address)?;
             }
             Exchange::Heads { from, to, layout } => {
@@ -206,7 +211,7 @@ impl CudaQueue<'_> {
                     self.perform_now(Work::Fill { to: to_at, value: 0 })?;
                 }
                 for (other, address) in theirs.into_iter().enumerate() {
-                    let source = Span { address, ..from_at };
+                    let source = from_at.moved(address);
                     self.heads(layout, (other, source), to_at)?;
                 }
                 self.meet(group, common, from_at.address)?;
@@ -222,7 +227,7 @@ impl CudaQueue<'_> {
         group: &Group,
         common: Common,
         reduction: Reduction,
-        theirs: &[u64],
+        (own, theirs): (Span, &[u64]),
         range: Range<usize>,
         to: Span,
     ) -> Result<(), CudaError> {
@@ -231,7 +236,7 @@ impl CudaQueue<'_> {
         let (mut at, mut to) = (range.start as u64, to);
         while at < range.end as u64 {
             let count = room.min(range.end as u64 - at);
-            self.stage(group, theirs, at * size..(at + count) * size, room * size)?;
+            self.stage(group, own, theirs, at * size..(at + count) * size, room * size)?;
             let stage = (group.stage(), room, theirs.len());
             self.sum_staged(common.element, reduction, stage, count, to.first(count * size))?;
             (at, to) = (at + count, to.behind(count * size));
@@ -239,12 +244,19 @@ impl CudaQueue<'_> {
         Ok(())
     }
 
-    /// Copies `bytes` of all of `theirs` to the stage, `step` bytes apart.
-    fn stage(&self, group: &Group, theirs: &[u64], bytes: Range<u64>, step: u64) -> Result<(), CudaError> {
+    /// Copies `bytes` of what all have where this member has `own` to the stage, `step` bytes apart.
+    fn stage(
+        &self,
+        group: &Group,
+        own: Span,
+        theirs: &[u64],
+        bytes: Range<u64>,
+        step: u64,
+    ) -> Result<(), CudaError> {
         let length = bytes.end - bytes.start;
         for (place, address) in (0u64..).zip(theirs) {
-            let source = Span { address: address + bytes.start, bytes: length };
-            self.copy(source, group.stage().behind(place * step).first(length))?;
+            let to = group.stage().behind(place * step).first(length);
+            self.copy(piece(own.moved(*address), &bytes), to)?;
         }
         Ok(())
     }
@@ -292,7 +304,7 @@ impl CudaQueue<'_> {
     fn gather(&self, common: Common, theirs: &[u64], own: usize, base: Span) -> Result<(), CudaError> {
         for (member, address) in theirs.iter().enumerate().filter(|(member, _)| *member != own) {
             let bytes = common.bytes(shard(common.elements, theirs.len(), member));
-            let source = piece(Span { address: *address, bytes: base.bytes }, &bytes);
+            let source = piece(base.moved(*address), &bytes);
             self.copy(source, piece(base, &bytes))?;
         }
         Ok(())
@@ -349,7 +361,7 @@ impl CudaQueue<'_> {
         while done < common.elements as u64 {
             let count = room.min(common.elements as u64 - done);
             let bytes = done * size..(done + count) * size;
-            self.stage(group, &theirs[first..first + copies], bytes.clone(), room * size)?;
+            self.stage(group, at, &theirs[first..first + copies], bytes.clone(), room * size)?;
             theirs = self.meet(group, common, at.address)?;
             let stage = (group.stage(), room, copies);
             let plain = Reduction::sum(common.element);

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::driver::Gpu;
+use super::driver::{Gpu, copy_now};
+use super::memory::Memory;
 use super::standing::{End, Standing};
 use crate::execute::call::Call;
 use crate::execute::device::Queue;
@@ -18,6 +19,7 @@ type Done = Result<(), ExecuteError>;
 /// Waits like a stream of the GPU and works like one of the CPU.
 pub struct HostQueue<'q> {
     pub gpu: Arc<Gpu>,
+    pub memory: &'q Memory,
     pub standing: &'q Standing,
     /// Of the CPU device, which has the rank's host memory and nothing else.
     pub cpu: Box<dyn Queue + 'q>,
@@ -56,8 +58,16 @@ impl Queue for HostQueue<'_> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        // SAFETY: as the caller vouches; all that was waited for is over.
-        unsafe { self.cpu.submit(call) }
+        match call {
+            // The numbers of the step that the host's update reads.
+            Call::Copy { from, to } if from.space != to.space => {
+                let [to, from] = [to, from].map(|view| self.memory.at(*view));
+                // SAFETY: as the caller vouches; all that was waited for is over.
+                Ok(unsafe { copy_now(to.address, from.address, from.bytes as usize) }?)
+            }
+            // SAFETY: as above.
+            _ => unsafe { self.cpu.submit(call) },
+        }
     }
 
     fn record(&mut self, mark: usize) {

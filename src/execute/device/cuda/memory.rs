@@ -45,8 +45,7 @@ impl Memory {
         let listed: usize = lists.map(|list| (list.len() * 4).next_multiple_of(ALIGNMENT)).sum();
         let block = Block::zeroed(gpu, listed + CONSTANTS)?;
         let workspace = need.workspace.region;
-        let workspace =
-            Span { address: arena.address + workspace.offset as u64, bytes: workspace.bytes as u64 };
+        let workspace = Span::device(arena.address + workspace.offset as u64, workspace.bytes as u64);
         Ok(Self {
             arena,
             host,
@@ -61,7 +60,8 @@ impl Memory {
             Space::Device => self.arena.address,
             Space::Host => self.host.address,
         };
-        Span { address: base + view.region.offset as u64, bytes: view.region.bytes as u64 }
+        let (offset, bytes) = (view.region.offset as u64, view.region.bytes as u64);
+        Span { space: view.space, address: base + offset, bytes }
     }
 
     pub const fn workspace(&self) -> Span {
@@ -122,7 +122,7 @@ impl Constants {
                 scratch: free,
             });
         }
-        let span = Span { address: self.block.address + *filled as u64, bytes: bytes as u64 };
+        let span = Span::device(self.block.address + *filled as u64, bytes as u64);
         *filled += needed;
         Ok(span)
     }

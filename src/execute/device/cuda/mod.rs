@@ -105,7 +105,7 @@ impl Device for Cuda {
                 // SAFETY: the CPU device keeps it until it is dropped, which is behind `pinned`.
                 self.pinned.push(unsafe { Pinned::new(start, bytes) }?);
             }
-            let host = Span { address: start as u64, bytes: bytes as u64 };
+            let host = Span { space: Space::Host, address: start as u64, bytes: bytes as u64 };
             self.ranks.push(Memory::new(&self.gpu, need, host)?);
         }
         Ok(())
@@ -167,6 +167,7 @@ impl Queues for CudaQueues<'_> {
         if stream == Stream::Host {
             return Ok(Box::new(HostQueue {
                 gpu: Arc::clone(gpu),
+                memory: &self.cuda.ranks[rank],
                 standing,
                 cpu: self.host.queue(rank, stream, groups)?,
                 known: Waits::default(),

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::compile::library::Library;
 use super::work::{Access, Span};
+use crate::execute::call::Space;
 
 #[repr(C)]
 struct Range {
@@ -22,7 +23,7 @@ struct Range {
     padding: u32,
 }
 
-type Told = unsafe extern "C" fn(CUstream, u32, *const Range);
+type Told = unsafe extern "C" fn(CUstream, usize, *const Range) -> u32;
 
 fn told() -> Option<Told> {
     static FUNCTION: OnceLock<Option<Told>> = OnceLock::new();
@@ -37,6 +38,7 @@ pub fn tell(stream: CUstream, touches: &[(Span, Access)]) {
     let Some(told) = told() else { return };
     let ranges: SmallVec<[Range; 8]> = touches
         .iter()
+        .filter(|(span, _)| span.space == Space::Device)
         .map(|(span, access)| Range {
             address: span.address,
             bytes: span.bytes,
@@ -49,5 +51,5 @@ pub fn tell(stream: CUstream, touches: &[(Span, Access)]) {
         })
         .collect();
     // SAFETY: as many ranges as are said.
-    unsafe { told(stream, ranges.len() as u32, ranges.as_ptr()) };
+    unsafe { told(stream, ranges.len(), ranges.as_ptr()) };
 }
