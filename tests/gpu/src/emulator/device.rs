@@ -72,7 +72,8 @@ impl Emulator {
     }
 
     fn place(&self, address: u64, bytes: usize) -> Result<(usize, usize), Fault> {
-        let text = || format!("the {bytes} bytes at {address:#x} aren't within one allocation of device memory");
+        let text =
+            || format!("the {bytes} bytes at {address:#x} aren't within one allocation of device memory");
         self.machine.memory.place(address, bytes).ok_or_else(|| Fault(text()))
     }
 
@@ -90,7 +91,11 @@ impl Emulator {
 
     /// The names of a module's kernels.
     pub fn kernels(&self, module: usize) -> impl Iterator<Item = &str> {
-        self.programs.get(module).into_iter().flat_map(|program| &program.frames).map(|frame| frame.name.as_str())
+        self.programs
+            .get(module)
+            .into_iter()
+            .flat_map(|program| &program.frames)
+            .map(|frame| frame.name.as_str())
     }
 
     /// Runs a launch on all memory, as far as it is permitted. A checking emulator says what it has touched.
@@ -110,7 +115,8 @@ impl Emulator {
         for (buffer, range) in self.machine.memory.buffers().iter_mut().enumerate() {
             let base = Memory::address(buffer);
             for touch in range.histories.touches(first_block, granule) {
-                let (start, end) = (base + touch.start as u64, base + touch.end.min(range.bytes.len()) as u64);
+                let (start, end) =
+                    (base + touch.start as u64, base + touch.end.min(range.bytes.len()) as u64);
                 accesses.push(Access { start, end, write: touch.write });
             }
             range.histories.clear();

@@ -36,10 +36,16 @@ impl Driver {
     pub fn begin_capture(&mut self, stream: u64, mode: Mode) -> Answer {
         let state = &self.streams[&stream];
         if self.contexts[state.device].default_stream == stream {
-            return refuse(Error::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the default stream can't be captured");
+            return refuse(
+                Error::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                "the default stream can't be captured",
+            );
         }
         if state.capture.is_some() {
-            return refuse(Error::CUDA_ERROR_ILLEGAL_STATE, format!("{} is being captured already", state.name));
+            return refuse(
+                Error::CUDA_ERROR_ILLEGAL_STATE,
+                format!("{} is being captured already", state.name),
+            );
         }
         let number = self.handle();
         let capture = Capture {
@@ -95,7 +101,10 @@ impl Driver {
         };
         let device = self.streams[&stream].device;
         if self.contexts[device].default_stream == stream {
-            return refuse(Error::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the default stream waits for an event of a capture");
+            return refuse(
+                Error::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                "the default stream waits for an event of a capture",
+            );
         }
         if of_stream.is_some_and(|capture| capture != *number) {
             return self.isolated(stream, "a stream of a capture waits for an event of another one");
@@ -115,14 +124,21 @@ impl Driver {
 
     pub fn end_capture(&mut self, stream: u64) -> Answer<Graph> {
         let number = self.streams[&stream].capture;
-        let Some((number, capture)) = number.and_then(|number| Some((number, self.captures.get(&number)?))) else {
+        let Some((number, capture)) = number.and_then(|number| Some((number, self.captures.get(&number)?)))
+        else {
             return refuse(Error::CUDA_ERROR_ILLEGAL_STATE, "the stream isn't being captured");
         };
         if capture.origin != stream {
-            return refuse(Error::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture has begun on another stream");
+            return refuse(
+                Error::CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
+                "the capture has begun on another stream",
+            );
         }
         if capture.mode != Mode::Relaxed && capture.thread != std::thread::current().id() {
-            return refuse(Error::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "the capture has begun on another thread");
+            return refuse(
+                Error::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
+                "the capture has begun on another thread",
+            );
         }
         let capture = self.captures.remove(&number).expect("it was found above");
         for state in self.streams.values_mut().filter(|state| state.capture == Some(number)) {
@@ -142,7 +158,10 @@ impl Driver {
             None => Ok(capture.graph),
             Some(node) => refuse(
                 Error::CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
-                format!("{} is on a stream that the capture's first never waits for", capture.graph.nodes[node].work.name()),
+                format!(
+                    "{} is on a stream that the capture's first never waits for",
+                    capture.graph.nodes[node].work.name()
+                ),
             ),
         }
     }
@@ -161,7 +180,10 @@ impl Driver {
             forbidden |= forbids;
         }
         if forbidden {
-            return refuse(Error::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the call isn't allowed during a capture");
+            return refuse(
+                Error::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                "the call isn't allowed during a capture",
+            );
         }
         Ok(())
     }
@@ -191,9 +213,15 @@ impl Session {
     pub fn refuse_hidden_capture(&mut self, stream: u64) -> Answer {
         let device = self.streams[&stream].device;
         let waits = self.contexts[device].default_stream == stream;
-        let captured = self.streams.values().any(|other| other.device == device && other.blocking && other.capture.is_some());
+        let captured = self
+            .streams
+            .values()
+            .any(|other| other.device == device && other.blocking && other.capture.is_some());
         if waits && captured {
-            return refuse(Error::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the default stream is used while a blocking stream is captured");
+            return refuse(
+                Error::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                "the default stream is used while a blocking stream is captured",
+            );
         }
         Ok(())
     }

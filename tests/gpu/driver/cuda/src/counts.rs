@@ -39,7 +39,10 @@ pub fn count(entry: &'static str) -> Option<u32> {
     }
     let number = calls.entry(entry).or_default();
     *number += 1;
-    PLANTED.iter().find(|planted| planted.entry == entry && planted.call == *number).map(|planted| planted.code)
+    PLANTED
+        .iter()
+        .find(|planted| planted.entry == entry && planted.call == *number)
+        .map(|planted| planted.code)
 }
 
 /// A line an entry point: its name and the number of its calls.

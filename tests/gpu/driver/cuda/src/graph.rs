@@ -54,7 +54,8 @@ impl Run {
     /// A node that may run, by chance. There is one as long as the launch isn't at its end.
     pub fn choose(&self, random: &mut Random) -> usize {
         let ready = |node: &usize| {
-            self.done[*node].is_none() && self.graph.nodes[*node].after.iter().all(|&before| self.done[before].is_some())
+            self.done[*node].is_none()
+                && self.graph.nodes[*node].after.iter().all(|&before| self.done[before].is_some())
         };
         let able: Vec<usize> = (0..self.done.len()).filter(ready).collect();
         able[random.below(able.len() as u64) as usize]
@@ -97,6 +98,9 @@ impl Graph {
         if kinds(self) == kinds(other) {
             return Ok(());
         }
-        refuse(Error::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph has other nodes than the executable, or another order")
+        refuse(
+            Error::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+            "the graph has other nodes than the executable, or another order",
+        )
     }
 }

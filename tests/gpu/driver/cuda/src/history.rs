@@ -28,7 +28,13 @@ pub struct Conflict {
 
 impl History {
     /// Notes an access by work that knows what `clock` says.
-    pub fn access(&mut self, (start, end): (u64, u64), write: bool, clock: &Clock, stamp: &Stamp) -> Result<(), Conflict> {
+    pub fn access(
+        &mut self,
+        (start, end): (u64, u64),
+        write: bool,
+        clock: &Clock,
+        stamp: &Stamp,
+    ) -> Result<(), Conflict> {
         if start >= end {
             return Ok(());
         }
@@ -37,7 +43,8 @@ impl History {
         for (&from, stretch) in self.stretches.range(start..end) {
             let reads = if write { stretch.reads.as_slice() } else { &[] };
             let writes = stretch.write.iter().map(|write| ("writes", write));
-            let unseen = writes.chain(reads.iter().map(|read| ("reads", read))).find(|(_, other)| !clock.saw(other));
+            let unseen =
+                writes.chain(reads.iter().map(|read| ("reads", read))).find(|(_, other)| !clock.saw(other));
             if let Some((verb, other)) = unseen {
                 return Err(Conflict { start: from, end: stretch.end, verb, other: other.clone() });
             }

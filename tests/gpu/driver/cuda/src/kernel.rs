@@ -44,7 +44,9 @@ impl Driver {
         let Function { module, name, .. } = *self.function(handle)?;
         match self.modules.get(&module) {
             Some(module) => Ok((module.number, name)),
-            None => refuse(Error::CUDA_ERROR_INVALID_HANDLE, format!("the module of {name} has been unloaded")),
+            None => {
+                refuse(Error::CUDA_ERROR_INVALID_HANDLE, format!("the module of {name} has been unloaded"))
+            }
         }
     }
 
@@ -72,7 +74,10 @@ impl Driver {
         if of_stream.device != device || self.modules[&key].device != device {
             return refuse(
                 Error::CUDA_ERROR_INVALID_HANDLE,
-                format!("kernel {name} of device {} on {} in a context of device {device}", self.modules[&key].device, of_stream.name),
+                format!(
+                    "kernel {name} of device {} on {} in a context of device {device}",
+                    self.modules[&key].device, of_stream.name
+                ),
             );
         }
         let Shape { grid, block, shared_bytes } = shape;
@@ -146,6 +151,7 @@ pub fn peek(address: u64, bytes: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
     // SAFETY: the kernel writes no further than `bytes`, and refuses what it can't read.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    let read =
+        unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     read == bytes.len() as isize
 }

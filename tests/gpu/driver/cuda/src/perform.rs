@@ -17,13 +17,19 @@ pub struct Actor {
 
 impl Driver {
     /// A host function is given back, for whoever can call it without holding the driver.
-    pub fn perform(&mut self, work: &Work, declared: &Declared, actor: &mut Actor) -> Answer<Option<HostFunction>> {
+    pub fn perform(
+        &mut self,
+        work: &Work,
+        declared: &Declared,
+        actor: &mut Actor,
+    ) -> Answer<Option<HostFunction>> {
         let what = format!("{} {}", work.name(), actor.place);
         let faulty = |fault: Fault| format!("{what}: {}", fault.0);
         let accesses = match work {
             Work::Kernel(kernel) => {
                 self.permit(kernel.device, declared);
-                self.launch_kernel(kernel, declared).or_else(|fault| illegal(format!("{}, {}", fault.0, actor.place)))?
+                self.launch_kernel(kernel, declared)
+                    .or_else(|fault| illegal(format!("{}, {}", fault.0, actor.place)))?
             }
             Work::Copy(copy) => self.move_rows(copy).or_else(|fault| illegal(faulty(fault)))?,
             Work::Set(set) => self.set_rows(set).or_else(|fault| illegal(faulty(fault)))?,
@@ -78,7 +84,8 @@ impl Driver {
     /// Says which memory a kernel may touch: what was declared, else all that its device reaches.
     fn permit(&mut self, device: usize, declared: &Declared) {
         for (&start, allocation) in &self.memory.allocations {
-            let reached = allocation.device == device || self.contexts[device].peers.contains(&allocation.device);
+            let reached =
+                allocation.device == device || self.contexts[device].peers.contains(&allocation.device);
             let permits = match &declared.ranges {
                 _ if !reached => Some(Permits::default()),
                 Some(ranges) => Some(Permits::new(&inside(ranges, start, allocation.bytes))),
@@ -121,7 +128,9 @@ impl Driver {
         if let (Place::Device(target), Place::Device(source)) = (&copy.to, &copy.from) {
             let (target, source) = (target + to as u64, source + from as u64);
             if target.abs_diff(source) < width as u64 {
-                return Err(Fault("the bytes from which it copies and those to which it does overlap".into()));
+                return Err(Fault(
+                    "the bytes from which it copies and those to which it does overlap".into(),
+                ));
             }
             return self.device.0.copy(target, source, width);
         }
@@ -153,9 +162,9 @@ impl Driver {
     /// Pinned memory must still be there when the copy runs.
     fn check_host(&self, address: u64, place: &Place) -> Result<(), Fault> {
         match place {
-            Place::Pinned(_) if !matches!(self.memory.is_pinned(address, 1), Ok(true)) => {
-                Err(Fault(format!("the pinned memory at {address:#x} has been freed before the copy has run")))
-            }
+            Place::Pinned(_) if !matches!(self.memory.is_pinned(address, 1), Ok(true)) => Err(Fault(
+                format!("the pinned memory at {address:#x} has been freed before the copy has run"),
+            )),
             _ => Ok(()),
         }
     }
@@ -193,7 +202,8 @@ impl Driver {
 
 /// The ranges that lie in an allocation, by their offsets in it.
 fn inside(ranges: &[Range], start: u64, bytes: usize) -> Vec<(usize, usize, bool, bool)> {
-    let within = |range: &&Range| range.address >= start && range.address + range.bytes <= start + bytes as u64;
+    let within =
+        |range: &&Range| range.address >= start && range.address + range.bytes <= start + bytes as u64;
     let offsets = |range: &Range| {
         let first = (range.address - start) as usize;
         (first, first + range.bytes as usize, range.reads(), range.writes())

@@ -23,7 +23,10 @@ impl Session {
                 Some(stream) => self.step(stream)?,
                 None if self.streams.values().any(|stream| stream.busy) => self.wait(),
                 None => {
-                    return refuse(Error::CUDA_ERROR_LAUNCH_TIMEOUT, "no stream can go on: what is waited for never comes");
+                    return refuse(
+                        Error::CUDA_ERROR_LAUNCH_TIMEOUT,
+                        "no stream can go on: what is waited for never comes",
+                    );
                 }
             }
         }

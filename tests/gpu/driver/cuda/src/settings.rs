@@ -39,15 +39,16 @@ pub struct Settings {
 impl Settings {
     pub fn from_environment() -> Settings {
         let capability = text("FAKE_CUDA_CAPABILITY", "8.0");
-        let capability = capability.split_once('.').and_then(|(major, minor)| {
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        });
+        let capability = capability
+            .split_once('.')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         Settings {
             devices: number("FAKE_CUDA_DEVICES", 1),
             memory: number("FAKE_CUDA_MEMORY", 2 << 30),
             name: text("FAKE_CUDA_NAME", "Fake GPU"),
             version: number("FAKE_CUDA_DRIVER", 13000),
-            capability: capability.unwrap_or_else(|| wrong("FAKE_CUDA_CAPABILITY", "two numbers such as 8.0")),
+            capability: capability
+                .unwrap_or_else(|| wrong("FAKE_CUDA_CAPABILITY", "two numbers such as 8.0")),
             processors: number("FAKE_CUDA_PROCESSORS", 8),
             peers: choice("FAKE_CUDA_PEERS", &[("on", true), ("off", false)]),
             seed: number("FAKE_CUDA_SEED", 0),

@@ -179,7 +179,10 @@ impl Driver {
             {
                 return refuse(
                     Error::CUDA_ERROR_INVALID_VALUE,
-                    format!("a copy of {bytes} bytes at {}, which no allocation has", self.memory.describe(*address)),
+                    format!(
+                        "a copy of {bytes} bytes at {}, which no allocation has",
+                        self.memory.describe(*address)
+                    ),
                 );
             }
         }
@@ -189,7 +192,9 @@ impl Driver {
     /// Declared ranges must be of memory that there is.
     pub fn check_ranges(&self, ranges: &[Range]) -> Answer {
         let strange = ranges.iter().find(|range| {
-            range.access == 0 || range.access > 3 || self.memory.allocation(range.address, range.bytes as usize).is_none()
+            range.access == 0
+                || range.access > 3
+                || self.memory.allocation(range.address, range.bytes as usize).is_none()
         });
         match strange {
             None => Ok(()),

@@ -19,9 +19,12 @@ fn open() -> Library {
     let Some(folder) = std::env::var_os("FAKE_CUDA_NVRTC").map(PathBuf::from) else {
         stop("FAKE_CUDA_NVRTC doesn't name the folder of NVIDIA's NVRTC");
     };
-    let files = std::fs::read_dir(&folder).map(|files| files.flatten().map(|file| file.path()).collect::<Vec<_>>());
+    let files =
+        std::fs::read_dir(&folder).map(|files| files.flatten().map(|file| file.path()).collect::<Vec<_>>());
     let files = files.unwrap_or_else(|error| stop(&format!("{}: {error}", folder.display())));
-    let starts = |path: &Path, with: &str| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(with));
+    let starts = |path: &Path, with: &str| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(with))
+    };
     // The compiler finds its built-in functions only if they are loaded already.
     for builtins in files.iter().filter(|path| starts(path, "libnvrtc-builtins.so")) {
         if let Ok(library) = unsafe { Library::open(Some(builtins), RTLD_NOW | RTLD_GLOBAL) } {

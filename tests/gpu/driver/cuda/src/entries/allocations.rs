@@ -102,9 +102,14 @@ entries! {
 impl Session {
     /// Pinned memory is given back: whatever was done with it must be over, as far as the host knows.
     fn release(&mut self, address: u64, allocated: bool) -> Answer<Pinned> {
-        let known = self.memory.pinned.get(&address).is_some_and(|pinned| pinned.layout.is_some() == allocated);
+        let known =
+            self.memory.pinned.get(&address).is_some_and(|pinned| pinned.layout.is_some() == allocated);
         if !known {
-            let error = if allocated { Error::CUDA_ERROR_INVALID_VALUE } else { Error::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED };
+            let error = if allocated {
+                Error::CUDA_ERROR_INVALID_VALUE
+            } else {
+                Error::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+            };
             return refuse(error, format!("{address:#x} isn't where such pinned memory begins"));
         }
         // What is still to come would touch it later.

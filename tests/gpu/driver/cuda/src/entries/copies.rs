@@ -119,13 +119,17 @@ impl Session {
                 Memory::CU_MEMORYTYPE_HOST => self.host_place(host + offset, bytes)?,
                 Memory::CU_MEMORYTYPE_DEVICE => Place::Device(device + offset),
                 Memory::CU_MEMORYTYPE_UNIFIED => self.any_place(device + offset, bytes)?,
-                Memory::CU_MEMORYTYPE_ARRAY => return refuse(Error::CUDA_ERROR_NOT_SUPPORTED, "a copy of an array"),
+                Memory::CU_MEMORYTYPE_ARRAY => {
+                    return refuse(Error::CUDA_ERROR_NOT_SUPPORTED, "a copy of an array");
+                }
             };
             Ok((place, pitch))
         };
         let r = rows;
-        let (to, to_pitch) = place(r.dstMemoryType, r.dstHost as u64, r.dstDevice, r.dstPitch, r.dstXInBytes, r.dstY)?;
-        let (from, from_pitch) = place(r.srcMemoryType, r.srcHost as u64, r.srcDevice, r.srcPitch, r.srcXInBytes, r.srcY)?;
+        let (to, to_pitch) =
+            place(r.dstMemoryType, r.dstHost as u64, r.dstDevice, r.dstPitch, r.dstXInBytes, r.dstY)?;
+        let (from, from_pitch) =
+            place(r.srcMemoryType, r.srcHost as u64, r.srcDevice, r.srcPitch, r.srcXInBytes, r.srcY)?;
         Ok(Copy { to, from, width, height, to_pitch, from_pitch })
     }
 }

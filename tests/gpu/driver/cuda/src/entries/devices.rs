@@ -4,8 +4,8 @@ use super::{give, give_text};
 use crate::call::entries;
 use crate::driver::Driver;
 use crate::failure::{Answer, Error, refuse};
-use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
 use cudarc::driver::sys::CUdevice_P2PAttribute_enum as PeerAttribute;
+use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
 use std::ffi::{CStr, c_char};
 
 /// Shared memory of compute capability 8.0.

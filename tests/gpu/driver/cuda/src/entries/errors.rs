@@ -4,13 +4,15 @@ use super::give;
 use crate::call::entries;
 use crate::failure::Error;
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_void};
 use std::sync::LazyLock;
 
 /// By code: its name, and its words.
 static NAMES: LazyLock<BTreeMap<u32, [CString; 2]>> = LazyLock::new(|| {
     let text = |text: &str| CString::new(text).expect("names hold no zero");
-    let words = |name: &str| name.trim_start_matches("CUDA_").trim_start_matches("ERROR_").replace('_', " ").to_lowercase();
+    let words = |name: &str| {
+        name.trim_start_matches("CUDA_").trim_start_matches("ERROR_").replace('_', " ").to_lowercase()
+    };
     ERRORS.iter().map(|&(error, name)| (error as u32, [text(name), text(&words(name))])).collect()
 });
 
@@ -23,6 +25,12 @@ entries! {
     Nothing fn cuGetErrorString(error: u32, text: *mut *const c_char) |_session| {
         let names = NAMES.get(&error).ok_or(Error::CUDA_ERROR_INVALID_VALUE)?;
         give(text, names[1].as_ptr())
+    }
+
+    // NVRTC asks for tables of the driver's own and does without; it does not ask whether the entry point is there.
+    Nothing fn cuGetExportTable(table: *mut *const c_void, _name: *const c_void) |_session| {
+        give(table, std::ptr::null())?;
+        Err(Error::CUDA_ERROR_NOT_FOUND.into())
     }
 
     Initialised fn cuProfilerStart() |_session| { Ok(()) }

@@ -74,7 +74,10 @@ impl Session {
         let (device, name) = (self.streams[&stream].device, self.streams[&stream].name.clone());
         let of_event = self.event(event)?.device;
         if of_event != device {
-            return refuse(Error::CUDA_ERROR_INVALID_HANDLE, format!("an event of device {of_event} is recorded on {name}"));
+            return refuse(
+                Error::CUDA_ERROR_INVALID_HANDLE,
+                format!("an event of device {of_event} is recorded on {name}"),
+            );
         }
         let recorded = if self.streams[&stream].capture.is_some() {
             self.capture_record(stream)?
@@ -110,7 +113,8 @@ impl Session {
             times.push(ticket.done().ok_or(Error::CUDA_ERROR_NOT_READY)?.at);
         }
         let (start, end) = (times[0], times[1]);
-        let seconds = |from: std::time::Instant, to: std::time::Instant| to.duration_since(from).as_secs_f32();
+        let seconds =
+            |from: std::time::Instant, to: std::time::Instant| to.duration_since(from).as_secs_f32();
         Ok(1e3 * if end >= start { seconds(start, end) } else { -seconds(end, start) })
     }
 }

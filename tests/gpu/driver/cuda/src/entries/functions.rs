@@ -1,6 +1,8 @@
 //! Modules, which are PTX here, their functions, and how many blocks of one fit.
 
-use super::devices::{BLOCKS_OF_PROCESSOR, RESERVED_SHARED, SHARED_OF_BLOCK, SHARED_OF_PROCESSOR, THREADS_OF_PROCESSOR};
+use super::devices::{
+    BLOCKS_OF_PROCESSOR, RESERVED_SHARED, SHARED_OF_BLOCK, SHARED_OF_PROCESSOR, THREADS_OF_PROCESSOR,
+};
 use super::give;
 use crate::call::{Session, entries};
 use crate::driver::Handle;
@@ -135,7 +137,10 @@ impl Session {
         }
         let bytes = unsafe { CStr::from_ptr(image.cast()) };
         let Some(text) = bytes.to_str().ok().filter(|text| text.contains(".entry")) else {
-            return refuse(Error::CUDA_ERROR_INVALID_IMAGE, "the image isn't PTX of this driver's `libnvrtc`");
+            return refuse(
+                Error::CUDA_ERROR_INVALID_IMAGE,
+                "the image isn't PTX of this driver's `libnvrtc`",
+            );
         };
         match self.device.0.load(text) {
             Ok(number) => {

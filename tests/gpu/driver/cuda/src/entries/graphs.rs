@@ -7,7 +7,9 @@ use crate::failure::{Answer, Error, refuse};
 use crate::graph::{Executable, Run};
 use crate::stream::Ticket;
 use crate::work::Work;
-use cudarc::driver::sys::{CUgraphExecUpdateResult_enum as Update, CUgraphExecUpdateResultInfo_st as UpdateInfo};
+use cudarc::driver::sys::{
+    CUgraphExecUpdateResult_enum as Update, CUgraphExecUpdateResultInfo_st as UpdateInfo,
+};
 use std::sync::Arc;
 
 entries! {

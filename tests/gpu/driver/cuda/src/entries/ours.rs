@@ -13,7 +13,8 @@ use crate::submit::Range;
 pub unsafe extern "C" fn meshwright_ranges(stream: Handle, count: usize, ranges: *const Range) -> u32 {
     call("meshwright_ranges", Need::Context, |session| {
         let stream = session.stream(stream)?;
-        let ranges: &[Range] = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(ranges, count) } };
+        let ranges: &[Range] =
+            if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(ranges, count) } };
         session.check_ranges(ranges)?;
         session.declared.entry(stream).or_default().ranges = Some(ranges.into());
         Ok(())
@@ -28,7 +29,8 @@ pub unsafe extern "C" fn meshwright_ranges(stream: Handle, count: usize, ranges:
 pub unsafe extern "C" fn meshwright_arguments(stream: Handle, count: usize, bytes: *const u32) -> u32 {
     call("meshwright_arguments", Need::Context, |session| {
         let stream = session.stream(stream)?;
-        let bytes: &[u32] = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes, count) } };
+        let bytes: &[u32] =
+            if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes, count) } };
         session.declared.entry(stream).or_default().arguments = Some(bytes.into());
         Ok(())
     })

@@ -53,7 +53,10 @@ impl Session {
         let bytes = (set.height - 1).saturating_mul(set.pitch).saturating_add(set.width);
         if self.memory.allocation(set.to, bytes).is_none() {
             let place = self.memory.describe(set.to);
-            return refuse(Error::CUDA_ERROR_INVALID_VALUE, format!("a memset of {bytes} bytes at {place}, which no allocation has"));
+            return refuse(
+                Error::CUDA_ERROR_INVALID_VALUE,
+                format!("a memset of {bytes} bytes at {place}, which no allocation has"),
+            );
         }
         if set.to % set.pattern.len() as u64 != 0 || (set.height > 1 && set.pitch < set.width) {
             return Err(Error::CUDA_ERROR_INVALID_VALUE.into());
