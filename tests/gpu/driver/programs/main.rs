@@ -9,8 +9,11 @@ mod wrong;
 
 use std::process::ExitCode;
 
+/// What it computes is right, or else it says what happened.
+type Scenario = fn() -> Result<(), String>;
+
 fn main() -> ExitCode {
-    let scenarios: [(&str, fn() -> Result<(), String>); 18] = [
+    let scenarios: [(&str, Scenario); 18] = [
         ("waits", ordering::waits),
         ("forgets-to-wait", ordering::forgets_to_wait),
         ("reads-too-early", ordering::reads_too_early),

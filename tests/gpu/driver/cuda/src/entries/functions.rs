@@ -41,7 +41,7 @@ entries! {
         if !there {
             return refuse(Error::CUDA_ERROR_NOT_FOUND, format!("the module has no kernel {}", wanted.to_string_lossy()));
         }
-        let known = session.functions.iter().find(|(_, function)| function.module == key && &*function.c_name == wanted);
+        let known = session.functions.iter().find(|(_, function)| function.module == key && *function.c_name == *wanted);
         if let Some((&handle, _)) = known {
             return give(function, handle as Handle);
         }

@@ -58,7 +58,7 @@ impl Session {
                 format!("a memset of {bytes} bytes at {place}, which no allocation has"),
             );
         }
-        if set.to % set.pattern.len() as u64 != 0 || (set.height > 1 && set.pitch < set.width) {
+        if !set.to.is_multiple_of(set.pattern.len() as u64) || (set.height > 1 && set.pitch < set.width) {
             return Err(Error::CUDA_ERROR_INVALID_VALUE.into());
         }
         self.submit(stream, Work::Set(set))
