@@ -19,6 +19,7 @@ struct Stretch {
 }
 
 /// An earlier access that isn't ordered with a new one.
+#[derive(Debug)]
 pub struct Conflict {
     pub start: u64,
     pub end: u64,
@@ -115,7 +116,7 @@ mod tests {
         assert!(history.access((10, 20), true, &first, &a).is_ok());
         assert!(history.access((0, 10), true, &second, &b).is_ok());
         assert!(history.access((20, 30), true, &second, &b).is_ok());
-        let conflict = history.access((19, 21), false, &second, &b).err().expect("a conflict");
+        let conflict = history.access((19, 21), false, &second, &b).expect_err("a conflict");
         assert_eq!((conflict.start, conflict.end, conflict.verb), (19, 20, "writes"));
     }
 
