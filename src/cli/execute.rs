@@ -45,6 +45,8 @@ Examples:
   meshwright execute plan.json --grads all --steps 1
   # Predicted by the built-in cost model of CPUs
   meshwright execute plan.json --no-calibrate
+  # On a GPU; several ranks may share it
+  meshwright execute plan.json --device cuda --share-device
   # Memory of every rank, nothing computed
   meshwright execute big-plan.json --dry-run";
 
@@ -88,6 +90,9 @@ pub struct ExecuteArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     #[arg(value_parser = PossibleValuesParser::new(["cpu", "cuda"]))]
     device: String,
+    /// Run all ranks on one GPU, each with its own part of its memory
+    #[arg(long)]
+    share_device: bool,
     /// Predict by the cost model in this file [default: this machine's, measured once and kept]
     #[arg(long, value_name = "FILE")]
     cost_model: Option<PathBuf>,
@@ -195,7 +200,15 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     let default_steps = if args.plan.is_some() { STEPS } else { QUICK_STEPS };
     let steps =
         args.steps.as_deref().map_or(Ok(default_steps), |text| whole("steps", text, 0..=MOST_STEPS))?;
-    let device = if args.device == "cuda" { DeviceKind::Cuda } else { DeviceKind::Cpu };
+    let device = match (args.device.as_str(), args.share_device) {
+        ("cuda", true) => DeviceKind::SharedCuda,
+        ("cuda", false) => DeviceKind::Cuda,
+        (_, false) => DeviceKind::Cpu,
+        (device, true) => {
+            let rule = "ranks on cores share them anyway; --share-device goes with --device cuda";
+            return Err(CliError::usage("share-device", device, rule).or(["cuda"]));
+        }
+    };
     let settings = Settings { device, ..args.optimizer.settings()? };
     let changes = args.changes.changes()?;
     let data = DataRequest {

@@ -11,7 +11,7 @@ use crate::execute::call::Call;
 use crate::execute::comm::CommError;
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
-use crate::execute::device::cuda::Cuda;
+use crate::execute::device::cuda::{Cuda, error::CudaError};
 use crate::execute::device::{Device, Queues};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
@@ -19,7 +19,7 @@ use crate::execute::observe::resident::resident;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::Parts;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::run::{DeviceKind, Run, Weighing};
+use crate::execute::run::{DeviceKind, Run, Settings, Weighing};
 use crate::execute::storage::Types;
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
@@ -87,7 +87,7 @@ impl Fleet {
         let extent = sum(|placing| placing.device.extent + placing.host.extent);
         let live = sum(|placing| placing.device.live + placing.host.live);
         let types = Types::new(run.rules.compute, run.rules.gradient);
-        let mut device = device(run.settings.device, types, run.settings.cores)?;
+        let mut device = device(&run.settings, types, run.mesh.ranks())?;
         let available = device.free_memory();
         if extent > available {
             return Err(ExecuteError::Memory { ranks: run.mesh.ranks(), extent, live, available });
@@ -171,6 +171,7 @@ impl Fleet {
             watcher.load(self, step)?;
             control.queues.restart();
             self.load_scalars(step);
+            self.check()?;
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
             let mut at_work = Some(self.alone());
@@ -198,11 +199,21 @@ impl Fleet {
             watched?;
             // The optimizer only read them.
             self.has_gradients.store(true, Ordering::Release);
-            if watcher.step(self, &self.result(step, seconds))?.is_break() {
+            let flow = watcher.step(self, &self.result(step, seconds))?;
+            self.check()?;
+            if flow.is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether all that was copied to and from the ranks' memory until now is there.
+    ///
+    /// # Errors
+    /// Why a copy was not made.
+    pub fn check(&self) -> Result<(), ExecuteError> {
+        self.device.failure().map_or(Ok(()), Err)
     }
 
     pub(super) fn has_gradients(&self) -> bool {
@@ -255,14 +266,18 @@ impl Fleet {
     }
 }
 
-/// The device of a kind, for ranks that store numbers as `types` and share `cores` cores.
-fn device(kind: DeviceKind, types: Types, cores: usize) -> Result<Box<dyn Device + Send>, ExecuteError> {
-    match kind {
-        DeviceKind::Cpu => Ok(Box::new(Cpu::new(types, cores)?)),
+/// The device that `settings` ask for, for `ranks` ranks that store numbers as `types`.
+fn device(settings: &Settings, types: Types, ranks: u64) -> Result<Box<dyn Device + Send>, ExecuteError> {
+    match settings.device {
+        DeviceKind::Cpu => Ok(Box::new(Cpu::new(types, settings.cores)?)),
         #[cfg(unix)]
-        DeviceKind::Cuda => Ok(Box::new(Cuda::new(0, types, cores)?)),
+        DeviceKind::Cuda if ranks > 1 => Err(CudaError::few_devices(ranks).into()),
+        #[cfg(unix)]
+        DeviceKind::Cuda | DeviceKind::SharedCuda => Ok(Box::new(Cuda::new(0, types, settings.cores)?)),
         #[cfg(not(unix))]
-        DeviceKind::Cuda => Err(ExecuteError::Unsupported("CUDA on this system".to_owned())),
+        DeviceKind::Cuda | DeviceKind::SharedCuda => {
+            Err(ExecuteError::Unsupported(format!("{ranks} ranks on CUDA on this system")))
+        }
     }
 }
 

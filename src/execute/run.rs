@@ -29,8 +29,10 @@ pub enum DeviceKind {
     /// Cores of this machine.
     #[default]
     Cpu,
-    /// The first GPU of this machine, which all ranks share.
+    /// The first GPU of this machine, for one rank.
     Cuda,
+    /// The first GPU of this machine, which all ranks share.
+    SharedCuda,
 }
 
 /// How a run updates and what it checks.

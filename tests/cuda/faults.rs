@@ -23,7 +23,7 @@ fn child() {
     let (model, workload) = (models::gpt2(), workload(0.0));
     let text = "tp=1,micro=4,zero=3,offload=optimizer:0.5";
     let strategy = strategy(&model, text, 2, &workload).unwrap();
-    match trained::<f32, f32>(&model, strategy, workload, DeviceKind::Cuda, 1) {
+    match trained::<f32, f32>(&model, strategy, workload, DeviceKind::SharedCuda, 1) {
         Ok(_) => println!("the run was whole"),
         Err(error) => println!("{ENDED}{error}"),
     }
@@ -103,12 +103,18 @@ fn an_entry_point_that_refuses_ends_the_run() {
         .iter()
         .any(|word| name.contains(word))
     };
+    let mut unnoticed = Vec::new();
     for (name, count) in counts {
-        for call in [1, count.div_ceil(2), count] {
+        // The last time that a thread takes the GPU is to give kernels back.
+        let last = if name == "cuCtxSetCurrent" { count / 2 } else { count };
+        for call in [1, count.div_ceil(2), last] {
             let fault = format!("{name}:{call}:999");
             let settings = [("FAKE_CUDA_FAIL", fault.as_str())];
             let ended = ending(&run(&settings), &settings);
-            assert!(ended.is_some() || is_silent(name), "{fault} was not noticed");
+            if ended.is_none() && !is_silent(name) {
+                unnoticed.push(fault);
+            }
         }
     }
+    assert!(unnoticed.is_empty(), "{unnoticed:?}");
 }

@@ -46,14 +46,16 @@ fn trained<T: Element, G: Element<Wide = T::Wide>>(
     let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
     let settings = Settings { learning_rate: 1e-2, poison: true, cores: 1, device, ..Settings::default() };
     let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
-    train_run::<T, G>(Run::new(job, settings)?, tokens, &Weights::random(model, 3), steps)
+    let trained = train_run::<T, G>(Run::new(job, settings)?, tokens, &Weights::random(model, 3), steps)?;
+    trained.fleet.check()?;
+    Ok(trained)
 }
 
 /// Trains `model` under `text` on both devices.
 fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
     let workload = workload(dropout);
     let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
-    let [expected, found] = [DeviceKind::Cpu, DeviceKind::Cuda].map(|device| {
+    let [expected, found] = [DeviceKind::Cpu, DeviceKind::SharedCuda].map(|device| {
         trained::<f32, f32>(model, strategy.clone(), workload, device, STEPS)
             .unwrap_or_else(|error| panic!("{text} on {device:?}: {error}"))
     });
@@ -65,7 +67,7 @@ fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
 fn check_bf16(model: &Model, text: &str, devices: u64) {
     let workload = Workload { precision: ElementType::Bf16, ..workload(0.0) };
     let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
-    let [expected, found] = [DeviceKind::Cpu, DeviceKind::Cuda].map(|device| {
+    let [expected, found] = [DeviceKind::Cpu, DeviceKind::SharedCuda].map(|device| {
         trained::<bf16, f32>(model, strategy.clone(), workload, device, STEPS)
             .unwrap_or_else(|error| panic!("{text} on {device:?}: {error}"))
     });

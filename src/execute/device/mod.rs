@@ -55,6 +55,11 @@ pub trait Device: Sync {
     /// No queue writes to the view.
     unsafe fn download(&self, rank: usize, view: View, bytes: &mut [u8]);
 
+    /// Why a copy to or from its memory was not made, if one was not. Whoever trusts what was copied asks.
+    fn failure(&self) -> Option<ExecuteError> {
+        None
+    }
+
     /// Opens the queues of all ranks. One set of queues may be open at a time.
     ///
     /// # Errors

@@ -19,6 +19,12 @@ pub enum CudaError {
     NoDevice,
     #[error("{name} has compute capability {found}; the kernels need 8.0 or newer")]
     OldDevice { name: String, found: String },
+    /// Several GPUs would need a library of collectives between them.
+    #[error(
+        "the plan has {ranks} ranks, a GPU each, and {found}: each GPU would need a process of its own, which is not \
+         built yet; --share-device runs all ranks on one GPU"
+    )]
+    FewDevices { ranks: u64, found: String },
     /// A call of the driver that failed; `action` says what for.
     #[error("{action}: the CUDA driver answers {code} ({meaning})")]
     Driver { action: String, code: u32, meaning: String },
@@ -42,6 +48,18 @@ pub enum CudaError {
     Grid { kernel: String, blocks: [u32; 3], most: u32 },
     #[error("{what} has {count} elements, and kernels count to {}", u32::MAX)]
     Size { what: &'static str, count: usize },
+}
+
+impl CudaError {
+    /// That `ranks` ranks do not find a GPU each, or why no GPU is there at all.
+    pub fn few_devices(ranks: u64) -> Self {
+        match super::driver::count() {
+            Err(error) => error,
+            Ok(0) => Self::NoDevice,
+            Ok(1) => Self::FewDevices { ranks, found: "this machine has one".to_owned() },
+            Ok(count) => Self::FewDevices { ranks, found: format!("this machine has {count}") },
+        }
+    }
 }
 
 /// Names what was done when the driver said no.

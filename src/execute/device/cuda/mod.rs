@@ -28,7 +28,7 @@ pub mod survey;
 mod work;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use self::collectives::Group as Members;
 use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing, copy_now};
@@ -61,6 +61,8 @@ pub struct Cuda {
     pinned: Vec<Pinned>,
     host: Cpu,
     types: KernelTypes,
+    /// Of a copy between steps.
+    failure: Mutex<Option<CudaError>>,
     gpu: Arc<Gpu>,
 }
 
@@ -78,6 +80,7 @@ impl Cuda {
             pinned: Vec::new(),
             host: Cpu::new(types, cores)?,
             types: kernel_types,
+            failure: Mutex::default(),
             gpu,
         })
     }
@@ -85,8 +88,14 @@ impl Cuda {
     fn copy(&self, to: u64, from: u64, bytes: usize) {
         // SAFETY: one side is a slice of as many bytes, the other a view of a rank's memory that nobody uses.
         let copied = self.gpu.bind().and_then(|()| unsafe { copy_now(to, from, bytes) });
-        // The trait has no way to say that a copy failed; the next step does, because such errors stay.
-        drop(copied);
+        self.keep(copied);
+    }
+
+    /// Keeps the first failure of what cannot tell of one.
+    fn keep(&self, done: Result<(), CudaError>) {
+        if let Err(error) = done {
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
     }
 }
 
@@ -127,6 +136,10 @@ impl Device for Cuda {
                 self.copy(bytes.as_mut_ptr() as u64, self.ranks[rank].at(view).address, bytes.len());
             }
         }
+    }
+
+    fn failure(&self) -> Option<ExecuteError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone().map(Into::into)
     }
 
     fn open<'d>(&'d self) -> Result<Box<dyn Queues + 'd>, ExecuteError> {
@@ -205,8 +218,8 @@ impl Queues for CudaQueues<'_> {
 
     fn restart(&self) {
         self.standings.iter().for_each(Standing::restart);
-        // Without it, spans have no time, and the step itself says what is wrong.
-        let _ = self.cuda.gpu.bind().and_then(|()| self.start.record(&self.begins));
+        let begun = self.cuda.gpu.bind().and_then(|()| self.start.record(&self.begins));
+        self.cuda.keep(begun);
     }
 
     fn guard(

@@ -26,6 +26,7 @@ use search::Search;
 #[derive(Clone, Debug)]
 pub struct Binary {
     pub cubin: Vec<u8>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests tell by it what the cache did"))]
     pub origin: Origin,
 }
 
@@ -104,7 +105,7 @@ impl Compiler {
         if let Some(cubin) = kept(version) {
             return Ok(from_cache(cubin));
         }
-        let cubin = nvrtc.compile(program)?.cubin;
+        let cubin = nvrtc.compile(program)?;
         let not_kept = match &self.cache {
             Some(cache) => {
                 cache.put(version, &key(program, version), &cubin).err().map(|error| error.to_string())
