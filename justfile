@@ -45,7 +45,7 @@ kernels:
 cases *arguments:
     .ci/gpu cases {{arguments}}
 
-# Registers, memory and traffic of each kernel, docs/reference/cuda-kernels.md anew. Fails on a spill without a reason.
+# Registers and memory of each kernel, docs/reference/cuda-kernels.md anew. Fails on a spill without a reason.
 gate:
     .ci/gpu gate
 
