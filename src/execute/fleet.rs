@@ -11,7 +11,7 @@ use crate::execute::call::Call;
 use crate::execute::comm::CommError;
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
-use crate::execute::device::cuda::{Cuda, error::CudaError};
+use crate::execute::device::cuda::{self, Cuda};
 use crate::execute::device::{Device, Queues};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
@@ -271,7 +271,7 @@ fn device(settings: &Settings, types: Types, ranks: u64) -> Result<Box<dyn Devic
     match settings.device {
         DeviceKind::Cpu => Ok(Box::new(Cpu::new(types, settings.cores)?)),
         #[cfg(unix)]
-        DeviceKind::Cuda if ranks > 1 => Err(CudaError::few_devices(ranks).into()),
+        DeviceKind::Cuda if ranks > 1 => Err(cuda::few_devices(ranks)),
         #[cfg(unix)]
         DeviceKind::Cuda | DeviceKind::SharedCuda => Ok(Box::new(Cuda::new(0, types, settings.cores)?)),
         #[cfg(not(unix))]

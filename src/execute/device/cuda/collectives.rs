@@ -9,47 +9,20 @@
 
 use std::ops::Range;
 
-use super::driver::{Block, Event, Gpu, Timing};
+use super::driver::Event;
 use super::error::CudaError;
+use super::group::{Group, STAGE};
 use super::launch::collectives::{self as launches, Wire};
 use super::launch::gradient_norm::{self, BINS};
 use super::launch::runs::Types;
 use super::queue::{CudaQueue, Done};
 use super::work::{Kernel, Span, Work};
 use crate::execute::call::{Exchange, HeadExchange, View};
-use crate::execute::comm::{Endpoint, Operation, Reduction, shard};
+use crate::execute::comm::{Operation, Reduction, shard};
 use crate::execute::error::ExecuteError;
 use crate::execute::storage::Storage;
 use crate::ops;
 use crate::units::ElementType;
-
-/// Bytes that what is summed is copied to, piece by piece.
-const STAGE: usize = 4 << 20;
-
-/// One group of a stream's rank.
-pub struct Group {
-    endpoint: Endpoint,
-    event: Event,
-    stage: Block,
-}
-
-impl Group {
-    /// Takes memory of `gpu` beside the program's.
-    ///
-    /// # Errors
-    /// If there is not so much.
-    pub fn new(gpu: &Gpu, endpoint: Endpoint) -> Result<Self, CudaError> {
-        Ok(Self { endpoint, event: Event::new(Timing::None)?, stage: Block::zeroed(gpu, STAGE)? })
-    }
-
-    fn members(&self) -> usize {
-        self.endpoint.members().len()
-    }
-
-    fn stage(&self) -> Span {
-        Span::device(self.stage.address, self.stage.bytes as u64)
-    }
-}
 
 /// What a member shows to the others.
 struct Shown {

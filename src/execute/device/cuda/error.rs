@@ -50,18 +50,6 @@ pub enum CudaError {
     Size { what: &'static str, count: usize },
 }
 
-impl CudaError {
-    /// That `ranks` ranks do not find a GPU each, or why no GPU is there at all.
-    pub fn few_devices(ranks: u64) -> Self {
-        match super::driver::count() {
-            Err(error) => error,
-            Ok(0) => Self::NoDevice,
-            Ok(1) => Self::FewDevices { ranks, found: "this machine has one".to_owned() },
-            Ok(count) => Self::FewDevices { ranks, found: format!("this machine has {count}") },
-        }
-    }
-}
-
 /// Names what was done when the driver said no.
 pub trait Doing<T> {
     fn doing(self, action: &str) -> Result<T, CudaError>;

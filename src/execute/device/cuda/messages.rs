@@ -1,10 +1,5 @@
 //! Messages between pipeline ranks that share a GPU: copies to the receiver's inbox and out of it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use super::driver::{Event, Timing};
-use super::error::CudaError;
 use super::queue::{CudaQueue, Done};
 use super::work::Work;
 use crate::execute::call::View;
@@ -12,27 +7,6 @@ use crate::execute::comm::Tag;
 use crate::execute::storage::Storage;
 use crate::program::instruction::Message;
 use crate::units::ElementType;
-
-/// When an inbox was last filled, and last emptied.
-pub struct Inbox {
-    full: Event,
-    empty: Event,
-}
-
-/// The inboxes of all ranks, by where they lie.
-#[derive(Default)]
-pub struct Inboxes(Mutex<HashMap<u64, Arc<Inbox>>>);
-
-impl Inboxes {
-    fn at(&self, address: u64) -> Result<Arc<Inbox>, CudaError> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inbox) = all.get(&address) {
-            return Ok(Arc::clone(inbox));
-        }
-        let inbox = Inbox { full: Event::new(Timing::None)?, empty: Event::new(Timing::None)? };
-        Ok(Arc::clone(all.entry(address).or_insert(Arc::new(inbox))))
-    }
-}
 
 impl CudaQueue<'_> {
     /// Into the receiver's inbox. The threads of both ranks agree on whose turn it is; the events make their streams

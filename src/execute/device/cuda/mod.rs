@@ -16,7 +16,9 @@ mod compile;
 mod driver;
 mod encode;
 pub mod error;
+mod group;
 mod host_queue;
+mod inboxes;
 mod kernels;
 mod launch;
 mod memory;
@@ -30,15 +32,15 @@ mod work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::collectives::Group as Members;
 use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing, copy_now};
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
+use self::group::Group as Members;
 use self::host_queue::HostQueue;
+use self::inboxes::Inboxes;
 use self::kernels::Kernels;
 use self::launch::runs::Types as KernelTypes;
 use self::memory::Memory;
-use self::messages::Inboxes;
 use self::queue::CudaQueue;
 use self::standing::Standing;
 use self::work::Span;
@@ -52,6 +54,17 @@ use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
 use crate::units::Bytes;
+
+/// That `ranks` ranks do not find a GPU each, or why no GPU is there at all.
+pub fn few_devices(ranks: u64) -> ExecuteError {
+    let found = match driver::count() {
+        Err(error) => return error.into(),
+        Ok(0) => return CudaError::NoDevice.into(),
+        Ok(1) => "this machine has one".to_owned(),
+        Ok(count) => format!("this machine has {count}"),
+    };
+    CudaError::FewDevices { ranks, found }.into()
+}
 
 /// The memory of ranks that share one GPU.
 pub struct Cuda {

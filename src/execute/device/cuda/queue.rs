@@ -10,13 +10,13 @@ use std::time::Instant;
 use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
 
-use super::collectives::Group as Members;
 use super::driver::{Event, Gpu, Stream as GpuStream, Timing, copy_now};
 use super::encode::Encoder;
 use super::error::{CudaError, Doing};
+use super::group::Group as Members;
+use super::inboxes::Inboxes;
 use super::kernels::{Function, Kernels};
 use super::memory::Memory;
-use super::messages::Inboxes;
 use super::ranges;
 use super::standing::{End, Standing};
 use super::work::{Access, Argument, Span, Work};
