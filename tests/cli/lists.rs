@@ -41,6 +41,27 @@ fn clusters_are_listed_with_what_their_numbers_rest_on() {
     }
 }
 
+/// Whatever the machine has, its cores train, and what is missing for a GPU is said.
+#[cfg(unix)]
+#[test]
+fn devices_are_listed_with_what_is_missing() {
+    let place = Place::new();
+    let run = place.line("devices");
+    assert_eq!((run.code, run.stderr.as_str()), (0, ""));
+    assert!(
+        ["cpu", "libcuda", "NVRTC", "train"].iter().all(|word| run.stdout.contains(word)),
+        "{}",
+        run.stdout
+    );
+    let run = place.line("devices --json");
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+    assert!(document["cpu"]["cores"].as_u64().unwrap() > 0);
+    for library in document["cuda"]["libraries"].as_array().unwrap() {
+        assert!(library["version"].is_string() != library["problem"].is_string(), "{library}");
+    }
+    assert!(document["verdict"].as_str().unwrap().contains("train"), "{document}");
+}
+
 #[test]
 fn every_shell_has_completions() {
     let place = Place::new();
@@ -56,7 +77,7 @@ fn every_shell_has_completions() {
 #[test]
 fn every_command_has_help_with_examples() {
     let place = Place::new();
-    for command in ["", "plan", "simulate", "report", "models", "clusters", "completions"] {
+    for command in ["", "plan", "simulate", "report", "models", "clusters", "devices", "completions"] {
         for flag in ["-h", "--help"] {
             let run = place.line(&format!("{command} {flag}"));
             assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{command}");

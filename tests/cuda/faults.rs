@@ -107,7 +107,9 @@ fn an_entry_point_that_refuses_ends_the_run() {
     for (name, count) in counts {
         // The last time that a thread takes the GPU is to give kernels back.
         let last = if name == "cuCtxSetCurrent" { count / 2 } else { count };
-        for call in [1, count.div_ceil(2), last] {
+        // NVRTC starts CUDA by itself, and does without.
+        let last = if name == "cuInit" { 1 } else { last };
+        for call in [1, last.div_ceil(2), last] {
             let fault = format!("{name}:{call}:999");
             let settings = [("FAKE_CUDA_FAIL", fault.as_str())];
             let ended = ending(&run(&settings), &settings);
