@@ -33,6 +33,15 @@ impl From<ExecuteError> for CliError {
                     (Kind::Infeasible, "memory", asked.0.to_string(), vec![free.0.to_string()])
                 }
                 CudaError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
+                CudaError::NoDriver
+                | CudaError::NoDevice
+                | CudaError::OldDriver { .. }
+                | CudaError::OldDevice { .. } => {
+                    (Kind::Run, "device", "cuda".to_owned(), vec!["cpu".to_owned()])
+                }
+                CudaError::FewDevices { ranks, .. } => {
+                    (Kind::Run, "device", ranks.to_string(), vec!["share-device".to_owned()])
+                }
                 _ => (Kind::Run, "device", "cuda".to_owned(), Vec::new()),
             },
             ExecuteError::Data(error) => return error.into(),

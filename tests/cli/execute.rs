@@ -215,7 +215,7 @@ fn plans_that_cannot_be_executed_say_why() {
         ("plan.json --lr fast", (2, "usage", "lr"), "at least 0"),
         ("plan.json --betas 0.9", (2, "usage", "betas"), "two numbers"),
         ("plan.json --data-format csv", (2, "usage", "data-format"), "u16"),
-        ("plan.json --device cuda", (6, "run", "device"), "no CUDA backend"),
+        ("plan.json --device cuda", (6, "run", "device"), "CUDA driver"),
         ("plan.json --precision fp16", (4, "illegal", "plan"), "bf16, fp32 and fp64"),
         ("plan.json --global-batch 3", (4, "illegal", "pp"), "global batch of 3"),
         ("plan.json --strategy tp=4", (4, "illegal", "tp"), "2 devices"),
