@@ -1,7 +1,7 @@
 //! The device that the cases see, whichever backend runs them.
 
 use crate::compile::Compiler;
-use crate::emulator::Emulator;
+use crate::emulator::{Emulator, Traffic};
 use crate::fault::Fault;
 use crate::launch::{Launch, Source};
 use crate::plain::{self, Plain};
@@ -38,6 +38,15 @@ pub enum Order {
     Random,
 }
 
+/// What a launch on the emulator has moved.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    pub file: String,
+    pub options: Vec<String>,
+    pub launch: Launch,
+    pub traffic: Traffic,
+}
+
 enum Backend {
     Emulated(Box<Emulator>),
     Real(Real),
@@ -49,6 +58,8 @@ pub struct Gpu {
     backend: Backend,
     loaded: HashMap<(String, Vec<String>), Module>,
     downloads: Vec<Vec<u8>>,
+    /// What launches have moved, where that is counted.
+    moved: Option<Vec<Moved>>,
     /// The first downloaded byte that no kernel wrote, in words.
     unwritten: Option<String>,
 }
@@ -65,11 +76,28 @@ impl Gpu {
     }
 
     fn with(backend: Backend) -> Gpu {
-        Gpu { compiler: Compiler::new(), backend, loaded: HashMap::new(), downloads: vec![], unwritten: None }
+        Gpu {
+            compiler: Compiler::new(),
+            backend,
+            loaded: HashMap::new(),
+            downloads: vec![],
+            moved: None,
+            unwritten: None,
+        }
     }
 
     pub fn is_real(&self) -> bool {
         matches!(self.backend, Backend::Real(_))
+    }
+
+    /// Counts what launches on the emulator move from now on.
+    pub fn count_traffic(&mut self) {
+        self.moved = Some(vec![]);
+    }
+
+    /// What launches have moved since counting began.
+    pub fn moved(&mut self) -> Vec<Moved> {
+        self.moved.take().unwrap_or_default()
     }
 
     /// What the device is called.
@@ -175,7 +203,16 @@ impl Gpu {
     /// Runs the kernel and waits for its end.
     pub fn launch(&mut self, module: Module, launch: &Launch, arguments: &[Argument]) -> Result<(), Fault> {
         match &mut self.backend {
-            Backend::Emulated(emulator) => emulator.launch(module.0, launch, arguments),
+            Backend::Emulated(emulator) => {
+                let Some(moved) = &mut self.moved else {
+                    return emulator.launch(module.0, launch, arguments);
+                };
+                let traffic = emulator.counted(module.0, launch, arguments)?;
+                let named = self.loaded.iter().find(|(_, loaded)| **loaded == module);
+                let (file, options) = named.map(|(key, _)| key.clone()).unwrap_or_default();
+                moved.push(Moved { file, options, launch: launch.clone(), traffic });
+                Ok(())
+            }
             Backend::Real(real) => real.launch(module.0, launch, arguments),
         }
     }

@@ -19,9 +19,9 @@ pub mod run;
 mod translate;
 
 pub use cases::Case;
-pub use emulator::{Access, Emulator, Permits};
+pub use emulator::{Access, Emulator, Permits, Traffic};
 pub use fault::Fault;
-pub use gpu::{Argument, Buffer, Gpu, Module, Order};
+pub use gpu::{Argument, Buffer, Gpu, Module, Moved, Order};
 pub use launch::{Launch, Source};
 pub use plain::Plain;
 pub use ptx::Parameter;

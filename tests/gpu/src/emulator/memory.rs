@@ -6,6 +6,7 @@ use super::clocks::Clocks;
 use super::histories::Histories;
 use super::permits::Permits;
 use super::shadow::{Conflict, Moment, Record};
+use super::traffic::Traffic;
 use crate::plain;
 
 /// The bits of an address below the number of its range.
@@ -37,6 +38,8 @@ pub struct Range {
     pub bytes: Vec<u8>,
     pub states: Vec<Byte>,
     pub histories: Histories,
+    /// What the launch has done to each byte, where traffic is counted.
+    pub seen: Vec<u8>,
     /// Bytes of a cell.
     pub granule: usize,
     /// The first byte that the launch may touch; all of it or nothing without one.
@@ -75,6 +78,8 @@ pub struct Visit<'a> {
 /// All ranges: the spaces first, then the buffers.
 pub struct Memory {
     pub ranges: Vec<Range>,
+    /// What the launch has moved, where it is counted.
+    pub traffic: Option<Traffic>,
 }
 
 /// Why an access is refused; a race names the other access.
@@ -89,7 +94,15 @@ impl Memory {
             .iter()
             .map(|name| Range { name: (*name).to_owned(), granule: 1, first: Some(0), ..Range::default() })
             .collect();
-        Memory { ranges }
+        Memory { ranges, traffic: None }
+    }
+
+    /// Counts what another launch moves.
+    pub fn count_traffic(&mut self) {
+        self.traffic = Some(Traffic::default());
+        for range in self.buffers() {
+            range.seen = vec![0; range.bytes.len()];
+        }
     }
 
     /// Adds a buffer and returns its number.
@@ -135,6 +148,11 @@ impl Memory {
                 offset + bytes,
                 self.ranges[range].name
             )));
+        }
+        if range >= SPACES
+            && let Some(traffic) = &mut self.traffic
+        {
+            traffic.add(&mut self.ranges[range].seen[offset..offset + bytes], flags);
         }
         let start =
             if range == LOCAL { offset + visit.record.thread() as usize * visit.local_bytes } else { offset };

@@ -16,6 +16,7 @@ mod report;
 mod shadow;
 mod tensor;
 mod thread;
+mod traffic;
 
 use crate::arguments;
 use crate::fault::{Fault, fault};
@@ -30,6 +31,7 @@ use memory::{Byte, Memory, Range};
 
 pub use device::Access;
 pub use permits::Permits;
+pub use traffic::Traffic;
 
 /// What compute capability 8.0 allows to a block.
 pub const MOST_SHARED: u64 = 163 * 1024;
@@ -99,6 +101,18 @@ impl Emulator {
         let packed = arguments::pack(launch.kernel, &frame.parameters, arguments, Memory::address)?;
         grant(&mut self.machine.memory, arguments)?;
         self.run(module, launch, packed)
+    }
+
+    /// The same, and what it moved.
+    pub fn counted(
+        &mut self,
+        module: usize,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<Traffic, Fault> {
+        self.machine.memory.count_traffic();
+        self.launch(module, launch, arguments)?;
+        Ok(self.machine.memory.traffic.take().unwrap_or_default())
     }
 
     /// The kernel of this name.

@@ -1,10 +1,12 @@
 //! Compiles every source that launches ask for, with the compiler and the sources of the shipped program, and writes what
-//! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`. Fails if a kernel spills without a reason.
+//! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes launches of the cases move.
+//! Fails if a kernel spills without a reason, or if no case launches it.
 
 #[expect(dead_code, reason = "the gate asks for no binaries")]
 #[path = "../../../../../src/execute/device/cuda/compile/mod.rs"]
 mod compile;
 mod listed;
+mod moved;
 mod page;
 mod usage;
 
@@ -18,7 +20,8 @@ use compile::cache::{Cache, key};
 use compile::nvrtc::{Nvrtc, Program};
 use compile::search::Search;
 use compile::sources;
-use gpu::Source;
+use gpu::{Case, Source, cases};
+use moved::{Launches, section};
 use page::{Rows, page, unexplained};
 use usage::{Usage, usages};
 
@@ -63,11 +66,25 @@ fn gate() -> Result<String, Vec<String>> {
         }
     }
     faults.extend(unexplained(&rows, REASONS));
+    let cases: Vec<&Case> = cases::all().into_iter().flat_map(|(_, cases)| cases).collect();
+    let mut launches = Launches::new();
+    for launched in all_of(&cases, |case| moved::of_case(case)) {
+        match launched {
+            Ok(launched) => launched
+                .into_iter()
+                .filter(|moved| sources::kernel(&moved.file).is_some())
+                .for_each(|moved| moved::keep(&mut launches, moved)),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let uncounted =
+        rows.keys().filter(|(file, _, kernel)| !launches.contains_key(&((*file).to_owned(), kernel.clone())));
+    faults.extend(uncounted.map(|(file, _, kernel)| format!("{file}: no case launches {kernel}")));
     if !faults.is_empty() {
         return Err(faults);
     }
     let path = repository.join("docs/reference/cuda-kernels.md");
-    std::fs::write(&path, page(&rows, REASONS, &nvrtc.version().to_string()))
+    std::fs::write(&path, page(&rows, REASONS, &nvrtc.version().to_string()) + &section(&launches))
         .map_err(|error| vec![format!("{}: {error}", path.display())])?;
     Ok(format!("{} sources, {} kernels, none spills without a reason", listed.len(), rows.len()))
 }
