@@ -19,7 +19,7 @@ use super::{interrupt, keys, workload};
 use crate::execute;
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
-use crate::execute::run::Settings;
+use crate::execute::run::{DeviceKind, Settings};
 use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
 use crate::report::run_text;
 use crate::strategy::Draft;
@@ -47,6 +47,8 @@ Examples:
   meshwright execute plan.json --grads all --steps 1
   # Predicted by the built-in cost model of CPUs
   meshwright execute plan.json --no-calibrate
+  # On a GPU; several ranks may share it
+  meshwright execute plan.json --device cuda --share-device
   # Memory of every rank, nothing computed
   meshwright execute big-plan.json --dry-run
   # Two ranks of a plan for hundreds, each by itself on this machine
@@ -95,6 +97,9 @@ pub struct ExecuteArgs {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     #[arg(value_parser = PossibleValuesParser::new(["cpu", "cuda"]))]
     device: String,
+    /// Run all ranks on one GPU, each with its own part of its memory
+    #[arg(long)]
+    share_device: bool,
     /// Predict by the cost model in this file [default: this machine's, measured once and kept]
     #[arg(long, value_name = "FILE")]
     cost_model: Option<PathBuf>,
@@ -111,12 +116,13 @@ pub struct ExecuteArgs {
 }
 
 impl ExecuteArgs {
-    fn beside_slice(&self, steps: u64) -> slice::Beside {
+    fn beside_slice(&self, steps: u64, device: DeviceKind) -> slice::Beside {
         slice::Beside {
             grads: self.grads.is_some(),
             save: self.save.is_some(),
             init: self.init.is_some(),
             dry_run: self.dry_run,
+            cuda: device != DeviceKind::Cpu,
             steps,
         }
     }
@@ -214,8 +220,19 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     let default_steps = if args.plan.is_some() { STEPS } else { QUICK_STEPS };
     let steps =
         args.steps.as_deref().map_or(Ok(default_steps), |text| whole("steps", text, 0..=MOST_STEPS))?;
-    let slice = args.slice.as_deref().map(|text| slice::ranks(text, args.beside_slice(steps))).transpose()?;
-    let (settings, changes) = (args.optimizer.settings()?, args.changes.changes()?);
+    let device = match (args.device.as_str(), args.share_device) {
+        ("cuda", true) => DeviceKind::SharedCuda,
+        ("cuda", false) => DeviceKind::Cuda,
+        (_, false) => DeviceKind::Cpu,
+        (device, true) => {
+            let rule = "ranks on cores share them anyway; --share-device goes with --device cuda";
+            return Err(CliError::usage("share-device", device, rule).or(["cuda"]));
+        }
+    };
+    let slice =
+        args.slice.as_deref().map(|text| slice::ranks(text, args.beside_slice(steps, device))).transpose()?;
+    let settings = Settings { device, ..args.optimizer.settings()? };
+    let changes = args.changes.changes()?;
     let data = DataRequest {
         file: args.data,
         format: args.data_format.as_deref().map(str::parse::<DataFormat>).transpose()?,
@@ -229,14 +246,10 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     if let Some(folder) = &args.save {
         probe(folder)?;
     }
-    if args.device == "cuda" {
-        let message =
-            "--device cuda: this build has no CUDA backend; cpu runs on threads of this machine".to_owned();
-        let error = CliError { kind: Kind::Run, message, ..CliError::usage("device", "cuda", "") };
-        return Err(error.or(["cpu"]));
-    }
     let is_named = args.no_calibrate || args.cost_model.is_some();
-    let source = Some(source(args.cost_model, args.no_calibrate)).filter(|_| !args.dry_run);
+    // What a GPU does is predicted by the plan's own cost model.
+    let source = Some(source(args.cost_model, args.no_calibrate))
+        .filter(|_| !args.dry_run && device == DeviceKind::Cpu);
     let Planned { plan, job, own, calibrated } = match &args.plan {
         Some(path) if slice.is_some() => {
             execute_plan::read(path, &changes, &|cluster| slice::source(source.clone(), is_named, cluster))?

@@ -2,6 +2,8 @@
 
 use super::error::{CliError, Kind, shown};
 use crate::execute::data::DataError;
+#[cfg(unix)]
+use crate::execute::device::cuda::error::CudaError;
 use crate::execute::error::ExecuteError;
 use crate::execute::weights::WeightsError;
 
@@ -29,6 +31,14 @@ impl From<ExecuteError> for CliError {
             | ExecuteError::MemoryOfOne { extent, available, .. } => {
                 (Kind::Infeasible, "memory", extent.0.to_string(), vec![available.0.to_string()])
             }
+            #[cfg(unix)]
+            ExecuteError::Cuda(error) => match *error {
+                CudaError::Memory { asked, free, .. } => {
+                    (Kind::Infeasible, "memory", asked.0.to_string(), vec![free.0.to_string()])
+                }
+                CudaError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
+                _ => (Kind::Run, "device", "cuda".to_owned(), Vec::new()),
+            },
             ExecuteError::Data(error) => return error.into(),
             ExecuteError::Weights(WeightsError::Unwritable { path, .. }) => {
                 (Kind::Output, "save", path, Vec::new())

@@ -5,6 +5,8 @@
 mod calibrate;
 mod clusters;
 mod completions;
+#[cfg(unix)]
+mod devices;
 mod document;
 mod error;
 mod execute;
@@ -96,6 +98,10 @@ enum Command {
     /// List the devices that clusters can be made of
     #[command(after_help = clusters::EXAMPLES)]
     Clusters(clusters::ClustersArgs),
+    #[cfg(unix)]
+    /// List what this machine can train on: its cores, its GPUs, and what these need
+    #[command(after_help = devices::EXAMPLES)]
+    Devices(devices::DevicesArgs),
     /// Print completions for a shell
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::CompletionsArgs),
@@ -134,6 +140,8 @@ pub fn run() -> ExitCode {
         Command::Report(args) => report::run(args).map(|()| 0),
         Command::Models(args) => models::run(&args).map(|()| 0),
         Command::Clusters(args) => clusters::run(&args).map(|()| 0),
+        #[cfg(unix)]
+        Command::Devices(args) => devices::run(&args).map(|()| 0),
         Command::Completions(args) => completions::run(&args).map(|()| 0),
     };
     end(done, json)
@@ -152,6 +160,8 @@ impl Command {
             Self::Report(args) => args.json,
             Self::Models(args) => args.json,
             Self::Clusters(args) => args.json,
+            #[cfg(unix)]
+            Self::Devices(args) => args.json,
             Self::Completions(_) => false,
         }
     }

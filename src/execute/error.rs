@@ -31,6 +31,9 @@ pub enum ExecuteError {
     NoSuchRank { rank: u64, last: u64 },
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },
+    #[cfg(unix)]
+    #[error("{0}")]
+    Cuda(Box<crate::execute::device::cuda::error::CudaError>),
     #[error("{0}")]
     Data(#[from] crate::execute::data::DataError),
     #[error("{0}")]

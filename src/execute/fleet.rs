@@ -10,6 +10,8 @@ use crate::execute::bind::Bound;
 use crate::execute::call::Call;
 use crate::execute::comm::{CommError, Peers};
 use crate::execute::device::cpu::Cpu;
+#[cfg(unix)]
+use crate::execute::device::cuda::{Cuda, error::CudaError};
 use crate::execute::device::{Device, Queues};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
@@ -18,7 +20,7 @@ use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::Parts;
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::run::{Run, Weighing};
+use crate::execute::run::{DeviceKind, Run, Weighing};
 use crate::execute::storage::Types;
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
@@ -98,7 +100,7 @@ impl Fleet {
     }
 
     fn of(run: Run, Parts { ranks, bound, needs }: Parts) -> Result<Self, ExecuteError> {
-        let mut device = device(&run)?;
+        let mut device = device(&run, ranks.len() as u64)?;
         let placings: Vec<&Placing> = ranks.iter().map(|rank| &rank.placement.placing).collect();
         let alone = match (run.settings.peers, ranks.as_slice()) {
             (Peers::Absent, [rank]) => Some(rank.index),
@@ -189,6 +191,7 @@ impl Fleet {
             watcher.load(self, step)?;
             control.queues.restart();
             self.load_scalars(step);
+            self.check()?;
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
             let mut at_work = Some(self.alone());
@@ -216,11 +219,21 @@ impl Fleet {
             watched?;
             // The optimizer only read them.
             self.has_gradients.store(true, Ordering::Release);
-            if watcher.step(self, &self.result(step, seconds))?.is_break() {
+            let flow = watcher.step(self, &self.result(step, seconds))?;
+            self.check()?;
+            if flow.is_break() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether all that was copied to and from the ranks' memory until now is there.
+    ///
+    /// # Errors
+    /// Why a copy was not made.
+    pub fn check(&self) -> Result<(), ExecuteError> {
+        self.device.failure().map_or(Ok(()), Err)
     }
 
     pub(super) fn has_gradients(&self) -> bool {
@@ -273,13 +286,23 @@ impl Fleet {
     }
 }
 
-/// The device that ranks of `run` train on.
+/// The device that ranks of `run` train on, `ranks` of them here.
 ///
 /// # Errors
 /// If it cannot be used, or has no kernels for the run's numbers.
-pub(super) fn device(run: &Run) -> Result<Box<dyn Device + Send>, ExecuteError> {
-    let types = Types::new(run.rules.compute, run.rules.gradient);
-    Ok(Box::new(Cpu::new(types, run.settings.cores)?))
+pub(super) fn device(run: &Run, ranks: u64) -> Result<Box<dyn Device + Send>, ExecuteError> {
+    let (settings, types) = (&run.settings, Types::new(run.rules.compute, run.rules.gradient));
+    match settings.device {
+        DeviceKind::Cpu => Ok(Box::new(Cpu::new(types, settings.cores)?)),
+        #[cfg(unix)]
+        DeviceKind::Cuda if ranks > 1 => Err(CudaError::few_devices(ranks).into()),
+        #[cfg(unix)]
+        DeviceKind::Cuda | DeviceKind::SharedCuda => Ok(Box::new(Cuda::new(0, types, settings.cores)?)),
+        #[cfg(not(unix))]
+        DeviceKind::Cuda | DeviceKind::SharedCuda => {
+            Err(ExecuteError::Unsupported(format!("{ranks} ranks on CUDA on this system")))
+        }
+    }
 }
 
 /// That ranks of these `placings`, or rank `alone`, find room on `device`.

@@ -6,7 +6,7 @@ mod call;
 pub mod comm;
 pub mod contents;
 pub mod data;
-mod device;
+pub mod device;
 pub mod element;
 pub mod error;
 pub mod fixed_kernel;

@@ -24,6 +24,18 @@ pub struct Job {
     pub engine: &'static EngineProfile,
 }
 
+/// What ranks run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// Cores of this machine.
+    #[default]
+    Cpu,
+    /// The first GPU of this machine, for one rank.
+    Cuda,
+    /// The first GPU of this machine, which all ranks share.
+    SharedCuda,
+}
+
 /// How a run updates and what it checks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
@@ -42,6 +54,7 @@ pub struct Settings {
     pub cores: usize,
     /// Whether all ranks are there. One whose peers are absent is not ended by numbers that are not finite.
     pub peers: Peers,
+    pub device: DeviceKind,
 }
 
 impl Default for Settings {
@@ -56,6 +69,7 @@ impl Default for Settings {
             inspect: false,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             peers: Peers::Present,
+            device: DeviceKind::default(),
         }
     }
 }

@@ -248,8 +248,11 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
 /// Writes weights and moments of `fleet` to `folder`, after `steps` steps and with `sequences` sequences read.
 fn save(fleet: &Fleet, folder: &Path, (steps, sequences): (u64, u64)) -> Result<(), ExecuteError> {
     let (model, element) = (&fleet.run.model, fleet.run.workload.state_type());
-    save_weights(folder, model, element, &fleet.read(Kept::Parameters))?;
+    let parameters = fleet.read(Kept::Parameters);
+    fleet.check()?;
+    save_weights(folder, model, element, &parameters)?;
     let (first, second) = (fleet.read(Kept::FirstMoments), fleet.read(Kept::SecondMoments));
+    fleet.check()?;
     Ok(save_state(folder, model, element, (steps, sequences), [&first, &second])?)
 }
 

@@ -181,6 +181,9 @@ impl Standing<'_> {
             }
             Task::WatchedSquares { watch } | Task::SumWatchedSquares { watch } => {
                 list.push(Access::writes(WatchedSquares).of(Some(u32::from(watch))));
+                if matches!(instruction.task, Task::WatchedSquares { .. }) {
+                    list.push(Access::writes(Workspace));
+                }
             }
             Task::GatherUpdated(_) => {
                 list.extend([Parameters, HostParameters].map(|kept| Access::writes(kept).of(unit)));
@@ -193,7 +196,7 @@ impl Standing<'_> {
             Task::SumWatchedPartial { .. } => (None, &[], &[Workspace]),
             Task::SumReplicas(_) | Task::SumTied => (None, &[], &[Gradients]),
             Task::SumPartial => (None, &[], &[Gradients, Workspace]),
-            Task::GradientSquares => (None, &[Gradients], &[Squares]),
+            Task::GradientSquares => (None, &[Gradients], &[Squares, Workspace]),
             Task::SumSquares | Task::ClipFactor => (None, &[], &[Squares]),
             Task::CopyScalars => (None, &[Squares], &[HostScalars]),
             Task::HostGradients(owned) => (Some(owned), &[Gradients], &[StagedGradients]),

@@ -11,10 +11,9 @@ use meshwright::profile::engines::engine;
 use meshwright::strategy::Workload;
 use serde_json::{Value, json};
 
-use crate::equivalence::{
-    Dice, Draw, STEPS, TOLERANCE, check_memory, compare, random_text, run_with, strategy, workload,
-};
+use crate::equivalence::{STEPS, TOLERANCE, run_with};
 use crate::models;
+use crate::strategies::{Dice, Draw, check_memory, compare, random_text, strategy, workload};
 
 fn adaptive(of: &str, at: &str) -> Value {
     json!({"adaptive": {"of": of, "at": at}})

@@ -10,8 +10,8 @@ use meshwright::model::layer::LayerKind;
 use meshwright::profile::engines::engine;
 use serde_json::json;
 
-use crate::equivalence::{Dice, strategy, workload};
 use crate::models;
+use crate::strategies::{Dice, strategy, workload};
 use crate::training::{Trained, train};
 
 /// How far a step goes, over the gradient.

@@ -12,8 +12,8 @@ use meshwright::profile::engines::engine;
 use meshwright::program::instruction::{Holds, Program};
 use meshwright::units::Bytes;
 
-use crate::equivalence::{strategy, workload};
 use crate::models;
+use crate::strategies::{strategy, workload};
 use crate::training::train_run;
 
 /// Two ranks of `model` whose program was `changed`: whether they train.

@@ -16,8 +16,8 @@ use meshwright::program::GradientBuffer;
 use meshwright::program::instruction::Holds;
 use meshwright::strategy::{Strategy, Workload};
 
-use crate::equivalence::{Dice, Draw, random_text, strategy, workload};
 use crate::models;
+use crate::strategies::{Dice, Draw, random_text, strategy, workload};
 
 /// What was seen of each gradient where a step halts before its optimizer.
 #[derive(Default)]

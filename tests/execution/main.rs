@@ -8,4 +8,5 @@ mod gradients;
 mod models;
 mod oracle;
 mod precision;
+mod strategies;
 mod training;

@@ -9,8 +9,8 @@ use meshwright::profile::engines::engine;
 use meshwright::strategy::Workload;
 use meshwright::units::ElementType;
 
-use crate::equivalence::{check_memory, strategy, workload};
 use crate::models;
+use crate::strategies::{check_memory, strategy, workload};
 use crate::training::{Trained, train_run};
 
 fn run<T: Element, G: Element<Wide = T::Wide>>(text: &str, devices: u64, precision: ElementType) -> Trained {

@@ -5,6 +5,7 @@ use std::fmt;
 use super::Reduction;
 use crate::lower::Stream;
 use crate::ops::Group;
+use crate::program::instruction::{Message, Payload};
 use crate::units::ElementType;
 
 /// One of a rank's groups, as used from one of its streams.
@@ -20,6 +21,18 @@ pub struct Tag {
     pub message: u32,
     pub micro_batch: u32,
     pub step: u32,
+}
+
+impl Tag {
+    /// Of the message of micro-batch `micro` in step `step`.
+    pub const fn new((message, micro_batch): (Message, u32), step: u64) -> Self {
+        let payload = match message.payload {
+            Payload::Activation => 0,
+            Payload::Gradient(loss) => 1 + loss as u32,
+        };
+        let number = (message.from * 64 + payload) * 2 + (message.to < message.from) as u32;
+        Self { message: number, micro_batch, step: step as u32 }
+    }
 }
 
 /// What is done.

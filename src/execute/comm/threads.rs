@@ -14,6 +14,7 @@ use super::rendezvous::{Held, Rendezvous};
 use super::sum::{BLOCK, Summation};
 use super::{Call, CommError, Operation, Peers, Reduction, shard};
 use crate::execute::element::{Element, Real};
+use crate::units::ElementType;
 
 /// The collectives of one group of ranks, called from one stream of one of them.
 ///
@@ -242,6 +243,25 @@ impl Endpoint {
     /// Nobody returns before all have called.
     pub fn barrier(&mut self) -> Result<(), CommError> {
         self.enter::<f32>(Operation::Barrier, 0, std::ptr::null_mut())?.leave()
+    }
+
+    /// Calls `take(member, what it shows)` for every member in order while all of it holds still. Members agree on an
+    /// operation on `elements` elements, which is done elsewhere. `take` must not communicate.
+    pub fn show<T: Sync>(
+        &mut self,
+        operation: Operation,
+        (elements, element): (usize, ElementType),
+        shown: &T,
+        mut take: impl FnMut(usize, &T),
+    ) -> Result<(), CommError> {
+        let call = Call { sequence: self.sequence, operation, elements, element };
+        self.sequence += 1;
+        let held = self.rendezvous.enter(self.member, call, std::ptr::from_ref(shown).cast_mut())?;
+        for member in 0..self.rendezvous.members.len() {
+            // SAFETY: every member of this operation published one `T`, and nobody writes to it.
+            take(member, &unsafe { held.read(member, 0..1) }[0]);
+        }
+        held.leave()
     }
 
     /// Calls `take(member, its send)` for every member in order while all slices hold still. `take` must not

@@ -9,6 +9,7 @@
 #![expect(unsafe_code, reason = "a queue relies on its caller to keep the memory of calls apart")]
 
 pub mod cpu;
+#[cfg(unix)]
 pub mod cuda;
 pub mod null;
 
@@ -33,6 +34,8 @@ pub struct Need {
     pub device: Bytes,
     pub host: Bytes,
     pub lists: Lists,
+    /// Scratch of the kernels on the compute stream, a buffer of the program.
+    pub workspace: View,
 }
 
 /// The memory of the ranks of this process.
@@ -58,6 +61,11 @@ pub trait Device: Sync {
     /// # Safety
     /// No queue writes to the view.
     unsafe fn download(&self, rank: usize, view: View, bytes: &mut [u8]);
+
+    /// Why a copy to or from its memory was not made, if one was not. Whoever trusts what was copied asks.
+    fn failure(&self) -> Option<ExecuteError> {
+        None
+    }
 
     /// Opens the queues of all ranks. One set of queues may be open at a time.
     ///

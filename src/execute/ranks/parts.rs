@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::execute::bind::{Bound, bind};
+use crate::execute::call::View;
 use crate::execute::device::Need;
 use crate::execute::error::ExecuteError;
 use crate::execute::ranks::assemble;
@@ -10,6 +11,7 @@ use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
 use crate::lower::Shape;
+use crate::program::instruction::Holds;
 
 /// The ranks of a run, what their instructions are as calls, and what they take of a device.
 pub struct Parts {
@@ -65,6 +67,7 @@ pub fn part(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(Rank, B
         device: placing.device.extent,
         host: placing.host.extent,
         lists: assemble::lists(run, &rank, &shape),
+        workspace: View::device(rank.region(Holds::Workspace), rank.types.wide),
     };
     Ok((rank, bound, need))
 }

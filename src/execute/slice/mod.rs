@@ -16,7 +16,7 @@ use crate::execute::observe::recorder::{Recorder, Steps};
 use crate::execute::observe::resident::resident;
 use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
-use crate::execute::run::{Job, Run, Settings};
+use crate::execute::run::{DeviceKind, Job, Run, Settings};
 use crate::execute::session::{DataRequest, Failure, Outcome, batches};
 use crate::execute::weights::Weights;
 use crate::plan::Plan;
@@ -55,6 +55,9 @@ struct Alone {
 /// What cannot be used, and memory that this machine has not for one of the ranks: before memory is taken.
 pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Failure> {
     let Request { plan, job, steps, .. } = request;
+    if request.settings.device != DeviceKind::Cpu {
+        return Err(ExecuteError::Unsupported("a slice on CUDA".to_owned()).into());
+    }
     let cluster = plan.made_cluster().map_err(ExecuteError::Unsupported)?;
     let problem = Problem::new(&job.model, &cluster, job.workload, job.engine, None);
     let pricing = problem.pricing(&job.strategy);
@@ -72,7 +75,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let weights = Weights::random(&run.model, settings.seed);
     let stage_of = |run: &Run, rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
     let mut peak = Bytes::ZERO;
-    let device = fleet::device(&run)?;
+    let device = fleet::device(&run, 1)?;
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
         fleet::check_room(&*device, Some(rank as usize), &[placing])?;

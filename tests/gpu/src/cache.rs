@@ -1,8 +1,9 @@
 //! Compiled kernels kept by their content in the target folder, because compilers take longer than small cases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where results with this content are kept.
 pub fn place(content: impl Hash, extension: &str) -> PathBuf {
@@ -15,6 +16,16 @@ pub fn hash(content: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Does `make`, but not while another thread of this process does it for the same path: what that one leaves is found then.
+pub fn alone<R>(path: &Path, make: impl FnOnce() -> R) -> R {
+    static BUSY: Mutex<BTreeMap<PathBuf, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_path = Arc::clone(busy.entry(path.to_owned()).or_default());
+    drop(busy);
+    let _alone = of_path.lock().unwrap_or_else(PoisonError::into_inner);
+    make()
 }
 
 /// A name beside `path` that no other process or thread writes to; it's renamed to `path` once complete.

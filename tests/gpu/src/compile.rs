@@ -33,14 +33,14 @@ impl Compiler {
         let nvrtc = self.nvrtc()?.version()?;
         let texts = cache::with_includes(source, &self.folders(name));
         let place = cache::place((texts, options, nvrtc, PORTABLE), "ptx");
-        let ptx = match std::fs::read_to_string(&place) {
-            Ok(ptx) => ptx,
+        let ptx = cache::alone(&place, || match std::fs::read_to_string(&place) {
+            Ok(ptx) => Ok(ptx),
             Err(_) => {
                 let compiled = self.compile(name, source, options, PORTABLE)?;
                 cache::keep(&place, compiled.ptx.as_bytes());
-                compiled.ptx
+                Ok(compiled.ptx)
             }
-        };
+        })?;
         if let Some(folder) = self.kept.clone() {
             let architecture = std::env::var("MESHWRIGHT_ARCHITECTURE").unwrap_or_else(|_| "sm_90".into());
             let machine = self.compile(name, source, options, &architecture)?;

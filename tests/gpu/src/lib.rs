@@ -19,7 +19,10 @@ pub mod run;
 mod translate;
 
 pub use cases::Case;
+pub use emulator::{Access, Emulator, Permits};
 pub use fault::Fault;
 pub use gpu::{Argument, Buffer, Gpu, Module, Order};
 pub use launch::{Launch, Source};
 pub use plain::Plain;
+pub use ptx::Parameter;
+pub use translate::Frame;

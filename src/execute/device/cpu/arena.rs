@@ -44,6 +44,11 @@ impl Arena {
         self.lines.len() * ALIGNMENT
     }
 
+    /// Where the block begins.
+    pub const fn address(&self) -> *mut u8 {
+        self.lines.as_ptr().cast::<u8>().cast_mut()
+    }
+
     fn start<T: Plain>(&self, region: Region) -> (*mut T, usize) {
         assert!(
             region.offset + region.bytes <= self.bytes(),
@@ -51,7 +56,7 @@ impl Arena {
             self.bytes()
         );
         assert!(region.offset.is_multiple_of(size_of::<T>()) && region.bytes.is_multiple_of(size_of::<T>()));
-        let base = self.lines.as_ptr().cast::<u8>().cast_mut();
+        let base = self.address();
         // SAFETY: the offset is inside the block, which was just checked.
         (unsafe { base.add(region.offset) }.cast::<T>(), region.bytes / size_of::<T>())
     }

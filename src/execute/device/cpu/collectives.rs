@@ -9,7 +9,7 @@ use crate::execute::element::{Element, Real};
 use crate::execute::storage::Storage;
 use crate::execute::storage::number;
 use crate::ops::Group;
-use crate::program::instruction::{Message, Payload};
+use crate::program::instruction::Message;
 use crate::units::ElementType;
 
 impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
@@ -88,7 +88,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
             let inbox = self.peers[to].write::<u8>(Memory::bytes(inbox));
             inbox.copy_from_slice(self.memory.read(Memory::bytes(from)));
         };
-        Ok(self.mailbox.send(to, self.tag(message, micro), elements(from), fill)?)
+        Ok(self.mailbox.send(to, Tag::new((message, micro), self.step), elements(from), fill)?)
     }
 
     /// Out of this rank's inbox.
@@ -107,16 +107,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
             let to = self.memory.write::<u8>(Memory::bytes(to));
             to.copy_from_slice(self.memory.read(Memory::bytes(inbox)));
         };
-        Ok(self.mailbox.receive(from, self.tag(message, micro), elements(to), take)?)
-    }
-
-    const fn tag(&self, message: Message, micro_batch: u32) -> Tag {
-        let payload = match message.payload {
-            Payload::Activation => 0,
-            Payload::Gradient(loss) => 1 + loss as u32,
-        };
-        let number = (message.from * 64 + payload) * 2 + (message.to < message.from) as u32;
-        Tag { message: number, micro_batch, step: self.step as u32 }
+        Ok(self.mailbox.receive(from, Tag::new((message, micro), self.step), elements(to), take)?)
     }
 }
 

@@ -60,6 +60,14 @@ const fn kernels(types: Types) -> Option<Kernels> {
     }
 }
 
+/// Memory of this machine that nobody uses, as far as the system tells.
+pub fn free_memory() -> Bytes {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
+}
+
 /// The memory of ranks that compute on this machine's cores.
 pub struct Cpu {
     ranks: Vec<CpuRank>,
@@ -91,6 +99,12 @@ impl Cpu {
         Ok(Self { ranks: Vec::new(), kernels, cores })
     }
 
+    /// Where the host memory of `rank` begins, and its bytes.
+    pub fn host_memory(&self, rank: usize) -> (*mut u8, usize) {
+        let arena = &self.ranks[rank].host;
+        (arena.address(), arena.bytes())
+    }
+
     fn memory(&self, rank: usize) -> Memory<'_> {
         let CpuRank { device, host, .. } = &self.ranks[rank];
         Memory { device, host }
@@ -99,10 +113,7 @@ impl Cpu {
 
 impl Device for Cpu {
     fn free_memory(&self) -> Bytes {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
+        free_memory()
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {

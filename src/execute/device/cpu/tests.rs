@@ -37,6 +37,7 @@ fn device() -> Cpu {
         device: Bytes(256),
         host: Bytes(64),
         lists: Lists::default(),
+        workspace: view(Space::Device, 0),
     };
     cpu.allocate((0..RANKS).map(need).collect()).unwrap();
     cpu

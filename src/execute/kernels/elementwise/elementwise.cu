@@ -67,20 +67,6 @@ KERNEL elementwise_scaled_copy(const Storage *from, Storage *to, u64 count, floa
     store(to + place, x, there);
 }
 
-// `bytes` bytes become `value`: 0 to zero a tensor, 255 to poison it, which no type takes for a number. A thread takes
-// 16 bytes.
-KERNEL elementwise_fill(u8 *to, u64 bytes, u32 value) {
-    u64 first = thread_number() * sizeof(uint4);
-    u32 four = value * 0x01010101;
-    if (first + sizeof(uint4) <= bytes && is_aligned(to + first)) {
-        *(uint4 *)(to + first) = make_uint4(four, four, four, four);
-    } else {
-        for (u64 byte = first; byte < min(first + sizeof(uint4), bytes); byte++) {
-            to[byte] = (u8)value;
-        }
-    }
-}
-
 // A number of the step that is known before. One thread.
 KERNEL elementwise_set_number(double *to, double number) {
     *to = number;

@@ -8,7 +8,7 @@ use crate::{Argument, Case, Gpu};
 pub const CASES: &[Case] = &[
     Case { name: "columns of one matrix to another", run: columns },
     Case { name: "sums and scales", run: sums },
-    Case { name: "fills and numbers", run: fills },
+    Case { name: "numbers", run: numbers },
     Case { name: "values that are not finite", run: check },
 ];
 
@@ -71,22 +71,8 @@ fn sums(gpu: &mut Gpu) -> Outcome {
     Ok(())
 }
 
-fn fills(gpu: &mut Gpu) -> Outcome {
+fn numbers(gpu: &mut Gpu) -> Outcome {
     let source = elementwise::source(Stored::F32.types());
-    for (count, first, bytes) in [(1usize, 0, 1), (64, 16, 32), (5000, 16, 4979), (100, 3, 90)] {
-        for value in [0u8, 255] {
-            let buffer = gpu.upload(&vec![7u8; count]);
-            let arguments = [
-                Argument::Part(buffer, first as u64),
-                Argument::U64(bytes as u64),
-                Argument::U32(value.into()),
-            ];
-            run(gpu, &source, &elementwise::fill(bytes as u64), &arguments)?;
-            let mut expected = vec![7; count];
-            expected[first..first + bytes].fill(value);
-            equal("filled", &gpu.download::<u8>(buffer), &expected)?;
-        }
-    }
     let number = gpu.uninitialised::<f64>(1);
     let arguments = [Argument::Buffer(number), Argument::F64(1.0 / 3.0)];
     run(gpu, &source, &elementwise::set_number(), &arguments)?;

@@ -30,9 +30,7 @@ pub struct Library {
 impl Library {
     pub fn compile(cpp: &str) -> Result<Library, Fault> {
         let path = cache::place((cpp, FLAGS), "so");
-        if !path.exists() {
-            build(cpp, &path)?;
-        }
+        cache::alone(&path, || if path.exists() { Ok(()) } else { build(cpp, &path) })?;
         let problem = |error: libloading::Error| Fault(format!("{}: {error}", path.display()));
         let loaded = unsafe { Loaded::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(problem)?;
         unsafe {

@@ -3,13 +3,15 @@
 
 use super::access;
 use super::clocks::Clocks;
-use super::shadow::{Cell, Conflict, Moment, Record};
+use super::histories::Histories;
+use super::permits::Permits;
+use super::shadow::{Conflict, Moment, Record};
 use crate::plain;
 
 /// The bits of an address below the number of its range.
 const OFFSET_BITS: u32 = 36;
-/// Buffers are numbered from here; the numbers below are the spaces.
-const FIRST_BUFFER: u64 = 16;
+/// Buffers are numbered from here, so that no address of theirs is one of the host; the numbers below are the spaces.
+const FIRST_BUFFER: u64 = 1 << 12;
 
 pub const GLOBAL: usize = 1;
 pub const SHARED: usize = 2;
@@ -34,17 +36,19 @@ pub struct Range {
     pub name: String,
     pub bytes: Vec<u8>,
     pub states: Vec<Byte>,
-    cells: Vec<Cell>,
+    pub histories: Histories,
     /// Bytes of a cell.
-    granule: usize,
+    pub granule: usize,
     /// The first byte that the launch may touch; all of it or nothing without one.
     pub first: Option<usize>,
+    /// Which of them the launch may read and write; all without any.
+    pub permits: Option<Permits>,
 }
 
 impl Range {
     pub fn new(bytes: Vec<u8>, state: Byte, granule: usize) -> Range {
         let states = vec![state; bytes.len()];
-        Range { name: String::new(), bytes, states, cells: vec![], granule, first: Some(0) }
+        Range { bytes, states, granule, first: Some(0), ..Range::default() }
     }
 
     /// Empties it for another block; what older blocks left in the cells is recognised by their number.
@@ -54,7 +58,7 @@ impl Range {
         self.states.resize(bytes, Byte::Unwritten);
         if self.granule != granule {
             self.granule = granule;
-            self.cells.clear();
+            self.histories.clear();
         }
     }
 }
@@ -104,6 +108,14 @@ impl Memory {
 
     pub fn address(buffer: usize) -> u64 {
         (buffer as u64 + FIRST_BUFFER) << OFFSET_BITS
+    }
+
+    /// The buffer and the offset in it of bytes that lie in one buffer.
+    pub fn place(&self, address: u64, bytes: usize) -> Option<(usize, usize)> {
+        let buffer = (address >> OFFSET_BITS).checked_sub(FIRST_BUFFER)? as usize;
+        let offset = (address & ((1 << OFFSET_BITS) - 1)) as usize;
+        let length = self.ranges.get(SPACES + buffer)?.bytes.len();
+        (offset.checked_add(bytes)? <= length).then_some((buffer, offset))
     }
 
     /// Checks an access and returns where its bytes lie, as a range and an offset.
@@ -172,6 +184,15 @@ impl Memory {
                 range.name
             )));
         }
+        if let Some(permits) = &range.permits {
+            let write = flags & (access::WRITE | access::ATOMIC) != 0;
+            if !permits.allow(offset as usize, end as usize, write) {
+                return Err(Refusal::Text(format!(
+                    "{verb} bytes {offset}..{end} of {}, of which the launch may {permits}",
+                    range.name
+                )));
+            }
+        }
         Ok((index, offset as usize))
     }
 
@@ -204,14 +225,11 @@ impl Memory {
         if index == LOCAL || index == CONSTANT {
             return Ok(());
         }
-        if range.cells.len() * range.granule < range.bytes.len() {
-            range.cells.resize(range.bytes.len().div_ceil(range.granule), Cell::default());
-        }
         // Shared memory begins anew with each block.
         let first_block = if index == SHARED { visit.record.block } else { visit.first_block };
         let moment = Moment { clocks: visit.clocks, first_block, now: visit.record };
         for cell in start / range.granule..(end - 1) / range.granule + 1 {
-            let history = &mut range.cells[cell];
+            let history = range.histories.cell(cell);
             let conflict = if flags & access::ATOMIC != 0 {
                 history.update(&moment)
             } else if flags & access::WRITE != 0 {

@@ -4,11 +4,14 @@ pub mod access;
 mod clocks;
 pub mod collective;
 mod copies;
+mod device;
 mod fiber;
+mod histories;
 mod host;
 mod library;
 mod machine;
 mod memory;
+mod permits;
 mod report;
 mod shadow;
 mod tensor;
@@ -25,8 +28,11 @@ use library::Library;
 use machine::Machine;
 use memory::{Byte, Memory, Range};
 
+pub use device::Access;
+pub use permits::Permits;
+
 /// What compute capability 8.0 allows to a block.
-const MOST_SHARED: u64 = 163 * 1024;
+pub const MOST_SHARED: u64 = 163 * 1024;
 
 struct Program {
     lines: Vec<String>,
@@ -88,17 +94,30 @@ impl Emulator {
     }
 
     pub fn launch(&mut self, module: usize, launch: &Launch, arguments: &[Argument]) -> Result<(), Fault> {
-        let Some(program) = self.programs.get_mut(module) else {
+        let frame = self.frame(module, launch.kernel)?;
+        geometry(frame, launch)?;
+        let packed = arguments::pack(launch.kernel, &frame.parameters, arguments, Memory::address)?;
+        grant(&mut self.machine.memory, arguments)?;
+        self.run(module, launch, packed)
+    }
+
+    /// The kernel of this name.
+    pub fn frame(&self, module: usize, kernel: &str) -> Result<&Frame, Fault> {
+        let Some(program) = self.programs.get(module) else {
             return fault("no such module");
         };
+        let frame = program.frames.iter().find(|frame| frame.name == kernel);
+        frame.ok_or_else(|| Fault(format!("the module has no kernel {kernel}")))
+    }
+
+    /// Runs a launch with packed parameters on the memory that it has been granted.
+    fn run(&mut self, module: usize, launch: &Launch, packed: Vec<u8>) -> Result<(), Fault> {
+        let program = &mut self.programs[module];
         let Some(frame) = program.frames.iter().find(|frame| frame.name == launch.kernel) else {
             return fault(format!("the module has no kernel {}", launch.kernel));
         };
-        geometry(frame, launch)?;
-        let packed = arguments::pack(launch.kernel, &frame.parameters, arguments, Memory::address)?;
         let entry = program.library.entry(launch.kernel)?;
         let machine = &mut *self.machine;
-        grant(&mut machine.memory, arguments)?;
         let space = |name: &str, bytes: &[u8]| {
             let mut range = Range::new(bytes.to_vec(), Byte::Written, 1);
             range.name = name.to_owned();

@@ -67,6 +67,13 @@ pub enum Conflict {
 }
 
 impl Cell {
+    /// Whether it has been written, or only read, since this block; none if neither.
+    pub fn touched_since(&self, first_block: u32) -> Option<bool> {
+        let since = |records: &[Record]| records.iter().any(|record| record.block >= first_block);
+        let write = since(&[self.write]) || since(&self.atomics);
+        (write || since(&self.reads)).then_some(write)
+    }
+
     pub fn read(&mut self, moment: &Moment, unchanging: bool) -> Option<Conflict> {
         let conflict = self.conflict_with_writes(moment).or_else(|| self.conflict_with_atomics(moment));
         if unchanging {

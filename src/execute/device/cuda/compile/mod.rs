@@ -6,7 +6,7 @@
 
 pub mod cache;
 pub mod error;
-mod library;
+pub mod library;
 pub mod nvrtc;
 pub mod search;
 pub mod sources;
@@ -19,13 +19,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cache::{Cache, key};
 use error::CompileError;
-use nvrtc::{Nvrtc, Program};
+use nvrtc::{Nvrtc, Program, Version};
 use search::Search;
 
 /// A kernel's binary and where it comes from.
 #[derive(Clone, Debug)]
 pub struct Binary {
     pub cubin: Vec<u8>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests tell by it what the cache did"))]
     pub origin: Origin,
 }
 
@@ -58,6 +59,23 @@ impl Compiler {
         Self { search, cache: folder.map(Cache::new), nvrtc: OnceLock::new(), compiling: Mutex::new(()) }
     }
 
+    /// The version of the compiler.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn version(&self) -> Result<Version, CompileError> {
+        self.nvrtc
+            .get_or_init(|| Nvrtc::find(&self.search))
+            .as_ref()
+            .map(Nvrtc::version)
+            .map_err(Clone::clone)
+    }
+
+    /// Whether binaries of earlier runs are there.
+    pub fn has_kept(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| !cache.versions().is_empty())
+    }
+
     /// The binary of the kernel source `file`, as `norm/norm.cu`, under `options`, as `-DSTORAGE_BF16`, for
     /// `architecture`, as `sm_90`.
     ///
@@ -87,7 +105,7 @@ impl Compiler {
         if let Some(cubin) = kept(version) {
             return Ok(from_cache(cubin));
         }
-        let cubin = nvrtc.compile(program)?.cubin;
+        let cubin = nvrtc.compile(program)?;
         let not_kept = match &self.cache {
             Some(cache) => {
                 cache.put(version, &key(program, version), &cubin).err().map(|error| error.to_string())

@@ -1,6 +1,6 @@
 //! Launches of copies, sums and looks at tensors.
 
-use super::runs::{Types, by_element, by_run, by_run_of, line};
+use super::runs::{Types, by_run, by_run_of, line};
 use super::{Launch, Source};
 
 /// Compiled for the values' type as that of storage.
@@ -26,10 +26,6 @@ pub fn add_scaled(count: u64) -> Launch {
 
 pub fn scaled_copy(count: u64) -> Launch {
     by_run_of("elementwise_scaled_copy", count)
-}
-
-pub fn fill(bytes: u64) -> Launch {
-    by_element("elementwise_fill", bytes.div_ceil(16))
 }
 
 pub fn set_number() -> Launch {

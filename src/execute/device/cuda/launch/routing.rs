@@ -8,6 +8,9 @@ use super::{Launch, Source};
 /// Threads that look through the choices side by side.
 const LOOKERS: u32 = 1024;
 
+/// Experts that a token is sent to, at most: one a lane.
+pub const MOST_CHOICES: u32 = 32;
+
 pub fn source(types: Types) -> Source {
     types.source("routing/routing.cu", &[])
 }

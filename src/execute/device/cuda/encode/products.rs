@@ -1,0 +1,94 @@
+//! Matrix products and sums of columns.
+
+use super::super::launch::gemm::{self, Factor as Side, Product, is_aligned};
+use super::super::work::{Kernel, Span, Works};
+use super::{CudaError, Encoded, Encoder, element, nothing, one, small, work};
+use crate::execute::call::{Columns, Factor, Gemm, Target};
+use crate::lower::kernel::Into;
+
+impl Encoder<'_> {
+    pub(super) fn gemm(&self, call: &Gemm) -> Encoded {
+        let rows = call.output.view.len() / call.output.stride.max(1);
+        let depth = match call.a.transposed {
+            true => call.a.matrix.view.len() / call.a.matrix.stride.max(1),
+            false => call.a.matrix.columns,
+        };
+        let [m, n, k] = [rows, call.output.columns, depth].map(|count| small("a product", count));
+        let (m, n, k) = (m?, n?, k?);
+        if m == 0 || n == 0 {
+            return nothing();
+        }
+        let adds = call.write == Into::Add;
+        let workspace = self.at(call.scratch);
+        let product = Product {
+            m,
+            n,
+            k,
+            batch: 1,
+            left: self.side(&call.a)?,
+            right: self.side(&call.b)?,
+            output: element(call.output.view.storage)?,
+            workspace: workspace.bytes / 4,
+            multiprocessors: self.multiprocessors,
+        };
+        let plan = gemm::plan(&product);
+        let bias = self.at_any(call.bias);
+        let [a, b, c] = [&call.a.matrix, &call.b.matrix, &call.output].map(|matrix| self.columns(matrix));
+        let strides = [call.a.matrix.stride, call.b.matrix.stride];
+        let split = plan.parts > 1;
+        // A part of the depth is a product of its own.
+        let depth = u64::from(plan.split_depth);
+        let steps = [(strides[0], !call.a.transposed), (strides[1], call.b.transposed)]
+            .map(|(stride, along)| if along { depth } else { depth * stride as u64 });
+        let mut kernel = Kernel::new((plan.source, plan.launch)).reads(a).reads(b);
+        let (stride, step) = if split {
+            let parts = u64::from(plan.parts) * u64::from(m) * u64::from(n);
+            kernel = kernel.writes(workspace.first(4 * parts)).reads_any(None);
+            (u64::from(n), u64::from(m) * u64::from(n))
+        } else {
+            kernel = if adds { kernel.updates(c) } else { kernel.writes(c) }.reads_any(bias);
+            (call.output.stride as u64, 0)
+        };
+        kernel = kernel.numbers([m, n, k]);
+        for stride in [strides[0] as u64, strides[1] as u64, stride, steps[0], steps[1], step] {
+            kernel = kernel.number(stride);
+        }
+        if kernel.launch.kernel == "gemm" {
+            kernel = kernel.number(plan.split_depth);
+        }
+        let mut works = Works::from_iter([work(kernel.flag(adds && !split))]);
+        if split {
+            let parts = workspace.first(4 * step * u64::from(plan.parts));
+            let kernel = Kernel::new(gemm::split_sum(m, n, product.output)).reads(parts);
+            let kernel = if adds { kernel.updates(c) } else { kernel.writes(c) }.reads_any(bias);
+            let kernel = kernel.numbers([plan.parts, m, n]).number(call.output.stride as u64);
+            works.push(work(kernel.flag(adds)));
+        }
+        Ok(works)
+    }
+
+    fn side(&self, factor: &Factor) -> Result<Side, CudaError> {
+        let Columns { view, stride, .. } = factor.matrix;
+        let aligned = is_aligned(self.columns(&factor.matrix).address, stride as u64, 0);
+        Ok(Side { element: element(view.storage)?, transposed: factor.transposed, aligned })
+    }
+
+    /// From the first element of the columns on.
+    fn columns(&self, columns: &Columns) -> Span {
+        self.at(columns.view).behind((columns.first * columns.view.storage.size()) as u64)
+    }
+
+    pub(super) fn bias_gradient(&self, of: &Columns, bias: &Target) -> Encoded {
+        let rows = small("rows", of.view.len() / of.stride.max(1))?;
+        let columns = small("columns", of.columns)?;
+        if columns == 0 {
+            return nothing();
+        }
+        let launched = gemm::bias_gradient(columns, element(of.view.storage)?, element(bias.view.storage)?);
+        let adds = bias.write == Into::Add;
+        let to = self.at(bias.view);
+        let kernel = Kernel::new(launched).reads(self.columns(of));
+        let kernel = if adds { kernel.updates(to) } else { kernel.writes(to) };
+        one(kernel.numbers([rows, columns]).number(of.stride as u64).flag(adds))
+    }
+}

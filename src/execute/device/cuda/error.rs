@@ -1,0 +1,83 @@
+//! What can go wrong with a GPU.
+
+use cudarc::driver::DriverError;
+use thiserror::Error;
+
+use super::compile::error::CompileError;
+use crate::units::Bytes;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CudaError {
+    #[error(
+        "no CUDA driver: the loader finds no libcuda.so.1, which NVIDIA's driver brings; on a machine without a GPU, leave \
+         --device out to train on its cores"
+    )]
+    NoDriver,
+    #[error("the CUDA driver is of version {found}, and {needed} or newer is needed")]
+    OldDriver { found: String, needed: &'static str },
+    #[error("the CUDA driver finds no GPU")]
+    NoDevice,
+    #[error("{name} has compute capability {found}; the kernels need 8.0 or newer")]
+    OldDevice { name: String, found: String },
+    /// Several GPUs would need a library of collectives between them.
+    #[error(
+        "the plan has {ranks} ranks, a GPU each, and {found}: each GPU would need a process of its own, which is not \
+         built yet; --share-device runs all ranks on one GPU"
+    )]
+    FewDevices { ranks: u64, found: String },
+    /// A call of the driver that failed; `action` says what for.
+    #[error("{action}: the CUDA driver answers {code} ({meaning})")]
+    Driver { action: String, code: u32, meaning: String },
+    #[error("{asked} of memory of {name} cannot be had: {free} are free; another process may hold the rest")]
+    Memory { name: String, asked: Bytes, free: Bytes },
+    #[error("{0}")]
+    Compile(#[from] CompileError),
+    #[error("kernel {kernel} takes {found} arguments and is given {given}; this is a bug of meshwright")]
+    Arguments { kernel: String, found: usize, given: usize },
+    #[error(
+        "argument {index} of kernel {kernel} has {found} bytes and is given {given}; this is a bug of meshwright"
+    )]
+    ArgumentSize { kernel: String, index: usize, found: usize, given: usize },
+    #[error("{0} on CUDA")]
+    Unsupported(String),
+    #[error("{what} needs {needed} of scratch, and programs have {scratch}")]
+    Scratch { what: &'static str, needed: Bytes, scratch: Bytes },
+    #[error(
+        "kernel {kernel} would run on {blocks:?} blocks; {most} in the second and third dimension at most"
+    )]
+    Grid { kernel: String, blocks: [u32; 3], most: u32 },
+    #[error("{what} has {count} elements, and kernels count to {}", u32::MAX)]
+    Size { what: &'static str, count: usize },
+}
+
+impl CudaError {
+    /// That `ranks` ranks do not find a GPU each, or why no GPU is there at all.
+    pub fn few_devices(ranks: u64) -> Self {
+        match super::driver::count() {
+            Err(error) => error,
+            Ok(0) => Self::NoDevice,
+            Ok(1) => Self::FewDevices { ranks, found: "this machine has one".to_owned() },
+            Ok(count) => Self::FewDevices { ranks, found: format!("this machine has {count}") },
+        }
+    }
+}
+
+/// Names what was done when the driver said no.
+pub trait Doing<T> {
+    fn doing(self, action: &str) -> Result<T, CudaError>;
+}
+
+impl<T> Doing<T> for Result<T, DriverError> {
+    fn doing(self, action: &str) -> Result<T, CudaError> {
+        self.map_err(|error| {
+            let text = |text: Result<&std::ffi::CStr, DriverError>| {
+                text.map_or_else(|_| String::from("unknown"), |text| text.to_string_lossy().into_owned())
+            };
+            CudaError::Driver {
+                action: action.to_owned(),
+                code: error.0 as u32,
+                meaning: format!("{}: {}", text(error.error_name()), text(error.error_string())),
+            }
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Kernels that are compiled and loaded, each source once for all ranks of a GPU.
+
+#![expect(unsafe_code, reason = "the driver is a C library")]
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::{result, sys};
+
+use super::compile::Compiler;
+use super::driver::Gpu;
+use super::error::{CudaError, Doing};
+use super::launch::Source;
+use super::work::Kernel;
+
+/// Drivers from this version on tell what arguments a kernel takes.
+const TELLS_ARGUMENTS: i32 = 12_040;
+/// Shared memory of a block that need not be asked for.
+const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
+
+/// A kernel that can be launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(pub sys::CUfunction);
+
+// SAFETY: only a number to the driver.
+unsafe impl Send for Function {}
+
+#[derive(Clone, Copy, Debug)]
+struct Module(sys::CUmodule);
+
+// SAFETY: only a number to the driver.
+unsafe impl Send for Module {}
+
+/// The kernels of one GPU.
+#[derive(Debug)]
+pub struct Kernels {
+    gpu: Arc<Gpu>,
+    compiler: Compiler,
+    architecture: String,
+    modules: Mutex<HashMap<Source, Module>>,
+}
+
+impl Kernels {
+    pub fn new(gpu: Arc<Gpu>) -> Self {
+        let architecture = gpu.architecture();
+        Self { gpu, compiler: Compiler::from_environment(), architecture, modules: Mutex::default() }
+    }
+
+    /// The function of `kernel`, compiled and loaded if it is not yet.
+    ///
+    /// # Errors
+    /// If it cannot be compiled or loaded, or takes other arguments.
+    pub fn function(&self, kernel: &Kernel) -> Result<Function, CudaError> {
+        check_grid(kernel)?;
+        let Module(module) = self.module(&kernel.source)?;
+        let name = kernel.launch.kernel;
+        let c_name = CString::new(name).unwrap_or_default();
+        // SAFETY: a module that stays loaded.
+        let function =
+            unsafe { result::module::get_function(module, c_name) }.doing(&format!("kernel {name}"))?;
+        if kernel.launch.shared_bytes > SHARED_WITHOUT_ASKING {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let bytes = kernel.launch.shared_bytes as i32;
+            // SAFETY: a function of a loaded module.
+            unsafe { result::function::set_function_attribute(function, attribute, bytes) }
+                .doing(&format!("shared memory of kernel {name}"))?;
+        }
+        if self.gpu.driver >= TELLS_ARGUMENTS {
+            check_arguments(function, kernel)?;
+        }
+        Ok(Function(function))
+    }
+
+    fn module(&self, source: &Source) -> Result<Module, CudaError> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules.get(source) {
+            return Ok(*module);
+        }
+        let binary = self.compiler.binary(source.file, &source.options, &self.architecture)?;
+        // SAFETY: a whole binary of the compiler's.
+        let module = unsafe { result::module::load_data(binary.cubin.as_ptr().cast()) }
+            .doing(&format!("loading {}", source.file))?;
+        modules.insert(source.clone(), Module(module));
+        Ok(Module(module))
+    }
+}
+
+impl Drop for Kernels {
+    fn drop(&mut self) {
+        if self.gpu.bind().is_err() {
+            return;
+        }
+        for Module(module) in self.modules.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+            // SAFETY: loaded once, and nothing is launched any more.
+            let _ = unsafe { result::module::unload(*module) };
+        }
+    }
+}
+
+/// What every GPU takes in the second and third dimension of a grid.
+fn check_grid(kernel: &Kernel) -> Result<(), CudaError> {
+    const MOST: u32 = 65_535;
+    let blocks = kernel.launch.grid;
+    match blocks[1..].iter().all(|blocks| (1..=MOST).contains(blocks)) {
+        true => Ok(()),
+        false => Err(CudaError::Grid { kernel: kernel.launch.kernel.to_owned(), blocks, most: MOST }),
+    }
+}
+
+/// A launch that passes too few arguments reads what lies behind them, and nobody says so.
+fn check_arguments(function: sys::CUfunction, kernel: &Kernel) -> Result<(), CudaError> {
+    let name = || kernel.launch.kernel.to_owned();
+    let given = kernel.arguments.len();
+    for index in 0..=given {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: a function of a loaded module, places for two numbers.
+        let code = unsafe { sys::cuFuncGetParamInfo(function, index, &raw mut offset, &raw mut size) };
+        let found = (code == sys::CUresult::CUDA_SUCCESS).then_some(size);
+        match (found, kernel.arguments.get(index)) {
+            (None, None) => {}
+            (Some(found), Some(argument)) if found == usize::from(argument.bytes) => {}
+            (Some(found), Some(argument)) => {
+                let given = usize::from(argument.bytes);
+                return Err(CudaError::ArgumentSize { kernel: name(), index, found, given });
+            }
+            (None, Some(_)) => return Err(CudaError::Arguments { kernel: name(), found: index, given }),
+            (Some(_), None) => return Err(CudaError::Arguments { kernel: name(), found: index + 1, given }),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Where a rank's memory lies: its arena on the GPU, its host memory, its lists, and constants that kernels read.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::driver::{Block, Gpu, copy_now};
+use super::error::CudaError;
+use super::work::Span;
+use crate::execute::call::{List, Lists, Space, View};
+use crate::execute::device::Need;
+use crate::units::Bytes;
+
+/// Room for what kernels read that no buffer of the program holds, beside the lists: frequencies, places of checks.
+const CONSTANTS: usize = 64 << 10;
+/// Constants start at multiples of it.
+const ALIGNMENT: usize = 256;
+
+/// The memory of a rank on a GPU.
+#[derive(Debug)]
+pub struct Memory {
+    arena: Block,
+    host: Span,
+    /// Scratch of kernels on the compute stream: a buffer of the program.
+    workspace: Span,
+    constants: Constants,
+    lists: Lists,
+}
+
+/// A block that is filled from its start, each content once.
+#[derive(Debug)]
+struct Constants {
+    block: Block,
+    filled: Mutex<(usize, HashMap<Vec<u8>, Span>)>,
+}
+
+impl Memory {
+    /// Takes what `need` says from `gpu`; the rank's host memory is `host`.
+    ///
+    /// # Errors
+    /// If the GPU has less.
+    pub fn new(gpu: &Gpu, need: &Need, host: Span) -> Result<Self, CudaError> {
+        let arena = Block::zeroed(gpu, need.device.0 as usize)?;
+        let Lists { positions, all_positions, stream_positions, stream_rows } = &need.lists;
+        let lists = [all_positions, stream_positions, stream_rows].into_iter().chain(positions);
+        let listed: usize = lists.map(|list| (list.len() * 4).next_multiple_of(ALIGNMENT)).sum();
+        let block = Block::zeroed(gpu, listed + CONSTANTS)?;
+        let workspace = need.workspace.region;
+        let workspace = Span::device(arena.address + workspace.offset as u64, workspace.bytes as u64);
+        Ok(Self {
+            arena,
+            host,
+            workspace,
+            constants: Constants { block, filled: Mutex::default() },
+            lists: need.lists.clone(),
+        })
+    }
+
+    pub const fn at(&self, view: View) -> Span {
+        let base = match view.space {
+            Space::Device => self.arena.address,
+            Space::Host => self.host.address,
+        };
+        let (offset, bytes) = (view.region.offset as u64, view.region.bytes as u64);
+        Span { space: view.space, address: base + offset, bytes }
+    }
+
+    pub const fn workspace(&self) -> Span {
+        self.workspace
+    }
+
+    pub fn indices(&self, list: List) -> &[u32] {
+        self.lists.get(list)
+    }
+
+    /// Where the indices of `list` lie.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn list(&self, list: List) -> Result<Span, CudaError> {
+        let bytes: Vec<u8> = self.indices(list).iter().flat_map(|index| index.to_le_bytes()).collect();
+        self.constant(bytes)
+    }
+
+    /// Where `bytes` lie, which are copied there if they do not yet.
+    ///
+    /// # Errors
+    /// If there is no room, or what the driver says.
+    pub fn constant(&self, bytes: Vec<u8>) -> Result<Span, CudaError> {
+        let mut filled = self.constants.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(span) = filled.1.get(&bytes) {
+            return Ok(*span);
+        }
+        let span = self.constants.take(&mut filled.0, bytes.len())?;
+        // SAFETY: the span is in the block and nobody else's.
+        #[expect(unsafe_code, reason = "copies to memory that was just taken")]
+        unsafe {
+            copy_now(span.address, bytes.as_ptr() as u64, bytes.len())?;
+        }
+        filled.1.insert(bytes, span);
+        Ok(span)
+    }
+
+    /// Room for `bytes` bytes that a kernel writes.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn room(&self, bytes: usize) -> Result<Span, CudaError> {
+        let mut filled = self.constants.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        self.constants.take(&mut filled.0, bytes)
+    }
+}
+
+impl Constants {
+    fn take(&self, filled: &mut usize, bytes: usize) -> Result<Span, CudaError> {
+        let free = Bytes((self.block.bytes - *filled) as u64);
+        let needed = bytes.next_multiple_of(ALIGNMENT);
+        if needed as u64 > free.0 {
+            let needed = Bytes(needed as u64);
+            return Err(CudaError::Scratch {
+                what: "what kernels read beside tensors",
+                needed,
+                scratch: free,
+            });
+        }
+        let span = Span::device(self.block.address + *filled as u64, bytes as u64);
+        *filled += needed;
+        Ok(span)
+    }
+}

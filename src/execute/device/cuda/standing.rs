@@ -1,0 +1,78 @@
+//! How far each stream of a rank has come in what it submitted, and by which events others wait for it.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::driver::Event;
+use crate::lower::Stream;
+use crate::program::issue_order::Waits;
+
+/// The end of an instruction.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// The host did it, and it is over.
+    Past,
+    /// It was submitted to a stream of the GPU.
+    Event(Arc<Event>),
+}
+
+#[derive(Default)]
+struct State {
+    submitted: Waits,
+    /// By stream and instruction.
+    ends: [Vec<End>; Stream::ALL.len()],
+    failed: bool,
+}
+
+/// What the streams of one rank have submitted in this step.
+///
+/// An event may be waited for only once it was recorded: a stream's thread waits here until that is so. The GPU itself
+/// may be far behind.
+#[derive(Default)]
+pub struct Standing {
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+impl Standing {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new step: nothing is submitted, nothing has failed.
+    pub fn restart(&self) {
+        let mut state = self.lock();
+        (state.submitted, state.failed) = (Waits::default(), false);
+        state.ends.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Blocks until every stream has submitted what `waits` asks for. The ends of the last instruction of each that is
+    /// asked of more than `known` says; none if a stream of the rank has failed.
+    pub fn wait(&self, waits: &Waits, known: &Waits) -> Option<Vec<End>> {
+        let mut state = self.lock();
+        loop {
+            if state.failed {
+                return None;
+            }
+            if state.submitted.iter().zip(waits).all(|(submitted, wait)| submitted >= wait) {
+                break;
+            }
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let asked = waits.iter().zip(known).zip(&state.ends).filter(|((wait, known), _)| wait > known);
+        Some(asked.map(|((wait, _), ends)| ends[*wait as usize - 1].clone()).collect())
+    }
+
+    /// `stream` has submitted one more instruction, which ends at `end`.
+    pub fn advance(&self, stream: Stream, end: End) {
+        let mut state = self.lock();
+        state.submitted[stream as usize] += 1;
+        state.ends[stream as usize].push(end);
+        self.moved.notify_all();
+    }
+
+    /// A stream has failed: nobody waits for it any more.
+    pub fn fail(&self) {
+        self.lock().failed = true;
+        self.moved.notify_all();
+    }
+}

@@ -1,0 +1,120 @@
+//! Whatever the driver refuses ends a run with a message: no panic, no signal, no hang. On the stand-in alone, which can
+//! be told to refuse.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use meshwright::execute::run::DeviceKind;
+
+use crate::models;
+use crate::strategies::strategy;
+use crate::{trained, workload};
+
+/// More than any run of the child takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What the child says when a run ends with an error.
+const ENDED: &str = "the run ended: ";
+
+/// Trains a step on two ranks that shard all they can, with half of the optimizer on the host.
+#[test]
+#[ignore = "other tests start it as a process of its own"]
+fn child() {
+    let (model, workload) = (models::gpt2(), workload(0.0));
+    let text = "tp=1,micro=4,zero=3,offload=optimizer:0.5";
+    let strategy = strategy(&model, text, 2, &workload).unwrap();
+    match trained::<f32, f32>(&model, strategy, workload, DeviceKind::SharedCuda, 1) {
+        Ok(_) => println!("the run was whole"),
+        Err(error) => println!("{ENDED}{error}"),
+    }
+}
+
+/// How the child fares under these settings of the stand-in.
+fn run(settings: &[(&str, &str)]) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let mut child = Command::new(program)
+        .args(["--ignored", "--exact", "faults::child", "--nocapture"])
+        .env("FAKE_CUDA_CHECK", "off")
+        .envs(settings.iter().copied())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("{settings:?}: no end after {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// What the child's run ended with, if with an error.
+fn ending(output: &Output, settings: &[(&str, &str)]) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !told.contains("panicked"), "{settings:?}: {text}{told}");
+    text.lines().find_map(|line| Some(line.split_once(ENDED)?.1.to_owned()))
+}
+
+fn ends_with(settings: &[(&str, &str)], words: &[&str]) {
+    let text = ending(&run(settings), settings).unwrap_or_else(|| panic!("{settings:?} did no harm"));
+    assert!(words.iter().all(|word| text.contains(word)), "{settings:?}: {text}");
+}
+
+#[test]
+fn a_machine_that_cannot_run_it_is_told_why() {
+    ends_with(&[("FAKE_CUDA_DEVICES", "0")], &["finds no GPU"]);
+    ends_with(&[("FAKE_CUDA_DRIVER", "11080")], &["of version 11.8", "12.0 or newer"]);
+    ends_with(&[("FAKE_CUDA_CAPABILITY", "7.5"), ("FAKE_CUDA_NAME", "Old")], &["Old", "7.5", "8.0"]);
+    // Enough for one arena.
+    ends_with(&[("FAKE_CUDA_MEMORY", "30000000")], &["free"]);
+}
+
+#[test]
+fn an_entry_point_that_refuses_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = folder.path().join("counts");
+    let settings = [("FAKE_CUDA_COUNTS", counts.to_str().unwrap())];
+    assert_eq!(ending(&run(&settings), &settings), None);
+    let text = std::fs::read_to_string(&counts).unwrap();
+    let counts: BTreeMap<&str, u64> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, count)| Some((name, count.trim().parse().ok()?)))
+        .filter(|(name, _)| name.starts_with("cu"))
+        .collect();
+    assert!(counts.len() > 20, "{text}");
+    // What is undone at the end has nobody to tell, and answers about errors are not asked for without one.
+    let is_silent = |name: &str| {
+        [
+            "Destroy",
+            "Free",
+            "Unregister",
+            "Release",
+            "Unload",
+            "GetError",
+            "ElapsedTime",
+            "ExportTable",
+            "GetParamInfo",
+        ]
+        .iter()
+        .any(|word| name.contains(word))
+    };
+    let mut unnoticed = Vec::new();
+    for (name, count) in counts {
+        // The last time that a thread takes the GPU is to give kernels back.
+        let last = if name == "cuCtxSetCurrent" { count / 2 } else { count };
+        for call in [1, count.div_ceil(2), last] {
+            let fault = format!("{name}:{call}:999");
+            let settings = [("FAKE_CUDA_FAIL", fault.as_str())];
+            let ended = ending(&run(&settings), &settings);
+            if ended.is_none() && !is_silent(name) {
+                unnoticed.push(fault);
+            }
+        }
+    }
+    assert!(unnoticed.is_empty(), "{unnoticed:?}");
+}

@@ -1,0 +1,149 @@
+//! The CUDA device trains as the CPU does. Needs a GPU and NVRTC, or the stand-in of `tests/gpu` for both, so it is not
+//! among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
+
+mod faults;
+#[path = "../execution/models.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod models;
+#[path = "../execution/strategies.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod strategies;
+#[path = "../execution/training.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod training;
+
+use half::bf16;
+use meshwright::execute::data::{Synthetic, Tokens};
+use meshwright::execute::element::Element;
+use meshwright::execute::error::ExecuteError;
+use meshwright::execute::run::{DeviceKind, Job, Run, Settings};
+use meshwright::execute::weights::Weights;
+use meshwright::model::Model;
+use meshwright::profile::engines::engine;
+use meshwright::strategy::{Strategy, Workload};
+use meshwright::units::ElementType;
+use strategies::{Dice, Draw, check_memory, compare, difference, random_text, strategy};
+use training::{Trained, train_run};
+
+const STEPS: u64 = 2;
+/// What f32 may differ by in sums of other orders, relative to the layer's largest norm.
+const TOLERANCE: f64 = 2e-4;
+const BF16_TOLERANCE: f64 = 2e-2;
+
+fn workload(dropout: f64) -> Workload {
+    Workload { global_batch: 8, seq_len: 16, precision: ElementType::Fp32, dropout, clip: 1.0 }
+}
+
+/// Trains `model` in `T` with gradients in `G`.
+fn trained<T: Element, G: Element<Wide = T::Wide>>(
+    model: &Model,
+    strategy: Strategy,
+    workload: Workload,
+    device: DeviceKind,
+    steps: u64,
+) -> Result<Trained, ExecuteError> {
+    let vocabulary = if model.name == "golden" { 97 } else { 61 };
+    let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
+    let settings = Settings { learning_rate: 1e-2, poison: true, cores: 1, device, ..Settings::default() };
+    let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
+    let trained = train_run::<T, G>(Run::new(job, settings)?, tokens, &Weights::random(model, 3), steps)?;
+    trained.fleet.check()?;
+    Ok(trained)
+}
+
+/// Trains `model` under `text` on both devices.
+fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
+    let workload = workload(dropout);
+    let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
+    let [expected, found] = [DeviceKind::Cpu, DeviceKind::SharedCuda].map(|device| {
+        trained::<f32, f32>(model, strategy.clone(), workload, device, STEPS)
+            .unwrap_or_else(|error| panic!("{text} on {device:?}: {error}"))
+    });
+    compare(&found, &expected, TOLERANCE, text);
+    check_memory(&found, text);
+}
+
+/// The same in bf16, whose gradients differ by the roundings of another order of sums.
+fn check_bf16(model: &Model, text: &str, devices: u64) {
+    let workload = Workload { precision: ElementType::Bf16, ..workload(0.0) };
+    let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
+    let [expected, found] = [DeviceKind::Cpu, DeviceKind::SharedCuda].map(|device| {
+        trained::<bf16, f32>(model, strategy.clone(), workload, device, STEPS)
+            .unwrap_or_else(|error| panic!("{text} on {device:?}: {error}"))
+    });
+    let (error, place) = difference(&found.gradients, &expected.gradients);
+    assert!(error <= BF16_TOLERANCE, "{text}: gradient {place} ({error:e})");
+    for (found, expected) in found.losses.iter().zip(&expected.losses) {
+        assert!((found - expected).abs() <= BF16_TOLERANCE * expected, "{text}: {found}, not {expected}");
+    }
+    check_memory(&found, text);
+}
+
+#[test]
+fn bf16_on_one_rank_and_on_several() {
+    check_bf16(&models::gpt2(), "tp=1,micro=4", 1);
+    check_bf16(&models::llama(), "tp=2,micro=2,zero=1", 4);
+    check_bf16(&models::llama(), "tp=1,pp=2,micro=2,zero=3,offload=optimizer:1", 4);
+}
+
+#[test]
+fn gpt2_on_one_rank() {
+    check(&models::gpt2(), "tp=1,micro=8", 1, 0.0);
+}
+
+#[test]
+fn llama_on_one_rank() {
+    check(&models::llama(), "tp=1,micro=4", 1, 0.0);
+}
+
+#[test]
+fn mixtral_on_one_rank() {
+    check(&models::mixtral(), "tp=1,micro=8,capacity=full", 1, 0.0);
+}
+
+#[test]
+fn two_losses_on_one_rank() {
+    check(&models::two_losses(), "tp=1,micro=8", 1, 0.0);
+}
+
+#[test]
+fn dropout_drops_the_same() {
+    check(&models::gpt2(), "tp=1,micro=4", 1, 0.2);
+}
+
+/// Random legal strategies of `model` on up to eight ranks, against the CPU's.
+fn check_random(model: &Model, seed: u64, count: usize) {
+    let draw = Draw::of(model);
+    let mut dice = Dice(seed);
+    let mut checked = 0;
+    while checked < count {
+        let devices = dice.pick(&[2, 2, 4, 4, 8]);
+        let text = random_text(&mut dice, devices, draw);
+        // Attention that keeps its probabilities has no kernel yet.
+        if text.contains("materialised") || strategy(model, &text, devices, &workload(0.0)).is_none() {
+            continue;
+        }
+        eprintln!("{text} on {devices}");
+        check(model, &text, devices, 0.0);
+        checked += 1;
+    }
+}
+
+fn count() -> usize {
+    std::env::var("MESHWRIGHT_STRATEGIES").ok().and_then(|count| count.parse().ok()).unwrap_or(5)
+}
+
+#[test]
+fn gpt2_under_random_strategies() {
+    check_random(&models::gpt2(), 11, count());
+}
+
+#[test]
+fn llama_under_random_strategies() {
+    check_random(&models::llama(), 12, count());
+}
+
+#[test]
+fn mixtral_under_random_strategies() {
+    check_random(&models::mixtral(), 13, count());
+}

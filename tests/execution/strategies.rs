@@ -1,0 +1,195 @@
+//! Strategies to try, drawn at random, and comparisons of what two runs gave.
+
+use std::collections::HashMap;
+
+use meshwright::execute::contents::Tensors;
+use meshwright::lower::Category;
+use meshwright::model::Model;
+use meshwright::model::layer::LayerKind;
+use meshwright::profile::engines::engine;
+use meshwright::simulate::memory;
+use meshwright::strategy::{Draft, Strategy, Workload, resolve};
+use meshwright::units::ElementType;
+
+use crate::training::Trained;
+
+/// A small deterministic generator (splitmix64).
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[(self.next() % from.len() as u64) as usize]
+    }
+}
+
+pub fn workload(clip: f64, dropout: f64) -> Workload {
+    Workload { global_batch: 8, seq_len: 16, precision: ElementType::Fp64, dropout, clip }
+}
+
+pub fn strategy(model: &Model, text: &str, devices: u64, workload: &Workload) -> Option<Strategy> {
+    let draft = Draft::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    resolve(&draft, model, devices, workload, engine("embedded").unwrap()).ok()
+}
+
+/// Largest difference of `found` from `expected`, relative to the largest norm of a layer's tensors.
+pub fn difference(found: &Tensors, expected: &Tensors) -> (f64, String) {
+    assert_eq!(found.len(), expected.len(), "tensors");
+    let mut norms: HashMap<usize, f64> = HashMap::new();
+    for ((layer, _), values) in expected {
+        let norm = values.iter().map(|value| value * value).sum::<f64>().sqrt();
+        let largest = norms.entry(*layer).or_default();
+        *largest = largest.max(norm);
+    }
+    let mut worst = (0.0, String::new());
+    for (parameter, values) in expected {
+        let other = &found[parameter];
+        for (index, (a, b)) in values.iter().zip(other).enumerate() {
+            let error = (a - b).abs() / norms[&parameter.0].max(1e-300);
+            // What is not a number is no better.
+            if error.is_nan() || error > worst.0 {
+                worst = (error, format!("{parameter:?}[{index}]: {b} in place of {a}"));
+            }
+        }
+    }
+    worst
+}
+
+pub fn compare(found: &Trained, expected: &Trained, tolerance: f64, case: &str) {
+    for (found, expected, what) in [
+        (&found.gradients, &expected.gradients, "gradient"),
+        (&found.parameters, &expected.parameters, "parameter"),
+    ] {
+        let (error, place) = difference(found, expected);
+        assert!(error <= tolerance, "{case}: {what} {place} ({error:e})");
+    }
+    for (step, (found, expected)) in found.losses.iter().zip(&expected.losses).enumerate() {
+        assert!((found - expected).abs() <= tolerance, "{case}: loss {step}: {found} in place of {expected}");
+    }
+}
+
+/// Whether every rank held what its program says, by category, device and host.
+pub fn check_memory(trained: &Trained, case: &str) {
+    for rank in &trained.fleet.ranks {
+        let predicted = memory::peak(&trained.fleet.run.program.ranks[rank.stage as usize]);
+        let (counted, on_host) = rank.counted();
+        assert_eq!(counted.peak(), predicted.total, "{case}: rank {}", rank.index);
+        for (category, bytes) in Category::ALL.into_iter().zip(predicted.categories) {
+            assert_eq!(
+                counted.at_peak[category as usize], bytes,
+                "{case}: rank {}, {category:?}",
+                rank.index
+            );
+        }
+        assert_eq!(on_host.peak(), predicted.host, "{case}: rank {}, host", rank.index);
+        let state: u64 =
+            rank.placement.placing.host.kept.iter().map(|kept| kept.bytes.next_multiple_of(64) as u64).sum();
+        assert_eq!(on_host.live.iter().map(|bytes| bytes.0).sum::<u64>(), state, "{case}: host memory leaks");
+        let placing = &rank.placement.placing;
+        assert_eq!((placing.device.live, placing.host.live), (predicted.total, predicted.host), "{case}");
+    }
+}
+
+/// What a random strategy is drawn for.
+#[derive(Clone, Copy)]
+pub struct Draw {
+    pub is_moe: bool,
+    pub blocks: u64,
+    pub most_stages: u64,
+}
+
+impl Draw {
+    pub fn of(model: &Model) -> Self {
+        let blocks = model.layers().filter_map(|layer| layer.block).max().map_or(0, |last| last + 1);
+        let is_moe = model.layers().any(|layer| matches!(layer.kind, LayerKind::Moe(_)));
+        Self { is_moe, blocks: u64::from(blocks), most_stages: 4 }
+    }
+}
+
+/// A random strategy text for `devices` ranks; many are illegal.
+pub fn random_text(dice: &mut Dice, devices: u64, draw: Draw) -> String {
+    let mut left = devices;
+    let mut part = |dice: &mut Dice, sizes: &[u64]| {
+        let size = dice.pick(sizes);
+        if left.is_multiple_of(size) {
+            left /= size;
+            size
+        } else {
+            1
+        }
+    };
+    let (tp, pp, cp) = (
+        part(dice, &[1, 1, 2, 4]),
+        part(dice, &[1, 1, 2, 4].map(|stages: u64| stages.min(draw.most_stages))),
+        part(dice, &[1, 1, 1, 2]),
+    );
+    let mut keys = vec![format!("tp={tp},pp={pp},cp={cp},micro={}", dice.pick(&[1, 1, 2, 4]))];
+    let mut maybe = |odds: u64, dice: &mut Dice, choices: &[&str]| {
+        if dice.next().is_multiple_of(odds) {
+            keys.push(dice.pick(choices).to_owned());
+        }
+    };
+    if tp > 1 {
+        maybe(2, dice, &["sp=off"]);
+    }
+    if cp > 1 {
+        maybe(2, dice, &["cp_kind=ulysses"]);
+    }
+    if pp > 1 {
+        maybe(
+            2,
+            dice,
+            &[
+                "sched=gpipe",
+                "sched=zb-h1",
+                "sched=zb-h2",
+                "sched=zb-v,virtual=2",
+                "sched=interleaved,virtual=2",
+            ],
+        );
+    }
+    if draw.is_moe {
+        maybe(2, dice, &["ep=2", "ep=4", "ep=2,etp=1", "ep=1,etp=1"]);
+        maybe(1, dice, &["capacity=full"]);
+    }
+    maybe(1, dice, &["zero=0", "zero=1", "zero=2", "zero=3", "zero=3,reshard=off"]);
+    maybe(3, dice, &["shard=2", "shard=1", "shard=4"]);
+    maybe(2, dice, &["sync=immediate", "sync=scatter", "sync=deferred"]);
+    maybe(2, dice, &["ckpt=full", "ckpt=selective", "ckpt=full:1"]);
+    maybe(
+        3,
+        dice,
+        &[
+            "offload=optimizer:1",
+            "offload=optimizer:0.5",
+            "offload=params:1",
+            "offload=activations:1",
+            "offload=optimizer:0.3+params:0.5+activations:0.5",
+        ],
+    );
+    maybe(4, dice, &["overlap=off"]);
+    maybe(3, dice, &["loss=chunked"]);
+    maybe(3, dice, &["attention=materialised"]);
+    maybe(6, dice, &["order=dp-tp-cp-pp", "order=pp-tp-cp-dp"]);
+    if pp > 1 && dice.next().is_multiple_of(2) {
+        let chunks = if keys.iter().any(|key| key.ends_with("virtual=2")) { 2 * pp } else { pp };
+        keys.push(format!("cuts={}", random_cuts(dice, draw.blocks, chunks)));
+    }
+    keys.join(",")
+}
+
+/// `blocks` blocks over `chunks` chunks, some of which may have none.
+fn random_cuts(dice: &mut Dice, blocks: u64, chunks: u64) -> String {
+    let mut cuts = vec![0; chunks as usize];
+    for _ in 0..blocks {
+        cuts[(dice.next() % chunks) as usize] += 1;
+    }
+    cuts.iter().map(u64::to_string).collect::<Vec<_>>().join("/")
+}

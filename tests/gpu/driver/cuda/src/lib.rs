@@ -1,0 +1,20 @@
+//! Stands for NVIDIA's `libcuda`: streams are lazy queues, kernels run on the emulator, and whatever nothing puts in
+//! order is an error. `entries` has what a program calls.
+
+mod call;
+mod capture;
+mod clock;
+mod counts;
+mod driver;
+mod entries;
+mod failure;
+mod graph;
+mod history;
+mod kernel;
+mod memory;
+mod perform;
+mod run;
+mod settings;
+mod stream;
+mod submit;
+mod work;

@@ -1,0 +1,85 @@
+//! What the environment says of the device. A setting that isn't understood ends the program: a test would otherwise
+//! pass for the wrong reason.
+
+use std::str::FromStr;
+
+/// When queued work runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eagerness {
+    /// Once somebody waits for it.
+    Lazy,
+    /// As soon as it's submitted.
+    Eager,
+}
+
+#[derive(Debug)]
+pub struct Settings {
+    /// `FAKE_CUDA_DEVICES`.
+    pub devices: usize,
+    /// `FAKE_CUDA_MEMORY`, the bytes of each device.
+    pub memory: usize,
+    /// `FAKE_CUDA_NAME`.
+    pub name: String,
+    /// `FAKE_CUDA_DRIVER`, such as 13000 for 13.0.
+    pub version: i32,
+    /// `FAKE_CUDA_CAPABILITY`, such as 8.0.
+    pub capability: (i32, i32),
+    /// `FAKE_CUDA_PROCESSORS`, the multiprocessors of each device.
+    pub processors: i32,
+    /// `FAKE_CUDA_PEERS`: whether devices reach each other's memory.
+    pub peers: bool,
+    /// `FAKE_CUDA_SEED`, of the order in which streams run.
+    pub seed: u64,
+    /// `FAKE_CUDA_ORDER`: `lazy` or `eager`.
+    pub eagerness: Eagerness,
+    /// `FAKE_CUDA_CHECK`: `off` runs kernels faster and looks at their bounds only.
+    pub checking: bool,
+}
+
+impl Settings {
+    pub fn from_environment() -> Settings {
+        let capability = text("FAKE_CUDA_CAPABILITY", "8.0");
+        let capability = capability
+            .split_once('.')
+            .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        Settings {
+            devices: number("FAKE_CUDA_DEVICES", 1),
+            memory: number("FAKE_CUDA_MEMORY", 2 << 30),
+            name: text("FAKE_CUDA_NAME", "Fake GPU"),
+            version: number("FAKE_CUDA_DRIVER", 13000),
+            capability: capability
+                .unwrap_or_else(|| wrong("FAKE_CUDA_CAPABILITY", "two numbers such as 8.0")),
+            processors: number("FAKE_CUDA_PROCESSORS", 8),
+            peers: choice("FAKE_CUDA_PEERS", &[("on", true), ("off", false)]),
+            seed: number("FAKE_CUDA_SEED", 0),
+            eagerness: choice("FAKE_CUDA_ORDER", &[("lazy", Eagerness::Lazy), ("eager", Eagerness::Eager)]),
+            checking: choice("FAKE_CUDA_CHECK", &[("on", true), ("off", false)]),
+        }
+    }
+}
+
+fn text(name: &str, otherwise: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| otherwise.to_owned())
+}
+
+fn number<T: FromStr>(name: &str, otherwise: T) -> T {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| wrong(name, "a number")),
+        Err(_) => otherwise,
+    }
+}
+
+/// The first choice is taken where there is none.
+fn choice<T: Copy>(name: &str, choices: &[(&str, T)]) -> T {
+    let Ok(text) = std::env::var(name) else {
+        return choices[0].1;
+    };
+    let found = choices.iter().find(|(word, _)| *word == text);
+    let words = || choices.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" or ");
+    found.map_or_else(|| wrong(name, &words()), |(_, choice)| *choice)
+}
+
+fn wrong(name: &str, expected: &str) -> ! {
+    eprintln!("fake CUDA driver: {name} must be {expected}, not `{}`", text(name, ""));
+    std::process::exit(70)
+}

@@ -1,0 +1,48 @@
+//! A program through unmodified cudarc: `driver-program SCENARIO`. It ends well if the scenario computes what it should,
+//! and else prints the error that it got. Tests start it with the fake libraries on the loader's path.
+
+mod graphs;
+mod memory;
+mod ordering;
+mod setup;
+mod wrong;
+
+use std::process::ExitCode;
+
+/// What it computes is right, or else it says what happened.
+type Scenario = fn() -> Result<(), String>;
+
+fn main() -> ExitCode {
+    let scenarios: [(&str, Scenario); 18] = [
+        ("waits", ordering::waits),
+        ("forgets-to-wait", ordering::forgets_to_wait),
+        ("reads-too-early", ordering::reads_too_early),
+        ("host-functions", ordering::host_functions),
+        ("default-stream", ordering::default_stream),
+        ("threads", ordering::threads),
+        ("pinned", memory::pinned),
+        ("out-of-memory", memory::out_of_memory),
+        ("rows-and-sets", memory::rows_and_sets),
+        ("unwritten", memory::unwritten),
+        ("replays", graphs::replays),
+        ("graph-without-order", graphs::without_order),
+        ("unjoined", graphs::unjoined),
+        ("out-of-bounds", wrong::out_of_bounds),
+        ("outside-ranges", wrong::outside_ranges),
+        ("too-few-arguments", wrong::too_few_arguments),
+        ("arguments-told", wrong::arguments_told),
+        ("no-such-entry", wrong::no_such_entry),
+    ];
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let Some((_, scenario)) = scenarios.iter().find(|(known, _)| *known == name) else {
+        eprintln!("the scenario `{name}` isn't known");
+        return ExitCode::FAILURE;
+    };
+    match scenario() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            println!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}

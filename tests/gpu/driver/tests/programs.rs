@@ -1,0 +1,193 @@
+//! Starts programs with the fake libraries on the loader's path, under several orders of streams.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+struct Program {
+    command: Command,
+    name: String,
+}
+
+/// What a program said.
+struct Said {
+    well: bool,
+    text: String,
+}
+
+fn program(name: &str) -> Program {
+    let folder = driver::folder().expect("the folder of the fake libraries");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_driver-program"));
+    let nvrtc = std::env::var_os("MESHWRIGHT_NVRTC").expect("MESHWRIGHT_NVRTC names the folder of NVRTC");
+    command.arg(name).env("LD_LIBRARY_PATH", folder).env("FAKE_CUDA_NVRTC", nvrtc);
+    Program { command, name: name.into() }
+}
+
+impl Program {
+    fn with(mut self, setting: &str, value: impl AsRef<std::ffi::OsStr>) -> Program {
+        self.command.env(setting, value);
+        self
+    }
+
+    fn run(mut self) -> Said {
+        let Output { status, stdout, stderr } = self.command.output().expect("the program starts");
+        let text = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        Said { well: status.success(), text }
+    }
+
+    fn passes(self) {
+        let name = self.name.clone();
+        let said = self.run();
+        assert!(said.well, "{name}: {}", said.text);
+    }
+
+    /// All of these words are in what it says when it fails.
+    fn fails(self, words: &[&str]) {
+        let name = self.name.clone();
+        let said = self.run();
+        assert!(!said.well, "{name} passes: {}", said.text);
+        for words in words {
+            assert!(said.text.contains(words), "{name}: `{words}` isn't in: {}", said.text);
+        }
+    }
+}
+
+/// The program under eager order and several lazy ones.
+fn orders(name: &str) -> Vec<Program> {
+    let lazy = (0..6).map(|seed| program(name).with("FAKE_CUDA_SEED", seed.to_string()));
+    lazy.chain([program(name).with("FAKE_CUDA_ORDER", "eager")]).collect()
+}
+
+#[test]
+fn streams_with_an_event_between_them_compute_right() {
+    orders("waits").into_iter().for_each(Program::passes);
+}
+
+#[test]
+fn a_forgotten_event_is_found_under_every_order() {
+    for program in orders("forgets-to-wait") {
+        program.fails(&["race", "kernel elementwise_add on stream", "no event", "ILLEGAL_ADDRESS"]);
+    }
+}
+
+#[test]
+fn a_copy_that_is_only_staged_is_found_under_every_order() {
+    for program in orders("reads-too-early") {
+        program.fails(&[
+            "race",
+            "a copy of 4000 bytes from pageable memory to the device on the default stream",
+        ]);
+    }
+}
+
+#[test]
+fn host_functions_keep_the_order_of_their_stream() {
+    orders("host-functions").into_iter().for_each(Program::passes);
+}
+
+#[test]
+fn the_default_stream_waits_for_blocking_streams() {
+    orders("default-stream").into_iter().for_each(Program::passes);
+}
+
+#[test]
+fn ranks_as_threads_copy_between_devices() {
+    for program in orders("threads") {
+        program.with("FAKE_CUDA_DEVICES", "2").passes();
+    }
+}
+
+#[test]
+fn pinned_memory_is_read_when_a_copy_runs() {
+    program("pinned").passes();
+    program("pinned").with("FAKE_CUDA_ORDER", "eager").fails(&["not 2 times 1"]);
+}
+
+#[test]
+fn memory_ends() {
+    program("out-of-memory").with("FAKE_CUDA_MEMORY", "65536").fails(&["OUT_OF_MEMORY"]);
+}
+
+#[test]
+fn rows_are_copied_and_patterns_set() {
+    orders("rows-and-sets").into_iter().for_each(Program::passes);
+}
+
+#[test]
+fn a_download_of_what_nothing_wrote_is_found() {
+    program("unwritten").fails(&["byte 0 of allocation 1 (4000 bytes of device 0) has never been written"]);
+}
+
+#[test]
+fn graphs_are_replayed_and_replaced() {
+    orders("replays").into_iter().for_each(Program::passes);
+}
+
+#[test]
+fn branches_of_a_graph_without_an_order_are_found() {
+    for program in orders("graph-without-order") {
+        program.fails(&["race", "of a graph on stream"]);
+    }
+}
+
+#[test]
+fn a_capture_must_join_its_streams() {
+    program("unjoined").fails(&["STREAM_CAPTURE_UNJOINED"]);
+}
+
+#[test]
+fn an_access_out_of_bounds_stays_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    program("out-of-bounds").with("FAKE_CUDA_LOG", &log).fails(&["ILLEGAL_ADDRESS", "out of bounds"]);
+    let text = std::fs::read_to_string(log).expect("a log");
+    assert!(text.contains("kernel elementwise_add") && text.contains("its bytes are 0..4000"), "{text}");
+}
+
+#[test]
+fn an_access_outside_of_the_declared_ranges_is_found() {
+    program("outside-ranges")
+        .fails(&["ILLEGAL_ADDRESS", "of which the launch may read 0..4000, read and write 4000..7996"]);
+}
+
+#[test]
+fn a_missing_argument_is_found() {
+    program("too-few-arguments").fails(&["INVALID_VALUE", "for parameter 2 of 3"]);
+}
+
+#[test]
+fn an_argument_of_another_size_is_found() {
+    program("arguments-told").fails(&["INVALID_VALUE", "argument 2 has 4 bytes, its parameter 8"]);
+}
+
+#[test]
+fn an_entry_point_that_is_missing_is_named() {
+    program("no-such-entry").fails(&["cuTexRefCreate"]);
+}
+
+#[test]
+fn a_planted_fault_comes_at_its_call_and_calls_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let counts = folder.path().join("counts");
+    let calls = |counts: &Path, entry: &str| {
+        let text = std::fs::read_to_string(counts).expect("counts");
+        let line = text.lines().find_map(|line| line.strip_prefix(entry)?.trim().parse::<u64>().ok());
+        line.unwrap_or(0)
+    };
+    program("waits").with("FAKE_CUDA_COUNTS", &counts).passes();
+    assert_eq!(calls(&counts, "cuLaunchKernel "), 2);
+    let planted =
+        program("waits").with("FAKE_CUDA_COUNTS", &counts).with("FAKE_CUDA_FAIL", "cuLaunchKernel:2:2");
+    planted.fails(&["OUT_OF_MEMORY"]);
+    assert_eq!(calls(&counts, "cuLaunchKernel "), 2);
+    program("waits").with("FAKE_CUDA_FAIL", "cuLaunchKernel:3:2").passes();
+}
+
+#[test]
+fn a_machine_without_a_device_says_so() {
+    program("waits").with("FAKE_CUDA_DEVICES", "0").fails(&["NO_DEVICE"]);
+}
+
+#[test]
+fn a_setting_that_is_not_understood_ends_the_program() {
+    program("waits").with("FAKE_CUDA_ORDER", "sometimes").fails(&["FAKE_CUDA_ORDER must be lazy or eager"]);
+}
