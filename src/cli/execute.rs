@@ -10,11 +10,13 @@ use clap::builder::PossibleValuesParser;
 use super::document::{pretty, style};
 use super::error::{CliError, Kind};
 use super::execute_plan::{self, Changes, Planned};
+use super::execute_slice as slice;
 use super::machine::Source;
 use super::number::{real, whole};
 use super::output::{Outputs, print};
 use super::progress::RunBar;
 use super::{interrupt, keys, workload};
+use crate::execute;
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
 use crate::execute::run::{DeviceKind, Settings};
@@ -48,7 +50,9 @@ Examples:
   # On a GPU; several ranks may share it
   meshwright execute plan.json --device cuda --share-device
   # Memory of every rank, nothing computed
-  meshwright execute big-plan.json --dry-run";
+  meshwright execute big-plan.json --dry-run
+  # Two ranks of a plan for hundreds, each by itself on this machine
+  meshwright execute big-plan.json --slice 0,511 --steps 3 --trace trace.json";
 
 /// What was typed.
 #[derive(Args, Clone, Debug)]
@@ -86,6 +90,9 @@ pub struct ExecuteArgs {
     /// Compute nothing: count the memory of every rank
     #[arg(long)]
     dry_run: bool,
+    /// Run only these ranks, one by one with their peers absent: memory and compute time are measured, communication is priced
+    #[arg(long, value_name = "RANK,…")]
+    slice: Option<String>,
     /// What ranks run on
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     #[arg(value_parser = PossibleValuesParser::new(["cpu", "cuda"]))]
@@ -106,6 +113,19 @@ pub struct ExecuteArgs {
     optimizer: OptimizerArgs,
     #[command(flatten)]
     changes: ChangeArgs,
+}
+
+impl ExecuteArgs {
+    fn beside_slice(&self, steps: u64, device: DeviceKind) -> slice::Beside {
+        slice::Beside {
+            grads: self.grads.is_some(),
+            save: self.save.is_some(),
+            init: self.init.is_some(),
+            dry_run: self.dry_run,
+            cuda: device != DeviceKind::Cpu,
+            steps,
+        }
+    }
 }
 
 /// AdamW and its seed, as typed.
@@ -209,6 +229,8 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
             return Err(CliError::usage("share-device", device, rule).or(["cuda"]));
         }
     };
+    let slice =
+        args.slice.as_deref().map(|text| slice::ranks(text, args.beside_slice(steps, device))).transpose()?;
     let settings = Settings { device, ..args.optimizer.settings()? };
     let changes = args.changes.changes()?;
     let data = DataRequest {
@@ -224,14 +246,26 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     if let Some(folder) = &args.save {
         probe(folder)?;
     }
+    let is_named = args.no_calibrate || args.cost_model.is_some();
     // What a GPU does is predicted by the plan's own cost model.
     let source = Some(source(args.cost_model, args.no_calibrate))
         .filter(|_| !args.dry_run && device == DeviceKind::Cpu);
     let Planned { plan, job, own, calibrated } = match &args.plan {
-        Some(path) => execute_plan::read(path, &changes, source.as_ref())?,
+        Some(path) if slice.is_some() => {
+            execute_plan::read(path, &changes, &|cluster| slice::source(source.clone(), is_named, cluster))?
+        }
+        Some(path) => execute_plan::read(path, &changes, &|_| Ok(source.clone()))?,
         None => execute_plan::quick(&changes, source.as_ref())?,
     };
-    let outcome = if args.dry_run {
+    let outcome = if let Some(ranks) = slice {
+        let mut bar = RunBar::of_slice(!args.json, steps * ranks.len() as u64);
+        let request = execute::slice::Request { plan, job, settings, steps, data, ranks };
+        interrupt::heed();
+        let outcome = execute::slice::run(&request, &mut bar);
+        bar.clear();
+        interrupt::ignore();
+        outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref()))?
+    } else if args.dry_run {
         let trace = session::dry_run(plan, job, settings)?;
         Outcome { trace, was_broken_off: false }
     } else {
@@ -261,8 +295,15 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         return Ok(0);
     }
     // Nobody may be there to read it.
-    let _ = writeln!(io::stderr(), "interrupted after step {}", outcome.trace.losses.len());
+    let _ = writeln!(io::stderr(), "{}", interrupted(&outcome.trace));
     Ok(interrupt::CODE)
+}
+
+fn interrupted(trace: &Trace) -> String {
+    match &trace.slice {
+        Some(slice) => format!("interrupted at rank {}", slice.ranks.last().copied().unwrap_or_default()),
+        None => format!("interrupted after step {}", trace.losses.len()),
+    }
 }
 
 /// The error of a run that failed; the trace of its complete steps is written, where one was asked for.
@@ -312,6 +353,7 @@ fn report(outcome: &Outcome, written: Written) -> RunReport {
     RunReport {
         version: trace.version,
         strategy: trace.plan.strategy.text.clone(),
+        slice: trace.slice.clone(),
         first_step: trace.first_step,
         losses: trace.losses.clone(),
         loss_parts: trace.loss_parts.clone(),

@@ -10,7 +10,7 @@ use crate::execute::weights::WeightsError;
 impl From<ExecuteError> for CliError {
     fn from(error: ExecuteError) -> Self {
         let mut message = error.to_string();
-        if matches!(error, ExecuteError::Memory { .. }) {
+        if matches!(error, ExecuteError::Memory { .. } | ExecuteError::MemoryOfOne { .. }) {
             message += "; --dry-run counts it without taking it";
         }
         let (kind, field, value, nearest) = match error {
@@ -24,7 +24,11 @@ impl From<ExecuteError> for CliError {
             | ExecuteError::State { rank, .. } => (Kind::Run, "rank", rank.to_string(), Vec::new()),
             ExecuteError::NotFinite { layer, .. } => (Kind::Run, "loss", layer, Vec::new()),
             ExecuteError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
-            ExecuteError::Memory { extent, available, .. } => {
+            ExecuteError::NoSuchRank { rank, last } => {
+                (Kind::Input, "slice", rank.to_string(), vec![last.to_string()])
+            }
+            ExecuteError::Memory { extent, available, .. }
+            | ExecuteError::MemoryOfOne { extent, available, .. } => {
                 (Kind::Infeasible, "memory", extent.0.to_string(), vec![available.0.to_string()])
             }
             #[cfg(unix)]

@@ -83,8 +83,13 @@ pub fn quick(changes: &Changes, source: Option<&Source>) -> Result<Planned, CliE
     Ok(Planned { plan, job: Job { model, strategy, workload, engine }, own: None, calibrated })
 }
 
-/// The plan in the file at `path`. It is predicted anew by the cost model of `source`, unless it is only to be counted.
-pub fn read(path: &Path, changes: &Changes, source: Option<&Source>) -> Result<Planned, CliError> {
+/// The plan in the file at `path`. It is predicted anew by the cost model that `source` names for its cluster, if it names
+/// one.
+pub fn read(
+    path: &Path,
+    changes: &Changes,
+    source: &dyn Fn(&Cluster) -> Result<Option<Source>, CliError>,
+) -> Result<Planned, CliError> {
     let mut plan = plan::read(path)?;
     let engine = embedded(&plan)?;
     let refused = |reason: String| PlanFileError::NotAPlan { path: path.display().to_string(), reason };
@@ -110,7 +115,7 @@ pub fn read(path: &Path, changes: &Changes, source: Option<&Source>) -> Result<P
     if is_other {
         plan = played(&cluster)?.0;
     }
-    let cost_model = source.map(Source::load).transpose()?;
+    let cost_model = source(&cluster)?.as_ref().map(Source::load).transpose()?;
     let other = cost_model.as_ref().filter(|other| other.hash != plan.cost_model.hash);
     let own = other.map(|_| PlannedTime {
         cost_model: plan.cost_model.name.clone(),

@@ -12,6 +12,7 @@ mod error;
 mod execute;
 mod execute_error;
 mod execute_plan;
+mod execute_slice;
 mod explain;
 mod export;
 mod fit;

@@ -112,8 +112,8 @@ impl Bar {
 pub struct RunBar {
     bar: ProgressBar,
     lines: Option<Lines>,
-    /// Tokens a step.
-    tokens: f64,
+    /// Tokens a step; none of a slice, whose losses and steps mean nothing.
+    tokens: Option<f64>,
     /// The fullest rank's peak.
     memory: Bytes,
 }
@@ -121,8 +121,13 @@ pub struct RunBar {
 impl RunBar {
     /// A bar of `steps` steps of `tokens` tokens; `is_wanted` is false where a program reads the output.
     pub fn new(is_wanted: bool, steps: u64, tokens: u64) -> Self {
+        Self { tokens: Some(tokens as f64), ..Self::of_slice(is_wanted, steps) }
+    }
+
+    /// The bar of a slice, of `steps` steps of all its ranks.
+    pub fn of_slice(is_wanted: bool, steps: u64) -> Self {
         let (bar, lines) = shown(is_wanted, steps, "{bar:32} {pos}/{len} steps  {msg}  {eta} left");
-        Self { bar, lines, tokens: tokens as f64, memory: Bytes::ZERO }
+        Self { bar, lines, tokens: None, memory: Bytes::ZERO }
     }
 
     /// Takes the bar away.
@@ -137,8 +142,13 @@ impl Observer for RunBar {
     }
 
     fn step(&mut self, result: &StepResult) -> ControlFlow<()> {
-        let rate = grouped((self.tokens / result.seconds) as u64);
-        let said = format!("loss {:.4}  {rate} tokens/s  {} a rank", result.loss, self.memory);
+        let said = match self.tokens {
+            Some(tokens) => {
+                let rate = grouped((tokens / result.seconds) as u64);
+                format!("loss {:.4}  {rate} tokens/s  {} a rank", result.loss, self.memory)
+            }
+            None => format!("{} a rank", self.memory),
+        };
         self.bar.inc(1);
         if let Some(lines) = &self.lines {
             let (done, of) = (self.bar.position(), self.bar.length().unwrap_or(0));

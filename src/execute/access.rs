@@ -38,13 +38,13 @@ impl Fleet {
     pub(super) fn read_bytes(&self, rank: usize, view: View, bytes: &mut [u8]) {
         let _idle = self.idle();
         // SAFETY: while the lock is held, no queue is at work.
-        unsafe { self.device.download(rank, view, bytes) };
+        unsafe { self.device.download(self.on_device(rank), view, bytes) };
     }
 
     /// `bytes` become those of `view` of rank `rank`; waits while a step is computed.
     pub(super) fn set_bytes(&self, rank: usize, view: View, bytes: &[u8]) {
         let _alone = self.alone();
         // SAFETY: while the lock is held, no queue is at work and nobody else reads or writes here.
-        unsafe { self.device.upload(rank, view, bytes) };
+        unsafe { self.device.upload(self.on_device(rank), view, bytes) };
     }
 }

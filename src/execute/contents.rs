@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::execute::call::View;
+use crate::execute::comm::small_numbers;
 use crate::execute::data::Batches;
 use crate::execute::fleet::Fleet;
 use crate::execute::pool::Pool;
@@ -83,6 +84,18 @@ impl Fleet {
             }
             if on_host {
                 self.set_numbers(rank.index, rank.staged(&piece).1, &values);
+            }
+        }
+    }
+
+    /// Small numbers become what lies in every rank's inboxes.
+    pub(super) fn fill_inboxes(&self) {
+        for rank in &self.ranks {
+            let inboxes = rank.placement.states.iter().filter(|state| matches!(state.holds, Holds::Inbox(_)));
+            for inbox in inboxes {
+                let view = View::device(inbox.device, rank.types.compute);
+                let numbers: Vec<f64> = small_numbers().take(view.len()).collect();
+                self.set_numbers(rank.index, view, &numbers);
             }
         }
     }
@@ -239,9 +252,13 @@ impl Fleet {
         let mut inputs = vec![0; sequences * tokens];
         let mut targets = inputs.clone();
         for data_rank in 0..strategy.data {
+            let ranks: Vec<_> = self.ranks.iter().filter(|rank| rank.data_rank == data_rank).collect();
+            if ranks.is_empty() {
+                continue;
+            }
             for micro in 0..strategy.accumulation {
                 batches.read(step, data_rank, micro, &mut inputs, &mut targets);
-                for rank in self.ranks.iter().filter(|rank| rank.data_rank == data_rank) {
+                for rank in &ranks {
                     let positions = &self.run.positions(rank.context);
                     for (holds, ids) in [(Holds::Tokens, &inputs), (Holds::Targets, &targets)] {
                         let Some(state) = rank.state(holds, None) else { continue };

@@ -22,6 +22,13 @@ pub enum ExecuteError {
         "the arenas of {ranks} ranks take {extent} to hold {live} at once, and this machine has {available} free"
     )]
     Memory { ranks: u64, extent: Bytes, live: Bytes, available: Bytes },
+    #[error(
+        "the arenas of rank {rank} take {extent} to hold {live} at once, and this machine has {available} free"
+    )]
+    MemoryOfOne { rank: usize, extent: Bytes, live: Bytes, available: Bytes },
+    /// A slice of a rank that the plan has not.
+    #[error("the plan has no rank {rank}: its ranks are 0 to {last}")]
+    NoSuchRank { rank: u64, last: u64 },
     #[error("rank {rank}: {message}")]
     Rank { rank: usize, message: String },
     #[cfg(unix)]

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
 use crate::execute::call::Call;
-use crate::execute::comm::CommError;
+use crate::execute::comm::{CommError, Peers};
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
@@ -18,8 +18,9 @@ use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::resident::resident;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::Parts;
+use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::run::{DeviceKind, Run, Settings, Weighing};
+use crate::execute::run::{DeviceKind, Run, Weighing};
 use crate::execute::storage::Types;
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
@@ -28,9 +29,10 @@ use crate::program::placing::Placing;
 use crate::program::scalars::Scalar;
 use crate::units::Bytes;
 
-/// The ranks of a run.
+/// The ranks of a run, or one of them alone.
 pub struct Fleet {
     pub run: Run,
+    /// By number, without a gap.
     pub ranks: Vec<Rank>,
     /// By rank, what its instructions ask of the device.
     bound: Vec<Bound>,
@@ -80,18 +82,31 @@ impl Fleet {
     /// # Errors
     /// If this machine has less than they need, or the program keeps other state than the model has.
     pub fn new(run: Run) -> Result<Self, ExecuteError> {
-        let Parts { ranks, bound, needs } = Parts::of(&run)?;
-        let sum = |bytes: fn(&Placing) -> Bytes| -> Bytes {
-            ranks.iter().map(|rank| bytes(&rank.placement.placing)).sum()
+        let parts = Parts::of(&run)?;
+        Self::of(run, parts)
+    }
+
+    /// Lays out rank `index` of `run`, whose peers are absent, and takes its memory; `stages` are laid out. Messages to it
+    /// are in its inboxes from the start: small numbers.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_one(mut run: Run, index: u64, stages: &[Arc<Placement>]) -> Result<Self, ExecuteError> {
+        run.settings.peers = Peers::Absent;
+        let parts = Parts::alone(&run, index, stages)?;
+        let fleet = Self::of(run, parts)?;
+        fleet.fill_inboxes();
+        Ok(fleet)
+    }
+
+    fn of(run: Run, Parts { ranks, bound, needs }: Parts) -> Result<Self, ExecuteError> {
+        let mut device = device(&run, ranks.len() as u64)?;
+        let placings: Vec<&Placing> = ranks.iter().map(|rank| &rank.placement.placing).collect();
+        let alone = match (run.settings.peers, ranks.as_slice()) {
+            (Peers::Absent, [rank]) => Some(rank.index),
+            _ => None,
         };
-        let extent = sum(|placing| placing.device.extent + placing.host.extent);
-        let live = sum(|placing| placing.device.live + placing.host.live);
-        let types = Types::new(run.rules.compute, run.rules.gradient);
-        let mut device = device(&run.settings, types, run.mesh.ranks())?;
-        let available = device.free_memory();
-        if extent > available {
-            return Err(ExecuteError::Memory { ranks: run.mesh.ranks(), extent, live, available });
-        }
+        check_room(&*device, alone, &placings)?;
         let resident_before = resident();
         device.allocate(needs)?;
         Ok(Self {
@@ -103,6 +118,11 @@ impl Fleet {
             resident_before,
             has_gradients: AtomicBool::new(false),
         })
+    }
+
+    /// The place on the device of rank number `rank`.
+    pub(super) fn on_device(&self, rank: usize) -> usize {
+        rank - self.ranks.first().map_or(0, |first| first.index)
     }
 
     /// Looks at every output of the forward pass from now on.
@@ -266,8 +286,12 @@ impl Fleet {
     }
 }
 
-/// The device that `settings` ask for, for `ranks` ranks that store numbers as `types`.
-fn device(settings: &Settings, types: Types, ranks: u64) -> Result<Box<dyn Device + Send>, ExecuteError> {
+/// The device that ranks of `run` train on, `ranks` of them here.
+///
+/// # Errors
+/// If it cannot be used, or has no kernels for the run's numbers.
+pub(super) fn device(run: &Run, ranks: u64) -> Result<Box<dyn Device + Send>, ExecuteError> {
+    let (settings, types) = (&run.settings, Types::new(run.rules.compute, run.rules.gradient));
     match settings.device {
         DeviceKind::Cpu => Ok(Box::new(Cpu::new(types, settings.cores)?)),
         #[cfg(unix)]
@@ -279,6 +303,28 @@ fn device(settings: &Settings, types: Types, ranks: u64) -> Result<Box<dyn Devic
             Err(ExecuteError::Unsupported(format!("{ranks} ranks on CUDA on this system")))
         }
     }
+}
+
+/// That ranks of these `placings`, or rank `alone`, find room on `device`.
+///
+/// # Errors
+/// [`ExecuteError::Memory`] where they do not.
+pub(super) fn check_room(
+    device: &dyn Device,
+    alone: Option<usize>,
+    placings: &[&Placing],
+) -> Result<(), ExecuteError> {
+    let sum = |bytes: fn(&Placing) -> Bytes| -> Bytes { placings.iter().map(|placing| bytes(placing)).sum() };
+    let extent = sum(|placing| placing.device.extent + placing.host.extent);
+    let live = sum(|placing| placing.device.live + placing.host.live);
+    let available = device.free_memory();
+    if extent <= available {
+        return Ok(());
+    }
+    Err(match alone {
+        Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, available },
+        None => ExecuteError::Memory { ranks: placings.len() as u64, extent, live, available },
+    })
 }
 
 /// What the threads of a run and its main thread tell each other.

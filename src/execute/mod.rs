@@ -19,6 +19,7 @@ pub mod pool;
 pub mod ranks;
 pub mod run;
 pub mod session;
+pub mod slice;
 mod storage;
 pub mod vector;
 pub mod weights;

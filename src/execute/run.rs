@@ -1,5 +1,6 @@
 //! What all ranks of a run share: model, strategy, rules, and the numbers that kernels need.
 
+use crate::execute::comm::Peers;
 use crate::execute::error::ExecuteError;
 use crate::lower::Kernel;
 use crate::lower::unit::{UnitLayers, units};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub inspect: bool,
     /// Cores that the ranks share.
     pub cores: usize,
+    /// Whether all ranks are there. One whose peers are absent is not ended by numbers that are not finite.
+    pub peers: Peers,
     pub device: DeviceKind,
 }
 
@@ -65,6 +68,7 @@ impl Default for Settings {
             poison: false,
             inspect: false,
             cores: std::thread::available_parallelism().map_or(1, usize::from),
+            peers: Peers::Present,
             device: DeviceKind::default(),
         }
     }

@@ -35,7 +35,7 @@ use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
 use crate::simulate::Counters;
 use crate::strategy::Axis;
-use crate::trace::{Machine, PlannedTime, Resident, StepTime, Trace, VERSION, today};
+use crate::trace::{PlannedTime, Resident, StepTime, Trace, VERSION};
 use crate::units::{Bytes, FlopsPerSecond, Seconds};
 
 /// Ranks that run in one process at most: each is several threads.
@@ -122,7 +122,8 @@ pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, Execut
     let all: Vec<_> = placements.iter().map(|placement| placement.counted(|_| true)).collect();
     let stage = |rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
     let held = (0..run.mesh.ranks()).map(|rank| all[stage(rank)].clone()).collect();
-    let measured = Measured { held, written: None, resident: Resident::default() };
+    let ranks = (0..run.mesh.ranks()).collect();
+    let measured = Measured { ranks, held, written: None, resident: Resident::default() };
     Ok(trace(plan, (&run, &placements), &measured, &Samples::default()))
 }
 
@@ -256,7 +257,7 @@ fn save(fleet: &Fleet, folder: &Path, (steps, sequences): (u64, u64)) -> Result<
 }
 
 /// The batches that `request` asks for, checked against the model's vocabulary.
-fn batches(request: &DataRequest, run: &Run) -> Result<Batches, ExecuteError> {
+pub(super) fn batches(request: &DataRequest, run: &Run) -> Result<Batches, ExecuteError> {
     let vocabulary = vocabulary(&run.model);
     let tokens = match &request.file {
         Some(path) => Tokens::File(TokenFile::open(path, request.format, vocabulary)?),
@@ -308,6 +309,7 @@ fn measured(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
     };
     let arenas: Bytes = ranks.iter().map(extent).sum();
     Measured {
+        ranks: (0..fleet.run.mesh.ranks()).collect(),
         held,
         written: has_steps.then(written),
         resident: Resident {
@@ -327,11 +329,8 @@ fn trace(
     let spans = samples.spans();
     Trace {
         version: VERSION,
-        machine: Machine {
-            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
-            date: today(),
-            program: env!("CARGO_PKG_VERSION").to_owned(),
-        },
+        machine: record::machine(),
+        slice: None,
         first_step: 0,
         losses: Vec::new(),
         loss_parts: BTreeMap::new(),

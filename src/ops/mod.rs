@@ -69,6 +69,11 @@ impl Op {
         }
     }
 
+    /// Whether other ranks take part in it.
+    pub const fn is_communication(&self) -> bool {
+        matches!(self, Self::Collective(_) | Self::Send(_) | Self::Receive(_))
+    }
+
     /// Arithmetic that this op does; nothing for what only moves data.
     pub fn flops(&self) -> Flops {
         match self {

@@ -8,6 +8,7 @@ mod listing;
 mod map;
 mod run;
 mod sheet;
+mod slice;
 mod tables;
 
 use crate::plan::{Plan, Prediction};

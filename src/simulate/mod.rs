@@ -4,6 +4,7 @@ mod account;
 mod causes;
 mod filling;
 mod issue;
+mod measured;
 pub mod memory;
 mod outlook;
 pub mod over_time;
@@ -17,6 +18,7 @@ mod watch;
 pub use account::{Counters, account};
 pub use causes::CauseTimes;
 pub use issue::Issue;
+pub use measured::{StageSeconds, Timeline, play_measured};
 pub use memory::{MemoryPeak, peak};
 pub use over_time::{MemoryMoment, memory_over_time};
 pub use player::{

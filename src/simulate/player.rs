@@ -12,6 +12,7 @@ use crate::ops::Op;
 use crate::program::{Message, Pass, Payload, Program};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::filling;
+use crate::simulate::measured::Notes;
 use crate::simulate::memory::MemoryPeak;
 use crate::simulate::outlook::Outlook;
 use crate::simulate::starts::Starts;
@@ -113,7 +114,7 @@ pub(super) struct Player<'a> {
     pub(super) ranks: Vec<Rank<'a>>,
     pub(super) messages: Messages,
     /// The rank of each chunk.
-    stage_of_chunk: Vec<usize>,
+    pub(super) stage_of_chunk: Vec<usize>,
     /// Next events: time (its bits order like the number) and rank; those that are no longer its next are skipped.
     pub(super) events: BinaryHeap<Reverse<(u64, usize)>>,
     /// Ranks that must look again at the present instant.
@@ -192,6 +193,13 @@ impl<'a> Player<'a> {
         self.run();
         let starts = self.ranks[stage].starts.take().unwrap_or_default();
         (self.playback().ranks.swap_remove(stage), starts)
+    }
+
+    /// Plays on, and says also what was noted of each rank.
+    pub(super) fn noted(mut self) -> (Playback, Vec<Notes>) {
+        self.run();
+        let notes = self.ranks.iter_mut().filter_map(|rank| rank.notes.take()).collect();
+        (self.playback(), notes)
     }
 
     fn finished(mut self) -> Playback {

@@ -6,6 +6,7 @@ use crate::ops::Op;
 use crate::program::{Call, Cause, Instruction, Message, Payload, RankProgram, Streams, Template};
 use crate::simulate::causes::CauseTimes;
 use crate::simulate::issue;
+use crate::simulate::measured::Notes;
 use crate::simulate::memory::{self, MemoryPeak};
 use crate::simulate::quiet::Quiet;
 use crate::simulate::starts::Starts;
@@ -88,6 +89,8 @@ pub(super) struct Rank<'a> {
     pub(super) spans: Vec<Span>,
     /// When its computing instructions start, where that is asked for.
     pub(super) starts: Option<Starts>,
+    /// When each of its instructions runs, where that is asked for.
+    pub(super) notes: Option<Notes>,
     /// The end of this rank's program was reached.
     pub(super) done: bool,
     /// The streams that its program uses.
@@ -234,6 +237,7 @@ impl<'a> Rank<'a> {
             peak_at: 0.0,
             spans: Vec::with_capacity(program.calls.len()),
             starts: None,
+            notes: None,
             done: false,
             used: instructions.fold(Streams::NONE, |used, one| used.and(Streams::of(one.stream))),
             next_at: None,
@@ -242,6 +246,15 @@ impl<'a> Rank<'a> {
             rank.streams[stream].next = rank.position_from(stream, 0, 0);
         }
         rank
+    }
+
+    /// Its instructions take what was measured of them, by template, where something was.
+    pub(super) fn take_measured(&mut self, measured: &[Vec<Option<Seconds>>]) {
+        for (template, measured) in self.prepared.iter_mut().zip(measured) {
+            for (price, measured) in template.prices.iter_mut().zip(measured) {
+                price.seconds = measured.unwrap_or(price.seconds);
+            }
+        }
     }
 
     /// Seconds of its passes, each by itself; of one that is not quiet, what computes.
@@ -387,6 +400,9 @@ impl<'a> Rank<'a> {
     }
 
     pub(super) fn begin(&mut self, stream: usize, position: Position, time: f64) {
+        if let Some(notes) = &mut self.notes {
+            notes.note(position, 0, time);
+        }
         if (position.0 as usize, position.1 as usize) == (self.memory.call, self.memory.instruction) {
             self.peak_at = time;
         }
@@ -406,6 +422,9 @@ impl<'a> Rank<'a> {
     }
 
     pub(super) fn finish(&mut self, stream: usize, position: Position, time: f64) {
+        if let Some(notes) = &mut self.notes {
+            notes.note(position, 1, time);
+        }
         let template = self.program.calls[position.0 as usize].template as usize;
         self.streams[stream].next = match self.prepared[template].following[position.1 as usize] {
             u32::MAX => self.position_from(stream, position.0 + 1, 0),

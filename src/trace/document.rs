@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::plan::{GradientRecord, Plan};
 use crate::trace::gradients::NamedGradient;
 use crate::trace::rows::{ExtentRow, MemoryRow, Resident, TimeRow};
+use crate::trace::slice::{Slice, TimeFrom};
 use crate::units::{Bytes, Seconds};
 
 /// The version of both documents that this program writes.
@@ -20,14 +21,17 @@ pub struct Trace {
     pub version: u32,
     pub machine: Machine,
     pub plan: Plan,
+    /// Only these ranks ran, with no peers; absent where all did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     /// The number of the first step; more than 0 where a run was resumed.
     pub first_step: u64,
-    /// In nats, one a step.
+    /// In nats, one a step; none of a slice, where they would mean nothing.
     pub losses: Vec<f64>,
     /// Each loss by itself, unweighted; empty where there is but one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loss_parts: BTreeMap<String, Vec<f64>>,
-    /// Every step's time, the first (which warms up) too.
+    /// Every step's time, the first (which warms up) too; none of a slice.
     pub step_times_s: Vec<Seconds>,
     pub step_time_s: StepTime,
     /// By the cost model of the plan that was read, where another one's prediction stands above.
@@ -122,6 +126,9 @@ pub struct InstructionRecord {
     pub stream: String,
     pub cause: String,
     pub work: String,
+    /// In a slice, where the time of it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_from: Option<TimeFrom>,
 }
 
 /// Bytes held from the instruction with this number (in issue order) on.
@@ -132,8 +139,9 @@ pub struct Moment {
     pub bytes: Bytes,
 }
 
-/// When one rank ran each instruction of its stage, in microseconds since the step began.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// When one rank ran each instruction of its stage, in microseconds since the step began. In a slice, when it would in
+/// the composed step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RankTrace {
     pub rank: u64,
@@ -141,6 +149,9 @@ pub struct RankTrace {
     /// One for each instruction, in issue order; empty where nothing was computed.
     pub start_us: Vec<f64>,
     pub end_us: Vec<f64>,
+    /// In a slice, what each took on the device; null where it is priced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured_us: Vec<Option<f64>>,
 }
 
 /// What `execute --json` prints.
@@ -150,6 +161,9 @@ pub struct RunReport {
     pub version: u32,
     /// Of the plan that was executed.
     pub strategy: String,
+    /// Only these ranks ran, with no peers; absent where all did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<Slice>,
     pub first_step: u64,
     pub losses: Vec<f64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

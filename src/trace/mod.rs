@@ -5,6 +5,7 @@ mod document;
 mod gradients;
 pub mod published;
 mod rows;
+mod slice;
 
 pub use date::today;
 pub use document::{
@@ -13,3 +14,4 @@ pub use document::{
 };
 pub use gradients::{NamedGradient, ShardRecord};
 pub use rows::{ExtentRow, MemoryRow, Resident, Space, TOTAL, TimeRow};
+pub use slice::{ComposedStage, Slice, TimeFrom};

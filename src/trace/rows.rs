@@ -84,6 +84,6 @@ pub struct TimeRow {
     /// As in a plan's `time_s`.
     pub cause: String,
     pub predicted_s: Seconds,
-    /// In the median step; none where no step was made.
+    /// In the median step; none where no step was made, and in a slice of what depends on communication.
     pub measured_s: Option<Seconds>,
 }

@@ -17,6 +17,13 @@ pub(super) fn predict(
     trace: &Trace,
     as_engine: Option<&EngineProfile>,
 ) -> Result<(Run, String), String> {
+    if let Some(slice) = &trace.slice {
+        return Err(format!(
+            "is a slice of {} of {} ranks with peers absent: its communication is priced, so no step was measured",
+            slice.ranks.len(),
+            trace.plan.cluster.devices
+        ));
+    }
     let plan = &trace.plan;
     let (model, cluster) = (model(trace)?, cluster(trace)?);
     let own = engine(&plan.engine);

@@ -21,5 +21,6 @@ mod machine;
 mod malformed;
 mod map;
 mod place;
+mod slice;
 mod terminal;
 mod validate;

@@ -3,6 +3,7 @@
 use super::collectives::sum_of;
 use super::{Binder, Done};
 use crate::execute::call::{Call, Exchange, LossWeightCall, View, Weight};
+use crate::execute::comm::Peers;
 use crate::execute::ranks::layout::Section;
 use crate::execute::ranks::placement::Issue;
 use crate::execute::run::Weighing;
@@ -86,6 +87,10 @@ impl Binder<'_> {
         let weight = self.scalar(Scalar::Weight { loss, micro: issue.micro });
         let (of, own) = match self.run.weighings[usize::from(loss)] {
             Weighing::Fixed(number) => return self.push(Call::SetNumber { number, to: weight }),
+            // Norms of made-up gradients say nothing, and might not be finite.
+            Weighing::Adaptive { .. } if self.run.settings.peers == Peers::Absent => {
+                return self.push(Call::SetNumber { number: 1.0, to: weight });
+            }
             Weighing::Adaptive { of, own } => (of, own),
         };
         // Gradients started with the loss's own weight, which norms leave out.

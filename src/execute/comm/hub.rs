@@ -8,7 +8,7 @@ use std::thread;
 
 use super::mailbox::{Mailbox, Shelf};
 use super::rendezvous::Rendezvous;
-use super::{Channel, CommError, Endpoint};
+use super::{Channel, CommError, Endpoint, Peers};
 
 /// Looks before a member sleeps, where every rank has a core: some ten microseconds.
 const SPINS: u32 = 400;
@@ -17,6 +17,7 @@ const SPINS: u32 = 400;
 #[derive(Clone)]
 pub struct Hub {
     ranks: usize,
+    peers: Peers,
     groups: Arc<Mutex<Groups>>,
     /// One for each receiving rank.
     shelves: Arc<[Shelf]>,
@@ -36,9 +37,23 @@ impl Hub {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
             ranks,
+            peers: Peers::Present,
             groups: Arc::default(),
             shelves: (0..ranks).map(|_| Shelf::new(ranks)).collect(),
             spins: if cores >= ranks { SPINS } else { 0 },
+        }
+    }
+
+    /// The hub of one rank, of any number, whose peers are absent: it waits for nobody. Every other member of
+    /// its groups is taken to hold what it holds itself; messages to others go nowhere, and one from another is what lies
+    /// in its slot.
+    pub fn alone() -> Self {
+        Self {
+            ranks: usize::MAX,
+            peers: Peers::Absent,
+            groups: Arc::default(),
+            shelves: Arc::default(),
+            spins: 0,
         }
     }
 
@@ -60,7 +75,8 @@ impl Hub {
                 let (taken, members) = (group.members.to_vec(), members.to_vec());
                 return Err(CommError::Taken { channel, rank, taken, members });
             }
-            let group = Arc::new(Rendezvous::new(channel, members, self.spins, groups.failure.clone()));
+            let group =
+                Arc::new(Rendezvous::new(channel, (members, self.peers), self.spins, groups.failure.clone()));
             groups.of.extend(members.iter().map(|member| ((channel, *member), (group.clone(), false))));
         }
         match groups.of.get_mut(&(channel, rank)) {
@@ -78,7 +94,7 @@ impl Hub {
     /// What `rank` sends and receives messages with.
     pub fn mailbox(&self, rank: usize) -> Result<Mailbox, CommError> {
         self.check(rank)?;
-        Ok(Mailbox::new(self.shelves.clone(), rank))
+        Ok(Mailbox::new(self.shelves.clone(), rank, self.peers))
     }
 
     /// Makes every call that waits or comes later, on any rank, return [`CommError::Aborted`]. The first abort is

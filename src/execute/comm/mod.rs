@@ -4,7 +4,10 @@
 //! A rank has several streams, each a thread of its own, and two of them may be inside collectives at once. So an
 //! [`Endpoint`] belongs to one rank, group and stream; a [`Mailbox`] sends and receives for one rank. [`Hub`] hands
 //! both out. Members call the same operations in the same order; who does otherwise is told so.
+//!
+//! A rank may also be [alone](Hub::alone): its operations are the same, on its own data in place of its peers'.
 
+mod absent;
 mod call;
 mod error;
 mod hub;
@@ -18,6 +21,7 @@ mod tests;
 
 use std::ops::Range;
 
+pub use absent::{Peers, small_numbers};
 pub use call::{Call, Channel, Operation, Place, Tag, View};
 pub use error::{CommError, Mismatch};
 pub use hub::Hub;

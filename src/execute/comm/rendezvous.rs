@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::{Call, Channel, CommError, Mismatch, Place, View};
+use super::{Call, Channel, CommError, Mismatch, Peers, Place, View};
 
 pub(super) struct Rendezvous {
     pub(super) channel: Channel,
     /// The ranks of the group.
     pub(super) members: Box<[usize]>,
+    pub(super) peers: Peers,
     /// What each member published; valid from `enter` to `leave`.
     slices: Box<[AtomicPtr<()>]>,
     /// Meetings that all members came to.
@@ -51,10 +52,16 @@ pub(super) struct Held<'a> {
 }
 
 impl Rendezvous {
-    pub(super) fn new(channel: Channel, members: &[usize], spins: u32, failure: Option<CommError>) -> Self {
+    pub(super) fn new(
+        channel: Channel,
+        (members, peers): (&[usize], Peers),
+        spins: u32,
+        failure: Option<CommError>,
+    ) -> Self {
         Self {
             channel,
             members: members.into(),
+            peers,
             slices: members.iter().map(|_| AtomicPtr::default()).collect(),
             meetings: AtomicU64::new(0),
             state: Mutex::new(State { failure, ..State::default() }),
@@ -78,8 +85,16 @@ impl Rendezvous {
         }
         // The lock orders this store before every other member's loads.
         self.slices[member].store(slice.cast(), Ordering::Relaxed);
-        self.arrive(state, self.members.len())?;
+        self.arrive(state, self.present())?;
         Ok(Held { rendezvous: self, member })
+    }
+
+    /// Members that come to meetings.
+    fn present(&self) -> usize {
+        match self.peers {
+            Peers::Present => self.members.len(),
+            Peers::Absent => 1,
+        }
     }
 
     /// Makes all calls that wait, and all later ones, return `failure`, or the failure that came first.
@@ -100,7 +115,7 @@ impl Rendezvous {
     fn arrive<'a>(&'a self, mut state: MutexGuard<'a, State>, working: usize) -> Result<(), CommError> {
         let meeting = self.meetings.load(Ordering::Relaxed);
         state.arrived += 1;
-        if state.failure.is_none() && state.arrived == self.members.len() {
+        if state.failure.is_none() && state.arrived == self.present() {
             state.arrived = 0;
             state.working = working;
             state.first = None;
@@ -137,13 +152,22 @@ impl Rendezvous {
 }
 
 impl Held<'_> {
-    /// The part `range` of what `member` published.
+    /// Whether the others are there.
+    pub(super) const fn peers(&self) -> Peers {
+        self.rendezvous.peers
+    }
+
+    /// The part `range` of what `member` published; of what the caller did where its peers are absent.
     ///
     /// # Safety
     /// `member` published a slice of at least `range.end` elements of `T`, and nobody writes to this part of it
     /// before the next meeting.
     pub(super) unsafe fn read<T>(&self, member: usize, range: Range<usize>) -> &[T] {
-        let base = self.rendezvous.slices[member].load(Ordering::Relaxed).cast::<T>();
+        let holder = match self.peers() {
+            Peers::Present => member,
+            Peers::Absent => self.member,
+        };
+        let base = self.rendezvous.slices[holder].load(Ordering::Relaxed).cast::<T>();
         // SAFETY: the caller vouches for type, length and stillness; `member` cannot leave while `self` exists, so
         // its slice is alive. The lock of the last meeting orders its writes before this.
         unsafe { slice::from_raw_parts(base.add(range.start), range.len()) }
@@ -152,7 +176,7 @@ impl Held<'_> {
     /// Waits until all members have come so far.
     pub(super) fn meet(self) -> Result<Self, CommError> {
         let Self { rendezvous, member } = self;
-        self.arrive(rendezvous.members.len())?;
+        self.arrive(rendezvous.present())?;
         Ok(Self { rendezvous, member })
     }
 

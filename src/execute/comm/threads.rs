@@ -9,9 +9,10 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
+use super::absent::{stand_in, sum_of_alike};
 use super::rendezvous::{Held, Rendezvous};
 use super::sum::{BLOCK, Summation};
-use super::{Call, CommError, Operation, Reduction, shard};
+use super::{Call, CommError, Operation, Peers, Reduction, shard};
 use crate::execute::element::{Element, Real};
 use crate::units::ElementType;
 
@@ -98,7 +99,8 @@ unsafe fn reduce<T: Element>(
     }
 }
 
-/// Copies to `base` the shards of all members but `own`, from what those published.
+/// Copies to `base` the shards of all members but `own`, from what those published. Where they are absent, the caller's
+/// shard stands in for theirs.
 ///
 /// # Safety
 /// `base` and what each member published are slices of `elements` elements of `T`. Before the next meeting no member
@@ -107,7 +109,26 @@ unsafe fn gather<T: Element>(held: &Held<'_>, members: usize, own: usize, base: 
     for member in (0..members).filter(|member| *member != own) {
         let range = shard(elements, members, member);
         // SAFETY: as the caller vouches.
-        unsafe { part(base, range.clone()).copy_from_slice(held.read(member, range)) };
+        unsafe {
+            match held.peers() {
+                Peers::Present => part(base, range.clone()).copy_from_slice(held.read(member, range)),
+                Peers::Absent => {
+                    let own = held.read::<T>(own, shard(elements, members, own));
+                    stand_in(own, part(base, range));
+                }
+            }
+        };
+    }
+}
+
+/// Makes the shards of all members but `own` the sum of as many like them as there are members.
+///
+/// # Safety
+/// `base` is a slice of `elements` elements of `T` that the caller alone uses.
+unsafe fn sum_alone<T: Element>(base: *mut T, elements: usize, members: usize, own: usize) {
+    for member in (0..members).filter(|member| *member != own) {
+        // SAFETY: as the caller vouches.
+        sum_of_alike(unsafe { part(base, shard(elements, members, member)) }, members);
     }
 }
 
@@ -133,7 +154,12 @@ impl Endpoint {
         unsafe { reduce(&held, members, own.clone(), &summation, base.add(own.start)) };
         let held = held.meet()?;
         // SAFETY: now each member writes to its slice outside its shard, and others read its shard alone.
-        unsafe { gather(&held, members, member, base, elements) };
+        unsafe {
+            match held.peers() {
+                Peers::Present => gather(&held, members, member, base, elements),
+                Peers::Absent => sum_alone(base, elements, members, member),
+            }
+        };
         held.leave()
     }
 

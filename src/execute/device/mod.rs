@@ -16,15 +16,21 @@ pub mod null;
 use std::time::Instant;
 
 use crate::execute::call::{Call, Lists, View};
+use crate::execute::comm::Peers;
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
 use crate::units::Bytes;
 
-/// What one rank takes of a device.
+/// One rank of a run, and what it takes of a device.
 #[derive(Clone, Debug)]
 pub struct Need {
+    /// Its number in the run, which groups, sends and receives name it by.
+    pub rank: usize,
+    /// Where they are absent, it is the only rank of the device, and collectives and messages are those of
+    /// [`Hub::alone`](crate::execute::comm::Hub::alone).
+    pub peers: Peers,
     pub device: Bytes,
     pub host: Bytes,
     pub lists: Lists,
@@ -37,7 +43,8 @@ pub trait Device: Sync {
     /// Memory that ranks may still take, of the device and of the host together.
     fn free_memory(&self) -> Bytes;
 
-    /// Takes the memory of `ranks`, all of it zero. Done once.
+    /// Takes the memory of `ranks`, all of it zero. Done once. From here on a rank is named by its place among them, which
+    /// is its number in the run unless its peers are absent.
     ///
     /// # Errors
     /// If the device does not give it.

@@ -17,6 +17,8 @@ use crate::units::{Bytes, Seconds};
 
 /// What was measured of a run's memory.
 pub struct Measured {
+    /// Those that were looked at.
+    pub ranks: Vec<u64>,
     /// By rank, what the instructions that were performed held of device and host.
     pub held: Vec<(Counters, Counters)>,
     /// By rank, how far steps wrote into its arenas; none where no step was made.
@@ -28,7 +30,7 @@ pub struct Measured {
 pub fn memory(run: &Run, measured: &Measured) -> Vec<MemoryRow> {
     let accounts: Vec<_> = run.program.ranks.iter().map(account).collect();
     let mut rows = Vec::new();
-    for (rank, held) in (0..).zip(&measured.held) {
+    for (&rank, held) in measured.ranks.iter().zip(&measured.held) {
         let stage = run.mesh.coordinate(rank, Axis::Pipeline) as usize;
         let spaces =
             [(Space::Device, &accounts[stage].0, &held.0), (Space::Host, &accounts[stage].1, &held.1)];
@@ -54,7 +56,7 @@ pub fn memory(run: &Run, measured: &Measured) -> Vec<MemoryRow> {
 /// How far every rank's arenas are used; `placements` are one a stage.
 pub fn extents(run: &Run, placements: &[&Placement], measured: &Measured) -> Vec<ExtentRow> {
     let mut rows = Vec::new();
-    for rank in 0..run.mesh.ranks() {
+    for (number, &rank) in measured.ranks.iter().enumerate() {
         let placement = placements[run.mesh.coordinate(rank, Axis::Pipeline) as usize];
         let (device, host) = placement.written();
         let spaces = [
@@ -62,7 +64,7 @@ pub fn extents(run: &Run, placements: &[&Placement], measured: &Measured) -> Vec
             (Space::Host, &placement.placing.host, host),
         ];
         for (place, (space, placed, predicted)) in spaces.into_iter().enumerate() {
-            let written = measured.written.as_ref().map(|written| written[rank as usize][place]);
+            let written = measured.written.as_ref().map(|written| written[number][place]);
             rows.push(ExtentRow {
                 rank,
                 space,
@@ -90,16 +92,43 @@ pub fn time(
         let measured = spans
             .zip(begun.as_ref())
             .map(|(spans, begun)| causes(run, (rank, placements[stage]), &spans[rank as usize], begun));
-        let predicted = prediction.ranks[stage].time_s.parts();
         let measured = measured.map(|causes| causes.parts());
-        rows.extend(predicted.into_iter().enumerate().map(|(place, (cause, seconds))| TimeRow {
-            rank,
-            cause: cause.to_owned(),
-            predicted_s: seconds,
-            measured_s: measured.map(|parts| parts[place].1),
-        }));
+        rows.extend(rows_of(rank, &prediction.ranks[stage].time_s, |place| Some(measured?[place].1)));
     }
     rows
+}
+
+/// Time of a rank by cause where its peers were absent. What computes was measured; communication was not, nor what
+/// stands behind it or waits for it.
+pub fn time_alone(
+    rank: u64,
+    placement: &Placement,
+    predicted: &CauseSeconds,
+    spans: &RankSpans,
+) -> Vec<TimeRow> {
+    let works = performed(placement, spans).filter(|(issue, _)| !issue.op.is_communication());
+    let works: Vec<_> = works.map(|(issue, span)| (issue.cause, span)).collect();
+    let end = works.iter().map(|(_, span)| span.end).fold(0.0, f64::max);
+    let parts = CauseSeconds::from(swept(&works, end)).parts();
+    let measured = |place: usize| {
+        let (cause, seconds) = parts[place];
+        matches!(cause, "compute" | "recompute" | "optimizer").then_some(seconds)
+    };
+    rows_of(rank, predicted, measured).collect()
+}
+
+/// Rows of what is `predicted`, and of what `measured` says of each part.
+fn rows_of(
+    rank: u64,
+    predicted: &CauseSeconds,
+    measured: impl Fn(usize) -> Option<Seconds>,
+) -> impl Iterator<Item = TimeRow> {
+    predicted.parts().into_iter().enumerate().map(move |(place, (cause, predicted_s))| TimeRow {
+        rank,
+        cause: cause.to_owned(),
+        predicted_s,
+        measured_s: measured(place),
+    })
 }
 
 /// When each message was sent: by sending rank, what names it, and its micro-batch.
@@ -124,7 +153,7 @@ fn under_way(begun: &Begun, run: &Run, rank: u64, issue: &Issue, start: f64) -> 
 }
 
 /// A rank's instructions with their spans, stream by stream.
-pub(super) fn performed<'a>(
+pub(in crate::execute) fn performed<'a>(
     placement: &'a Placement,
     spans: &'a RankSpans,
 ) -> impl Iterator<Item = (&'a Issue, Span)> {

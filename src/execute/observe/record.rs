@@ -1,5 +1,6 @@
 //! What a trace says of a run's instructions: their names, when each ran, and the memory curve.
 
+use crate::execute::comm::Peers;
 use crate::execute::observe::samples::RankSpans;
 use crate::execute::observe::words;
 use crate::execute::ranks::placement::{Issue, Placement};
@@ -10,7 +11,7 @@ use crate::program::Pass;
 use crate::program::instruction::Task;
 use crate::simulate::Counters;
 use crate::strategy::Axis;
-use crate::trace::{InstructionRecord, Moment, RankTrace, StageTrace};
+use crate::trace::{InstructionRecord, Machine, Moment, RankTrace, StageTrace, TimeFrom, today};
 
 /// The instructions and memory curves of each stage; `placements` are one a stage, `held` one a rank.
 pub fn stages(run: &Run, placements: &[&Placement], held: &[(Counters, Counters)]) -> Vec<StageTrace> {
@@ -21,18 +22,33 @@ pub fn stages(run: &Run, placements: &[&Placement], held: &[(Counters, Counters)
     placements
         .iter()
         .enumerate()
-        .map(|(stage, placement)| {
-            let (device, host) = first(stage);
-            StageTrace {
-                stage: stage as u32,
-                instructions: placement.issues.iter().map(|issue| instruction(run, issue)).collect(),
-                device_curve: curve(device),
-                host_curve: curve(host),
-                device_peak: peak_instruction(run, (stage, placement), device),
-                host_peak: peak_instruction(run, (stage, placement), host),
-            }
-        })
+        .map(|(stage, placement)| of_stage(run, (stage, placement), first(stage)))
         .collect()
+}
+
+/// The instructions and memory curves of one stage, by what one of its ranks held.
+pub fn of_stage(
+    run: &Run,
+    (stage, placement): (usize, &Placement),
+    (device, host): &(Counters, Counters),
+) -> StageTrace {
+    StageTrace {
+        stage: stage as u32,
+        instructions: placement.issues.iter().map(|issue| instruction(run, issue)).collect(),
+        device_curve: curve(device),
+        host_curve: curve(host),
+        device_peak: peak_instruction(run, (stage, placement), device),
+        host_peak: peak_instruction(run, (stage, placement), host),
+    }
+}
+
+/// This machine, today.
+pub fn machine() -> Machine {
+    Machine {
+        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+        date: today(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+    }
 }
 
 /// Where gradients live in the program that is performed.
@@ -47,7 +63,15 @@ fn instruction(run: &Run, issue: &Issue) -> InstructionRecord {
         stream: words::stream(issue.stream).to_owned(),
         cause: words::cause(issue.cause).to_owned(),
         work: work(run, issue),
+        time_from: slice_time(run, issue),
     }
+}
+
+/// Where the time of `issue` comes from, if its rank has no peers.
+fn slice_time(run: &Run, issue: &Issue) -> Option<TimeFrom> {
+    let is_priced = issue.op.is_communication();
+    let time_from = if is_priced { TimeFrom::Priced } else { TimeFrom::Measured };
+    Some(time_from).filter(|_| run.settings.peers == Peers::Absent)
 }
 
 fn curve(counters: &Counters) -> Vec<Moment> {
@@ -85,7 +109,7 @@ pub fn work(run: &Run, issue: &Issue) -> String {
 pub fn ranks(run: &Run, placements: &[&Placement], spans: Option<&[RankSpans]>) -> Vec<RankTrace> {
     let rank = |rank: u64| {
         let stage = run.mesh.coordinate(rank, Axis::Pipeline);
-        let mut trace = RankTrace { rank, stage: stage as u32, start_us: Vec::new(), end_us: Vec::new() };
+        let mut trace = RankTrace { rank, stage: stage as u32, ..RankTrace::default() };
         let Some(spans) = spans.and_then(|spans| spans.get(rank as usize)) else { return trace };
         let placement = placements[stage as usize];
         trace.start_us.resize(placement.issues.len(), 0.0);
@@ -102,6 +126,6 @@ pub fn ranks(run: &Run, placements: &[&Placement], spans: Option<&[RankSpans]>) 
 }
 
 /// To a tenth of a microsecond, which is finer than threads start.
-fn microseconds(seconds: f64) -> f64 {
+pub fn microseconds(seconds: f64) -> f64 {
     (seconds * 1e7).round() / 10.0
 }

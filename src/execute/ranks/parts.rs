@@ -21,6 +21,15 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// Lays out rank `index` of `run` alone; `stages` are laid out.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn alone(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<Self, ExecuteError> {
+        let (rank, bound, need) = part(run, index, stages)?;
+        Ok(Self { ranks: vec![rank], bound: vec![bound], needs: vec![need] })
+    }
+
     /// Lays out all ranks of `run`.
     ///
     /// # Errors
@@ -53,6 +62,8 @@ pub fn part(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(Rank, B
     let bound = bind(run, &rank, stages)?;
     let placing = &rank.placement.placing;
     let need = Need {
+        rank: rank.index,
+        peers: run.settings.peers,
         device: placing.device.extent,
         host: placing.host.extent,
         lists: assemble::lists(run, &rank, &shape),

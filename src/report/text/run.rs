@@ -10,7 +10,7 @@ use super::listing::{
     Listing,
 };
 use super::sheet::{Hue, Sheet};
-use super::{Style, gradients};
+use super::{Style, gradients, slice};
 
 /// Losses shown of a run.
 const LOSSES: usize = 10;
@@ -30,7 +30,10 @@ pub fn run_text(trace: &Trace, files: &[(&str, &str)], style: Style) -> String {
     memory(&mut sheet, trace);
     ranks(&mut sheet, trace);
     arenas(&mut sheet, trace);
-    time(&mut sheet, trace);
+    match &trace.slice {
+        Some(of) => slice::time(&mut sheet, trace, of),
+        None => time(&mut sheet, trace),
+    }
     gradients::table(&mut sheet, &trace.named_gradients);
     if !files.is_empty() {
         sheet.gap();
@@ -293,6 +296,10 @@ fn verdict(trace: &Trace) -> String {
         0 => "Memory is as predicted to the byte".to_owned(),
         count => format!("Memory differs in {}: please report this", words::several("row", count as u64)),
     };
+    if let Some(slice) = &trace.slice {
+        let ranks: Vec<_> = slice.ranks.iter().map(u64::to_string).collect();
+        return format!("{memory}, of rank {} by itself; no communication was measured.", ranks.join(", "));
+    }
     let Some(RankTime { measured: Some(causes), .. }) = slowest(trace) else {
         return format!("{memory}; nothing was computed, so there is no time to compare.");
     };

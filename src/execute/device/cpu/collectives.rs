@@ -83,10 +83,9 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
         from: View,
         inbox: View,
     ) -> Done {
-        let peer = self.peers[to];
         // SAFETY: the inbox is empty when it is filled, and nobody else fills it.
         let fill = || unsafe {
-            let inbox = peer.write::<u8>(Memory::bytes(inbox));
+            let inbox = self.peers[to].write::<u8>(Memory::bytes(inbox));
             inbox.copy_from_slice(self.memory.read(Memory::bytes(from)));
         };
         Ok(self.mailbox.send(to, Tag::new((message, micro), self.step), elements(from), fill)?)

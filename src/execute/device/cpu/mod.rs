@@ -26,7 +26,7 @@ use self::memory::Memory;
 use self::progress::Progress;
 use self::queue::CpuQueue;
 use crate::execute::call::{Lists, View};
-use crate::execute::comm::{Channel, Endpoint, Hub};
+use crate::execute::comm::{Channel, Endpoint, Hub, Peers};
 use crate::execute::device::{Device, Need, Queue, Queues};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -77,6 +77,9 @@ pub struct Cpu {
 }
 
 struct CpuRank {
+    /// In the run.
+    number: usize,
+    peers: Peers,
     device: Arena,
     host: Arena,
     lists: Lists,
@@ -115,6 +118,8 @@ impl Device for Cpu {
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
         let rank = |need: Need| CpuRank {
+            number: need.rank,
+            peers: need.peers,
             device: Arena::new(need.device.0 as usize),
             host: Arena::new(need.host.0 as usize),
             lists: need.lists,
@@ -143,7 +148,10 @@ impl Device for Cpu {
         Ok(Box::new(CpuQueues {
             cpu: self,
             memory: (0..count).map(|rank| self.memory(rank)).collect(),
-            hub: Hub::new(count),
+            hub: match self.ranks.as_slice() {
+                [CpuRank { peers: Peers::Absent, .. }] => Hub::alone(),
+                _ => Hub::new(count),
+            },
             pools: (0..count).map(pool).collect::<Result<_, _>>()?,
             progress: (0..count).map(|_| Progress::default()).collect(),
         }))
@@ -168,8 +176,9 @@ impl CpuQueues<'_> {
             Some(pool) if matches!(stream, Stream::Compute | Stream::Host) => Pool::Threads(pool),
             _ => Pool::Serial,
         };
+        let number = self.cpu.ranks[rank].number;
         Ok(Box::new(CpuQueue::<T, G> {
-            rank,
+            rank: number,
             stream,
             progress: &self.progress[rank],
             memory: self.memory[rank],
@@ -177,7 +186,7 @@ impl CpuQueues<'_> {
             lists: &self.cpu.ranks[rank].lists,
             pool,
             endpoints,
-            mailbox: self.hub.mailbox(rank)?,
+            mailbox: self.hub.mailbox(number)?,
             step: 0,
             began: Instant::now(),
             marks: Vec::new(),
@@ -195,7 +204,8 @@ impl Queues for CpuQueues<'_> {
     ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
         let mut endpoints: [Option<Endpoint>; Group::COUNT] = Default::default();
         for &(group, members) in groups {
-            let endpoint = self.hub.endpoint(rank, Channel { group, stream }, members)?;
+            let number = self.cpu.ranks[rank].number;
+            let endpoint = self.hub.endpoint(number, Channel { group, stream }, members)?;
             endpoints[group as usize] = Some(endpoint);
         }
         let place = (rank, stream);
@@ -212,7 +222,7 @@ impl Queues for CpuQueues<'_> {
     }
 
     fn guard(&self, rank: usize, work: &mut dyn FnMut() -> Done) -> Done {
-        let done = self.hub.guard(rank, work);
+        let done = self.hub.guard(self.cpu.ranks[rank].number, work);
         if done.is_err() {
             self.progress[rank].fail();
         }

@@ -18,6 +18,7 @@ use crate::program::issue_order::Waits;
 
 /// A stream of a rank, which computes in `T` with gradients in `G`.
 pub struct CpuQueue<'r, T, G> {
+    /// Its number in the run.
     pub rank: usize,
     pub stream: Stream,
     pub progress: &'r Progress,

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::execute::call::{Call, Exchange, Lists, Space, View};
+use crate::execute::comm::Peers;
 use crate::execute::comm::Reduction;
 use crate::execute::device::cpu::Cpu;
 use crate::execute::device::{Device, Need, Queue};
@@ -30,13 +31,15 @@ fn view(space: Space, place: usize) -> View {
 fn device() -> Cpu {
     let types = Types::new(ElementType::Fp32, ElementType::Fp32);
     let mut cpu = Cpu::new(types, 1).unwrap();
-    let need = || Need {
+    let need = |rank| Need {
+        rank,
+        peers: Peers::Present,
         device: Bytes(256),
         host: Bytes(64),
         lists: Lists::default(),
         workspace: view(Space::Device, 0),
     };
-    cpu.allocate((0..RANKS).map(|_| need()).collect()).unwrap();
+    cpu.allocate((0..RANKS).map(need).collect()).unwrap();
     cpu
 }
 
