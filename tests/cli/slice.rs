@@ -110,7 +110,7 @@ fn a_rank_by_itself_holds_what_it_holds_beside_its_peers() {
         "cp=2,micro=2",
         "cp=2,cp_kind=ulysses,micro=2",
         "pp=4,micro=1",
-        "pp=2,vpp=2,zero=2,micro=1",
+        "pp=2,sched=interleaved,virtual=2,zero=2,micro=1",
         "zero=2,micro=1",
         "zero=3,micro=1",
         "zero=3,shard=2,micro=1",
