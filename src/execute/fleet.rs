@@ -12,7 +12,7 @@ use crate::execute::comm::{CommError, Peers};
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
-use crate::execute::device::{Device, Queues};
+use crate::execute::device::{Device, FreeMemory, Queues};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::resident::resident;
@@ -25,7 +25,7 @@ use crate::execute::storage::Types;
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
 use crate::ops::Group;
-use crate::program::placing::Placing;
+use crate::program::placing::{Placing, Space};
 use crate::program::scalars::Scalar;
 use crate::units::Bytes;
 
@@ -314,13 +314,22 @@ pub(super) fn check_room(
     alone: Option<usize>,
     placings: &[&Placing],
 ) -> Result<(), ExecuteError> {
-    let sum = |bytes: fn(&Placing) -> Bytes| -> Bytes { placings.iter().map(|placing| bytes(placing)).sum() };
-    let extent = sum(|placing| placing.device.extent + placing.host.extent);
-    let live = sum(|placing| placing.device.live + placing.host.live);
-    let available = device.free_memory();
-    if extent <= available {
-        return Ok(());
-    }
+    let sum = |bytes: fn(&Space) -> Bytes| -> [Bytes; 2] {
+        [
+            placings.iter().map(|placing| bytes(&placing.device)).sum(),
+            placings.iter().map(|placing| bytes(&placing.host)).sum(),
+        ]
+    };
+    let ([device_extent, host_extent], [device_live, host_live]) =
+        (sum(|space| space.extent), sum(|space| space.live));
+    let needs = match device.free_memory() {
+        FreeMemory::Shared(free) => vec![(device_extent + host_extent, device_live + host_live, free)],
+        FreeMemory::Apart { device, host } => {
+            vec![(device_extent, device_live, device), (host_extent, host_live, host)]
+        }
+    };
+    let lacking = needs.into_iter().find(|(extent, _, available)| extent > available);
+    let Some((extent, live, available)) = lacking else { return Ok(()) };
     Err(match alone {
         Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, available },
         None => ExecuteError::Memory { ranks: placings.len() as u64, extent, live, available },

@@ -1,6 +1,8 @@
 //! The CUDA device trains as the CPU does. Needs a GPU and NVRTC, or the stand-in of `tests/gpu` for both, so it is not
 //! among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
+#[path = "../sampling/dice.rs"]
+mod dice;
 mod faults;
 #[path = "../execution/models.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -114,7 +116,7 @@ fn dropout_drops_the_same() {
 /// Random legal strategies of `model` on up to eight ranks, against the CPU's.
 fn check_random(model: &Model, seed: u64, count: usize) {
     let draw = Draw::of(model);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut checked = 0;
     while checked < count {
         let devices = dice.pick(&[2, 2, 4, 4, 8]);

@@ -25,7 +25,7 @@ fn adaptive(of: &str, at: &str) -> Value {
 fn tokens(workload: &Workload, ranks: u64, micro: u64) -> Tokens {
     let (batch, length) = (workload.global_batch, workload.seq_len);
     let window = |index: u64| {
-        let mut dice = Dice(1000 + index);
+        let mut dice = Dice::new(1000 + index);
         let rest = (1..length).map(move |_| (dice.next() % 97) as u16);
         std::iter::once(5).chain(rest)
     };
@@ -51,7 +51,7 @@ fn check(model: &Model, seed: u64, count: usize) {
     let draw = Draw { most_stages: 1, ..Draw::of(model) };
     let capacity = if draw.is_moe { ",capacity=full" } else { "" };
     let mut references = HashMap::new();
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let (mut checked, mut tried) = (0, 0);
     while checked < count {
         tried += 1;

@@ -22,7 +22,7 @@ const EPSILON: f64 = 1e9;
 /// Two steps on the same batch, of which the first goes `step` times the gradient.
 fn descend(model: &Model, text: &str, devices: u64, step: f64) -> Trained {
     let workload = workload(0.0, 0.0);
-    let mut dice = Dice(5);
+    let mut dice = Dice::new(5);
     let count = workload.global_batch * workload.seq_len;
     let batch: Vec<u16> = (0..count).map(|_| (dice.next() % 61) as u16).collect();
     let ids = batch.iter().chain(&batch).chain(&batch[..1]);

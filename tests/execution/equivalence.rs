@@ -53,7 +53,7 @@ fn check_random(model: &Model, dropout: f64, seed: u64, count: usize) {
     let draw = Draw::of(model);
     let single = if draw.is_moe { "tp=1,micro=8,capacity=full" } else { "tp=1,micro=8" };
     let reference = run(model, strategy(model, single, 1, &workload).unwrap(), workload);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let (mut checked, mut tried) = (0, 0);
     while checked < count {
         tried += 1;
@@ -114,7 +114,7 @@ fn extents_are_near_what_is_held() {
     let mut ratios = Vec::new();
     for (seed, model) in (1..).zip(&models) {
         let (workload, draw) = (workload(1.0, 0.0), Draw::of(model));
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         let mut checked = 0;
         while checked < 60 {
             let devices = dice.pick(&[1, 2, 2, 4, 4, 8]);
@@ -168,7 +168,7 @@ fn dropout_is_the_same_under_random_strategies() {
 /// strategy agrees.
 #[test]
 fn frozen_layers_under_random_strategies() {
-    let mut dice = Dice(8);
+    let mut dice = Dice::new(8);
     for model in [models::gpt2(), models::llama(), models::mixtral(), models::two_losses()] {
         let workload = workload(1.0, 0.0);
         let text = if Draw::of(&model).is_moe { "tp=1,micro=8,capacity=full" } else { "tp=1,micro=8" };

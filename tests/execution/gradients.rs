@@ -156,7 +156,7 @@ fn check(model: &Model, seed: u64, fixed: &[(&str, u64)], random: usize) {
     let (_, one) = look(model, strategy(model, single, 1, &workload).unwrap(), workload);
     let mut cases: Vec<(String, u64)> =
         fixed.iter().map(|(text, devices)| ((*text).to_owned(), *devices)).collect();
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     while cases.len() < fixed.len() + random {
         let devices = dice.pick(&[2, 4, 4, 8]);
         let text = random_text(&mut dice, devices, Draw::of(model));

@@ -1,6 +1,8 @@
 //! The embedded backend trains: against an independent oracle, and every strategy against one rank.
 
 mod adaptive;
+#[path = "../sampling/dice.rs"]
+mod dice;
 mod differences;
 mod equivalence;
 mod faults;

@@ -4,6 +4,7 @@ use crate::execute::storage::Storage;
 use crate::lower::kernel::Into;
 use crate::program::placing::Region;
 pub use crate::trace::Space;
+use crate::units::ElementType;
 
 /// A run of elements in a rank's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,22 @@ impl View {
     /// How many elements it has.
     pub const fn len(&self) -> usize {
         self.region.bytes / self.storage.size()
+    }
+
+    /// How many elements it has and of which type, where they are numbers.
+    pub const fn numbers(&self) -> Option<(usize, ElementType)> {
+        match self.storage {
+            Storage::Number(element) => Some((self.len(), element)),
+            Storage::Byte | Storage::Index => None,
+        }
+    }
+
+    /// The same of a message, which is always of numbers.
+    pub fn message(&self) -> (usize, ElementType) {
+        let Some(numbers) = self.numbers() else {
+            unreachable!("messages are of numbers, not of {}", self.storage)
+        };
+        numbers
     }
 
     /// Whether it has none.

@@ -38,10 +38,21 @@ pub struct Need {
     pub workspace: View,
 }
 
+/// Memory that ranks may still take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeMemory {
+    /// Device and host are the same memory.
+    Shared(Bytes),
+    Apart {
+        device: Bytes,
+        host: Bytes,
+    },
+}
+
 /// The memory of the ranks of this process.
 pub trait Device: Sync {
-    /// Memory that ranks may still take, of the device and of the host together.
-    fn free_memory(&self) -> Bytes;
+    /// Memory that ranks may still take.
+    fn free_memory(&self) -> FreeMemory;
 
     /// Takes the memory of `ranks`, all of it zero. Done once. From here on a rank is named by its place among them, which
     /// is its number in the run unless its peers are absent.

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use crate::execute::call::{Call, Space, View};
-use crate::execute::device::{Device, Need, Queue, Queues};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -27,8 +27,8 @@ impl Null {
 }
 
 impl Device for Null {
-    fn free_memory(&self) -> Bytes {
-        Bytes(u64::MAX)
+    fn free_memory(&self) -> FreeMemory {
+        FreeMemory::Shared(Bytes(u64::MAX))
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {

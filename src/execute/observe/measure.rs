@@ -98,8 +98,8 @@ pub fn time(
     rows
 }
 
-/// Time of a rank by cause where its peers were absent. What computes was measured; communication was not, nor what
-/// stands behind it or waits for it.
+/// Time of a rank by cause where its peers were absent. The time of computing was measured. That of communication was
+/// not, and neither was the time spent waiting for it.
 pub fn time_alone(
     rank: u64,
     placement: &Placement,

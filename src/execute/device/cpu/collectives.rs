@@ -6,11 +6,9 @@ use super::queue::CpuQueue;
 use crate::execute::call::{Exchange, HeadExchange, View};
 use crate::execute::comm::{Endpoint, Tag};
 use crate::execute::element::{Element, Real};
-use crate::execute::storage::Storage;
 use crate::execute::storage::number;
 use crate::ops::Group;
 use crate::program::instruction::Message;
-use crate::units::ElementType;
 
 impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
     fn endpoint(&mut self, group: Group) -> &mut Endpoint {
@@ -88,7 +86,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
             let inbox = self.peers[to].write::<u8>(Memory::bytes(inbox));
             inbox.copy_from_slice(self.memory.read(Memory::bytes(from)));
         };
-        Ok(self.mailbox.send(to, Tag::new((message, micro), self.step), elements(from), fill)?)
+        Ok(self.mailbox.send(to, Tag::new((message, micro), self.step), from.message(), fill)?)
     }
 
     /// Out of this rank's inbox.
@@ -107,15 +105,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
             let to = self.memory.write::<u8>(Memory::bytes(to));
             to.copy_from_slice(self.memory.read(Memory::bytes(inbox)));
         };
-        Ok(self.mailbox.receive(from, Tag::new((message, micro), self.step), elements(to), take)?)
-    }
-}
-
-/// How many elements a message has, and of which type.
-fn elements(view: View) -> (usize, ElementType) {
-    match view.storage {
-        Storage::Number(element) => (view.len(), element),
-        Storage::Byte | Storage::Index => unreachable!("messages are of numbers"),
+        Ok(self.mailbox.receive(from, Tag::new((message, micro), self.step), to.message(), take)?)
     }
 }
 

@@ -27,7 +27,7 @@ use self::progress::Progress;
 use self::queue::CpuQueue;
 use crate::execute::call::{Lists, View};
 use crate::execute::comm::{Channel, Endpoint, Hub, Peers};
-use crate::execute::device::{Device, Need, Queue, Queues};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::pool::Pool;
@@ -112,8 +112,8 @@ impl Cpu {
 }
 
 impl Device for Cpu {
-    fn free_memory(&self) -> Bytes {
-        free_memory()
+    fn free_memory(&self) -> FreeMemory {
+        FreeMemory::Shared(free_memory())
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {

@@ -3,7 +3,7 @@
 //!
 //! The streams of a group meet where a member may touch what another has made, or may no longer touch it: each records
 //! an event, the threads show one another their events, and each stream waits for all. Threads wait for threads and
-//! streams for streams, so the host never waits for the GPU.
+//! streams for streams, so the host does not wait for the GPU here.
 
 #![expect(unsafe_code, reason = "members show one another where their memory lies")]
 
@@ -11,10 +11,11 @@ use std::ops::Range;
 
 use super::driver::Event;
 use super::error::CudaError;
-use super::group::{Group, STAGE};
+
 use super::launch::collectives::{self as launches, Wire};
 use super::launch::gradient_norm::{self, BINS};
 use super::launch::runs::Types;
+use super::membership::{Membership, STAGE};
 use super::queue::{CudaQueue, Done};
 use super::work::{Kernel, Span, Work};
 use crate::execute::call::{Exchange, HeadExchange, View};
@@ -43,19 +44,15 @@ struct Common {
 
 impl Common {
     fn new(operation: Operation, view: View) -> Result<Self, CudaError> {
-        Ok(Self { operation, elements: view.len(), element: number(view)? })
+        let (elements, element) = view
+            .numbers()
+            .ok_or_else(|| CudaError::Unsupported(format!("collectives of {} are not done", view.storage)))?;
+        Ok(Self { operation, elements, element })
     }
 
     fn bytes(&self, range: Range<usize>) -> Range<u64> {
         let size = self.element.size();
         range.start as u64 * size..range.end as u64 * size
-    }
-}
-
-fn number(view: View) -> Result<ElementType, CudaError> {
-    match view.storage {
-        Storage::Number(element) => Ok(element),
-        other => Err(CudaError::Unsupported(format!("collectives of {other} are not done"))),
     }
 }
 
@@ -82,7 +79,7 @@ impl CudaQueue<'_> {
     }
 
     /// All members' streams come here. Where each of them has what this one said it has at `address`.
-    fn meet(&self, group: &mut Group, common: Common, address: u64) -> Result<Vec<u64>, ExecuteError> {
+    fn meet(&self, group: &mut Membership, common: Common, address: u64) -> Result<Vec<u64>, ExecuteError> {
         group.event.record(&self.on)?;
         let shown = Shown { address, event: &raw const group.event };
         let Common { operation, elements, element } = common;
@@ -105,11 +102,11 @@ impl CudaQueue<'_> {
         self.perform_now(Work::Copy { from, to })
     }
 
-    fn exchange(&self, group: &mut Group, exchange: &Exchange) -> Done {
+    fn exchange(&self, group: &mut Membership, exchange: &Exchange) -> Done {
         let (memory, member, members) = (self.encoder.memory, group.endpoint.member(), group.members());
         match exchange {
             // Squares of gradients: less than a shard a member.
-            Exchange::AllReduce { data, .. } if number(*data)? == ElementType::Fp64 => {
+            Exchange::AllReduce { data, .. } if data.storage == Storage::Number(ElementType::Fp64) => {
                 self.sum_neighbours(group, *data, members)?;
             }
             Exchange::AllReduce { data, reduction } => {
@@ -197,7 +194,7 @@ impl CudaQueue<'_> {
     /// The sum over all members of their `range`, to `to`.
     fn sum(
         &self,
-        group: &Group,
+        group: &Membership,
         common: Common,
         reduction: Reduction,
         (own, theirs): (Span, &[u64]),
@@ -220,7 +217,7 @@ impl CudaQueue<'_> {
     /// Copies `bytes` of what all have where this member has `own` to the stage, `step` bytes apart.
     fn stage(
         &self,
-        group: &Group,
+        group: &Membership,
         own: Span,
         theirs: &[u64],
         bytes: Range<u64>,
@@ -323,7 +320,7 @@ impl CudaQueue<'_> {
     }
 
     /// The sum over runs of `copies` neighbours, in place: all copy a piece before any of them replaces it.
-    fn sum_neighbours(&self, group: &mut Group, data: View, copies: usize) -> Done {
+    fn sum_neighbours(&self, group: &mut Membership, data: View, copies: usize) -> Done {
         let common = Common::new(Operation::Exchange, data)?;
         let at = self.encoder.memory.at(data);
         let first = group.endpoint.member() / copies * copies;

@@ -191,6 +191,8 @@ impl Block {
         let block = Self { address, bytes };
         // SAFETY: the block was just made.
         unsafe { result::memset_d8_sync(address, 0, bytes) }.doing("clearing memory of a GPU")?;
+        // The driver may return before it is done, and no stream of ours waits for it.
+        result::ctx::synchronize().doing("waiting for cleared memory of a GPU")?;
         Ok(block)
     }
 }
@@ -202,23 +204,6 @@ impl Drop for Block {
             let _ = unsafe { result::free_sync(self.address) };
         }
     }
-}
-
-/// Copies between any two places; done when it returns.
-///
-/// # Safety
-/// Both places exist and hold so many bytes, and nobody else uses them meanwhile.
-///
-/// # Errors
-/// What the driver says.
-pub unsafe fn copy_now(to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
-    if bytes == 0 {
-        return Ok(());
-    }
-    // SAFETY: as the caller vouches.
-    unsafe { sys::cuMemcpy(to, from, bytes) }.result().doing("a copy")?;
-    // From memory that is not pinned, the driver may return once it has read it.
-    result::ctx::synchronize().doing("waiting for a copy")
 }
 
 /// Host memory that the GPU copies to and from by itself.
@@ -288,6 +273,22 @@ impl Stream {
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
         // SAFETY: both live.
         unsafe { sys::cuStreamWaitEvent(self.handle, event.0, 0) }.result().doing("a wait for an event")
+    }
+
+    /// Copies between any two places behind all that was submitted; done when it returns.
+    ///
+    /// # Safety
+    /// Both places exist and hold so many bytes, and nobody else uses them meanwhile.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub unsafe fn copy_now(&self, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: as the caller vouches.
+        unsafe { sys::cuMemcpyAsync(to, from, bytes, self.handle) }.result().doing("a copy")?;
+        self.synchronize()
     }
 
     /// Waits until all that was submitted is done.

@@ -1,5 +1,7 @@
 //! What can go wrong with a GPU.
 
+use std::ffi::CStr;
+
 use cudarc::driver::DriverError;
 use thiserror::Error;
 
@@ -50,6 +52,15 @@ pub enum CudaError {
     Size { what: &'static str, count: usize },
 }
 
+/// What the driver answered to `action`.
+pub fn failure(error: DriverError, action: impl FnOnce() -> String) -> CudaError {
+    let text = |text: Result<&CStr, DriverError>| {
+        text.map_or_else(|_| String::from("unknown"), |text| text.to_string_lossy().into_owned())
+    };
+    let meaning = format!("{}: {}", text(error.error_name()), text(error.error_string()));
+    CudaError::Driver { action: action(), code: error.0 as u32, meaning }
+}
+
 /// Names what was done when the driver said no.
 pub trait Doing<T> {
     fn doing(self, action: &str) -> Result<T, CudaError>;
@@ -57,15 +68,6 @@ pub trait Doing<T> {
 
 impl<T> Doing<T> for Result<T, DriverError> {
     fn doing(self, action: &str) -> Result<T, CudaError> {
-        self.map_err(|error| {
-            let text = |text: Result<&std::ffi::CStr, DriverError>| {
-                text.map_or_else(|_| String::from("unknown"), |text| text.to_string_lossy().into_owned())
-            };
-            CudaError::Driver {
-                action: action.to_owned(),
-                code: error.0 as u32,
-                meaning: format!("{}: {}", text(error.error_name()), text(error.error_string())),
-            }
-        })
+        self.map_err(|error| failure(error, || action.to_owned()))
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::driver::{Gpu, copy_now};
+use super::driver::Gpu;
 use super::memory::Memory;
 use super::standing::{End, Standing};
 use crate::execute::call::Call;
@@ -63,7 +63,7 @@ impl Queue for HostQueue<'_> {
             Call::Copy { from, to } if from.space != to.space => {
                 let [to, from] = [to, from].map(|view| self.memory.at(*view));
                 // SAFETY: as the caller vouches; all that was waited for is over.
-                Ok(unsafe { copy_now(to.address, from.address, from.bytes as usize) }?)
+                Ok(unsafe { self.memory.copy_now(to.address, from.address, from.bytes as usize) }?)
             }
             // SAFETY: as above.
             _ => unsafe { self.cpu.submit(call) },

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,10 +27,15 @@ pub struct Function(pub sys::CUfunction);
 // SAFETY: only a number to the driver.
 unsafe impl Send for Function {}
 
-#[derive(Clone, Copy, Debug)]
-struct Module(sys::CUmodule);
+/// A loaded source.
+#[derive(Debug)]
+struct Module {
+    handle: sys::CUmodule,
+    /// By name, with the dynamic shared memory that each may have.
+    functions: HashMap<&'static str, (Function, u32)>,
+}
 
-// SAFETY: only a number to the driver.
+// SAFETY: handles are only numbers to the driver.
 unsafe impl Send for Module {}
 
 /// The kernels of one GPU.
@@ -53,36 +59,40 @@ impl Kernels {
     /// If it cannot be compiled or loaded, or takes other arguments.
     pub fn function(&self, kernel: &Kernel) -> Result<Function, CudaError> {
         check_grid(kernel)?;
-        let Module(module) = self.module(&kernel.source)?;
-        let name = kernel.launch.kernel;
+        let (name, shared_bytes) = (kernel.launch.kernel, kernel.launch.shared_bytes);
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let Module { handle, functions } = match modules.entry(kernel.source.clone()) {
+            Entry::Occupied(loaded) => loaded.into_mut(),
+            Entry::Vacant(place) => place.insert(self.load(&kernel.source)?),
+        };
+        match functions.get(name) {
+            Some((function, allowed)) if shared_bytes <= *allowed => return Ok(*function),
+            _ => {}
+        }
         let c_name = CString::new(name).unwrap_or_default();
         // SAFETY: a module that stays loaded.
         let function =
-            unsafe { result::module::get_function(module, c_name) }.doing(&format!("kernel {name}"))?;
-        if kernel.launch.shared_bytes > SHARED_WITHOUT_ASKING {
+            unsafe { result::module::get_function(*handle, c_name) }.doing(&format!("kernel {name}"))?;
+        if shared_bytes > SHARED_WITHOUT_ASKING {
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let bytes = kernel.launch.shared_bytes as i32;
             // SAFETY: a function of a loaded module.
-            unsafe { result::function::set_function_attribute(function, attribute, bytes) }
+            unsafe { result::function::set_function_attribute(function, attribute, shared_bytes as i32) }
                 .doing(&format!("shared memory of kernel {name}"))?;
         }
         if self.gpu.driver >= TELLS_ARGUMENTS {
             check_arguments(function, kernel)?;
         }
+        let allowed = shared_bytes.max(SHARED_WITHOUT_ASKING);
+        functions.insert(name, (Function(function), allowed));
         Ok(Function(function))
     }
 
-    fn module(&self, source: &Source) -> Result<Module, CudaError> {
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = modules.get(source) {
-            return Ok(*module);
-        }
+    fn load(&self, source: &Source) -> Result<Module, CudaError> {
         let binary = self.compiler.binary(source.file, &source.options, &self.architecture)?;
         // SAFETY: a whole binary of the compiler's.
-        let module = unsafe { result::module::load_data(binary.cubin.as_ptr().cast()) }
+        let handle = unsafe { result::module::load_data(binary.cubin.as_ptr().cast()) }
             .doing(&format!("loading {}", source.file))?;
-        modules.insert(source.clone(), Module(module));
-        Ok(Module(module))
+        Ok(Module { handle, functions: HashMap::new() })
     }
 }
 
@@ -91,9 +101,9 @@ impl Drop for Kernels {
         if self.gpu.bind().is_err() {
             return;
         }
-        for Module(module) in self.modules.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+        for module in self.modules.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
             // SAFETY: loaded once, and nothing is launched any more.
-            let _ = unsafe { result::module::unload(*module) };
+            let _ = unsafe { result::module::unload(module.handle) };
         }
     }
 }

@@ -1,17 +1,22 @@
 //! Where a rank's memory lies: its arena on the GPU, its host memory, its lists, and constants that kernels read.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+#![expect(unsafe_code, reason = "copies are unsafe to make")]
 
-use super::driver::{Block, Gpu, copy_now};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::driver::{Block, Gpu, Stream as GpuStream};
 use super::error::CudaError;
 use super::work::Span;
 use crate::execute::call::{List, Lists, Space, View};
 use crate::execute::device::Need;
+use crate::lower::Stream;
 use crate::units::Bytes;
 
-/// Room for what kernels read that no buffer of the program holds, beside the lists: frequencies, places of checks.
+/// Room for what kernels read that no buffer of the program holds, beside the lists: frequencies.
 const CONSTANTS: usize = 64 << 10;
+/// Bytes of what a look at a tensor finds: a place.
+const FOUND: usize = size_of::<u64>();
 /// Constants start at multiples of it.
 const ALIGNMENT: usize = 256;
 
@@ -22,8 +27,12 @@ pub struct Memory {
     host: Span,
     /// Scratch of kernels on the compute stream: a buffer of the program.
     workspace: Span,
+    /// A place by stream where a look at a tensor leaves its result.
+    found: Block,
     constants: Constants,
     lists: Lists,
+    /// For copies that the host waits for.
+    copies: Arc<GpuStream>,
 }
 
 /// A block that is filled from its start, each content once.
@@ -38,7 +47,7 @@ impl Memory {
     ///
     /// # Errors
     /// If the GPU has less.
-    pub fn new(gpu: &Gpu, need: &Need, host: Span) -> Result<Self, CudaError> {
+    pub fn new(gpu: &Gpu, need: &Need, host: Span, copies: Arc<GpuStream>) -> Result<Self, CudaError> {
         let arena = Block::zeroed(gpu, need.device.0 as usize)?;
         let Lists { positions, all_positions, stream_positions, stream_rows } = &need.lists;
         let lists = [all_positions, stream_positions, stream_rows].into_iter().chain(positions);
@@ -50,8 +59,10 @@ impl Memory {
             arena,
             host,
             workspace,
+            found: Block::zeroed(gpu, FOUND * Stream::ALL.len())?,
             constants: Constants { block, filled: Mutex::default() },
             lists: need.lists.clone(),
+            copies,
         })
     }
 
@@ -66,6 +77,23 @@ impl Memory {
 
     pub const fn workspace(&self) -> Span {
         self.workspace
+    }
+
+    /// Where a look at a tensor on `stream` leaves its result.
+    pub const fn found(&self, stream: Stream) -> Span {
+        Span::device(self.found.address + (stream as usize * FOUND) as u64, FOUND as u64)
+    }
+
+    /// Copies between this rank's memory and anywhere; done when it returns.
+    ///
+    /// # Safety
+    /// As for [`GpuStream::copy_now`].
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub unsafe fn copy_now(&self, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
+        // SAFETY: as the caller vouches.
+        unsafe { self.copies.copy_now(to, from, bytes) }
     }
 
     pub fn indices(&self, list: List) -> &[u32] {
@@ -92,21 +120,9 @@ impl Memory {
         }
         let span = self.constants.take(&mut filled.0, bytes.len())?;
         // SAFETY: the span is in the block and nobody else's.
-        #[expect(unsafe_code, reason = "copies to memory that was just taken")]
-        unsafe {
-            copy_now(span.address, bytes.as_ptr() as u64, bytes.len())?;
-        }
+        unsafe { self.copy_now(span.address, bytes.as_ptr() as u64, bytes.len()) }?;
         filled.1.insert(bytes, span);
         Ok(span)
-    }
-
-    /// Room for `bytes` bytes that a kernel writes.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn room(&self, bytes: usize) -> Result<Span, CudaError> {
-        let mut filled = self.constants.filled.lock().unwrap_or_else(PoisonError::into_inner);
-        self.constants.take(&mut filled.0, bytes)
     }
 }
 

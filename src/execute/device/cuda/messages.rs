@@ -4,9 +4,7 @@ use super::queue::{CudaQueue, Done};
 use super::work::Work;
 use crate::execute::call::View;
 use crate::execute::comm::Tag;
-use crate::execute::storage::Storage;
 use crate::program::instruction::Message;
-use crate::units::ElementType;
 
 impl CudaQueue<'_> {
     /// Into the receiver's inbox. The threads of both ranks agree on whose turn it is; the events make their streams
@@ -22,7 +20,7 @@ impl CudaQueue<'_> {
                 state.full.record(&self.on)
             })();
         };
-        self.mailbox.send(to, Tag::new((message, micro), self.step), elements(from), fill)?;
+        self.mailbox.send(to, Tag::new((message, micro), self.step), from.message(), fill)?;
         Ok(filled?)
     }
 
@@ -44,15 +42,7 @@ impl CudaQueue<'_> {
                 state.empty.record(&self.on)
             })();
         };
-        self.mailbox.receive(from, Tag::new((message, micro), self.step), elements(to), take)?;
+        self.mailbox.receive(from, Tag::new((message, micro), self.step), to.message(), take)?;
         Ok(taken?)
-    }
-}
-
-/// How many elements a message has, and of which type.
-fn elements(view: View) -> (usize, ElementType) {
-    match view.storage {
-        Storage::Number(element) => (view.len(), element),
-        Storage::Byte | Storage::Index => unreachable!("messages are of numbers"),
     }
 }

@@ -16,11 +16,12 @@ mod compile;
 mod driver;
 mod encode;
 pub mod error;
-mod group;
+mod finite;
 mod host_queue;
 mod inboxes;
 mod kernels;
 mod launch;
+mod membership;
 mod memory;
 mod messages;
 mod queue;
@@ -32,22 +33,22 @@ mod work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing, copy_now};
+use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing};
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
-use self::group::Group as Members;
 use self::host_queue::HostQueue;
 use self::inboxes::Inboxes;
 use self::kernels::Kernels;
 use self::launch::runs::Types as KernelTypes;
+use self::membership::Membership;
 use self::memory::Memory;
 use self::queue::CudaQueue;
 use self::standing::Standing;
 use self::work::Span;
 use crate::execute::call::{Space, View};
 use crate::execute::comm::{Channel, Hub};
-use crate::execute::device::cpu::Cpu;
-use crate::execute::device::{Device, Need, Queue, Queues};
+use crate::execute::device::cpu::{self, Cpu};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
 use crate::execute::error::ExecuteError;
 use crate::execute::storage::Types;
 use crate::lower::Stream;
@@ -98,9 +99,11 @@ impl Cuda {
         })
     }
 
-    fn copy(&self, to: u64, from: u64, bytes: usize) {
-        // SAFETY: one side is a slice of as many bytes, the other a view of a rank's memory that nobody uses.
-        let copied = self.gpu.bind().and_then(|()| unsafe { copy_now(to, from, bytes) });
+    /// # Safety
+    /// As for [`Memory::copy_now`].
+    unsafe fn copy(&self, rank: usize, to: u64, from: u64, bytes: usize) {
+        // SAFETY: as the caller vouches.
+        let copied = self.gpu.bind().and_then(|()| unsafe { self.ranks[rank].copy_now(to, from, bytes) });
         self.keep(copied);
     }
 
@@ -113,14 +116,15 @@ impl Cuda {
 }
 
 impl Device for Cuda {
-    fn free_memory(&self) -> Bytes {
-        self.gpu.free().unwrap_or(Bytes::ZERO)
+    fn free_memory(&self) -> FreeMemory {
+        FreeMemory::Apart { device: self.gpu.free().unwrap_or(Bytes::ZERO), host: cpu::free_memory() }
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
         self.gpu.bind()?;
         let on_host = |need: &Need| Need { device: Bytes::ZERO, ..need.clone() };
         self.host.allocate(ranks.iter().map(on_host).collect())?;
+        let copies = Arc::new(GpuStream::new()?);
         for (rank, need) in ranks.iter().enumerate() {
             let (start, bytes) = self.host.host_memory(rank);
             if bytes > 0 {
@@ -128,25 +132,29 @@ impl Device for Cuda {
                 self.pinned.push(unsafe { Pinned::new(start, bytes) }?);
             }
             let host = Span { space: Space::Host, address: start as u64, bytes: bytes as u64 };
-            self.ranks.push(Memory::new(&self.gpu, need, host)?);
+            self.ranks.push(Memory::new(&self.gpu, need, host, Arc::clone(&copies))?);
         }
         Ok(())
     }
 
     unsafe fn upload(&self, rank: usize, view: View, bytes: &[u8]) {
-        match view.space {
-            // SAFETY: as the caller vouches.
-            Space::Host => unsafe { self.host.upload(rank, view, bytes) },
-            Space::Device => self.copy(self.ranks[rank].at(view).address, bytes.as_ptr() as u64, bytes.len()),
+        let at = self.ranks[rank].at(view).address;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match view.space {
+                Space::Host => self.host.upload(rank, view, bytes),
+                Space::Device => self.copy(rank, at, bytes.as_ptr() as u64, bytes.len()),
+            }
         }
     }
 
     unsafe fn download(&self, rank: usize, view: View, bytes: &mut [u8]) {
-        match view.space {
-            // SAFETY: as the caller vouches.
-            Space::Host => unsafe { self.host.download(rank, view, bytes) },
-            Space::Device => {
-                self.copy(bytes.as_mut_ptr() as u64, self.ranks[rank].at(view).address, bytes.len());
+        let at = self.ranks[rank].at(view).address;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match view.space {
+                Space::Host => self.host.download(rank, view, bytes),
+                Space::Device => self.copy(rank, bytes.as_mut_ptr() as u64, at, bytes.len()),
             }
         }
     }
@@ -200,10 +208,10 @@ impl Queues for CudaQueues<'_> {
                 failure: None,
             }));
         }
-        let mut endpoints: [Option<Members>; Group::COUNT] = Default::default();
+        let mut memberships: [Option<Membership>; Group::COUNT] = Default::default();
         for &(group, members) in groups {
             let endpoint = self.hub.endpoint(rank, Channel { group, stream }, members)?;
-            endpoints[group as usize] = Some(Members::new(gpu, endpoint)?);
+            memberships[group as usize] = Some(Membership::new(gpu, endpoint)?);
         }
         let memory = &self.cuda.ranks[rank];
         Ok(Box::new(CudaQueue {
@@ -216,10 +224,9 @@ impl Queues for CudaQueues<'_> {
             on: GpuStream::new()?,
             standing,
             known: Waits::default(),
-            groups: endpoints,
+            groups: memberships,
             mailbox: self.hub.mailbox(rank)?,
             inboxes: &self.inboxes,
-            found: memory.room(8)?,
             step: 0,
             start: &self.start,
             marks: Vec::new(),

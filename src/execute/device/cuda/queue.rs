@@ -10,22 +10,22 @@ use std::time::Instant;
 use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
 
-use super::driver::{Event, Gpu, Stream as GpuStream, Timing, copy_now};
+use super::driver::{Event, Gpu, Stream as GpuStream, Timing};
 use super::encode::Encoder;
-use super::error::{CudaError, Doing};
-use super::group::Group as Members;
+use super::error::{CudaError, Doing, failure};
 use super::inboxes::Inboxes;
 use super::kernels::{Function, Kernels};
+use super::launch::Launch;
+use super::membership::Membership;
 use super::memory::Memory;
 use super::ranges;
 use super::standing::{End, Standing};
-use super::work::{Access, Argument, Span, Work};
-use crate::execute::call::{Call, View};
+use super::work::{Access, Argument, Work};
+use crate::execute::call::Call;
 use crate::execute::comm::Mailbox;
 use crate::execute::device::Queue;
 use crate::execute::error::ExecuteError;
-use crate::execute::observe::words;
-use crate::lower::{Kernel as LoweredKernel, Stream};
+use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
 
@@ -44,11 +44,9 @@ pub struct CudaQueue<'r> {
     pub standing: &'r Standing,
     pub known: Waits,
     /// By group, where the stream has collectives in it.
-    pub groups: [Option<Members>; Group::COUNT],
+    pub groups: [Option<Membership>; Group::COUNT],
     pub mailbox: Mailbox,
     pub inboxes: &'r Inboxes,
-    /// Where the look at a tensor leaves its result.
-    pub found: Span,
     pub step: u64,
     /// The begin of the step on the GPU.
     pub start: &'r Event,
@@ -62,57 +60,27 @@ pub struct CudaQueue<'r> {
 // SAFETY: the addresses of calls are only keys.
 unsafe impl Send for CudaQueue<'_> {}
 
-/// Work that needs nothing more than to be submitted.
+/// Work with the function of its kernel, if it is one.
 #[derive(Debug)]
-pub enum Prepared {
-    Kernel {
-        function: Function,
-        name: &'static str,
-        grid: [u32; 3],
-        block: [u32; 3],
-        shared_bytes: u32,
-        arguments: Box<[Argument]>,
-        touches: Box<[(Span, Access)]>,
-    },
-    Copy {
-        from: Span,
-        to: Span,
-    },
-    Fill {
-        to: Span,
-        value: u8,
-    },
+pub struct Prepared {
+    work: Work,
+    function: Option<Function>,
 }
 
 impl CudaQueue<'_> {
-    /// Looks up the kernels of `work`.
-    ///
-    /// # Errors
-    /// As [`Kernels::function`].
-    pub fn prepare(&self, work: Work) -> Result<Prepared, CudaError> {
-        Ok(match work {
-            Work::Copy { from, to } => Prepared::Copy { from, to },
-            Work::Fill { to, value } => Prepared::Fill { to, value },
-            Work::Kernel(kernel) => Prepared::Kernel {
-                function: self.kernels.function(&kernel)?,
-                name: kernel.launch.kernel,
-                grid: kernel.launch.grid,
-                block: kernel.launch.block,
-                shared_bytes: kernel.launch.shared_bytes,
-                arguments: kernel.arguments.into_iter().collect(),
-                touches: kernel.touches.into_iter().collect(),
-            },
-        })
+    fn prepare(&self, work: Work) -> Result<Prepared, CudaError> {
+        let function = match &work {
+            Work::Kernel(kernel) => Some(self.kernels.function(kernel)?),
+            Work::Copy { .. } | Work::Fill { .. } => None,
+        };
+        Ok(Prepared { work, function })
     }
 
     /// Does `work` behind all that was submitted before.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn put(&self, work: &Prepared) -> Result<(), CudaError> {
+    fn put(&self, Prepared { work, function }: &Prepared) -> Result<(), CudaError> {
         let stream = self.on.handle;
         match work {
-            Prepared::Copy { from, to } => {
+            Work::Copy { from, to } => {
                 debug_assert_eq!(from.bytes, to.bytes, "a copy's sides");
                 ranges::tell(stream, &[(*from, Access::Read), (*to, Access::Write)]);
                 // SAFETY: both lie in memory of ranks, and the program keeps their users apart.
@@ -120,34 +88,34 @@ impl CudaQueue<'_> {
                     .result()
                     .doing("a copy")
             }
-            Prepared::Fill { to, value } => {
+            Work::Fill { to, value } => {
                 ranges::tell(stream, &[(*to, Access::Write)]);
                 // SAFETY: as above.
                 unsafe { sys::cuMemsetD8Async(to.address, *value, to.bytes as usize, stream) }
                     .result()
                     .doing("a fill")
             }
-            Prepared::Kernel { function, name, grid, block, shared_bytes, arguments, touches } => {
-                ranges::tell(stream, touches);
-                let mut pointers: SmallVec<[*mut c_void; 32]> = arguments
-                    .iter()
-                    .map(|argument| (&raw const argument.bits).cast_mut().cast::<c_void>())
-                    .collect();
-                let [x, y, z] = *grid;
-                let [block_x, block_y, block_z] = *block;
+            Work::Kernel(kernel) => {
+                let Some(Function(function)) = function else {
+                    unreachable!("kernels are prepared with theirs")
+                };
+                ranges::tell(stream, &kernel.touches);
+                let bits = |argument: &Argument| (&raw const argument.bits).cast_mut().cast::<c_void>();
+                let mut pointers: SmallVec<[*mut c_void; 32]> = kernel.arguments.iter().map(bits).collect();
+                let Launch { kernel: name, grid, block, shared_bytes } = kernel.launch;
                 // SAFETY: the arguments are as many and as large as the kernel's, which was checked where the driver can
                 // tell; they point to memory of ranks, as above.
                 unsafe {
                     result::launch_kernel(
-                        function.0,
-                        (x, y, z),
-                        (block_x, block_y, block_z),
-                        *shared_bytes,
+                        *function,
+                        grid.into(),
+                        block.into(),
+                        shared_bytes,
                         stream,
                         &mut pointers,
                     )
                 }
-                .doing(&format!("kernel {name}"))
+                .map_err(|error| failure(error, || format!("kernel {name}")))
             }
         }
     }
@@ -163,61 +131,12 @@ impl CudaQueue<'_> {
         self.prepared[&key].iter().try_for_each(|work| self.put(work))
     }
 
-    /// Does `work` now, whatever it is.
+    /// Does `work`, which no call is.
     ///
     /// # Errors
-    /// As [`Self::prepare`] and [`Self::put`].
-    pub fn perform_now(&self, work: Work) -> Result<(), CudaError> {
+    /// What the driver says.
+    pub(super) fn perform_now(&self, work: Work) -> Result<(), CudaError> {
         self.put(&self.prepare(work)?)
-    }
-
-    /// Reads a number once all that was submitted is done.
-    fn read_number(&self, at: Span) -> Result<[u8; 8], CudaError> {
-        self.on.synchronize()?;
-        let mut bytes = [0; 8];
-        let count = bytes.len().min(at.bytes as usize);
-        // SAFETY: what was submitted is done, and the program lets nobody write there before this call is over.
-        unsafe { copy_now(bytes.as_mut_ptr() as u64, at.address, count) }?;
-        Ok(bytes)
-    }
-
-    /// Looks for a number that is not finite. The host waits for what it finds: a step that lost its numbers must not
-    /// reach the optimizer.
-    fn check(&self, values: View, kernel: LoweredKernel, layer: &str) -> Done {
-        let Some(value) = self.first_not_finite(values)? else { return Ok(()) };
-        Err(ExecuteError::NotFinite {
-            step: self.step,
-            value,
-            rank: self.rank,
-            layer: layer.to_owned(),
-            what: words::kernel(kernel),
-        })
-    }
-
-    fn first_not_finite(&self, values: View) -> Result<Option<f64>, CudaError> {
-        use crate::execute::storage::Storage;
-        use crate::units::ElementType;
-        let at = self.encoder.memory.at(values);
-        if values.storage == Storage::Number(ElementType::Fp64) {
-            let value = f64::from_le_bytes(self.read_number(at)?);
-            return Ok((!value.is_finite()).then_some(value));
-        }
-        if values.is_empty() {
-            return Ok(None);
-        }
-        self.perform_now(Work::Fill { to: self.found, value: 0xff })?;
-        self.perform_now(self.encoder.find_not_finite(values, self.found)?)?;
-        let place = u64::from_le_bytes(self.read_number(self.found)?);
-        if place == u64::MAX {
-            return Ok(None);
-        }
-        let size = values.storage.size() as u64;
-        let bytes = self.read_number(at.behind(place * size).first(size))?;
-        let [a, b, c, d, ..] = bytes;
-        Ok(Some(match values.storage {
-            Storage::Number(ElementType::Bf16) => half::bf16::from_le_bytes([a, b]).to_f64(),
-            _ => f64::from(f32::from_le_bytes([a, b, c, d])),
-        }))
     }
 
     fn wait_for(&mut self, waits: &Waits) -> Result<bool, CudaError> {
@@ -279,17 +198,7 @@ impl Queue for CudaQueue<'_> {
             Call::Check { values, kernel, layer } => self.check(*values, *kernel, layer),
             Call::LossWeight(weight) => {
                 self.perform(call)?;
-                let value = f64::from_le_bytes(self.read_number(self.encoder.memory.at(weight.weight))?);
-                if value.is_finite() {
-                    return Ok(());
-                }
-                Err(ExecuteError::NotFinite {
-                    step: self.step,
-                    value,
-                    rank: self.rank,
-                    layer: weight.loss.clone(),
-                    what: "adaptive weight".to_owned(),
-                })
+                self.check_weight(weight)
             }
             _ => Ok(self.perform(call)?),
         }

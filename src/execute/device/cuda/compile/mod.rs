@@ -105,7 +105,7 @@ impl Compiler {
         if let Some(cubin) = kept(version) {
             return Ok(from_cache(cubin));
         }
-        let cubin = nvrtc.compile(program)?.cubin;
+        let (cubin, _) = nvrtc.compile(program)?;
         let not_kept = match &self.cache {
             Some(cache) => {
                 cache.put(version, &key(program, version), &cubin).err().map(|error| error.to_string())

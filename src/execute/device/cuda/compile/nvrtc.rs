@@ -42,15 +42,6 @@ pub struct Program<'p> {
     pub architecture: &'p str,
 }
 
-/// What came of a compilation.
-#[derive(Clone, Debug)]
-pub struct Output {
-    pub cubin: Vec<u8>,
-    /// Warnings, and what options asked for.
-    #[allow(dead_code, reason = "only the gate of `tests/gpu`, which compiles this file too, asks for it")]
-    pub log: String,
-}
-
 /// NVRTC's `nvrtcProgram`.
 type Handle = *mut c_void;
 type Texts = *const *const c_char;
@@ -124,11 +115,11 @@ impl Nvrtc {
         self.version
     }
 
-    /// Compiles `program` to a CUBIN.
+    /// Compiles `program` to a CUBIN; with it comes the log: warnings, and what options asked for.
     ///
     /// # Errors
     /// What NVRTC says.
-    pub fn compile(&self, program: &Program) -> Result<Output, CompileError> {
+    pub fn compile(&self, program: &Program) -> Result<(Vec<u8>, String), CompileError> {
         let zero = |_| CompileError::ZeroByte { file: program.file.into() };
         let texts = |texts: &mut dyn Iterator<Item = &str>| {
             texts.map(CString::new).collect::<Result<Vec<_>, _>>().map_err(zero)
@@ -166,7 +157,7 @@ impl Nvrtc {
             return Err(failed(code, log));
         }
         match read(open.handle, self.cubin) {
-            Ok(cubin) if !cubin.is_empty() => Ok(Output { cubin, log }),
+            Ok(cubin) if !cubin.is_empty() => Ok((cubin, log)),
             Ok(_) => Err(failed(0, String::from("the compiler gave an empty binary"))),
             Err(code) => Err(failed(code, log)),
         }

@@ -112,7 +112,7 @@ fn log_of(nvrtc: &Nvrtc, cache: &Cache, source: &Source, architecture: &str) -> 
     if let Some(log) = cache.get(version, &key).and_then(|log| String::from_utf8(log).ok()) {
         return Ok(log);
     }
-    let log = nvrtc.compile(&program).map_err(|fault| fault.to_string())?.log;
+    let (_, log) = nvrtc.compile(&program).map_err(|fault| fault.to_string())?;
     cache.put(version, &key, log.as_bytes()).map_err(|error| format!("target/gate: {error}"))?;
     Ok(log)
 }
@@ -171,7 +171,7 @@ mod tests {
         for architecture in ARCHITECTURES {
             let file = "spilling.cu";
             let program = Program { file, source: SPILLING, headers: &[], options: &options, architecture };
-            let found = usages(&nvrtc.compile(&program).unwrap().log).unwrap();
+            let found = usages(&nvrtc.compile(&program).unwrap().1).unwrap();
             assert!(found.len() == 1 && found[0].0 == "spilling" && found[0].1.local > 0, "{found:?}");
             let rows = Rows::from([((file, String::new(), found[0].0.clone()), vec![found[0].1.clone()])]);
             assert_eq!(unexplained(&rows, &[]).len(), 1);

@@ -8,15 +8,15 @@ use crate::execute::comm::Endpoint;
 /// Bytes that what is summed is copied to, piece by piece.
 pub const STAGE: usize = 4 << 20;
 
-/// One group of a stream's rank.
-pub struct Group {
+/// What a stream needs to take part in the collectives of one of its rank's groups.
+pub struct Membership {
     pub endpoint: Endpoint,
     /// Where its stream has come when the members meet.
     pub event: Event,
     stage: Block,
 }
 
-impl Group {
+impl Membership {
     /// Takes memory of `gpu` beside the program's.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ impl Group {
         Ok(Self { endpoint, event: Event::new(Timing::None)?, stage: Block::zeroed(gpu, STAGE)? })
     }
 
-    /// How many there are.
+    /// How many members the group has.
     pub fn members(&self) -> usize {
         self.endpoint.members().len()
     }
