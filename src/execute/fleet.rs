@@ -228,6 +228,11 @@ impl Fleet {
         Ok(())
     }
 
+    /// The GPU that it trains on.
+    pub fn gpu(&self) -> Option<&str> {
+        self.device.gpu()
+    }
+
     /// Whether all that was copied to and from the ranks' memory until now is there.
     ///
     /// # Errors

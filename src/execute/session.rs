@@ -217,6 +217,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     let placements: Vec<&Placement> = placements.iter().map(AsRef::as_ref).collect();
     let measured = measured(&fleet, steps.held);
     let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &measured, &steps.samples);
+    trace.machine.gpu = fleet.gpu().map(str::to_owned);
     trace.first_step = first;
     trace.planned = request.planned.clone();
     trace.step_time_s.drift = now.zip(request.calibrated).map(|(now, then)| now.0 / then.0);
@@ -312,9 +313,13 @@ fn measured(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
         ranks: (0..fleet.run.mesh.ranks()).collect(),
         held,
         written: has_steps.then(written),
-        resident: Resident {
-            predicted: fleet.resident_before.map(|before| before + arenas),
-            measured: resident().filter(|_| has_steps),
+        // Beside a GPU, most of what the process holds is the driver's.
+        resident: match fleet.gpu() {
+            Some(_) => Resident::default(),
+            None => Resident {
+                predicted: fleet.resident_before.map(|before| before + arenas),
+                measured: resident().filter(|_| has_steps),
+            },
         },
     }
 }

@@ -73,6 +73,9 @@ pub struct Machine {
     pub date: String,
     /// The version of this program.
     pub program: String,
+    /// The GPU that all ranks ran on; none of ranks that ran on cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
 }
 
 /// The time of a step; the measured one is the median of all but the first.

@@ -61,6 +61,7 @@ fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
         trained::<f32, f32>(model, strategy.clone(), workload, device, STEPS)
             .unwrap_or_else(|error| panic!("{text} on {device:?}: {error}"))
     });
+    assert!(found.fleet.gpu().is_some() && expected.fleet.gpu().is_none(), "{text}: each on its device");
     compare(&found, &expected, TOLERANCE, text);
     check_memory(&found, text);
 }

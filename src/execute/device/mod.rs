@@ -54,6 +54,11 @@ pub trait Device: Sync {
     /// Memory that ranks may still take.
     fn free_memory(&self) -> FreeMemory;
 
+    /// What the driver calls the GPU, where it is one.
+    fn gpu(&self) -> Option<&str> {
+        None
+    }
+
     /// Takes the memory of `ranks`, all of it zero. Done once. From here on a rank is named by its place among them, which
     /// is its number in the run unless its peers are absent.
     ///

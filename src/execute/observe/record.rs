@@ -48,6 +48,7 @@ pub fn machine() -> Machine {
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
         date: today(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
+        gpu: None,
     }
 }
 

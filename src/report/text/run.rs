@@ -74,7 +74,7 @@ fn losses(sheet: &mut Sheet, trace: &Trace) {
 }
 
 fn machine(trace: &Trace) -> String {
-    words::several("core", trace.machine.cores)
+    trace.machine.gpu.clone().unwrap_or_else(|| words::several("core", trace.machine.cores))
 }
 
 /// The rank with the highest measured peak on the device, the first of several.
@@ -308,8 +308,12 @@ fn verdict(trace: &Trace) -> String {
         1 => ("waiting", causes.bubble, "fewer ranks than cores would shrink it"),
         _ => ("the pipeline bubble", causes.bubble, "more micro-batches or chunks a rank would shrink it"),
     };
+    let more = match trace.machine.gpu {
+        Some(_) => "a faster GPU is what would help",
+        None => "more ranks on more cores are what would help",
+    };
     let advice = [
-        ("compute", causes.compute, "more ranks on more cores are what would help"),
+        ("compute", causes.compute, more),
         ("recomputation", causes.recompute, "memory for more activations would save it"),
         (
             "exposed communication",

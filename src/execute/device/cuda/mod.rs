@@ -120,6 +120,10 @@ impl Device for Cuda {
         FreeMemory::Apart { device: self.gpu.free().unwrap_or(Bytes::ZERO), host: cpu::free_memory() }
     }
 
+    fn gpu(&self) -> Option<&str> {
+        Some(&self.gpu.facts.name)
+    }
+
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
         self.gpu.bind()?;
         let on_host = |need: &Need| Need { device: Bytes::ZERO, ..need.clone() };
