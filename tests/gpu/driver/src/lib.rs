@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The names that programs ask the loader for, and the library that stands for them.
 const NAMES: [(&str, &str); 5] = [
@@ -37,11 +38,13 @@ fn built(program: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(if below.is_dir() { &below } else { beside })
 }
 
-/// Several processes may do so at once.
+/// Several processes and threads may do so at once.
 fn link(target: &Path, place: &Path) -> io::Result<()> {
     if std::fs::read_link(place).is_ok_and(|there| there == target) {
         return Ok(());
     }
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let own = place.with_extension(std::process::id().to_string());
     let _ = std::fs::remove_file(&own);
     symlink(target, &own)?;
