@@ -30,6 +30,8 @@ pub enum CudaError {
     /// A call of the driver that failed; `action` says what for.
     #[error("{action}: the CUDA driver answers {code} ({meaning})")]
     Driver { action: String, code: u32, meaning: String },
+    #[error("{action}: cublasLt answers {code} ({meaning})")]
+    CublasLt { action: &'static str, code: i32, meaning: &'static str },
     #[error("{asked} of memory of {name} cannot be had: {free} are free; another process may hold the rest")]
     Memory { name: String, asked: Bytes, free: Bytes },
     #[error("{0}")]

@@ -71,7 +71,7 @@ impl CudaQueue<'_> {
     fn prepare(&self, work: Work) -> Result<Prepared, CudaError> {
         let function = match &work {
             Work::Kernel(kernel) => Some(self.kernels.function(kernel)?),
-            Work::Copy { .. } | Work::Fill { .. } => None,
+            Work::Product(_) | Work::Copy { .. } | Work::Fill { .. } => None,
         };
         Ok(Prepared { work, function })
     }
@@ -94,6 +94,11 @@ impl CudaQueue<'_> {
                 unsafe { sys::cuMemsetD8Async(to.address, *value, to.bytes as usize, stream) }
                     .result()
                     .doing("a fill")
+            }
+            Work::Product(product) => {
+                ranges::tell(stream, &product.touches());
+                // SAFETY: its operands lie in memory of ranks, as above.
+                unsafe { product.submit(stream) }
             }
             Work::Kernel(kernel) => {
                 let Some(Function(function)) = function else {

@@ -19,7 +19,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cache::{Cache, key};
 use error::CompileError;
-use nvrtc::{Nvrtc, Program, Version};
+use nvrtc::{NVRTC, Nvrtc, Program, Version};
 use search::Search;
 
 /// A kernel's binary and where it comes from.
@@ -51,7 +51,7 @@ pub struct Compiler {
 impl Compiler {
     /// With the NVRTC and the cache that the environment names.
     pub fn from_environment() -> Self {
-        Self::new(Search::from_environment(), cache_folder(|name| std::env::var_os(name)))
+        Self::new(Search::from_environment(&NVRTC), cache_folder(|name| std::env::var_os(name)))
     }
 
     /// Looks for NVRTC, once it is needed, in `search`, and keeps binaries in `folder`, if any.

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 
 fn gate() -> Result<String, Vec<String>> {
     let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let nvrtc = Nvrtc::find(&Search::from_environment()).map_err(|fault| vec![fault.to_string()])?;
+    let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).map_err(|fault| vec![fault.to_string()])?;
     let cache = Cache::new(repository.join("target/gate"));
     let listed = listed::sources();
     let unlisted =
@@ -166,7 +166,7 @@ mod tests {
             );
             return;
         }
-        let nvrtc = Nvrtc::find(&Search::from_environment()).unwrap();
+        let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).unwrap();
         let options = [String::from("--ptxas-options=-v")];
         for architecture in ARCHITECTURES {
             let file = "spilling.cu";
