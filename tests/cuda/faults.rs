@@ -88,8 +88,10 @@ fn an_entry_point_that_refuses_ends_the_run() {
         .collect();
     assert!(counts.len() > 20, "{text}");
     // What is undone at the end has nobody to tell, and answers about errors are not asked for without one.
+    // A library that does not start is looked for elsewhere.
     let is_silent = |name: &str| {
         [
+            "cublasLtCreate",
             "Destroy",
             "Free",
             "Unregister",

@@ -1,5 +1,5 @@
-//! The CUDA device trains as the CPU does. Needs a GPU and NVRTC, or the stand-in of `tests/gpu` for both, so it is not
-//! among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
+//! The CUDA device trains as the CPU does. Needs a GPU, NVRTC and cublasLt, or the stand-in of `tests/gpu` for them, so it
+//! is not among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
 #[path = "../sampling/dice.rs"]
 mod dice;
@@ -7,6 +7,7 @@ mod faults;
 #[path = "../execution/models.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod models;
+mod products;
 #[path = "../execution/strategies.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod strategies;

@@ -7,11 +7,11 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
 use super::error::CompileError;
-use super::library::Library;
+use super::library::{Library, file_of};
 use super::search::{Search, Wanted};
 
 pub const NVRTC: Wanted = Wanted {
@@ -96,6 +96,11 @@ impl Nvrtc {
 
     pub const fn version(&self) -> Version {
         self.version
+    }
+
+    /// The file that it was opened from.
+    pub fn file(&self) -> Option<PathBuf> {
+        file_of(self.create as *const c_void)
     }
 
     /// Compiles `program` to a CUBIN; with it comes the log: warnings, and what options asked for.

@@ -3,17 +3,25 @@
 
 #![expect(unsafe_code, reason = "handles of a C library are passed between threads")]
 
+mod chosen;
 mod functions;
 mod product;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
+use std::ffi::c_void;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::cublaslt::sys::cublasLtHandle_t;
 
+pub use self::chosen::Chosen;
+use self::chosen::{Answer, Described};
 use self::functions::{CUBLAS_LT, Functions, Owned};
-use self::product::{Answer, Described, Question};
-pub use self::product::{Chosen, Matrix, Product};
+use self::product::Question;
+pub use self::product::{Matrix, Product};
+use super::compile::library::file_of;
 use super::compile::search::Search;
 use super::driver::Gpu;
 use super::error::CudaError;
@@ -54,18 +62,35 @@ impl Drop for CublasLt {
     }
 }
 
-/// The version of the library that is installed.
+/// The library of this machine, before it is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Installed(Functions);
+
+impl Installed {
+    pub fn version(&self) -> String {
+        written(self.0.version)
+    }
+
+    /// The file that it was opened from.
+    pub fn file(&self) -> Option<PathBuf> {
+        file_of(self.0.multiply as *const c_void)
+    }
+}
+
+/// The library of this machine.
 ///
 /// # Errors
 /// Where it was looked for, in one line.
-pub fn installed() -> Result<String, String> {
-    let found = Functions::find(&Search::from_environment(&CUBLAS_LT), |functions| Ok(functions.version));
-    found.map(written).map_err(|looked| {
-        format!(
-            "cublasLt was not found, so products are left to slower kernels. Looked for libcublasLt {looked}. `pip install \
-             nvidia-cublas` brings it; MESHWRIGHT_CUBLASLT names the folder it lies in"
-        )
-    })
+pub fn installed() -> Result<Installed, String> {
+    let found = Functions::find(&Search::from_environment(&CUBLAS_LT), |functions| Ok(Installed(functions)));
+    found.map_err(|looked| missing(&looked))
+}
+
+fn missing(looked: &str) -> String {
+    format!(
+        "cublasLt, which computes products of matrices, was not found: slower kernels do without. Looked for libcublasLt \
+         {looked}. `pip install nvidia-cublas` brings it; MESHWRIGHT_CUBLASLT names the folder it lies in"
+    )
 }
 
 /// 130002 is 13.0.2.
@@ -99,7 +124,7 @@ impl Products {
             answers.insert(question, None);
             return Ok(None);
         };
-        let described = Described::new(library, asked)?;
+        let described = Described::new(&library.functions, asked)?;
         let answer = match answers.get(&question) {
             Some(answer) => *answer,
             None => described.ask(library, &question)?,
