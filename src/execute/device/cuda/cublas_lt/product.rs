@@ -48,7 +48,8 @@ pub struct Question {
     alignments: [u32; 3],
     /// With its alignment, which the library reads off its address.
     bias: Option<(Element, u32)>,
-    workspace: u64,
+    /// The most bytes of it that an algorithm may use.
+    pub workspace: u64,
 }
 
 impl Product {
