@@ -45,7 +45,12 @@ struct Matrix {
 
 impl Matrix {
     /// Small whole numbers, which no type rounds.
-    fn new(setup: &Setup, trial: Trial, (rows, columns): (usize, usize), seed: usize) -> Result<Self, String> {
+    fn new(
+        setup: &Setup,
+        trial: Trial,
+        (rows, columns): (usize, usize),
+        seed: usize,
+    ) -> Result<Self, String> {
         let stride = rows.next_multiple_of(trial.alignment);
         let values: Vec<f32> = (0..stride * columns).map(|at| ((at * 7 + seed) % 5) as f32 - 2.0).collect();
         let at = setup.allocate(values.len())?;
@@ -57,7 +62,8 @@ impl Matrix {
             unsafe { result::memcpy_htod_sync(at, &values) }.map_err(text)?;
         }
         setup.context.synchronize().map_err(text)?;
-        let layout = lt::create_matrix_layout(kind, rows as u64, columns as u64, stride as i64).map_err(text)?;
+        let layout =
+            lt::create_matrix_layout(kind, rows as u64, columns as u64, stride as i64).map_err(text)?;
         Ok(Matrix { at, layout, values, stride })
     }
 
@@ -107,7 +113,8 @@ impl Ready {
         let preference = lt::create_matmul_pref().map_err(text)?;
         let most = WORKSPACE;
         let wish = Wish::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-        unsafe { lt::set_matmul_pref_attribute(preference, wish, (&raw const most).cast(), 8) }.map_err(text)?;
+        unsafe { lt::set_matmul_pref_attribute(preference, wish, (&raw const most).cast(), 8) }
+            .map_err(text)?;
         let layouts = [&left, &right, &output, &output].map(|matrix| matrix.layout);
         let [a, b, c, d] = layouts;
         let found = unsafe { lt::get_matmul_algo_heuristic(handle, product, a, b, c, d, preference) };

@@ -177,7 +177,11 @@ fn a_product_that_is_asked_for_wrongly_is_refused() {
 
 #[test]
 fn a_product_outside_of_the_declared_ranges_is_found() {
-    program("products-outside-ranges").fails(&["ILLEGAL_ADDRESS", "a product of 3 x 4 numbers", "of which it may"]);
+    program("products-outside-ranges").fails(&[
+        "ILLEGAL_ADDRESS",
+        "a product of 3 x 4 numbers",
+        "of which it may",
+    ]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ const WORKSPACE_ALIGNMENT: u64 = 256;
 /// alignment; programs must do without an algorithm all the same.
 const LINE_ALIGNMENT: u64 = 16;
 /// A depth of more is cut in two parts, which meet in the workspace.
-const WHOLE_DEPTH: u64 = 32;
+const WHOLE_DEPTH: u64 = 16;
 
 #[derive(Default)]
 pub struct Library {

@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use compile::cache::{Cache, key};
-use compile::nvrtc::{Nvrtc, Program};
+use compile::nvrtc::{NVRTC, Nvrtc, Program};
 use compile::search::Search;
 use compile::sources;
 use gpu::{Case, Source, cases};
