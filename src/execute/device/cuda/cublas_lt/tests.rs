@@ -93,6 +93,8 @@ fn products_are_alike_wherever_they_lie_as_far_as_they_lie_alike() {
     assert_eq!(Product { workspace: elsewhere, ..one }.question(), one.question());
     assert_eq!(Product { adds: true, ..one }.question(), one.question());
     assert_ne!(Product { bias: None, ..one }.question(), one.question());
+    assert_ne!(Product { left: Matrix { stride: 72, ..one.left }, ..one }.question(), one.question());
+    assert_ne!(Product { k: 56, ..one }.question(), one.question());
     assert_ne!(Product { left: Matrix { transposed: true, ..one.left }, ..one }.question(), one.question());
 }
 
