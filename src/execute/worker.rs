@@ -3,10 +3,11 @@
 #![expect(unsafe_code, reason = "calls use the memory that their program gives them alone")]
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
-use crate::execute::device::Queue;
+use crate::execute::device::{Queue, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::rank::Rank;
@@ -26,6 +27,17 @@ impl<'r> Worker<'r> {
         Self { rank, bound, stream, queue }
     }
 
+    /// Makes ready what every step will do.
+    ///
+    /// # Errors
+    /// What an instruction cannot do.
+    pub fn prepare(&mut self) -> Result<(), ExecuteError> {
+        let placement = &self.rank.placement;
+        let numbers = placement.streams[self.stream as usize].iter();
+        let calls: Vec<_> = numbers.map(|&number| self.bound.of(number as usize)).collect();
+        self.queue.prepare(&calls, &placement.awaited(self.stream))
+    }
+
     /// Performs the stream's instructions number `part` of step `step`, which began at `began`.
     ///
     /// # Errors
@@ -34,10 +46,12 @@ impl<'r> Worker<'r> {
         &mut self,
         step: u64,
         part: std::ops::Range<usize>,
-        began: Instant,
+        (began, tracing): (Instant, Tracing),
     ) -> Result<(), ExecuteError> {
-        self.queue.begin(step, began);
+        self.queue.begin(step, began, tracing);
         let rank = self.rank;
+        let performed = &rank.performed[self.stream as usize];
+        performed.store(part.start, Ordering::Release);
         let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
         if part.start == 0 {
             spans.fill(Span::default());
@@ -57,6 +71,10 @@ impl<'r> Worker<'r> {
             self.queue.advance();
         }
         self.queue.finish()?;
+        performed.store(part.end, Ordering::Release);
+        if tracing == Tracing::Off {
+            return Ok(());
+        }
         for position in part {
             let [start, end] = [0, 1].map(|side| self.queue.elapsed(2 * position + side));
             spans[position] = Span { start, end };

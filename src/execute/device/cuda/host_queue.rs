@@ -9,7 +9,7 @@ use super::driver::Gpu;
 use super::memory::Memory;
 use super::standing::{End, Standing};
 use crate::execute::call::Call;
-use crate::execute::device::Queue;
+use crate::execute::device::{Queue, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::program::issue_order::Waits;
@@ -41,10 +41,10 @@ impl HostQueue<'_> {
 }
 
 impl Queue for HostQueue<'_> {
-    fn begin(&mut self, step: u64, began: Instant) {
+    fn begin(&mut self, step: u64, began: Instant, tracing: Tracing) {
         self.known = Waits::default();
         self.failure = self.gpu.bind().err().map(Into::into);
-        self.cpu.begin(step, began);
+        self.cpu.begin(step, began, tracing);
     }
 
     fn wait(&mut self, waits: &Waits) -> bool {
