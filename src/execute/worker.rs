@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
-use crate::execute::device::{Queue, Tracing};
+use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
+use crate::execute::observe::words;
 use crate::execute::ranks::rank::Rank;
 use crate::lower::Stream;
 
@@ -32,10 +33,17 @@ impl<'r> Worker<'r> {
     /// # Errors
     /// What an instruction cannot do.
     pub fn prepare(&mut self) -> Result<(), ExecuteError> {
-        let placement = &self.rank.placement;
-        let numbers = placement.streams[self.stream as usize].iter();
-        let calls: Vec<_> = numbers.map(|&number| self.bound.of(number as usize)).collect();
-        self.queue.prepare(&calls, &placement.awaited(self.stream))
+        let (rank, placement) = (self.rank.index, &self.rank.placement);
+        let awaited = placement.awaited(self.stream);
+        let numbers = placement.streams[self.stream as usize].iter().zip(awaited);
+        let upcoming = numbers.map(|(&number, is_awaited)| {
+            let issue = &placement.issues[number as usize];
+            let unit = issue.unit.map_or_else(String::new, |unit| format!(" of unit {unit}"));
+            let name =
+                format!("{}{unit}, micro-batch {}, on rank {rank}", words::task(issue.task), issue.micro);
+            Upcoming { calls: self.bound.of(number as usize), is_awaited, name }
+        });
+        self.queue.prepare(&upcoming.collect::<Vec<_>>())
     }
 
     /// Performs the stream's instructions number `part` of step `step`, which began at `began`.

@@ -123,3 +123,17 @@ fn a_slice_holds_what_it_holds_beside_its_peers() {
         }
     }
 }
+
+/// The run ends with what the GPU was doing when it was ended.
+#[test]
+fn an_illegal_access_names_rank_instruction_and_kernel() {
+    let place = Place::with_gpus();
+    planned(&place, DENSE, 2, "tp=2,micro=2");
+    let line = "execute plan.json --no-calibrate --device cuda --share-device --steps 1";
+    let run = place.with("FAKE_CUDA_SPOIL", "cuLaunchKernel:60:moved-0", line);
+    assert_eq!(run.code, 6, "{}{}", run.stdout, run.stderr);
+    let told = run.complaints().into_iter().find(|line| line.starts_with("error")).unwrap_or_default();
+    for words in ["illegal address", " of unit ", "micro-batch ", "on rank ", "(kernel "] {
+        assert!(told.contains(words), "{words}: {}", run.stderr);
+    }
+}

@@ -2,6 +2,7 @@
 //! among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
 mod binary;
+mod child;
 #[path = "../sampling/dice.rs"]
 mod dice;
 mod faults;
@@ -11,6 +12,7 @@ mod models;
 #[path = "../cli/place.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod place;
+mod plants;
 #[path = "../execution/strategies.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod strategies;

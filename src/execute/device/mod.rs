@@ -46,6 +46,16 @@ pub enum Tracing {
     Off,
 }
 
+/// An instruction that a queue will be given in every step.
+#[derive(Clone, Debug)]
+pub struct Upcoming<'a> {
+    pub calls: &'a [Call],
+    /// Whether another stream waits for its end.
+    pub is_awaited: bool,
+    /// What it is called in messages.
+    pub name: String,
+}
+
 /// Memory that ranks may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeMemory {
@@ -127,12 +137,11 @@ pub trait Queues: Sync {
 
 /// One stream of a rank: does what is submitted in order.
 pub trait Queue: Send {
-    /// Makes ready what steps will submit, in order: all calls of each instruction. `awaited` says of each instruction
-    /// whether another stream waits for its end. Called once, before the first step.
+    /// Makes ready the instructions that every step will submit, in order. Called once, before the first step.
     ///
     /// # Errors
     /// If a call cannot be done.
-    fn prepare(&mut self, _calls: &[&[Call]], _awaited: &[bool]) -> Result<(), ExecuteError> {
+    fn prepare(&mut self, _instructions: &[Upcoming<'_>]) -> Result<(), ExecuteError> {
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+mod board;
 mod collectives;
 mod compile;
 mod driver;
@@ -34,6 +35,7 @@ mod work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::board::Board;
 use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing};
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
@@ -187,6 +189,7 @@ impl Device for Cuda {
             },
             standings: (0..count).map(|_| Standing::default()).collect(),
             inboxes: Inboxes::default(),
+            board: Board::new()?,
             start: Event::new(Timing::Kept)?,
             begins: GpuStream::new()?,
         }))
@@ -199,6 +202,7 @@ struct CudaQueues<'d> {
     hub: Hub,
     standings: Vec<Standing>,
     inboxes: Inboxes,
+    board: Board,
     /// The begin of a step, on a stream of its own.
     start: Event,
     begins: GpuStream,
@@ -218,6 +222,7 @@ impl Queues for CudaQueues<'_> {
                 gpu: Arc::clone(gpu),
                 memory: &self.cuda.ranks[rank],
                 standing,
+                board: &self.board,
                 cpu: self.host.queue(rank, stream, groups)?,
                 known: Waits::default(),
                 failure: None,
@@ -249,6 +254,8 @@ impl Queues for CudaQueues<'_> {
             prepared: HashMap::new(),
             awaited: Box::default(),
             tracing: Tracing::On,
+            board: &self.board,
+            place: None,
             pending: Vec::new(),
             graphs: HashMap::new(),
             failure: None,

@@ -10,6 +10,7 @@ use std::time::Instant;
 use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
 
+use super::board::{Board, Place};
 use super::driver::{Event, Gpu, Stream as GpuStream, Timing};
 use super::encode::Encoder;
 use super::error::{CudaError, Doing, failure};
@@ -24,7 +25,7 @@ use super::standing::{End, Standing};
 use super::work::{Access, Argument, Work};
 use crate::execute::call::Call;
 use crate::execute::comm::Mailbox;
-use crate::execute::device::{Queue, Tracing};
+use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -61,6 +62,8 @@ pub struct CudaQueue<'r> {
     /// By instruction, whether another stream waits for its end.
     pub awaited: Box<[bool]>,
     pub tracing: Tracing,
+    pub board: &'r Board,
+    pub place: Option<Place>,
     /// Calls that are submitted together, in steps that are not traced.
     pub pending: Vec<*const Call>,
     /// Such calls as graphs, by the first of them and how many they are: in every step the same calls come together.
@@ -89,6 +92,15 @@ const fn is_own_work(call: &Call) -> bool {
 pub struct Prepared {
     work: Work,
     function: Option<Function>,
+}
+
+impl Prepared {
+    fn kernel(&self) -> Option<&'static str> {
+        match &self.work {
+            Work::Kernel(kernel) => Some(kernel.launch.kernel),
+            Work::Copy { .. } | Work::Fill { .. } => None,
+        }
+    }
 }
 
 impl CudaQueue<'_> {
@@ -184,71 +196,7 @@ impl CudaQueue<'_> {
         Ok(())
     }
 
-    /// Does `work`, which no call is.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub(super) fn perform_now(&self, work: Work) -> Result<(), CudaError> {
-        self.put(&self.with_function(work)?)
-    }
-
-    fn wait_for(&mut self, waits: &Waits) -> Result<bool, CudaError> {
-        if waits.iter().zip(&self.known).any(|(wait, known)| wait > known) {
-            self.flush()?;
-        }
-        let Some(ends) = self.standing.wait(waits, &self.known) else { return Ok(false) };
-        for end in ends {
-            if let End::Event(event) = end {
-                self.on.wait(&event)?;
-            }
-        }
-        self.known.iter_mut().zip(waits).for_each(|(known, wait)| *known = (*known).max(*wait));
-        Ok(true)
-    }
-
-    fn mark(&mut self, mark: usize) -> Result<(), CudaError> {
-        while self.marks.len() <= mark {
-            self.marks.push(Arc::new(Event::new(Timing::Kept)?));
-        }
-        self.marks[mark].record(&self.on)
-    }
-
-    /// Keeps the first failure of a call that cannot tell of one; the next that can tells of it.
-    fn keep(&mut self, result: Result<(), CudaError>) {
-        if let Err(error) = result {
-            self.failure.get_or_insert(error);
-        }
-    }
-}
-
-impl Queue for CudaQueue<'_> {
-    fn prepare(&mut self, calls: &[&[Call]], awaited: &[bool]) -> Done {
-        self.gpu.bind()?;
-        self.awaited = awaited.into();
-        for call in calls.iter().flat_map(|calls| calls.iter()).filter(|call| is_own_work(call)) {
-            self.prepare_call(call)?;
-        }
-        Ok(())
-    }
-
-    fn begin(&mut self, step: u64, _began: Instant, tracing: Tracing) {
-        (self.step, self.known, self.tracing) = (step, Waits::default(), tracing);
-        self.pending.clear();
-        let bound = self.gpu.bind();
-        self.keep(bound);
-    }
-
-    fn wait(&mut self, waits: &Waits) -> bool {
-        match self.wait_for(waits) {
-            Ok(goes_on) => goes_on,
-            Err(error) => {
-                self.keep(Err(error));
-                true
-            }
-        }
-    }
-
-    unsafe fn submit(&mut self, call: &Call) -> Done {
+    fn give(&mut self, call: &Call) -> Done {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
@@ -273,11 +221,96 @@ impl Queue for CudaQueue<'_> {
         }
     }
 
+    /// Does `work`, which no call is.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub(super) fn perform_now(&self, work: Work) -> Result<(), CudaError> {
+        self.put(&self.with_function(work)?)
+    }
+
+    fn wait_for(&mut self, waits: &Waits) -> Result<bool, CudaError> {
+        if waits.iter().zip(&self.known).any(|(wait, known)| wait > known) {
+            self.flush()?;
+        }
+        let Some(ends) = self.standing.wait(waits, &self.known) else { return Ok(false) };
+        for end in ends {
+            if let End::Event(event) = end {
+                self.on.wait(&event)?;
+            }
+        }
+        self.known.iter_mut().zip(waits).for_each(|(known, wait)| *known = (*known).max(*wait));
+        Ok(true)
+    }
+
+    /// What `instruction` is called, with the kernels that are known.
+    fn name(&self, instruction: &Upcoming<'_>) -> String {
+        let works = instruction.calls.iter().filter_map(|call| self.prepared.get(&std::ptr::from_ref(call)));
+        let mut kernels: Vec<_> = works.flat_map(|works| works.iter().filter_map(Prepared::kernel)).collect();
+        kernels.dedup();
+        match kernels.as_slice() {
+            [] => instruction.name.clone(),
+            [one] => format!("{} (kernel {one})", instruction.name),
+            several => format!("{} (kernels {})", instruction.name, several.join(", ")),
+        }
+    }
+
+    fn mark(&mut self, mark: usize) -> Result<(), CudaError> {
+        while self.marks.len() <= mark {
+            self.marks.push(Arc::new(Event::new(Timing::Kept)?));
+        }
+        self.marks[mark].record(&self.on)
+    }
+
+    /// Keeps the first failure of a call that cannot tell of one; the next that can tells of it.
+    fn keep(&mut self, result: Result<(), CudaError>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+}
+
+impl Queue for CudaQueue<'_> {
+    fn prepare(&mut self, instructions: &[Upcoming<'_>]) -> Done {
+        self.gpu.bind()?;
+        self.awaited = instructions.iter().map(|instruction| instruction.is_awaited).collect();
+        for call in instructions.iter().flat_map(|one| one.calls).filter(|call| is_own_work(call)) {
+            self.prepare_call(call)?;
+        }
+        self.place = self.board.enter(instructions.iter().map(|one| self.name(one)).collect());
+        Ok(())
+    }
+
+    fn begin(&mut self, step: u64, _began: Instant, tracing: Tracing) {
+        if let Some(place) = self.place {
+            self.board.clear(place);
+        }
+        (self.step, self.known, self.tracing) = (step, Waits::default(), tracing);
+        self.pending.clear();
+        let bound = self.gpu.bind();
+        self.keep(bound);
+    }
+
+    fn wait(&mut self, waits: &Waits) -> bool {
+        match self.wait_for(waits) {
+            Ok(goes_on) => goes_on,
+            Err(error) => {
+                self.keep(Err(error));
+                true
+            }
+        }
+    }
+
+    unsafe fn submit(&mut self, call: &Call) -> Done {
+        self.give(call).map_err(|error| self.board.explain(error))
+    }
+
     /// Where nothing is traced, an event is recorded only for others to wait for.
     fn record(&mut self, mark: usize) {
         self.last_mark = mark;
         if self.tracing == Tracing::On {
-            let recorded = self.mark(mark);
+            let told = self.place.map_or(Ok(()), |place| self.board.tell(place, mark, &self.on));
+            let recorded = told.and_then(|()| self.mark(mark));
             self.keep(recorded);
         }
     }
@@ -295,13 +328,9 @@ impl Queue for CudaQueue<'_> {
     }
 
     fn finish(&mut self) -> Done {
-        match self.failure.take() {
-            Some(failure) => Err(failure.into()),
-            None => {
-                self.flush()?;
-                Ok(self.on.synchronize()?)
-            }
-        }
+        let done = self.failure.take().map_or(Ok(()), Err);
+        let done = done.and_then(|()| self.flush()).and_then(|()| self.on.synchronize());
+        done.map_err(|error| self.board.explain(error.into()))
     }
 
     /// An event that was not recorded has no time.
