@@ -17,6 +17,7 @@ mod perform;
 mod product;
 mod run;
 mod settings;
+mod spoil;
 mod stream;
 mod submit;
 mod work;

@@ -6,6 +6,7 @@ use crate::driver::Handle;
 use crate::failure::{Answer, Failure, is_sticky};
 use crate::library::{Description, Layout, Preference, Problem, Status, VERSION, answer, named};
 use crate::product::{Element, Matrix, Product};
+use crate::spoil::{FAR, Spoil};
 use crate::work::Work;
 use cudarc::cublaslt::sys::{
     cublasLtEpilogue_t as Epilogue, cublasLtMatmulDescAttributes_t as Of,
@@ -186,8 +187,14 @@ entries! {
         algorithm.check(addresses, (workspace, bytes as u64))?;
         let turns = [problem.transposed[0], problem.transposed[1], false, false];
         let matrix = |at: usize| Matrix { address: addresses[at], layout: problem.layouts[at], transposed: turns[at] };
+        let mut left = matrix(0);
+        match session.spoil.take_if(|spoil| matches!(spoil, Spoil::Moved | Spoil::More)) {
+            Some(Spoil::Moved) => left.address += FAR,
+            Some(_) => left.layout.stride += 1,
+            None => {}
+        }
         let work = Work::Product(Box::new(Product {
-            left: matrix(0),
+            left,
             right: matrix(1),
             addend: matrix(2),
             output: matrix(3),
