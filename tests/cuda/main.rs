@@ -6,9 +6,12 @@ mod child;
 #[path = "../sampling/dice.rs"]
 mod dice;
 mod faults;
+#[path = "../execution/golden.rs"]
+mod golden;
 #[path = "../execution/models.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod models;
+mod oracles;
 #[path = "../cli/place.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod place;
