@@ -15,13 +15,14 @@ mod nvrtc;
 mod plain;
 mod ptx;
 mod real;
+pub mod roofline;
 pub mod run;
 mod translate;
 
 pub use cases::Case;
-pub use emulator::{Access, Emulator, Permits, Traffic};
+pub use emulator::{Access, Counted, Emulator, Flops, Permits, Traffic};
 pub use fault::Fault;
-pub use gpu::{Argument, Buffer, Gpu, Module, Moved, Order};
+pub use gpu::{Argument, Buffer, Gpu, Module, Order};
 pub use launch::{Launch, Source};
 pub use plain::Plain;
 pub use ptx::Parameter;
