@@ -44,6 +44,13 @@ impl Bound {
     }
 }
 
+/// What caches serve of the bytes that a kernel moves again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caches {
+    Everything,
+    Nothing,
+}
+
 impl Card {
     /// For what the operator needs.
     pub fn least(&self, least: &Least) -> Bound {
@@ -54,11 +61,15 @@ impl Card {
         Bound { memory: least.bytes() as f64 / self.bytes, arithmetic: least.flops as f64 / rate }
     }
 
-    /// For what a kernel has done, if caches serve all that it moves more than once and all units work at the same time.
-    pub fn done(&self, Counted { traffic, flops }: &Counted) -> Bound {
+    /// For what a kernel has done, if all units work at the same time.
+    pub fn done(&self, Counted { traffic, flops }: &Counted, caches: Caches) -> Bound {
+        let bytes = match caches {
+            Caches::Everything => traffic.read_once + traffic.written_once,
+            Caches::Nothing => traffic.read + traffic.written,
+        };
         let units = [(flops.tensor, self.tensor), (flops.single, self.single), (flops.double, self.double)];
         Bound {
-            memory: (traffic.read_once + traffic.written_once) as f64 / self.bytes,
+            memory: bytes as f64 / self.bytes,
             arithmetic: units.map(|(flops, rate)| flops as f64 / rate).into_iter().fold(0.0, f64::max),
         }
     }
@@ -81,11 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_again_does_not_bind() {
+    fn what_is_moved_again_binds_without_caches() {
         let traffic =
-            Traffic { read: 1 << 40, written: 1 << 40, read_once: 4_000_000, written_once: 800_000 };
+            Traffic { read: 9_600_000, written: 4_800_000, read_once: 4_000_000, written_once: 800_000 };
         let flops = Flops { tensor: 989_000_000, single: 2 * 67_000_000, double: 34_000_000 };
-        let bound = H200.done(&Counted { traffic, flops });
-        assert_eq!((bound.memory, bound.arithmetic), (1e-6, 2e-6));
+        let done = |caches| H200.done(&Counted { traffic, flops }, caches);
+        assert_eq!(done(Caches::Everything), Bound { memory: 1e-6, arithmetic: 2e-6 });
+        assert_eq!(done(Caches::Nothing), Bound { memory: 3e-6, arithmetic: 2e-6 });
     }
 }

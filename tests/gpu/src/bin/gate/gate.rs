@@ -31,7 +31,45 @@ const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 const REASONS: &[(&str, &str, &str)] = &[];
 
 /// Why a kernel moves or computes much more than its operator needs.
-const REASONS_FOR_MORE: roofline::Reasons = &[];
+const REASONS_FOR_MORE: roofline::Reasons = &[
+    ("attention_forward", KEYS_AGAIN),
+    ("attention_backward_queries", KEYS_AGAIN),
+    ("attention_backward_keys", QUERIES_AGAIN),
+    ("attention_plain_forward", KEYS_AGAIN),
+    ("attention_plain_backward_queries", KEYS_AGAIN),
+    ("attention_plain_backward_keys", QUERIES_AGAIN),
+    ("dropout_rows", NUMBERS_AGAIN),
+    ("gemm", TILES_AGAIN),
+    ("gemm_fma", TILES_AGAIN),
+    (
+        "norm_forward",
+        "the row is read for its sum of squares and again for the result, as it may not fit registers",
+    ),
+    (
+        "norm_input_gradient",
+        "both rows are read for their sums and again for the result, as they may not fit registers",
+    ),
+    ("residual_forward", NUMBERS_AGAIN),
+    (
+        "routing_assign",
+        "a warp reads its row for the softmax and again for each choice: 256 bytes that stay in L1",
+    ),
+    ("routing_choose", "a warp reads its row again for each choice: 256 bytes that stay in L1"),
+    (
+        "routing_place",
+        "the block of each expert looks through all choices, so that slots come in the order of tokens",
+    ),
+    (
+        "routing_to_slots",
+        "each slot reads its token's row, so that it is read for each of the token's experts",
+    ),
+];
+
+const KEYS_AGAIN: &str =
+    "each tile of queries reads the keys and values that it sees, as a block keeps no more";
+const QUERIES_AGAIN: &str = "each tile of keys reads the queries that see it, as a block keeps no more";
+const NUMBERS_AGAIN: &str = "each thread reads the step's numbers and its row's place: a broadcast from L1";
+const TILES_AGAIN: &str = "each tile of the result reads its rows and columns, as a block keeps no more";
 
 /// Kernels of a source, with what each takes on every architecture.
 type Usages = BTreeMap<String, Vec<Usage>>;

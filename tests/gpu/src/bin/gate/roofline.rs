@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use gpu::roofline::card::{Bound, H200};
+use gpu::roofline::card::{Bound, Caches, H200};
 use gpu::roofline::{Entry, Least};
 use gpu::{Case, Counted, Fault, Gpu, Order};
 
@@ -65,8 +65,8 @@ impl Row {
     }
 
     /// Of the bound, what the kernel reaches at most.
-    fn share(&self) -> f64 {
-        self.bound().seconds() / H200.done(&self.counted).seconds()
+    fn share(&self, caches: Caches) -> f64 {
+        self.bound().seconds() / H200.done(&self.counted, caches).seconds()
     }
 }
 
@@ -130,8 +130,8 @@ pub fn section(rows: &Rows, reasons: Reasons) -> String {
          - *{0}, at least*: the least bytes at {1} TB/s and the least FLOPs at {2} TFLOP/s (tensor cores, dense bf16) or \
          {3} (f32), by NVIDIA's datasheet; the greater binds.\n\
          - *Share*: what the counts still allow the kernel to reach of that bound, if caches serve all that it moves \
-         again and memory, tensor cores, f32 and f64 units ({4} TFLOP/s) all work at the same time. It is an upper limit: \
-         kernels reach less.\n\n\
+         again / if they serve nothing. Memory, tensor cores, f32 and f64 units ({4} TFLOP/s) are taken to work at the same \
+         time, so it is an upper limit: kernels reach less.\n\n\
          | kernel | sizes | bytes: moved / least | FLOPs: done / least | {0}, at least: bytes, FLOPs | binds | share | why more |\n\
          |---|---|---|---|---|---|---|---|\n",
         H200.name,
@@ -152,14 +152,15 @@ pub fn section(rows: &Rows, reasons: Reasons) -> String {
         let arithmetic = if row.least.flops > 0 { time(bound.arithmetic) } else { "–".into() };
         let _ = writeln!(
             text,
-            "| `{kernel}` | {} | {} / {} = {:.2} | {flops} | {}, {arithmetic} | {} | {:.2} | {} |",
+            "| `{kernel}` | {} | {} / {} = {:.2} | {flops} | {}, {arithmetic} | {} | {:.2} / {:.2} | {} |",
             row.sizes,
             short(row.moved()),
             short(row.least.bytes()),
             row.bytes_ratio(),
             time(bound.memory),
             bound.binds(),
-            row.share(),
+            row.share(Caches::Everything),
+            row.share(Caches::Nothing),
             reason(reasons, kernel).unwrap_or_default(),
         );
     }
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn a_row_tells_all() {
         let text = section(&rows(3), &[("kernel", "because")]);
-        let row = "\n| `kernel` | 10 | 10.0 k / 4.00 k = 2.50 | 3.00 k / 1.00 k = 3.00 | 0.8 ns, 0.0 ns | bytes | 1.00 | because |\n";
+        let row = "\n| `kernel` | 10 | 10.0 k / 4.00 k = 2.50 | 3.00 k / 1.00 k = 3.00 | 0.8 ns, 0.0 ns | bytes | 1.00 / 0.40 | because |\n";
         assert!(text.ends_with(row), "{text}");
     }
 
