@@ -1,6 +1,6 @@
 //! The device that the cases see, whichever backend runs them.
 
-use crate::compile::Compiler;
+use crate::compiler::Compiler;
 use crate::emulator::{Counted, Emulator};
 use crate::fault::{Fault, fault};
 use crate::launch::{Launch, Source};
@@ -130,8 +130,7 @@ impl Gpu {
         if let Some(&module) = self.loaded.get(&key(file, options)) {
             return Ok(module);
         }
-        let source = self.compiler.source(file)?;
-        self.load_text(file, &source, options)
+        self.load_text(file, Compiler::source(file)?, options)
     }
 
     /// The same for what the launch geometry says.
@@ -146,15 +145,14 @@ impl Gpu {
         if let Some(&module) = self.loaded.get(&key) {
             return Ok(module);
         }
+        let ptx = self.compiler.portable(name, source, &key.1)?;
         let number = match &mut self.backend {
             Backend::Emulated(emulator) => {
-                let ptx = self.compiler.portable(name, source, options)?;
                 emulator.load(&ptx).map_err(|fault| Fault(format!("{name} {options:?}: {fault}")))?
             }
             Backend::Real(real) => {
-                let architecture = real.architecture().to_owned();
-                let compiled = self.compiler.machine(name, source, options, &architecture)?;
-                real.load(&compiled)?
+                let code = self.compiler.machine(name, source, &key.1, real.architecture())?;
+                real.load(&ptx, &code)?
             }
         };
         self.loaded.insert(key, Module(number));

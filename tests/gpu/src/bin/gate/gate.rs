@@ -2,9 +2,6 @@
 //! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes and FLOPs it needs. Fails if a
 //! kernel spills, or does much more than the least, without a reason, and if no case launches it.
 
-#[expect(dead_code, reason = "the gate asks for no binaries")]
-#[path = "../../../../../src/execute/device/cuda/compile/mod.rs"]
-mod compile;
 mod listed;
 mod page;
 mod roofline;
@@ -16,11 +13,11 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-use compile::cache::{Cache, key};
-use compile::nvrtc::{Nvrtc, Program};
-use compile::search::Search;
-use compile::sources;
+use gpu::kept::{Cache, key};
+use gpu::nvrtc::{Nvrtc, Program};
 use gpu::roofline::{Entry, Size};
+use gpu::search::Search;
+use gpu::sources;
 use gpu::{Case, Source, cases};
 use page::{Rows, page, unexplained};
 use usage::{Usage, usages};
