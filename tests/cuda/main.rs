@@ -1,5 +1,5 @@
-//! The CUDA device trains as the CPU does. Needs a GPU and NVRTC, or the stand-in of `tests/gpu` for both, so it is not
-//! among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
+//! The CUDA device trains as the CPU does. Needs a GPU, NVRTC and cublasLt, or the stand-in of `tests/gpu` for them, so it
+//! is not among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
 mod binary;
 mod child;
@@ -16,6 +16,7 @@ mod oracles;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod place;
 mod plants;
+mod products;
 #[path = "../execution/strategies.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod strategies;

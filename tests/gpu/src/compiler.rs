@@ -25,7 +25,7 @@ impl Compiler {
         let named = std::env::var_os("MESHWRIGHT_CUBINS").map(PathBuf::from);
         let folder = named.unwrap_or_else(cache::folder);
         Compiler {
-            shipped: compile::Compiler::new(Search::from_environment(), Some(folder)),
+            shipped: compile::Compiler::new(Search::from_environment(&compile::nvrtc::NVRTC), Some(folder)),
             also: std::env::var("MESHWRIGHT_ARCHITECTURE").ok(),
         }
     }

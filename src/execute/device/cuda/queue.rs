@@ -98,6 +98,7 @@ impl Prepared {
     fn kernel(&self) -> Option<&'static str> {
         match &self.work {
             Work::Kernel(kernel) => Some(kernel.launch.kernel),
+            Work::Product(_) => Some("cublasLt"),
             Work::Copy { .. } | Work::Fill { .. } => None,
         }
     }
@@ -107,7 +108,7 @@ impl CudaQueue<'_> {
     fn with_function(&self, work: Work) -> Result<Prepared, CudaError> {
         let function = match &work {
             Work::Kernel(kernel) => Some(self.kernels.function(kernel)?),
-            Work::Copy { .. } | Work::Fill { .. } => None,
+            Work::Product(_) | Work::Copy { .. } | Work::Fill { .. } => None,
         };
         Ok(Prepared { work, function })
     }
@@ -130,6 +131,13 @@ impl CudaQueue<'_> {
                 unsafe { sys::cuMemsetD8Async(to.address, *value, to.bytes as usize, stream) }
                     .result()
                     .doing("a fill")
+            }
+            Work::Product(product) => {
+                ranges::tell(stream, &product.touches());
+                // SAFETY: its operands lie in memory of ranks, as above.
+                let submitted = unsafe { product.submit(stream) };
+                // Where the GPU has ended the run, the driver says why and the library does not.
+                submitted.map_err(|error| self.gpu.free().err().unwrap_or(error))
             }
             Work::Kernel(kernel) => {
                 let Some(Function(function)) = function else {

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use gpu::kept::{Cache, key};
-use gpu::nvrtc::{Nvrtc, Program};
+use gpu::nvrtc::{NVRTC, Nvrtc, Program};
 use gpu::roofline::{Entry, Size};
 use gpu::search::Search;
 use gpu::sources;
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
 
 fn gate() -> Result<String, Vec<String>> {
     let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let nvrtc = Nvrtc::find(&Search::from_environment()).map_err(|fault| vec![fault.to_string()])?;
+    let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).map_err(|fault| vec![fault.to_string()])?;
     let cache = Cache::new(repository.join("target/gate"));
     let listed = listed::sources();
     let unlisted =
@@ -221,7 +221,7 @@ mod tests {
             );
             return;
         }
-        let nvrtc = Nvrtc::find(&Search::from_environment()).unwrap();
+        let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).unwrap();
         let options = [String::from("--ptxas-options=-v")];
         for architecture in ARCHITECTURES {
             let file = "spilling.cu";
