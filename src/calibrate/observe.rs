@@ -10,11 +10,11 @@ use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::observe::span::Span;
-use crate::execute::run::{Job, Run, Settings};
+use crate::execute::run::{DeviceKind, Job, Run, Settings};
 use crate::execute::weights::Weights;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
-use crate::units::{FlopsPerSecond, Seconds};
+use crate::units::{Bytes, FlopsPerSecond, Seconds};
 
 /// Spans of one rank in one step, by stream.
 pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
@@ -26,8 +26,10 @@ pub struct Observation {
     pub seconds: Vec<f64>,
     /// By step, then rank, of the steps nearest to the median.
     pub spans: Vec<Vec<RankSpans>>,
-    /// Of the fixed kernel between the steps.
+    /// Of the fixed kernel between the steps; nothing where a GPU made them.
     pub speed: FlopsPerSecond,
+    /// Memory of the GPU that the steps took beside the ranks' own: code of kernels.
+    pub code: Bytes,
 }
 
 impl Observation {
@@ -53,19 +55,23 @@ pub fn mean(values: &[f64]) -> f64 {
 const KEPT: f64 = 0.5;
 
 /// Steps that are not looked at: caches are cold and pages new.
-const WARM_UP: u64 = 2;
+pub(super) const WARM_UP: u64 = 2;
 
 struct Looker<'a> {
     batches: &'a Batches,
     seconds: Vec<f64>,
     spans: Vec<Vec<RankSpans>>,
-    kernel: FixedKernel,
+    /// Where cores make the steps.
+    kernel: Option<FixedKernel>,
+    /// Memory of the GPU before the first step.
+    free: Option<Bytes>,
     /// No step is made behind this moment, once one counts.
     end: Option<Instant>,
 }
 
 impl Watcher for Looker<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
+        self.free = self.free.or_else(|| fleet.free_on_gpu());
         fleet.load(self.batches, step);
         Ok(())
     }
@@ -83,7 +89,9 @@ impl Watcher for Looker<'_> {
             self.seconds.push(result.seconds);
             let of = |rank: usize| Stream::ALL.map(|stream| fleet.spans(rank, stream));
             self.spans.push((0..fleet.ranks.len()).map(of).collect());
-            self.kernel.turn();
+            if let Some(kernel) = &mut self.kernel {
+                kernel.turn();
+            }
             if self.end.is_some_and(|end| Instant::now() >= end) {
                 return Ok(ControlFlow::Break(()));
             }
@@ -117,14 +125,17 @@ pub fn observe(
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None)?;
     let weights = Weights::random(&job.model, 0);
     let fleet = Fleet::new(Run::new(job, settings)?)?;
-    let kernel = FixedKernel::new(machine::cores());
+    let kernel = (settings.device == DeviceKind::Cpu).then(|| FixedKernel::new(machine::cores()));
     let end = limit.map(|limit| Instant::now() + limit);
-    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new(), kernel, end };
+    let (seconds, spans, free) = (Vec::new(), Vec::new(), None);
+    let mut looker = Looker { batches: &batches, seconds, spans, kernel, free, end };
     fleet.set_parameters(&weights);
     fleet.train((0, WARM_UP + steps), &mut looker)?;
-    let Looker { seconds, spans, kernel, .. } = looker;
+    let Looker { seconds, spans, kernel, free, .. } = looker;
     let spans = nearest(&seconds, spans);
-    Ok(Observation { fleet, seconds, spans, speed: kernel.speed().unwrap_or_default() })
+    let speed = kernel.and_then(|kernel| kernel.speed()).unwrap_or_default();
+    let code = free.zip(fleet.free_on_gpu()).map_or(0, |(before, after)| before.0.saturating_sub(after.0));
+    Ok(Observation { fleet, seconds, spans, speed, code: Bytes(code) })
 }
 
 /// Those of `spans`, one a step, whose steps took nearest to the median of `seconds`.
