@@ -12,7 +12,7 @@ use crate::execute::comm::{CommError, Peers};
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
-use crate::execute::device::{Device, FreeMemory, Queues};
+use crate::execute::device::{Device, FreeMemory, Queues, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::resident::resident;
@@ -61,6 +61,11 @@ pub struct StepResult {
 pub trait Watcher {
     /// Tokens and targets of the step are due in the ranks' memory.
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError>;
+
+    /// Whether the instructions of the next step are timed one by one.
+    fn tracing(&self, _fleet: &Fleet) -> Tracing {
+        Tracing::On
+    }
 
     /// Whether [`Self::gradients`] is to be called in `step`.
     fn wants_gradients(&self, _step: u64) -> bool {
@@ -165,7 +170,7 @@ impl Fleet {
             gate: Barrier::new(workers.len() + 1),
             stop: AtomicBool::new(false),
             pauses: AtomicBool::new(false),
-            step: Mutex::new((first, Instant::now())),
+            step: Mutex::new((first, Instant::now(), Tracing::On)),
             failure: Mutex::new(None),
         };
         thread::scope(|scope| {
@@ -186,6 +191,9 @@ impl Fleet {
         (first, count): (u64, u64),
         watcher: &mut dyn Watcher,
     ) -> Result<(), ExecuteError> {
+        // Threads make ready what they will do.
+        control.gate.wait();
+        control.take_failure()?;
         for step in first..first + count {
             self.has_gradients.store(false, Ordering::Release);
             watcher.load(self, step)?;
@@ -195,8 +203,8 @@ impl Fleet {
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
             let mut at_work = Some(self.alone());
-            let began = Instant::now();
-            *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began);
+            let (began, tracing) = (Instant::now(), watcher.tracing(self));
+            *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began, tracing);
             control.gate.wait();
             let mut watched = Ok(());
             if pauses {
@@ -213,9 +221,7 @@ impl Fleet {
             control.gate.wait();
             drop(at_work);
             let seconds = began.elapsed().as_secs_f64();
-            if let Some(failure) = control.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                return Err(failure);
-            }
+            control.take_failure()?;
             watched?;
             // The optimizer only read them.
             self.has_gradients.store(true, Ordering::Release);
@@ -356,7 +362,7 @@ struct Control<'a> {
     stop: AtomicBool,
     /// The step is halted before the optimizer.
     pauses: AtomicBool,
-    step: Mutex<(u64, Instant)>,
+    step: Mutex<(u64, Instant, Tracing)>,
     failure: Mutex<Option<ExecuteError>>,
 }
 
@@ -365,21 +371,27 @@ impl Control<'_> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    fn take_failure(&self) -> Result<(), ExecuteError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+
     fn serve(&self, rank: usize, mut worker: Worker<'_>) {
+        self.guard(rank, || worker.prepare());
+        self.gate.wait();
         loop {
             self.gate.wait();
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            let (step, began) = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
+            let (step, began, tracing) = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
             let (halt, end) = worker.parts();
             if self.pauses.load(Ordering::Acquire) {
-                self.guard(rank, || worker.perform(step, 0..halt, began));
+                self.guard(rank, || worker.perform(step, 0..halt, (began, tracing)));
                 self.gate.wait();
                 self.gate.wait();
-                self.guard(rank, || worker.perform(step, halt..end, began));
+                self.guard(rank, || worker.perform(step, halt..end, (began, tracing)));
             } else {
-                self.guard(rank, || worker.perform(step, 0..end, began));
+                self.guard(rank, || worker.perform(step, 0..end, (began, tracing)));
             }
             self.gate.wait();
         }

@@ -11,8 +11,8 @@ use thiserror::Error;
 
 use crate::execute::contents::Kept;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
-use crate::execute::device::Device;
 use crate::execute::device::null::Null;
+use crate::execute::device::{Device, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::Fleet;
@@ -146,7 +146,7 @@ fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), Execute
     for stream in Stream::ALL {
         let mut worker = Worker::new(&rank, &bound, stream, queues.queue(0, stream, &[])?);
         let (_, end) = worker.parts();
-        worker.perform(0, 0..end, Instant::now())?;
+        worker.perform(0, 0..end, (Instant::now(), Tracing::On))?;
     }
     Ok(())
 }

@@ -19,11 +19,19 @@ pub struct Run {
 pub struct Place {
     folder: TempDir,
     cache: TempDir,
+    sees_gpus: bool,
 }
 
 impl Place {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() }
+        let [folder, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        Self { folder, cache, sees_gpus: false }
+    }
+
+    /// Where runs see the machine's GPUs, and the kernels that were compiled for them before.
+    #[allow(dead_code, reason = "most tests need no GPU")]
+    pub fn with_gpus() -> Self {
+        Self { sees_gpus: true, ..Self::new() }
     }
 
     pub fn path(&self) -> &Path {
@@ -90,9 +98,10 @@ impl Place {
     fn start(&self, variable: Option<(&str, String)>, arguments: Vec<std::ffi::OsString>) -> Run {
         let mut command = cargo_bin_cmd!("meshwright");
         command.env_remove("COLUMNS").envs(variable);
-        command.env("MESHWRIGHT_CACHE", self.cache());
-        // Whoever has a GPU sees the same answers.
-        command.env("CUDA_VISIBLE_DEVICES", "");
+        if !self.sees_gpus {
+            // Whoever has a GPU sees the same answers.
+            command.env("MESHWRIGHT_CACHE", self.cache()).env("CUDA_VISIBLE_DEVICES", "");
+        }
         command.args(arguments).current_dir(self.path()).timeout(Duration::from_secs(120));
         let output = command.output().unwrap();
         Run {

@@ -1,12 +1,18 @@
 //! The CUDA device trains as the CPU does. Needs a GPU and NVRTC, or the stand-in of `tests/gpu` for both, so it is not
 //! among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
+mod binary;
+mod child;
 #[path = "../sampling/dice.rs"]
 mod dice;
 mod faults;
 #[path = "../execution/models.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod models;
+#[path = "../cli/place.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod place;
+mod plants;
 #[path = "../execution/strategies.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod strategies;

@@ -11,12 +11,14 @@
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+mod board;
 mod collectives;
 mod compile;
 mod driver;
 mod encode;
 pub mod error;
 mod finite;
+mod graph;
 mod host_queue;
 mod inboxes;
 mod kernels;
@@ -34,6 +36,7 @@ mod work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::board::Board;
 use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing};
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
@@ -47,9 +50,9 @@ use self::queue::CudaQueue;
 use self::standing::Standing;
 use self::work::Span;
 use crate::execute::call::{Space, View};
-use crate::execute::comm::{Channel, Hub};
+use crate::execute::comm::{Channel, Hub, Peers};
 use crate::execute::device::cpu::{self, Cpu};
-use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::storage::Types;
 use crate::lower::Stream;
@@ -76,6 +79,9 @@ pub struct Cuda {
     pinned: Vec<Pinned>,
     host: Cpu,
     types: KernelTypes,
+    peers: Peers,
+    /// By place, the ranks' numbers in the run.
+    numbers: Vec<usize>,
     /// Of a copy between steps.
     failure: Mutex<Option<CudaError>>,
     gpu: Arc<Gpu>,
@@ -95,6 +101,8 @@ impl Cuda {
             pinned: Vec::new(),
             host: Cpu::new(types, cores)?,
             types: kernel_types,
+            peers: Peers::Present,
+            numbers: Vec::new(),
             failure: Mutex::default(),
             gpu,
         })
@@ -130,6 +138,8 @@ impl Device for Cuda {
         let on_host = |need: &Need| Need { device: Bytes::ZERO, ..need.clone() };
         self.host.allocate(ranks.iter().map(on_host).collect())?;
         let copies = Arc::new(GpuStream::new()?);
+        self.peers = ranks.first().map_or(Peers::Present, |need| need.peers);
+        self.numbers = ranks.iter().map(|need| need.rank).collect();
         for (rank, need) in ranks.iter().enumerate() {
             let (start, bytes) = self.host.host_memory(rank);
             if bytes > 0 {
@@ -174,9 +184,13 @@ impl Device for Cuda {
         Ok(Box::new(CudaQueues {
             cuda: self,
             host: self.host.open()?,
-            hub: Hub::new(count),
+            hub: match self.peers {
+                Peers::Present => Hub::new(count),
+                Peers::Absent => Hub::alone(),
+            },
             standings: (0..count).map(|_| Standing::default()).collect(),
             inboxes: Inboxes::default(),
+            board: Board::new()?,
             start: Event::new(Timing::Kept)?,
             begins: GpuStream::new()?,
         }))
@@ -189,6 +203,7 @@ struct CudaQueues<'d> {
     hub: Hub,
     standings: Vec<Standing>,
     inboxes: Inboxes,
+    board: Board,
     /// The begin of a step, on a stream of its own.
     start: Event,
     begins: GpuStream,
@@ -201,13 +216,14 @@ impl Queues for CudaQueues<'_> {
         stream: Stream,
         groups: &[(Group, &[usize])],
     ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
-        let (gpu, standing) = (&self.cuda.gpu, &self.standings[rank]);
+        let (gpu, standing, number) = (&self.cuda.gpu, &self.standings[rank], self.cuda.numbers[rank]);
         gpu.bind()?;
         if stream == Stream::Host {
             return Ok(Box::new(HostQueue {
                 gpu: Arc::clone(gpu),
                 memory: &self.cuda.ranks[rank],
                 standing,
+                board: &self.board,
                 cpu: self.host.queue(rank, stream, groups)?,
                 known: Waits::default(),
                 failure: None,
@@ -215,7 +231,7 @@ impl Queues for CudaQueues<'_> {
         }
         let mut memberships: [Option<Membership>; Group::COUNT] = Default::default();
         for &(group, members) in groups {
-            let endpoint = self.hub.endpoint(rank, Channel { group, stream }, members)?;
+            let endpoint = self.hub.endpoint(number, Channel { group, stream }, members)?;
             memberships[group as usize] = Some(Membership::new(gpu, endpoint)?);
         }
         let memory = &self.cuda.ranks[rank];
@@ -224,19 +240,25 @@ impl Queues for CudaQueues<'_> {
             kernels: &self.cuda.kernels,
             encoder: Encoder { memory, types: self.cuda.types, multiprocessors: gpu.facts.multiprocessors },
             peers: &self.cuda.ranks,
-            rank,
+            rank: number,
             stream,
             on: GpuStream::new()?,
             standing,
             known: Waits::default(),
             groups: memberships,
-            mailbox: self.hub.mailbox(rank)?,
+            mailbox: self.hub.mailbox(number)?,
             inboxes: &self.inboxes,
             step: 0,
             start: &self.start,
             marks: Vec::new(),
             last_mark: 0,
             prepared: HashMap::new(),
+            awaited: Box::default(),
+            tracing: Tracing::On,
+            board: &self.board,
+            place: None,
+            pending: Vec::new(),
+            graphs: HashMap::new(),
             failure: None,
         }))
     }
@@ -252,7 +274,7 @@ impl Queues for CudaQueues<'_> {
         rank: usize,
         work: &mut dyn FnMut() -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError> {
-        let done = self.hub.guard(rank, work);
+        let done = self.hub.guard(self.cuda.numbers[rank], work);
         if done.is_err() {
             self.standings[rank].fail();
         }

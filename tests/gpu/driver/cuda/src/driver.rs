@@ -8,6 +8,7 @@ use crate::history::History;
 use crate::kernel::{Function, Module};
 use crate::memory::Memory;
 use crate::settings::Settings;
+use crate::spoil::Spoil;
 use crate::stream::{Event, Stream};
 use crate::submit::Declared;
 use gpu::compare::Random;
@@ -42,6 +43,8 @@ pub struct Driver {
     pub initialised: bool,
     /// The code that every further call gives.
     pub broken: Option<u32>,
+    /// What the call that is made does wrong, until it has been done.
+    pub spoil: Option<Spoil>,
     pub device: Device,
     /// One a device.
     pub contexts: Vec<Context>,
@@ -82,6 +85,7 @@ impl Driver {
             settings,
             initialised: false,
             broken: None,
+            spoil: None,
             contexts: vec![],
             memory: Memory::default(),
             history: History::default(),

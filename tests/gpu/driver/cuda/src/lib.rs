@@ -15,6 +15,7 @@ mod memory;
 mod perform;
 mod run;
 mod settings;
+mod spoil;
 mod stream;
 mod submit;
 mod work;
