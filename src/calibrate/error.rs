@@ -17,9 +17,13 @@ pub enum CalibrateError {
     #[error("the measured program has no data: {0}")]
     Data(#[from] DataError),
     /// A card that no built-in cost model is of.
-    #[error("{card} is none of the built-in devices; --base names the one whose numbers stand where nothing is measured")]
+    #[error(
+        "{card} is none of the built-in devices; --base names the one whose numbers stand where nothing is measured"
+    )]
     Card { card: String, nearest: Vec<String> },
-    #[error("{held} of {memory} of {card} are taken before anything runs; end what holds them, and measure again")]
+    #[error(
+        "{held} of {memory} of {card} are taken before anything runs; end what holds them, and measure again"
+    )]
     Held { card: String, held: Bytes, memory: Bytes },
     /// Numbers that no cost formula can use.
     #[error(transparent)]

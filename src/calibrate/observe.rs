@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::machine;
 use crate::execute::data::{Batches, Synthetic, Tokens};
+use crate::execute::device::Tracing;
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
@@ -22,8 +23,10 @@ pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
 /// What a job's steps took.
 pub struct Observation {
     pub fleet: Fleet,
-    /// By step.
+    /// By step that was traced.
     pub seconds: Vec<f64>,
+    /// By step that was not; none where tracing takes no time of its own.
+    pub untraced: Vec<f64>,
     /// By step, then rank, of the steps nearest to the median.
     pub spans: Vec<Vec<RankSpans>>,
     /// Of the fixed kernel between the steps; nothing where a GPU made them.
@@ -33,7 +36,7 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// The median step.
+    /// The median step of those that were traced.
     pub fn step_time(&self) -> Seconds {
         Seconds(median(self.seconds.clone()))
     }
@@ -63,17 +66,22 @@ struct Looker<'a> {
     spans: Vec<Vec<RankSpans>>,
     /// Where cores make the steps.
     kernel: Option<FixedKernel>,
-    /// Memory of the GPU before the first step.
-    free: Option<Bytes>,
+    /// By step that was not traced.
+    untraced: Vec<f64>,
     /// No step is made behind this moment, once one counts.
     end: Option<Instant>,
 }
 
 impl Watcher for Looker<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        self.free = self.free.or_else(|| fleet.free_on_gpu());
         fleet.load(self.batches, step);
         Ok(())
+    }
+
+    /// On a GPU tracing takes time of its own, so every other step is made without it.
+    fn tracing(&self, fleet: &Fleet) -> Tracing {
+        let is_even = self.seconds.len() <= self.untraced.len();
+        if fleet.gpu().is_none() || is_even { Tracing::On } else { Tracing::Off }
     }
 
     fn wants_gradients(&self, _step: u64) -> bool {
@@ -85,18 +93,21 @@ impl Watcher for Looker<'_> {
     }
 
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
-        if result.step >= WARM_UP {
+        if result.step < WARM_UP {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.tracing(fleet) == Tracing::Off {
+            self.untraced.push(result.seconds);
+        } else {
             self.seconds.push(result.seconds);
             let of = |rank: usize| Stream::ALL.map(|stream| fleet.spans(rank, stream));
             self.spans.push((0..fleet.ranks.len()).map(of).collect());
             if let Some(kernel) = &mut self.kernel {
                 kernel.turn();
             }
-            if self.end.is_some_and(|end| Instant::now() >= end) {
-                return Ok(ControlFlow::Break(()));
-            }
         }
-        Ok(ControlFlow::Continue(()))
+        let is_over = self.end.is_some_and(|end| Instant::now() >= end);
+        Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 }
 
@@ -108,7 +119,7 @@ const fn words(kind: &LayerKind) -> Option<u64> {
     }
 }
 
-/// Trains `job` on synthetic data for `steps` steps behind those that warm up, or fewer where these take longer than
+/// Trains `job` on random weights and tokens for `steps` steps that are traced, behind those that warm up, or fewer where these take longer than
 /// `limit`, but one.
 ///
 /// # Errors
@@ -125,17 +136,19 @@ pub fn observe(
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None)?;
     let weights = Weights::random(&job.model, 0);
     let fleet = Fleet::new(Run::new(job, settings)?)?;
+    let free = fleet.free_on_gpu();
     let kernel = (settings.device == DeviceKind::Cpu).then(|| FixedKernel::new(machine::cores()));
     let end = limit.map(|limit| Instant::now() + limit);
-    let (seconds, spans, free) = (Vec::new(), Vec::new(), None);
-    let mut looker = Looker { batches: &batches, seconds, spans, kernel, free, end };
+    let (seconds, untraced, spans) = (Vec::new(), Vec::new(), Vec::new());
+    let mut looker = Looker { batches: &batches, seconds, untraced, spans, kernel, end };
     fleet.set_parameters(&weights);
+    let steps = if fleet.gpu().is_some() { 2 * steps } else { steps };
     fleet.train((0, WARM_UP + steps), &mut looker)?;
-    let Looker { seconds, spans, kernel, free, .. } = looker;
+    let Looker { seconds, untraced, spans, kernel, .. } = looker;
     let spans = nearest(&seconds, spans);
     let speed = kernel.and_then(|kernel| kernel.speed()).unwrap_or_default();
     let code = free.zip(fleet.free_on_gpu()).map_or(0, |(before, after)| before.0.saturating_sub(after.0));
-    Ok(Observation { fleet, seconds, spans, speed, code: Bytes(code) })
+    Ok(Observation { fleet, seconds, untraced, spans, speed, code: Bytes(code) })
 }
 
 /// Those of `spans`, one a step, whose steps took nearest to the median of `seconds`.

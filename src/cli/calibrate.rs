@@ -169,8 +169,7 @@ fn text_of_gpu(calibration: &gpu::Calibration, path: &str) -> String {
         let was = change.was.map_or_else(|| "-".to_owned(), number);
         [change.path.clone(), was, number(change.is)]
     });
-    let instructions: usize =
-        measured.bf16.iter().chain(&measured.fp32).map(|timed| timed.count).sum();
+    let instructions: usize = measured.bf16.iter().chain(&measured.fp32).map(|timed| timed.count).sum();
     let left_out = match measured.left_out {
         0 => String::new(),
         count => format!(", {count} left out for lack of time or memory"),

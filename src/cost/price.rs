@@ -7,8 +7,8 @@ use crate::cost::gemm;
 use crate::ops::{
     AttentionCore, Collective, CollectiveKind, CorePass, Elementwise, ElementwiseKind, Group, Linear, Op,
 };
-use crate::profile::{DeviceModel, EngineProfile};
 use crate::profile::engine::TimingModel;
+use crate::profile::{DeviceModel, EngineProfile};
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
 use crate::strategy::{Axis, Strategy};
 use crate::units::{Bytes, BytesPerSecond, ElementType, FlopsPerSecond, Seconds};

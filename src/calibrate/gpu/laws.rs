@@ -136,12 +136,7 @@ pub fn efficiency_fp32(samples: &[Timed], model: &DeviceModel, start: f64) -> Op
 }
 
 /// The share of the peak that fused attention in bf16 reaches in `pass`.
-pub fn attention(
-    samples: &[Timed],
-    pass: CorePass,
-    model: &DeviceModel,
-    start: f64,
-) -> Option<Found<f64>> {
+pub fn attention(samples: &[Timed], pass: CorePass, model: &DeviceModel, start: f64) -> Option<Found<f64>> {
     let core = |timed: &Timed| -> Option<AttentionCore> {
         match timed.op {
             Op::Attention(core) if core.fused && core.pass == pass => Some(core),
@@ -155,7 +150,8 @@ pub fn attention(
         .collect();
     let large = large(&cores, |timed| timed.op.flops().0);
     let peak = model.peak(ElementType::Bf16);
-    let share = |timed: &&Timed| Some(fused_attention(&core(timed)?, model, peak).0 / (timed.seconds - start));
+    let share =
+        |timed: &&Timed| Some(fused_attention(&core(timed)?, model, peak).0 / (timed.seconds - start));
     let shares: Vec<f64> = large.iter().filter_map(share).collect();
     (!shares.is_empty()).then(|| Found::of(median(shares), &large))
 }

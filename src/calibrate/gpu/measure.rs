@@ -38,6 +38,8 @@ pub struct Measured {
     pub fp32: Vec<Timed>,
     /// From the end of an instruction to the start of the next.
     pub gap: f64,
+    /// What the instructions of a step take longer, each, because they are timed.
+    pub tracing: f64,
     pub launch: Launch,
     pub copies: Vec<Copied>,
     /// Copies to and from the host inside of steps, and AdamW on the host.
@@ -75,6 +77,8 @@ impl Effort {
 const MOST_CONTEXT: Bytes = Bytes(2 << 30);
 /// The share of the time that is left which the programs of the next size may take.
 const SHARE: f64 = 0.5;
+/// Programs that tell what tracing takes, those with the shortest steps: in long ones it drowns.
+const SHORTEST: usize = 5;
 /// Sizes of copies.
 const COPIES: [Bytes; 5] =
     [Bytes(4 << 10), Bytes(64 << 10), Bytes(1 << 20), Bytes(16 << 20), Bytes(128 << 20)];
@@ -106,6 +110,7 @@ pub fn measure(
         bf16: Vec::new(),
         fp32: Vec::new(),
         gap: 0.0,
+        tracing: 0.0,
         launch,
         copies,
         copied_in_steps: Vec::new(),
@@ -116,7 +121,14 @@ pub fn measure(
         programs: 0,
         left_out: 0,
     };
-    let mut runs = Runs { found: &mut found, gaps: Vec::new(), effort, end: began + effort.gpu_time(), say };
+    let mut runs = Runs {
+        found: &mut found,
+        gaps: Vec::new(),
+        tracing: Vec::new(),
+        effort,
+        end: began + effort.gpu_time(),
+        say,
+    };
     let sizes = runs.climb()?;
     // The largest first; smaller ones tell what does not go with size.
     for size in sizes.into_iter().rev().take(2) {
@@ -124,7 +136,10 @@ pub fn measure(
             runs.add(&small)?;
         }
     }
-    found.gap = median(runs.gaps);
+    let (gaps, mut tracing) = (runs.gaps, runs.tracing);
+    found.gap = median(gaps);
+    tracing.sort_by(|one, other| one.0.total_cmp(&other.0));
+    found.tracing = median(tracing.into_iter().take(SHORTEST).map(|(_, seconds)| seconds).collect()).max(0.0);
     Ok(found)
 }
 
@@ -132,6 +147,8 @@ pub fn measure(
 struct Runs<'a> {
     found: &'a mut Measured,
     gaps: Vec<f64>,
+    /// By program, the seconds of a step, and how much longer each instruction is for being timed.
+    tracing: Vec<(f64, f64)>,
     effort: Effort,
     end: Instant,
     say: &'a dyn Fn(&'static str, f64),
@@ -147,7 +164,7 @@ impl Runs<'_> {
         for size in SIZES {
             let first = size.first();
             let flops: f64 = size.others().iter().chain([&first]).map(work).sum();
-            let steps = (WARM_UP + self.effort.gpu_steps()) as f64;
+            let steps = (WARM_UP + 2 * self.effort.gpu_steps()) as f64;
             if flops * steps * pace > SHARE * self.left() {
                 break;
             }
@@ -175,8 +192,7 @@ impl Runs<'_> {
             self.found.left_out += 1;
             return Ok(None);
         }
-        let settings =
-            Settings { device: DeviceKind::Cuda, cores: self.found.cores, ..Settings::default() };
+        let settings = Settings { device: DeviceKind::Cuda, cores: self.found.cores, ..Settings::default() };
         let limit = Duration::from_secs_f64(SHARE * self.left());
         match observe(small.job()?, settings, (self.effort.gpu_steps(), Some(limit))) {
             Ok(seen) => {
@@ -207,6 +223,11 @@ impl Runs<'_> {
         found.code = found.code.max(seen.code);
         found.programs += 1;
         self.gaps.push(samples::gap(seen));
+        let (traced, untraced) = (seen.step_time().0, median(seen.untraced.clone()));
+        let instructions = seen.fleet.ranks[0].placement.streams[Stream::Compute as usize].len();
+        if !seen.untraced.is_empty() {
+            self.tracing.push((untraced, (traced - untraced) / instructions.max(1) as f64));
+        }
     }
 }
 

@@ -118,17 +118,22 @@ impl Taken {
         self.model.host.memory = self.told(*host_memory, "free memory");
     }
 
-    /// From the start of an instruction that has next to nothing to do to the start of the next.
+    /// From the start of an instruction that has next to nothing to do to the start of the next, in a step that is not
+    /// traced.
     fn kernel_time(&mut self, start: Option<Found<f64>>, measured: &Measured) {
         let launch = measured.launch;
         let micro = |seconds: f64| format!("{:.2} us", 1e6 * seconds);
         let what = format!(
-            "instructions of no bytes and from each to the next; launches in a row take {} on the GPU, {} of the host",
+            "instructions of no bytes, from the start of one to that of the next, less {} of tracing; launches in a row take \
+             {} on the GPU, {} of the host",
+            micro(measured.tracing),
             micro(launch.on_gpu),
             micro(launch.on_host),
         );
         let Some(start) = start else { return };
-        let seconds = rounded((start.value + measured.gap).max(launch.on_gpu));
+        let apart = start.value + measured.gap - measured.tracing;
+        // Where tracing cannot be told apart, launches in a row are what is known.
+        let seconds = rounded(if apart > 0.0 { apart } else { launch.on_gpu });
         if seconds.is_finite() && seconds > 0.0 {
             self.model.kernel_time = self.sourced(start.map(|_| Seconds(seconds)), &what);
         }

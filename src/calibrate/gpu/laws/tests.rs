@@ -80,7 +80,8 @@ fn kernels_that_move_data_have_a_start_and_a_rate_by_kind() {
 fn products_reach_the_share_that_made_them() {
     let mut truth = built_in();
     (truth.gemm.efficiency.value, truth.gemm.half_depth.value) = (0.41, 150.0);
-    let sides = [(8192, 4096, 12_288), (8192, 2048, 6144), (4096, 4096, 8192), (64, 64, 64), (8192, 16_384, 2048)];
+    let sides =
+        [(8192, 4096, 12_288), (8192, 2048, 6144), (4096, 4096, 8192), (64, 64, 64), (8192, 16_384, 2048)];
     let made = |element| {
         sides.map(|(rows, columns, depth)| {
             let op = Linear { batch: 1, rows, columns, depth, element, over_tokens: false };

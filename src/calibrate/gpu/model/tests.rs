@@ -33,7 +33,8 @@ fn measured() -> Measured {
         code: Bytes(20_000_000),
         bf16: [activations(ElementType::Bf16).as_slice(), &[product]].concat(),
         fp32: activations(ElementType::Fp32).to_vec(),
-        gap: 1e-6,
+        gap: 1.5e-6,
+        tracing: 0.5e-6,
         launch: Launch { on_gpu: 2.4e-6, on_host: 2e-6 },
         copies: [1_u64 << 16, 1 << 26]
             .map(|bytes| Copied {
@@ -74,7 +75,13 @@ fn measured_numbers_say_so_and_others_that_they_are_built_in() {
     }
     for field in model.fields() {
         let is_own = own.contains(&field.path.as_str());
-        assert_eq!(is_own, !field.source.starts_with("built-in h200-sxm: "), "{}: {}", field.path, field.source);
+        assert_eq!(
+            is_own,
+            !field.source.starts_with("built-in h200-sxm: "),
+            "{}: {}",
+            field.path,
+            field.source
+        );
         if is_own {
             assert_eq!(field.evidence, Evidence::Measured, "{}", field.path);
             assert!(field.source.contains("NVIDIA H200, CUDA 13.0"), "{}", field.source);
@@ -86,7 +93,11 @@ fn measured_numbers_say_so_and_others_that_they_are_built_in() {
     // No link between GPUs was measured, nor attention.
     let links = ["scale_up", "network", "collective_share", "attention"];
     assert!(!own.iter().any(|path| links.iter().any(|link| path.starts_with(link))), "{own:?}");
-    assert!(model.gemm.efficiency.source.contains("1 shapes, 9 instructions"), "{}", model.gemm.efficiency.source);
+    assert!(
+        model.gemm.efficiency.source.contains("1 shapes, 9 instructions"),
+        "{}",
+        model.gemm.efficiency.source
+    );
     assert!((model.kernel_time.value.0 - 3e-6).abs() < 1e-9, "{:?}", model.kernel_time);
     assert!((model.kernels[&KernelKind::Activation].fp32.value.0 / 2e12 - 1.0).abs() < 1e-3);
     assert!((model.host_link.efficiency.value * model.host_link.bandwidth.value.0 / 5e10 - 1.0).abs() < 1e-3);

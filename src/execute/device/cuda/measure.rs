@@ -144,13 +144,16 @@ impl Bench {
         Ok(Launch { on_gpu: each(on_gpu), on_host: each(on_host) })
     }
 
-    /// Measures copies of `sizes`, ascending, between the GPU and `memory`; none behind one that takes long.
+    /// Measures copies of `sizes`, ascending, between the GPU and `memory`; none behind one that takes long, or of more than
+    /// a quarter of what is free.
     ///
     /// # Errors
     /// What the driver says.
     pub fn copies(&self, memory: HostMemory, sizes: &[Bytes]) -> Result<Vec<Copied>, ExecuteError> {
         self.gpu.bind()?;
-        let most = sizes.iter().copied().max().unwrap_or(Bytes::ZERO).0 as usize;
+        let room = self.gpu.free()?.0 / 4;
+        let sizes: Vec<Bytes> = sizes.iter().copied().filter(|bytes| bytes.0 <= room).collect();
+        let most = sizes.last().map_or(0, |bytes| bytes.0 as usize);
         let block = Block::zeroed(&self.gpu, most)?;
         let mut host: Vec<u64> = (0..most.div_ceil(8) as u64).map(mix).collect();
         let host_bytes = host.len() * size_of::<u64>();
@@ -161,7 +164,7 @@ impl Bench {
         };
         let host = host.as_mut_ptr() as u64;
         let mut found = Vec::new();
-        for &bytes in sizes {
+        for bytes in sizes {
             let copy = |to: u64, from: u64| {
                 let times: Result<Vec<f64>, _> = (0..TURNS)
                     .map(|_| {

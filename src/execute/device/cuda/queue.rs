@@ -129,9 +129,7 @@ impl CudaQueue<'_> {
                     .doing("a fill")
             }
             Work::Kernel(kernel) => {
-                let Some(function) = function else {
-                    unreachable!("kernels are prepared with theirs")
-                };
+                let Some(function) = function else { unreachable!("kernels are prepared with theirs") };
                 // SAFETY: as above.
                 unsafe { function.launch(kernel, stream) }
             }
