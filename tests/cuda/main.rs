@@ -2,6 +2,7 @@
 //! is not among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
 mod binary;
+mod calibrate;
 mod child;
 #[path = "../sampling/dice.rs"]
 mod dice;

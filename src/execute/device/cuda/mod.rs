@@ -25,6 +25,7 @@ mod host_queue;
 mod inboxes;
 mod kernels;
 mod launch;
+pub mod measure;
 mod membership;
 mod memory;
 mod messages;

@@ -3,26 +3,23 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::{result, sys};
-use smallvec::SmallVec;
+use cudarc::driver::sys;
 
 use super::board::{Board, Place};
 use super::driver::{Event, Gpu, Stream as GpuStream, Timing};
 use super::encode::Encoder;
-use super::error::{CudaError, Doing, failure};
+use super::error::{CudaError, Doing};
 use super::graph::Graph;
 use super::inboxes::Inboxes;
 use super::kernels::{Function, Kernels};
-use super::launch::Launch;
 use super::membership::Membership;
 use super::memory::Memory;
 use super::ranges;
 use super::standing::{End, Standing};
-use super::work::{Access, Argument, Work};
+use super::work::{Access, Work};
 use crate::execute::call::Call;
 use crate::execute::comm::Mailbox;
 use crate::execute::device::{Queue, Tracing, Upcoming};
@@ -140,26 +137,9 @@ impl CudaQueue<'_> {
                 submitted.map_err(|error| self.gpu.free().err().unwrap_or(error))
             }
             Work::Kernel(kernel) => {
-                let Some(Function(function)) = function else {
-                    unreachable!("kernels are prepared with theirs")
-                };
-                ranges::tell(stream, &kernel.touches);
-                let bits = |argument: &Argument| (&raw const argument.bits).cast_mut().cast::<c_void>();
-                let mut pointers: SmallVec<[*mut c_void; 32]> = kernel.arguments.iter().map(bits).collect();
-                let Launch { kernel: name, grid, block, shared_bytes } = kernel.launch;
-                // SAFETY: the arguments are as many and as large as the kernel's, which was checked where the driver can
-                // tell; they point to memory of ranks, as above.
-                unsafe {
-                    result::launch_kernel(
-                        *function,
-                        grid.into(),
-                        block.into(),
-                        shared_bytes,
-                        stream,
-                        &mut pointers,
-                    )
-                }
-                .map_err(|error| failure(error, || format!("kernel {name}")))
+                let Some(function) = function else { unreachable!("kernels are prepared with theirs") };
+                // SAFETY: as above.
+                unsafe { function.launch(kernel, stream) }
             }
         }
     }
