@@ -23,7 +23,8 @@ class Machine:
 
     def __init__(self, run):
         environment = run.environment
-        environment.setdefault("MESHWRIGHT_CACHE", str(unpacked(run)))
+        if "MESHWRIGHT_CACHE" not in environment:
+            environment["MESHWRIGHT_CACHE"] = str(unpacked(run))
         environment["MESHWRIGHT_CUBINS"] = environment["MESHWRIGHT_CACHE"] + "/kernels"
         environment["MESHWRIGHT_GPU"] = "real"
         environment["MESHWRIGHT_PROGRAM"] = run.program("meshwright")
@@ -71,13 +72,16 @@ def unpacked(run):
     for place in (run.folder, run.out):
         if (place / "kernels").is_dir():
             return place
+        part = place / "kernels.part"
         try:
             with tarfile.open(run.folder / "kernels.tar.gz") as carried:
-                carried.extractall(place)
+                carried.extractall(part)
+            (part / "kernels").rename(place / "kernels")
+            part.rmdir()
             return place
         except PermissionError:
             continue
-    sys.exit(f"{run.folder} and {run.out} cannot be written to")
+    sys.exit(f"neither {run.folder} nor {run.out} can be written to")
 
 
 def nvrtc_folder(run):

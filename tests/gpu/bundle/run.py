@@ -54,6 +54,7 @@ def main():
     arguments = parser.parse_args()
     out = arguments.out or HERE / datetime.datetime.now().strftime("results-%Y%m%d-%H%M%S")
     run = Run(HERE, out.resolve(), arguments.small)
+    run.allow(15)
     run.machine = Machine(run)
     print(run.machine, flush=True)
     for name, seconds, work in PARTS:
