@@ -1,8 +1,10 @@
 """GPT-2's training step beside PyTorch's on this card, in turns."""
 
 import json
+import os
 import select
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -54,7 +56,7 @@ class Torch:
         return None
 
     def end(self):
-        self.child.kill()
+        os.killpg(self.child.pid, signal.SIGKILL)  # Compiling starts processes too.
         self.child.wait()
         self.log.close()
 
@@ -93,7 +95,8 @@ def run(run):
     program, version = python(run)
     rows, best = [], None
     print(f"PyTorch {version}, bf16, 1,024 tokens a sequence\n")
-    print("| model | sequences | trained by | ms a step, each round | tokens/s | first loss |\n| --- | --- | --- | --- | --- | --- |")
+    print("| model | sequences | trained by | ms a step, each round | tokens/s | first loss |\n"
+          "| --- | --- | --- | --- | --- | --- |")
     for model, batch, strategy in COMPARED:
         if run.left() < 25:
             print(f"| {model} | {batch} | left out: no time left | | | |")

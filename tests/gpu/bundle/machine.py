@@ -18,41 +18,48 @@ DEVICES = [
 ]
 
 
+# Where a Python's packages have NVIDIA's libraries, as beside PyTorch: for CUDA 13, and before.
+LIBRARIES = {
+    "MESHWRIGHT_NVRTC": ("libnvrtc.so*", ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"]),
+    "MESHWRIGHT_CUBLASLT": ("libcublasLt.so*", ["nvidia/cu13/lib", "nvidia/cublas/lib"]),
+}
+
+
 class Machine:
     """Also sets what all commands of the run see."""
 
     def __init__(self, run):
-        environment = run.environment
+        environment, made = run.environment, json.loads((run.folder / "made.json").read_text())
         if "MESHWRIGHT_CACHE" not in environment:
             environment["MESHWRIGHT_CACHE"] = str(unpacked(run))
         environment["MESHWRIGHT_CUBINS"] = environment["MESHWRIGHT_CACHE"] + "/kernels"
         environment["MESHWRIGHT_GPU"] = "real"
         environment["MESHWRIGHT_PROGRAM"] = run.program("meshwright")
-        folder = nvrtc_folder(run)
-        if folder and "MESHWRIGHT_NVRTC" not in environment:
-            environment["MESHWRIGHT_NVRTC"] = folder
-        self.listing, done = run.meshwright("devices", "devices", limit=60)
-        if self.listing is None:
+        if "FAKE_CUDA_NVRTC" not in environment:  # The stand-in's libraries are found by the loader.
+            environment.update(packaged(environment))
+        listing, done = run.meshwright("devices", "devices", limit=60)
+        if listing is None:
             sys.exit(f"meshwright devices: {done.complaint()}")
-        cuda = self.listing["cuda"]
-        devices = [device for device in cuda["devices"] if device["problem"] is None]
-        if not devices:
-            sys.exit(self.listing["verdict"])
-        card = devices[0]
+        cuda = listing["cuda"]
+        cards = [card for card in cuda["devices"] if card["problem"] is None]
+        if not cards:
+            sys.exit(listing["verdict"])
+        card = cards[0]
         self.gpu, self.capability, self.memory = card["name"], card["compute_capability"], card["memory_bytes"]
-        libraries = {library["name"]: library for library in cuda["libraries"]}
-        self.driver = libraries["libcuda"]["version"]
-        self.nvrtc = libraries["NVRTC"]["version"]
+        versions = {library["name"]: library["version"] for library in cuda["libraries"]}
+        self.driver, self.nvrtc, self.made_by = versions["libcuda"], versions["NVRTC"], made["nvrtc"]
         self.device = next((name for words, name in DEVICES if all(word in self.gpu for word in words)), None)
         self.is_known = self.device is not None
         self.device = self.device or "h100-sxm"
-        architectures = (run.folder / "architectures").read_text().split()
-        self.has_kernels = "sm_" + self.capability.replace(".", "") in architectures
+        self.has_kernels = "sm_" + self.capability.replace(".", "") in made["architectures"].split()
+        if self.nvrtc and self.nvrtc != self.made_by and self.has_kernels:
+            # Kernels count for the compiler that made them. Without another one, those of the bundle are taken.
+            run.compiler = environment.get("MESHWRIGHT_NVRTC", "")
+            environment["MESHWRIGHT_NVRTC"] = str(run.out / "no-nvrtc")
         run.results["machine"] = {
-            "gpu": self.gpu, "compute_capability": self.capability, "memory_bytes": self.memory, "driver": self.driver,
-            "nvrtc": self.nvrtc, "cost_model": self.device, "cost_model_is_the_cards": self.is_known,
-            "cpu": cpu(), "cores": os.cpu_count(), "python": platform.python_version(),
-            "made": json.loads((run.folder / "made.json").read_text()), "libraries": cuda["libraries"]}
+            "gpu": self.gpu, "compute_capability": self.capability, "memory_bytes": self.memory, "libraries": versions,
+            "cost_model": self.device, "cost_model_is_the_cards": self.is_known, "cpu": cpu(), "cores": os.cpu_count(),
+            "python": platform.python_version(), "made": made}
 
     def __str__(self):
         lines = [f"{self.gpu}, compute capability {self.capability}, {self.memory / 2**30:.1f} GiB; CUDA {self.driver}; "
@@ -60,10 +67,10 @@ class Machine:
         if not self.is_known:
             lines.append(f"No cost model is this card's: predictions are those of {self.device}, and will be off.")
         if not self.nvrtc:
-            lines.append("NVRTC is not here: kernels that the folder has no binary of fail. "
+            lines.append("NVRTC is not here: what needs a kernel that the bundle lacks fails. "
                          "`pip install nvidia-cuda-nvrtc` brings it; MESHWRIGHT_NVRTC names its folder.")
         if not self.has_kernels:
-            lines.append("The folder has no kernels for this card: NVRTC compiles each at its first use, so parts take longer.")
+            lines.append("The bundle has no kernels for this card: NVRTC compiles each at its first use, so parts take longer.")
         return "\n".join(lines)
 
 
@@ -75,7 +82,8 @@ def unpacked(run):
         part = place / "kernels.part"
         try:
             with tarfile.open(run.folder / "kernels.tar.gz") as carried:
-                carried.extractall(part)
+                # Named since Python 3.12.
+                carried.extractall(part, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
             (part / "kernels").rename(place / "kernels")
             part.rmdir()
             return place
@@ -84,15 +92,15 @@ def unpacked(run):
     sys.exit(f"neither {run.folder} nor {run.out} can be written to")
 
 
-def nvrtc_folder(run):
-    """Where a Python's packages have NVRTC, as beside PyTorch. The folder's kernels were made by 13.0: the nearest first."""
-    if "FAKE_CUDA_NVRTC" in run.environment:
-        return None  # The stand-in's compiler is found by the loader.
-    for packages in site.getsitepackages() + [site.getusersitepackages()]:
-        for folder in ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"):
-            if glob.glob(f"{packages}/{folder}/libnvrtc.so*"):
-                return f"{packages}/{folder}"
-    return None
+def packaged(environment):
+    """Variables that name folders of this Python's packages, where none are set."""
+    found = {}
+    for variable, (pattern, folders) in LIBRARIES.items():
+        for packages in site.getsitepackages() + [site.getusersitepackages()]:
+            for folder in folders:
+                if variable not in environment and glob.glob(f"{packages}/{folder}/{pattern}"):
+                    found.setdefault(variable, f"{packages}/{folder}")
+    return found
 
 
 def cpu():
