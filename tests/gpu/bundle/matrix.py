@@ -130,6 +130,8 @@ def shown(row):
 
 def run(run):
     rows, wrong, left = [], [], []
+    if run.small:
+        print("A tiny model stands for each; its times say nothing.\n")
     print("| plan | predicted ms | by the calibrated model | measured ms | predicted is off by | memory |\n"
           "| --- | --- | --- | --- | --- | --- |")
     for line in SMALL if run.small else LINES:
