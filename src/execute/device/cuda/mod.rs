@@ -258,6 +258,7 @@ impl Queues for CudaQueues<'_> {
             rank: number,
             stream,
             on: GpuStream::new()?,
+            cores: self.host.queue(rank, stream, &[])?,
             standing,
             known: Waits::default(),
             groups: memberships,

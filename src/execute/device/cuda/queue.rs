@@ -20,7 +20,7 @@ use super::memory::Memory;
 use super::ranges;
 use super::standing::{End, Standing};
 use super::work::{Access, Work};
-use crate::execute::call::Call;
+use crate::execute::call::{Call, Space};
 use crate::execute::comm::Mailbox;
 use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
@@ -43,6 +43,8 @@ pub struct CudaQueue<'r> {
     pub rank: usize,
     pub stream: Stream,
     pub on: GpuStream,
+    /// Of the CPU device, for what cores do in this stream.
+    pub cores: Box<dyn Queue + 'r>,
     pub standing: &'r Standing,
     pub known: Waits,
     /// By group, where the stream has collectives in it.
@@ -81,7 +83,12 @@ const fn is_own_work(call: &Call) -> bool {
             | Call::Check { .. }
             | Call::LossWeight(_)
     );
-    !is_other
+    !is_other && !is_of_cores(call)
+}
+
+/// Whether cores do a call, although it comes in a stream of the GPU: without overlap the host's update does.
+const fn is_of_cores(call: &Call) -> bool {
+    matches!(call, Call::AdamW(update) if matches!(update.moments[0].space, Space::Host))
 }
 
 /// Work with the function of its kernel, if it is one.
@@ -205,6 +212,11 @@ impl CudaQueue<'_> {
                 self.flush()?;
                 self.check_weight(weight)
             }
+            _ if is_of_cores(call) => {
+                self.on.synchronize()?;
+                // SAFETY: the stream has waited for what the call waits for, and all that is over.
+                unsafe { self.cores.submit(call) }
+            }
             _ => Ok(self.perform(call)?),
         }
     }
@@ -269,7 +281,8 @@ impl Queue for CudaQueue<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, step: u64, _began: Instant, tracing: Tracing) {
+    fn begin(&mut self, step: u64, began: Instant, tracing: Tracing) {
+        self.cores.begin(step, began, tracing);
         if let Some(place) = self.place {
             self.board.clear(place);
         }

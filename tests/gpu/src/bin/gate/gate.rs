@@ -2,7 +2,6 @@
 //! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes and FLOPs it needs. Fails if a
 //! kernel spills, or does much more than the least, without a reason, and if no case launches it.
 
-mod listed;
 mod page;
 mod roofline;
 mod usage;
@@ -18,7 +17,7 @@ use gpu::nvrtc::{NVRTC, Nvrtc, Program};
 use gpu::roofline::{Entry, Size};
 use gpu::search::Search;
 use gpu::sources;
-use gpu::{Case, Source, cases};
+use gpu::{Case, Source, cases, listed};
 use page::{Rows, page, unexplained};
 use usage::{Usage, usages};
 
