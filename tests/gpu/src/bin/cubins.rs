@@ -36,6 +36,7 @@ fn main() -> ExitCode {
 fn filled(cache: &Cache, architectures: &[String]) -> Result<String, String> {
     let nvrtc = Nvrtc::find(&Search::from_environment()).map_err(|fault| fault.to_string())?;
     let mut sources = listed::sources();
+    sources.extend(listed::same_code());
     sources.extend(SMALL_HEADS.into_iter().flat_map(listed::small_attention));
     let mut jobs: Vec<(&Source, &str)> =
         sources.iter().flat_map(|source| architectures.iter().map(move |of| (source, of.as_str()))).collect();
