@@ -116,13 +116,12 @@ pub struct ExecuteArgs {
 }
 
 impl ExecuteArgs {
-    fn beside_slice(&self, steps: u64, device: DeviceKind) -> slice::Beside {
+    fn beside_slice(&self, steps: u64) -> slice::Beside {
         slice::Beside {
             grads: self.grads.is_some(),
             save: self.save.is_some(),
             init: self.init.is_some(),
             dry_run: self.dry_run,
-            cuda: device != DeviceKind::Cpu,
             steps,
         }
     }
@@ -229,8 +228,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
             return Err(CliError::usage("share-device", device, rule).or(["cuda"]));
         }
     };
-    let slice =
-        args.slice.as_deref().map(|text| slice::ranks(text, args.beside_slice(steps, device))).transpose()?;
+    let slice = args.slice.as_deref().map(|text| slice::ranks(text, args.beside_slice(steps))).transpose()?;
     let settings = Settings { device, ..args.optimizer.settings()? };
     let changes = args.changes.changes()?;
     let data = DataRequest {
@@ -247,9 +245,12 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         probe(folder)?;
     }
     let is_named = args.no_calibrate || args.cost_model.is_some();
-    // What a GPU does is predicted by the plan's own cost model.
-    let source = Some(source(args.cost_model, args.no_calibrate))
-        .filter(|_| !args.dry_run && device == DeviceKind::Cpu);
+    let source = match device {
+        _ if args.dry_run => None,
+        DeviceKind::Cpu => Some(source(args.cost_model, args.no_calibrate)),
+        // What a GPU does is predicted by the plan's own cost model where no other is named.
+        DeviceKind::Cuda | DeviceKind::SharedCuda => args.cost_model.map(Source::File),
+    };
     let Planned { plan, job, own, calibrated } = match &args.plan {
         Some(path) if slice.is_some() => {
             execute_plan::read(path, &changes, &|cluster| slice::source(source.clone(), is_named, cluster))?

@@ -15,7 +15,6 @@ pub struct Beside {
     pub save: bool,
     pub init: bool,
     pub dry_run: bool,
-    pub cuda: bool,
     pub steps: u64,
 }
 
@@ -35,7 +34,6 @@ pub fn ranks(text: &str, beside: Beside) -> Result<Vec<u64>, CliError> {
         (beside.save, "save", format!("a slice has nothing to save: {made_up}")),
         (beside.init, "init", format!("a slice starts from drawn weights: {made_up}")),
         (beside.dry_run, "dry-run", "--dry-run counts the memory of every rank already".to_owned()),
-        (beside.cuda, "device", "a slice runs on cpu only".to_owned()),
         (beside.steps == 0, "steps", "a slice measures at least 1 step".to_owned()),
     ];
     match refused.into_iter().find(|(is_given, ..)| *is_given) {

@@ -12,7 +12,7 @@ use crate::execute::comm::{CommError, Peers};
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
-use crate::execute::device::{Device, FreeMemory, Queues};
+use crate::execute::device::{Device, FreeMemory, Queues, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::resident::resident;
@@ -27,6 +27,7 @@ use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::placing::{Placing, Space};
 use crate::program::scalars::Scalar;
+use crate::trace;
 use crate::units::Bytes;
 
 /// The ranks of a run, or one of them alone.
@@ -61,6 +62,11 @@ pub struct StepResult {
 pub trait Watcher {
     /// Tokens and targets of the step are due in the ranks' memory.
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError>;
+
+    /// Whether the instructions of the next step are timed one by one.
+    fn tracing(&self, _fleet: &Fleet) -> Tracing {
+        Tracing::On
+    }
 
     /// Whether [`Self::gradients`] is to be called in `step`.
     fn wants_gradients(&self, _step: u64) -> bool {
@@ -165,7 +171,7 @@ impl Fleet {
             gate: Barrier::new(workers.len() + 1),
             stop: AtomicBool::new(false),
             pauses: AtomicBool::new(false),
-            step: Mutex::new((first, Instant::now())),
+            step: Mutex::new((first, Instant::now(), Tracing::On)),
             failure: Mutex::new(None),
         };
         thread::scope(|scope| {
@@ -186,6 +192,9 @@ impl Fleet {
         (first, count): (u64, u64),
         watcher: &mut dyn Watcher,
     ) -> Result<(), ExecuteError> {
+        // Threads make ready what they will do.
+        control.gate.wait();
+        control.take_failure()?;
         for step in first..first + count {
             self.has_gradients.store(false, Ordering::Release);
             watcher.load(self, step)?;
@@ -195,8 +204,8 @@ impl Fleet {
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
             let mut at_work = Some(self.alone());
-            let began = Instant::now();
-            *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began);
+            let (began, tracing) = (Instant::now(), watcher.tracing(self));
+            *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began, tracing);
             control.gate.wait();
             let mut watched = Ok(());
             if pauses {
@@ -213,9 +222,7 @@ impl Fleet {
             control.gate.wait();
             drop(at_work);
             let seconds = began.elapsed().as_secs_f64();
-            if let Some(failure) = control.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                return Err(failure);
-            }
+            control.take_failure()?;
             watched?;
             // The optimizer only read them.
             self.has_gradients.store(true, Ordering::Release);
@@ -231,6 +238,19 @@ impl Fleet {
     /// The GPU that it trains on.
     pub fn gpu(&self) -> Option<&str> {
         self.device.gpu()
+    }
+
+    /// Who computes products of matrices on the GPU.
+    pub fn products(&self) -> Option<trace::Products> {
+        self.device.products()
+    }
+
+    /// Memory of that GPU that is free now.
+    pub fn free_on_gpu(&self) -> Option<Bytes> {
+        match self.device.free_memory() {
+            FreeMemory::Apart { device, .. } => Some(device),
+            FreeMemory::Shared(_) => None,
+        }
     }
 
     /// Whether all that was copied to and from the ranks' memory until now is there.
@@ -348,7 +368,7 @@ struct Control<'a> {
     stop: AtomicBool,
     /// The step is halted before the optimizer.
     pauses: AtomicBool,
-    step: Mutex<(u64, Instant)>,
+    step: Mutex<(u64, Instant, Tracing)>,
     failure: Mutex<Option<ExecuteError>>,
 }
 
@@ -357,21 +377,27 @@ impl Control<'_> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    fn take_failure(&self) -> Result<(), ExecuteError> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+    }
+
     fn serve(&self, rank: usize, mut worker: Worker<'_>) {
+        self.guard(rank, || worker.prepare());
+        self.gate.wait();
         loop {
             self.gate.wait();
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            let (step, began) = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
+            let (step, began, tracing) = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
             let (halt, end) = worker.parts();
             if self.pauses.load(Ordering::Acquire) {
-                self.guard(rank, || worker.perform(step, 0..halt, began));
+                self.guard(rank, || worker.perform(step, 0..halt, (began, tracing)));
                 self.gate.wait();
                 self.gate.wait();
-                self.guard(rank, || worker.perform(step, halt..end, began));
+                self.guard(rank, || worker.perform(step, halt..end, (began, tracing)));
             } else {
-                self.guard(rank, || worker.perform(step, 0..end, began));
+                self.guard(rank, || worker.perform(step, 0..end, (began, tracing)));
             }
             self.gate.wait();
         }

@@ -11,8 +11,8 @@ use thiserror::Error;
 
 use crate::execute::contents::Kept;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
-use crate::execute::device::Device;
 use crate::execute::device::null::Null;
+use crate::execute::device::{Device, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::Fleet;
@@ -146,7 +146,7 @@ fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), Execute
     for stream in Stream::ALL {
         let mut worker = Worker::new(&rank, &bound, stream, queues.queue(0, stream, &[])?);
         let (_, end) = worker.parts();
-        worker.perform(0, 0..end, Instant::now())?;
+        worker.perform(0, 0..end, (Instant::now(), Tracing::On))?;
     }
     Ok(())
 }
@@ -218,6 +218,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     let measured = measured(&fleet, steps.held);
     let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &measured, &steps.samples);
     trace.machine.gpu = fleet.gpu().map(str::to_owned);
+    trace.machine.products = fleet.products();
     trace.first_step = first;
     trace.planned = request.planned.clone();
     trace.step_time_s.drift = now.zip(request.calibrated).map(|(now, then)| now.0 / then.0);

@@ -3,12 +3,14 @@
 #![expect(unsafe_code, reason = "calls use the memory that their program gives them alone")]
 
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
-use crate::execute::device::Queue;
+use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
+use crate::execute::observe::words;
 use crate::execute::ranks::rank::Rank;
 use crate::lower::Stream;
 
@@ -26,6 +28,24 @@ impl<'r> Worker<'r> {
         Self { rank, bound, stream, queue }
     }
 
+    /// Makes ready what every step will do.
+    ///
+    /// # Errors
+    /// What an instruction cannot do.
+    pub fn prepare(&mut self) -> Result<(), ExecuteError> {
+        let (rank, placement) = (self.rank.index, &self.rank.placement);
+        let awaited = placement.awaited(self.stream);
+        let numbers = placement.streams[self.stream as usize].iter().zip(awaited);
+        let upcoming = numbers.map(|(&number, is_awaited)| {
+            let issue = &placement.issues[number as usize];
+            let unit = issue.unit.map_or_else(String::new, |unit| format!(" of unit {unit}"));
+            let name =
+                format!("{}{unit}, micro-batch {}, on rank {rank}", words::task(issue.task), issue.micro);
+            Upcoming { calls: self.bound.of(number as usize), is_awaited, name }
+        });
+        self.queue.prepare(&upcoming.collect::<Vec<_>>())
+    }
+
     /// Performs the stream's instructions number `part` of step `step`, which began at `began`.
     ///
     /// # Errors
@@ -34,10 +54,12 @@ impl<'r> Worker<'r> {
         &mut self,
         step: u64,
         part: std::ops::Range<usize>,
-        began: Instant,
+        (began, tracing): (Instant, Tracing),
     ) -> Result<(), ExecuteError> {
-        self.queue.begin(step, began);
+        self.queue.begin(step, began, tracing);
         let rank = self.rank;
+        let performed = &rank.performed[self.stream as usize];
+        performed.store(part.start, Ordering::Release);
         let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
         if part.start == 0 {
             spans.fill(Span::default());
@@ -57,6 +79,10 @@ impl<'r> Worker<'r> {
             self.queue.advance();
         }
         self.queue.finish()?;
+        performed.store(part.end, Ordering::Release);
+        if tracing == Tracing::Off {
+            return Ok(());
+        }
         for position in part {
             let [start, end] = [0, 1].map(|side| self.queue.elapsed(2 * position + side));
             spans[position] = Span { start, end };

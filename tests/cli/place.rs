@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin_cmd;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -19,11 +20,19 @@ pub struct Run {
 pub struct Place {
     folder: TempDir,
     cache: TempDir,
+    sees_gpus: bool,
 }
 
 impl Place {
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), cache: tempfile::tempdir().unwrap() }
+        let [folder, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        Self { folder, cache, sees_gpus: false }
+    }
+
+    /// Where runs see the machine's GPUs, and the kernels that were compiled for them before.
+    #[allow(dead_code, reason = "most tests need no GPU")]
+    pub fn with_gpus() -> Self {
+        Self { sees_gpus: true, ..Self::new() }
     }
 
     pub fn path(&self) -> &Path {
@@ -88,11 +97,16 @@ impl Place {
     }
 
     fn start(&self, variable: Option<(&str, String)>, arguments: Vec<std::ffi::OsString>) -> Run {
-        let mut command = cargo_bin_cmd!("meshwright");
+        let mut command = match std::env::var_os("MESHWRIGHT_PROGRAM") {
+            // Where these tests run on another machine than they were built on.
+            Some(program) => Command::new(program),
+            None => cargo_bin_cmd!("meshwright"),
+        };
         command.env_remove("COLUMNS").envs(variable);
-        command.env("MESHWRIGHT_CACHE", self.cache());
-        // Whoever has a GPU sees the same answers.
-        command.env("CUDA_VISIBLE_DEVICES", "");
+        if !self.sees_gpus {
+            // Whoever has a GPU sees the same answers.
+            command.env("MESHWRIGHT_CACHE", self.cache()).env("CUDA_VISIBLE_DEVICES", "");
+        }
         command.args(arguments).current_dir(self.path()).timeout(Duration::from_secs(120));
         let output = command.output().unwrap();
         Run {

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use meshwright::execute::contents::{Kept, Tensors};
 use meshwright::execute::data::{Batches, Tokens};
+use meshwright::execute::device::Tracing;
 use meshwright::execute::element::Element;
 use meshwright::execute::error::ExecuteError;
 use meshwright::execute::fleet::{Fleet, StepResult, Watcher};
@@ -34,6 +35,11 @@ impl<T: Element, G: Element<Wide = T::Wide>> Watcher for Recorder<'_, T, G> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
         fleet.load(self.batches, step);
         Ok(())
+    }
+
+    /// A GPU is given graphs then.
+    fn tracing(&self, fleet: &Fleet) -> Tracing {
+        if fleet.gpu().is_some() { Tracing::Off } else { Tracing::On }
     }
 
     fn wants_gradients(&self, step: u64) -> bool {

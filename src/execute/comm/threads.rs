@@ -143,6 +143,11 @@ impl Endpoint {
         self.member
     }
 
+    /// Whether the other members are there.
+    pub fn peers(&self) -> Peers {
+        self.rendezvous.peers
+    }
+
     /// `data` becomes the sum of all members' `data`.
     pub fn all_reduce<T: Element>(&mut self, data: &mut [T], reduction: Reduction) -> Result<(), CommError> {
         let summation = Summation::of::<T>(reduction)?;

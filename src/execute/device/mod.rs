@@ -21,6 +21,7 @@ use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
+use crate::trace;
 use crate::units::Bytes;
 
 /// One rank of a run, and what it takes of a device.
@@ -36,6 +37,24 @@ pub struct Need {
     pub lists: Lists,
     /// Scratch of the kernels on the compute stream, a buffer of the program.
     pub workspace: View,
+}
+
+/// Whether a step notes when each of its instructions ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracing {
+    On,
+    /// Marks need not have a time.
+    Off,
+}
+
+/// An instruction that a queue will be given in every step.
+#[derive(Clone, Debug)]
+pub struct Upcoming<'a> {
+    pub calls: &'a [Call],
+    /// Whether another stream waits for its end.
+    pub is_awaited: bool,
+    /// What it is called in messages.
+    pub name: String,
 }
 
 /// Memory that ranks may still take.
@@ -54,8 +73,13 @@ pub trait Device: Sync {
     /// Memory that ranks may still take.
     fn free_memory(&self) -> FreeMemory;
 
-    /// What the driver calls the GPU, where it is one.
+    /// What the driver calls the GPU, where it is one. There, tracing makes a step longer.
     fn gpu(&self) -> Option<&str> {
+        None
+    }
+
+    /// Who computes products of matrices, where it is a GPU.
+    fn products(&self) -> Option<trace::Products> {
         None
     }
 
@@ -119,8 +143,16 @@ pub trait Queues: Sync {
 
 /// One stream of a rank: does what is submitted in order.
 pub trait Queue: Send {
+    /// Makes ready the instructions that every step will submit, in order. Called once, before the first step.
+    ///
+    /// # Errors
+    /// If a call cannot be done.
+    fn prepare(&mut self, _instructions: &[Upcoming<'_>]) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
     /// Step `step`, which began at `began`, goes on here.
-    fn begin(&mut self, step: u64, began: Instant);
+    fn begin(&mut self, step: u64, began: Instant, tracing: Tracing);
 
     /// What is submitted from now on waits until each stream of the rank has done so many instructions. False if one of
     /// them has failed.
@@ -147,6 +179,6 @@ pub trait Queue: Send {
     /// What went wrong with it.
     fn finish(&mut self) -> Result<(), ExecuteError>;
 
-    /// Seconds from the begin of the step to a mark that was recorded, once all is finished.
+    /// Seconds from the begin of the step to a mark that was recorded, once all is finished, in a step that is traced.
     fn elapsed(&self, mark: usize) -> f64;
 }

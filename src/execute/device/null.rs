@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use crate::execute::call::{Call, Space, View};
-use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -74,7 +74,7 @@ struct NullQueue<'n> {
 }
 
 impl Queue for NullQueue<'_> {
-    fn begin(&mut self, _step: u64, _began: Instant) {}
+    fn begin(&mut self, _step: u64, _began: Instant, _tracing: Tracing) {}
 
     fn wait(&mut self, _waits: &Waits) -> bool {
         true

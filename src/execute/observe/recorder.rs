@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::execute::contents::Kept;
 use crate::execute::data::Batches;
+use crate::execute::device::Tracing;
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
@@ -79,6 +80,10 @@ impl Watcher for Recorder<'_> {
             fleet.mark(pattern);
         }
         Ok(())
+    }
+
+    fn tracing(&self, fleet: &Fleet) -> Tracing {
+        self.steps.samples.tracing(fleet)
     }
 
     fn wants_gradients(&self, step: u64) -> bool {

@@ -1,5 +1,7 @@
-//! Which steps of a run are looked at: the first warms up, the median of the rest speaks for them.
+//! Which steps of a run are looked at: the first warms up, the median of the rest speaks for them. Where tracing makes
+//! steps longer, every other step is traced: step times are those of the others.
 
+use crate::execute::device::Tracing;
 use crate::execute::fleet::Fleet;
 use crate::execute::observe::span::Span;
 use crate::lower::Stream;
@@ -14,23 +16,53 @@ pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
 #[derive(Debug, Default)]
 pub struct Samples {
     seconds: Vec<f64>,
-    /// All but the first, ascending.
-    sorted: Vec<f64>,
+    /// All but the first.
+    timed: Sorted,
+    traced: Sorted,
     kept: Vec<(f64, Vec<RankSpans>)>,
 }
 
+/// Seconds, ascending.
+#[derive(Debug, Default)]
+struct Sorted(Vec<f64>);
+
+impl Sorted {
+    fn insert(&mut self, seconds: f64) {
+        let place = self.0.partition_point(|&shorter| shorter < seconds);
+        self.0.insert(place, seconds);
+    }
+
+    /// Of two in the middle, the shorter.
+    fn median(&self) -> Option<f64> {
+        self.0.get(self.0.len().saturating_sub(1) / 2).copied()
+    }
+}
+
 impl Samples {
-    /// Takes in the step that `fleet` has just made.
+    /// Whether the next step of `fleet` is to be traced: the first is, for runs of a single one.
+    pub fn tracing(&self, fleet: &Fleet) -> Tracing {
+        let is_free = fleet.gpu().is_none();
+        if is_free || self.seconds.len().is_multiple_of(2) { Tracing::On } else { Tracing::Off }
+    }
+
+    /// Takes in the step that `fleet` has just made, traced as [`Self::tracing`] said.
     pub fn add(&mut self, fleet: &Fleet, seconds: f64) {
-        if self.seconds.len() == 1 {
-            // The first step was kept for runs of a single one.
-            self.kept.clear();
-        }
-        if !self.seconds.is_empty() {
-            let place = self.sorted.partition_point(|&shorter| shorter < seconds);
-            self.sorted.insert(place, seconds);
-        }
+        let (tracing, is_free) = (self.tracing(fleet), fleet.gpu().is_none());
+        let is_first = self.seconds.is_empty();
         self.seconds.push(seconds);
+        if !is_first && (is_free || tracing == Tracing::Off) {
+            self.timed.insert(seconds);
+        }
+        if tracing == Tracing::Off {
+            return;
+        }
+        if !is_first {
+            if self.traced.0.is_empty() {
+                // The first step was kept in case that no other is traced.
+                self.kept.clear();
+            }
+            self.traced.insert(seconds);
+        }
         let spans =
             (0..fleet.ranks.len()).map(|rank| Stream::ALL.map(|stream| fleet.spans(rank, stream))).collect();
         self.kept.push((seconds, spans));
@@ -46,20 +78,19 @@ impl Samples {
         &self.seconds
     }
 
-    /// The median of all but the first step; of two in the middle, the shorter.
+    /// The median of the steps that are timed, all but the first; of two in the middle, the shorter.
     pub fn median(&self) -> Option<f64> {
-        let middle = self.sorted.get(self.sorted.len().saturating_sub(1) / 2);
-        middle.or(self.seconds.first()).copied()
+        self.timed.median().or(self.seconds.first().copied())
     }
 
-    /// The spans of the step that came nearest to the median.
+    /// The spans of the step that came nearest to the median of those that were traced.
     pub fn spans(&self) -> Option<&[RankSpans]> {
         let nearest = self.kept.iter().min_by(|one, other| self.far(one.0).total_cmp(&self.far(other.0)));
         nearest.map(|(_, spans)| spans.as_slice())
     }
 
-    /// How far `seconds` are from the median.
+    /// How far `seconds` are from the median of what was traced.
     fn far(&self, seconds: f64) -> f64 {
-        (seconds - self.median().unwrap_or_default()).abs()
+        (seconds - self.traced.median().unwrap_or_default()).abs()
     }
 }

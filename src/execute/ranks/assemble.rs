@@ -88,6 +88,7 @@ pub(super) fn rank(
         is_first_holder: is_first(MeshGroup::Replica, MeshGroup::Gradient),
         is_first_expert_holder: is_first(MeshGroup::ExpertReplica, MeshGroup::ExpertData),
         spans: std::array::from_fn(|_| Mutex::default()),
+        performed: Default::default(),
         placement,
         units,
         watched: Vec::new(),

@@ -93,6 +93,17 @@ impl Placement {
         done
     }
 
+    /// By instruction of `stream`, whether another stream waits for its end.
+    pub fn awaited(&self, stream: Stream) -> Vec<bool> {
+        let mut awaited = vec![false; self.streams[stream as usize].len()];
+        for issue in self.issues.iter().filter(|issue| issue.stream != stream) {
+            if let Some(last) = issue.waits[stream as usize].checked_sub(1) {
+                awaited[last as usize] = true;
+            }
+        }
+        awaited
+    }
+
     /// What a rank holds of device and host memory whose instructions are those that are `performed`.
     pub fn counted(&self, performed: impl Fn(usize) -> bool) -> (Counters, Counters) {
         let (mut device, mut host) = (Counters::default(), Counters::default());

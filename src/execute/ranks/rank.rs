@@ -1,7 +1,7 @@
 //! One rank of a run: where it stands, its memory, and where its units' state lies in it.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::layout::Section;
@@ -48,6 +48,8 @@ pub struct Rank {
     pub members: [Vec<usize>; Group::COUNT],
     /// By stream, when its instructions ran.
     pub spans: [Mutex<Vec<Span>>; Stream::ALL.len()],
+    /// By stream, how many of its instructions were performed in the last step.
+    pub performed: [AtomicUsize; Stream::ALL.len()],
     /// Behind the last byte of each arena that the state or a step has written to, device and host.
     pub written: [AtomicUsize; 2],
     /// Which numbers its buffer for those of a step holds.
@@ -81,11 +83,9 @@ impl Rank {
     /// What it holds of device and host memory in a step, by the instructions that it performed in the last one.
     pub fn counted(&self) -> (Counters, Counters) {
         let mut performed = vec![false; self.placement.issues.len()];
-        for (stream, spans) in self.placement.streams.iter().zip(&self.spans) {
-            let spans = spans.lock().unwrap_or_else(PoisonError::into_inner);
-            for (&issue, span) in stream.iter().zip(spans.iter()) {
-                performed[issue as usize] = span.end > 0.0;
-            }
+        for (stream, count) in self.placement.streams.iter().zip(&self.performed) {
+            let done = stream.iter().take(count.load(Ordering::Acquire));
+            done.for_each(|&issue| performed[issue as usize] = true);
         }
         self.placement.counted(|issue| performed[issue])
     }

@@ -16,7 +16,7 @@ use crate::execute::observe::recorder::{Recorder, Steps};
 use crate::execute::observe::resident::resident;
 use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
-use crate::execute::run::{DeviceKind, Job, Run, Settings};
+use crate::execute::run::{Job, Run, Settings};
 use crate::execute::session::{DataRequest, Failure, Outcome, batches};
 use crate::execute::weights::Weights;
 use crate::plan::Plan;
@@ -47,6 +47,8 @@ struct Alone {
     /// How far steps wrote into its arenas.
     written: [Bytes; 2],
     resident: Resident,
+    /// The GPU that it ran on.
+    gpu: Option<String>,
 }
 
 /// Performs `request`.
@@ -55,9 +57,6 @@ struct Alone {
 /// What cannot be used, and memory that this machine has not for one of the ranks: before memory is taken.
 pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Failure> {
     let Request { plan, job, steps, .. } = request;
-    if request.settings.device != DeviceKind::Cpu {
-        return Err(ExecuteError::Unsupported("a slice on CUDA".to_owned()).into());
-    }
     let cluster = plan.made_cluster().map_err(ExecuteError::Unsupported)?;
     let problem = Problem::new(&job.model, &cluster, job.workload, job.engine, None);
     let pricing = problem.pricing(&job.strategy);
@@ -97,7 +96,9 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let was_broken_off = made < steps * request.ranks.len() as u64;
     let placements: Vec<&Placement> = stages.iter().map(AsRef::as_ref).collect();
     let composed = composed::compose(&run, &placements, &pricing, &done);
+    let gpu = done.first().and_then(|alone| alone.gpu.clone());
     let mut trace = record::trace(plan.clone(), (&run, &placements), done, composed);
+    trace.machine.gpu = gpu;
     if let (Some(slice), true) = (&mut trace.slice, pricing.shares_machine()) {
         slice.notes.push(record::shared(settings.cores));
     }
@@ -133,10 +134,15 @@ fn alone(
         stage: only.stage as usize,
         steps,
         written: only.written.each_ref().map(|end| Bytes(end.load(Ordering::Relaxed) as u64)),
-        resident: Resident {
-            predicted: fleet.resident_before.map(|before| before + arenas),
-            measured: resident(),
+        // Beside a GPU, most of what the process holds is the driver's.
+        resident: match fleet.gpu() {
+            Some(_) => Resident::default(),
+            None => Resident {
+                predicted: fleet.resident_before.map(|before| before + arenas),
+                measured: resident(),
+            },
         },
+        gpu: fleet.gpu().map(str::to_owned),
     };
     Ok((fleet.run, alone))
 }

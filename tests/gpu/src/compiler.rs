@@ -13,20 +13,21 @@ const PORTABLE: &str = "compute_80";
 
 pub struct Compiler {
     shipped: compile::Compiler,
-    /// An architecture for which everything that the emulator runs is compiled too: the folder then serves a machine that
+    /// Architectures for which everything that the emulator runs is compiled too: the folder then serves a machine that
     /// has a GPU and no NVRTC.
-    also: Option<String>,
+    also: Vec<String>,
 }
 
 impl Compiler {
-    /// Results are kept in the folder that `MESHWRIGHT_CUBINS` names, else in the target folder; `MESHWRIGHT_ARCHITECTURE`
-    /// says what is compiled too.
+    /// Results are kept in the folder that `MESHWRIGHT_CUBINS` names, else in the target folder; `MESHWRIGHT_ARCHITECTURES`
+    /// says what is compiled too, as `sm_80,sm_90`.
     pub fn new() -> Compiler {
         let named = std::env::var_os("MESHWRIGHT_CUBINS").map(PathBuf::from);
+        let also = std::env::var("MESHWRIGHT_ARCHITECTURES").unwrap_or_default();
         let folder = named.unwrap_or_else(cache::folder);
         Compiler {
-            shipped: compile::Compiler::new(Search::from_environment(), Some(folder)),
-            also: std::env::var("MESHWRIGHT_ARCHITECTURE").ok(),
+            shipped: compile::Compiler::new(Search::from_environment(&compile::nvrtc::NVRTC), Some(folder)),
+            also: also.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         }
     }
 
@@ -37,7 +38,7 @@ impl Compiler {
 
     /// PTX for the emulator, or for what it says of parameters.
     pub fn portable(&self, file: &str, source: &str, options: &[String]) -> Result<String, Fault> {
-        if let Some(architecture) = &self.also {
+        for architecture in &self.also {
             self.machine(file, source, options, architecture)?;
         }
         let mut ptx = self.machine(file, source, options, PORTABLE)?;

@@ -15,6 +15,7 @@ mod gpu;
 /// The launch geometry that ships with the kernels.
 #[path = "../../../src/execute/device/cuda/launch/mod.rs"]
 pub mod launch;
+pub mod listed;
 mod plain;
 mod ptx;
 mod real;

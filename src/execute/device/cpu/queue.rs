@@ -7,7 +7,7 @@ use super::memory::Memory;
 use super::progress::Progress;
 use crate::execute::call::{Call, Indices, Lists};
 use crate::execute::comm::{Endpoint, Mailbox};
-use crate::execute::device::Queue;
+use crate::execute::device::{Queue, Tracing};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::{embedding, routing};
@@ -48,7 +48,7 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> CpuQueue<'r, T, G> {
 }
 
 impl<T: Element, G: Element<Wide = T::Wide>> Queue for CpuQueue<'_, T, G> {
-    fn begin(&mut self, step: u64, began: Instant) {
+    fn begin(&mut self, step: u64, began: Instant, _tracing: Tracing) {
         (self.step, self.began) = (step, began);
     }
 

@@ -7,7 +7,7 @@ use crate::execute::call::{Call, Exchange, Lists, Space, View};
 use crate::execute::comm::Peers;
 use crate::execute::comm::Reduction;
 use crate::execute::device::cpu::Cpu;
-use crate::execute::device::{Device, Need, Queue};
+use crate::execute::device::{Device, Need, Queue, Tracing};
 use crate::execute::storage::{Storage, Types};
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -52,7 +52,7 @@ fn numbers(cpu: &Cpu, rank: usize, view: View) -> Vec<f32> {
 
 /// Submits instructions: what each waits for, and its call.
 fn submit(queue: &mut dyn Queue, began: Instant, instructions: &[(&[(Stream, u32)], Call)]) {
-    queue.begin(1, began);
+    queue.begin(1, began, Tracing::On);
     for (mark, (waits, call)) in instructions.iter().enumerate() {
         let mut counts = Waits::default();
         waits.iter().for_each(|&(stream, count)| counts[stream as usize] = count);

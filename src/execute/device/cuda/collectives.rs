@@ -19,7 +19,7 @@ use super::membership::{Membership, STAGE};
 use super::queue::{CudaQueue, Done};
 use super::work::{Kernel, Span, Work};
 use crate::execute::call::{Exchange, HeadExchange, View};
-use crate::execute::comm::{Operation, Reduction, shard};
+use crate::execute::comm::{Operation, Peers, Reduction, shard};
 use crate::execute::error::ExecuteError;
 use crate::execute::storage::Storage;
 use crate::ops;
@@ -118,7 +118,7 @@ impl CudaQueue<'_> {
                 let to = piece(at, &common.bytes(own.clone()));
                 self.sum(group, common, *reduction, (at, &theirs), own, to)?;
                 let theirs = self.meet(group, common, at.address)?;
-                self.gather(common, &theirs, member, at)?;
+                self.gather(group, common, &theirs, at)?;
                 self.meet(group, common, at.address)?;
             }
             Exchange::ReduceScatter { whole, own, reduction } => {
@@ -144,14 +144,14 @@ impl CudaQueue<'_> {
                 let range = common.bytes(shard(common.elements, members, member));
                 self.copy(memory.at(*own), piece(at, &range))?;
                 let theirs = self.meet(group, common, at.address)?;
-                self.gather(common, &theirs, member, at)?;
+                self.gather(group, common, &theirs, at)?;
                 self.meet(group, common, at.address)?;
             }
             Exchange::AllGatherInPlace { whole } => {
                 let common = Common::new(Operation::AllGather, *whole)?;
                 let at = memory.at(*whole);
                 let theirs = self.meet(group, common, at.address)?;
-                self.gather(common, &theirs, member, at)?;
+                self.gather(group, common, &theirs, at)?;
                 self.meet(group, common, at.address)?;
             }
             Exchange::AllToAll { from, to } => {
@@ -270,12 +270,34 @@ impl CudaQueue<'_> {
         self.perform_now(Work::Kernel(Box::new(kernel)))
     }
 
-    /// Copies to `base` the shards of all members but `own`.
-    fn gather(&self, common: Common, theirs: &[u64], own: usize, base: Span) -> Result<(), CudaError> {
+    /// Copies to `base` the shards of all other members. Where they are absent, the own shard stands in for theirs.
+    fn gather(
+        &self,
+        group: &Membership,
+        common: Common,
+        theirs: &[u64],
+        base: Span,
+    ) -> Result<(), CudaError> {
+        let own = group.endpoint.member();
+        let bytes_of = |member| common.bytes(shard(common.elements, theirs.len(), member));
         for (member, address) in theirs.iter().enumerate().filter(|(member, _)| *member != own) {
-            let bytes = common.bytes(shard(common.elements, theirs.len(), member));
-            let source = piece(base.moved(*address), &bytes);
-            self.copy(source, piece(base, &bytes))?;
+            let to = piece(base, &bytes_of(member));
+            match group.endpoint.peers() {
+                Peers::Present => self.copy(piece(base.moved(*address), &bytes_of(member)), to)?,
+                Peers::Absent => self.stand_in(piece(base, &bytes_of(own)), to)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What an absent member would have put to `to`: `own` again and again, zeros where that is empty.
+    fn stand_in(&self, own: Span, to: Span) -> Result<(), CudaError> {
+        if own.bytes == 0 {
+            return self.perform_now(Work::Fill { to, value: 0 });
+        }
+        for start in (0..to.bytes).step_by(own.bytes as usize) {
+            let to = to.behind(start).first(own.bytes);
+            self.copy(own.first(to.bytes), to)?;
         }
         Ok(())
     }

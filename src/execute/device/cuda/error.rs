@@ -11,8 +11,8 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CudaError {
     #[error(
-        "no CUDA driver: the loader finds no libcuda.so.1, which NVIDIA's driver brings; on a machine without a GPU, leave \
-         --device out to train on its cores"
+        "no CUDA driver: the loader finds no libcuda.so.1, which NVIDIA's driver brings; on a machine without a GPU, \
+         --device cpu takes its cores"
     )]
     NoDriver,
     #[error("the CUDA driver is of version {found}, and {needed} or newer is needed")]
@@ -30,6 +30,11 @@ pub enum CudaError {
     /// A call of the driver that failed; `action` says what for.
     #[error("{action}: the CUDA driver answers {code} ({meaning})")]
     Driver { action: String, code: u32, meaning: String },
+    #[error("{action}: cublasLt answers {code} ({meaning})")]
+    CublasLt { action: &'static str, code: i32, meaning: &'static str },
+    /// Nothing can be done on the GPU any more.
+    #[error("the GPU has ended the run with {code} ({meaning}) {}", places(at))]
+    Ended { code: u32, meaning: String, at: Vec<String> },
     #[error("{asked} of memory of {name} cannot be had: {free} are free; another process may hold the rest")]
     Memory { name: String, asked: Bytes, free: Bytes },
     #[error("{0}")]
@@ -50,6 +55,14 @@ pub enum CudaError {
     Grid { kernel: String, blocks: [u32; 3], most: u32 },
     #[error("{what} has {count} elements, and kernels count to {}", u32::MAX)]
     Size { what: &'static str, count: usize },
+}
+
+fn places(at: &[String]) -> String {
+    match at {
+        [] => "in a step whose instructions were not told apart; a run of one step tells them".to_owned(),
+        [one] => format!("in {one}"),
+        several => format!("in one of these: {}", several.join("; ")),
+    }
 }
 
 /// What the driver answered to `action`.

@@ -5,11 +5,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::board::Board;
 use super::driver::Gpu;
 use super::memory::Memory;
 use super::standing::{End, Standing};
 use crate::execute::call::Call;
-use crate::execute::device::Queue;
+use crate::execute::device::{Queue, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::program::issue_order::Waits;
@@ -21,6 +22,7 @@ pub struct HostQueue<'q> {
     pub gpu: Arc<Gpu>,
     pub memory: &'q Memory,
     pub standing: &'q Standing,
+    pub board: &'q Board,
     /// Of the CPU device, which has the rank's host memory and nothing else.
     pub cpu: Box<dyn Queue + 'q>,
     pub known: Waits,
@@ -41,14 +43,15 @@ impl HostQueue<'_> {
 }
 
 impl Queue for HostQueue<'_> {
-    fn begin(&mut self, step: u64, began: Instant) {
+    fn begin(&mut self, step: u64, began: Instant, tracing: Tracing) {
         self.known = Waits::default();
         self.failure = self.gpu.bind().err().map(Into::into);
-        self.cpu.begin(step, began);
+        self.cpu.begin(step, began, tracing);
     }
 
     fn wait(&mut self, waits: &Waits) -> bool {
         self.wait_for(waits).unwrap_or_else(|error| {
+            let error = self.board.explain(error);
             self.failure.get_or_insert(error);
             true
         })

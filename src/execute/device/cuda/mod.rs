@@ -1,8 +1,9 @@
 //! NVIDIA GPUs as a device: ranks are arenas of one GPU's memory, queues are its streams, calls are kernels of ours.
 //!
 //! ```text
-//! call ─► encode ─► work (kernel, copy, fill) ─► queue ─► driver
-//!                                 │
+//! call ─► encode ─► work (kernel, product, copy, fill) ─► queue ─► driver
+//!                           │        │
+//!                           │   cublas_lt
 //!                   launch (geometry), compile (NVRTC, cache)
 //! ```
 //!
@@ -11,16 +12,20 @@
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+mod board;
 mod collectives;
 mod compile;
+mod cublas_lt;
 mod driver;
 mod encode;
 pub mod error;
 mod finite;
+mod graph;
 mod host_queue;
 mod inboxes;
 mod kernels;
 mod launch;
+pub mod measure;
 mod membership;
 mod memory;
 mod messages;
@@ -33,6 +38,8 @@ mod work;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::board::Board;
+use self::cublas_lt::Products;
 use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing};
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
@@ -46,14 +53,15 @@ use self::queue::CudaQueue;
 use self::standing::Standing;
 use self::work::Span;
 use crate::execute::call::{Space, View};
-use crate::execute::comm::{Channel, Hub};
+use crate::execute::comm::{Channel, Hub, Peers};
 use crate::execute::device::cpu::{self, Cpu};
-use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::storage::Types;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
+use crate::trace;
 use crate::units::Bytes;
 
 /// That `ranks` ranks do not find a GPU each, or why no GPU is there at all.
@@ -71,10 +79,14 @@ pub fn few_devices(ranks: u64) -> ExecuteError {
 pub struct Cuda {
     // Dropped from the first to the last: the GPU goes when nothing of it is left.
     kernels: Kernels,
+    products: Products,
     ranks: Vec<Memory>,
     pinned: Vec<Pinned>,
     host: Cpu,
     types: KernelTypes,
+    peers: Peers,
+    /// By place, the ranks' numbers in the run.
+    numbers: Vec<usize>,
     /// Of a copy between steps.
     failure: Mutex<Option<CudaError>>,
     gpu: Arc<Gpu>,
@@ -90,10 +102,13 @@ impl Cuda {
         let gpu = Arc::new(Gpu::open(ordinal)?);
         Ok(Self {
             kernels: Kernels::new(Arc::clone(&gpu)),
+            products: Products::new(&gpu),
             ranks: Vec::new(),
             pinned: Vec::new(),
             host: Cpu::new(types, cores)?,
             types: kernel_types,
+            peers: Peers::Present,
+            numbers: Vec::new(),
             failure: Mutex::default(),
             gpu,
         })
@@ -124,11 +139,17 @@ impl Device for Cuda {
         Some(&self.gpu.facts.name)
     }
 
+    fn products(&self) -> Option<trace::Products> {
+        Some(self.products.record())
+    }
+
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
         self.gpu.bind()?;
         let on_host = |need: &Need| Need { device: Bytes::ZERO, ..need.clone() };
         self.host.allocate(ranks.iter().map(on_host).collect())?;
         let copies = Arc::new(GpuStream::new()?);
+        self.peers = ranks.first().map_or(Peers::Present, |need| need.peers);
+        self.numbers = ranks.iter().map(|need| need.rank).collect();
         for (rank, need) in ranks.iter().enumerate() {
             let (start, bytes) = self.host.host_memory(rank);
             if bytes > 0 {
@@ -173,9 +194,13 @@ impl Device for Cuda {
         Ok(Box::new(CudaQueues {
             cuda: self,
             host: self.host.open()?,
-            hub: Hub::new(count),
+            hub: match self.peers {
+                Peers::Present => Hub::new(count),
+                Peers::Absent => Hub::alone(),
+            },
             standings: (0..count).map(|_| Standing::default()).collect(),
             inboxes: Inboxes::default(),
+            board: Board::new()?,
             start: Event::new(Timing::Kept)?,
             begins: GpuStream::new()?,
         }))
@@ -188,6 +213,7 @@ struct CudaQueues<'d> {
     hub: Hub,
     standings: Vec<Standing>,
     inboxes: Inboxes,
+    board: Board,
     /// The begin of a step, on a stream of its own.
     start: Event,
     begins: GpuStream,
@@ -200,13 +226,14 @@ impl Queues for CudaQueues<'_> {
         stream: Stream,
         groups: &[(Group, &[usize])],
     ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
-        let (gpu, standing) = (&self.cuda.gpu, &self.standings[rank]);
+        let (gpu, standing, number) = (&self.cuda.gpu, &self.standings[rank], self.cuda.numbers[rank]);
         gpu.bind()?;
         if stream == Stream::Host {
             return Ok(Box::new(HostQueue {
                 gpu: Arc::clone(gpu),
                 memory: &self.cuda.ranks[rank],
                 standing,
+                board: &self.board,
                 cpu: self.host.queue(rank, stream, groups)?,
                 known: Waits::default(),
                 failure: None,
@@ -214,28 +241,40 @@ impl Queues for CudaQueues<'_> {
         }
         let mut memberships: [Option<Membership>; Group::COUNT] = Default::default();
         for &(group, members) in groups {
-            let endpoint = self.hub.endpoint(rank, Channel { group, stream }, members)?;
+            let endpoint = self.hub.endpoint(number, Channel { group, stream }, members)?;
             memberships[group as usize] = Some(Membership::new(gpu, endpoint)?);
         }
         let memory = &self.cuda.ranks[rank];
         Ok(Box::new(CudaQueue {
             gpu: Arc::clone(gpu),
             kernels: &self.cuda.kernels,
-            encoder: Encoder { memory, types: self.cuda.types, multiprocessors: gpu.facts.multiprocessors },
+            encoder: Encoder {
+                memory,
+                types: self.cuda.types,
+                products: &self.cuda.products,
+                multiprocessors: gpu.facts.multiprocessors,
+            },
             peers: &self.cuda.ranks,
-            rank,
+            rank: number,
             stream,
             on: GpuStream::new()?,
+            cores: self.host.queue(rank, stream, &[])?,
             standing,
             known: Waits::default(),
             groups: memberships,
-            mailbox: self.hub.mailbox(rank)?,
+            mailbox: self.hub.mailbox(number)?,
             inboxes: &self.inboxes,
             step: 0,
             start: &self.start,
             marks: Vec::new(),
             last_mark: 0,
             prepared: HashMap::new(),
+            awaited: Box::default(),
+            tracing: Tracing::On,
+            board: &self.board,
+            place: None,
+            pending: Vec::new(),
+            graphs: HashMap::new(),
             failure: None,
         }))
     }
@@ -251,7 +290,7 @@ impl Queues for CudaQueues<'_> {
         rank: usize,
         work: &mut dyn FnMut() -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError> {
-        let done = self.hub.guard(rank, work);
+        let done = self.hub.guard(self.cuda.numbers[rank], work);
         if done.is_err() {
             self.standings[rank].fail();
         }

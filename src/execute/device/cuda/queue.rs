@@ -3,33 +3,35 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::{result, sys};
-use smallvec::SmallVec;
+use cudarc::driver::sys;
 
+use super::board::{Board, Place};
 use super::driver::{Event, Gpu, Stream as GpuStream, Timing};
 use super::encode::Encoder;
-use super::error::{CudaError, Doing, failure};
+use super::error::{CudaError, Doing};
+use super::graph::Graph;
 use super::inboxes::Inboxes;
 use super::kernels::{Function, Kernels};
-use super::launch::Launch;
 use super::membership::Membership;
 use super::memory::Memory;
 use super::ranges;
 use super::standing::{End, Standing};
-use super::work::{Access, Argument, Work};
-use crate::execute::call::Call;
+use super::work::{Access, Work};
+use crate::execute::call::{Call, Space};
 use crate::execute::comm::Mailbox;
-use crate::execute::device::Queue;
+use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
 
 pub type Done = Result<(), ExecuteError>;
+
+/// Less work than this is not worth a graph.
+const LEAST_WORK: usize = 3;
 
 /// A stream of a rank.
 pub struct CudaQueue<'r> {
@@ -41,6 +43,8 @@ pub struct CudaQueue<'r> {
     pub rank: usize,
     pub stream: Stream,
     pub on: GpuStream,
+    /// Of the CPU device, for what cores do in this stream.
+    pub cores: Box<dyn Queue + 'r>,
     pub standing: &'r Standing,
     pub known: Waits,
     /// By group, where the stream has collectives in it.
@@ -54,11 +58,38 @@ pub struct CudaQueue<'r> {
     pub last_mark: usize,
     /// By address of a call, which stays where it is while queues are open.
     pub prepared: HashMap<*const Call, Box<[Prepared]>>,
+    /// By instruction, whether another stream waits for its end.
+    pub awaited: Box<[bool]>,
+    pub tracing: Tracing,
+    pub board: &'r Board,
+    pub place: Option<Place>,
+    /// Calls that are submitted together, in steps that are not traced.
+    pub pending: Vec<*const Call>,
+    /// Such calls as graphs, by the first of them and how many they are: in every step the same calls come together.
+    pub graphs: HashMap<(*const Call, usize), Graph>,
     pub failure: Option<CudaError>,
 }
 
 // SAFETY: the addresses of calls are only keys.
 unsafe impl Send for CudaQueue<'_> {}
+
+/// Whether a call is work of its stream alone, known before it is submitted. Other calls meet other ranks or the host.
+const fn is_own_work(call: &Call) -> bool {
+    let is_other = matches!(
+        call,
+        Call::Collective { .. }
+            | Call::Send { .. }
+            | Call::Receive { .. }
+            | Call::Check { .. }
+            | Call::LossWeight(_)
+    );
+    !is_other && !is_of_cores(call)
+}
+
+/// Whether cores do a call, although it comes in a stream of the GPU: without overlap the host's update does.
+const fn is_of_cores(call: &Call) -> bool {
+    matches!(call, Call::AdamW(update) if matches!(update.moments[0].space, Space::Host))
+}
 
 /// Work with the function of its kernel, if it is one.
 #[derive(Debug)]
@@ -67,11 +98,21 @@ pub struct Prepared {
     function: Option<Function>,
 }
 
+impl Prepared {
+    fn kernel(&self) -> Option<&'static str> {
+        match &self.work {
+            Work::Kernel(kernel) => Some(kernel.launch.kernel),
+            Work::Product(_) => Some("cublasLt"),
+            Work::Copy { .. } | Work::Fill { .. } => None,
+        }
+    }
+}
+
 impl CudaQueue<'_> {
-    fn prepare(&self, work: Work) -> Result<Prepared, CudaError> {
+    fn with_function(&self, work: Work) -> Result<Prepared, CudaError> {
         let function = match &work {
             Work::Kernel(kernel) => Some(self.kernels.function(kernel)?),
-            Work::Copy { .. } | Work::Fill { .. } => None,
+            Work::Product(_) | Work::Copy { .. } | Work::Fill { .. } => None,
         };
         Ok(Prepared { work, function })
     }
@@ -95,40 +136,89 @@ impl CudaQueue<'_> {
                     .result()
                     .doing("a fill")
             }
+            Work::Product(product) => {
+                ranges::tell(stream, &product.touches());
+                // SAFETY: its operands lie in memory of ranks, as above.
+                let submitted = unsafe { product.submit(stream) };
+                // Where the GPU has ended the run, the driver says why and the library does not.
+                submitted.map_err(|error| self.gpu.free().err().unwrap_or(error))
+            }
             Work::Kernel(kernel) => {
-                let Some(Function(function)) = function else {
-                    unreachable!("kernels are prepared with theirs")
-                };
-                ranges::tell(stream, &kernel.touches);
-                let bits = |argument: &Argument| (&raw const argument.bits).cast_mut().cast::<c_void>();
-                let mut pointers: SmallVec<[*mut c_void; 32]> = kernel.arguments.iter().map(bits).collect();
-                let Launch { kernel: name, grid, block, shared_bytes } = kernel.launch;
-                // SAFETY: the arguments are as many and as large as the kernel's, which was checked where the driver can
-                // tell; they point to memory of ranks, as above.
-                unsafe {
-                    result::launch_kernel(
-                        *function,
-                        grid.into(),
-                        block.into(),
-                        shared_bytes,
-                        stream,
-                        &mut pointers,
-                    )
-                }
-                .map_err(|error| failure(error, || format!("kernel {name}")))
+                let Some(function) = function else { unreachable!("kernels are prepared with theirs") };
+                // SAFETY: as above.
+                unsafe { function.launch(kernel, stream) }
             }
         }
     }
 
-    fn perform(&mut self, call: &Call) -> Result<(), CudaError> {
+    fn prepare_call(&mut self, call: &Call) -> Result<*const Call, CudaError> {
         let key = std::ptr::from_ref(call);
         if !self.prepared.contains_key(&key) {
             let works = self.encoder.encode(call)?;
             let works: Result<Box<[Prepared]>, _> =
-                works.into_iter().map(|work| self.prepare(work)).collect();
+                works.into_iter().map(|work| self.with_function(work)).collect();
             self.prepared.insert(key, works?);
         }
-        self.prepared[&key].iter().try_for_each(|work| self.put(work))
+        Ok(key)
+    }
+
+    /// Submits `call`, or notes it to be submitted with others.
+    fn perform(&mut self, call: &Call) -> Result<(), CudaError> {
+        let key = self.prepare_call(call)?;
+        self.pending.push(key);
+        match self.tracing {
+            Tracing::On => self.flush(),
+            Tracing::Off => Ok(()),
+        }
+    }
+
+    /// Submits what is pending.
+    pub(super) fn flush(&mut self) -> Result<(), CudaError> {
+        let Some(&first) = self.pending.first() else { return Ok(()) };
+        let works = || self.pending.iter().flat_map(|call| &self.prepared[call]);
+        let give = || works().try_for_each(|work| self.put(work));
+        let key = (first, self.pending.len());
+        if self.tracing == Tracing::On || works().count() < LEAST_WORK {
+            give()?;
+        } else if let Some(graph) = self.graphs.get(&key) {
+            graph.launch(&self.on)?;
+        } else {
+            let graph = Graph::capture(&self.on, give)?;
+            graph.launch(&self.on)?;
+            self.graphs.insert(key, graph);
+        }
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn give(&mut self, call: &Call) -> Done {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        if !is_own_work(call) {
+            self.flush()?;
+        }
+        match call {
+            Call::Collective { group, exchange } => self.collective(*group, exchange),
+            Call::Send { to, message, micro, from, inbox } => {
+                self.send(*to, (*message, *micro), *from, *inbox)
+            }
+            Call::Receive { from, message, micro, inbox, to } => {
+                self.receive(*from, (*message, *micro), *inbox, *to)
+            }
+            Call::Check { values, kernel, layer } => self.check(*values, *kernel, layer),
+            Call::LossWeight(weight) => {
+                self.perform(call)?;
+                self.flush()?;
+                self.check_weight(weight)
+            }
+            _ if is_of_cores(call) => {
+                self.on.synchronize()?;
+                // SAFETY: the stream has waited for what the call waits for, and all that is over.
+                unsafe { self.cores.submit(call) }
+            }
+            _ => Ok(self.perform(call)?),
+        }
     }
 
     /// Does `work`, which no call is.
@@ -136,10 +226,13 @@ impl CudaQueue<'_> {
     /// # Errors
     /// What the driver says.
     pub(super) fn perform_now(&self, work: Work) -> Result<(), CudaError> {
-        self.put(&self.prepare(work)?)
+        self.put(&self.with_function(work)?)
     }
 
     fn wait_for(&mut self, waits: &Waits) -> Result<bool, CudaError> {
+        if waits.iter().zip(&self.known).any(|(wait, known)| wait > known) {
+            self.flush()?;
+        }
         let Some(ends) = self.standing.wait(waits, &self.known) else { return Ok(false) };
         for end in ends {
             if let End::Event(event) = end {
@@ -150,11 +243,22 @@ impl CudaQueue<'_> {
         Ok(true)
     }
 
+    /// What `instruction` is called, with the kernels that are known.
+    fn name(&self, instruction: &Upcoming<'_>) -> String {
+        let works = instruction.calls.iter().filter_map(|call| self.prepared.get(&std::ptr::from_ref(call)));
+        let mut kernels: Vec<_> = works.flat_map(|works| works.iter().filter_map(Prepared::kernel)).collect();
+        kernels.dedup();
+        match kernels.as_slice() {
+            [] => instruction.name.clone(),
+            [one] => format!("{} (kernel {one})", instruction.name),
+            several => format!("{} (kernels {})", instruction.name, several.join(", ")),
+        }
+    }
+
     fn mark(&mut self, mark: usize) -> Result<(), CudaError> {
         while self.marks.len() <= mark {
             self.marks.push(Arc::new(Event::new(Timing::Kept)?));
         }
-        self.last_mark = mark;
         self.marks[mark].record(&self.on)
     }
 
@@ -167,8 +271,23 @@ impl CudaQueue<'_> {
 }
 
 impl Queue for CudaQueue<'_> {
-    fn begin(&mut self, step: u64, _began: Instant) {
-        (self.step, self.known) = (step, Waits::default());
+    fn prepare(&mut self, instructions: &[Upcoming<'_>]) -> Done {
+        self.gpu.bind()?;
+        self.awaited = instructions.iter().map(|instruction| instruction.is_awaited).collect();
+        for call in instructions.iter().flat_map(|one| one.calls).filter(|call| is_own_work(call)) {
+            self.prepare_call(call)?;
+        }
+        self.place = self.board.enter(instructions.iter().map(|one| self.name(one)).collect());
+        Ok(())
+    }
+
+    fn begin(&mut self, step: u64, began: Instant, tracing: Tracing) {
+        self.cores.begin(step, began, tracing);
+        if let Some(place) = self.place {
+            self.board.clear(place);
+        }
+        (self.step, self.known, self.tracing) = (step, Waits::default(), tracing);
+        self.pending.clear();
         let bound = self.gpu.bind();
         self.keep(bound);
     }
@@ -184,42 +303,35 @@ impl Queue for CudaQueue<'_> {
     }
 
     unsafe fn submit(&mut self, call: &Call) -> Done {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure.into());
-        }
-        match call {
-            Call::Collective { group, exchange } => self.collective(*group, exchange),
-            Call::Send { to, message, micro, from, inbox } => {
-                self.send(*to, (*message, *micro), *from, *inbox)
-            }
-            Call::Receive { from, message, micro, inbox, to } => {
-                self.receive(*from, (*message, *micro), *inbox, *to)
-            }
-            Call::Check { values, kernel, layer } => self.check(*values, *kernel, layer),
-            Call::LossWeight(weight) => {
-                self.perform(call)?;
-                self.check_weight(weight)
-            }
-            _ => Ok(self.perform(call)?),
-        }
+        self.give(call).map_err(|error| self.board.explain(error))
     }
 
+    /// Where nothing is traced, an event is recorded only for others to wait for.
     fn record(&mut self, mark: usize) {
-        let recorded = self.mark(mark);
-        self.keep(recorded);
+        self.last_mark = mark;
+        if self.tracing == Tracing::On {
+            let told = self.place.map_or(Ok(()), |place| self.board.tell(place, mark, &self.on));
+            let recorded = told.and_then(|()| self.mark(mark));
+            self.keep(recorded);
+        }
     }
 
     /// The mark behind the instruction's calls is what others wait for.
     fn advance(&mut self) {
-        let end = self.marks.get(self.last_mark).map_or(End::Past, |event| End::Event(Arc::clone(event)));
+        let is_awaited = self.awaited.get(self.last_mark / 2).is_none_or(|awaited| *awaited);
+        if is_awaited && self.tracing == Tracing::Off {
+            let recorded = self.flush().and_then(|()| self.mark(self.last_mark));
+            self.keep(recorded);
+        }
+        let end = self.marks.get(self.last_mark).filter(|_| is_awaited);
+        let end = end.map_or(End::Past, |event| End::Event(Arc::clone(event)));
         self.standing.advance(self.stream, end);
     }
 
     fn finish(&mut self) -> Done {
-        match self.failure.take() {
-            Some(failure) => Err(failure.into()),
-            None => Ok(self.on.synchronize()?),
-        }
+        let done = self.failure.take().map_or(Ok(()), Err);
+        let done = done.and_then(|()| self.flush()).and_then(|()| self.on.synchronize());
+        done.map_err(|error| self.board.explain(error.into()))
     }
 
     /// An event that was not recorded has no time.

@@ -7,15 +7,18 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
 use super::error::CompileError;
-use super::library::Library;
-use super::search::Search;
+use super::library::{Library, file_of};
+use super::search::{Search, Wanted};
 
-/// The file of NVRTC, of a wheel or a toolkit. The last is a link that only toolkits have.
-const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+pub const NVRTC: Wanted = Wanted {
+    variable: "MESHWRIGHT_NVRTC",
+    wheel: "cuda_nvrtc",
+    files: ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+};
 
 /// What NVRTC calls itself. It says no more than this of its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,28 +69,8 @@ impl Nvrtc {
     /// # Errors
     /// With all places, and what was wrong with what lay there.
     pub fn find(search: &Search) -> Result<Self, CompileError> {
-        let mut looked = Vec::new();
-        if search.loader {
-            let mut reasons = Vec::new();
-            for name in NAMES {
-                match Self::open(OsStr::new(name)) {
-                    Ok(found) => return Ok(found),
-                    Err(reason) => reasons.push(reason),
-                }
-            }
-            looked.push(format!("by the system's loader ({})", reasons.join("; ")));
-        }
-        for folder in &search.folders {
-            let Some(path) = NAMES.iter().map(|name| folder.join(name)).find(|path| path.is_file()) else {
-                looked.push(format!("in {}", folder.display()));
-                continue;
-            };
-            match open_builtins(folder).and_then(|()| Self::open(path.as_os_str())) {
-                Ok(found) => return Ok(found),
-                Err(reason) => looked.push(format!("in {} (unusable: {reason})", folder.display())),
-            }
-        }
-        Err(CompileError::Missing { looked: looked.join(", ") })
+        let found = search.first(&NVRTC, open_builtins, Self::open);
+        found.map_err(|looked| CompileError::Missing { looked })
     }
 
     fn open(name: &OsStr) -> Result<Self, String> {
@@ -115,6 +98,11 @@ impl Nvrtc {
 
     pub const fn version(&self) -> Version {
         self.version
+    }
+
+    /// The file that it was opened from.
+    pub fn file(&self) -> Option<PathBuf> {
+        file_of(self.create as *const c_void)
     }
 
     /// Compiles `program` to what its architecture asks for; with it comes the log: warnings, and what options asked for.

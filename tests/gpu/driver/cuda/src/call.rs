@@ -1,6 +1,6 @@
 //! What every entry point does around its own work: it counts, locks the driver, and turns failures into codes.
 
-use crate::counts;
+use crate::counts::{self, Planted};
 use crate::driver::Driver;
 use crate::failure::{Answer, Error, Failure, is_sticky, log};
 use std::ops::{Deref, DerefMut};
@@ -62,9 +62,17 @@ pub fn call(entry: &'static str, need: Need, work: impl FnOnce(&mut Session) -> 
     let checked = || {
         let mut session = Session::lock();
         let result = match planted {
-            Some(code) => Err(Failure { code, text: None }),
+            Some(Planted::Answer(code)) => Err(Failure { code, text: None }),
+            Some(Planted::Spoil(spoil)) => {
+                session.spoil = Some(spoil);
+                allow(&session, need).and_then(|()| work(&mut session))
+            }
             None => allow(&session, need).and_then(|()| work(&mut session)),
         };
+        if let (Ok(()), Some(spoil)) = (&result, session.spoil.take()) {
+            eprintln!("fake CUDA driver: {entry} cannot do so wrong: {spoil:?}");
+            std::process::exit(70);
+        }
         if let Err(failure) = &result
             && is_sticky(failure.code)
         {

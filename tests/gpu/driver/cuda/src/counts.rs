@@ -1,48 +1,63 @@
-//! Counts the calls of each entry point, writes them at exit where asked, and makes chosen calls fail.
+//! Counts the calls of each entry point, writes them at exit where asked, and makes chosen calls fail or do wrong.
 
+use crate::spoil::Spoil;
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 static CALLS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
-static PLANTED: LazyLock<Vec<Planted>> = LazyLock::new(planted);
-
 /// `FAKE_CUDA_FAIL=cuMemcpyHtoDAsync_v2:3:2`: the third call answers 2. Several stand with commas between.
-struct Planted {
+static FAILING: LazyLock<Vec<Chosen<u32>>> = LazyLock::new(|| chosen("FAKE_CUDA_FAIL", "CODE"));
+/// `FAKE_CUDA_SPOIL=cuStreamWaitEvent:3:ignored`: the third call does wrong and says nothing.
+static SPOILT: LazyLock<Vec<Chosen<Spoil>>> = LazyLock::new(|| chosen("FAKE_CUDA_SPOIL", Spoil::WORDS));
+
+/// What one call of an entry point is told to do.
+struct Chosen<T> {
     entry: String,
     call: u64,
-    code: u32,
+    what: T,
 }
 
-fn planted() -> Vec<Planted> {
-    let text = std::env::var("FAKE_CUDA_FAIL").unwrap_or_default();
+/// What is planted in a call.
+#[derive(Clone, Copy)]
+pub enum Planted {
+    /// It answers with this code and does nothing.
+    Answer(u32),
+    Spoil(Spoil),
+}
+
+fn chosen<T: FromStr>(variable: &str, what: &str) -> Vec<Chosen<T>> {
+    let text = std::env::var(variable).unwrap_or_default();
     let one = |part: &str| {
         let mut words = part.split(':');
-        let (entry, call, code) = (words.next()?.to_owned(), words.next()?, words.next()?);
-        Some(Planted { entry, call: call.parse().ok()?, code: code.parse().ok()? })
+        let (entry, call, what) = (words.next()?.to_owned(), words.next()?, words.next()?);
+        Some(Chosen { entry, call: call.parse().ok()?, what: what.parse().ok()? })
     };
     text.split(',')
         .filter(|part| !part.is_empty())
         .map(|part| {
             one(part).unwrap_or_else(|| {
-                eprintln!("fake CUDA driver: FAKE_CUDA_FAIL must be ENTRY:CALL:CODE, not `{part}`");
+                eprintln!("fake CUDA driver: {variable} must be ENTRY:CALL:{what}, not `{part}`");
                 std::process::exit(70)
             })
         })
         .collect()
 }
 
-/// Counts a call. It gives the code with which the call must fail, if any.
-pub fn count(entry: &'static str) -> Option<u32> {
+fn find<T: Copy>(all: &[Chosen<T>], entry: &str, number: u64) -> Option<T> {
+    all.iter().find(|one| one.entry == entry && one.call == number).map(|one| one.what)
+}
+
+/// Counts a call. It gives what is planted in it, if anything.
+pub fn count(entry: &'static str) -> Option<Planted> {
     let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
     if calls.is_empty() && std::env::var_os("FAKE_CUDA_COUNTS").is_some() {
         unsafe { libc::atexit(write) };
     }
     let number = calls.entry(entry).or_default();
     *number += 1;
-    PLANTED
-        .iter()
-        .find(|planted| planted.entry == entry && planted.call == *number)
-        .map(|planted| planted.code)
+    let answer = find(&FAILING, entry, *number).map(Planted::Answer);
+    answer.or_else(|| find(&SPOILT, entry, *number).map(Planted::Spoil))
 }
 
 /// A line an entry point: its name and the number of its calls.

@@ -6,8 +6,10 @@ use crate::failure::{Answer, Error, refuse};
 use crate::graph::{Executable, Graph};
 use crate::history::History;
 use crate::kernel::{Function, Module};
+use crate::library::Library;
 use crate::memory::Memory;
 use crate::settings::Settings;
+use crate::spoil::Spoil;
 use crate::stream::{Event, Stream};
 use crate::submit::Declared;
 use gpu::compare::Random;
@@ -42,6 +44,8 @@ pub struct Driver {
     pub initialised: bool,
     /// The code that every further call gives.
     pub broken: Option<u32>,
+    /// What the call that is made does wrong, until it has been done.
+    pub spoil: Option<Spoil>,
     pub device: Device,
     /// One a device.
     pub contexts: Vec<Context>,
@@ -54,6 +58,7 @@ pub struct Driver {
     pub captures: BTreeMap<u64, Capture>,
     pub graphs: BTreeMap<u64, Graph>,
     pub executables: BTreeMap<u64, Executable>,
+    pub library: Library,
     /// What the next work of a stream may touch, by the stream's handle.
     pub declared: HashMap<u64, Declared>,
     /// What the host has waited for. All of its threads are one: the driver doesn't see how they wait for each other.
@@ -82,6 +87,7 @@ impl Driver {
             settings,
             initialised: false,
             broken: None,
+            spoil: None,
             contexts: vec![],
             memory: Memory::default(),
             history: History::default(),
@@ -92,6 +98,7 @@ impl Driver {
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             executables: BTreeMap::new(),
+            library: Library::default(),
             declared: HashMap::new(),
             host: Arc::default(),
             host_lane: 0,

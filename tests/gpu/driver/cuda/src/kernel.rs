@@ -2,6 +2,7 @@
 
 use crate::driver::{Driver, Handle};
 use crate::failure::{Answer, Error, refuse};
+use crate::spoil::{FAR, Spoil, changed};
 use crate::work::{Kernel, Work};
 use gpu::Parameter;
 use std::ffi::{CString, c_void};
@@ -98,8 +99,35 @@ impl Driver {
         if let Some(sizes) = self.declared.get_mut(&stream).and_then(|declared| declared.arguments.take()) {
             compare(name, &parameters, &sizes)?;
         }
-        let packed = unsafe { pack(name, &parameters, arguments) }?;
+        let mut packed = unsafe { pack(name, &parameters, arguments) }?;
+        self.spoil_arguments(&parameters, &mut packed);
         Ok(Work::Kernel(Kernel { device, module, name, grid, block, shared_bytes, packed }))
+    }
+}
+
+impl Driver {
+    /// Makes one of the arguments wrong, if this call is to.
+    fn spoil_arguments(&mut self, parameters: &[Parameter], packed: &mut [u8]) {
+        let bytes = |parameter: &Parameter| {
+            let start = parameter.offset as usize;
+            start..start + parameter.bytes as usize
+        };
+        let (parameter, change) = match self.spoil {
+            Some(Spoil::MovedArgument(index)) => (parameters.get(index), FAR),
+            Some(Spoil::More) => {
+                let is_number = |parameter: &&Parameter| {
+                    let Ok(eight) = <[u8; 8]>::try_from(&packed[bytes(parameter)]) else { return true };
+                    let value = u64::from_le_bytes(eight);
+                    value != 0 && self.memory.allocation(value, 1).is_none()
+                };
+                (parameters.iter().find(is_number), 1)
+            }
+            _ => return,
+        };
+        if let Some(parameter) = parameter {
+            changed(&mut packed[bytes(parameter)], change);
+            self.spoil = None;
+        }
     }
 }
 

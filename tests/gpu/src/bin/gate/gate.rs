@@ -2,7 +2,6 @@
 //! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes and FLOPs it needs. Fails if a
 //! kernel spills, or does much more than the least, without a reason, and if no case launches it.
 
-mod listed;
 mod page;
 mod roofline;
 mod usage;
@@ -14,11 +13,11 @@ use std::sync::Mutex;
 use std::thread;
 
 use gpu::kept::{Cache, key};
-use gpu::nvrtc::{Nvrtc, Program};
+use gpu::nvrtc::{NVRTC, Nvrtc, Program};
 use gpu::roofline::{Entry, Size};
 use gpu::search::Search;
 use gpu::sources;
-use gpu::{Case, Source, cases};
+use gpu::{Case, Source, cases, listed};
 use page::{Rows, page, unexplained};
 use usage::{Usage, usages};
 
@@ -86,7 +85,7 @@ fn main() -> ExitCode {
 
 fn gate() -> Result<String, Vec<String>> {
     let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let nvrtc = Nvrtc::find(&Search::from_environment()).map_err(|fault| vec![fault.to_string()])?;
+    let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).map_err(|fault| vec![fault.to_string()])?;
     let cache = Cache::new(repository.join("target/gate"));
     let listed = listed::sources();
     let unlisted =
@@ -221,7 +220,7 @@ mod tests {
             );
             return;
         }
-        let nvrtc = Nvrtc::find(&Search::from_environment()).unwrap();
+        let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).unwrap();
         let options = [String::from("--ptxas-options=-v")];
         for architecture in ARCHITECTURES {
             let file = "spilling.cu";

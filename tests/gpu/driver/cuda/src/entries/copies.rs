@@ -1,8 +1,9 @@
-//! Copies: between host and device, within a device, between devices; whole and in rows.
+//! Copies: between host and device, within a device, between devices; whole and in rows; and numbers that streams write.
 
 use crate::call::{Session, entries};
 use crate::driver::Handle;
 use crate::failure::{Answer, Error, refuse};
+use crate::spoil::{FAR, Spoil};
 use crate::work::{Copy, Place};
 use cudarc::driver::sys::{CUDA_MEMCPY2D_st as Rows, CUmemorytype_enum as Memory};
 
@@ -43,8 +44,15 @@ entries! {
 
     Context fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: Handle) |session| {
         let stream = session.stream(stream)?;
+        let to = to + session.spoil.take_if(|spoil| *spoil == Spoil::Moved).map_or(0, |_| FAR);
         let (to, from) = (session.any_place(to, bytes)?, session.any_place(from, bytes)?);
         session.copy(stream, whole(to, from, bytes))
+    }
+
+    Context fn cuStreamWriteValue32_v2(stream: Handle, to: u64, value: u32, _flags: u32) |session| {
+        let stream = session.stream(stream)?;
+        let to = session.any_place(to, size_of::<u32>())?;
+        session.copy(stream, whole(to, Place::Staged(value.to_le_bytes().into()), size_of::<u32>()))
     }
 
     Context fn cuMemcpyPeer(to: u64, to_context: Handle, from: u64, from_context: Handle, bytes: usize) |session| {

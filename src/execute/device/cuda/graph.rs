@@ -1,0 +1,69 @@
+//! Work that a stream is given as a whole: a CUDA graph, which costs the host one launch.
+
+#![expect(unsafe_code, reason = "the driver is a C library")]
+
+use cudarc::driver::sys::{self, CUstreamCaptureMode};
+
+use super::driver::Stream;
+use super::error::{CudaError, Doing};
+
+/// A graph that can be launched.
+#[derive(Debug)]
+pub struct Graph(sys::CUgraphExec);
+
+// SAFETY: only a number to the driver.
+unsafe impl Send for Graph {}
+
+/// What a stream was given while it was captured, given back when it is dropped.
+struct Captured(sys::CUgraph);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: made by the end of a capture.
+            let _ = unsafe { sys::cuGraphDestroy(self.0) };
+        }
+    }
+}
+
+impl Graph {
+    /// The graph of all that `give` gives to `stream`, which does none of it yet.
+    ///
+    /// # Errors
+    /// What `give` or the driver says.
+    pub fn capture(stream: &Stream, give: impl FnOnce() -> Result<(), CudaError>) -> Result<Self, CudaError> {
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: a stream that lives.
+        unsafe { sys::cuStreamBeginCapture_v2(stream.handle, mode) }
+            .result()
+            .doing("the begin of a graph")?;
+        let given = give();
+        let mut captured = Captured(std::ptr::null_mut());
+        // SAFETY: as above; a place for the handle. A capture that was begun must be ended in any case.
+        let ended = unsafe { sys::cuStreamEndCapture(stream.handle, &raw mut captured.0) };
+        given?;
+        ended.result().doing("the end of a graph")?;
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: a whole graph, a place for the handle.
+        unsafe { sys::cuGraphInstantiateWithFlags(&raw mut graph, captured.0, 0) }
+            .result()
+            .doing("making a graph")?;
+        Ok(Self(graph))
+    }
+
+    /// Does all of it behind what was submitted to `stream` before.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
+        // SAFETY: both live.
+        unsafe { sys::cuGraphLaunch(self.0, stream.handle) }.result().doing("a graph")
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: instantiated once. What was launched goes on by itself.
+        let _ = unsafe { sys::cuGraphExecDestroy(self.0) };
+    }
+}

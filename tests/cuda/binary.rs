@@ -1,0 +1,139 @@
+//! The program itself on a GPU: `execute --device cuda`, traced and not, and `--slice`.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::place::Place;
+
+const DENSE: &str =
+    r#"{"model_type":"gpt2","n_embd":16,"n_layer":4,"n_head":4,"vocab_size":32,"n_positions":16}"#;
+const EXPERTS: &str = r#"{"model_type":"mixtral","hidden_size":16,"intermediate_size":32,"num_hidden_layers":2,
+    "num_attention_heads":4,"num_key_value_heads":2,"vocab_size":32,"max_position_embeddings":16,
+    "num_local_experts":4,"num_experts_per_tok":2,"rms_norm_eps":1e-5,"rope_theta":1e4,"sliding_window":null,
+    "tie_word_embeddings":false,"hidden_act":"silu"}"#;
+
+/// A plan of `model` on `ranks` ranks, in `plan.json`.
+fn planned(place: &Place, model: &str, ranks: u64, strategy: &str) {
+    place.write("small.json", model);
+    let line = format!(
+        "simulate small.json --cluster 1x{ranks}xcpu --global-batch 8 --seq-len 16 --precision fp32 --strategy \
+         {strategy} --out plan.json"
+    );
+    let run = place.line(&line);
+    assert_eq!(run.code, 0, "{strategy}\n{}", run.stderr);
+}
+
+/// The report and the trace of `execute` with `flags`.
+fn executed(place: &Place, flags: &str) -> (Value, Value) {
+    let run = place.line(&format!("execute plan.json {flags} --no-calibrate --trace trace.json --json"));
+    assert_eq!(run.code, 0, "{flags}\n{}", run.stderr);
+    (run.json(), serde_json::from_str(&place.read("trace.json")).unwrap())
+}
+
+fn numbers(document: &Value, field: &str) -> Vec<f64> {
+    document[field].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+}
+
+/// Steps that are traced and steps that are not train alike, and as cores do.
+#[test]
+fn every_other_step_is_traced() {
+    let place = Place::with_gpus();
+    planned(&place, DENSE, 4, "tp=2,zero=3,micro=2,offload=optimizer:0.5");
+    let (_, cores) = executed(&place, "--steps 5 --lr 1e-2");
+    let (report, gpu) = executed(&place, "--steps 5 --lr 1e-2 --device cuda --share-device");
+    assert!(gpu["machine"]["gpu"].is_string(), "{}", gpu["machine"]);
+    for (found, expected) in numbers(&gpu, "losses").iter().zip(numbers(&cores, "losses")) {
+        assert!((found - expected).abs() < 2e-4 * expected, "{found}, not {expected}");
+    }
+    // The median of the steps that are not traced: the second and the fourth.
+    let steps = numbers(&gpu, "step_times_s");
+    let measured = gpu["step_time_s"]["measured"].as_f64().unwrap();
+    assert_eq!((steps.len(), measured), (5, steps[1].min(steps[3])));
+    assert_eq!(report["memory"], gpu["memory"]);
+    for table in ["memory", "extent"] {
+        assert_eq!(gpu[table], cores[table], "{table}");
+    }
+    for row in gpu["time"].as_array().unwrap() {
+        assert!(row["measured_s"].is_number(), "{row}");
+    }
+}
+
+/// How often the driver's entry points are called in `steps` steps.
+fn calls(place: &Place, steps: u64, name: &str) -> u64 {
+    let path = place.path().join("counts");
+    let line = format!("execute plan.json --no-calibrate --device cuda --steps {steps}");
+    let run = place.with("FAKE_CUDA_COUNTS", path.to_str().unwrap(), &line);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let text = fs::read_to_string(path).unwrap();
+    let count = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    count.unwrap_or(0)
+}
+
+/// A step that is not traced is given as few graphs: one for each stretch between two looks at a loss.
+#[test]
+fn a_step_that_is_not_traced_launches_graphs() {
+    let place = Place::with_gpus();
+    planned(&place, DENSE, 1, "tp=1,micro=4");
+    let counted = |name: &str| [1, 2, 4].map(|steps| calls(&place, steps, name));
+    let [launches, graphs, kept] =
+        ["cuGraphLaunch ", "cuLaunchKernel ", "cuGraphInstantiateWithFlags "].map(counted);
+    // Two micro-batches: before the first look, between both, behind the second.
+    assert_eq!(launches, [0, 3, 6]);
+    // Captured once, in the second step.
+    assert_eq!(kept, [0, 3, 3]);
+    let [traced, captured] = [graphs[0], graphs[1] - graphs[0]];
+    assert!(traced > 100, "{graphs:?}");
+    // Traced steps launch each kernel, a captured one is given each kernel once, others the looks alone.
+    assert!(captured <= traced && graphs[2] - graphs[1] < traced + 10, "{graphs:?}");
+}
+
+/// Rows of `rank` in the table `table`.
+fn rows<'a>(document: &'a Value, table: &str, rank: u64) -> Vec<&'a Value> {
+    let rows = document[table].as_array().unwrap().iter();
+    rows.filter(|row| row["rank"] == json!(rank)).collect()
+}
+
+/// A rank by itself on a GPU holds what it holds beside its peers on cores.
+#[test]
+fn a_slice_holds_what_it_holds_beside_its_peers() {
+    for (model, strategy) in [
+        (DENSE, "tp=2,pp=2,micro=1,ckpt=full"),
+        (DENSE, "cp=2,cp_kind=ulysses,zero=2,micro=1"),
+        (DENSE, "cp=4,micro=2"),
+        (DENSE, "zero=3,shard=2,micro=1,offload=optimizer:1"),
+        (EXPERTS, "ep=4,zero=1,micro=1,capacity=full"),
+    ] {
+        let place = Place::with_gpus();
+        planned(&place, model, 4, strategy);
+        let (_, whole) = executed(&place, "--steps 2");
+        let (_, alone) = executed(&place, "--steps 3 --slice 0,3 --device cuda");
+        assert!(
+            alone["machine"]["gpu"].is_string() && alone["slice"]["ranks"] == json!([0, 3]),
+            "{strategy}"
+        );
+        for (rank, table) in [0, 3].into_iter().flat_map(|rank| [(rank, "memory"), (rank, "extent")]) {
+            let (found, expected) = (rows(&alone, table, rank), rows(&whole, table, rank));
+            assert!(!found.is_empty() && found == expected, "{strategy}: {table} of rank {rank}");
+        }
+        assert_eq!((&alone["losses"], &alone["step_times_s"]), (&json!([]), &json!([])), "{strategy}");
+        for row in alone["time"].as_array().unwrap() {
+            let computes = ["compute", "recompute", "optimizer"].contains(&row["cause"].as_str().unwrap());
+            assert_eq!(computes, row["measured_s"].is_number(), "{strategy}: {row}");
+        }
+    }
+}
+
+/// The run ends with what the GPU was doing when it was ended.
+#[test]
+fn an_illegal_access_names_rank_instruction_and_kernel() {
+    let place = Place::with_gpus();
+    planned(&place, DENSE, 2, "tp=2,micro=2");
+    let line = "execute plan.json --no-calibrate --device cuda --share-device --steps 1";
+    let run = place.with("FAKE_CUDA_SPOIL", "cuLaunchKernel:60:moved-0", line);
+    assert_eq!(run.code, 6, "{}{}", run.stdout, run.stderr);
+    let told = run.complaints().into_iter().find(|line| line.starts_with("error")).unwrap_or_default();
+    for words in ["illegal address", " of unit ", "micro-batch ", "on rank ", "(kernel "] {
+        assert!(told.contains(words), "{words}: {}", run.stderr);
+    }
+}
