@@ -56,7 +56,10 @@ fn verdict(cuda: &Survey) -> String {
         return format!("{} trains with --device cuda; cores train without it", device.name);
     }
     let of_devices = cuda.devices.iter().find_map(|device| device.problem.as_deref());
-    let of_libraries = || cuda.libraries.iter().find_map(|library| library.problem.as_deref());
+    let of_libraries = || {
+        let needed = cuda.libraries.iter().filter(|library| !library.optional);
+        needed.into_iter().find_map(|library| library.problem.as_deref())
+    };
     let why = of_devices.or_else(of_libraries).unwrap_or("the driver finds no GPU");
     format!("only cores train here: {why}")
 }
@@ -100,10 +103,11 @@ fn text(listing: &Listing) -> String {
         });
         sections.push(table(columns, rows));
     }
-    let columns = [("LIBRARY", Name), ("VERSION", Number), ("FOR", Text)];
+    let columns = [("LIBRARY", Name), ("VERSION", Number), ("FOUND", Name), ("FOR", Text)];
     let rows = cuda.libraries.iter().map(|library| {
         let version = library.version.clone().unwrap_or_else(|| "none".to_owned());
-        [library.name.to_owned(), version, library.needed_for.to_owned()]
+        let file = library.file.as_ref().map_or_else(String::new, |file| file.display().to_string());
+        [library.name.to_owned(), version, file, library.needed_for.to_owned()]
     });
     sections.push(table(columns, rows));
     let width = style().width;

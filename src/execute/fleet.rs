@@ -27,6 +27,7 @@ use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::placing::{Placing, Space};
 use crate::program::scalars::Scalar;
+use crate::trace;
 use crate::units::Bytes;
 
 /// The ranks of a run, or one of them alone.
@@ -237,6 +238,11 @@ impl Fleet {
     /// The GPU that it trains on.
     pub fn gpu(&self) -> Option<&str> {
         self.device.gpu()
+    }
+
+    /// Who computes products of matrices on the GPU.
+    pub fn products(&self) -> Option<trace::Products> {
+        self.device.products()
     }
 
     /// Memory of that GPU that is free now.

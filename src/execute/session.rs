@@ -218,6 +218,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     let measured = measured(&fleet, steps.held);
     let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &measured, &steps.samples);
     trace.machine.gpu = fleet.gpu().map(str::to_owned);
+    trace.machine.products = fleet.products();
     trace.first_step = first;
     trace.planned = request.planned.clone();
     trace.step_time_s.drift = now.zip(request.calibrated).map(|(now, then)| now.0 / then.0);

@@ -76,6 +76,21 @@ pub struct Machine {
     /// The GPU that all ranks ran on; none of ranks that ran on cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
+    /// Who computed products of matrices on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub products: Option<Products>,
+}
+
+/// Who computed products of matrices. Products that agree in sizes, types and where they may lie count once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Products {
+    /// NVIDIA's library with its version; null where it was not found.
+    pub library: Option<String>,
+    /// Products by an algorithm of the library, chosen once for the run.
+    pub of_library: u64,
+    /// Products by kernels of this program.
+    pub of_kernels: u64,
 }
 
 /// The time of a step; the measured one is the median of all but the first.

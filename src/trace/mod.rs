@@ -9,8 +9,8 @@ mod slice;
 
 pub use date::today;
 pub use document::{
-    InstructionRecord, Machine, Moment, PlannedTime, RankTrace, RunReport, StageTrace, StepTime, Trace,
-    VERSION,
+    InstructionRecord, Machine, Moment, PlannedTime, Products, RankTrace, RunReport, StageTrace, StepTime,
+    Trace, VERSION,
 };
 pub use gradients::{NamedGradient, ShardRecord};
 pub use rows::{ExtentRow, MemoryRow, Resident, Space, TOTAL, TimeRow};

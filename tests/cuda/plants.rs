@@ -44,6 +44,14 @@ fn a_wrong_offset_is_found() {
     assert!(copies.is_empty() && kernels.is_empty(), "{counts:?}: {copies:?} {kernels:?}");
 }
 
+/// A left factor that lies elsewhere, or with lines further apart than they are.
+#[test]
+fn a_wrong_factor_of_a_product_is_found() {
+    let count = counts(CHILD, &[])["cublasLtMatmul"];
+    let unnoticed = ["moved", "more"].map(|plant| unnoticed("cublasLtMatmul", count, 6, plant));
+    assert!(unnoticed.iter().all(Vec::is_empty), "{count} products: {unnoticed:?}");
+}
+
 /// A count that only ends what blocks do may be larger where the blocks are just enough.
 #[test]
 fn a_wrong_argument_is_found() {

@@ -21,6 +21,7 @@ use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
+use crate::trace;
 use crate::units::Bytes;
 
 /// One rank of a run, and what it takes of a device.
@@ -74,6 +75,11 @@ pub trait Device: Sync {
 
     /// What the driver calls the GPU, where it is one. There, tracing makes a step longer.
     fn gpu(&self) -> Option<&str> {
+        None
+    }
+
+    /// Who computes products of matrices, where it is a GPU.
+    fn products(&self) -> Option<trace::Products> {
         None
     }
 

@@ -49,6 +49,7 @@ pub fn machine() -> Machine {
         date: today(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         gpu: None,
+        products: None,
     }
 }
 

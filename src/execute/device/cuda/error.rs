@@ -30,6 +30,8 @@ pub enum CudaError {
     /// A call of the driver that failed; `action` says what for.
     #[error("{action}: the CUDA driver answers {code} ({meaning})")]
     Driver { action: String, code: u32, meaning: String },
+    #[error("{action}: cublasLt answers {code} ({meaning})")]
+    CublasLt { action: &'static str, code: i32, meaning: &'static str },
     /// Nothing can be done on the GPU any more.
     #[error("the GPU has ended the run with {code} ({meaning}) {}", places(at))]
     Ended { code: u32, meaning: String, at: Vec<String> },

@@ -1,8 +1,9 @@
 //! NVIDIA GPUs as a device: ranks are arenas of one GPU's memory, queues are its streams, calls are kernels of ours.
 //!
 //! ```text
-//! call ─► encode ─► work (kernel, copy, fill) ─► queue ─► driver
-//!                                 │
+//! call ─► encode ─► work (kernel, product, copy, fill) ─► queue ─► driver
+//!                           │        │
+//!                           │   cublas_lt
 //!                   launch (geometry), compile (NVRTC, cache)
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod board;
 mod collectives;
 mod compile;
+mod cublas_lt;
 mod driver;
 mod encode;
 pub mod error;
@@ -37,6 +39,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::board::Board;
+use self::cublas_lt::Products;
 use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing};
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
@@ -58,6 +61,7 @@ use crate::execute::storage::Types;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::issue_order::Waits;
+use crate::trace;
 use crate::units::Bytes;
 
 /// That `ranks` ranks do not find a GPU each, or why no GPU is there at all.
@@ -75,6 +79,7 @@ pub fn few_devices(ranks: u64) -> ExecuteError {
 pub struct Cuda {
     // Dropped from the first to the last: the GPU goes when nothing of it is left.
     kernels: Kernels,
+    products: Products,
     ranks: Vec<Memory>,
     pinned: Vec<Pinned>,
     host: Cpu,
@@ -97,6 +102,7 @@ impl Cuda {
         let gpu = Arc::new(Gpu::open(ordinal)?);
         Ok(Self {
             kernels: Kernels::new(Arc::clone(&gpu)),
+            products: Products::new(&gpu),
             ranks: Vec::new(),
             pinned: Vec::new(),
             host: Cpu::new(types, cores)?,
@@ -131,6 +137,10 @@ impl Device for Cuda {
 
     fn gpu(&self) -> Option<&str> {
         Some(&self.gpu.facts.name)
+    }
+
+    fn products(&self) -> Option<trace::Products> {
+        Some(self.products.record())
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
@@ -238,11 +248,17 @@ impl Queues for CudaQueues<'_> {
         Ok(Box::new(CudaQueue {
             gpu: Arc::clone(gpu),
             kernels: &self.cuda.kernels,
-            encoder: Encoder { memory, types: self.cuda.types, multiprocessors: gpu.facts.multiprocessors },
+            encoder: Encoder {
+                memory,
+                types: self.cuda.types,
+                products: &self.cuda.products,
+                multiprocessors: gpu.facts.multiprocessors,
+            },
             peers: &self.cuda.ranks,
             rank: number,
             stream,
             on: GpuStream::new()?,
+            cores: self.host.queue(rank, stream, &[])?,
             standing,
             known: Waits::default(),
             groups: memberships,

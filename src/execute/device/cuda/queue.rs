@@ -20,7 +20,7 @@ use super::memory::Memory;
 use super::ranges;
 use super::standing::{End, Standing};
 use super::work::{Access, Work};
-use crate::execute::call::Call;
+use crate::execute::call::{Call, Space};
 use crate::execute::comm::Mailbox;
 use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
@@ -43,6 +43,8 @@ pub struct CudaQueue<'r> {
     pub rank: usize,
     pub stream: Stream,
     pub on: GpuStream,
+    /// Of the CPU device, for what cores do in this stream.
+    pub cores: Box<dyn Queue + 'r>,
     pub standing: &'r Standing,
     pub known: Waits,
     /// By group, where the stream has collectives in it.
@@ -81,7 +83,12 @@ const fn is_own_work(call: &Call) -> bool {
             | Call::Check { .. }
             | Call::LossWeight(_)
     );
-    !is_other
+    !is_other && !is_of_cores(call)
+}
+
+/// Whether cores do a call, although it comes in a stream of the GPU: without overlap the host's update does.
+const fn is_of_cores(call: &Call) -> bool {
+    matches!(call, Call::AdamW(update) if matches!(update.moments[0].space, Space::Host))
 }
 
 /// Work with the function of its kernel, if it is one.
@@ -95,6 +102,7 @@ impl Prepared {
     fn kernel(&self) -> Option<&'static str> {
         match &self.work {
             Work::Kernel(kernel) => Some(kernel.launch.kernel),
+            Work::Product(_) => Some("cublasLt"),
             Work::Copy { .. } | Work::Fill { .. } => None,
         }
     }
@@ -104,7 +112,7 @@ impl CudaQueue<'_> {
     fn with_function(&self, work: Work) -> Result<Prepared, CudaError> {
         let function = match &work {
             Work::Kernel(kernel) => Some(self.kernels.function(kernel)?),
-            Work::Copy { .. } | Work::Fill { .. } => None,
+            Work::Product(_) | Work::Copy { .. } | Work::Fill { .. } => None,
         };
         Ok(Prepared { work, function })
     }
@@ -127,6 +135,13 @@ impl CudaQueue<'_> {
                 unsafe { sys::cuMemsetD8Async(to.address, *value, to.bytes as usize, stream) }
                     .result()
                     .doing("a fill")
+            }
+            Work::Product(product) => {
+                ranges::tell(stream, &product.touches());
+                // SAFETY: its operands lie in memory of ranks, as above.
+                let submitted = unsafe { product.submit(stream) };
+                // Where the GPU has ended the run, the driver says why and the library does not.
+                submitted.map_err(|error| self.gpu.free().err().unwrap_or(error))
             }
             Work::Kernel(kernel) => {
                 let Some(function) = function else { unreachable!("kernels are prepared with theirs") };
@@ -197,6 +212,11 @@ impl CudaQueue<'_> {
                 self.flush()?;
                 self.check_weight(weight)
             }
+            _ if is_of_cores(call) => {
+                self.on.synchronize()?;
+                // SAFETY: the stream has waited for what the call waits for, and all that is over.
+                unsafe { self.cores.submit(call) }
+            }
             _ => Ok(self.perform(call)?),
         }
     }
@@ -261,7 +281,8 @@ impl Queue for CudaQueue<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, step: u64, _began: Instant, tracing: Tracing) {
+    fn begin(&mut self, step: u64, began: Instant, tracing: Tracing) {
+        self.cores.begin(step, began, tracing);
         if let Some(place) = self.place {
             self.board.clear(place);
         }

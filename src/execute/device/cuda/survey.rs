@@ -1,9 +1,13 @@
-//! What a machine has of CUDA: the driver, the compiler of kernels, the GPUs, and which of them reach one another.
+//! What a machine has of CUDA: the driver, the compiler of kernels, the library of products, the GPUs, and which of them
+//! reach one another.
+
+use std::path::PathBuf;
 
 use cudarc::driver::{result, sys};
 use serde::Serialize;
 
 use super::compile::Compiler;
+use super::cublas_lt::{self, Installed};
 use super::driver::{self, Gpu, is_capable};
 use super::error::{CudaError, Doing};
 use crate::units::Bytes;
@@ -21,8 +25,12 @@ pub struct Survey {
 pub struct LibraryFacts {
     pub name: &'static str,
     pub needed_for: &'static str,
+    /// Ranks run without it.
+    pub optional: bool,
     /// None where it is missing or cannot be used.
     pub version: Option<String>,
+    /// The file that it was opened from.
+    pub file: Option<PathBuf>,
     /// What is wrong, and where it was looked for.
     pub problem: Option<String>,
 }
@@ -55,26 +63,39 @@ impl Survey {
     /// Of this machine. What is missing is part of it, not an error.
     pub fn take() -> Self {
         let compiler = Compiler::from_environment();
-        let compiled = compiler.version();
+        let nvrtc = compiler.nvrtc();
+        let compiles = nvrtc.is_ok() || compiler.has_kept();
         let nvrtc = LibraryFacts {
             name: "NVRTC",
             needed_for: "compiling kernels that are not in the cache yet",
-            version: compiled.as_ref().ok().map(ToString::to_string),
-            problem: compiled.as_ref().err().map(ToString::to_string),
+            optional: false,
+            version: nvrtc.as_ref().ok().map(|nvrtc| nvrtc.version().to_string()),
+            file: nvrtc.as_ref().ok().and_then(|nvrtc| nvrtc.file()),
+            problem: nvrtc.err().map(|error| error.to_string()),
+        };
+        let installed = cublas_lt::installed();
+        let cublas_lt = LibraryFacts {
+            name: "cublasLt",
+            needed_for: "products of matrices, which are slower without",
+            optional: true,
+            version: installed.as_ref().ok().map(Installed::version),
+            file: installed.as_ref().ok().and_then(Installed::file),
+            problem: installed.err(),
         };
         let counted = driver::count();
         let found = driver::version_text();
         let driver = LibraryFacts {
             name: "libcuda",
             needed_for: "all that runs on a GPU",
+            optional: false,
             version: found,
+            file: None,
             problem: counted.as_ref().err().map(ToString::to_string),
         };
-        let has_kernels = compiled.is_ok() || compiler.has_kept();
         let devices: Vec<DeviceFacts> =
-            (0..counted.unwrap_or_default()).filter_map(|index| device(index, has_kernels).ok()).collect();
+            (0..counted.unwrap_or_default()).filter_map(|index| device(index, compiles).ok()).collect();
         let links = links(devices.len()).unwrap_or_default();
-        Self { libraries: vec![driver, nvrtc], devices, links }
+        Self { libraries: vec![driver, nvrtc, cublas_lt], devices, links }
     }
 }
 

@@ -1,7 +1,10 @@
-//! What calls become on a stream: kernels with their arguments, copies and fills, each with the memory that it touches.
+//! What calls become on a stream: kernels with their arguments, products of a library, copies and fills, each with the memory that it touches.
+
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::cublas_lt::Chosen;
 use super::launch::{Launch, Source};
 use crate::execute::call::Space;
 
@@ -139,6 +142,8 @@ impl Kernel {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     Kernel(Box<Kernel>),
+    /// By NVIDIA's library.
+    Product(Arc<Chosen>),
     Copy {
         from: Span,
         to: Span,

@@ -4,6 +4,7 @@
 mod graphs;
 mod memory;
 mod ordering;
+mod products;
 mod setup;
 mod wrong;
 
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 type Scenario = fn() -> Result<(), String>;
 
 fn main() -> ExitCode {
-    let scenarios: [(&str, Scenario); 18] = [
+    let scenarios: [(&str, Scenario); 27] = [
         ("waits", ordering::waits),
         ("forgets-to-wait", ordering::forgets_to_wait),
         ("reads-too-early", ordering::reads_too_early),
@@ -32,6 +33,15 @@ fn main() -> ExitCode {
         ("too-few-arguments", wrong::too_few_arguments),
         ("arguments-told", wrong::arguments_told),
         ("no-such-entry", wrong::no_such_entry),
+        ("products", products::products),
+        ("products-in-a-graph", products::in_a_graph),
+        ("products-without-order", products::without_order),
+        ("products-unaligned", products::unaligned),
+        ("products-little-workspace", products::little_workspace),
+        ("products-foreign-algorithm", products::foreign_algorithm),
+        ("products-destroyed", products::destroyed),
+        ("products-outside-ranges", products::outside_ranges),
+        ("products-without-context", products::without_context),
     ];
     let name = std::env::args().nth(1).unwrap_or_default();
     let Some((_, scenario)) = scenarios.iter().find(|(known, _)| *known == name) else {

@@ -1,7 +1,7 @@
 //! What the real driver would let pass, or answer with a code only.
 
 use crate::setup::{COUNT, Setup, numbers, pointer, text};
-use cudarc::driver::sys;
+use cudarc::driver::{CudaStream, sys};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -31,15 +31,8 @@ pub fn outside_ranges() -> Result<(), String> {
     let stream = setup.stream()?;
     let both = setup.upload(&[numbers(), numbers()].concat())?;
     let bytes = COUNT as u64 * 4;
-    let tell: unsafe extern "C" fn(sys::CUstream, usize, *const Range) -> u32 = ours("meshwright_ranges")?;
     for short in [0, 4] {
-        let ranges = [
-            Range { address: both, bytes, access: 1, padding: 0 },
-            Range { address: both + bytes, bytes: bytes - short, access: 3, padding: 0 },
-        ];
-        if unsafe { tell(stream.cu_stream(), ranges.len(), ranges.as_ptr()) } != 0 {
-            return Err("the ranges are refused".into());
-        }
+        tell_ranges(&stream, &[(both, bytes, 1), (both + bytes, bytes - short, 3)])?;
         setup.add(&stream, both, both + bytes, COUNT)?;
         let result = setup.context.synchronize().map_err(text);
         if short == 0 && result.is_err() {
@@ -48,6 +41,17 @@ pub fn outside_ranges() -> Result<(), String> {
         result?;
     }
     Ok(())
+}
+
+/// Addresses, bytes and accesses of what comes next.
+pub fn tell_ranges(stream: &CudaStream, ranges: &[(u64, u64, u32)]) -> Result<(), String> {
+    let tell: unsafe extern "C" fn(sys::CUstream, usize, *const Range) -> u32 = ours("meshwright_ranges")?;
+    let range = |&(address, bytes, access)| Range { address, bytes, access, padding: 0 };
+    let ranges: Vec<Range> = ranges.iter().map(range).collect();
+    match unsafe { tell(stream.cu_stream(), ranges.len(), ranges.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err("the ranges are refused".into()),
+    }
 }
 
 pub fn too_few_arguments() -> Result<(), String> {

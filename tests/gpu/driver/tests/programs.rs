@@ -150,6 +150,46 @@ fn an_access_outside_of_the_declared_ranges_is_found() {
 }
 
 #[test]
+fn products_of_all_kinds_are_right() {
+    orders("products").into_iter().for_each(Program::passes);
+    orders("products-in-a-graph").into_iter().for_each(Program::passes);
+}
+
+#[test]
+fn products_without_an_order_are_found() {
+    for program in orders("products-without-order") {
+        program.fails(&["race", "a product of 3 x 4 numbers", "no event"]);
+    }
+}
+
+#[test]
+fn a_product_that_the_library_does_not_know_is_refused() {
+    program("products-unaligned").fails(&["NOT_SUPPORTED"]);
+}
+
+#[test]
+fn a_product_that_is_asked_for_wrongly_is_refused() {
+    program("products-little-workspace").fails(&["INVALID_VALUE", "64 bytes of workspace of 96"]);
+    program("products-foreign-algorithm").fails(&["INVALID_VALUE", "the algorithm was proposed for"]);
+    program("products-without-context").fails(&["NOT_INITIALIZED", "no context"]);
+    program("products-destroyed").fails(&["is no layout, or one that has been destroyed"]);
+}
+
+#[test]
+fn a_product_outside_of_the_declared_ranges_is_found() {
+    program("products-outside-ranges").fails(&[
+        "ILLEGAL_ADDRESS",
+        "a product of 3 x 4 numbers",
+        "of which it may",
+    ]);
+}
+
+#[test]
+fn a_planted_fault_of_a_product_comes_at_its_call() {
+    program("products").with("FAKE_CUDA_FAIL", "cublasLtMatmul:2:13").fails(&["EXECUTION_FAILED"]);
+}
+
+#[test]
 fn a_missing_argument_is_found() {
     program("too-few-arguments").fails(&["INVALID_VALUE", "for parameter 2 of 3"]);
 }

@@ -4,6 +4,8 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::ptr::null_mut;
 
 /// All symbols are bound when the library is opened, so that what it lacks is found out then.
 const RTLD_NOW: c_int = 2;
@@ -12,6 +14,16 @@ unsafe extern "C" {
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
     fn dlerror() -> *const c_char;
+    fn dladdr(address: *const c_void, place: *mut Place) -> c_int;
+}
+
+/// `Dl_info`: whose an address is.
+#[repr(C)]
+struct Place {
+    file: *const c_char,
+    base: *mut c_void,
+    symbol: *const c_char,
+    start: *mut c_void,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +62,18 @@ impl Library {
         }
         // SAFETY: as large as a pointer, and of the function's type, says the caller.
         Ok(unsafe { std::mem::transmute_copy(&address) })
+    }
+}
+
+/// The file of the library that the function at `address` is of, as the loader found it.
+pub fn file_of(address: *const c_void) -> Option<PathBuf> {
+    let mut place = Place { file: null_mut(), base: null_mut(), symbol: null_mut(), start: null_mut() };
+    // SAFETY: any address may be asked for; the file's name, where there is one, is the loader's C string.
+    unsafe {
+        if dladdr(address, &raw mut place) == 0 || place.file.is_null() {
+            return None;
+        }
+        Some(PathBuf::from(OsStr::from_bytes(CStr::from_ptr(place.file).to_bytes())))
     }
 }
 

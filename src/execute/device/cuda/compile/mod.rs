@@ -19,7 +19,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cache::{Cache, key};
 use error::CompileError;
-use nvrtc::{Nvrtc, Program, Version};
+use nvrtc::{NVRTC, Nvrtc, Program};
 use search::Search;
 
 /// A kernel's binary and where it comes from.
@@ -51,7 +51,7 @@ pub struct Compiler {
 impl Compiler {
     /// With the NVRTC and the cache that the environment names.
     pub fn from_environment() -> Self {
-        Self::new(Search::from_environment(), cache_folder(|name| std::env::var_os(name)))
+        Self::new(Search::from_environment(&NVRTC), cache_folder(|name| std::env::var_os(name)))
     }
 
     /// Looks for NVRTC, once it is needed, in `search`, and keeps binaries in `folder`, if any.
@@ -59,16 +59,12 @@ impl Compiler {
         Self { search, cache: folder.map(Cache::new), nvrtc: OnceLock::new(), compiling: Mutex::new(()) }
     }
 
-    /// The version of the compiler.
+    /// The compiler itself.
     ///
     /// # Errors
     /// If there is none.
-    pub fn version(&self) -> Result<Version, CompileError> {
-        self.nvrtc
-            .get_or_init(|| Nvrtc::find(&self.search))
-            .as_ref()
-            .map(Nvrtc::version)
-            .map_err(Clone::clone)
+    pub fn nvrtc(&self) -> Result<&Nvrtc, CompileError> {
+        self.nvrtc.get_or_init(|| Nvrtc::find(&self.search)).as_ref().map_err(Clone::clone)
     }
 
     /// Whether binaries of earlier runs are there.
@@ -86,14 +82,18 @@ impl Compiler {
         self.binary_of(&Program { file, source, headers: sources::HEADERS, options, architecture })
     }
 
-    fn binary_of(&self, program: &Program) -> Result<Binary, CompileError> {
+    /// The same for a source that may be another's.
+    ///
+    /// # Errors
+    /// If it is neither in the cache nor can be compiled.
+    pub fn binary_of(&self, program: &Program) -> Result<Binary, CompileError> {
         let kept = |version| self.cache.as_ref()?.get(version, &key(program, version));
         let from_cache = |cubin| Binary { cubin, origin: Origin::Cache };
-        let nvrtc = match self.nvrtc.get_or_init(|| Nvrtc::find(&self.search)) {
+        let nvrtc = match self.nvrtc() {
             Ok(nvrtc) => nvrtc,
             Err(missing) => {
                 let versions = self.cache.iter().flat_map(Cache::versions);
-                return versions.into_iter().find_map(kept).map(from_cache).ok_or_else(|| missing.clone());
+                return versions.into_iter().find_map(kept).map(from_cache).ok_or(missing);
             }
         };
         let version = nvrtc.version();

@@ -7,15 +7,18 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
 use super::error::CompileError;
-use super::library::Library;
-use super::search::Search;
+use super::library::{Library, file_of};
+use super::search::{Search, Wanted};
 
-/// The file of NVRTC, of a wheel or a toolkit. The last is a link that only toolkits have.
-const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+pub const NVRTC: Wanted = Wanted {
+    variable: "MESHWRIGHT_NVRTC",
+    wheel: "cuda_nvrtc",
+    files: ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+};
 
 /// What NVRTC calls itself. It says no more than this of its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +41,7 @@ pub struct Program<'p> {
     /// What may be included, each by the name that stands in `#include`, and its text.
     pub headers: &'p [(&'p str, &'p str)],
     pub options: &'p [String],
-    /// As `sm_90`.
+    /// As `sm_90`, which gives a CUBIN; or as `compute_80`, which gives PTX.
     pub architecture: &'p str,
 }
 
@@ -57,6 +60,7 @@ pub struct Nvrtc {
     error: unsafe extern "C" fn(c_int) -> *const c_char,
     log: (Size, Bytes),
     cubin: (Size, Bytes),
+    ptx: (Size, Bytes),
 }
 
 impl Nvrtc {
@@ -65,28 +69,8 @@ impl Nvrtc {
     /// # Errors
     /// With all places, and what was wrong with what lay there.
     pub fn find(search: &Search) -> Result<Self, CompileError> {
-        let mut looked = Vec::new();
-        if search.loader {
-            let mut reasons = Vec::new();
-            for name in NAMES {
-                match Self::open(OsStr::new(name)) {
-                    Ok(found) => return Ok(found),
-                    Err(reason) => reasons.push(reason),
-                }
-            }
-            looked.push(format!("by the system's loader ({})", reasons.join("; ")));
-        }
-        for folder in &search.folders {
-            let Some(path) = NAMES.iter().map(|name| folder.join(name)).find(|path| path.is_file()) else {
-                looked.push(format!("in {}", folder.display()));
-                continue;
-            };
-            match open_builtins(folder).and_then(|()| Self::open(path.as_os_str())) {
-                Ok(found) => return Ok(found),
-                Err(reason) => looked.push(format!("in {} (unusable: {reason})", folder.display())),
-            }
-        }
-        Err(CompileError::Missing { looked: looked.join(", ") })
+        let found = search.first(&NVRTC, open_builtins, Self::open);
+        found.map_err(|looked| CompileError::Missing { looked })
     }
 
     fn open(name: &OsStr) -> Result<Self, String> {
@@ -107,6 +91,7 @@ impl Nvrtc {
                 error: library.function(c"nvrtcGetErrorString")?,
                 log: (library.function(c"nvrtcGetProgramLogSize")?, library.function(c"nvrtcGetProgramLog")?),
                 cubin: (library.function(c"nvrtcGetCUBINSize")?, library.function(c"nvrtcGetCUBIN")?),
+                ptx: (library.function(c"nvrtcGetPTXSize")?, library.function(c"nvrtcGetPTX")?),
             })
         }
     }
@@ -115,7 +100,12 @@ impl Nvrtc {
         self.version
     }
 
-    /// Compiles `program` to a CUBIN; with it comes the log: warnings, and what options asked for.
+    /// The file that it was opened from.
+    pub fn file(&self) -> Option<PathBuf> {
+        file_of(self.create as *const c_void)
+    }
+
+    /// Compiles `program` to what its architecture asks for; with it comes the log: warnings, and what options asked for.
     ///
     /// # Errors
     /// What NVRTC says.
@@ -156,8 +146,9 @@ impl Nvrtc {
         if code != 0 {
             return Err(failed(code, log));
         }
-        match read(open.handle, self.cubin) {
-            Ok(cubin) if !cubin.is_empty() => Ok((cubin, log)),
+        let output = if program.architecture.starts_with("compute_") { self.ptx } else { self.cubin };
+        match read(open.handle, output) {
+            Ok(binary) if !binary.is_empty() => Ok((binary, log)),
             Ok(_) => Err(failed(0, String::from("the compiler gave an empty binary"))),
             Err(code) => Err(failed(code, log)),
         }

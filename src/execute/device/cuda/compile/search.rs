@@ -1,7 +1,18 @@
-//! Where the machine may keep NVRTC.
+//! Where the machine may keep a library of NVIDIA's.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+
+/// A library, and what only its search knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The variable that names the one folder to look in.
+    pub variable: &'static str,
+    /// The folder of its wheel among NVIDIA's, before CUDA 13.
+    pub wheel: &'static str,
+    /// Its file, by release, the newest first. The last is a link that only toolkits have.
+    pub files: [&'static str; 3],
+}
 
 /// Places in order; the first that has a library that works is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,15 +23,15 @@ pub struct Search {
 }
 
 impl Search {
-    pub fn from_environment() -> Self {
-        Self::from_variables(|name| std::env::var_os(name))
+    pub fn from_environment(wanted: &Wanted) -> Self {
+        Self::from_variables(wanted, |name| std::env::var_os(name))
     }
 
-    /// The folder that MESHWRIGHT_NVRTC names and no other, or else: the system's loader, a CUDA toolkit, then the wheels
-    /// that pip puts among a Python's packages.
-    pub fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// The folder that the library's variable names and no other, or else: the system's loader, a CUDA toolkit, then the
+    /// wheels that pip puts among a Python's packages.
+    pub fn from_variables(wanted: &Wanted, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(folder) = path("MESHWRIGHT_NVRTC") {
+        if let Some(folder) = path(wanted.variable) {
             return Self { loader: false, folders: vec![folder] };
         }
         let toolkits = [path("CUDA_HOME"), path("CUDA_PATH"), Some(PathBuf::from("/usr/local/cuda"))];
@@ -34,7 +45,7 @@ impl Search {
         let mut folders: Vec<PathBuf> =
             toolkits.iter().flatten().map(|toolkit| toolkit.join("lib64")).collect();
         for packages in pythons.iter().flatten().flat_map(|python| packages_of(python)) {
-            folders.extend(wheels_in(&packages));
+            folders.extend(wheels_in(&packages, wanted));
         }
         let mut seen = Vec::new();
         folders.retain(|folder| {
@@ -44,6 +55,41 @@ impl Search {
             }
         });
         Self { loader: true, folders }
+    }
+
+    /// What `open` makes of the first library that it can use, by its name or path; `prepare` comes before it in a folder.
+    ///
+    /// # Errors
+    /// All places, and what was wrong with what lay there.
+    pub fn first<T>(
+        &self,
+        wanted: &Wanted,
+        prepare: impl Fn(&Path) -> Result<(), String>,
+        open: impl Fn(&OsStr) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let mut looked = Vec::new();
+        if self.loader {
+            let mut reasons = Vec::new();
+            for name in wanted.files {
+                match open(OsStr::new(name)) {
+                    Ok(found) => return Ok(found),
+                    Err(reason) => reasons.push(reason),
+                }
+            }
+            looked.push(format!("by the system's loader ({})", reasons.join("; ")));
+        }
+        for folder in &self.folders {
+            let Some(path) = wanted.files.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+            else {
+                looked.push(format!("in {}", folder.display()));
+                continue;
+            };
+            match prepare(folder).and_then(|()| open(path.as_os_str())) {
+                Ok(found) => return Ok(found),
+                Err(reason) => looked.push(format!("in {} (unusable: {reason})", folder.display())),
+            }
+        }
+        Err(looked.join(", "))
     }
 }
 
@@ -58,7 +104,7 @@ fn packages_of(prefix: &Path) -> Vec<PathBuf> {
     packages.filter(|path| path.is_dir()).collect()
 }
 
-/// Where NVIDIA's wheels put NVRTC: those of CUDA 13, those before.
-fn wheels_in(packages: &Path) -> [PathBuf; 2] {
-    ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"].map(|folder| packages.join(folder))
+/// Where NVIDIA's wheels put a library: those of CUDA 13, those before.
+fn wheels_in(packages: &Path, wanted: &Wanted) -> [PathBuf; 2] {
+    ["cu13", wanted.wheel].map(|wheel| packages.join("nvidia").join(wheel).join("lib"))
 }

@@ -1,5 +1,5 @@
 //! From a call to the kernels, copies and fills that do it. Nothing is launched here: what a call becomes depends on
-//! where a rank's memory lies and on nothing else.
+//! where a rank's memory lies and on the library of products, and on nothing else.
 
 mod attention;
 mod elementwise;
@@ -10,6 +10,7 @@ mod norm;
 mod products;
 mod update;
 
+use super::cublas_lt::Products;
 use super::error::CudaError;
 use super::launch::gemm::Element;
 use super::launch::runs::Types as KernelTypes;
@@ -24,6 +25,7 @@ use crate::units::{Bytes, ElementType};
 pub struct Encoder<'r> {
     pub memory: &'r Memory,
     pub types: KernelTypes,
+    pub products: &'r Products,
     pub multiprocessors: u32,
 }
 

@@ -1,7 +1,10 @@
-//! Matrix products and sums of columns.
+//! Matrix products, by NVIDIA's library where it has them, and sums of columns.
 
+use std::sync::Arc;
+
+use super::super::cublas_lt::{self, Chosen};
 use super::super::launch::gemm::{self, Factor as Side, Product, is_aligned};
-use super::super::work::{Kernel, Span, Works};
+use super::super::work::{Kernel, Span, Work, Works};
 use super::{CudaError, Encoded, Encoder, element, nothing, one, small, work};
 use crate::execute::call::{Columns, Factor, Gemm, Target};
 use crate::lower::kernel::Into;
@@ -20,6 +23,9 @@ impl Encoder<'_> {
         }
         let adds = call.write == Into::Add;
         let workspace = self.at(call.scratch);
+        if let Some(chosen) = self.of_library(call, [m, n, k])? {
+            return Ok(Works::from_iter([Work::Product(Arc::new(chosen))]));
+        }
         let product = Product {
             m,
             n,
@@ -65,6 +71,27 @@ impl Encoder<'_> {
             works.push(work(kernel.flag(adds)));
         }
         Ok(works)
+    }
+
+    /// The product as the library does it, if it does.
+    fn of_library(&self, call: &Gemm, [m, n, k]: [u32; 3]) -> Result<Option<Chosen>, CudaError> {
+        let matrix = |columns: &Columns, transposed| {
+            let element = element(columns.view.storage)?;
+            let (span, stride) = (self.columns(columns), columns.stride as u64);
+            Ok::<_, CudaError>(cublas_lt::Matrix { span, element, stride, transposed })
+        };
+        let bias = call.bias.map(|bias| Ok::<_, CudaError>((self.at(bias), element(bias.storage)?)));
+        self.products.choose(&cublas_lt::Product {
+            m,
+            n,
+            k,
+            left: matrix(&call.a.matrix, call.a.transposed)?,
+            right: matrix(&call.b.matrix, call.b.transposed)?,
+            output: matrix(&call.output, false)?,
+            bias: bias.transpose()?,
+            adds: call.write == Into::Add,
+            workspace: self.at(call.scratch),
+        })
     }
 
     fn side(&self, factor: &Factor) -> Result<Side, CudaError> {

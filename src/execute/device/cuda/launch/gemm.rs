@@ -8,7 +8,7 @@
 use super::{Launch, Source};
 
 /// The type of elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     Bf16,
     F32,

@@ -6,6 +6,7 @@ use crate::failure::{Answer, Error, refuse};
 use crate::graph::{Executable, Graph};
 use crate::history::History;
 use crate::kernel::{Function, Module};
+use crate::library::Library;
 use crate::memory::Memory;
 use crate::settings::Settings;
 use crate::spoil::Spoil;
@@ -57,6 +58,7 @@ pub struct Driver {
     pub captures: BTreeMap<u64, Capture>,
     pub graphs: BTreeMap<u64, Graph>,
     pub executables: BTreeMap<u64, Executable>,
+    pub library: Library,
     /// What the next work of a stream may touch, by the stream's handle.
     pub declared: HashMap<u64, Declared>,
     /// What the host has waited for. All of its threads are one: the driver doesn't see how they wait for each other.
@@ -96,6 +98,7 @@ impl Driver {
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             executables: BTreeMap::new(),
+            library: Library::default(),
             declared: HashMap::new(),
             host: Arc::default(),
             host_lane: 0,

@@ -1,4 +1,4 @@
-//! Stands for NVIDIA's `libcuda`: streams are lazy queues, kernels run on the emulator, and whatever nothing puts in
+//! Stands for NVIDIA's `libcuda` and `libcublasLt`, which are one library here: streams are lazy queues, kernels run on the emulator, and whatever nothing puts in
 //! order is an error. `entries` has what a program calls.
 
 mod call;
@@ -11,8 +11,10 @@ mod failure;
 mod graph;
 mod history;
 mod kernel;
+mod library;
 mod memory;
 mod perform;
+mod product;
 mod run;
 mod settings;
 mod spoil;

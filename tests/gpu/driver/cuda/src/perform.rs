@@ -31,6 +31,9 @@ impl Driver {
                 self.launch_kernel(kernel, declared)
                     .or_else(|fault| illegal(format!("{}, {}", fault.0, actor.place)))?
             }
+            Work::Product(product) => {
+                product.perform(&mut self.device.0).or_else(|fault| illegal(faulty(fault)))?
+            }
             Work::Copy(copy) => self.move_rows(copy).or_else(|fault| illegal(faulty(fault)))?,
             Work::Set(set) => self.set_rows(set).or_else(|fault| illegal(faulty(fault)))?,
             Work::Free(address) => {
@@ -51,7 +54,7 @@ impl Driver {
             Work::Graph(_) => return illegal("a graph within a graph"),
         };
         let stamp = actor.clock.tick(actor.lane, what.as_str().into());
-        if let (Work::Copy(_) | Work::Set(_), Some(ranges)) = (work, &declared.ranges) {
+        if let (Work::Product(_) | Work::Copy(_) | Work::Set(_), Some(ranges)) = (work, &declared.ranges) {
             self.within(&accesses, ranges, &what)?;
         }
         for access in accesses {
@@ -180,7 +183,7 @@ impl Driver {
         Ok(accesses)
     }
 
-    /// A copy, too, keeps to the ranges that the program has declared for it.
+    /// Copies and products, too, keep to the ranges that the program has declared for them.
     fn within(&self, accesses: &[Access], ranges: &[Range], what: &str) -> Answer {
         for access in accesses {
             let Some((start, allocation)) = self.memory.allocation(access.start, 0) else {

@@ -11,11 +11,12 @@ pub const FAR: u64 = 64;
 pub enum Spoil {
     /// It isn't made: a wait for an event is missing.
     Ignored,
-    /// A copy writes to another place.
+    /// A copy writes to another place; a product reads its left factor from another.
     Moved,
     /// A kernel's pointer to another place: the argument of this number.
     MovedArgument(usize),
-    /// The first number that a kernel is given is one more.
+    /// The first number that a kernel is given is one more; columns of a product's left factor lie one element further
+    /// apart.
     More,
 }
 

@@ -2,6 +2,8 @@
 
 use crate::clock::Clock;
 use crate::graph::Run;
+use crate::library::Layout;
+use crate::product::Product;
 use crate::stream::Ticket;
 use crate::submit::Declared;
 use std::ffi::c_void;
@@ -10,6 +12,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub enum Work {
     Kernel(Kernel),
+    Product(Box<Product>),
     Copy(Copy),
     Set(Set),
     HostFunction(HostFunction),
@@ -91,6 +94,10 @@ impl Work {
     pub fn name(&self) -> String {
         match self {
             Work::Kernel(kernel) => format!("kernel {}", kernel.name),
+            Work::Product(product) => {
+                let Layout { rows, columns, .. } = product.output.layout;
+                format!("a product of {rows} x {columns} numbers")
+            }
             Work::Copy(copy) => {
                 let words = |place: &Place| match place {
                     Place::Device(_) => "the device",

@@ -16,7 +16,7 @@ fn variables<'v>(set: &'v [(&str, &Path)]) -> impl Fn(&str) -> Option<OsString> 
 #[test]
 fn the_named_folder_is_the_only_one() {
     let set = [("MESHWRIGHT_NVRTC", Path::new("/there")), ("CUDA_HOME", Path::new("/cuda"))];
-    let search = Search::from_variables(variables(&set));
+    let search = Search::from_variables(&NVRTC, variables(&set));
     assert_eq!(search, Search { loader: false, folders: vec![PathBuf::from("/there")] });
 }
 
@@ -32,7 +32,7 @@ fn toolkits_come_before_wheels_and_no_place_twice() {
         ("CUDA_PATH", Path::new("/cuda")),
         ("VIRTUAL_ENV", home.path()),
     ];
-    let search = Search::from_variables(variables(&set));
+    let search = Search::from_variables(&NVRTC, variables(&set));
     assert!(search.loader);
     let wheels = [packages.join("nvidia/cu13/lib"), packages.join("nvidia/cuda_nvrtc/lib")];
     let first = [PathBuf::from("/cuda/lib64"), PathBuf::from("/usr/local/cuda/lib64")];

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::cache::{Cache, Key};
-use super::nvrtc::{Program, Version};
+use super::nvrtc::{NVRTC, Program, Version};
 use super::search::Search;
 
 const OLD: Version = Version { major: 12, minor: 9 };
@@ -42,5 +42,5 @@ fn named() -> Option<Search> {
         );
         return None;
     }
-    Some(Search::from_environment())
+    Some(Search::from_environment(&NVRTC))
 }

@@ -13,6 +13,7 @@ mod events;
 mod functions;
 mod graphs;
 mod launches;
+mod library;
 mod ours;
 mod sets;
 mod streams;
