@@ -114,8 +114,9 @@ fn attentions() -> Vec<Source> {
 pub fn small_attention(size: u32) -> Vec<Source> {
     let elements = [Element::Bf16, Element::F32];
     let all = elements.into_iter().flat_map(|element| {
-        [false, true]
-            .map(|dropout| attention_of(element, [size, size], [false, false, dropout], size.is_multiple_of(8)))
+        [false, true].map(|dropout| {
+            attention_of(element, [size, size], [false, false, dropout], size.is_multiple_of(8))
+        })
     });
     all.flat_map(|one| kernels_of(&one)).collect()
 }
