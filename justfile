@@ -49,6 +49,10 @@ cases *arguments:
 gate:
     .ci/gpu gate
 
+# A folder of under 60 MB that tries the CUDA device on a machine with a GPU, without cargo or a network: target/gpu-bundle.
+gpu-bundle *arguments:
+    .ci/gpu bundle {{arguments}}
+
 # How long planning takes.
 bench:
     cargo bench --bench plan

@@ -247,7 +247,7 @@ fn copies(seen: &[Observation]) -> Option<f64> {
 const LEAST_COPY: Bytes = Bytes(64 << 10);
 
 /// Bytes/s of AdamW over arrays that no cache holds, on `cores` cores.
-fn memory(cores: usize) -> f64 {
+pub(super) fn memory(cores: usize) -> f64 {
     let pool = (cores > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(cores).build().ok()).flatten();
     let pool = pool.as_ref().map_or(Pool::Serial, Pool::Threads);
     let update = AdamW {

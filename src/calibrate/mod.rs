@@ -1,9 +1,12 @@
 //! Floor 16: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
 
+pub mod card;
+pub mod efficiency;
 pub mod error;
 pub mod facts;
 pub mod fit;
 pub mod fitting;
+pub mod gpu;
 pub mod machine;
 pub mod measure;
 pub mod model;

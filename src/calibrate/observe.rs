@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::machine;
 use crate::execute::data::{Batches, Synthetic, Tokens};
+use crate::execute::device::Tracing;
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::{Fleet, StepResult, Watcher};
 use crate::execute::observe::span::Span;
-use crate::execute::run::{Job, Run, Settings};
+use crate::execute::run::{DeviceKind, Job, Run, Settings};
 use crate::execute::weights::Weights;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
-use crate::units::{FlopsPerSecond, Seconds};
+use crate::units::{Bytes, FlopsPerSecond, Seconds};
 
 /// Spans of one rank in one step, by stream.
 pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
@@ -22,16 +23,20 @@ pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
 /// What a job's steps took.
 pub struct Observation {
     pub fleet: Fleet,
-    /// By step.
+    /// By step that was traced.
     pub seconds: Vec<f64>,
+    /// By step that was not; none where tracing takes no time of its own.
+    pub untraced: Vec<f64>,
     /// By step, then rank, of the steps nearest to the median.
     pub spans: Vec<Vec<RankSpans>>,
-    /// Of the fixed kernel between the steps.
+    /// Of the fixed kernel between the steps; nothing where a GPU made them.
     pub speed: FlopsPerSecond,
+    /// Memory of the GPU that the steps took beside the ranks' own: code of kernels.
+    pub code: Bytes,
 }
 
 impl Observation {
-    /// The median step.
+    /// The median step of those that were traced.
     pub fn step_time(&self) -> Seconds {
         Seconds(median(self.seconds.clone()))
     }
@@ -53,13 +58,16 @@ pub fn mean(values: &[f64]) -> f64 {
 const KEPT: f64 = 0.5;
 
 /// Steps that are not looked at: caches are cold and pages new.
-const WARM_UP: u64 = 2;
+pub(super) const WARM_UP: u64 = 2;
 
 struct Looker<'a> {
     batches: &'a Batches,
     seconds: Vec<f64>,
     spans: Vec<Vec<RankSpans>>,
-    kernel: FixedKernel,
+    /// Where cores make the steps.
+    kernel: Option<FixedKernel>,
+    /// By step that was not traced.
+    untraced: Vec<f64>,
     /// No step is made behind this moment, once one counts.
     end: Option<Instant>,
 }
@@ -68,6 +76,12 @@ impl Watcher for Looker<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
         fleet.load(self.batches, step);
         Ok(())
+    }
+
+    /// On a GPU tracing takes time of its own, so every other step is made without it.
+    fn tracing(&self, fleet: &Fleet) -> Tracing {
+        let is_even = self.seconds.len() <= self.untraced.len();
+        if fleet.gpu().is_none() || is_even { Tracing::On } else { Tracing::Off }
     }
 
     fn wants_gradients(&self, _step: u64) -> bool {
@@ -79,16 +93,21 @@ impl Watcher for Looker<'_> {
     }
 
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
-        if result.step >= WARM_UP {
+        if result.step < WARM_UP {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.tracing(fleet) == Tracing::Off {
+            self.untraced.push(result.seconds);
+        } else {
             self.seconds.push(result.seconds);
             let of = |rank: usize| Stream::ALL.map(|stream| fleet.spans(rank, stream));
             self.spans.push((0..fleet.ranks.len()).map(of).collect());
-            self.kernel.turn();
-            if self.end.is_some_and(|end| Instant::now() >= end) {
-                return Ok(ControlFlow::Break(()));
+            if let Some(kernel) = &mut self.kernel {
+                kernel.turn();
             }
         }
-        Ok(ControlFlow::Continue(()))
+        let is_over = self.end.is_some_and(|end| Instant::now() >= end);
+        Ok(if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 }
 
@@ -100,7 +119,7 @@ const fn words(kind: &LayerKind) -> Option<u64> {
     }
 }
 
-/// Trains `job` on synthetic data for `steps` steps behind those that warm up, or fewer where these take longer than
+/// Trains `job` on random weights and tokens for `steps` steps that are traced, behind those that warm up, or fewer where these take longer than
 /// `limit`, but one.
 ///
 /// # Errors
@@ -117,14 +136,19 @@ pub fn observe(
     let batches = Batches::new(tokens, workload.seq_len, workload.global_batch, data, None)?;
     let weights = Weights::random(&job.model, 0);
     let fleet = Fleet::new(Run::new(job, settings)?)?;
-    let kernel = FixedKernel::new(machine::cores());
+    let free = fleet.free_on_gpu();
+    let kernel = (settings.device == DeviceKind::Cpu).then(|| FixedKernel::new(machine::cores()));
     let end = limit.map(|limit| Instant::now() + limit);
-    let mut looker = Looker { batches: &batches, seconds: Vec::new(), spans: Vec::new(), kernel, end };
+    let (seconds, untraced, spans) = (Vec::new(), Vec::new(), Vec::new());
+    let mut looker = Looker { batches: &batches, seconds, untraced, spans, kernel, end };
     fleet.set_parameters(&weights);
+    let steps = if fleet.gpu().is_some() { 2 * steps } else { steps };
     fleet.train((0, WARM_UP + steps), &mut looker)?;
-    let Looker { seconds, spans, kernel, .. } = looker;
+    let Looker { seconds, untraced, spans, kernel, .. } = looker;
     let spans = nearest(&seconds, spans);
-    Ok(Observation { fleet, seconds, spans, speed: kernel.speed().unwrap_or_default() })
+    let speed = kernel.and_then(|kernel| kernel.speed()).unwrap_or_default();
+    let code = free.zip(fleet.free_on_gpu()).map_or(0, |(before, after)| before.0.saturating_sub(after.0));
+    Ok(Observation { fleet, seconds, untraced, spans, speed, code: Bytes(code) })
 }
 
 /// Those of `spans`, one a step, whose steps took nearest to the median of `seconds`.

@@ -14,6 +14,11 @@ pub type Sample = (Op, f64);
 
 /// The mean time of every op that rank 0 performed on `stream`, in the order of first use.
 pub fn ops(seen: &Observation, stream: Stream) -> Vec<Sample> {
+    times(seen, stream).into_iter().map(|(op, times)| (op, mean(&times))).collect()
+}
+
+/// The times of every op that rank 0 performed on `stream`, in the order of first use.
+pub fn times(seen: &Observation, stream: Stream) -> Vec<(Op, Vec<f64>)> {
     let placement = &seen.fleet.ranks[0].placement;
     let mut order = Vec::new();
     let mut times: HashMap<Op, Vec<f64>> = HashMap::new();
@@ -32,7 +37,7 @@ pub fn ops(seen: &Observation, stream: Stream) -> Vec<Sample> {
         });
         known.extend(seconds);
     }
-    order.into_iter().map(|op| (op, times.remove(&op).map_or(0.0, |times| mean(&times)))).collect()
+    order.into_iter().filter_map(|op| Some((op, times.remove(&op)?))).collect()
 }
 
 /// The mean times of the kernels of rank 0, by op.

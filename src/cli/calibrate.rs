@@ -12,13 +12,14 @@ use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
 use crate::calibrate::facts::{self, Facts, FactsError};
-use crate::calibrate::{CalibrateError, Calibration, Effort, calibrate};
+use crate::calibrate::{CalibrateError, Calibration, Effort, calibrate, gpu};
 use crate::report::Column::{Name, Number};
 use crate::units::{FlopsPerSecond, grouped};
 
 pub const EXAMPLES: &str = "\
 Examples:
   meshwright calibrate --device cpu --out cpu.json
+  meshwright calibrate --device cuda --out my-gpu.json
   meshwright simulate gpt2 --cluster 1x2x./cpu.json --strategy tp=2 \\
       --seq-len 256 --global-batch 8 --precision fp32
   meshwright calibrate --fit traces/published --device a100-sxm-80gb \\
@@ -44,14 +45,17 @@ pub struct CalibrateArgs {
     /// Write the training runs that PyTorch measured here, as a trace
     #[arg(long, value_name = "FILE", requires = "facts")]
     trace: Option<PathBuf>,
+    /// The built-in device whose numbers stand where a GPU is not measured [default: the one that its driver names]
+    #[arg(long, value_name = "NAME", requires = "device", conflicts_with_all = ["fit", "facts"])]
+    base: Option<String>,
     /// The engine whose profile is fitted; all devices and engines where none is named
     #[arg(long, value_name = "NAME", requires = "fit")]
     engine: Option<String>,
     /// Cost models to start from, laid out like cost_models/ [default: the built-in ones]
     #[arg(long, value_name = "DIR", requires = "fit")]
     models: Option<PathBuf>,
-    /// Fit roughly, for a first look
-    #[arg(long, requires = "fit")]
+    /// Measure or fit roughly, for a first look
+    #[arg(long, conflicts_with = "facts")]
     quick: bool,
     /// Write the cost model here; what a fit of several changes goes into a folder
     #[arg(long, value_name = "FILE")]
@@ -78,26 +82,47 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
         return take_facts(path, &args);
     }
     match args.device.as_deref().unwrap_or_default() {
-        "cpu" => {}
-        "cuda" => {
-            let rule = "this build has no CUDA backend; cpu can be measured";
-            let error = CliError::usage("device", "cuda", rule).or(["cpu"]);
-            return Err(CliError { kind: Kind::Input, ..error });
+        "cpu" if args.base.is_some() => {
+            Err(CliError::usage("base", "cpu", "is for a GPU; all of a CPU's model is measured"))
         }
+        "cpu" => measure_cores(args),
+        "cuda" => measure_gpu(args),
         other => {
             let rule = "cpu and cuda can be measured; other devices are fitted to runs (--fit)";
-            return Err(CliError::usage("device", other, rule).or(["cpu", "cuda"]));
+            Err(CliError::usage("device", other, rule).or(["cpu", "cuda"]))
         }
     }
+}
+
+const fn effort(is_quick: bool) -> Effort {
+    if is_quick { Effort::Quick } else { Effort::Thorough }
+}
+
+/// `--device cpu`.
+fn measure_cores(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
     let outputs = Outputs::new([("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
-    let calibration = calibrate(Effort::Thorough, &|part, share| bar.part(part, share));
+    let calibration = calibrate(effort(args.quick), &|part, share| bar.part(part, share));
     bar.clear();
     let calibration = calibration?;
     let document = pretty(&calibration.model);
     outputs.write(&[("out", document.clone())])?;
     print(&if args.json { document } else { text(&calibration, &shown) })
+}
+
+/// `--device cuda`.
+fn measure_gpu(args: CalibrateArgs) -> Result<(), CliError> {
+    let shown = args.out.display().to_string();
+    let outputs = Outputs::new([("out", Some(args.out))])?;
+    let bar = Bar::new(!args.json);
+    let say = |part, share| bar.part(part, share);
+    let calibration = gpu::calibrate(args.base.as_deref(), effort(args.quick), &say);
+    bar.clear();
+    let calibration = calibration?;
+    let document = pretty(&calibration.model);
+    outputs.write(&[("out", document.clone())])?;
+    print(&if args.json { document } else { text_of_gpu(&calibration, &shown) })
 }
 
 /// `--facts`.
@@ -125,7 +150,6 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
         let (count, path) = (training.trace.runs.len(), path.display());
         format!("\n{count} runs in {path}, {} that were skipped or failed left out\n", training.left_out)
     });
-    let number = |value: f64| if value.abs() < 1e-2 { format!("{value:.2e}") } else { format!("{value:.4}") };
     let rows = changed.iter().map(|(path, was, is)| [(*path).to_owned(), number(*was), number(*is)]);
     let text = format!(
         "{}\n\n{}\n\nUse it as a device: --cluster 1x8x{target}\n{runs}",
@@ -133,6 +157,31 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
         table([("MEASURED", Name), ("BUILT IN", Number), ("HERE", Number)], rows)
     );
     print(&if args.json { document } else { text })
+}
+
+fn number(value: f64) -> String {
+    if (1e-2..1e7).contains(&value.abs()) { format!("{value:.4}") } else { format!("{value:.3e}") }
+}
+
+fn text_of_gpu(calibration: &gpu::Calibration, path: &str) -> String {
+    let gpu::Calibration { model, changed, measured, seconds } = calibration;
+    let rows = changed.iter().map(|change| {
+        let was = change.was.map_or_else(|| "-".to_owned(), number);
+        [change.path.clone(), was, number(change.is)]
+    });
+    let instructions: usize = measured.bf16.iter().chain(&measured.fp32).map(|timed| timed.count).sum();
+    let left_out = match measured.left_out {
+        0 => String::new(),
+        count => format!(", {count} left out for lack of time or memory"),
+    };
+    format!(
+        "{}\n\n{}\n\n{} instructions of {} programs measured in {seconds:.1} s{left_out}. All other numbers, links between \
+         GPUs among them, are the built-in model's.\n\nUse it as a device: --cluster 1x1x{path} --engine embedded\n",
+        model.title,
+        table([("MEASURED", Name), ("BUILT IN", Number), ("HERE", Number)], rows),
+        grouped(instructions as u64),
+        measured.programs,
+    )
 }
 
 fn text(calibration: &Calibration, path: &str) -> String {
@@ -171,6 +220,16 @@ fn text(calibration: &Calibration, path: &str) -> String {
 impl From<CalibrateError> for CliError {
     fn from(error: CalibrateError) -> Self {
         let message = error.to_string();
-        Self { kind: Kind::Run, message, ..Self::usage("device", "cpu", "") }
+        let of = |kind, field, value: &str| Self { kind, message, ..Self::usage(field, value, "") };
+        match error {
+            CalibrateError::Run(error) => error.into(),
+            CalibrateError::Data(error) => error.into(),
+            CalibrateError::Card { card, nearest } => of(Kind::Input, "base", &card).or(nearest),
+            CalibrateError::Held { held, .. } => of(Kind::Infeasible, "memory", &held.0.to_string()),
+            CalibrateError::Number(error) => {
+                of(Kind::Input, error.field(), &error.value()).or(error.nearest())
+            }
+            CalibrateError::Program { program, .. } => of(Kind::Run, "program", &program),
+        }
     }
 }

@@ -18,6 +18,7 @@ pub fn arithmetic(product: &Linear, device: &DeviceModel) -> Seconds {
     let element = if is_aligned(product) { product.element } else { ElementType::Fp32 };
     let efficiency = match element {
         ElementType::Fp8 => &device.gemm.efficiency_fp8,
+        ElementType::Fp32 => device.gemm.efficiency_fp32.as_ref().unwrap_or(&device.gemm.efficiency),
         _ => &device.gemm.efficiency,
     };
     let sustained = device.peak(element).0 / multiprocessors as f64 * efficiency.value;

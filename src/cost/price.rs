@@ -7,11 +7,11 @@ use crate::cost::gemm;
 use crate::ops::{
     AttentionCore, Collective, CollectiveKind, CorePass, Elementwise, ElementwiseKind, Group, Linear, Op,
 };
-use crate::profile::EngineProfile;
 use crate::profile::engine::TimingModel;
+use crate::profile::{DeviceModel, EngineProfile};
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
 use crate::strategy::{Axis, Strategy};
-use crate::units::{Bytes, ElementType, Seconds};
+use crate::units::{Bytes, BytesPerSecond, ElementType, FlopsPerSecond, Seconds};
 
 /// What instructions of a rank compete for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,7 +259,18 @@ impl<'a> DevicePricing<'a> {
     fn memory_bound(&self, bytes: Bytes) -> Price {
         let device = &self.cluster.device;
         let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
-        self.kernel(bytes.at(rate), 1.0 - device.collective_share.value, bytes)
+        self.moving(bytes, rate)
+    }
+
+    /// The kernel of `op`, which only moves data: at the rate of its kind where that is known.
+    fn streamed(&self, op: &Op) -> Price {
+        let bytes = op.bytes_moved().scaled(self.passes(op));
+        let known = op.kernel_kind().and_then(|kind| self.cluster.device.kernels.get(&kind));
+        known.map_or_else(|| self.memory_bound(bytes), |rates| self.moving(bytes, rates.rate(self.compute)))
+    }
+
+    fn moving(&self, bytes: Bytes, rate: BytesPerSecond) -> Price {
+        self.kernel(bytes.at(rate), 1.0 - self.cluster.device.collective_share.value, bytes)
     }
 
     /// Kernels and bytes that a softmax takes more which the engine cannot fuse.
@@ -288,14 +299,10 @@ impl<'a> DevicePricing<'a> {
             CorePass::Forward => device.attention.forward_efficiency.value,
             CorePass::Backward => device.attention.backward_efficiency.value,
         };
-        // One block of 128 queries a multiprocessor; the last wave may be ragged.
-        let blocks = (op.batch * op.heads * op.queries.div_ceil(128)).max(1);
-        let multiprocessors = u64::from(device.multiprocessors.value.max(1));
-        let ragged = (blocks.div_ceil(multiprocessors) * multiprocessors) as f64 / blocks as f64;
         let older = device.attention.older_kernels.as_ref().filter(|_| self.timing.older_attention);
         let efficiency =
             efficiency * self.timing.attention_share.value * older.map_or(1.0, |share| share.value);
-        let arithmetic = op.flops().at(peak * efficiency) * ragged;
+        let arithmetic = fused_attention(op, device, peak * efficiency);
         self.kernel(arithmetic.max(streamed), 1.0, op.bytes_moved())
     }
 
@@ -314,6 +321,15 @@ impl<'a> DevicePricing<'a> {
         }
         price
     }
+}
+
+/// Time of the products of fused attention at `rate` on all multiprocessors: one block of 128 queries a multiprocessor, of which the last wave
+/// may be ragged.
+pub fn fused_attention(op: &AttentionCore, device: &DeviceModel, rate: FlopsPerSecond) -> Seconds {
+    let blocks = (op.batch * op.heads * op.queries.div_ceil(128)).max(1);
+    let multiprocessors = u64::from(device.multiprocessors.value.max(1));
+    let ragged = (blocks.div_ceil(multiprocessors) * multiprocessors) as f64 / blocks as f64;
+    op.flops().at(rate) * ragged
 }
 
 /// The shape of the groups of one kind: the first group's members, the slowest links of any group.
@@ -370,11 +386,11 @@ impl Pricing for DevicePricing<'_> {
                 Price::alone(seconds).demanding(resource, 1.0).demanding(Resource::Memory, memory)
             }
             Op::AdamW(_) => {
-                let price = self.memory_bound(op.bytes_moved().scaled(self.passes(op)));
+                let price = self.streamed(op);
                 Price { seconds: price.seconds + self.timing.step_time.value, ..price }
             }
             Op::Send(_) | Op::Receive(_) | Op::Release => Price::default(),
-            _ => self.memory_bound(op.bytes_moved().scaled(self.passes(op))),
+            _ => self.streamed(op),
         }
     }
 

@@ -245,6 +245,14 @@ impl Fleet {
         self.device.products()
     }
 
+    /// Memory of that GPU that is free now.
+    pub fn free_on_gpu(&self) -> Option<Bytes> {
+        match self.device.free_memory() {
+            FreeMemory::Apart { device, .. } => Some(device),
+            FreeMemory::Shared(_) => None,
+        }
+    }
+
     /// Whether all that was copied to and from the ranks' memory until now is there.
     ///
     /// # Errors

@@ -115,6 +115,9 @@ pub struct GemmModel {
     pub efficiency: Sourced<f64>,
     /// The same of products in 8 bits.
     pub efficiency_fp8: Sourced<f64>,
+    /// The same of products in 32 bits; `efficiency` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub efficiency_fp32: Option<Sourced<f64>>,
     /// Outputs for each element that a tile of r × c loads, r·c/(r + c), at which a tile reaches half of what an
     /// endless one would.
     pub half_intensity: Sourced<f64>,

@@ -67,6 +67,8 @@ impl DeviceModel {
         }
         fields.push(share("gemm.efficiency", &self.gemm.efficiency));
         fields.push(share("gemm.efficiency_fp8", &self.gemm.efficiency_fp8));
+        let single = self.gemm.efficiency_fp32.as_ref();
+        fields.extend(single.map(|single| share("gemm.efficiency_fp32", single)));
         let half_intensity = &self.gemm.half_intensity;
         fields.push(field("gemm.half_intensity", half_intensity, |outputs| *outputs, NotNegative));
         let smallest_side = |tiles: &Vec<(u32, u32)>| {

@@ -3,10 +3,10 @@
 use crate::place::Place;
 
 #[test]
-fn there_is_no_cuda_backend_yet() {
+fn a_machine_without_a_gpu_is_told_so() {
     let place = Place::new();
     let run = place.line("calibrate --device cuda --out model.json --json");
-    assert_eq!(run.code, 3, "{}", run.stderr);
+    assert_eq!(run.code, 6, "{}", run.stderr);
     let error = &run.json()["error"];
     assert_eq!((&error["field"], &error["nearest"][0]), (&"device".into(), &"cpu".into()));
     assert!(place.names().is_empty());

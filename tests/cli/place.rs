@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin_cmd;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -96,7 +97,11 @@ impl Place {
     }
 
     fn start(&self, variable: Option<(&str, String)>, arguments: Vec<std::ffi::OsString>) -> Run {
-        let mut command = cargo_bin_cmd!("meshwright");
+        let mut command = match std::env::var_os("MESHWRIGHT_PROGRAM") {
+            // Where these tests run on another machine than they were built on.
+            Some(program) => Command::new(program),
+            None => cargo_bin_cmd!("meshwright"),
+        };
         command.env_remove("COLUMNS").envs(variable);
         if !self.sees_gpus {
             // Whoever has a GPU sees the same answers.

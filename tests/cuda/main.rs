@@ -2,13 +2,17 @@
 //! is not among the tests that `cargo test` runs by itself: `cargo test --test cuda`.
 
 mod binary;
+mod calibrate;
 mod child;
 #[path = "../sampling/dice.rs"]
 mod dice;
 mod faults;
+#[path = "../execution/golden.rs"]
+mod golden;
 #[path = "../execution/models.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod models;
+mod oracles;
 #[path = "../cli/place.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod place;
@@ -94,6 +98,14 @@ fn bf16_on_one_rank_and_on_several() {
     check_bf16(&models::gpt2(), "tp=1,micro=4", 1);
     check_bf16(&models::llama(), "tp=2,micro=2,zero=1", 4);
     check_bf16(&models::llama(), "tp=1,pp=2,micro=2,zero=3,offload=optimizer:1", 4);
+}
+
+/// Then the host's update comes in the stream of the kernels, and cores do it all the same.
+#[test]
+fn offload_without_overlap() {
+    check(&models::gpt2(), "tp=1,micro=8,offload=optimizer:1,overlap=off", 1, 0.0);
+    check(&models::llama(), "tp=1,micro=2,zero=2,offload=optimizer:0.5,overlap=off", 2, 0.0);
+    check_bf16(&models::gpt2(), "tp=1,micro=4,zero=3,offload=optimizer:1+params:0.5,overlap=off", 2);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod dice;
 mod differences;
 mod equivalence;
 mod faults;
+mod golden;
 mod gradients;
 mod models;
 mod oracle;

@@ -3,6 +3,7 @@
 mod numbers;
 mod training;
 
+pub(super) use numbers::rounded;
 pub use training::{Training, training};
 
 use serde::Deserialize;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::numbers::Taken;
+use super::card::built_in;
 use crate::profile::{DeviceModel, ProfileError, device_model};
 
 /// What is wrong with a file of facts.
@@ -38,39 +40,6 @@ pub struct Facts {
     pub model: DeviceModel,
     /// Each number that changed: its path, what it was and what it is.
     pub changed: Vec<(&'static str, f64, f64)>,
-}
-
-/// Names that drivers give devices, by how they are written, and our cost models; the first that is found counts.
-const DEVICES: [(&str, &str); 21] = [
-    ("A100-SXM4-40GB", "a100-sxm-40gb"),
-    ("A100-SXM4-80GB", "a100-sxm-80gb"),
-    ("A100-SXM-80GB", "a100-sxm-80gb"),
-    ("A100 80GB PCIe", "a100-pcie-80gb"),
-    ("H100 80GB HBM3", "h100-sxm"),
-    ("H100 PCIe", "h100-pcie"),
-    ("H200", "h200-sxm"),
-    ("H20", "h20"),
-    ("GB300", "gb300"),
-    ("GB200", "gb200"),
-    ("B300", "b300-sxm"),
-    ("B200", "b200-sxm"),
-    ("L40S", "l40s"),
-    ("NVIDIA L4", "l4"),
-    ("A10G", "a10g"),
-    ("RTX 4090", "rtx-4090"),
-    ("RTX 3090", "rtx-3090"),
-    ("V100-SXM2-16GB", "v100-sxm-16gb"),
-    ("V100-SXM2-32GB", "v100-sxm-32gb"),
-    ("MI300X", "mi300x"),
-    ("MI325X", "mi325x"),
-];
-
-/// Whether `words` stand in `text`, not as part of a longer word: an L40 is no L4.
-fn has_words(text: &str, words: &str) -> bool {
-    let is_inside = |c: char| c.is_ascii_alphanumeric();
-    text.match_indices(words).any(|(place, _)| {
-        !text[..place].ends_with(is_inside) && !text[place + words.len()..].starts_with(is_inside)
-    })
 }
 
 #[derive(Deserialize)]
@@ -102,9 +71,8 @@ impl Document {
 
     /// The cost model of its card, called `name` or as the driver's name means.
     fn card(&self, name: Option<&str>) -> Result<DeviceModel, FactsError> {
-        let known = DEVICES.iter().find(|(words, _)| has_words(&self.device.name, words));
         let unknown = || FactsError::Device { name: self.device.name.clone() };
-        let name = name.or(known.map(|(_, name)| *name)).ok_or_else(unknown)?;
+        let name = name.or_else(|| built_in(&self.device.name)).ok_or_else(unknown)?;
         Ok(device_model(name)?.0)
     }
 

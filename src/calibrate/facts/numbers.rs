@@ -4,7 +4,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{DeviceFacts, Document};
-use crate::cost::gemm;
+use crate::calibrate::efficiency;
+use crate::calibrate::observe::median;
 use crate::ops::Linear;
 use crate::profile::{DeviceModel, Evidence, Sourced};
 use crate::units::{Bytes, ElementType, Seconds};
@@ -18,10 +19,6 @@ const LARGE_COPY: u64 = 1 << 24;
 /// Bytes that one element of AdamW moves on a host: parameter, gradient and two moments read, all but the gradient
 /// written, in 32 bits.
 const ADAM_BYTES: f64 = 28.0;
-/// Depths that half of the rate may be lost at, to choose from.
-const HALF_DEPTHS: [f64; 13] =
-    [0.0, 25.0, 50.0, 75.0, 100.0, 125.0, 150.0, 200.0, 250.0, 300.0, 400.0, 500.0, 600.0];
-
 #[derive(Deserialize)]
 struct Product {
     #[serde(rename = "type")]
@@ -118,33 +115,13 @@ impl Taken {
             product.element == "bfloat16" && is_large && product.forward_s > 0.0
         };
         let products: Vec<&Product> = products.iter().filter(wanted).collect();
-        let mut best: Option<(f64, f64, f64)> = None;
-        for half_depth in HALF_DEPTHS {
-            let mut model = self.model.clone();
-            model.gemm.half_depth.value = half_depth;
-            model.gemm.efficiency.value = 1.0;
-            let mut ratios: Vec<f64> = products
-                .iter()
-                .map(|product| {
-                    let Product { m, n, k, .. } = **product;
-                    let linear = Linear {
-                        batch: 1,
-                        rows: m,
-                        columns: n,
-                        depth: k,
-                        element: ElementType::Bf16,
-                        over_tokens: false,
-                    };
-                    gemm::arithmetic(&linear, &model).0 / product.forward_s
-                })
-                .collect();
-            let Some(efficiency) = median(&mut ratios) else { return };
-            let spread = ratios.iter().map(|ratio| (ratio / efficiency).ln().abs()).sum::<f64>();
-            if best.is_none_or(|(_, _, least)| spread < least) {
-                best = Some((efficiency, half_depth, spread));
-            }
-        }
-        let Some((efficiency, half_depth, _)) = best else { return };
+        let products = products.iter().map(|product| {
+            let Product { m, n, k, forward_s, .. } = **product;
+            let element = ElementType::Bf16;
+            (Linear { batch: 1, rows: m, columns: n, depth: k, element, over_tokens: false }, forward_s)
+        });
+        let found = efficiency::of_products(&self.model, &products.collect::<Vec<_>>());
+        let Some((efficiency, half_depth)) = found else { return };
         self.set("gemm.efficiency", Some(efficiency.min(1.0)), |model| &mut model.gemm.efficiency);
         self.set("gemm.half_depth", Some(half_depth.max(1.0)), |model| &mut model.gemm.half_depth);
     }
@@ -153,8 +130,8 @@ impl Taken {
         let wanted = |run: &&Attention| run.head_size == 128 && run.tokens >= LONG;
         let peak = self.model.peak(ElementType::Bf16).0 / 1e12;
         let shares = |of: fn(&Attention) -> f64| {
-            let mut shares: Vec<f64> = runs.iter().filter(wanted).map(|run| of(run) / peak).collect();
-            median(&mut shares).map(|share| share.min(1.0))
+            let shares: Vec<f64> = runs.iter().filter(wanted).map(|run| of(run) / peak).collect();
+            (!shares.is_empty()).then(|| median(shares).min(1.0))
         };
         let (forward, backward) = (shares(|run| run.forward_tflops), shares(|run| run.backward_tflops));
         // What PyTorch runs is what engines that use it run.
@@ -202,13 +179,7 @@ impl Taken {
     }
 }
 
-/// The middle of `values`, which it sorts.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// Four digits, which is more than any measurement tells.
-fn rounded(value: f64) -> f64 {
+pub fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }

@@ -1,12 +1,12 @@
 //! The device that the cases see, whichever backend runs them.
 
-use crate::compile::Compiler;
-use crate::emulator::{Emulator, Traffic};
-use crate::fault::Fault;
+use crate::compiler::Compiler;
+use crate::emulator::{Counted, Emulator};
+use crate::fault::{Fault, fault};
 use crate::launch::{Launch, Source};
 use crate::plain::{self, Plain};
 use crate::real::Real;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A compiled source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,15 +38,6 @@ pub enum Order {
     Random,
 }
 
-/// What a launch on the emulator has moved.
-#[derive(Clone, Debug)]
-pub struct Moved {
-    pub file: String,
-    pub options: Vec<String>,
-    pub launch: Launch,
-    pub traffic: Traffic,
-}
-
 enum Backend {
     Emulated(Box<Emulator>),
     Real(Real),
@@ -58,8 +49,8 @@ pub struct Gpu {
     backend: Backend,
     loaded: HashMap<(String, Vec<String>), Module>,
     downloads: Vec<Vec<u8>>,
-    /// What launches have moved, where that is counted.
-    moved: Option<Vec<Moved>>,
+    /// The modules and kernels that have been launched.
+    launched: HashSet<(Module, &'static str)>,
     /// The first downloaded byte that no kernel wrote, in words.
     unwritten: Option<String>,
 }
@@ -68,6 +59,11 @@ impl Gpu {
     /// The emulator; `checking` looks for uninitialised reads and races, bounds are always looked at.
     pub fn emulated(order: Order, checking: bool) -> Gpu {
         Gpu::with(Backend::Emulated(Box::new(Emulator::new(order, checking))))
+    }
+
+    /// An emulator that counts what launches move and compute.
+    pub fn counting() -> Gpu {
+        Gpu::with(Backend::Emulated(Box::new(Emulator::counting())))
     }
 
     /// The first GPU of this machine.
@@ -81,7 +77,7 @@ impl Gpu {
             backend,
             loaded: HashMap::new(),
             downloads: vec![],
-            moved: None,
+            launched: HashSet::new(),
             unwritten: None,
         }
     }
@@ -90,14 +86,12 @@ impl Gpu {
         matches!(self.backend, Backend::Real(_))
     }
 
-    /// Counts what launches on the emulator move from now on.
-    pub fn count_traffic(&mut self) {
-        self.moved = Some(vec![]);
-    }
-
-    /// What launches have moved since counting began.
-    pub fn moved(&mut self) -> Vec<Moved> {
-        self.moved.take().unwrap_or_default()
+    /// The files and kernels that have been launched.
+    pub fn launched(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.loaded.iter().flat_map(|((file, _), module)| {
+            let of_module = self.launched.iter().filter(move |(of, _)| of == module);
+            of_module.map(|(_, kernel)| (file.as_str(), *kernel))
+        })
     }
 
     /// What the device is called.
@@ -136,8 +130,7 @@ impl Gpu {
         if let Some(&module) = self.loaded.get(&key(file, options)) {
             return Ok(module);
         }
-        let source = self.compiler.source(file)?;
-        self.load_text(file, &source, options)
+        self.load_text(file, Compiler::source(file)?, options)
     }
 
     /// The same for what the launch geometry says.
@@ -152,15 +145,14 @@ impl Gpu {
         if let Some(&module) = self.loaded.get(&key) {
             return Ok(module);
         }
+        let ptx = self.compiler.portable(name, source, &key.1)?;
         let number = match &mut self.backend {
             Backend::Emulated(emulator) => {
-                let ptx = self.compiler.portable(name, source, options)?;
                 emulator.load(&ptx).map_err(|fault| Fault(format!("{name} {options:?}: {fault}")))?
             }
             Backend::Real(real) => {
-                let architecture = real.architecture().to_owned();
-                let compiled = self.compiler.machine(name, source, options, &architecture)?;
-                real.load(&compiled)?
+                let code = self.compiler.machine(name, source, &key.1, real.architecture())?;
+                real.load(&ptx, &code)?
             }
         };
         self.loaded.insert(key, Module(number));
@@ -202,18 +194,23 @@ impl Gpu {
 
     /// Runs the kernel and waits for its end.
     pub fn launch(&mut self, module: Module, launch: &Launch, arguments: &[Argument]) -> Result<(), Fault> {
+        self.launched.insert((module, launch.kernel));
         match &mut self.backend {
-            Backend::Emulated(emulator) => {
-                let Some(moved) = &mut self.moved else {
-                    return emulator.launch(module.0, launch, arguments);
-                };
-                let traffic = emulator.counted(module.0, launch, arguments)?;
-                let named = self.loaded.iter().find(|(_, loaded)| **loaded == module);
-                let (file, options) = named.map(|(key, _)| key.clone()).unwrap_or_default();
-                moved.push(Moved { file, options, launch: launch.clone(), traffic });
-                Ok(())
-            }
+            Backend::Emulated(emulator) => emulator.launch(module.0, launch, arguments),
             Backend::Real(real) => real.launch(module.0, launch, arguments),
+        }
+    }
+
+    /// Runs the kernel on an emulator that counts, and says what it has moved and computed.
+    pub fn counted(
+        &mut self,
+        module: Module,
+        launch: &Launch,
+        arguments: &[Argument],
+    ) -> Result<Counted, Fault> {
+        match &mut self.backend {
+            Backend::Emulated(emulator) => emulator.counted(module.0, launch, arguments),
+            Backend::Real(_) => fault("a real GPU counts nothing"),
         }
     }
 

@@ -4,7 +4,6 @@ use crate::arguments;
 use crate::fault::{Fault, fault};
 use crate::gpu::Argument;
 use crate::launch::Launch;
-use crate::nvrtc::Compiled;
 use crate::ptx::{self, Kernel};
 use cudarc::driver::{CudaContext, result, sys};
 use std::ffi::{CString, c_void};
@@ -64,9 +63,10 @@ impl Real {
         Ok(())
     }
 
-    pub fn load(&mut self, compiled: &Compiled) -> Result<usize, Fault> {
-        let kernels = ptx::parse(&compiled.ptx)?.kernels;
-        let module = unsafe { result::module::load_data(compiled.cubin.as_ptr().cast()) }.map_err(driver)?;
+    /// Loads machine code; PTX of the same source says which parameters kernels have.
+    pub fn load(&mut self, ptx: &str, code: &[u8]) -> Result<usize, Fault> {
+        let kernels = ptx::parse(ptx)?.kernels;
+        let module = unsafe { result::module::load_data(code.as_ptr().cast()) }.map_err(driver)?;
         self.programs.push(Program { module, kernels });
         Ok(self.programs.len() - 1)
     }

@@ -11,8 +11,8 @@ use crate::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CudaError {
     #[error(
-        "no CUDA driver: the loader finds no libcuda.so.1, which NVIDIA's driver brings; on a machine without a GPU, leave \
-         --device out to train on its cores"
+        "no CUDA driver: the loader finds no libcuda.so.1, which NVIDIA's driver brings; on a machine without a GPU, \
+         --device cpu takes its cores"
     )]
     NoDriver,
     #[error("the CUDA driver is of version {found}, and {needed} or newer is needed")]

@@ -4,16 +4,18 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{result, sys};
+use smallvec::SmallVec;
 
 use super::compile::Compiler;
 use super::driver::Gpu;
-use super::error::{CudaError, Doing};
-use super::launch::Source;
-use super::work::Kernel;
+use super::error::{CudaError, Doing, failure};
+use super::launch::{Launch, Source};
+use super::ranges;
+use super::work::{Argument, Kernel};
 
 /// Drivers from this version on tell what arguments a kernel takes.
 const TELLS_ARGUMENTS: i32 = 12_040;
@@ -26,6 +28,28 @@ pub struct Function(pub sys::CUfunction);
 
 // SAFETY: only a number to the driver.
 unsafe impl Send for Function {}
+
+impl Function {
+    /// Launches `kernel`, whose function this is, behind all that was submitted to `stream`.
+    ///
+    /// # Safety
+    /// Its arguments point to memory that is there, and whose users are kept apart, until it is done.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub unsafe fn launch(self, kernel: &Kernel, stream: sys::CUstream) -> Result<(), CudaError> {
+        ranges::tell(stream, &kernel.touches);
+        let bits = |argument: &Argument| (&raw const argument.bits).cast_mut().cast::<c_void>();
+        let mut pointers: SmallVec<[*mut c_void; 32]> = kernel.arguments.iter().map(bits).collect();
+        let Launch { kernel: name, grid, block, shared_bytes } = kernel.launch;
+        // SAFETY: the arguments are as many and as large as the kernel's, which was checked where the driver can tell; as
+        // the caller vouches for the rest.
+        unsafe {
+            result::launch_kernel(self.0, grid.into(), block.into(), shared_bytes, stream, &mut pointers)
+        }
+        .map_err(|error| failure(error, || format!("kernel {name}")))
+    }
+}
 
 /// A loaded source.
 #[derive(Debug)]

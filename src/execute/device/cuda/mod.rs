@@ -25,6 +25,7 @@ mod host_queue;
 mod inboxes;
 mod kernels;
 mod launch;
+pub mod measure;
 mod membership;
 mod memory;
 mod messages;
@@ -257,6 +258,7 @@ impl Queues for CudaQueues<'_> {
             rank: number,
             stream,
             on: GpuStream::new()?,
+            cores: self.host.queue(rank, stream, &[])?,
             standing,
             known: Waits::default(),
             groups: memberships,

@@ -3,27 +3,24 @@
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::{result, sys};
-use smallvec::SmallVec;
+use cudarc::driver::sys;
 
 use super::board::{Board, Place};
 use super::driver::{Event, Gpu, Stream as GpuStream, Timing};
 use super::encode::Encoder;
-use super::error::{CudaError, Doing, failure};
+use super::error::{CudaError, Doing};
 use super::graph::Graph;
 use super::inboxes::Inboxes;
 use super::kernels::{Function, Kernels};
-use super::launch::Launch;
 use super::membership::Membership;
 use super::memory::Memory;
 use super::ranges;
 use super::standing::{End, Standing};
-use super::work::{Access, Argument, Work};
-use crate::execute::call::Call;
+use super::work::{Access, Work};
+use crate::execute::call::{Call, Space};
 use crate::execute::comm::Mailbox;
 use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::error::ExecuteError;
@@ -46,6 +43,8 @@ pub struct CudaQueue<'r> {
     pub rank: usize,
     pub stream: Stream,
     pub on: GpuStream,
+    /// Of the CPU device, for what cores do in this stream.
+    pub cores: Box<dyn Queue + 'r>,
     pub standing: &'r Standing,
     pub known: Waits,
     /// By group, where the stream has collectives in it.
@@ -84,7 +83,12 @@ const fn is_own_work(call: &Call) -> bool {
             | Call::Check { .. }
             | Call::LossWeight(_)
     );
-    !is_other
+    !is_other && !is_of_cores(call)
+}
+
+/// Whether cores do a call, although it comes in a stream of the GPU: without overlap the host's update does.
+const fn is_of_cores(call: &Call) -> bool {
+    matches!(call, Call::AdamW(update) if matches!(update.moments[0].space, Space::Host))
 }
 
 /// Work with the function of its kernel, if it is one.
@@ -140,26 +144,9 @@ impl CudaQueue<'_> {
                 submitted.map_err(|error| self.gpu.free().err().unwrap_or(error))
             }
             Work::Kernel(kernel) => {
-                let Some(Function(function)) = function else {
-                    unreachable!("kernels are prepared with theirs")
-                };
-                ranges::tell(stream, &kernel.touches);
-                let bits = |argument: &Argument| (&raw const argument.bits).cast_mut().cast::<c_void>();
-                let mut pointers: SmallVec<[*mut c_void; 32]> = kernel.arguments.iter().map(bits).collect();
-                let Launch { kernel: name, grid, block, shared_bytes } = kernel.launch;
-                // SAFETY: the arguments are as many and as large as the kernel's, which was checked where the driver can
-                // tell; they point to memory of ranks, as above.
-                unsafe {
-                    result::launch_kernel(
-                        *function,
-                        grid.into(),
-                        block.into(),
-                        shared_bytes,
-                        stream,
-                        &mut pointers,
-                    )
-                }
-                .map_err(|error| failure(error, || format!("kernel {name}")))
+                let Some(function) = function else { unreachable!("kernels are prepared with theirs") };
+                // SAFETY: as above.
+                unsafe { function.launch(kernel, stream) }
             }
         }
     }
@@ -225,6 +212,11 @@ impl CudaQueue<'_> {
                 self.flush()?;
                 self.check_weight(weight)
             }
+            _ if is_of_cores(call) => {
+                self.on.synchronize()?;
+                // SAFETY: the stream has waited for what the call waits for, and all that is over.
+                unsafe { self.cores.submit(call) }
+            }
             _ => Ok(self.perform(call)?),
         }
     }
@@ -289,7 +281,8 @@ impl Queue for CudaQueue<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, step: u64, _began: Instant, tracing: Tracing) {
+    fn begin(&mut self, step: u64, began: Instant, tracing: Tracing) {
+        self.cores.begin(step, began, tracing);
         if let Some(place) = self.place {
             self.board.clear(place);
         }

@@ -5,6 +5,8 @@ compile_error!("the switch between fibers is written for x86-64 only");
 
 /// Enough for a kernel's registers, which the C++ compiler keeps on the stack.
 const STACK: usize = 128 * 1024;
+/// What a kernel's function may take of it: the emulator's own functions run on the rest.
+pub const MOST_FRAME: usize = STACK - 32 * 1024;
 const CANARY: u64 = 0x5afe_57ac_5afe_57ac;
 
 pub type Entry = unsafe extern "C" fn(*mut u8) -> !;

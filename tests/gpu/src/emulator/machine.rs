@@ -3,6 +3,7 @@
 use super::clocks::Clocks;
 use super::copies::Copies;
 use super::fiber::{self, Fibers};
+use super::flops::Flops;
 use super::memory::{self, Byte, Memory, Range};
 use super::thread::{Collective, Entry, Thread};
 use crate::compare::Random;
@@ -51,6 +52,8 @@ pub struct Machine {
     pub kernel: String,
     pub fault: Option<String>,
     pub fibers: Fibers,
+    /// What the launch has computed, where that is counted.
+    pub flops: Flops,
     scheduler: *mut u8,
     entry: Option<Entry>,
     parameters: Vec<u8>,
@@ -78,6 +81,7 @@ impl Machine {
             kernel: String::new(),
             fault: None,
             fibers: Fibers::default(),
+            flops: Flops::default(),
             scheduler: std::ptr::null_mut(),
             entry: None,
             parameters: vec![],
@@ -120,6 +124,7 @@ impl Machine {
                 dynamic_shared: launch.shared_bytes,
                 total_shared: (dynamic as u32) + launch.shared_bytes,
                 machine,
+                flops: [0; 3],
             })
             .collect();
         self.block = self.first_block + turn as u32;
@@ -162,11 +167,15 @@ pub fn run(
         (*machine).parameters = parameters;
         (*machine).grid = launch.grid;
         (*machine).block_size = launch.block;
+        (*machine).flops = Flops::default();
         (*machine).sequence = (*machine).permutation(blocks, &mut random);
     };
     let result = (0..blocks).try_for_each(|turn| {
         unsafe { (*machine).begin_block(frame, launch, turn) };
-        run_block(machine, &mut random)
+        run_block(machine, &mut random)?;
+        let machine = unsafe { &mut *machine };
+        machine.threads.iter().for_each(|thread| machine.flops.add(thread.flops));
+        Ok(())
     });
     // Also of a launch that was given up: no later one may take its blocks for its own.
     unsafe { (*machine).first_block += blocks as u32 };

@@ -6,6 +6,7 @@ pub mod collective;
 mod copies;
 mod device;
 mod fiber;
+mod flops;
 mod histories;
 mod host;
 mod library;
@@ -30,11 +31,19 @@ use machine::Machine;
 use memory::{Byte, Memory, Range};
 
 pub use device::Access;
+pub use flops::Flops;
 pub use permits::Permits;
 pub use traffic::Traffic;
 
 /// What compute capability 8.0 allows to a block.
 pub const MOST_SHARED: u64 = 163 * 1024;
+
+/// What a launch has moved and computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub traffic: Traffic,
+    pub flops: Flops,
+}
 
 struct Program {
     lines: Vec<String>,
@@ -49,11 +58,17 @@ struct Program {
 pub struct Emulator {
     machine: Box<Machine>,
     programs: Vec<Program>,
+    counting: bool,
 }
 
 impl Emulator {
     pub fn new(order: Order, checking: bool) -> Emulator {
-        Emulator { machine: Box::new(Machine::new(order, checking)), programs: vec![] }
+        Emulator { machine: Box::new(Machine::new(order, checking)), programs: vec![], counting: false }
+    }
+
+    /// One whose kernels count their floating-point operations, for [`Self::counted`]. They are slower.
+    pub fn counting() -> Emulator {
+        Emulator { counting: true, ..Emulator::new(Order::Forward, false) }
     }
 
     /// Forgets all buffers and what kernels have left in variables; compiled modules stay.
@@ -66,7 +81,7 @@ impl Emulator {
 
     pub fn load(&mut self, ptx: &str) -> Result<usize, Fault> {
         let module = ptx::parse(ptx)?;
-        let translation = translate::translate(&module)?;
+        let translation = translate::translate(&module, self.counting)?;
         self.programs.push(Program {
             lines: module.lines,
             library: Library::compile(&translation.cpp)?,
@@ -103,16 +118,20 @@ impl Emulator {
         self.run(module, launch, packed)
     }
 
-    /// The same, and what it moved.
+    /// The same, and what it moved and computed.
     pub fn counted(
         &mut self,
         module: usize,
         launch: &Launch,
         arguments: &[Argument],
-    ) -> Result<Traffic, Fault> {
+    ) -> Result<Counted, Fault> {
+        if !self.counting {
+            return fault("this emulator's kernels don't count");
+        }
         self.machine.memory.count_traffic();
         self.launch(module, launch, arguments)?;
-        Ok(self.machine.memory.traffic.take().unwrap_or_default())
+        let traffic = self.machine.memory.traffic.take().unwrap_or_default();
+        Ok(Counted { traffic, flops: self.machine.flops })
     }
 
     /// The kernel of this name.

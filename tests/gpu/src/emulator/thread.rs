@@ -15,6 +15,8 @@ pub struct Thread {
     pub dynamic_shared: u32,
     pub total_shared: u32,
     pub machine: *mut Machine,
+    /// What it has computed, where that is counted: by the tensor cores, in f32 and in f64.
+    pub flops: [u64; 3],
 }
 
 /// What a lane brings to an instruction of the whole warp, and takes away.

@@ -23,6 +23,7 @@ struct Thread {
     u32 tid[3], ntid[3], ctaid[3], nctaid[3];
     u32 lane, warp, dynamic_shared, total_shared;
     void *machine;
+    u64 flops[3];
 };
 
 // The layout is `Collective` of emulator/collective.rs.

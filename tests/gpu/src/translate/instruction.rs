@@ -1,5 +1,6 @@
 //! One instruction on its way to C++: its modifiers, its operands, and the text so far.
 
+use super::flops;
 use super::names::{self, Names};
 use crate::fault::{Fault, fault};
 use crate::ptx::{Instruction, Operand, Type};
@@ -10,6 +11,7 @@ pub struct Emit<'a> {
     pub tables: &'a HashMap<String, Vec<String>>,
     pub instruction: &'a Instruction,
     pub family: &'a str,
+    counting: bool,
     /// The modifiers that nobody has understood yet.
     left: Vec<&'a str>,
     pub out: String,
@@ -20,10 +22,11 @@ impl<'a> Emit<'a> {
         names: &'a Names,
         tables: &'a HashMap<String, Vec<String>>,
         instruction: &'a Instruction,
+        counting: bool,
     ) -> Emit<'a> {
         let mut parts = instruction.opcode.split('.');
         let family = parts.next().unwrap_or("");
-        Emit { names, tables, instruction, family, left: parts.collect(), out: String::new() }
+        Emit { names, tables, instruction, family, counting, left: parts.collect(), out: String::new() }
     }
 
     /// The whole statement, or a fault where something isn't understood.
@@ -46,6 +49,9 @@ impl<'a> Emit<'a> {
                 self.left.join("."),
                 self.instruction.opcode
             ));
+        }
+        if self.counting {
+            self.out.push_str(&flops::counted(&self.instruction.opcode));
         }
         match &self.instruction.guard {
             None => Ok(self.out),

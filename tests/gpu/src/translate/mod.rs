@@ -5,6 +5,7 @@ mod arithmetic;
 mod compare;
 mod control;
 mod convert;
+mod flops;
 mod instruction;
 mod memory;
 mod names;
@@ -48,7 +49,8 @@ pub struct Frame {
     pub single_bytes: bool,
 }
 
-pub fn translate(module: &Module) -> Result<Translation, Fault> {
+/// With `counting`, instructions count their floating-point operations where they are executed.
+pub fn translate(module: &Module, counting: bool) -> Result<Translation, Fault> {
     let mut names = Names::default();
     let (mut globals, mut constants) = (vec![], vec![]);
     for variable in &module.variables {
@@ -63,7 +65,7 @@ pub fn translate(module: &Module) -> Result<Translation, Fault> {
     for kernel in &module.kernels {
         let frame = frame(module, kernel, &mut names)?;
         translation.kernels.push(frame);
-        let body = body(module, kernel, &mut names)?;
+        let body = body(module, kernel, &mut names, counting)?;
         translation.cpp.push_str(&format!(
             "EXPORT void kernel_{}(Thread *t, const u8 *parameters) {{\n{body}}}\n",
             names::identifier(&kernel.name)
@@ -126,7 +128,7 @@ fn frame(module: &Module, kernel: &Kernel, names: &mut Names) -> Result<Frame, F
     })
 }
 
-fn body(module: &Module, kernel: &Kernel, names: &mut Names) -> Result<String, Fault> {
+fn body(module: &Module, kernel: &Kernel, names: &mut Names, counting: bool) -> Result<String, Fault> {
     let mut tables = HashMap::new();
     for statement in &kernel.body {
         if let Statement::Targets { label, targets } = statement {
@@ -157,7 +159,7 @@ fn body(module: &Module, kernel: &Kernel, names: &mut Names) -> Result<String, F
             }
             Statement::Variable(_) | Statement::Targets { .. } => {}
             Statement::Instruction(instruction) => {
-                let text = Emit::new(names, &tables, instruction).statement().map_err(|fault| {
+                let text = Emit::new(names, &tables, instruction, counting).statement().map_err(|fault| {
                     let source = module.lines.get(instruction.line - 1).map_or("", |line| line.trim());
                     Fault(format!("{}, PTX line {} (`{source}`): {fault}", kernel.name, instruction.line))
                 })?;

@@ -82,7 +82,11 @@ impl Compiler {
         self.binary_of(&Program { file, source, headers: sources::HEADERS, options, architecture })
     }
 
-    fn binary_of(&self, program: &Program) -> Result<Binary, CompileError> {
+    /// The same for a source that may be another's.
+    ///
+    /// # Errors
+    /// If it is neither in the cache nor can be compiled.
+    pub fn binary_of(&self, program: &Program) -> Result<Binary, CompileError> {
         let kept = |version| self.cache.as_ref()?.get(version, &key(program, version));
         let from_cache = |cubin| Binary { cubin, origin: Origin::Cache };
         let nvrtc = match self.nvrtc() {

@@ -41,7 +41,7 @@ pub struct Program<'p> {
     /// What may be included, each by the name that stands in `#include`, and its text.
     pub headers: &'p [(&'p str, &'p str)],
     pub options: &'p [String],
-    /// As `sm_90`.
+    /// As `sm_90`, which gives a CUBIN; or as `compute_80`, which gives PTX.
     pub architecture: &'p str,
 }
 
@@ -60,6 +60,7 @@ pub struct Nvrtc {
     error: unsafe extern "C" fn(c_int) -> *const c_char,
     log: (Size, Bytes),
     cubin: (Size, Bytes),
+    ptx: (Size, Bytes),
 }
 
 impl Nvrtc {
@@ -90,6 +91,7 @@ impl Nvrtc {
                 error: library.function(c"nvrtcGetErrorString")?,
                 log: (library.function(c"nvrtcGetProgramLogSize")?, library.function(c"nvrtcGetProgramLog")?),
                 cubin: (library.function(c"nvrtcGetCUBINSize")?, library.function(c"nvrtcGetCUBIN")?),
+                ptx: (library.function(c"nvrtcGetPTXSize")?, library.function(c"nvrtcGetPTX")?),
             })
         }
     }
@@ -103,7 +105,7 @@ impl Nvrtc {
         file_of(self.create as *const c_void)
     }
 
-    /// Compiles `program` to a CUBIN; with it comes the log: warnings, and what options asked for.
+    /// Compiles `program` to what its architecture asks for; with it comes the log: warnings, and what options asked for.
     ///
     /// # Errors
     /// What NVRTC says.
@@ -144,8 +146,9 @@ impl Nvrtc {
         if code != 0 {
             return Err(failed(code, log));
         }
-        match read(open.handle, self.cubin) {
-            Ok(cubin) if !cubin.is_empty() => Ok((cubin, log)),
+        let output = if program.architecture.starts_with("compute_") { self.ptx } else { self.cubin };
+        match read(open.handle, output) {
+            Ok(binary) if !binary.is_empty() => Ok((binary, log)),
             Ok(_) => Err(failed(0, String::from("the compiler gave an empty binary"))),
             Err(code) => Err(failed(code, log)),
         }

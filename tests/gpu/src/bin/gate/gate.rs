@@ -1,27 +1,23 @@
 //! Compiles every source that launches ask for, with the compiler and the sources of the shipped program, and writes what
-//! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes launches of the cases move.
-//! Fails if a kernel spills without a reason, or if no case launches it.
+//! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes and FLOPs it needs. Fails if a
+//! kernel spills, or does much more than the least, without a reason, and if no case launches it.
 
-#[expect(dead_code, reason = "the gate asks for no binaries")]
-#[path = "../../../../../src/execute/device/cuda/compile/mod.rs"]
-mod compile;
-mod listed;
-mod moved;
 mod page;
+mod roofline;
 mod usage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-use compile::cache::{Cache, key};
-use compile::nvrtc::{NVRTC, Nvrtc, Program};
-use compile::search::Search;
-use compile::sources;
-use gpu::{Case, Source, cases};
-use moved::{Launches, section};
+use gpu::kept::{Cache, key};
+use gpu::nvrtc::{NVRTC, Nvrtc, Program};
+use gpu::roofline::{Entry, Size};
+use gpu::search::Search;
+use gpu::sources;
+use gpu::{Case, Source, cases, listed};
 use page::{Rows, page, unexplained};
 use usage::{Usage, usages};
 
@@ -29,6 +25,47 @@ const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 
 /// Why a kernel keeps values of a thread in memory: the kernel, what its options contain, the reason.
 const REASONS: &[(&str, &str, &str)] = &[];
+
+/// Why a kernel moves or computes much more than its operator needs.
+const REASONS_FOR_MORE: roofline::Reasons = &[
+    ("attention_forward", KEYS_AGAIN),
+    ("attention_backward_queries", KEYS_AGAIN),
+    ("attention_backward_keys", QUERIES_AGAIN),
+    ("attention_plain_forward", KEYS_AGAIN),
+    ("attention_plain_backward_queries", KEYS_AGAIN),
+    ("attention_plain_backward_keys", QUERIES_AGAIN),
+    ("dropout_rows", NUMBERS_AGAIN),
+    ("gemm", TILES_AGAIN),
+    ("gemm_fma", TILES_AGAIN),
+    (
+        "norm_forward",
+        "the row is read for its sum of squares and again for the result, as it may not fit registers",
+    ),
+    (
+        "norm_input_gradient",
+        "both rows are read for their sums and again for the result, as they may not fit registers",
+    ),
+    ("residual_forward", NUMBERS_AGAIN),
+    (
+        "routing_assign",
+        "a warp reads its row for the softmax and again for each choice: 256 bytes that stay in L1",
+    ),
+    ("routing_choose", "a warp reads its row again for each choice: 256 bytes that stay in L1"),
+    (
+        "routing_place",
+        "the block of each expert looks through all choices, so that slots come in the order of tokens",
+    ),
+    (
+        "routing_to_slots",
+        "each slot reads its token's row, so that it is read for each of the token's experts",
+    ),
+];
+
+const KEYS_AGAIN: &str =
+    "each tile of queries reads the keys and values that it sees, as a block keeps no more";
+const QUERIES_AGAIN: &str = "each tile of keys reads the queries that see it, as a block keeps no more";
+const NUMBERS_AGAIN: &str = "each thread reads the step's numbers and its row's place: a broadcast from L1";
+const TILES_AGAIN: &str = "each tile of the result reads its rows and columns, as a block keeps no more";
 
 /// Kernels of a source, with what each takes on every architecture.
 type Usages = BTreeMap<String, Vec<Usage>>;
@@ -67,25 +104,42 @@ fn gate() -> Result<String, Vec<String>> {
     }
     faults.extend(unexplained(&rows, REASONS));
     let cases: Vec<&Case> = cases::all().into_iter().flat_map(|(_, cases)| cases).collect();
-    let mut launches = Launches::new();
-    for launched in all_of(&cases, |case| moved::of_case(case)) {
-        match launched {
-            Ok(launched) => launched
-                .into_iter()
-                .filter(|moved| sources::kernel(&moved.file).is_some())
-                .for_each(|moved| moved::keep(&mut launches, moved)),
+    let mut launched = BTreeSet::new();
+    for found in all_of(&cases, |case| roofline::launched(case)) {
+        match found {
+            Ok(kernels) => launched.extend(kernels),
             Err(fault) => faults.push(fault),
         }
     }
-    let uncounted =
-        rows.keys().filter(|(file, _, kernel)| !launches.contains_key(&((*file).to_owned(), kernel.clone())));
-    faults.extend(uncounted.map(|(file, _, kernel)| format!("{file}: no case launches {kernel}")));
+    let mut counted = roofline::Rows::new();
+    let entries: Vec<Entry> =
+        gpu::roofline::all(Size::Small).into_iter().flat_map(|(_, entries)| entries).collect();
+    for found in all_of(&entries, roofline::row) {
+        match found {
+            Ok((name, row)) => drop(counted.insert(name, row)),
+            Err(fault) => faults.push(fault.to_string()),
+        }
+    }
+    let kernels: BTreeSet<(&str, &str)> =
+        rows.keys().map(|(file, _, kernel)| (*file, kernel.as_str())).collect();
+    for (file, kernel) in kernels {
+        if !launched.iter().any(|(of, launched)| (of.as_str(), *launched) == (file, kernel)) {
+            faults.push(format!("{file}: no case launches {kernel}"));
+        }
+        if !counted.contains_key(&(file, kernel)) {
+            faults.push(format!("{file}: nothing says what {kernel} needs at least"));
+        }
+    }
+    faults.extend(roofline::faults(&counted, REASONS_FOR_MORE));
     if !faults.is_empty() {
         return Err(faults);
     }
     let path = repository.join("docs/reference/cuda-kernels.md");
-    std::fs::write(&path, page(&rows, REASONS, &nvrtc.version().to_string()) + &section(&launches))
-        .map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    std::fs::write(
+        &path,
+        page(&rows, REASONS, &nvrtc.version().to_string()) + &roofline::section(&counted, REASONS_FOR_MORE),
+    )
+    .map_err(|error| vec![format!("{}: {error}", path.display())])?;
     Ok(format!("{} sources, {} kernels, none spills without a reason", listed.len(), rows.len()))
 }
 

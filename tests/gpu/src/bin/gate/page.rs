@@ -38,7 +38,8 @@ fn reason<'r>(reasons: Reasons<'r>, options: &str, kernel: &str) -> Option<&'r s
 
 pub fn page(rows: &Rows, reasons: Reasons, version: &str) -> String {
     let mut page = format!(
-        "# Registers and memory of the CUDA kernels\n\n\
+        "# Registers, memory and roofline of the CUDA kernels\n\n\
+         [Bytes and FLOPs](#bytes-and-flops-against-the-least) come last. \
          Written by `just gate` from what the assembler of NVRTC {version} says; do not edit. A cell is: registers of a \
          thread / bytes of shared memory that the source declares, to which a launch may add / bytes of a thread that do \
          not fit into registers.\n"

@@ -29,6 +29,18 @@ fn the_second_time_is_from_the_cache() {
 }
 
 #[test]
+fn a_virtual_architecture_gives_ptx() {
+    let Some(search) = named() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = Compiler::new(search, Some(folder.path().into()));
+    let ptx = compiler.binary_of(&Program { architecture: "compute_80", ..program(&[]) }).unwrap().cubin;
+    let text = String::from_utf8(ptx).unwrap();
+    assert!(text.contains(".target sm_80") && text.contains(".entry twice("), "{text}");
+    // Each has an entry of its own.
+    assert_eq!(compiler.binary_of(&program(&[])).unwrap().cubin[..4], *b"\x7fELF");
+}
+
+#[test]
 fn a_damaged_entry_is_made_anew() {
     let Some(search) = named() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
-//! Every source with every set of options that a program of ours may launch.
+//! Every source with every set of options that a program of ours may launch, by the code that they give.
 
 use std::collections::HashSet;
 
-use gpu::Source;
-use gpu::launch::activation::{self, Function};
-use gpu::launch::attention::{self, Attention};
-use gpu::launch::collectives::{self, Wire};
-use gpu::launch::gemm::{self, Element, Factor, Product};
-use gpu::launch::runs::Types;
-use gpu::launch::{
+use crate::Source;
+use crate::launch::activation::{self, Function};
+use crate::launch::attention::{self, Attention};
+use crate::launch::collectives::{self, Wire};
+use crate::launch::gemm::{self, Element, Factor, Product};
+use crate::launch::runs::Types;
+use crate::launch::{
     adamw, cross_entropy, dropout, elementwise, embedding, gradient_norm, norm, quantise, residual, rotary,
     routing,
 };
@@ -30,13 +30,7 @@ const FUNCTIONS: [Function; 5] =
     [Function::Gelu, Function::GeluTanh, Function::Silu, Function::Relu, Function::Relu2];
 
 pub fn sources() -> Vec<Source> {
-    let mut sources = Vec::new();
-    for types in [Types::F32, Types::Bf16] {
-        sources.extend(OF_ACTIVATIONS.map(|source| source(types)));
-        sources.extend(FUNCTIONS.map(|function| activation::source(types, function)));
-        sources.extend([8, 4].map(|bits| quantise::source(types, bits)));
-        sources.extend([Wire::Exact, Wire::Bf16, Wire::F16].map(|wire| collectives::source(types, wire)));
-    }
+    let mut sources: Vec<Source> = [Types::F32, Types::Bf16].into_iter().flat_map(of_activations).collect();
     for types in [Types::F32, Types::Bf16, Types::Bf16WithF32Gradients] {
         sources.extend(OF_GRADIENTS.map(|source| source(types)));
     }
@@ -50,6 +44,19 @@ pub fn sources() -> Vec<Source> {
     sources.extend(attentions());
     let mut seen = HashSet::new();
     sources.retain(|source| seen.insert(source.clone()));
+    sources
+}
+
+/// What bf16 with f32 gradients launches besides: of other options, so kept apart, and of the same code as in `sources`.
+pub fn same_code() -> Vec<Source> {
+    of_activations(Types::Bf16WithF32Gradients)
+}
+
+fn of_activations(types: Types) -> Vec<Source> {
+    let mut sources = OF_ACTIVATIONS.map(|source| source(types)).to_vec();
+    sources.extend(FUNCTIONS.map(|function| activation::source(types, function)));
+    sources.extend([8, 4].map(|bits| quantise::source(types, bits)));
+    sources.extend([Wire::Exact, Wire::Bf16, Wire::F16].map(|wire| collectives::source(types, wire)));
     sources
 }
 
@@ -89,34 +96,55 @@ fn products(storage: Element, output: Element) -> Vec<Source> {
 /// Heads of 64 and 128 in bf16 run on tensor cores, with any features. The kernel for all others is listed with heads of
 /// usual sizes, without features and with all of them.
 fn attentions() -> Vec<Source> {
-    let of = |element, [query_dim, value_dim]: [u32; 2], [soft_cap, alibi, dropout]: [bool; 3], aligned| {
-        Attention {
-            element,
-            query_dim,
-            value_dim,
-            batch: 1,
-            tokens: 1,
-            key_tokens: 1,
-            heads: 1,
-            kv_heads: 1,
-            soft_cap,
-            alibi,
-            dropout,
-            aligned,
-        }
-    };
     let features = |bits: u32| [1, 2, 4].map(|bit| bits & bit != 0);
     let mut all = Vec::new();
     for dims in [[64, 64], [64, 128], [128, 64], [128, 128]] {
         let most = if dims[0] == dims[1] { 8 } else { 1 };
-        all.extend((0..most).map(|bits| of(Element::Bf16, dims, features(bits), true)));
+        all.extend((0..most).map(|bits| attention_of(Element::Bf16, dims, features(bits), true)));
     }
     for dims in [[64, 64], [80, 80], [96, 96], [128, 128], [192, 128], [256, 256]] {
         for element in [Element::Bf16, Element::F32] {
-            all.extend([0, 7].map(|bits| of(element, dims, features(bits), false)));
+            all.extend([0, 7].map(|bits| attention_of(element, dims, features(bits), false)));
         }
     }
+    all.iter().flat_map(kernels_of).collect()
+}
+
+/// Attention with heads of `size`, as small models of tests have them: without features, and with dropout.
+pub fn small_attention(size: u32) -> Vec<Source> {
+    let elements = [Element::Bf16, Element::F32];
+    let all = elements.into_iter().flat_map(|element| {
+        [false, true].map(|dropout| {
+            attention_of(element, [size, size], [false, false, dropout], size.is_multiple_of(8))
+        })
+    });
+    all.flat_map(|one| kernels_of(&one)).collect()
+}
+
+fn kernels_of(attention: &Attention) -> Vec<Source> {
     let kernels =
         [attention::forward, attention::delta, attention::backward_queries, attention::backward_keys];
-    all.iter().flat_map(|one| kernels.map(|kernel| kernel(one).0)).collect()
+    kernels.iter().map(|kernel| kernel(attention).0).collect()
+}
+
+fn attention_of(
+    element: Element,
+    [query_dim, value_dim]: [u32; 2],
+    [soft_cap, alibi, dropout]: [bool; 3],
+    aligned: bool,
+) -> Attention {
+    Attention {
+        element,
+        query_dim,
+        value_dim,
+        batch: 1,
+        tokens: 1,
+        key_tokens: 1,
+        heads: 1,
+        kv_heads: 1,
+        soft_cap,
+        alibi,
+        dropout,
+        aligned,
+    }
 }
