@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import sys
 import tarfile
 
@@ -9,7 +10,7 @@ import tarfile
 WITHOUT = {"pytorch", "speed", "sanitizer"}
 
 
-def main(results, kernels, cache):
+def main(results, carried_kernels, cache):
     parts = json.loads(pathlib.Path(results).read_text())["parts"]
     wrong = []
     for name, part in parts.items():
@@ -17,16 +18,20 @@ def main(results, kernels, cache):
         if part["state"] not in may:
             wrong.append(f"{name}: {part['state']}, {part['said']}")
     # The stand-in asks for kernels by the same keys as a card of its compute capability.
-    with tarfile.open(kernels) as carried:
+    with tarfile.open(carried_kernels) as carried:
         names = {pathlib.PurePath(name).name for name in carried.getnames()}
-    asked = {path.name for path in pathlib.Path(cache).rglob("*.cubin")}
-    missing = asked - names
+    asked = {path.name: path for path in pathlib.Path(cache).rglob("*.cubin")}
+    missing = [path for name, path in asked.items() if name not in names]
     if missing or not asked:
-        wrong.append(f"of {len(asked)} kernels that the run asked for, the bundle lacks {len(missing)}")
+        wrong.append(f"of {len(asked)} sources that the run asked for, the bundle lacks {len(missing)}")
+    for path in missing:
+        # The stand-in's are PTX.
+        kernels = re.findall(r"\.entry (\w+)", path.read_text(errors="replace"))
+        wrong.append(f"lacking: a source with {', '.join(kernels)}")
     for line in wrong:
         print(line, file=sys.stderr)
     if not wrong:
-        print(f"{len(parts)} parts as they must be; all {len(asked)} kernels that they asked for are in the bundle")
+        print(f"{len(parts)} parts as they must be; all {len(asked)} sources that they asked for are in the bundle")
     return bool(wrong)
 
 
