@@ -14,6 +14,9 @@ use serde_json::Value;
 
 use crate::place::Place;
 
+/// Fits the stand-in's memory.
+const SMALL: &str =
+    r#"{"model_type":"gpt2","n_embd":256,"n_layer":2,"n_head":4,"vocab_size":1024,"n_positions":64}"#;
 /// More than a rough calibration takes: 60 seconds, and what cannot be stopped then.
 const PATIENCE: Duration = Duration::from_secs(100);
 
@@ -86,8 +89,8 @@ fn a_gpu_is_measured_in_shapes_that_it_has_time_for() {
     // Ranks that share a GPU tell nothing of links.
     assert!(!own(".scale_up.link.bandwidth") && !own(".network.bandwidth") && !own(".peak.bf16"));
     // It stands for a device.
-    let planned =
-        "simulate gpt2 --cluster 1x1x./gpu.json --global-batch 4 --seq-len 128 --strategy micro=4 --json";
+    place.write("small.json", SMALL);
+    let planned = "simulate small.json --cluster 1x1x./gpu.json --global-batch 4 --seq-len 64 --strategy micro=4 --json";
     let run = place.line(planned);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let predicted = run.json()["prediction"]["step_time_s"].as_f64().unwrap();
@@ -116,17 +119,24 @@ fn programs_compute_with_random_numbers() {
 #[test]
 fn what_cannot_be_measured_is_said() {
     let place = Place::with_gpus();
-    let ends = |setting: (&'static str, &str), code: i32, field: &str, words: &str| {
-        let run = place.with(setting.0, setting.1, "calibrate --device cuda --quick --out gpu.json --json");
+    let ends = |setting: (&'static str, &str), flags: &str, (code, field, words): (i32, &str, &str)| {
+        let line = format!("calibrate --device cuda --quick --out gpu.json --json {flags}");
+        let run = place.with(setting.0, setting.1, &line);
         assert_eq!(run.code, code, "{setting:?}: {}", run.stderr);
         let error = &run.json()["error"];
         assert_eq!(error["field"], field, "{error}");
         assert!(error["message"].as_str().unwrap().contains(words), "{error}");
         assert!(place.names().is_empty(), "nothing is written");
     };
-    ends(("FAKE_CUDA_DEVICES", "0"), 6, "device", "no GPU");
-    ends(("FAKE_CUDA_DRIVER", "11080"), 6, "device", "12.0 or newer");
+    ends(("FAKE_CUDA_DEVICES", "0"), "", (6, "device", "no GPU"));
+    ends(("FAKE_CUDA_DRIVER", "11080"), "", (6, "device", "12.0 or newer"));
     // No built-in device is called so.
-    ends(("FAKE_CUDA_NAME", "Fake GPU"), 3, "base", "--base");
-    ends(("FAKE_CUDA_FAIL", "cuLaunchKernel:3:719"), 6, "device", "719");
+    ends(("FAKE_CUDA_NAME", "Fake GPU"), "", (3, "base", "--base"));
+    ends(("FAKE_CUDA_NAME", "Fake GPU"), "--base h200", (3, "device", "h200-sxm"));
+    ends(("FAKE_CUDA_FAIL", "cuLaunchKernel:3:719"), "--base l4", (6, "device", "719"));
+    ends(
+        ("FAKE_CUDA_FAIL", "cuMemAlloc_v2:1:2"),
+        "--base l4",
+        (4, "memory", "another process may hold the rest"),
+    );
 }

@@ -1,4 +1,4 @@
-//! Every source with every set of options that a program of ours may launch.
+//! Every source with every set of options that a program of ours may launch, by the code that they give.
 
 use std::collections::HashSet;
 
@@ -30,13 +30,7 @@ const FUNCTIONS: [Function; 5] =
     [Function::Gelu, Function::GeluTanh, Function::Silu, Function::Relu, Function::Relu2];
 
 pub fn sources() -> Vec<Source> {
-    let mut sources = Vec::new();
-    for types in [Types::F32, Types::Bf16] {
-        sources.extend(OF_ACTIVATIONS.map(|source| source(types)));
-        sources.extend(FUNCTIONS.map(|function| activation::source(types, function)));
-        sources.extend([8, 4].map(|bits| quantise::source(types, bits)));
-        sources.extend([Wire::Exact, Wire::Bf16, Wire::F16].map(|wire| collectives::source(types, wire)));
-    }
+    let mut sources: Vec<Source> = [Types::F32, Types::Bf16].into_iter().flat_map(of_activations).collect();
     for types in [Types::F32, Types::Bf16, Types::Bf16WithF32Gradients] {
         sources.extend(OF_GRADIENTS.map(|source| source(types)));
     }
@@ -50,6 +44,19 @@ pub fn sources() -> Vec<Source> {
     sources.extend(attentions());
     let mut seen = HashSet::new();
     sources.retain(|source| seen.insert(source.clone()));
+    sources
+}
+
+/// What bf16 with f32 gradients launches besides: of other options, so kept apart, and of the same code as in `sources`.
+pub fn same_code() -> Vec<Source> {
+    of_activations(Types::Bf16WithF32Gradients)
+}
+
+fn of_activations(types: Types) -> Vec<Source> {
+    let mut sources = OF_ACTIVATIONS.map(|source| source(types)).to_vec();
+    sources.extend(FUNCTIONS.map(|function| activation::source(types, function)));
+    sources.extend([8, 4].map(|bits| quantise::source(types, bits)));
+    sources.extend([Wire::Exact, Wire::Bf16, Wire::F16].map(|wire| collectives::source(types, wire)));
     sources
 }
 
@@ -107,8 +114,9 @@ fn attentions() -> Vec<Source> {
 pub fn small_attention(size: u32) -> Vec<Source> {
     let elements = [Element::Bf16, Element::F32];
     let all = elements.into_iter().flat_map(|element| {
-        [false, true]
-            .map(|dropout| attention_of(element, [size, size], [false, false, dropout], size.is_multiple_of(8)))
+        [false, true].map(|dropout| {
+            attention_of(element, [size, size], [false, false, dropout], size.is_multiple_of(8))
+        })
     });
     all.flat_map(|one| kernels_of(&one)).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use gpu::kept::{Cache, key};
-use gpu::nvrtc::{Nvrtc, Program};
+use gpu::nvrtc::{NVRTC, Nvrtc, Program};
 use gpu::search::Search;
 use gpu::{Source, listed, sources};
 
@@ -34,8 +34,9 @@ fn main() -> ExitCode {
 
 /// Compiles what is not there yet, on all cores.
 fn filled(cache: &Cache, architectures: &[String]) -> Result<String, String> {
-    let nvrtc = Nvrtc::find(&Search::from_environment()).map_err(|fault| fault.to_string())?;
+    let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).map_err(|fault| fault.to_string())?;
     let mut sources = listed::sources();
+    sources.extend(listed::same_code());
     sources.extend(SMALL_HEADS.into_iter().flat_map(listed::small_attention));
     let mut jobs: Vec<(&Source, &str)> =
         sources.iter().flat_map(|source| architectures.iter().map(move |of| (source, of.as_str()))).collect();
