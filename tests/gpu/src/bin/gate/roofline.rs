@@ -7,7 +7,7 @@ use gpu::roofline::card::{Bound, Caches, H200};
 use gpu::roofline::{Entry, Least};
 use gpu::{Case, Counted, Fault, Gpu, Order};
 
-/// A kernel that does more than this many times the least needs a reason.
+/// A kernel that does this many times the least needs a reason: one that reads its only operand twice, for example.
 const MUCH: f64 = 1.5;
 
 /// A file and a kernel of it.
@@ -57,7 +57,7 @@ impl Row {
     }
 
     fn does_much_more(&self) -> bool {
-        self.bytes_ratio() > MUCH || self.flops_ratio().is_some_and(|ratio| ratio > MUCH)
+        self.bytes_ratio() >= MUCH || self.flops_ratio().is_some_and(|ratio| ratio >= MUCH)
     }
 
     fn bound(&self) -> Bound {
