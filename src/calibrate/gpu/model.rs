@@ -32,7 +32,7 @@ pub fn model(base: &DeviceModel, measured: &Measured) -> Result<(DeviceModel, Ve
     let card = &measured.card;
     let origin = format!("{}, CUDA {}, meshwright {}, {}", card.name, card.driver, VERSION, today());
     let mut taken = Taken { model: inherited(base), origin };
-    taken.model.title = format!("{}, as its own kernels run on {}", base.title, card.name);
+    taken.model.title = format!("{}, measured with the kernels of meshwright", base.title);
     taken.card(measured);
     // What an instruction takes beside its work comes first: all others are behind it.
     let all: Vec<Timed> = measured.bf16.iter().chain(&measured.fp32).copied().collect();
