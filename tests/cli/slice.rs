@@ -161,7 +161,6 @@ fn what_means_nothing_beside_a_slice_is_refused() {
         ("--slice 0 --init out", "slice", "drawn weights"),
         ("--slice 0 --dry-run", "slice", "every rank already"),
         ("--slice 0 --steps 0", "slice", "at least 1 step"),
-        ("--slice 0 --device cuda", "slice", "cpu only"),
     ] {
         let run = place.line(&format!("execute plan.json {flags} --json"));
         assert_ne!(run.code, 0, "{flags}");

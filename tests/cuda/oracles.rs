@@ -5,7 +5,8 @@ use meshwright::units::ElementType;
 
 use crate::golden::{Oracle, check};
 
-/// All 20 steps: AdamW divides small gradients by their own size, so parameters lie further apart than gradients.
+/// With all 20 steps parameters are compared too: AdamW divides small gradients by their own size, so parameters lie
+/// further apart than gradients.
 const F32: Oracle = Oracle {
     device: DeviceKind::SharedCuda,
     precision: ElementType::Fp32,
@@ -31,7 +32,7 @@ fn gpt2_in_bf16_is_what_the_oracle_says() {
 
 #[test]
 fn llama_is_what_the_oracle_says() {
-    check("llama", "tp=1,micro=4", 1, F32);
+    check("llama", "tp=1,micro=4", 1, Oracle { steps: 6, ..F32 });
     check("llama", "cp=2,dp=2,micro=1,zero=3", 4, FEW);
 }
 
