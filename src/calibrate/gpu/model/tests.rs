@@ -38,6 +38,7 @@ fn measured() -> Measured {
         code: Bytes(20_000_000),
         bf16: [activations(ElementType::Bf16).as_slice(), &[product]].concat(),
         fp32: activations(ElementType::Fp32).to_vec(),
+        library: None,
         gap: 1.5e-6,
         tracing: 0.5e-6,
         launch: Launch { on_gpu: 2.4e-6, on_host: 2e-6 },
