@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use crate::execute::bind::Bound;
 use crate::execute::call::Call;
-use crate::execute::comm::{CommError, Peers};
+use crate::execute::comm::Peers;
+use crate::execute::control::Control;
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
-use crate::execute::device::{Device, FreeMemory, Queues, Tracing};
+use crate::execute::device::{Device, FreeMemory, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::resident::resident;
@@ -359,62 +360,4 @@ pub(super) fn check_room(
         Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, available },
         None => ExecuteError::Memory { ranks: placings.len() as u64, extent, live, available },
     })
-}
-
-/// What the threads of a run and its main thread tell each other.
-struct Control<'a> {
-    queues: &'a dyn Queues,
-    gate: Barrier,
-    stop: AtomicBool,
-    /// The step is halted before the optimizer.
-    pauses: AtomicBool,
-    step: Mutex<(u64, Instant, Tracing)>,
-    failure: Mutex<Option<ExecuteError>>,
-}
-
-impl Control<'_> {
-    fn failed(&self) -> bool {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    fn take_failure(&self) -> Result<(), ExecuteError> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
-    }
-
-    fn serve(&self, rank: usize, mut worker: Worker<'_>) {
-        self.guard(rank, || worker.prepare());
-        self.gate.wait();
-        loop {
-            self.gate.wait();
-            if self.stop.load(Ordering::Acquire) {
-                return;
-            }
-            let (step, began, tracing) = *self.step.lock().unwrap_or_else(PoisonError::into_inner);
-            let (halt, end) = worker.parts();
-            if self.pauses.load(Ordering::Acquire) {
-                self.guard(rank, || worker.perform(step, 0..halt, (began, tracing)));
-                self.gate.wait();
-                self.gate.wait();
-                self.guard(rank, || worker.perform(step, halt..end, (began, tracing)));
-            } else {
-                self.guard(rank, || worker.perform(step, 0..end, (began, tracing)));
-            }
-            self.gate.wait();
-        }
-    }
-
-    /// Does `work` of `rank`; the first failure is kept, and all ranks are told.
-    fn guard(&self, rank: usize, mut work: impl FnMut() -> Result<(), ExecuteError>) {
-        if let Err(error) = self.queues.guard(rank, &mut work) {
-            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            // Others only say that this one failed.
-            let is_echo = matches!(
-                &error,
-                ExecuteError::Communication(CommError::Aborted { rank: other, .. }) if *other != rank
-            );
-            if failure.is_none() && !is_echo {
-                *failure = Some(error);
-            }
-        }
-    }
 }

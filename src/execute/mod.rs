@@ -5,6 +5,7 @@ mod bind;
 mod call;
 pub mod comm;
 pub mod contents;
+mod control;
 pub mod data;
 pub mod device;
 pub mod element;

@@ -31,6 +31,7 @@ mod memory;
 mod messages;
 mod queue;
 mod ranges;
+mod span;
 mod standing;
 pub mod survey;
 mod work;

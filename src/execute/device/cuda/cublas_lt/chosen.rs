@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::super::error::CudaError;
 use super::super::launch::gemm::Element;
-use super::super::work::{Access, Span};
+use super::super::span::{Access, Span};
 use super::CublasLt;
 use super::functions::{Functions, Owned, Proposal, checked};
 use super::product::{ALIGNMENT, Matrix, Product, Question};

@@ -6,7 +6,7 @@ use cudarc::cublaslt::sys::{
 
 use super::super::error::CudaError;
 use super::super::launch::gemm::Element;
-use super::super::work::Span;
+use super::super::span::Span;
 use super::functions::{Functions, Owned};
 
 /// What the library wants a workspace to begin at, and the best that it knows of a matrix.
