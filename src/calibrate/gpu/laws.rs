@@ -1,6 +1,6 @@
 //! From what instructions took to the numbers of cost formulas: each law of those formulas turned round.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::measure::Timed;
 use crate::calibrate::efficiency;
@@ -25,7 +25,8 @@ pub struct Found<T> {
 impl<T> Found<T> {
     fn of(value: T, samples: &[&Timed]) -> Self {
         let instructions = samples.iter().map(|timed| timed.count).sum();
-        Self { value, shapes: samples.len(), instructions }
+        let shapes: HashSet<Op> = samples.iter().map(|timed| timed.op).collect();
+        Self { value, shapes: shapes.len(), instructions }
     }
 
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
@@ -96,8 +97,7 @@ pub fn moving(samples: &[Timed], start: f64) -> Option<Found<f64>> {
     rate(&moving, start)
 }
 
-/// Large products, and their seconds behind the `start`: those that arithmetic bounds, where memory moves `bandwidth`
-/// bytes/s.
+/// Large products in `element`, and their seconds behind the `start`: those that arithmetic bounds, where there are some.
 fn products<'a>(
     samples: &'a [Timed],
     element: ElementType,

@@ -36,6 +36,8 @@ pub struct Measured {
     pub code: Bytes,
     pub bf16: Vec<Timed>,
     pub fp32: Vec<Timed>,
+    /// NVIDIA's library, if it computed products.
+    pub library: Option<String>,
     /// From the end of an instruction to the start of the next.
     pub gap: f64,
     /// What the instructions of a step take longer, each, because they are timed.
@@ -109,6 +111,7 @@ pub fn measure(
         code: Bytes::ZERO,
         bf16: Vec::new(),
         fp32: Vec::new(),
+        library: None,
         gap: 0.0,
         tracing: 0.0,
         launch,
@@ -221,6 +224,8 @@ impl Runs<'_> {
         found.copied_in_steps.extend(timed(Stream::CopyOut).chain(timed(Stream::CopyIn)));
         found.host_steps.extend(timed(Stream::Host).filter(|timed| matches!(timed.op, Op::AdamW(_))));
         found.code = found.code.max(seen.code);
+        let products = seen.fleet.products().filter(|products| products.of_library > 0);
+        found.library = products.and_then(|products| products.library).or(found.library.take());
         found.programs += 1;
         self.gaps.push(samples::gap(seen));
         let (traced, untraced) = (seen.step_time().0, median(seen.untraced.clone()));

@@ -32,7 +32,7 @@ pub fn model(base: &DeviceModel, measured: &Measured) -> Result<(DeviceModel, Ve
     let card = &measured.card;
     let origin = format!("{}, CUDA {}, meshwright {}, {}", card.name, card.driver, VERSION, today());
     let mut taken = Taken { model: inherited(base), origin };
-    taken.model.title = format!("{}, as its own kernels run on {}", base.title, card.name);
+    taken.model.title = format!("{}, as meshwright runs on it", base.title);
     taken.card(measured);
     // What an instruction takes beside its work comes first: all others are behind it.
     let all: Vec<Timed> = measured.bf16.iter().chain(&measured.fp32).copied().collect();
@@ -161,7 +161,8 @@ impl Taken {
     }
 
     fn products(&mut self, measured: &Measured, start: f64) {
-        let what = "products in bf16, random numbers";
+        let by = measured.library.as_deref().unwrap_or("kernels of meshwright");
+        let what = &format!("products in bf16 of random numbers by {by}");
         let found = laws::efficiency(&measured.bf16, &self.model, start);
         let half_depth = found.map(|found| found.map(|(_, half_depth)| half_depth));
         if let Some(efficiency) = self.share(found.map(|found| found.map(|(share, _)| share)), what) {
@@ -171,7 +172,8 @@ impl Taken {
             }
         }
         let single = laws::efficiency_fp32(&measured.fp32, &self.model, start);
-        if let Some(single) = self.share(single, "products in fp32, random numbers") {
+        let what = &format!("products in fp32 of random numbers by {by}");
+        if let Some(single) = self.share(single, what) {
             self.model.gemm.efficiency_fp32 = Some(single);
         }
     }

@@ -1,7 +1,12 @@
 //! What a cost model of a measured GPU says of its numbers.
 
 use super::*;
+use crate::calibrate::gpu::programs::SIZES;
+use crate::cluster::Cluster;
+use crate::cost::{DevicePricing, Pricing};
 use crate::execute::device::cuda::measure::{Card, Copied, Launch};
+use crate::execute::run::{Run, Settings};
+use crate::lower::Stream;
 use crate::ops::{Elementwise, ElementwiseKind, KernelKind, Linear, Op};
 use crate::profile::{device_model, parse_device_model};
 use crate::units::ElementType;
@@ -33,6 +38,7 @@ fn measured() -> Measured {
         code: Bytes(20_000_000),
         bf16: [activations(ElementType::Bf16).as_slice(), &[product]].concat(),
         fp32: activations(ElementType::Fp32).to_vec(),
+        library: None,
         gap: 1.5e-6,
         tracing: 0.5e-6,
         launch: Launch { on_gpu: 2.4e-6, on_host: 2e-6 },
@@ -119,4 +125,60 @@ fn what_was_not_measured_is_left() {
     assert_eq!(model.reserve.context.kind, base.reserve.context.kind);
     let own: Vec<&str> = changed.iter().map(|change| change.path.as_str()).collect();
     assert_eq!(own, ["memory", "multiprocessors", "host.memory", "host.cores", "host.optimizer_efficiency"]);
+}
+
+/// What the compute instructions of the measured programs in `element` take on a GPU of `model`, by op.
+fn priced(model: &DeviceModel, element: ElementType) -> Vec<(Op, f64)> {
+    let cluster = Cluster::uniform("1x1xmade".to_owned(), 1, 1, model.clone(), String::new());
+    let programs = SIZES[2..].iter().flat_map(|size| size.others().into_iter().chain([size.first()]));
+    let mut priced = Vec::new();
+    for small in programs.filter(|small| small.precision == element) {
+        let run = Run::new(small.job().unwrap(), Settings::default()).unwrap();
+        let pricing = DevicePricing::new(&cluster, run.engine, &run.strategy, run.workload.compute_type());
+        let templates = run.program.ranks.iter().flat_map(|rank| &rank.templates);
+        for instruction in templates.flat_map(|template| &template.instructions) {
+            if instruction.stream == Stream::Compute && instruction.op != Op::Release {
+                priced.push((instruction.op, pricing.price(&instruction.op, 0).seconds.0));
+            }
+        }
+    }
+    priced
+}
+
+#[test]
+fn what_a_gpu_of_known_numbers_took_is_predicted_by_what_is_found() {
+    let base = device_model("h200-sxm").unwrap().0;
+    let told = |rate: f64| Sourced { value: BytesPerSecond(rate), ..base.memory_bandwidth.clone() };
+    let mut truth = base.clone();
+    (truth.gemm.efficiency.value, truth.gemm.half_depth.value) = (0.38, 100.0);
+    truth.gemm.efficiency_fp32 = Some(Sourced { value: 0.6, ..base.gemm.efficiency.clone() });
+    truth.attention.forward_efficiency.value = 0.25;
+    truth.attention.backward_efficiency.value = 0.2;
+    truth.memory_bound.efficiency.value = 0.6;
+    truth.kernel_time.value = Seconds(4e-6);
+    for (kind, fp32, bf16) in [(KernelKind::Norm, 2.5e12, 2e12), (KernelKind::Adamw, 3.6e12, 3.5e12)] {
+        truth.kernels.insert(kind, KernelRates { fp32: told(fp32), fp64: None, bf16: Some(told(bf16)) });
+    }
+    // Of the four microseconds, one lies between instructions.
+    let samples = |element| {
+        let made = priced(&truth, element).into_iter();
+        made.map(|(op, seconds)| Timed { op, seconds: seconds - 1e-6, count: 1 }).collect()
+    };
+    let made = Measured {
+        bf16: samples(ElementType::Bf16),
+        fp32: samples(ElementType::Fp32),
+        gap: 1e-6,
+        tracing: 0.0,
+        ..measured()
+    };
+    let (found, _) = model(&base, &made).unwrap();
+    for element in [ElementType::Bf16, ElementType::Fp32] {
+        let pairs: Vec<_> = priced(&found, element).into_iter().zip(priced(&truth, element)).collect();
+        let sum = |side: fn(&((Op, f64), (Op, f64))) -> f64| pairs.iter().map(side).sum::<f64>();
+        let (predicted, took) = (sum(|pair| pair.0.1), sum(|pair| pair.1.1));
+        assert!((predicted / took - 1.0).abs() < 0.01, "{element}: {predicted}, not {took}");
+        let worst =
+            pairs.iter().map(|((op, a), (_, b))| ((a / b).ln().abs(), op)).max_by(|a, b| a.0.total_cmp(&b.0));
+        assert!(worst.is_some_and(|(error, _)| error < 0.1), "{element}: {worst:?}");
+    }
 }
