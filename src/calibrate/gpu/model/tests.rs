@@ -173,12 +173,12 @@ fn what_a_gpu_of_known_numbers_took_is_predicted_by_what_is_found() {
     };
     let (found, _) = model(&base, &made).unwrap();
     for element in [ElementType::Bf16, ElementType::Fp32] {
-        let pairs: Vec<_> = priced(&found, element).into_iter().zip(priced(&truth, element)).collect();
-        let sum = |side: fn(&((Op, f64), (Op, f64))) -> f64| pairs.iter().map(side).sum::<f64>();
-        let (predicted, took) = (sum(|pair| pair.0.1), sum(|pair| pair.1.1));
-        assert!((predicted / took - 1.0).abs() < 0.01, "{element}: {predicted}, not {took}");
-        let worst =
-            pairs.iter().map(|((op, a), (_, b))| ((a / b).ln().abs(), op)).max_by(|a, b| a.0.total_cmp(&b.0));
-        assert!(worst.is_some_and(|(error, _)| error < 0.1), "{element}: {worst:?}");
+        let (predicted, took) = (priced(&found, element), priced(&truth, element));
+        let [sum, whole] =
+            [&predicted, &took].map(|priced| priced.iter().map(|(_, seconds)| seconds).sum::<f64>());
+        assert!((sum / whole - 1.0).abs() < 0.01, "{element}: {sum}, not {whole}");
+        for ((op, predicted), (_, took)) in predicted.iter().zip(&took) {
+            assert!((predicted / took).ln().abs() < 0.05, "{element}: {op:?}: {predicted}, not {took}");
+        }
     }
 }
