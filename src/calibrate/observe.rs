@@ -119,8 +119,8 @@ const fn words(kind: &LayerKind) -> Option<u64> {
     }
 }
 
-/// Trains `job` on random weights and tokens for `steps` steps that are traced, behind those that warm up, or fewer where these take longer than
-/// `limit`, but one.
+/// Trains `job` on random weights and tokens: steps that warm up, then `steps` that are traced. It stops earlier when these
+/// take longer than `limit`, but not before the first of them.
 ///
 /// # Errors
 /// If the job cannot be run here.

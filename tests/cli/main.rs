@@ -22,5 +22,6 @@ mod malformed;
 mod map;
 mod place;
 mod slice;
+mod small;
 mod terminal;
 mod validate;

@@ -5,31 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::place::Place;
-
-const DENSE: &str =
-    r#"{"model_type":"gpt2","n_embd":16,"n_layer":4,"n_head":4,"vocab_size":32,"n_positions":16}"#;
-const EXPERTS: &str = r#"{"model_type":"mixtral","hidden_size":16,"intermediate_size":32,"num_hidden_layers":2,
-    "num_attention_heads":4,"num_key_value_heads":2,"vocab_size":32,"max_position_embeddings":16,
-    "num_local_experts":4,"num_experts_per_tok":2,"rms_norm_eps":1e-5,"rope_theta":1e4,"sliding_window":null,
-    "tie_word_embeddings":false,"hidden_act":"silu"}"#;
-
-/// A plan of `model` on `ranks` ranks, in `plan.json`.
-fn planned(place: &Place, model: &str, ranks: u64, strategy: &str) {
-    place.write("small.json", model);
-    let line = format!(
-        "simulate small.json --cluster 1x{ranks}xcpu --global-batch 8 --seq-len 16 --precision fp32 --strategy \
-         {strategy} --out plan.json"
-    );
-    let run = place.line(&line);
-    assert_eq!(run.code, 0, "{strategy}\n{}", run.stderr);
-}
-
-/// The report and the trace of `execute` with `flags`.
-fn executed(place: &Place, flags: &str) -> (Value, Value) {
-    let run = place.line(&format!("execute plan.json {flags} --no-calibrate --trace trace.json --json"));
-    assert_eq!(run.code, 0, "{flags}\n{}", run.stderr);
-    (run.json(), serde_json::from_str(&place.read("trace.json")).unwrap())
-}
+use crate::small::{DENSE, EXPERTS, executed, planned, rows};
 
 fn numbers(document: &Value, field: &str) -> Vec<f64> {
     document[field].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
@@ -39,7 +15,7 @@ fn numbers(document: &Value, field: &str) -> Vec<f64> {
 #[test]
 fn every_other_step_is_traced() {
     let place = Place::with_gpus();
-    planned(&place, DENSE, 4, "tp=2,zero=3,micro=2,offload=optimizer:0.5");
+    planned(&place, DENSE, 4, 8, "tp=2,zero=3,micro=2,offload=optimizer:0.5");
     let (_, cores) = executed(&place, "--steps 5 --lr 1e-2");
     let (report, gpu) = executed(&place, "--steps 5 --lr 1e-2 --device cuda --share-device");
     assert!(gpu["machine"]["gpu"].is_string(), "{}", gpu["machine"]);
@@ -74,7 +50,7 @@ fn calls(place: &Place, steps: u64, name: &str) -> u64 {
 #[test]
 fn a_step_that_is_not_traced_launches_graphs() {
     let place = Place::with_gpus();
-    planned(&place, DENSE, 1, "tp=1,micro=4");
+    planned(&place, DENSE, 1, 8, "tp=1,micro=4");
     let counted = |name: &str| [1, 2, 4].map(|steps| calls(&place, steps, name));
     let [launches, graphs, kept] =
         ["cuGraphLaunch ", "cuLaunchKernel ", "cuGraphInstantiateWithFlags "].map(counted);
@@ -88,12 +64,6 @@ fn a_step_that_is_not_traced_launches_graphs() {
     assert!(captured <= traced && graphs[2] - graphs[1] < traced + 10, "{graphs:?}");
 }
 
-/// Rows of `rank` in the table `table`.
-fn rows<'a>(document: &'a Value, table: &str, rank: u64) -> Vec<&'a Value> {
-    let rows = document[table].as_array().unwrap().iter();
-    rows.filter(|row| row["rank"] == json!(rank)).collect()
-}
-
 /// A rank by itself on a GPU holds what it holds beside its peers on cores.
 #[test]
 fn a_slice_holds_what_it_holds_beside_its_peers() {
@@ -105,7 +75,7 @@ fn a_slice_holds_what_it_holds_beside_its_peers() {
         (EXPERTS, "ep=4,zero=1,micro=1,capacity=full"),
     ] {
         let place = Place::with_gpus();
-        planned(&place, model, 4, strategy);
+        planned(&place, model, 4, 8, strategy);
         let (_, whole) = executed(&place, "--steps 2");
         let (_, alone) = executed(&place, "--steps 3 --slice 0,3 --device cuda");
         assert!(
@@ -128,7 +98,7 @@ fn a_slice_holds_what_it_holds_beside_its_peers() {
 #[test]
 fn an_illegal_access_names_rank_instruction_and_kernel() {
     let place = Place::with_gpus();
-    planned(&place, DENSE, 2, "tp=2,micro=2");
+    planned(&place, DENSE, 2, 8, "tp=2,micro=2");
     let line = "execute plan.json --no-calibrate --device cuda --share-device --steps 1";
     // Some kernels may be led astray within what they may read; a product reads its factor to the end.
     let launches = (60..70).map(|launch| format!("cuLaunchKernel:{launch}:moved-0"));

@@ -18,6 +18,8 @@ mod oracles;
 mod place;
 mod plants;
 mod products;
+#[path = "../cli/small.rs"]
+mod small;
 #[path = "../execution/strategies.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod strategies;

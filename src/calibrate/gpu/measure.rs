@@ -85,7 +85,8 @@ const SHORTEST: usize = 5;
 const COPIES: [Bytes; 5] =
     [Bytes(4 << 10), Bytes(64 << 10), Bytes(1 << 20), Bytes(16 << 20), Bytes(128 << 20)];
 
-/// Measures the GPU of `bench` since `began`; `say` is told what comes next and the share that is done.
+/// Measures the GPU of `bench`, within a time that began at `began`. Calls `say` with the name of each part before it begins,
+/// and with the share of that time that has passed.
 ///
 /// # Errors
 /// If another process holds memory of the GPU, or a program fails.

@@ -29,7 +29,8 @@ pub struct Calibration {
 }
 
 /// Measures the first GPU of this machine. What is not measured is that of the built-in device `base`, or of the one that
-/// the card's name means. `say` is told what comes next and the share that is done.
+/// the card's name means. Calls `say` with the name of each part before it begins, and with the share of the time that has
+/// passed.
 ///
 /// # Errors
 /// If there is no GPU, another process holds its memory, no built-in device is meant, or a program fails.

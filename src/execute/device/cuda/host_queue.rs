@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::board::Board;
 use super::driver::Gpu;
 use super::memory::Memory;
 use super::standing::{End, Standing};
@@ -22,7 +21,6 @@ pub struct HostQueue<'q> {
     pub gpu: Arc<Gpu>,
     pub memory: &'q Memory,
     pub standing: &'q Standing,
-    pub board: &'q Board,
     /// Of the CPU device, which has the rank's host memory and nothing else.
     pub cpu: Box<dyn Queue + 'q>,
     pub known: Waits,
@@ -51,7 +49,6 @@ impl Queue for HostQueue<'_> {
 
     fn wait(&mut self, waits: &Waits) -> bool {
         self.wait_for(waits).unwrap_or_else(|error| {
-            let error = self.board.explain(error);
             self.failure.get_or_insert(error);
             true
         })

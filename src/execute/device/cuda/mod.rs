@@ -234,7 +234,6 @@ impl Queues for CudaQueues<'_> {
                 gpu: Arc::clone(gpu),
                 memory: &self.cuda.ranks[rank],
                 standing,
-                board: &self.board,
                 cpu: self.host.queue(rank, stream, groups)?,
                 known: Waits::default(),
                 failure: None,
@@ -291,7 +290,8 @@ impl Queues for CudaQueues<'_> {
         rank: usize,
         work: &mut dyn FnMut() -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError> {
-        let done = self.hub.guard(self.cuda.numbers[rank], work);
+        let explained = || work().map_err(|error| self.board.explain(error));
+        let done = self.hub.guard(self.cuda.numbers[rank], explained);
         if done.is_err() {
             self.standings[rank].fail();
         }

@@ -173,7 +173,7 @@ impl CudaQueue<'_> {
     }
 
     /// Submits what is pending.
-    pub(super) fn flush(&mut self) -> Result<(), CudaError> {
+    fn flush(&mut self) -> Result<(), CudaError> {
         let Some(&first) = self.pending.first() else { return Ok(()) };
         let works = || self.pending.iter().flat_map(|call| &self.prepared[call]);
         let give = || works().try_for_each(|work| self.put(work));
@@ -189,36 +189,6 @@ impl CudaQueue<'_> {
         }
         self.pending.clear();
         Ok(())
-    }
-
-    fn give(&mut self, call: &Call) -> Done {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure.into());
-        }
-        if !is_own_work(call) {
-            self.flush()?;
-        }
-        match call {
-            Call::Collective { group, exchange } => self.collective(*group, exchange),
-            Call::Send { to, message, micro, from, inbox } => {
-                self.send(*to, (*message, *micro), *from, *inbox)
-            }
-            Call::Receive { from, message, micro, inbox, to } => {
-                self.receive(*from, (*message, *micro), *inbox, *to)
-            }
-            Call::Check { values, kernel, layer } => self.check(*values, *kernel, layer),
-            Call::LossWeight(weight) => {
-                self.perform(call)?;
-                self.flush()?;
-                self.check_weight(weight)
-            }
-            _ if is_of_cores(call) => {
-                self.on.synchronize()?;
-                // SAFETY: the stream has waited for what the call waits for, and all that is over.
-                unsafe { self.cores.submit(call) }
-            }
-            _ => Ok(self.perform(call)?),
-        }
     }
 
     /// Does `work`, which no call is.
@@ -303,7 +273,33 @@ impl Queue for CudaQueue<'_> {
     }
 
     unsafe fn submit(&mut self, call: &Call) -> Done {
-        self.give(call).map_err(|error| self.board.explain(error))
+        if let Some(failure) = self.failure.take() {
+            return Err(failure.into());
+        }
+        if !is_own_work(call) {
+            self.flush()?;
+        }
+        match call {
+            Call::Collective { group, exchange } => self.collective(*group, exchange),
+            Call::Send { to, message, micro, from, inbox } => {
+                self.send(*to, (*message, *micro), *from, *inbox)
+            }
+            Call::Receive { from, message, micro, inbox, to } => {
+                self.receive(*from, (*message, *micro), *inbox, *to)
+            }
+            Call::Check { values, kernel, layer } => self.check(*values, *kernel, layer),
+            Call::LossWeight(weight) => {
+                self.perform(call)?;
+                self.flush()?;
+                self.check_weight(weight)
+            }
+            _ if is_of_cores(call) => {
+                self.on.synchronize()?;
+                // SAFETY: the stream has waited for what the call waits for, and all that is over.
+                unsafe { self.cores.submit(call) }
+            }
+            _ => Ok(self.perform(call)?),
+        }
     }
 
     /// Where nothing is traced, an event is recorded only for others to wait for.
@@ -329,9 +325,13 @@ impl Queue for CudaQueue<'_> {
     }
 
     fn finish(&mut self) -> Done {
-        let done = self.failure.take().map_or(Ok(()), Err);
-        let done = done.and_then(|()| self.flush()).and_then(|()| self.on.synchronize());
-        done.map_err(|error| self.board.explain(error.into()))
+        match self.failure.take() {
+            Some(failure) => Err(failure.into()),
+            None => {
+                self.flush()?;
+                Ok(self.on.synchronize()?)
+            }
+        }
     }
 
     /// An event that was not recorded has no time.
