@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 
 use meshwright::cluster::{self, Cluster};
 use meshwright::model::{self, Model};
-use meshwright::profile::EngineProfile;
 use meshwright::profile::choices::CheckpointMode;
+use meshwright::profile::device::KernelRates;
 use meshwright::profile::engines::engines;
+use meshwright::profile::{DeviceModel, EngineProfile, Sourced, device_model};
 use meshwright::search::{Failure, Outcome, Problem, Request, search};
 use meshwright::strategy::{Checkpoint, CheckpointEntry, Draft, Strategy, Workload, resolve, rules};
 use meshwright::units::{Bytes, ElementType};
@@ -51,20 +52,34 @@ impl Setting {
             dropout: 0.0,
             clip: 1.0,
         };
-        let what = format!("seed {seed}: {name} on {cluster}, {}, {limit:?} GiB, {workload:?}", engine.name);
-        Self {
-            model,
-            cluster: cluster::load(cluster).expect("built in"),
-            engine,
-            workload,
-            memory_limit: limit.map(|gib| Bytes(gib << 30)),
-            what,
+        let is_measured = seed % 3 == 2;
+        let what = format!(
+            "seed {seed}: {name} on {cluster} (kernels measured: {is_measured}), {}, {limit:?} GiB, {workload:?}",
+            engine.name
+        );
+        let mut cluster = cluster::load(cluster).expect("built in");
+        if is_measured {
+            measure(&mut cluster.device, &mut dice);
         }
+        Self { model, cluster, engine, workload, memory_limit: limit.map(|gib| Bytes(gib << 30)), what }
     }
 
     fn problem(&self) -> Problem<'_> {
         Problem::new(&self.model, &self.cluster, self.workload, self.engine, self.memory_limit)
     }
+}
+
+/// Gives `device` what a measured one has: rates of each kind of kernel that moves data, and of products in fp32.
+fn measure(device: &mut DeviceModel, dice: &mut Dice) {
+    let (cores, _) = device_model("cpu").expect("built in");
+    let bandwidth = device.memory_bandwidth.clone();
+    for kind in cores.kernels.into_keys() {
+        let mut rate =
+            || Sourced { value: bandwidth.value * dice.pick(&[0.1, 0.5, 0.9, 1.0]), ..bandwidth.clone() };
+        device.kernels.insert(kind, KernelRates { fp32: rate(), fp64: None, bf16: Some(rate()) });
+    }
+    let share = Sourced { value: dice.pick(&[0.1, 0.6, 1.0]), ..device.gemm.efficiency.clone() };
+    device.gemm.efficiency_fp32 = Some(share);
 }
 
 /// A small model with a dense block in front of blocks of experts.

@@ -323,8 +323,8 @@ impl<'a> DevicePricing<'a> {
     }
 }
 
-/// Time of the products of fused attention at `rate` on all multiprocessors: one block of 128 queries a multiprocessor, of which the last wave
-/// may be ragged.
+/// Time of the products of fused attention at `rate` on all multiprocessors. Each takes a block of 128 queries at a time, so
+/// the last round may leave some idle.
 pub fn fused_attention(op: &AttentionCore, device: &DeviceModel, rate: FlopsPerSecond) -> Seconds {
     let blocks = (op.batch * op.heads * op.queries.div_ceil(128)).max(1);
     let multiprocessors = u64::from(device.multiprocessors.value.max(1));

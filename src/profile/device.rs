@@ -146,7 +146,8 @@ pub struct MemoryBoundModel {
     pub efficiency: Sourced<f64>,
 }
 
-/// Bytes/s of operands that a kernel gets through on one core, by compute type; fp32's where there is no other.
+/// Bytes/s of operands that a kernel gets through, by compute type; fp32's where there is no other. On one core of a CPU, or
+/// on a whole GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KernelRates {
