@@ -31,6 +31,27 @@ pub fn mixtral() -> Model {
     }))
 }
 
+/// The oracle's trunk with scores that have a soft cap and a window, as in Gemma 2.
+pub fn capped() -> Model {
+    let golden: Value = serde_json::from_str(include_str!("../oracle/golden/two_losses.json")).unwrap();
+    let mut graph = golden["layer_graph"].clone();
+    let layers = graph["layers"].as_array_mut().unwrap();
+    let attention = layers.iter_mut().find(|layer| layer["name"] == "attention").unwrap();
+    attention["kind"]["attention"]["soft_cap"] = json!(true);
+    attention["kind"]["attention"]["window"] = json!(6);
+    let mut model = model::from_text(&graph.to_string(), "golden", "golden").unwrap();
+    model.constants.score_cap = 0.5;
+    model
+}
+
+/// BLOOM: linear biases by the distance of a key.
+pub fn bloom() -> Model {
+    hugging_face(json!({
+        "model_type": "bloom", "vocab_size": 61, "hidden_size": 24, "n_layer": 2, "n_head": 6,
+        "layer_norm_epsilon": 1e-5, "initializer_range": 0.1
+    }))
+}
+
 /// Two losses over one trunk, of the oracle.
 pub fn two_losses() -> Model {
     let golden: Value = serde_json::from_str(include_str!("../oracle/golden/two_losses.json")).unwrap();

@@ -71,6 +71,7 @@ fn products(storage: Element, output: Element) -> Vec<Source> {
             n: 1,
             k: 1,
             batch: 1,
+            batches: 1,
             left,
             right,
             output,
@@ -122,9 +123,16 @@ pub fn small_attention(size: u32) -> Vec<Source> {
 }
 
 fn kernels_of(attention: &Attention) -> Vec<Source> {
-    let kernels =
-        [attention::forward, attention::delta, attention::backward_queries, attention::backward_keys];
-    kernels.iter().map(|kernel| kernel(attention).0).collect()
+    let kernels = [
+        attention::forward,
+        attention::delta,
+        attention::backward_queries,
+        attention::backward_keys,
+        attention::softmax,
+        attention::softmax_backward,
+    ];
+    let cap = attention.soft_cap.then(|| attention::soft_cap_backward(attention).0);
+    kernels.iter().map(|kernel| kernel(attention).0).chain(cap).collect()
 }
 
 fn attention_of(

@@ -256,3 +256,39 @@ KERNEL __launch_bounds__(THREADS, 1)
         Rows<VALUE_DIM>::put(value_gradient + offset + key_head * VALUE_DIM, value_sums, 1, accumulate);
     }
 }
+
+#ifdef SOFT_CAP
+// Where probabilities are a tensor: gradients of scores [sequences, heads, queries, keys] become those of what was capped.
+// The products are made again, as only probabilities are kept.
+KERNEL __launch_bounds__(THREADS, 1)
+    attention_plain_soft_cap(const Storage *queries, u64 query_stride, const Storage *keys, u64 key_stride,
+                             Storage *gradients, CORE_PARAMETERS) {
+    extern __shared__ __align__(16) u8 memory[];
+    Rows<QUERY_DIM> &own_rows = *(Rows<QUERY_DIM> *)memory, &other = (&own_rows)[1];
+    Core core = CORE;
+    u32 first = blockIdx.x * TILE, head = blockIdx.y, sequence = blockIdx.z;
+    u32 row = threadIdx.x / TEAM, member = threadIdx.x % TEAM, query = first + row;
+    HeadScore score = head_score(core, sequence, head);
+    keys += sequence * (u64)key_tokens * key_stride + head / group * QUERY_DIM;
+    own_rows.fill(queries + (sequence * (u64)tokens + first) * query_stride + head * QUERY_DIM, query_stride, tokens - first);
+    gradients += ((sequence * (u64)heads + head) * tokens + query) * key_tokens;
+    for (u32 key = 0; key < key_tokens; key += TILE) {
+        if (between(core, first, TILE, key, TILE) == NOTHING) {
+            continue;
+        }
+        __syncthreads();
+        other.fill(keys + key * key_stride, key_stride, key_tokens - key);
+        __syncthreads();
+        for (u32 own = 0; own < OWN; own++) {
+            u32 other_row = own * TEAM + member;
+            if (query < tokens && key + other_row < key_tokens) {
+                Scored found = score_of(core, score, own_rows.dot(row, other, other_row), query, key + other_row);
+                Storage &gradient = gradients[key + other_row];
+                if (found.score != -INFINITE) {
+                    gradient = narrow<Storage>(wide(gradient) * found.gradient);
+                }
+            }
+        }
+    }
+}
+#endif

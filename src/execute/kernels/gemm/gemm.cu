@@ -92,20 +92,19 @@ DEVICE void finish_pair(Output *c, float first, float second, const Bf16 *bias, 
     }
 }
 
-// Strides are of lines, batch strides of the matrices of blockIdx.z, all in elements. With a split_depth, blockIdx.z is a
-// part of the depth instead, and c its share of the sum.
+// Strides are of lines, batch strides of the matrices of blockIdx.z, outer strides of the batches of blockIdx.y, all in
+// elements. With a split_depth, blockIdx.z is a part of the depth instead, and c its share of the sum.
 KERNEL __launch_bounds__(THREADS)
     gemm(const Bf16 *a, const Bf16 *b, Output *c, const Bf16 *bias, u32 m, u32 n, u32 k,
          u64 a_stride, u64 b_stride, u64 c_stride,
-         u64 a_batch, u64 b_batch, u64 c_batch, u32 split_depth,
+         u64 a_batch, u64 b_batch, u64 c_batch, u64 a_outer, u64 b_outer, u64 c_outer, u32 split_depth,
          u32 accumulate) {
     extern __shared__ __align__(128) u8 memory[];
     int depth = split_depth == 0 ? k : min(split_depth, k - min(k, blockIdx.z * split_depth));
     Place place = tile_of_block(m, n);
     int rows = m - place.row, columns = n - place.column;
-    a += blockIdx.z * a_batch;
-    b += blockIdx.z * b_batch;
-    c += blockIdx.z * c_batch;
+    a += blockIdx.z * a_batch + blockIdx.y * a_outer;
+    b += blockIdx.z * b_batch + blockIdx.y * b_outer;
     u32 left_memory = shared_address(memory), right_memory = left_memory + STAGES * Left::BYTES;
     auto fill = [&](int step) {
         int from = step * TILE_K, slot = step % STAGES;
@@ -162,6 +161,8 @@ KERNEL __launch_bounds__(THREADS)
         }
     }
 
+    // Not before: the pointer would take registers of the loop.
+    c += blockIdx.z * c_batch + blockIdx.y * c_outer;
     bool pairs = (c_stride % 2 | (u64)c % (2 * sizeof(Output))) == 0;
 #pragma unroll
     for (int row = 0; row < ROWS; row++) {

@@ -54,17 +54,18 @@ template <bool ALONG> DEVICE void keep(float (*tile)[PITCH], const float (&value
     }
 }
 
-// Strides are of lines, batch strides of the matrices of blockIdx.z, all in elements. Without a bias, it is null.
+// Strides are of lines, batch strides of the matrices of blockIdx.z, outer strides of the batches of blockIdx.y, all in
+// elements. Without a bias, it is null.
 KERNEL __launch_bounds__(THREADS, 2)
     gemm_fma(const LEFT *a, const RIGHT *b, OUTPUT *c, const LEFT *bias, u32 m, u32 n, u32 k, u64 a_stride, u64 b_stride,
-             u64 c_stride, u64 a_batch, u64 b_batch, u64 c_batch, u32 accumulate) {
+             u64 c_stride, u64 a_batch, u64 b_batch, u64 c_batch, u64 a_outer, u64 b_outer, u64 c_outer, u32 accumulate) {
     __shared__ __align__(16) float lefts[2][DEPTH][PITCH];
     __shared__ __align__(16) float rights[2][DEPTH][PITCH];
-    u32 columns_of_tiles = (n + TILE - 1) / TILE;
-    u32 row = blockIdx.x / columns_of_tiles * TILE, column = blockIdx.x % columns_of_tiles * TILE;
-    a += blockIdx.z * a_batch + row * (LEFT_ALONG ? 1 : a_stride);
-    b += blockIdx.z * b_batch + column * (RIGHT_ALONG ? 1 : b_stride);
-    c += blockIdx.z * c_batch;
+    u32 columns_of_tiles = (n + TILE - 1) / TILE, row_of_tiles = blockIdx.x / columns_of_tiles;
+    // Not a remainder: it would take a register more.
+    u32 row = row_of_tiles * TILE, column = (blockIdx.x - row_of_tiles * columns_of_tiles) * TILE;
+    a += blockIdx.z * a_batch + blockIdx.y * a_outer + row * (LEFT_ALONG ? 1 : a_stride);
+    b += blockIdx.z * b_batch + blockIdx.y * b_outer + column * (RIGHT_ALONG ? 1 : b_stride);
     u32 rows = m - row, columns = n - column;
     u32 thread_row = threadIdx.x / 16 * 4, thread_column = threadIdx.x % 16 * 4;
     float sums[4 * SQUARES][4 * SQUARES] = {};
@@ -101,6 +102,8 @@ KERNEL __launch_bounds__(THREADS, 2)
             }
         }
     }
+    // Not before: the pointer would take registers of the loop.
+    c += blockIdx.z * c_batch + blockIdx.y * c_outer;
 #pragma unroll
     for (u32 i = 0; i < 4 * SQUARES; i++) {
         u32 line = i / 4 * 64 + thread_row + i % 4;

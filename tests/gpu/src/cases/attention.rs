@@ -2,10 +2,11 @@
 
 mod reference;
 mod setup;
+mod softmax;
 
 use self::reference::{Dropout, Tensors, Trial};
 use self::setup::Setup;
-use super::operands::{Outcome, Stored};
+use super::operands::{BOTH, Outcome, Stored};
 use crate::launch::attention;
 use crate::{Case, Gpu};
 
@@ -33,7 +34,20 @@ pub const CASES: &[Case] = &[
     Case { name: "ring", run: ring },
     Case { name: "f32", run: |gpu| check(gpu, Stored::F32, trial(2, [4, 2], [64, 64], 37)) },
     Case { name: "heads of other sizes", run: other_sizes },
+    Case { name: "softmax of whole rows", run: whole_rows },
+    Case { name: "softmax with features", run: rows_with_features },
 ];
+
+const DROPOUT: Dropout = Dropout {
+    rate: 0.3,
+    seed: 0x1234_5678_9abc,
+    step: 17,
+    site: 5,
+    first_sequence: 3,
+    first_head: 1,
+    heads: 4,
+    tokens: 128,
+};
 
 /// Causal attention of a sequence to itself.
 fn trial(batch: usize, heads: [usize; 2], dims: [usize; 2], tokens: u32) -> Trial {
@@ -121,19 +135,9 @@ fn window(gpu: &mut Gpu) -> Outcome {
 }
 
 fn dropout(gpu: &mut Gpu) -> Outcome {
-    let dropout = Dropout {
-        rate: 0.3,
-        seed: 0x1234_5678_9abc,
-        step: 17,
-        site: 5,
-        first_sequence: 3,
-        first_head: 1,
-        heads: 4,
-        tokens: 128,
-    };
-    everywhere(gpu, |trial| trial.dropout = Some(dropout))?;
+    everywhere(gpu, |trial| trial.dropout = Some(DROPOUT))?;
     everywhere(gpu, |trial| {
-        (trial.dropout, trial.alibi, trial.soft_cap) = (Some(dropout), Some((1, 4)), Some(2.0));
+        (trial.dropout, trial.alibi, trial.soft_cap) = (Some(DROPOUT), Some((1, 4)), Some(2.0));
     })
 }
 
@@ -188,6 +192,48 @@ fn ring(gpu: &mut Gpu) -> Outcome {
         second.compare_forward(gpu, &expected)?;
         first.backward(gpu, &expected, false)?;
         second.backward(gpu, &expected, true)?;
+    }
+    Ok(())
+}
+
+/// Rows of one key, of more keys than a warp takes at a time, of more than a block; aligned and not.
+fn whole_rows(gpu: &mut Gpu) -> Outcome {
+    for stored in BOTH {
+        softmax::check(gpu, stored, trial(2, [2, 1], [8, 8], 37))?;
+        softmax::check(gpu, stored, trial(1, [1, 1], [8, 8], 1))?;
+        for (queries, keys) in [(3, 256), (2, 300), (2, 2048 + 8), (2, 2048 + 300)] {
+            let mut trial = trial(1, [2, 2], [8, 8], keys);
+            trial.query_positions = (keys - queries..keys).collect();
+            softmax::check(gpu, stored, trial.clone())?;
+            softmax::check(gpu, stored, Trial { causal: false, ..trial })?;
+        }
+    }
+    Ok(())
+}
+
+fn rows_with_features(gpu: &mut Gpu) -> Outcome {
+    for stored in BOTH {
+        // Sizes of heads that other cases have too: less to compile.
+        let dim = if stored == Stored::Bf16 { 24 } else { 16 };
+        let plain = || trial(2, [4, 2], [dim, dim], 43);
+        for window in [Some(9), None] {
+            softmax::check(gpu, stored, Trial { window, soft_cap: Some(1.5), ..plain() })?;
+            softmax::check(gpu, stored, Trial { window, alibi: Some((1, 5)), ..plain() })?;
+            softmax::check(gpu, stored, Trial { window, dropout: Some(DROPOUT), ..plain() })?;
+            let all = Trial {
+                soft_cap: Some(2.0),
+                alibi: Some((1, 4)),
+                dropout: Some(DROPOUT),
+                causal: false,
+                ..plain()
+            };
+            softmax::check(gpu, stored, Trial { window, ..all })?;
+        }
+        // Parts of a sequence, not in order; some queries see no key.
+        let mut parts = plain();
+        parts.query_positions = (0..43).map(|token| token * 7 % 43).collect();
+        parts.key_positions = (10..53).rev().collect();
+        softmax::check(gpu, stored, parts)?;
     }
     Ok(())
 }

@@ -87,10 +87,12 @@ fn windows(gpu: &mut Gpu) -> Outcome {
 }
 
 fn batches(gpu: &mut Gpu) -> Outcome {
-    for (grain, transposed) in [(1, [false, true]), (8, [false, false]), (8, [true, false])] {
-        check(gpu, Trial { size: (33, 72, 41), transposed, batch: 3, grain, ..PLAIN })?;
+    for (grain, transposed, batches) in
+        [(1, [false, true], [1, 3]), (8, [false, false], [2, 3]), (8, [true, false], [3, 1])]
+    {
+        check(gpu, Trial { size: (33, 72, 41), transposed, batches, grain, ..PLAIN })?;
         let types = [Stored::F32; 3];
-        check(gpu, Trial { size: (33, 72, 41), transposed, types, batch: 3, grain, ..PLAIN })?;
+        check(gpu, Trial { size: (33, 72, 41), transposed, types, batches, grain, ..PLAIN })?;
     }
     Ok(())
 }
@@ -115,7 +117,7 @@ fn single_precision(gpu: &mut Gpu) -> Outcome {
         }
     }
     // The large tile.
-    check(gpu, Trial { size: (130, 140, 20), types: [Stored::F32; 3], batch: 40, ..PLAIN })
+    check(gpu, Trial { size: (130, 140, 20), types: [Stored::F32; 3], batches: [1, 40], ..PLAIN })
 }
 
 fn mixed(gpu: &mut Gpu) -> Outcome {
@@ -166,7 +168,8 @@ fn plans(gpu: &mut Gpu) -> Outcome {
     let factor = Factor { element: Element::Bf16, transposed: false, aligned: true };
     let of = |m, n, k, workspace| {
         let (left, right, output) = (factor, factor, Element::F32);
-        let product = Product { m, n, k, batch: 1, left, right, output, workspace, multiprocessors: 132 };
+        let product =
+            Product { m, n, k, batch: 1, batches: 1, left, right, output, workspace, multiprocessors: 132 };
         gemm::plan(&product)
     };
     let threads = |plan: &Plan| plan.launch.block[0];

@@ -1,7 +1,7 @@
 //! Attention, on tensor cores and without them.
 
 use super::card::Unit;
-use super::operands::{Operands, sizes};
+use super::operands::{NULL, Operands, sizes};
 use super::{Entry, Least, Size, Work};
 use crate::launch::attention::{self, Attention};
 use crate::launch::gemm::Element;
@@ -76,6 +76,17 @@ impl Shape {
         2 * u64::from(self.batch) * u64::from(self.tokens) * u64::from(self.kv_heads * self.dim)
     }
 
+    /// Queries and keys of all heads, seen or not.
+    fn pairs(&self) -> u64 {
+        self.rows() * u64::from(self.tokens)
+    }
+
+    /// Of them, under a causal mask, those in runs of eight of which at least one is seen. Tokens are whole runs.
+    fn read(&self) -> u64 {
+        let runs = u64::from(self.tokens / 8);
+        u64::from(self.batch * self.heads) * 8 * 8 * runs * (runs + 1) / 2
+    }
+
     /// FLOPs of one product of all queries and keys that see each other: half of them under a causal mask.
     fn product(&self) -> u64 {
         let all = 2 * self.of_queries() * u64::from(self.tokens);
@@ -92,6 +103,11 @@ pub fn entries(size: Size) -> Vec<Entry> {
     let mut entries: Vec<Entry> = KERNELS.map(|kernel| entry(kernel, usual, Element::Bf16)).into();
     entries.push(Entry::new(usual.sizes(), move |gpu| delta(gpu, usual)));
     entries.extend(KERNELS.map(|kernel| entry(kernel, plain, Element::F32)));
+    let rows = Shape::new(size.of([1, 512, 2, 1, 64], [4, 2048, 32, 8, 128]), true);
+    entries.push(Entry::new(rows.sizes(), move |gpu| softmax(gpu, rows)));
+    entries.push(Entry::new(rows.sizes(), move |gpu| softmax_backward(gpu, rows)));
+    let whole = Shape { causal: false, ..plain };
+    entries.push(Entry::new(whole.sizes(), move |gpu| soft_cap(gpu, whole)));
     entries
 }
 
@@ -203,7 +219,7 @@ fn core(operands: &mut Operands, shape: &Shape) -> Vec<Argument> {
     let mut core = sizes([tokens, tokens, heads, heads / kv_heads]).to_vec();
     core.extend([positions, positions, Argument::U32(1)]);
     core.extend([attention::nearest(causal), attention::reach(None)].map(Argument::I32));
-    core.extend([1.0 / (dim as f32).sqrt(), 0.0].map(Argument::F32));
+    core.extend([1.0 / (dim as f32).sqrt(), 30.0].map(Argument::F32));
     core.extend(sizes([0, heads]));
     core
 }
@@ -215,4 +231,37 @@ fn delta(gpu: &mut Gpu, shape: Shape) -> Work {
     let written = operands.f32_result(shape.rows());
     let arguments = [&read[..], &[written], &sizes([shape.rows() as u32, shape.dim])].concat();
     Work { source, launch, arguments, least: Least::of_bytes(2 * 2 * shape.of_queries(), 4 * shape.rows()) }
+}
+
+/// Of products in bf16, in place.
+fn softmax(gpu: &mut Gpu, shape: Shape) -> Work {
+    let (source, launch) = attention::softmax(&shape.attention(Element::Bf16));
+    let mut operands = Operands::new(gpu);
+    let probabilities = operands.bf16(shape.pairs());
+    let arguments = [&[probabilities, NULL][..], &core(&mut operands, &shape)].concat();
+    let least = Least::of_bytes(2 * shape.read() + 4 * u64::from(shape.tokens), 2 * shape.pairs());
+    Work { source, launch, arguments, least }
+}
+
+fn softmax_backward(gpu: &mut Gpu, shape: Shape) -> Work {
+    let (source, launch) = attention::softmax_backward(&shape.attention(Element::Bf16));
+    let mut operands = Operands::new(gpu);
+    let tensors = [(); 2].map(|()| operands.bf16(shape.pairs()));
+    let arguments = [&tensors[..], &core(&mut operands, &shape)].concat();
+    let least = Least::of_bytes(4 * shape.read() + 4 * u64::from(shape.tokens), 2 * shape.pairs());
+    Work { source, launch, arguments, least }
+}
+
+/// Makes the products again.
+fn soft_cap(gpu: &mut Gpu, shape: Shape) -> Work {
+    let attention = Attention { soft_cap: true, ..shape.attention(Element::F32) };
+    let (source, launch) = attention::soft_cap_backward(&attention);
+    let mut operands = Operands::new(gpu);
+    let inputs = Inputs::new(&mut operands, &shape, Element::F32);
+    let gradients = operands.f32(shape.pairs());
+    let saved = inputs.saved(&shape);
+    let arguments = [&saved[..3], &saved[4..], &[gradients], &core(&mut operands, &shape)].concat();
+    let read = 4 * (shape.of_queries() + shape.of_keys() / 2 + shape.pairs() + u64::from(shape.tokens));
+    let least = Least { read, written: 4 * shape.pairs(), flops: shape.product(), unit: Unit::Single };
+    Work { source, launch, arguments, least }
 }

@@ -64,6 +64,7 @@ pub fn product(gpu: &mut Gpu, layer: Layer, pass: Pass, tile: Option<Tile>) -> W
         n,
         k,
         batch: 1,
+        batches: 1,
         left: factor(left),
         right: factor(right),
         output,
@@ -92,6 +93,7 @@ fn product_without_tensor_cores(gpu: &mut Gpu, Layer { rows, outputs, inputs }: 
         n: outputs,
         k: inputs,
         batch: 1,
+        batches: 1,
         left: factor(false),
         right: factor(true),
         output: Element::F32,
@@ -121,7 +123,8 @@ fn flops(&Product { m, n, k, .. }: &Product) -> u64 {
 /// What both kernels take, without a bias.
 fn arguments([a, b]: [Argument; 2], c: Argument, product: &Product) -> Vec<Argument> {
     let &Product { m, n, k, left, right, .. } = product;
-    let strides = [if left.transposed { m } else { k }, if right.transposed { k } else { n }, n, 0, 0, 0];
+    let strides =
+        [if left.transposed { m } else { k }, if right.transposed { k } else { n }, n, 0, 0, 0, 0, 0, 0];
     let strides = strides.map(|stride| Argument::U64(stride.into()));
     [&[a, b, c, NULL][..], &sizes([m, n, k]), &strides].concat()
 }

@@ -15,6 +15,7 @@ pub const KERNELS: &[(&str, &str)] = carried![
     "attention/attention_delta.cu",
     "attention/attention_forward.cu",
     "attention/attention_plain.cu",
+    "attention/attention_softmax.cu",
     "collectives/collectives.cu",
     "cross_entropy/cross_entropy.cu",
     "dropout/dropout.cu",

@@ -11,12 +11,12 @@ use crate::lower::kernel::Into;
 
 /// Queries, keys and values where they lie, with the distances of their rows.
 #[derive(Clone, Copy)]
-struct Places {
-    queries: Span,
-    query_stride: u64,
-    keys: Span,
-    values: Span,
-    key_stride: u64,
+pub(super) struct Places {
+    pub queries: Span,
+    pub query_stride: u64,
+    pub keys: Span,
+    pub values: Span,
+    pub key_stride: u64,
 }
 
 impl Places {
@@ -62,7 +62,7 @@ impl Encoder<'_> {
     }
 
     /// The arguments that all kernels of attention end with.
-    fn core(&self, kernel: Kernel, core: &Core, shape: &Attention) -> Result<Kernel, CudaError> {
+    pub(super) fn core(&self, kernel: Kernel, core: &Core, shape: &Attention) -> Result<Kernel, CudaError> {
         let ascends = [core.queries, core.keys].iter().all(|list| self.memory.indices(*list).is_sorted());
         let (first_head, heads) = match (&core.dropout, &core.score.alibi) {
             (Some(dropout), _) => (dropout.first_head as usize, dropout.heads as usize),
@@ -95,7 +95,12 @@ impl Encoder<'_> {
         if shape.batch * shape.tokens == 0 {
             return nothing();
         }
-        let log_sum_exp = log_sum_exp(call.probabilities)?;
+        let log_sum_exp = match call.probabilities {
+            Probabilities::LogSumExp(view) => view,
+            Probabilities::Whole { all, kept } => {
+                return self.materialised(call, &shape, &places, (all, kept));
+            }
+        };
         let resumes = call.output.write == Into::Add;
         let kernel = inputs(Kernel::new(attention::forward(&shape)), &places);
         let (output, sums) = (self.at(call.output.view), self.at(log_sum_exp));
@@ -114,7 +119,12 @@ impl Encoder<'_> {
         if shape.batch * shape.tokens == 0 {
             return nothing();
         }
-        let sums = self.at(log_sum_exp(call.probabilities)?);
+        let sums = match call.probabilities {
+            Probabilities::LogSumExp(view) => self.at(view),
+            Probabilities::Whole { all, kept } => {
+                return self.materialised_gradient(call, &shape, [&places, &gradients], (all, kept));
+            }
+        };
         let rows = shape.batch * shape.tokens * shape.heads;
         let delta = self.scratch("the gradient of attention", 4 * u64::from(rows))?;
         let output_gradient = self.at(call.output_gradient);
@@ -149,13 +159,4 @@ fn inputs(kernel: Kernel, places: &Places) -> Kernel {
         .reads(places.keys)
         .reads(places.values)
         .number(places.key_stride)
-}
-
-fn log_sum_exp(probabilities: Probabilities) -> Result<View, CudaError> {
-    match probabilities {
-        Probabilities::LogSumExp(view) => Ok(view),
-        Probabilities::Whole { .. } => {
-            Err(CudaError::Unsupported(String::from("attention that keeps its probabilities has no kernel")))
-        }
-    }
 }

@@ -6,6 +6,7 @@ mod elementwise;
 mod embedding;
 mod experts;
 mod losses;
+mod materialised;
 mod norm;
 mod products;
 mod update;

@@ -31,6 +31,7 @@ impl Encoder<'_> {
             n,
             k,
             batch: 1,
+            batches: 1,
             left: self.side(&call.a)?,
             right: self.side(&call.b)?,
             output: element(call.output.view.storage)?,
@@ -56,7 +57,7 @@ impl Encoder<'_> {
             (call.output.stride as u64, 0)
         };
         kernel = kernel.numbers([m, n, k]);
-        for stride in [strides[0] as u64, strides[1] as u64, stride, steps[0], steps[1], step] {
+        for stride in [strides[0] as u64, strides[1] as u64, stride, steps[0], steps[1], step, 0, 0, 0] {
             kernel = kernel.number(stride);
         }
         if kernel.launch.kernel == "gemm" {

@@ -1,11 +1,15 @@
-//! Fused attention: on tensor cores for the usual heads in bf16, else without them.
+//! Attention. Fused: on tensor cores for the usual heads in bf16, else without them. Of attention that keeps its
+//! probabilities, what lies between its products.
 //!
-//! Arguments, of which those of [`forward`], [`backward_queries`] and [`backward_keys`] end with those of the core:
+//! Arguments, of which those of all but delta end with those of the core:
 //! - forward: queries, their stride, keys, values, their stride, output, log-sum-exps, whether it goes on from both;
 //! - delta: output, its gradient, deltas, rows (tokens · heads of all sequences), value width of a head;
 //! - backward of queries: queries, stride, keys, values, stride, output gradient, log-sum-exps, deltas, query gradients,
 //!   their stride, whether they are added to;
 //! - backward of keys: the same, but key gradients, value gradients, their stride, whether they are added to;
+//! - softmax: products, which become probabilities, and what dropout leaves of them (or 0);
+//! - backward of the softmax: probabilities, and gradients of what dropout left, which become those of the products;
+//! - backward of the soft cap: queries, stride, keys, stride, gradients;
 //! - core: query and key tokens of a sequence, heads, heads that share a key-value head, positions of queries and of keys,
 //!   whether both ascend, [`nearest`], [`reach`], scale, soft cap, number of the first head, heads in all; with dropout
 //!   also the scalars of the step, site, threshold, scale of what is kept, number of the first sequence, tokens of a whole
@@ -62,6 +66,8 @@ const KEYS: u32 = 64;
 /// Rows of a tile, and threads of a block, without tensor cores.
 const PLAIN_ROWS: u32 = 16;
 const PLAIN_THREADS: u32 = 128;
+/// Keys that a thread of the softmax takes at a time.
+const KEYS_OF_A_THREAD: u32 = 8;
 /// Rows of a block of the kernel that sums rows.
 const DELTA_ROWS: u32 = 8;
 
@@ -69,6 +75,11 @@ impl Attention {
     fn has_tensor_cores(&self) -> bool {
         let usual = |dim| dim == 64 || dim == 128;
         self.element == Element::Bf16 && usual(self.query_dim) && usual(self.value_dim) && self.aligned
+    }
+
+    /// Query heads that share a key-value head.
+    pub fn group(&self) -> u64 {
+        u64::from(self.heads / self.kv_heads.max(1))
     }
 
     /// The largest tile that fits the registers.
@@ -94,10 +105,14 @@ impl Attention {
     }
 
     fn source(&self, file: &'static str, tiles: &[(&str, u32)]) -> Source {
+        let dims = [("QUERY_DIM", self.query_dim), ("VALUE_DIM", self.value_dim)];
+        self.source_for(file, &[&dims[..], tiles].concat())
+    }
+
+    fn source_for(&self, file: &'static str, sizes: &[(&str, u32)]) -> Source {
         let storage = if self.element == Element::Bf16 { "-DSTORAGE_BF16" } else { "-DSTORAGE_F32" };
         let mut options = vec![storage.to_owned()];
-        let dims = [("QUERY_DIM", self.query_dim), ("VALUE_DIM", self.value_dim)];
-        options.extend(dims.iter().chain(tiles).map(|(name, size)| format!("-D{name}={size}")));
+        options.extend(sizes.iter().map(|(name, size)| format!("-D{name}={size}")));
         let features = [("SOFT_CAP", self.soft_cap), ("ALIBI", self.alibi), ("DROPOUT", self.dropout)];
         options.extend(features.iter().filter(|feature| feature.1).map(|feature| format!("-D{}", feature.0)));
         Source { file, options }
@@ -172,4 +187,26 @@ pub fn backward_keys(attention: &Attention) -> (Source, Launch) {
     };
     let sizes = [("WARPS", WARPS), ("QUERIES", queries)];
     (attention.source("attention/attention_backward_keys.cu", &sizes), launch)
+}
+
+pub fn softmax(attention: &Attention) -> (Source, Launch) {
+    of_rows(attention, "attention_softmax")
+}
+
+pub fn softmax_backward(attention: &Attention) -> (Source, Launch) {
+    of_rows(attention, "attention_softmax_backward")
+}
+
+/// A block for each query of each head.
+fn of_rows(attention: &Attention, kernel: &'static str) -> (Source, Launch) {
+    let Attention { tokens, key_tokens, heads, batch, .. } = *attention;
+    let threads = key_tokens.div_ceil(KEYS_OF_A_THREAD).next_multiple_of(32).clamp(32, 256);
+    let launch = Launch { kernel, grid: [tokens, heads, batch], block: [threads, 1, 1], shared_bytes: 0 };
+    (attention.source_for("attention/attention_softmax.cu", &[]), launch)
+}
+
+/// What follows the backward of the softmax where there is a soft cap.
+pub fn soft_cap_backward(attention: &Attention) -> (Source, Launch) {
+    let bytes = Attention::plain_bytes(PLAIN_ROWS, &[attention.query_dim; 2]);
+    attention.plain("attention_plain_soft_cap", attention.tokens, attention.heads, bytes)
 }

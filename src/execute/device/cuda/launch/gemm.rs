@@ -1,7 +1,8 @@
 //! Products of matrices, and the gradients of biases: which kernel, with which tiles.
 //!
 //! Arguments of `gemm` and `gemm_fma`: a, b, c, bias (or 0), m, n, k, strides of lines of a, b and c, their strides from
-//! one matrix of the batch to the next, (`gemm` only: [`Plan::split_depth`],) and whether c is added to.
+//! one matrix of a batch to the next, those from one batch to the next, (`gemm` only: [`Plan::split_depth`],) and whether
+//! c is added to.
 //! With a split, c is the workspace (f32, stride n, batch stride m·n), without bias and not added to; [`split_sum`]
 //! follows.
 
@@ -49,19 +50,26 @@ pub const fn is_aligned(address: u64, stride: u64, batch_stride: u64) -> bool {
     address.is_multiple_of(16) && stride.is_multiple_of(8) && batch_stride.is_multiple_of(8)
 }
 
-/// What is multiplied: (m, k) · (k, n), `batch` times.
+/// What is multiplied: (m, k) · (k, n), for each of `batch` matrices of each of `batches` batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
     pub m: u32,
     pub n: u32,
     pub k: u32,
     pub batch: u32,
+    pub batches: u32,
     pub left: Factor,
     pub right: Factor,
     pub output: Element,
     /// Elements of f32 that a split of the depth may use.
     pub workspace: u64,
     pub multiprocessors: u32,
+}
+
+impl Product {
+    fn matrices(&self) -> u64 {
+        u64::from(self.batch) * u64::from(self.batches)
+    }
 }
 
 /// How a product is computed.
@@ -131,7 +139,7 @@ pub fn plan_with(product: &Product, tile: Tile, parts: u32) -> Plan {
     }
     let launch = Launch {
         kernel: "gemm",
-        grid: [blocks(product, tile.m, tile.n), 1, product.batch * parts],
+        grid: [blocks(product, tile.m, tile.n), product.batches, product.batch * parts],
         block: [warps_m * warps_n * 32, 1, 1],
         shared_bytes: tile.stages * (tile.m + tile.n) * tile.k * 2,
     };
@@ -140,7 +148,9 @@ pub fn plan_with(product: &Product, tile: Tile, parts: u32) -> Plan {
 
 /// Without tensor cores.
 fn plan_fma(product: &Product) -> Plan {
-    let tile = if blocks(product, 128, 128) * product.batch >= product.multiprocessors { 128 } else { 64 };
+    let large =
+        u64::from(blocks(product, 128, 128)) * product.matrices() >= u64::from(product.multiprocessors);
+    let tile = if large { 128 } else { 64 };
     let storage = if product.right.element == Element::F32 { Element::F32 } else { Element::Bf16 };
     let mut options = vec![storage.storage().to_owned(), format!("-DTILE={tile}")];
     options.extend([
@@ -151,7 +161,7 @@ fn plan_fma(product: &Product) -> Plan {
     options.extend(orders(product));
     let launch = Launch {
         kernel: "gemm_fma",
-        grid: [blocks(product, tile, tile), 1, product.batch],
+        grid: [blocks(product, tile, tile), product.batches, product.batch],
         block: [256, 1, 1],
         shared_bytes: 0,
     };
@@ -191,16 +201,20 @@ fn part_depth(depth: u32, tile: Tile, parts: u32) -> u32 {
 
 /// In how many parts the depth may be cut.
 fn parts_of(product: &Product, tile: Tile) -> impl Iterator<Item = u32> {
-    let Product { m, n, k, batch, workspace, .. } = *product;
+    let Product { m, n, k, workspace, .. } = *product;
     let space = workspace / (u64::from(m) * u64::from(n)).max(1);
-    let most = if batch == 1 { space.min(u64::from((k / LEAST_DEPTH).min(MOST_PARTS))) as u32 } else { 1 };
+    let most = if product.matrices() == 1 {
+        space.min(u64::from((k / LEAST_DEPTH).min(MOST_PARTS))) as u32
+    } else {
+        1
+    };
     // No part may be empty.
     (1..=most.max(1)).filter(move |&parts| parts == 1 || part_depth(k, tile, parts) * (parts - 1) < k)
 }
 
 /// An estimate of the cycles that a product takes.
 fn cycles(product: &Product, tile: Tile, parts: u32) -> u64 {
-    let blocks = u64::from(blocks(product, tile.m, tile.n)) * u64::from(product.batch * parts);
+    let blocks = u64::from(blocks(product, tile.m, tile.n)) * product.matrices() * u64::from(parts);
     let at_once = u64::from(product.multiprocessors.max(1) * tile.resident);
     let depth = u64::from(product.k.div_ceil(parts).next_multiple_of(tile.k));
     let work = u64::from(tile.m * tile.n * tile.resident) * depth / u64::from(tile.rate);

@@ -34,6 +34,15 @@ const REASONS_FOR_MORE: roofline::Reasons = &[
     ("attention_plain_forward", KEYS_AGAIN),
     ("attention_plain_backward_queries", KEYS_AGAIN),
     ("attention_plain_backward_keys", QUERIES_AGAIN),
+    ("attention_plain_soft_cap", KEYS_AGAIN),
+    (
+        "attention_softmax",
+        "scores are read for their sum and again for the result, as they may not fit registers",
+    ),
+    (
+        "attention_softmax_backward",
+        "both rows are read for their sum and again for the result, as they may not fit registers",
+    ),
     ("dropout_rows", NUMBERS_AGAIN),
     ("gemm", TILES_AGAIN),
     ("gemm_fma", TILES_AGAIN),

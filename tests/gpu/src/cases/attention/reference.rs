@@ -76,7 +76,7 @@ impl Trial {
         &values[(row * heads + head) * width..][..width]
     }
 
-    fn sees(&self, query: usize, key: usize) -> bool {
+    pub fn sees(&self, query: usize, key: usize) -> bool {
         let distance = i64::from(self.query_positions[query]) - i64::from(self.key_positions[key]);
         (!self.causal || distance >= 0) && self.window.is_none_or(|window| distance < i64::from(window))
     }
@@ -91,7 +91,7 @@ impl Trial {
     }
 
     /// A score with its derivative by the product.
-    fn score(&self, product: f64, head: usize, query: usize, key: usize) -> (f64, f64) {
+    pub fn score(&self, product: f64, head: usize, query: usize, key: usize) -> (f64, f64) {
         let scaled = product * self.scale;
         let (score, derivative) = match self.soft_cap {
             Some(cap) => (cap * (scaled / cap).tanh(), self.scale / (scaled / cap).cosh().powi(2)),
@@ -101,13 +101,13 @@ impl Trial {
         (score - self.slope(head) * distance, derivative)
     }
 
-    fn dropped(&self, sequence: usize, head: usize, query: usize, key: usize) -> f64 {
+    pub fn dropped(&self, sequence: usize, head: usize, query: usize, key: usize) -> f64 {
         let (query, key) = (self.query_positions[query], self.key_positions[key]);
         self.dropout.as_ref().map_or(1.0, |dropout| dropout.factor(sequence, head, query, key))
     }
 
     /// Scores (−∞ where not seen), and derivatives, of a query.
-    fn scores(&self, of: &Tensors, sequence: usize, head: usize, query: usize) -> Vec<(f64, f64)> {
+    pub fn scores(&self, of: &Tensors, sequence: usize, head: usize, query: usize) -> Vec<(f64, f64)> {
         let width = self.query_dim;
         let q = Self::head(&of.queries, self.heads, width, sequence * self.tokens() + query, head);
         let shared = head / (self.heads / self.kv_heads);
@@ -171,14 +171,14 @@ impl Trial {
         sums
     }
 
-    fn rows(&self) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
+    pub fn rows(&self) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
         let (heads, tokens) = (self.heads, self.tokens());
         (0..self.batch * heads * tokens)
             .map(move |at| (at / (heads * tokens), at / tokens % heads, at % tokens))
     }
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 

@@ -76,7 +76,7 @@ impl Setup {
         self.tensors.queries.clone_from(&other.tensors.queries);
     }
 
-    fn inputs(&self) -> Vec<Argument> {
+    pub fn inputs(&self) -> Vec<Argument> {
         let (query_width, key_width, value_width) = widths(&self.trial);
         let part = |tensor: &Tensor, column: usize| {
             Argument::Part(tensor.buffer, column as u64 * self.stored.bytes())
@@ -90,7 +90,7 @@ impl Setup {
         ]
     }
 
-    fn core(&self) -> Vec<Argument> {
+    pub fn core(&self) -> Vec<Argument> {
         let trial = &self.trial;
         let (first_head, heads) = match (trial.alibi, trial.dropout) {
             (_, Some(dropout)) => (dropout.first_head as u32, dropout.heads as u32),

@@ -13,7 +13,8 @@ pub struct Trial {
     pub types: [Stored; 3],
     pub add: bool,
     pub bias: bool,
-    pub batch: usize,
+    /// Batches, and matrices of each. Batches are interleaved in memory.
+    pub batches: [usize; 2],
     /// Columns before and behind each matrix, a multiple of `grain`.
     pub margin: [usize; 2],
     /// Strides are rounded up to a multiple of it.
@@ -28,12 +29,18 @@ pub const PLAIN: Trial = Trial {
     types: [Stored::Bf16; 3],
     add: false,
     bias: false,
-    batch: 1,
+    batches: [1, 1],
     margin: [0, 0],
     grain: 1,
     tile: None,
     parts: 1,
 };
+
+impl Trial {
+    fn matrices(&self) -> usize {
+        self.batches[0] * self.batches[1]
+    }
+}
 
 pub const fn element(stored: Stored) -> Element {
     match stored {
@@ -42,7 +49,7 @@ pub const fn element(stored: Stored) -> Element {
     }
 }
 
-/// A batch of matrices with margins.
+/// Batches of matrices with margins.
 struct Matrix {
     tensor: Tensor,
     stored: Stored,
@@ -57,12 +64,12 @@ impl Matrix {
         let (rows, columns) = size;
         let stride = (trial.margin[0] + columns + trial.margin[1]).next_multiple_of(trial.grain);
         let step = rows * stride;
-        let tensor = stored.random(gpu, random, trial.batch * step, 1.0);
+        let tensor = stored.random(gpu, random, trial.matrices() * step, 1.0);
         Self { tensor, stored, columns, stride, first: trial.margin[0], step }
     }
 
-    fn at(&self, batch: usize, row: usize, column: usize) -> f64 {
-        self.tensor.values[batch * self.step + row * self.stride + self.first + column]
+    fn at(&self, matrix: usize, row: usize, column: usize) -> f64 {
+        self.tensor.values[matrix * self.step + row * self.stride + self.first + column]
     }
 
     fn argument(&self) -> Argument {
@@ -90,7 +97,8 @@ pub fn check(gpu: &mut Gpu, trial: Trial) -> Outcome {
         m: m as u32,
         n: n as u32,
         k: k as u32,
-        batch: trial.batch as u32,
+        batch: trial.batches[1] as u32,
+        batches: trial.batches[0] as u32,
         left: a.factor(trial.transposed[0]),
         right: b.factor(trial.transposed[1]),
         output: element(output),
@@ -104,15 +112,16 @@ pub fn check(gpu: &mut Gpu, trial: Trial) -> Outcome {
     launch(gpu, &trial, &product, &plan, [&a, &b, &c], &bias)?;
 
     let mut expected = c.tensor.values.clone();
-    for (batch, row, column) in places(trial.batch, m, n) {
+    for (matrix, row, column) in places(trial.matrices(), m, n) {
         let left =
-            |depth| if trial.transposed[0] { a.at(batch, depth, row) } else { a.at(batch, row, depth) };
-        let right =
-            |depth| if trial.transposed[1] { b.at(batch, column, depth) } else { b.at(batch, depth, column) };
+            |depth| if trial.transposed[0] { a.at(matrix, depth, row) } else { a.at(matrix, row, depth) };
+        let right = |depth| {
+            if trial.transposed[1] { b.at(matrix, column, depth) } else { b.at(matrix, depth, column) }
+        };
         let sum: f64 = (0..k).map(|depth| left(depth) * right(depth)).sum();
-        let before = if trial.add { c.at(batch, row, column) } else { 0.0 };
+        let before = if trial.add { c.at(matrix, row, column) } else { 0.0 };
         let bias = if trial.bias { bias.values[column] } else { 0.0 };
-        expected[batch * c.step + row * c.stride + c.first + column] = before + sum + bias;
+        expected[matrix * c.step + row * c.stride + c.first + column] = before + sum + bias;
     }
     let actual = output.download(gpu, c.tensor.buffer);
     for (at, value) in
@@ -133,8 +142,8 @@ pub fn check(gpu: &mut Gpu, trial: Trial) -> Outcome {
     close(&what, &actual, &expected, n, output.tolerance())
 }
 
-fn places(batch: usize, m: usize, n: usize) -> impl Iterator<Item = (usize, usize, usize)> {
-    (0..batch * m * n).map(move |at| (at / (m * n), at / n % m, at % n))
+fn places(matrices: usize, m: usize, n: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..matrices * m * n).map(move |at| (at / (m * n), at / n % m, at % n))
 }
 
 fn launch(
@@ -151,18 +160,19 @@ fn launch(
     let parts: Option<Buffer> = split.then(|| gpu.uninitialised::<f32>(product.workspace as usize));
     // A part of the depth is a product of its own.
     let step = |matrix: &Matrix, along: bool| match (split, along) {
-        (false, _) => matrix.step,
+        (false, _) => matrix.step * trial.batches[0],
         (true, true) => plan.split_depth as usize,
         (true, false) => plan.split_depth as usize * matrix.stride,
     };
     let steps = [step(a, !trial.transposed[0]), step(b, trial.transposed[1])];
     let (out, out_stride, out_step) = match parts {
         Some(parts) => (Argument::Buffer(parts), n, m * n),
-        None => (c.argument(), c.stride, c.step),
+        None => (c.argument(), c.stride, c.step * trial.batches[0]),
     };
     let mut arguments = vec![a.argument(), b.argument(), out, if split { NULL } else { bias }];
     arguments.extend([m, n, k].map(|size| Argument::U32(size as u32)));
-    let strides = [a.stride, b.stride, out_stride, steps[0], steps[1], out_step];
+    let outer = [a.step, b.step, c.step];
+    let strides = [a.stride, b.stride, out_stride, steps[0], steps[1], out_step].into_iter().chain(outer);
     arguments.extend(strides.map(|stride| Argument::U64(stride as u64)));
     if plan.launch.kernel == "gemm" {
         arguments.push(Argument::U32(plan.split_depth));
