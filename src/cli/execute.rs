@@ -15,7 +15,8 @@ use super::machine::Source;
 use super::number::{real, whole};
 use super::output::{Outputs, print};
 use super::progress::RunBar;
-use super::{interrupt, keys, workload};
+use super::{gpu, interrupt, keys, workload};
+use crate::cluster::Cluster;
 use crate::execute;
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
@@ -248,15 +249,20 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     let source = match device {
         _ if args.dry_run => None,
         DeviceKind::Cpu => Some(source(args.cost_model, args.no_calibrate)),
-        // What a GPU does is predicted by the plan's own cost model where no other is named.
-        DeviceKind::Cuda | DeviceKind::SharedCuda => args.cost_model.map(Source::File),
+        DeviceKind::Cuda | DeviceKind::SharedCuda => {
+            args.cost_model.map(Source::File).or_else(|| args.plan.is_none().then(gpu::own))
+        }
+    };
+    let source_for = |cluster: &Cluster| match device {
+        DeviceKind::Cpu if slice.is_some() => slice::source(source.clone(), is_named, cluster),
+        DeviceKind::Cuda | DeviceKind::SharedCuda if source.is_none() && !args.dry_run => {
+            Ok(gpu::instead_of(cluster))
+        }
+        _ => Ok(source.clone()),
     };
     let Planned { plan, job, own, calibrated } = match &args.plan {
-        Some(path) if slice.is_some() => {
-            execute_plan::read(path, &changes, &|cluster| slice::source(source.clone(), is_named, cluster))?
-        }
-        Some(path) => execute_plan::read(path, &changes, &|_| Ok(source.clone()))?,
-        None => execute_plan::quick(&changes, source.as_ref())?,
+        Some(path) => execute_plan::read(path, &changes, device, &source_for)?,
+        None => execute_plan::quick(&changes, device, source.as_ref())?,
     };
     let outcome = if let Some(ranks) = slice {
         let mut bar = RunBar::of_slice(!args.json, steps * ranks.len() as u64);
@@ -331,7 +337,7 @@ fn failed(failure: Failure, outputs: &Outputs, path: Option<&Path>) -> CliError 
 fn source(file: Option<PathBuf>, is_built_in: bool) -> Source {
     match file {
         Some(file) => Source::File(file),
-        None if is_built_in => Source::BuiltIn,
+        None if is_built_in => Source::BuiltIn("cpu"),
         None => Source::Machine,
     }
 }

@@ -7,10 +7,11 @@ use super::freeze::freeze;
 use super::machine::{CostModel, Source};
 use super::{quick, workload};
 use crate::cluster::Cluster;
-use crate::execute::run::Job;
+use crate::execute::run::{DeviceKind, Job};
 use crate::plan::shell::quoted;
 use crate::plan::{self, Plan, PlanFileError};
 use crate::profile::EngineProfile;
+use crate::profile::device::DeviceClass;
 use crate::profile::engines::{self, engine};
 use crate::search::{Problem, Request};
 use crate::strategy::{Draft, Strategy, Workload};
@@ -62,14 +63,14 @@ impl Changes {
 
 /// The plan of the small GPT by the cost model of `source`, by the built-in one where it is only to be counted: the
 /// best, or that of the strategy that is given.
-pub fn quick(changes: &Changes, source: Option<&Source>) -> Result<Planned, CliError> {
-    let (mut model, mut cluster) = (quick::model()?, quick::cluster()?);
+pub fn quick(changes: &Changes, device: DeviceKind, source: Option<&Source>) -> Result<Planned, CliError> {
+    let (mut model, mut cluster) = (quick::model()?, quick::cluster(device)?);
     let workload = changes.over(quick::workload(cluster.devices()));
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze, None)?;
-    let cost_model = source.map(Source::load).transpose()?;
+    let cost_model = source.map(|source| source.load(class(device))).transpose()?;
     if let Some(cost_model) = &cost_model {
-        cluster = cost_model.cluster(cluster.devices());
+        cluster = cost_model.cluster(&cluster);
     }
     let engine = engines::embedded();
     let problem = Problem::new(&model, &cluster, workload, engine, None);
@@ -88,6 +89,7 @@ pub fn quick(changes: &Changes, source: Option<&Source>) -> Result<Planned, CliE
 pub fn read(
     path: &Path,
     changes: &Changes,
+    device: DeviceKind,
     source: &dyn Fn(&Cluster) -> Result<Option<Source>, CliError>,
 ) -> Result<Planned, CliError> {
     let mut plan = plan::read(path)?;
@@ -115,17 +117,25 @@ pub fn read(
     if is_other {
         plan = played(&cluster)?.0;
     }
-    let cost_model = source(&cluster)?.as_ref().map(Source::load).transpose()?;
+    let cost_model = source(&cluster)?.map(|source| source.load(class(device))).transpose()?;
     let other = cost_model.as_ref().filter(|other| other.hash != plan.cost_model.hash);
     let own = other.map(|_| PlannedTime {
         cost_model: plan.cost_model.name.clone(),
         step_time_s: plan.prediction.step_time_s,
     });
     if let Some(other) = other {
-        (plan, strategy) = played(&other.cluster(cluster.devices()))?;
+        (plan, strategy) = played(&other.cluster(&cluster))?;
     }
     let calibrated = cost_model.as_ref().and_then(CostModel::fixed_kernel);
     Ok(Planned { plan, job: Job { model, strategy, workload, engine }, own, calibrated })
+}
+
+/// What ranks run on, as cost models have it.
+const fn class(device: DeviceKind) -> DeviceClass {
+    match device {
+        DeviceKind::Cpu => DeviceClass::Cpu,
+        DeviceKind::Cuda | DeviceKind::SharedCuda => DeviceClass::Gpu,
+    }
 }
 
 fn embedded(plan: &Plan) -> Result<&'static EngineProfile, CliError> {

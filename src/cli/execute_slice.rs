@@ -42,8 +42,8 @@ pub fn ranks(text: &str, beside: Beside) -> Result<Vec<u64>, CliError> {
     }
 }
 
-/// The cost model that a slice of a plan for `cluster` is predicted and priced by, where it is not the plan's own: for CPU
-/// ranks as in a whole run.
+/// The cost model that a slice on cores of a plan for `cluster` is predicted and priced by, where it is not the plan's own:
+/// for CPU ranks as in a whole run.
 pub fn source(source: Option<Source>, is_named: bool, cluster: &Cluster) -> Result<Option<Source>, CliError> {
     if cluster.device.class == DeviceClass::Cpu {
         return Ok(source);
@@ -52,7 +52,7 @@ pub fn source(source: Option<Source>, is_named: bool, cluster: &Cluster) -> Resu
         let name = &cluster.device.name;
         let why = format!(
             "communication of a slice is priced by the plan's own cost model, {name}; --cost-model and --no-calibrate \
-             are for plans of CPU ranks"
+             are for plans of CPU ranks, --cost-model also for --device cuda"
         );
         return Err(CliError::usage("cost-model", name, why));
     }

@@ -18,13 +18,14 @@ use crate::units::FlopsPerSecond;
 /// Where the cost model comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// What is kept of this machine; it is measured first where nothing is.
+    /// What is kept of this machine's cores; it is measured first where nothing is.
     Machine,
-    BuiltIn,
+    /// A device that we know, by its name.
+    BuiltIn(&'static str),
     File(PathBuf),
 }
 
-/// A cost model of CPU ranks.
+/// A cost model of what ranks run on.
 #[derive(Clone, Debug)]
 pub struct CostModel {
     pub model: DeviceModel,
@@ -33,10 +34,15 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// One node of `ranks` ranks.
-    pub fn cluster(&self, ranks: u64) -> Cluster {
-        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
-        Cluster::uniform(format!("1x{ranks}xcpu"), 1, ranks, self.model.clone(), self.hash.clone())
+    /// As many ranks as devices of `like`: cores are those of one machine, GPUs in nodes as they are there.
+    pub fn cluster(&self, like: &Cluster) -> Cluster {
+        let all = u32::try_from(like.devices()).unwrap_or(u32::MAX);
+        let (nodes, ranks, name) = match self.model.class {
+            DeviceClass::Cpu => (1, all, "cpu"),
+            DeviceClass::Gpu => (like.nodes, like.devices_per_node, self.model.name.as_str()),
+        };
+        let name = format!("{nodes}x{ranks}x{name}");
+        Cluster::uniform(name, nodes, ranks, self.model.clone(), self.hash.clone())
     }
 
     /// Speed of the fixed kernel when it was measured.
@@ -46,19 +52,19 @@ impl CostModel {
 }
 
 impl Source {
-    /// The cost model. Measuring, and whatever is odd about what was kept, is said on stderr.
+    /// The cost model of devices of `class`. Measuring, and whatever is odd about what was kept, is said on stderr.
     ///
     /// # Errors
     /// If the file that was named cannot be used, or this machine cannot be measured.
-    pub fn load(&self) -> Result<CostModel, CliError> {
+    pub fn load(&self, class: DeviceClass) -> Result<CostModel, CliError> {
         match self {
             Self::Machine => of_machine(),
-            Self::BuiltIn => {
-                say("the built-in cost model cpu predicts, which knows nothing of this machine");
-                let (model, hash) = device_model("cpu").map_err(|error| refused("cpu", &error))?;
+            Self::BuiltIn(name) => {
+                say(&format!("the built-in cost model {name} predicts, which knows nothing of this machine"));
+                let (model, hash) = device_model(name).map_err(|error| refused(name, &error))?;
                 Ok(CostModel { model, hash })
             }
-            Self::File(path) => of_file(path),
+            Self::File(path) => of_file(path, class),
         }
     }
 }
@@ -85,7 +91,7 @@ fn of_machine() -> Result<CostModel, CliError> {
     Ok(CostModel { model: calibration.model, hash: sha256(&text) })
 }
 
-fn of_file(path: &Path) -> Result<CostModel, CliError> {
+fn of_file(path: &Path, class: DeviceClass) -> Result<CostModel, CliError> {
     let shown = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| {
         let message = format!("{shown} cannot be read: {error}");
@@ -93,11 +99,16 @@ fn of_file(path: &Path) -> Result<CostModel, CliError> {
     })?;
     let model = parse_device_model(&text).map_err(|error| error.in_file(&shown));
     let (model, hash) = model.map_err(|error| refused(&shown, &error))?;
-    if model.class != DeviceClass::Cpu {
+    if model.class != class {
+        let (found, needed, run_on) = match class {
+            DeviceClass::Cpu => ("gpu", "cpu", "CPUs here (--device cuda is for a GPU)"),
+            DeviceClass::Gpu => ("cpu", "gpu", "a GPU"),
+        };
+        let name = &model.name;
         let message =
-            format!("{shown}: class of {} is gpu; ranks run on CPUs here, so cpu is needed", model.name);
-        let error = CliError { kind: Kind::Input, message, ..CliError::usage("class", "gpu", "") };
-        return Err(error.or(["cpu"]));
+            format!("{shown}: class of {name} is {found}; ranks run on {run_on}, so {needed} is needed");
+        let error = CliError { kind: Kind::Input, message, ..CliError::usage("class", found, "") };
+        return Err(error.or([needed]));
     }
     Ok(CostModel { model, hash })
 }
@@ -110,6 +121,6 @@ fn refused(file: &str, error: &ProfileError) -> CliError {
 }
 
 /// A line on stderr. Nobody may be there to read it.
-fn say(line: &str) {
+pub fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -19,6 +19,7 @@ mod fit;
 mod folder;
 mod freeze;
 mod from;
+mod gpu;
 mod interrupt;
 mod kept;
 mod keys;

@@ -1,9 +1,10 @@
-//! What `execute` trains where no plan is given: a small GPT on as many CPU ranks as there are cores.
+//! What `execute` trains where no plan is given: a small GPT on as many CPU ranks as there are cores, or on a GPU.
 
 use std::thread;
 
 use super::error::CliError;
 use crate::cluster::{self, Cluster};
+use crate::execute::run::DeviceKind;
 use crate::model::{self, Model};
 use crate::strategy::Workload;
 use crate::units::ElementType;
@@ -20,10 +21,17 @@ pub fn model() -> Result<Model, CliError> {
     Ok(model::from_text(MODEL, "the built-in model", "small-gpt")?)
 }
 
-/// A rank for each core, at least two.
-pub fn cluster() -> Result<Cluster, CliError> {
-    let cores = thread::available_parallelism().map_or(1, usize::from).max(2);
-    Ok(cluster::load(&format!("1x{cores}xcpu"))?)
+/// A rank for each core, at least two; one on a GPU, and four where ranks share it.
+pub fn cluster(device: DeviceKind) -> Result<Cluster, CliError> {
+    let text = match device {
+        DeviceKind::Cpu => {
+            let cores = thread::available_parallelism().map_or(1, usize::from).max(2);
+            format!("1x{cores}xcpu")
+        }
+        DeviceKind::Cuda => "1x1xh100-sxm".to_owned(),
+        DeviceKind::SharedCuda => "1x4xh100-sxm".to_owned(),
+    };
+    Ok(cluster::load(&text)?)
 }
 
 /// What it is trained on by `ranks` ranks.

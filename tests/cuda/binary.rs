@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::place::{Place, Run};
 use crate::small::{DENSE, EXPERTS, executed, planned, rows};
 
 fn numbers(document: &Value, field: &str) -> Vec<f64> {
@@ -111,5 +111,67 @@ fn an_illegal_access_names_rank_instruction_and_kernel() {
         for words in ["illegal address", " of unit ", "micro-batch ", "on rank ", kernel] {
             assert!(told.contains(words), "{words}: {}", run.stderr);
         }
+    }
+}
+
+/// A plan for another GPU runs, is predicted for the one that is there, and what to do is said.
+#[test]
+fn a_plan_for_another_device_is_predicted_anew() {
+    let place = Place::with_gpus();
+    place.write("small.json", DENSE);
+    let simulate =
+        "simulate small.json --cluster 1x1xh100-sxm --global-batch 4 --seq-len 16 --strategy micro=4";
+    let run = place.line(&format!("{simulate} --engine embedded --out plan.json"));
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let execute = "execute plan.json --device cuda --steps 1 --json";
+    let of = |card| place.with("FAKE_CUDA_NAME", card, execute);
+    let (same, other, unknown) = (of("NVIDIA H100 80GB HBM3"), of("NVIDIA H200"), of("Fake GPU"));
+    for run in [&same, &other, &unknown] {
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    let warned = |words: &[&str], text: &str| words.iter().all(|word| text.contains(word));
+    assert!(!same.stderr.contains("the plan is for"), "{}", same.stderr);
+    let words = ["the plan is for h100-sxm", "NVIDIA H200", "--cluster 1x1xh200-sxm"];
+    assert!(warned(&words, &other.stderr), "{}", other.stderr);
+    let words = ["the plan is for h100-sxm", "Fake GPU", "calibrate --device cuda --base h100-sxm"];
+    assert!(warned(&words, &unknown.stderr), "{}", unknown.stderr);
+    let predicted = |run: &Run| run.json()["step_time_s"]["predicted"].as_f64().unwrap();
+    assert!(predicted(&same) != predicted(&other) && predicted(&same) == predicted(&unknown));
+    assert_eq!(other.json()["planned"]["cost_model"], "h100-sxm");
+    assert!(same.json()["planned"].is_null());
+}
+
+/// Without a plan, the small model is planned for the GPU that is there.
+#[test]
+fn without_a_plan_the_small_model_is_planned_for_the_gpu() {
+    let place = Place::with_gpus();
+    let line = "execute --device cuda --steps 1 --global-batch 2 --seq-len 16 --trace trace.json --json";
+    let run = place.with("FAKE_CUDA_NAME", "NVIDIA H200", line);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let trace: Value = serde_json::from_str(&place.read("trace.json")).unwrap();
+    assert_eq!(trace["plan"]["cost_model"]["name"], "h200-sxm");
+    assert_eq!(trace["plan"]["cluster"]["name"], "1x1xh200-sxm");
+    assert_eq!(trace["machine"]["gpu"], "NVIDIA H200");
+}
+
+/// `--cost-model` is a GPU's where ranks run on one, of a slice too.
+#[test]
+fn a_cost_model_of_the_gpu_predicts() {
+    let place = Place::with_gpus();
+    planned(&place, DENSE, 2, 8, "tp=2,micro=4");
+    for name in ["cpu", "h200-sxm"] {
+        let file = format!("{}/cost_models/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        place.write(&format!("{name}.json"), fs::read_to_string(file).unwrap());
+    }
+    for flags in ["--share-device", "--slice 1"] {
+        let line = format!("execute plan.json --device cuda {flags} --steps 1 --trace trace.json --json --cost-model");
+        let run = place.line(&format!("{line} h200-sxm.json"));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(!run.stderr.contains("the plan is for"), "{}", run.stderr);
+        let trace: Value = serde_json::from_str(&place.read("trace.json")).unwrap();
+        assert_eq!(trace["plan"]["cost_model"]["name"], "h200-sxm");
+        let run = place.line(&format!("{line} cpu.json"));
+        let error = &run.json()["error"];
+        assert_eq!((run.code, &error["field"], &error["nearest"]), (3, &json!("class"), &json!(["gpu"])));
     }
 }

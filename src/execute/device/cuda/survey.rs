@@ -99,6 +99,12 @@ impl Survey {
     }
 }
 
+/// The name that the driver gives the first GPU, if there is one.
+pub fn first_card() -> Option<String> {
+    driver::count().ok().filter(|count| *count > 0)?;
+    driver::facts(0).ok().map(|facts| facts.name)
+}
+
 fn device(index: usize, has_kernels: bool) -> Result<DeviceFacts, CudaError> {
     let facts = driver::facts(index)?;
     let free = Gpu::open(index).and_then(|gpu| gpu.free());
