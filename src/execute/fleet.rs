@@ -16,7 +16,6 @@ use crate::execute::device::cuda::{self, Cuda};
 use crate::execute::device::{Device, FreeMemory, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
-use crate::execute::observe::resident::resident;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::Parts;
 use crate::execute::ranks::placement::Placement;
@@ -28,7 +27,7 @@ use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::placing::{Placing, Space};
 use crate::program::scalars::Scalar;
-use crate::trace;
+use crate::trace::{self, Resident};
 use crate::units::Bytes;
 
 /// The ranks of a run, or one of them alone.
@@ -41,8 +40,8 @@ pub struct Fleet {
     pub(super) device: Box<dyn Device + Send>,
     /// Held by whoever computes a step, or reads or writes memory between two.
     at_work: RwLock<()>,
-    /// What was resident before the arenas were taken.
-    pub resident_before: Option<Bytes>,
+    /// Memory that was taken before the arenas were.
+    taken_before: Option<Bytes>,
     /// The ranks hold the gradients of a step, and nothing writes to them.
     has_gradients: AtomicBool,
 }
@@ -114,7 +113,7 @@ impl Fleet {
             _ => None,
         };
         check_room(&*device, alone, &placings)?;
-        let resident_before = resident();
+        let taken_before = device.taken_memory();
         device.allocate(needs)?;
         Ok(Self {
             run,
@@ -122,7 +121,7 @@ impl Fleet {
             bound,
             device,
             at_work: RwLock::default(),
-            resident_before,
+            taken_before,
             has_gradients: AtomicBool::new(false),
         })
     }
@@ -244,6 +243,21 @@ impl Fleet {
     /// Who computes products of matrices on the GPU.
     pub fn products(&self) -> Option<trace::Products> {
         self.device.products()
+    }
+
+    /// Memory that is taken now, and what was taken before the arenas with these.
+    pub fn resident(&self) -> Resident {
+        let is_apart = matches!(self.device.free_memory(), FreeMemory::Apart { .. });
+        let arenas = |rank: &Rank| {
+            let placing = &rank.placement.placing;
+            let on_host = if is_apart { Bytes::ZERO } else { placing.host.extent.aligned() };
+            placing.device.extent.aligned() + on_host
+        };
+        let arenas: Bytes = self.ranks.iter().map(arenas).sum();
+        Resident {
+            predicted: self.taken_before.map(|before| before + arenas),
+            measured: self.device.taken_memory(),
+        }
     }
 
     /// Memory of that GPU that is free now.

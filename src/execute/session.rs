@@ -20,7 +20,6 @@ use crate::execute::gradients::{GradientFile, Wanted};
 use crate::execute::observe::measure::Measured;
 use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Loader, Recorder, Steps};
-use crate::execute::observe::resident::resident;
 use crate::execute::observe::samples::Samples;
 use crate::execute::observe::{measure, record};
 use crate::execute::ranks::parts;
@@ -305,23 +304,12 @@ fn measured(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
         let of = |rank: &Rank| rank.written.each_ref().map(|end| Bytes(end.load(Ordering::Relaxed) as u64));
         ranks.iter().map(of).collect()
     };
-    let extent = |rank: &Rank| {
-        let placing = &rank.placement.placing;
-        placing.device.extent.aligned() + placing.host.extent.aligned()
-    };
-    let arenas: Bytes = ranks.iter().map(extent).sum();
+    let resident = fleet.resident();
     Measured {
         ranks: (0..fleet.run.mesh.ranks()).collect(),
         held,
         written: has_steps.then(written),
-        // Beside a GPU, most of what the process holds is the driver's.
-        resident: match fleet.gpu() {
-            Some(_) => Resident::default(),
-            None => Resident {
-                predicted: fleet.resident_before.map(|before| before + arenas),
-                measured: resident().filter(|_| has_steps),
-            },
-        },
+        resident: Resident { measured: resident.measured.filter(|_| has_steps), ..resident },
     }
 }
 

@@ -66,11 +66,11 @@ pub struct ExtentRow {
     pub measured_bytes: Option<Bytes>,
 }
 
-/// Memory of the whole process.
+/// Memory of the whole process that is no file's; where ranks ran on a GPU, all that its driver says is in use on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resident {
-    /// What was resident before the arenas were taken, and the arenas; none where it is not known.
+    /// What there was before the arenas were taken, and the arenas; none where it is not known.
     pub predicted: Option<Bytes>,
     /// Behind the last step.
     pub measured: Option<Bytes>,

@@ -27,6 +27,10 @@ fn every_other_step_is_traced() {
     let measured = gpu["step_time_s"]["measured"].as_f64().unwrap();
     assert_eq!((steps.len(), measured), (5, steps[1].min(steps[3])));
     assert_eq!(report["memory"], gpu["memory"]);
+    // What the driver says is taken: arenas, and little besides.
+    let [predicted, taken] =
+        ["predicted", "measured"].map(|field| gpu["resident_bytes"][field].as_f64().unwrap());
+    assert!(predicted <= taken && taken <= 1.03 * predicted, "{}", gpu["resident_bytes"]);
     for table in ["memory", "extent"] {
         assert_eq!(gpu[table], cores[table], "{table}");
     }
@@ -164,7 +168,9 @@ fn a_cost_model_of_the_gpu_predicts() {
         place.write(&format!("{name}.json"), fs::read_to_string(file).unwrap());
     }
     for flags in ["--share-device", "--slice 1"] {
-        let line = format!("execute plan.json --device cuda {flags} --steps 1 --trace trace.json --json --cost-model");
+        let line = format!(
+            "execute plan.json --device cuda {flags} --steps 1 --trace trace.json --json --cost-model"
+        );
         let run = place.line(&format!("{line} h200-sxm.json"));
         assert_eq!(run.code, 0, "{}", run.stderr);
         assert!(!run.stderr.contains("the plan is for"), "{}", run.stderr);

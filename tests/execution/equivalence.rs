@@ -157,6 +157,13 @@ fn two_losses_under_random_strategies() {
     check_random(&models::two_losses(), 0.0, 4, 40);
 }
 
+/// Soft caps, windows and linear biases, in both kinds of attention.
+#[test]
+fn features_of_attention_under_random_strategies() {
+    check_random(&models::capped(), 0.0, 7, 12);
+    check_random(&models::bloom(), 0.2, 8, 12);
+}
+
 /// Masks are drawn for global elements: every strategy drops the same.
 #[test]
 fn dropout_is_the_same_under_random_strategies() {

@@ -73,6 +73,11 @@ pub trait Device: Sync {
     /// Memory that ranks may still take.
     fn free_memory(&self) -> FreeMemory;
 
+    /// Memory that is taken: by this process, or on the GPU by all, as its driver says. None where nobody tells.
+    fn taken_memory(&self) -> Option<Bytes> {
+        None
+    }
+
     /// What the driver calls the GPU, where it is one. There, tracing makes a step longer.
     fn gpu(&self) -> Option<&str> {
         None

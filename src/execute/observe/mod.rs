@@ -5,7 +5,6 @@ pub mod measure;
 pub mod observer;
 pub mod record;
 pub(in crate::execute) mod recorder;
-pub(in crate::execute) mod resident;
 pub mod samples;
 pub mod span;
 pub mod words;

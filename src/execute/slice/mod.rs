@@ -13,7 +13,6 @@ use crate::execute::error::ExecuteError;
 use crate::execute::fleet::{self, Fleet};
 use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Recorder, Steps};
-use crate::execute::observe::resident::resident;
 use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
 use crate::execute::run::{Job, Run, Settings};
@@ -127,21 +126,12 @@ fn alone(
     fleet.train((0, steps), &mut recorder)?;
     let steps = recorder.steps;
     let only = &fleet.ranks[0];
-    let placing = &only.placement.placing;
-    let arenas = placing.device.extent.aligned() + placing.host.extent.aligned();
     let alone = Alone {
         rank,
         stage: only.stage as usize,
         steps,
         written: only.written.each_ref().map(|end| Bytes(end.load(Ordering::Relaxed) as u64)),
-        // Beside a GPU, most of what the process holds is the driver's.
-        resident: match fleet.gpu() {
-            Some(_) => Resident::default(),
-            None => Resident {
-                predicted: fleet.resident_before.map(|before| before + arenas),
-                measured: resident(),
-            },
-        },
+        resident: fleet.resident(),
         gpu: fleet.gpu().map(str::to_owned),
     };
     Ok((fleet.run, alone))

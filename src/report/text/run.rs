@@ -197,10 +197,14 @@ fn arenas(sheet: &mut Sheet, trace: &Trace) {
         sheet.paragraph("", &format!("Rank {rank}'s {name} arena has {extent} for {live} held; {written}."));
     }
     if let Resident { predicted: Some(predicted), measured: Some(measured) } = trace.resident_bytes {
-        sheet.paragraph(
-            "",
-            &format!("The process holds {measured}; predicted {predicted}, within 5 % or 64 MiB."),
-        );
+        let told = match trace.machine.gpu {
+            Some(_) => format!(
+                "The driver says that {measured} of the GPU are taken; what was taken before the arenas, and these, are \
+                 {predicted}."
+            ),
+            None => format!("The process holds {measured}; predicted {predicted}, within 5 % or 64 MiB."),
+        };
+        sheet.paragraph("", &told);
     }
 }
 

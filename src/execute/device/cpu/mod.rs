@@ -68,6 +68,13 @@ pub fn free_memory() -> Bytes {
     kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
 }
 
+/// Memory of this process that is resident and no file's; none where the system does not tell.
+fn resident() -> Option<Bytes> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    Some(Bytes::kib(line.trim().trim_end_matches(" kB").parse().ok()?))
+}
+
 /// The memory of ranks that compute on this machine's cores.
 pub struct Cpu {
     ranks: Vec<CpuRank>,
@@ -114,6 +121,10 @@ impl Cpu {
 impl Device for Cpu {
     fn free_memory(&self) -> FreeMemory {
         FreeMemory::Shared(free_memory())
+    }
+
+    fn taken_memory(&self) -> Option<Bytes> {
+        resident()
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {

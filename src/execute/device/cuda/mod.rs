@@ -136,6 +136,10 @@ impl Device for Cuda {
         FreeMemory::Apart { device: self.gpu.free().unwrap_or(Bytes::ZERO), host: cpu::free_memory() }
     }
 
+    fn taken_memory(&self) -> Option<Bytes> {
+        Some(self.gpu.facts.total.saturating_sub(self.gpu.free().ok()?))
+    }
+
     fn gpu(&self) -> Option<&str> {
         Some(&self.gpu.facts.name)
     }
