@@ -1,10 +1,32 @@
 //! Why a run could not start, or failed.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use crate::execute::comm::CommError;
 use crate::program::instruction::Holds;
 use crate::units::Bytes;
+
+/// Whose memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Where ranks' device and host memory are the same.
+    Machine,
+    Gpu,
+    /// Beside a GPU.
+    Host,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Machine => "this machine",
+            Self::Gpu => "the GPU",
+            Self::Host => "the host",
+        })
+    }
+}
 
 /// A run that failed or cannot be.
 #[derive(Debug, Error)]
@@ -19,13 +41,13 @@ pub enum ExecuteError {
     )]
     NotFinite { step: u64, value: f64, rank: usize, layer: String, what: String },
     #[error(
-        "the arenas of {ranks} ranks take {extent} to hold {live} at once, and this machine has {available} free"
+        "the arenas of {ranks} ranks take {extent} to hold {live} at once, and {holder} has {available} free"
     )]
-    Memory { ranks: u64, extent: Bytes, live: Bytes, available: Bytes },
+    Memory { ranks: u64, extent: Bytes, live: Bytes, holder: Holder, available: Bytes },
     #[error(
-        "the arenas of rank {rank} take {extent} to hold {live} at once, and this machine has {available} free"
+        "the arenas of rank {rank} take {extent} to hold {live} at once, and {holder} has {available} free"
     )]
-    MemoryOfOne { rank: usize, extent: Bytes, live: Bytes, available: Bytes },
+    MemoryOfOne { rank: usize, extent: Bytes, live: Bytes, holder: Holder, available: Bytes },
     /// A slice of a rank that the plan has not.
     #[error("the plan has no rank {rank}: its ranks are 0 to {last}")]
     NoSuchRank { rank: u64, last: u64 },

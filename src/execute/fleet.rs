@@ -14,7 +14,7 @@ use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
 use crate::execute::device::{Device, FreeMemory, Tracing};
-use crate::execute::error::ExecuteError;
+use crate::execute::error::{ExecuteError, Holder};
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::Parts;
@@ -113,7 +113,7 @@ impl Fleet {
             _ => None,
         };
         check_room(&*device, alone, &placings)?;
-        let taken_before = device.taken_memory();
+        let taken_before = device.taken_memory()?;
         device.allocate(needs)?;
         Ok(Self {
             run,
@@ -256,7 +256,8 @@ impl Fleet {
         let arenas: Bytes = self.ranks.iter().map(arenas).sum();
         Resident {
             predicted: self.taken_before.map(|before| before + arenas),
-            measured: self.device.taken_memory(),
+            // Behind a step that the GPU has ended, its driver says nothing.
+            measured: self.device.taken_memory().ok().flatten(),
         }
     }
 
@@ -363,15 +364,18 @@ pub(super) fn check_room(
     let ([device_extent, host_extent], [device_live, host_live]) =
         (sum(|space| space.extent), sum(|space| space.live));
     let needs = match device.free_memory() {
-        FreeMemory::Shared(free) => vec![(device_extent + host_extent, device_live + host_live, free)],
-        FreeMemory::Apart { device, host } => {
-            vec![(device_extent, device_live, device), (host_extent, host_live, host)]
+        FreeMemory::Shared(free) => {
+            vec![(Holder::Machine, device_extent + host_extent, device_live + host_live, free)]
         }
+        FreeMemory::Apart { device, host } => vec![
+            (Holder::Gpu, device_extent, device_live, device),
+            (Holder::Host, host_extent, host_live, host),
+        ],
     };
-    let lacking = needs.into_iter().find(|(extent, _, available)| extent > available);
-    let Some((extent, live, available)) = lacking else { return Ok(()) };
+    let lacking = needs.into_iter().find(|(_, extent, _, available)| extent > available);
+    let Some((holder, extent, live, available)) = lacking else { return Ok(()) };
     Err(match alone {
-        Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, available },
-        None => ExecuteError::Memory { ranks: placings.len() as u64, extent, live, available },
+        Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, holder, available },
+        None => ExecuteError::Memory { ranks: placings.len() as u64, extent, live, holder, available },
     })
 }

@@ -74,8 +74,11 @@ pub trait Device: Sync {
     fn free_memory(&self) -> FreeMemory;
 
     /// Memory that is taken: by this process, or on the GPU by all, as its driver says. None where nobody tells.
-    fn taken_memory(&self) -> Option<Bytes> {
-        None
+    ///
+    /// # Errors
+    /// What the driver says instead.
+    fn taken_memory(&self) -> Result<Option<Bytes>, ExecuteError> {
+        Ok(None)
     }
 
     /// What the driver calls the GPU, where it is one. There, tracing makes a step longer.

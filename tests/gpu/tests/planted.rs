@@ -80,7 +80,7 @@ planted! {
     trailing_barrier, Apart, |values| {
         let first = |block: &[f32]| doubles(&block[..4]).iter().sum::<f64>();
         values.chunks(64).flat_map(|block| [first(block); 64]).collect()
-    }, ["race: writes byte 0 of shared memory", "reads at PTX line"];
+    }, ["race: writes byte 4 of shared memory", "reads at PTX line"];
     past_the_end, Apart, |values| {
         let values = doubles(values);
         (0..COUNT).map(|at| values[at] + values.get(at + 1).unwrap_or(&0.0)).collect()
@@ -91,12 +91,12 @@ planted! {
     }, ["thread [0, 0, 0]", "reads bytes 60..64 of argument 0, out of bounds"];
     misaligned, Apart, doubles, ["writes bytes 4..20 of argument 1, misaligned"];
     unwritten_slot, Apart, |values| values.chunks(64).flat_map(|block| doubles(block).into_iter().rev()).collect(),
-        ["thread [46, 0, 0]", "reads byte 68 of shared memory, which is uninitialised"];
+        ["thread [46, 0, 0]", "reads byte 72 of shared memory, which is uninitialised"];
     short_wait, Apart, |values| doubles(values).iter().map(|value| 2.0 * value).collect(),
         ["of shared memory, which is in flight", "ld.shared"];
     plain_beside_atomic, Apart, |values| {
         values.chunks(64).map(|block| block.iter().filter(|&&value| value > 0.0).count() as f64).collect()
-    }, ["race: updates byte 0 of shared memory", "writes at PTX line"];
+    }, ["race: updates byte 4 of shared memory", "writes at PTX line"];
     divergent_barrier, Apart, doubles, ["divergent barrier", "32 threads", "bar.sync", "32 threads have ended"];
     partial_shuffle, Apart, |values| (0..COUNT).map(|at| f64::from(values[at ^ 1])).collect(),
         ["wait for the lanes of mask 0xffffffff", "32 threads have ended"];
@@ -107,6 +107,9 @@ planted! {
     wrong_fragment, Apart, |values| {
         doubles(values).iter().map(|&value| f64::from(gpu::compare::from_bf16(gpu::compare::to_bf16(value as f32)))).collect()
     }, ["output: relative L2 error"];
+    over_aligned, Apart, doubles, ["of shared memory, misaligned: the address must be a multiple of 16"];
+    wrong_space, Apart, doubles, ["reads bytes of shared memory as if they were global memory"];
+    block_scope, Apart, doubles, ["PTX line", "other blocks need not see isn't known to the translator"];
     unknown_instruction, Apart, doubles, ["PTX line", "nanosleep.u32", "isn't known to the translator"];
 }
 

@@ -123,8 +123,8 @@ impl Device for Cpu {
         FreeMemory::Shared(free_memory())
     }
 
-    fn taken_memory(&self) -> Option<Bytes> {
-        resident()
+    fn taken_memory(&self) -> Result<Option<Bytes>, ExecuteError> {
+        Ok(resident())
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {

@@ -10,11 +10,10 @@
 use std::ops::Range;
 
 use super::driver::Event;
+use super::encode::collectives::source_of_sum;
 use super::error::CudaError;
-
 use super::launch::collectives::{self as launches, Wire};
 use super::launch::gradient_norm::{self, BINS};
-use super::launch::runs::Types;
 use super::membership::{Membership, STAGE};
 use super::queue::{CudaQueue, Done};
 use super::work::{Kernel, Span, Work};
@@ -240,27 +239,14 @@ impl CudaQueue<'_> {
         count: u64,
         to: Span,
     ) -> Result<(), CudaError> {
-        let types = match element {
-            ElementType::Fp32 => Types::F32,
-            ElementType::Bf16 => Types::Bf16,
-            ElementType::Fp64 if count == u64::from(BINS) => {
-                let kernel = Kernel::new((gradient_norm::source(Types::F32), gradient_norm::sum()))
-                    .reads(stage)
-                    .writes(to)
-                    .number(parts as u32);
-                return self.perform_now(Work::Kernel(Box::new(kernel)));
-            }
-            other => return Err(CudaError::Unsupported(format!("sums of {other} have no kernel"))),
-        };
-        let wire = match reduction.wire {
-            wire if wire.size() >= element.size() => Wire::Exact,
-            ElementType::Bf16 => Wire::Bf16,
-            ElementType::Fp16 => Wire::F16,
-            other => {
-                return Err(CudaError::Unsupported(format!("sums that travel as {other} have no kernel")));
-            }
-        };
-        let kernel = Kernel::new((launches::source(types, wire), launches::sum(count)))
+        let source = source_of_sum(element, reduction)?;
+        if element == ElementType::Fp64 {
+            debug_assert_eq!(count, u64::from(BINS), "numbers of fp64 are squares, in bins");
+            let kernel = Kernel::new((source, gradient_norm::sum()));
+            let kernel = kernel.reads(stage).writes(to).number(parts as u32);
+            return self.perform_now(Work::Kernel(Box::new(kernel)));
+        }
+        let kernel = Kernel::new((source, launches::sum(count)))
             .reads(stage)
             .writes(to)
             .number(count)

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
@@ -84,11 +84,8 @@ impl Kernels {
     pub fn function(&self, kernel: &Kernel) -> Result<Function, CudaError> {
         check_grid(kernel)?;
         let (name, shared_bytes) = (kernel.launch.kernel, kernel.launch.shared_bytes);
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let Module { handle, functions } = match modules.entry(kernel.source.clone()) {
-            Entry::Occupied(loaded) => loaded.into_mut(),
-            Entry::Vacant(place) => place.insert(self.load(&kernel.source)?),
-        };
+        let mut modules = self.modules();
+        let Module { handle, functions } = self.module(&mut modules, &kernel.source)?;
         match functions.get(name) {
             Some((function, allowed)) if shared_bytes <= *allowed => return Ok(*function),
             _ => {}
@@ -109,6 +106,29 @@ impl Kernels {
         let allowed = shared_bytes.max(SHARED_WITHOUT_ASKING);
         functions.insert(name, (Function(function), allowed));
         Ok(Function(function))
+    }
+
+    /// Compiles and loads `source`, if that is not done yet.
+    ///
+    /// # Errors
+    /// If it cannot be compiled or loaded.
+    pub fn prepare(&self, source: &Source) -> Result<(), CudaError> {
+        self.module(&mut self.modules(), source).map(|_| ())
+    }
+
+    fn modules(&self) -> MutexGuard<'_, HashMap<Source, Module>> {
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn module<'m>(
+        &self,
+        modules: &'m mut HashMap<Source, Module>,
+        source: &Source,
+    ) -> Result<&'m mut Module, CudaError> {
+        Ok(match modules.entry(source.clone()) {
+            Entry::Occupied(loaded) => loaded.into_mut(),
+            Entry::Vacant(place) => place.insert(self.load(source)?),
+        })
     }
 
     fn load(&self, source: &Source) -> Result<Module, CudaError> {

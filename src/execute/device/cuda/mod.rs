@@ -136,8 +136,8 @@ impl Device for Cuda {
         FreeMemory::Apart { device: self.gpu.free().unwrap_or(Bytes::ZERO), host: cpu::free_memory() }
     }
 
-    fn taken_memory(&self) -> Option<Bytes> {
-        Some(self.gpu.facts.total.saturating_sub(self.gpu.free().ok()?))
+    fn taken_memory(&self) -> Result<Option<Bytes>, ExecuteError> {
+        Ok(Some(self.gpu.facts.total.saturating_sub(self.gpu.free()?)))
     }
 
     fn gpu(&self) -> Option<&str> {

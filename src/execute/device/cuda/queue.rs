@@ -10,7 +10,7 @@ use cudarc::driver::sys;
 
 use super::board::{Board, Place};
 use super::driver::{Event, Gpu, Stream as GpuStream, Timing};
-use super::encode::Encoder;
+use super::encode::{Encoder, collectives};
 use super::error::{CudaError, Doing};
 use super::graph::Graph;
 use super::inboxes::Inboxes;
@@ -246,6 +246,13 @@ impl Queue for CudaQueue<'_> {
         self.awaited = instructions.iter().map(|instruction| instruction.is_awaited).collect();
         for call in instructions.iter().flat_map(|one| one.calls).filter(|call| is_own_work(call)) {
             self.prepare_call(call)?;
+        }
+        for call in instructions.iter().flat_map(|one| one.calls) {
+            if let Call::Collective { exchange, .. } = call
+                && let Some(source) = collectives::source(exchange, self.encoder.types)?
+            {
+                self.kernels.prepare(&source)?;
+            }
         }
         self.place = self.board.enter(instructions.iter().map(|one| self.name(one)).collect());
         Ok(())

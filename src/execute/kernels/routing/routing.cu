@@ -52,13 +52,12 @@ KERNEL routing_assign(float *routing, u32 tokens, u32 experts, u32 top_k) {
     }
     greatest = warp_max(greatest);
     for (u32 expert = lane; expert < experts; expert += WARP) {
-        row[expert] = expf(row[expert] - greatest);
-        sum += row[expert];
+        sum += expf(row[expert] - greatest);
     }
     sum = warp_sum(sum);
     for (u32 expert = lane; expert < experts; expert += WARP) {
         // Not a number: no sign but the mark's.
-        row[expert] = fabsf(row[expert] / sum);
+        row[expert] = fabsf(expf(row[expert] - greatest) / sum);
     }
     for (u32 choice = 0; choice < top_k; choice++) {
         Candidate best = {-INFINITE, NONE};

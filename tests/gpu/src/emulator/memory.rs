@@ -189,6 +189,10 @@ impl Memory {
         if number < FIRST_BUFFER && (number as usize >= SPACES || range.name.is_empty()) {
             return Err(stray());
         }
+        if space == GLOBAL && index < SPACES && index != GLOBAL {
+            let name = &range.name;
+            return Err(Refusal::Text(format!("{verb} bytes of {name} as if they were global memory")));
+        }
         let length = if index == LOCAL { visit.local_bytes } else { range.bytes.len() } as i64;
         let end = offset + bytes as i64;
         let Some(first) = range.first else {

@@ -153,8 +153,11 @@ impl Emit<'_> {
 
     fn atomic(&mut self) -> Result<(), Fault> {
         self.take("relaxed");
-        self.take_one(&["cta", "gpu", "sys"]);
+        let scope = self.take_one(&["cta", "gpu", "sys"]);
         let space = self.space();
+        if scope == Some("cta") && space != Space::Shared {
+            return fault("an update that other blocks need not see isn't known to the translator");
+        }
         let operation =
             self.require(&["add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"])?;
         let kind = self.take_type()?;

@@ -82,6 +82,12 @@ fn reserve(memory: &mut Vec<u8>, variable: &Variable) -> u64 {
     start as u64
 }
 
+/// The first multiple of `alignment` from `end` on that is aligned no further: who relies on more is found.
+fn placed(end: u64, alignment: u64) -> u64 {
+    let start = end.next_multiple_of(alignment);
+    if start.is_multiple_of(2 * alignment) { start + alignment } else { start }
+}
+
 /// Places the kernel's shared and local variables, wherever they are declared.
 fn frame(module: &Module, kernel: &Kernel, names: &mut Names) -> Result<Frame, Fault> {
     let inner = kernel.body.iter().filter_map(|statement| match statement {
@@ -94,7 +100,7 @@ fn frame(module: &Module, kernel: &Kernel, names: &mut Names) -> Result<Frame, F
         match variable.space {
             Space::Shared if variable.bytes == 0 => dynamic.push(variable),
             Space::Shared => {
-                let start = end.next_multiple_of(variable.alignment);
+                let start = placed(end, variable.alignment);
                 shared.push((start, variable.bytes));
                 names.place(variable, start);
                 end = start + variable.bytes + SHARED_GAP;
@@ -107,7 +113,9 @@ fn frame(module: &Module, kernel: &Kernel, names: &mut Names) -> Result<Frame, F
             _ => {}
         }
     }
-    let dynamic_shared = end.next_multiple_of(1024);
+    // A GPU aligns it to 16 bytes where nothing is declared.
+    let alignment = dynamic.iter().map(|variable| variable.alignment).max().unwrap_or(1).max(16);
+    let dynamic_shared = placed(end, alignment);
     dynamic.iter().for_each(|variable| names.place(variable, dynamic_shared));
     names.parameters =
         kernel.parameters.iter().map(|parameter| (parameter.name.clone(), parameter.offset)).collect();

@@ -2,6 +2,7 @@
 //! where a rank's memory lies and on the library of products, and on nothing else.
 
 mod attention;
+pub mod collectives;
 mod elementwise;
 mod embedding;
 mod experts;

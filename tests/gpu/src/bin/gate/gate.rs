@@ -1,6 +1,6 @@
 //! Compiles every source that launches ask for, with the compiler and the sources of the shipped program, and writes what
 //! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes and FLOPs it needs. Fails if a
-//! kernel spills, or does much more than the least, without a reason, and if no case launches it.
+//! kernel spills, or moves much more than the least, without a reason, if it computes much more, and if no case launches it.
 
 mod page;
 mod roofline;
@@ -26,7 +26,7 @@ const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
 /// Why a kernel keeps values of a thread in memory: the kernel, what its options contain, the reason.
 const REASONS: &[(&str, &str, &str)] = &[];
 
-/// Why a kernel moves or computes much more than its operator needs.
+/// Why a kernel moves much more than its operator needs.
 const REASONS_FOR_MORE: roofline::Reasons = &[
     ("attention_forward", KEYS_AGAIN),
     ("attention_backward_queries", KEYS_AGAIN),
