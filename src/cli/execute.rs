@@ -246,6 +246,9 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         probe(folder)?;
     }
     let is_named = args.no_calibrate || args.cost_model.is_some();
+    if device != DeviceKind::Cpu && !args.dry_run {
+        gpu::choose();
+    }
     let source = match device {
         _ if args.dry_run => None,
         DeviceKind::Cpu => Some(source(args.cost_model, args.no_calibrate)),

@@ -11,15 +11,29 @@ use crate::profile::device::DeviceClass;
 /// What predicts where nobody knows the GPU.
 const USUAL: &str = "h100-sxm";
 
+fn first_card() -> Option<String> {
+    survey::cards().into_iter().next()
+}
+
+/// Says which GPU is taken of several kinds.
+pub fn choose() {
+    let cards = survey::cards();
+    if let [first, others @ ..] = cards.as_slice()
+        && let Some(other) = others.iter().find(|other| *other != first)
+    {
+        say(&format!("GPUs of several kinds: all ranks run on cuda:0, {first}; {other} is left alone"));
+    }
+}
+
 /// The cost model of what is planned here for the GPU.
 pub fn own() -> Source {
-    Source::BuiltIn(survey::first_card().as_deref().and_then(built_in).unwrap_or(USUAL))
+    Source::BuiltIn(first_card().as_deref().and_then(built_in).unwrap_or(USUAL))
 }
 
 /// The cost model that predicts a plan for `cluster` on the GPU, where that is another device than the plan's. Says so, and
 /// how to plan for the GPU. Where there is no GPU, the run says it.
 pub fn instead_of(cluster: &Cluster) -> Option<Source> {
-    let (card, planned) = (survey::first_card()?, &cluster.device.name);
+    let (card, planned) = (first_card()?, &cluster.device.name);
     let Some(known) = built_in(&card) else {
         let base = if cluster.device.class == DeviceClass::Gpu { planned } else { USUAL };
         say(&format!(

@@ -145,6 +145,21 @@ fn a_plan_for_another_device_is_predicted_anew() {
     assert!(same.json()["planned"].is_null());
 }
 
+/// Of GPUs of several kinds the first is taken, and it is said which.
+#[test]
+fn of_several_kinds_the_first_is_taken() {
+    let place = Place::with_gpus();
+    planned(&place, DENSE, 1, 4, "micro=4");
+    let of = |names: &str| {
+        let run = place.with("FAKE_CUDA_NAME", names, "execute plan.json --device cuda --steps 1 --json");
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run.stderr
+    };
+    let told = of("NVIDIA H200, NVIDIA L40S");
+    assert!(told.contains("cuda:0, NVIDIA H200; NVIDIA L40S is left alone"), "{told}");
+    assert!(!of("NVIDIA H200, NVIDIA H200").contains("several kinds"));
+}
+
 /// Without a plan, the small model is planned for the GPU that is there.
 #[test]
 fn without_a_plan_the_small_model_is_planned_for_the_gpu() {

@@ -99,10 +99,10 @@ impl Survey {
     }
 }
 
-/// The name that the driver gives the first GPU, if there is one.
-pub fn first_card() -> Option<String> {
-    driver::count().ok().filter(|count| *count > 0)?;
-    driver::facts(0).ok().map(|facts| facts.name)
+/// The names that the driver gives the GPUs.
+pub fn cards() -> Vec<String> {
+    let count = driver::count().unwrap_or_default();
+    (0..count).filter_map(|index| driver::facts(index).ok()).map(|facts| facts.name).collect()
 }
 
 fn device(index: usize, has_kernels: bool) -> Result<DeviceFacts, CudaError> {

@@ -99,17 +99,15 @@ impl Machine {
         barrier.expected = expected;
         barrier.threads.push(thread);
         barrier.votes += u64::from(value != 0);
-        let at = |state: &State| match *state {
-            State::Barrier { line, .. } => line,
-            _ => 0,
-        };
         // The instruction is one of the whole warp: two lanes at different ones have diverged.
-        let other = barrier
-            .threads
-            .iter()
-            .find(|&&other| other / 32 == thread / 32 && at(&self.states[other]) != line);
-        if let Some(&other) = other {
-            let text = self.line(at(&self.states[other]));
+        let warp = thread / 32 * 32;
+        let lanes = (warp..).zip(&self.states[warp..]).take(32);
+        let other = lanes.into_iter().find_map(|(other, state)| match *state {
+            State::Barrier { name: here, line: at } if here == name && at != line => Some((other, at)),
+            _ => None,
+        });
+        if let Some((other, at)) = other {
+            let text = self.line(at);
             return Err(format!("divergent barrier: thread {other} of the same warp waits at {text}"));
         }
         if (barrier.threads.len() as u32) < expected {
@@ -149,6 +147,14 @@ impl Machine {
         let (warp, lane) = (thread / 32, thread % 32);
         if mask >> lane & 1 == 0 {
             return Err(self.describe(thread, line, &format!("the lane isn't in its own mask {mask:#x}")));
+        }
+        // While a neighbour is still on its way, nobody else has to be looked at: the last to come looks at all.
+        let is_coming = |lane: usize| matches!(self.states.get(warp * 32 + lane), Some(State::Ready));
+        if [lane.wrapping_sub(1), lane + 1]
+            .into_iter()
+            .any(|next| next < 32 && mask >> next & 1 == 1 && is_coming(next))
+        {
+            return Ok(false);
         }
         let mut lanes: [Option<&mut Collective>; 32] = [const { None }; 32];
         for (other, place) in lanes.iter_mut().enumerate().filter(|(other, _)| mask >> other & 1 == 1) {

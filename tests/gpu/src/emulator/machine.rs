@@ -185,13 +185,11 @@ pub fn run(
 /// Warp by warp: the lanes of one go on until all of them wait.
 fn run_block(machine: *mut Machine, random: &mut Random) -> Result<(), String> {
     let threads = unsafe { (*machine).threads.len() };
+    let mut shuffled = |count: usize| unsafe { (*machine).permutation(count, random) };
+    let (mut warps, mut lanes) = (shuffled(threads.div_ceil(32)), shuffled(32));
     loop {
-        let (warps, lanes) = unsafe {
-            let warps = (*machine).permutation(threads.div_ceil(32), random);
-            (warps, (*machine).permutation(32, random))
-        };
         let mut moved = false;
-        for warp in warps {
+        for warp in &warps {
             loop {
                 let mut moved_here = false;
                 for lane in &lanes {
@@ -217,6 +215,9 @@ fn run_block(machine: *mut Machine, random: &mut Random) -> Result<(), String> {
         }
         if !moved {
             return Err(machine.deadlock());
+        }
+        if machine.order == Order::Random {
+            (warps, lanes) = (shuffled(warps.len()), shuffled(lanes.len()));
         }
     }
 }

@@ -14,12 +14,12 @@ pub enum Eagerness {
 
 #[derive(Debug)]
 pub struct Settings {
-    /// `FAKE_CUDA_DEVICES`.
+    /// `FAKE_CUDA_DEVICES`; as many as have a name where it is not set.
     pub devices: usize,
     /// `FAKE_CUDA_MEMORY`, the bytes of each device.
     pub memory: usize,
-    /// `FAKE_CUDA_NAME`.
-    pub name: String,
+    /// `FAKE_CUDA_NAME`: one for all devices, or one for each, separated by commas.
+    names: Vec<String>,
     /// `FAKE_CUDA_DRIVER`, such as 13000 for 13.0.
     pub version: i32,
     /// `FAKE_CUDA_CAPABILITY`, such as 8.0.
@@ -42,10 +42,12 @@ impl Settings {
         let capability = capability
             .split_once('.')
             .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        let names = text("FAKE_CUDA_NAME", "Fake GPU");
+        let names: Vec<String> = names.split(',').map(|name| name.trim().to_owned()).collect();
         Settings {
-            devices: number("FAKE_CUDA_DEVICES", 1),
+            devices: number("FAKE_CUDA_DEVICES", names.len()),
             memory: number("FAKE_CUDA_MEMORY", 2 << 30),
-            name: text("FAKE_CUDA_NAME", "Fake GPU"),
+            names,
             version: number("FAKE_CUDA_DRIVER", 13000),
             capability: capability
                 .unwrap_or_else(|| wrong("FAKE_CUDA_CAPABILITY", "two numbers such as 8.0")),
@@ -55,6 +57,10 @@ impl Settings {
             eagerness: choice("FAKE_CUDA_ORDER", &[("lazy", Eagerness::Lazy), ("eager", Eagerness::Eager)]),
             checking: choice("FAKE_CUDA_CHECK", &[("on", true), ("off", false)]),
         }
+    }
+
+    pub fn name(&self, device: i32) -> &str {
+        &self.names[device as usize % self.names.len()]
     }
 }
 

@@ -39,7 +39,7 @@ entries! {
 
     Initialised fn cuDeviceGetName(name: *mut c_char, room: i32, device: i32) |session| {
         session.ordinal(device)?;
-        give_text(name, room, &session.settings.name)
+        give_text(name, room, session.settings.name(device))
     }
 
     Initialised fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: i32) |session| {
