@@ -47,7 +47,7 @@ pub fn instead_of(cluster: &Cluster) -> Option<Source> {
     }
     let wanted = format!("{}x{}x{known}", cluster.nodes, cluster.devices_per_node);
     say(&format!(
-        "the plan is for {planned}, and this GPU is a {card}: another plan may be better on it; to plan anew, say \
+        "the plan is for {planned}, and this GPU is {card}: another plan may be better on it; to plan anew, say \
          --cluster {} to meshwright plan",
         quoted(&wanted)
     ));

@@ -262,8 +262,12 @@ fn time(sheet: &mut Sheet, trace: &Trace) {
 fn pace(sheet: &mut Sheet, trace: &Trace) {
     let step = trace.step_time_s;
     if let Some(PlannedTime { cost_model, step_time_s }) = &trace.planned {
+        let present = match trace.machine.gpu {
+            Some(_) => format!("cost model {}", trace.plan.cost_model.name),
+            None => "this machine's".to_owned(),
+        };
         let text = format!(
-            "The plan's own cost model {cost_model} predicts a step of {step_time_s}; this machine's predicts {}.",
+            "The plan's own cost model {cost_model} predicts a step of {step_time_s}; {present} predicts {}.",
             step.predicted
         );
         sheet.paragraph("", &text);
