@@ -247,7 +247,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     }
     let is_named = args.no_calibrate || args.cost_model.is_some();
     if device != DeviceKind::Cpu && !args.dry_run {
-        gpu::choose();
+        gpu::warn_of_several_kinds();
     }
     let source = match device {
         _ if args.dry_run => None,

@@ -15,8 +15,8 @@ fn first_card() -> Option<String> {
     survey::cards().into_iter().next()
 }
 
-/// Says which GPU is taken of several kinds.
-pub fn choose() {
+/// Says which GPU ranks run on, where this machine has several kinds.
+pub fn warn_of_several_kinds() {
     let cards = survey::cards();
     if let [first, others @ ..] = cards.as_slice()
         && let Some(other) = others.iter().find(|other| *other != first)

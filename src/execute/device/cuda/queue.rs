@@ -244,14 +244,17 @@ impl Queue for CudaQueue<'_> {
     fn prepare(&mut self, instructions: &[Upcoming<'_>]) -> Done {
         self.gpu.bind()?;
         self.awaited = instructions.iter().map(|instruction| instruction.is_awaited).collect();
-        for call in instructions.iter().flat_map(|one| one.calls).filter(|call| is_own_work(call)) {
-            self.prepare_call(call)?;
-        }
         for call in instructions.iter().flat_map(|one| one.calls) {
-            if let Call::Collective { exchange, .. } = call
-                && let Some(source) = collectives::source(exchange, self.encoder.types)?
-            {
-                self.kernels.prepare(&source)?;
+            match call {
+                Call::Collective { exchange, .. } => {
+                    if let Some(source) = collectives::source(exchange, self.encoder.types)? {
+                        self.kernels.prepare(&source)?;
+                    }
+                }
+                _ if is_own_work(call) => {
+                    self.prepare_call(call)?;
+                }
+                _ => {}
             }
         }
         self.place = self.board.enter(instructions.iter().map(|one| self.name(one)).collect());
