@@ -4,6 +4,7 @@ use super::super::launch::attention::{self, Attention};
 use super::super::launch::gemm::{self, Factor, Product, is_aligned};
 use super::super::work::{Kernel, Span, Works};
 use super::attention::Places;
+use super::products::launched;
 use super::{CudaError, Encoded, Encoder, work};
 use crate::execute::call::{AttentionCall, AttentionGradientCall, View};
 use crate::lower::kernel::Into;
@@ -85,20 +86,10 @@ impl Encoder<'_> {
                 multiprocessors: self.multiprocessors,
             });
             let matrices = [product.left.0, product.right.0, product.output];
-            let [a, b, c] = matrices.map(place);
             let adds = product.write == Into::Add || (product.output.member == 0 && member > 0);
-            let is_fma = plan.launch.kernel == "gemm_fma";
-            let kernel = Kernel::new((plan.source, plan.launch)).reads(a).reads(b);
-            let mut kernel = if adds { kernel.updates(c) } else { kernel.writes(c) }.reads_any(None);
-            kernel = kernel.numbers(product.size);
-            let strides = [|of: &Matrices| of.stride, |of: &Matrices| of.head, |of: &Matrices| of.sequence];
-            for stride in strides.iter().flat_map(|stride| matrices.iter().map(stride)) {
-                kernel = kernel.number(stride);
-            }
-            if !is_fma {
-                kernel = kernel.number(plan.split_depth);
-            }
-            works.push(work(kernel.flag(adds)));
+            let strides =
+                [matrices.map(|of| of.stride), matrices.map(|of| of.head), matrices.map(|of| of.sequence)];
+            works.push(launched(plan, (matrices.map(place), None), product.size, strides, adds));
         }
         Ok(())
     }

@@ -42,33 +42,24 @@ impl Encoder<'_> {
         let bias = self.at_any(call.bias);
         let [a, b, c] = [&call.a.matrix, &call.b.matrix, &call.output].map(|matrix| self.columns(matrix));
         let strides = [call.a.matrix.stride, call.b.matrix.stride];
-        let split = plan.parts > 1;
+        let (count, split) = (plan.parts, plan.parts > 1);
         // A part of the depth is a product of its own.
         let depth = u64::from(plan.split_depth);
         let steps = [(strides[0], !call.a.transposed), (strides[1], call.b.transposed)]
             .map(|(stride, along)| if along { depth } else { depth * stride as u64 });
-        let mut kernel = Kernel::new((plan.source, plan.launch)).reads(a).reads(b);
-        let (stride, step) = if split {
-            let parts = u64::from(plan.parts) * u64::from(m) * u64::from(n);
-            kernel = kernel.writes(workspace.first(4 * parts)).reads_any(None);
-            (u64::from(n), u64::from(m) * u64::from(n))
-        } else {
-            kernel = if adds { kernel.updates(c) } else { kernel.writes(c) }.reads_any(bias);
-            (call.output.stride as u64, 0)
+        let parts = workspace.first(4 * u64::from(count) * u64::from(m) * u64::from(n));
+        let (output, bias_of_product, stride, step) = match split {
+            true => (parts, None, u64::from(n), u64::from(m) * u64::from(n)),
+            false => (c, bias, call.output.stride as u64, 0),
         };
-        kernel = kernel.numbers([m, n, k]);
-        for stride in [strides[0] as u64, strides[1] as u64, stride, steps[0], steps[1], step, 0, 0, 0] {
-            kernel = kernel.number(stride);
-        }
-        if kernel.launch.kernel == "gemm" {
-            kernel = kernel.number(plan.split_depth);
-        }
-        let mut works = Works::from_iter([work(kernel.flag(adds && !split))]);
+        let [left, right] = strides.map(|stride| stride as u64);
+        let strides = [[left, right, stride], [steps[0], steps[1], step], [0; 3]];
+        let operands = ([a, b, output], bias_of_product);
+        let mut works = Works::from_iter([launched(plan, operands, [m, n, k], strides, adds && !split)]);
         if split {
-            let parts = workspace.first(4 * step * u64::from(plan.parts));
             let kernel = Kernel::new(gemm::split_sum(m, n, product.output)).reads(parts);
             let kernel = if adds { kernel.updates(c) } else { kernel.writes(c) }.reads_any(bias);
-            let kernel = kernel.numbers([plan.parts, m, n]).number(call.output.stride as u64);
+            let kernel = kernel.numbers([count, m, n]).number(call.output.stride as u64);
             works.push(work(kernel.flag(adds)));
         }
         Ok(works)
@@ -119,4 +110,22 @@ impl Encoder<'_> {
         let kernel = if adds { kernel.updates(to) } else { kernel.writes(to) };
         one(kernel.numbers([rows, columns]).number(of.stride as u64).flag(adds))
     }
+}
+
+/// The launch of a product of `size` (m, n, k), whose operands are both factors, the result and a bias. Strides are those of
+/// lines, of the matrices of a batch and of batches, each of both factors and of the result.
+pub(super) fn launched(
+    plan: gemm::Plan,
+    ([a, b, c], bias): ([Span; 3], Option<Span>),
+    size: [u32; 3],
+    strides: [[u64; 3]; 3],
+    adds: bool,
+) -> Work {
+    let kernel = Kernel::new((plan.source, plan.launch)).reads(a).reads(b);
+    let kernel = if adds { kernel.updates(c) } else { kernel.writes(c) }.reads_any(bias).numbers(size);
+    let mut kernel = strides.into_iter().flatten().fold(kernel, Kernel::number);
+    if kernel.launch.kernel == "gemm" {
+        kernel = kernel.number(plan.split_depth);
+    }
+    work(kernel.flag(adds))
 }
