@@ -18,6 +18,7 @@ mod oracles;
 mod place;
 mod plants;
 mod products;
+mod random;
 #[path = "../cli/small.rs"]
 mod small;
 #[path = "../execution/strategies.rs"]
@@ -37,7 +38,7 @@ use meshwright::model::Model;
 use meshwright::profile::engines::engine;
 use meshwright::strategy::{Strategy, Workload};
 use meshwright::units::ElementType;
-use strategies::{Dice, Draw, check_memory, compare, difference, random_text, strategy};
+use strategies::{check_memory, compare, difference, strategy};
 use training::{Trained, train_run};
 
 const STEPS: u64 = 2;
@@ -149,40 +150,4 @@ fn attention_that_keeps_its_probabilities() {
 fn fused_attention_with_features() {
     check(&models::capped(), "tp=1,micro=4", 1, 0.0);
     check(&models::bloom(), "tp=2,micro=2", 2, 0.2);
-}
-
-/// Random legal strategies of `model` on up to eight ranks, against the CPU's.
-fn check_random(model: &Model, seed: u64, count: usize) {
-    let draw = Draw::of(model);
-    let mut dice = Dice::new(seed);
-    let mut checked = 0;
-    while checked < count {
-        let devices = dice.pick(&[2, 2, 4, 4, 8]);
-        let text = random_text(&mut dice, devices, draw);
-        if strategy(model, &text, devices, &workload(0.0)).is_none() {
-            continue;
-        }
-        eprintln!("{text} on {devices}");
-        check(model, &text, devices, 0.0);
-        checked += 1;
-    }
-}
-
-fn count() -> usize {
-    std::env::var("MESHWRIGHT_STRATEGIES").ok().and_then(|count| count.parse().ok()).unwrap_or(5)
-}
-
-#[test]
-fn gpt2_under_random_strategies() {
-    check_random(&models::gpt2(), 11, count());
-}
-
-#[test]
-fn llama_under_random_strategies() {
-    check_random(&models::llama(), 12, count());
-}
-
-#[test]
-fn mixtral_under_random_strategies() {
-    check_random(&models::mixtral(), 13, count());
 }

@@ -105,7 +105,7 @@ impl Emulator {
         launch: &Launch,
         packed: Vec<u8>,
     ) -> Result<Vec<Access>, Fault> {
-        let granule = if self.frame(module, launch.kernel)?.single_bytes { 1 } else { 2 };
+        let granule = self.frame(module, launch.kernel)?.granule;
         for range in self.machine.memory.buffers() {
             range.granule = granule;
         }

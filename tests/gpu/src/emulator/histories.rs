@@ -3,7 +3,7 @@
 use super::shadow::Cell;
 
 /// Cells of a page.
-const PAGE: usize = 1024;
+const PAGE: usize = 128;
 
 /// What has been done to each cell of a range.
 #[derive(Default)]

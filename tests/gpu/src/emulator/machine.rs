@@ -10,6 +10,7 @@ use crate::compare::Random;
 use crate::gpu::Order;
 use crate::launch::Launch;
 use crate::translate::Frame;
+use std::sync::Arc;
 
 /// Why a thread doesn't go on.
 #[derive(Clone, Copy)]
@@ -48,7 +49,7 @@ pub struct Machine {
     pub local_bytes: usize,
     pub grid: [u32; 3],
     pub block_size: [u32; 3],
-    pub lines: Vec<String>,
+    pub lines: Arc<[String]>,
     pub kernel: String,
     pub fault: Option<String>,
     pub fibers: Fibers,
@@ -77,7 +78,7 @@ impl Machine {
             local_bytes: 0,
             grid: [1; 3],
             block_size: [1; 3],
-            lines: vec![],
+            lines: Arc::default(),
             kernel: String::new(),
             fault: None,
             fibers: Fibers::default(),
@@ -96,10 +97,9 @@ impl Machine {
     fn begin_block(&mut self, frame: &Frame, launch: &Launch, turn: usize) {
         let [x, y, z] = launch.block.map(|size| size as usize);
         let threads = x * y * z;
-        let granule = if frame.single_bytes { 1 } else { 2 };
         let shared: &mut Range = &mut self.memory.ranges[memory::SHARED];
         let dynamic = frame.dynamic_shared as usize;
-        shared.reset(dynamic + launch.shared_bytes as usize, granule);
+        shared.reset(dynamic + launch.shared_bytes as usize, frame.granule);
         shared.states[..dynamic].fill(Byte::Outside);
         for &(start, bytes) in &frame.shared {
             shared.states[start as usize..][..bytes as usize].fill(Byte::Unwritten);
@@ -107,26 +107,25 @@ impl Machine {
         self.local_bytes = frame.local_bytes as usize;
         self.memory.ranges[memory::LOCAL].reset(threads * self.local_bytes, 1);
         self.clocks.reset(threads.div_ceil(32));
-        self.states = vec![State::Ready; threads];
-        self.votes = vec![0; threads];
-        self.barriers = (0..16).map(|_| Barrier::default()).collect();
-        self.copies = (0..threads).map(|_| Copies::default()).collect();
+        refill(&mut self.states, threads, || State::Ready);
+        refill(&mut self.votes, threads, || 0);
+        refill(&mut self.barriers, 16, Barrier::default);
+        refill(&mut self.copies, threads, Copies::default);
         let machine: *mut Machine = self;
         let block = place(self.sequence[turn], launch.grid);
-        self.threads = (0..threads)
-            .map(|thread| Thread {
-                thread: place(thread, launch.block),
-                block_size: launch.block,
-                block,
-                grid_size: launch.grid,
-                lane: thread as u32 % 32,
-                warp: thread as u32 / 32,
-                dynamic_shared: launch.shared_bytes,
-                total_shared: (dynamic as u32) + launch.shared_bytes,
-                machine,
-                flops: [0; 3],
-            })
-            .collect();
+        self.threads.clear();
+        self.threads.extend((0..threads).map(|thread| Thread {
+            thread: place(thread, launch.block),
+            block_size: launch.block,
+            block,
+            grid_size: launch.grid,
+            lane: thread as u32 % 32,
+            warp: thread as u32 / 32,
+            dynamic_shared: launch.shared_bytes,
+            total_shared: (dynamic as u32) + launch.shared_bytes,
+            machine,
+            flops: [0; 3],
+        }));
         self.block = self.first_block + turn as u32;
         let threads_at = self.threads.as_mut_ptr();
         self.fibers.prepare(threads, body, |thread| threads_at.wrapping_add(thread).cast());
@@ -145,6 +144,12 @@ impl Machine {
         }
         places
     }
+}
+
+/// Makes `values` new ones, where the old ones lie.
+fn refill<T>(values: &mut Vec<T>, count: usize, new: impl Fn() -> T) {
+    values.clear();
+    values.resize_with(count, new);
 }
 
 pub fn place(index: usize, size: [u32; 3]) -> [u32; 3] {

@@ -229,12 +229,13 @@ impl Memory {
         let range = &mut self.ranges[index];
         let end = start + bytes;
         let place = |at: usize| format!("{} byte {at} of {}", verb(flags), range.name);
-        for at in start..end {
-            let refusal = match range.states[at] {
+        for (at, state) in (start..).zip(&range.states[start..end]) {
+            let refusal = match state {
+                Byte::Written => continue,
                 Byte::Outside => "between two variables",
                 Byte::InFlight => "in flight: an asynchronous copy that nobody has waited for writes it",
                 Byte::Unwritten if flags & access::READ != 0 => "uninitialised",
-                _ => continue,
+                Byte::Unwritten => continue,
             };
             return Err(Refusal::Text(format!("{}, which is {refusal}", place(at))));
         }

@@ -29,6 +29,7 @@ use crate::translate::{self, Frame};
 use library::Library;
 use machine::Machine;
 use memory::{Byte, Memory, Range};
+use std::sync::Arc;
 
 pub use device::Access;
 pub use flops::Flops;
@@ -46,7 +47,7 @@ pub struct Counted {
 }
 
 struct Program {
-    lines: Vec<String>,
+    lines: Arc<[String]>,
     library: Library,
     frames: Vec<Frame>,
     /// The module's variables, which keep what kernels write.
@@ -83,7 +84,7 @@ impl Emulator {
         let module = ptx::parse(ptx)?;
         let translation = translate::translate(&module, self.counting)?;
         self.programs.push(Program {
-            lines: module.lines,
+            lines: module.lines.into(),
             library: Library::compile(&translation.cpp)?,
             frames: translation.kernels,
             globals: translation.globals.clone(),
@@ -159,7 +160,7 @@ impl Emulator {
         machine.memory.ranges[memory::GLOBAL] = space("the module's variables", &program.globals);
         machine.memory.ranges[memory::CONSTANT] = space("constant memory", &program.constants);
         machine.kernel = launch.kernel.to_owned();
-        machine.lines.clone_from(&program.lines);
+        machine.lines = Arc::clone(&program.lines);
         let result = machine::run(machine, entry, frame, launch, packed);
         program.globals.clone_from(&self.machine.memory.ranges[memory::GLOBAL].bytes);
         result.map_err(Fault)

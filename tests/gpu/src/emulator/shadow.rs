@@ -75,16 +75,21 @@ impl Cell {
     }
 
     pub fn read(&mut self, moment: &Moment, unchanging: bool) -> Option<Conflict> {
-        let conflict = self.conflict_with_writes(moment).or_else(|| self.conflict_with_atomics(moment));
+        let written = self.write.block.max(self.atomics[0].block).max(self.atomics[1].block);
+        // Mostly the launch has not written it, and nothing is to be looked at.
+        let is_written = written >= moment.first_block;
         if unchanging {
             self.unchanging = moment.first_block;
-            let written = [self.write, self.atomics[0], self.atomics[1]];
-            if written.iter().any(|record| record.block >= moment.first_block) {
+            if is_written {
                 return Some(Conflict::Unchanging);
             }
         }
         remember(&mut self.reads, moment);
-        conflict
+        if is_written {
+            self.conflict_with_writes(moment).or_else(|| self.conflict_with_atomics(moment))
+        } else {
+            None
+        }
     }
 
     pub fn write(&mut self, moment: &Moment) -> Option<Conflict> {

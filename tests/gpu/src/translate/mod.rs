@@ -6,6 +6,7 @@ mod compare;
 mod control;
 mod convert;
 mod flops;
+mod granule;
 mod instruction;
 mod memory;
 mod names;
@@ -45,8 +46,8 @@ pub struct Frame {
     pub shared: Vec<(u64, u64)>,
     pub dynamic_shared: u64,
     pub local_bytes: u64,
-    /// Whether single bytes are read or written, so that races must be told apart by byte.
-    pub single_bytes: bool,
+    /// Bytes of a cell by which races are told apart.
+    pub granule: usize,
 }
 
 /// With `counting`, instructions count their floating-point operations where they are executed.
@@ -126,13 +127,7 @@ fn frame(module: &Module, kernel: &Kernel, names: &mut Names) -> Result<Frame, F
         shared,
         dynamic_shared,
         local_bytes: local,
-        single_bytes: kernel.body.iter().any(|statement| match statement {
-            Statement::Instruction(instruction) => {
-                let parts: Vec<&str> = instruction.opcode.split('.').collect();
-                matches!(parts[0], "ld" | "st") && matches!(parts[parts.len() - 1], "b8" | "u8" | "s8")
-            }
-            _ => false,
-        }),
+        granule: granule::granule(kernel),
     })
 }
 

@@ -43,12 +43,14 @@ pub struct Run {
     start: Option<Clock>,
     /// What each node that is done has seen.
     done: Vec<Option<Clock>>,
+    /// How many are not done.
+    left: usize,
 }
 
 impl Run {
     pub fn new(executable: &Executable) -> Run {
         let done = vec![None; executable.graph.nodes.len()];
-        Run { graph: executable.graph.clone(), lanes: executable.lanes.clone(), start: None, done }
+        Run { graph: executable.graph.clone(), lanes: executable.lanes.clone(), start: None, left: done.len(), done }
     }
 
     /// A node that may run, by chance. There is one as long as the launch isn't at its end.
@@ -76,15 +78,17 @@ impl Run {
     }
 
     pub fn finish(&mut self, node: usize, clock: Clock) {
+        self.left -= usize::from(self.done[node].is_none());
         self.done[node] = Some(clock);
     }
 
     /// What is known at the end, once all nodes are done.
     pub fn end(&self) -> Option<Clock> {
-        let mut clock = Clock::default();
-        for done in &self.done {
-            clock.join(done.as_ref()?);
+        if self.left > 0 {
+            return None;
         }
+        let mut clock = Clock::default();
+        self.done.iter().flatten().for_each(|done| clock.join(done));
         Some(clock)
     }
 }
