@@ -45,9 +45,10 @@ kernels:
 cases *arguments:
     .ci/gpu cases {{arguments}}
 
-# Registers and memory of each kernel, docs/reference/cuda-kernels.md anew. Fails on a spill without a reason.
-gate:
-    .ci/gpu gate
+# Registers and memory of each kernel, docs/reference/cuda-kernels.md anew. Fails on a spill without a reason. `--all` compiles
+# what is known from before, too.
+gate *arguments:
+    .ci/gpu gate {{arguments}}
 
 # A folder of under 60 MB that tries the CUDA device on a machine with a GPU, without cargo or a network: target/gpu-bundle.
 gpu-bundle *arguments:

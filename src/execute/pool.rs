@@ -123,7 +123,7 @@ fn wait(is_done: impl Fn() -> bool) {
 }
 
 /// Runs `work` so many times, on as many threads as are free.
-fn fork(times: usize, work: &(impl Fn() + Sync)) {
+fn fork(times: usize, work: &(dyn Fn() + Sync)) {
     if times < 2 {
         return work();
     }
@@ -146,13 +146,14 @@ fn reduce<R: Send>(
     combine(left, right)
 }
 
-/// Cuts `range` into `shares` runs, halves upon halves, and works on them side by side.
+/// Cuts `range` into `shares` runs, halves upon halves, and works on them side by side. Work is called through a pointer: else
+/// this, and rayon's part of it, would be compiled once more for each kernel.
 fn halve<P: Cut>(
     range: Range<usize>,
     grain: usize,
     shares: usize,
     parts: P,
-    work: &(impl Fn(Range<usize>, P) + Sync),
+    work: &(dyn Fn(Range<usize>, P) + Sync),
 ) {
     let length = (range.len() * (shares / 2) / shares).next_multiple_of(grain);
     if shares < 2 || length == 0 || length >= range.len() {

@@ -50,7 +50,13 @@ pub struct Run {
 impl Run {
     pub fn new(executable: &Executable) -> Run {
         let done = vec![None; executable.graph.nodes.len()];
-        Run { graph: executable.graph.clone(), lanes: executable.lanes.clone(), start: None, left: done.len(), done }
+        Run {
+            graph: executable.graph.clone(),
+            lanes: executable.lanes.clone(),
+            start: None,
+            left: done.len(),
+            done,
+        }
     }
 
     /// A node that may run, by chance. There is one as long as the launch isn't at its end.

@@ -1,7 +1,10 @@
 //! Compiles every source that launches ask for, with the compiler and the sources of the shipped program, and writes what
 //! registers and memory each kernel takes to `docs/reference/cuda-kernels.md`, and what bytes and FLOPs it needs. Fails if a
 //! kernel spills, or moves much more than the least, without a reason, if it computes much more, and if no case launches it.
+//!
+//! For one architecture all is compiled, for the others what is not known from before; with `--all` for all of them.
 
+mod known;
 mod page;
 mod roofline;
 mod usage;
@@ -12,16 +15,19 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-use gpu::kept::{Cache, key};
+use gpu::kept::{Cache, Key, key};
 use gpu::nvrtc::{NVRTC, Nvrtc, Program};
 use gpu::roofline::{Entry, Size};
 use gpu::search::Search;
 use gpu::sources;
 use gpu::{Case, Source, cases, listed};
+use known::Known;
 use page::{Rows, page, unexplained};
 use usage::{Usage, usages};
 
 const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90", "sm_100"];
+/// For this one, sources are compiled although it is known what they take.
+const COMPILED: &str = "sm_90";
 
 /// Why a kernel keeps values of a thread in memory: the kernel, what its options contain, the reason.
 const REASONS: &[(&str, &str, &str)] = &[];
@@ -76,8 +82,8 @@ const QUERIES_AGAIN: &str = "each tile of keys reads the queries that see it, as
 const NUMBERS_AGAIN: &str = "each thread reads the step's numbers and its row's place: a broadcast from L1";
 const TILES_AGAIN: &str = "each tile of the result reads its rows and columns, as a block keeps no more";
 
-/// Kernels of a source, with what each takes on every architecture.
-type Usages = BTreeMap<String, Vec<Usage>>;
+/// By architecture, what the compiler was given and what it said of each kernel.
+type Compiled = Vec<(Key, Vec<(String, Usage)>)>;
 
 fn main() -> ExitCode {
     match gate() {
@@ -96,6 +102,11 @@ fn gate() -> Result<String, Vec<String>> {
     let repository = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let nvrtc = Nvrtc::find(&Search::from_environment(&NVRTC)).map_err(|fault| vec![fault.to_string()])?;
     let cache = Cache::new(repository.join("target/gate"));
+    let known_path = repository.join("tests/gpu/src/bin/gate/known.txt");
+    let everything = std::env::args().any(|argument| argument == "--all");
+    let known =
+        if everything { String::new() } else { std::fs::read_to_string(&known_path).unwrap_or_default() };
+    let (known, mut found_now) = (Known::read(&known), Known::default());
     let listed = listed::sources();
     let unlisted =
         sources::KERNELS.iter().filter(|(file, _)| listed.iter().all(|source| source.file != *file));
@@ -103,11 +114,19 @@ fn gate() -> Result<String, Vec<String>> {
         unlisted.map(|(file, _)| format!("{file}: no launch asks for this source")).collect();
 
     let mut rows = Rows::new();
-    for (source, found) in listed.iter().zip(all_of(&listed, |source| compiled(&nvrtc, &cache, source))) {
+    for (source, found) in
+        listed.iter().zip(all_of(&listed, |source| compiled(&nvrtc, &cache, &known, source)))
+    {
         match found {
-            Ok(usages) => usages.into_iter().for_each(|(kernel, usages)| {
-                rows.insert((source.file, words(&source.options), kernel), usages);
-            }),
+            Ok(architectures) => {
+                for (key, usages) in architectures {
+                    for (kernel, usage) in &usages {
+                        let row = (source.file, words(&source.options), kernel.clone());
+                        rows.entry(row).or_default().push(usage.clone());
+                    }
+                    found_now.add(&key, usages);
+                }
+            }
             Err(fault) => faults.push(fault),
         }
     }
@@ -143,40 +162,43 @@ fn gate() -> Result<String, Vec<String>> {
     if !faults.is_empty() {
         return Err(faults);
     }
-    let path = repository.join("docs/reference/cuda-kernels.md");
-    std::fs::write(
-        &path,
-        page(&rows, REASONS, &nvrtc.version().to_string()) + &roofline::section(&counted, REASONS_FOR_MORE),
-    )
-    .map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    let version = nvrtc.version().to_string();
+    let text = page(&rows, REASONS, &version) + &roofline::section(&counted, REASONS_FOR_MORE);
+    for (path, text) in
+        [(repository.join("docs/reference/cuda-kernels.md"), text), (known_path, found_now.text())]
+    {
+        std::fs::write(&path, text).map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    }
     Ok(format!("{} sources, {} kernels, none spills without a reason", listed.len(), rows.len()))
 }
 
-/// The kernels of `source` with what they take on each architecture.
-fn compiled(nvrtc: &Nvrtc, cache: &Cache, source: &Source) -> Result<Usages, String> {
-    let mut found = Usages::new();
-    for architecture in ARCHITECTURES {
-        let log = log_of(nvrtc, cache, source, architecture)?;
-        let usages = usages(&log);
-        let usages = usages.map_err(|fault| format!("{source:?} for {architecture}: {fault}"))?;
-        usages.into_iter().for_each(|(kernel, usage)| found.entry(kernel).or_default().push(usage));
-    }
-    Ok(found)
-}
-
-/// What the assembler says. It is kept, because compiling everything takes minutes.
-fn log_of(nvrtc: &Nvrtc, cache: &Cache, source: &Source, architecture: &str) -> Result<String, String> {
+/// What the kernels of `source` take on each architecture.
+fn compiled(nvrtc: &Nvrtc, cache: &Cache, known: &Known, source: &Source) -> Result<Compiled, String> {
     let file = source.file;
     let text =
         sources::kernel(file).ok_or_else(|| format!("{file}: a launch asks for it, and it is not there"))?;
     let options = [source.options.as_slice(), &["--ptxas-options=-v".into()]].concat();
-    let program = Program { file, source: text, headers: sources::HEADERS, options: &options, architecture };
-    let (version, key) = (nvrtc.version(), key(&program, nvrtc.version()));
-    if let Some(log) = cache.get(version, &key).and_then(|log| String::from_utf8(log).ok()) {
+    let on = |architecture| {
+        let program =
+            Program { file, source: text, headers: sources::HEADERS, options: &options, architecture };
+        let key = key(&program, nvrtc.version());
+        if let Some(usages) = known.get(&key).filter(|_| architecture != COMPILED) {
+            return Ok((key, usages.to_vec()));
+        }
+        let usages = usages(&log_of(nvrtc, cache, &program, &key)?);
+        Ok((key, usages.map_err(|fault| format!("{source:?} for {architecture}: {fault}"))?))
+    };
+    ARCHITECTURES.into_iter().map(on).collect()
+}
+
+/// What the assembler says. It is kept in the target folder, because compiling everything takes minutes.
+fn log_of(nvrtc: &Nvrtc, cache: &Cache, program: &Program, key: &Key) -> Result<String, String> {
+    let version = nvrtc.version();
+    if let Some(log) = cache.get(version, key).and_then(|log| String::from_utf8(log).ok()) {
         return Ok(log);
     }
-    let (_, log) = nvrtc.compile(&program).map_err(|fault| fault.to_string())?;
-    cache.put(version, &key, log.as_bytes()).map_err(|error| format!("target/gate: {error}"))?;
+    let (_, log) = nvrtc.compile(program).map_err(|fault| fault.to_string())?;
+    cache.put(version, key, log.as_bytes()).map_err(|error| format!("target/gate: {error}"))?;
     Ok(log)
 }
 
