@@ -11,12 +11,11 @@ use super::document::{pretty, style};
 use super::error::{CliError, Kind};
 use super::execute_plan::{self, Changes, Planned};
 use super::execute_slice as slice;
-use super::machine::Source;
 use super::number::{real, whole};
 use super::output::{Outputs, print};
+use super::predicted_by::{Predicted, PredictedBy};
 use super::progress::RunBar;
 use super::{gpu, interrupt, keys, workload};
-use crate::cluster::Cluster;
 use crate::execute;
 use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
@@ -104,7 +103,7 @@ pub struct ExecuteArgs {
     /// Predict by the cost model in this file [default: this machine's, measured once and kept]
     #[arg(long, value_name = "FILE")]
     cost_model: Option<PathBuf>,
-    /// Predict by the built-in cost model of CPUs; measure nothing
+    /// Predict by the built-in cost model of CPUs; measure nothing. On a GPU, nothing is measured anyway
     #[arg(long, conflicts_with = "cost_model")]
     no_calibrate: bool,
     /// Print losses, memory and time as JSON
@@ -245,27 +244,18 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     if let Some(folder) = &args.save {
         probe(folder)?;
     }
-    let is_named = args.no_calibrate || args.cost_model.is_some();
     if device != DeviceKind::Cpu && !args.dry_run {
         gpu::warn_of_several_kinds();
     }
-    let source = match device {
-        _ if args.dry_run => None,
-        DeviceKind::Cpu => Some(source(args.cost_model, args.no_calibrate)),
-        DeviceKind::Cuda | DeviceKind::SharedCuda => {
-            args.cost_model.map(Source::File).or_else(|| args.plan.is_none().then(gpu::own))
-        }
+    let predicted = match slice {
+        _ if args.dry_run => Predicted::DryRun,
+        Some(_) => Predicted::Slice,
+        None => Predicted::Run,
     };
-    let source_for = |cluster: &Cluster| match device {
-        DeviceKind::Cpu if slice.is_some() => slice::source(source.clone(), is_named, cluster),
-        DeviceKind::Cuda | DeviceKind::SharedCuda if source.is_none() && !args.dry_run => {
-            Ok(gpu::instead_of(cluster))
-        }
-        _ => Ok(source.clone()),
-    };
+    let predicted_by = PredictedBy::choose(device, predicted, args.cost_model, args.no_calibrate);
     let Planned { plan, job, own, calibrated } = match &args.plan {
-        Some(path) => execute_plan::read(path, &changes, device, &source_for)?,
-        None => execute_plan::quick(&changes, device, source.as_ref())?,
+        Some(path) => execute_plan::read(path, &changes, device, &predicted_by)?,
+        None => execute_plan::quick(&changes, device, &predicted_by)?,
     };
     let outcome = if let Some(ranks) = slice {
         let mut bar = RunBar::of_slice(!args.json, steps * ranks.len() as u64);
@@ -334,15 +324,6 @@ fn failed(failure: Failure, outputs: &Outputs, path: Option<&Path>) -> CliError 
         error.message += "; no gradients were written";
     }
     error
-}
-
-/// Where the cost model comes from that predicts.
-fn source(file: Option<PathBuf>, is_built_in: bool) -> Source {
-    match file {
-        Some(file) => Source::File(file),
-        None if is_built_in => Source::BuiltIn("cpu"),
-        None => Source::Machine,
-    }
 }
 
 /// Paths of what a run has written.

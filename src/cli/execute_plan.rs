@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::error::{CliError, Kind};
 use super::freeze::freeze;
-use super::machine::{CostModel, Source};
+use super::machine::CostModel;
+use super::predicted_by::PredictedBy;
 use super::{quick, workload};
 use crate::cluster::Cluster;
 use crate::execute::run::{DeviceKind, Job};
@@ -63,12 +64,12 @@ impl Changes {
 
 /// The plan of the small GPT by the cost model of `source`, by the built-in one where it is only to be counted: the
 /// best, or that of the strategy that is given.
-pub fn quick(changes: &Changes, device: DeviceKind, source: Option<&Source>) -> Result<Planned, CliError> {
+pub fn quick(changes: &Changes, device: DeviceKind, predicted_by: &PredictedBy) -> Result<Planned, CliError> {
     let (mut model, mut cluster) = (quick::model()?, quick::cluster(device)?);
     let workload = changes.over(quick::workload(cluster.devices()));
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze, None)?;
-    let cost_model = source.map(|source| source.load(class(device))).transpose()?;
+    let cost_model = predicted_by.of_no_plan().map(|source| source.load(class(device))).transpose()?;
     if let Some(cost_model) = &cost_model {
         cluster = cost_model.cluster(&cluster);
     }
@@ -84,13 +85,12 @@ pub fn quick(changes: &Changes, device: DeviceKind, source: Option<&Source>) -> 
     Ok(Planned { plan, job: Job { model, strategy, workload, engine }, own: None, calibrated })
 }
 
-/// The plan in the file at `path`. It is predicted anew by the cost model that `source` names for its cluster, if it names
-/// one.
+/// The plan in the file at `path`, predicted anew where another cost model than its own predicts it.
 pub fn read(
     path: &Path,
     changes: &Changes,
     device: DeviceKind,
-    source: &dyn Fn(&Cluster) -> Result<Option<Source>, CliError>,
+    predicted_by: &PredictedBy,
 ) -> Result<Planned, CliError> {
     let mut plan = plan::read(path)?;
     let engine = embedded(&plan)?;
@@ -117,7 +117,7 @@ pub fn read(
     if is_other {
         plan = played(&cluster)?.0;
     }
-    let cost_model = source(&cluster)?.map(|source| source.load(class(device))).transpose()?;
+    let cost_model = predicted_by.of_plan(&cluster)?.map(|source| source.load(class(device))).transpose()?;
     let other = cost_model.as_ref().filter(|other| other.hash != plan.cost_model.hash);
     let own = other.map(|_| PlannedTime {
         cost_model: plan.cost_model.name.clone(),

@@ -44,9 +44,9 @@ pub fn ranks(text: &str, beside: Beside) -> Result<Vec<u64>, CliError> {
 
 /// The cost model that a slice on cores of a plan for `cluster` is predicted and priced by, where it is not the plan's own:
 /// for CPU ranks as in a whole run.
-pub fn source(source: Option<Source>, is_named: bool, cluster: &Cluster) -> Result<Option<Source>, CliError> {
+pub fn source(source: &Source, is_named: bool, cluster: &Cluster) -> Result<Option<Source>, CliError> {
     if cluster.device.class == DeviceClass::Cpu {
-        return Ok(source);
+        return Ok(Some(source.clone()));
     }
     if is_named {
         let name = &cluster.device.name;

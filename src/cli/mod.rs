@@ -30,6 +30,7 @@ mod models;
 mod number;
 mod output;
 mod plan;
+mod predicted_by;
 mod progress;
 mod quick;
 mod report;
