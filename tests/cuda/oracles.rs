@@ -36,6 +36,14 @@ fn llama_is_what_the_oracle_says() {
     check("llama", "cp=2,dp=2,micro=1,zero=3", 4, FEW);
 }
 
+/// Which the CPU, whose kernels the other tests compare with, has no part in.
+#[test]
+fn attention_that_keeps_its_probabilities_is_what_the_oracle_says() {
+    check("gpt2", "tp=1,micro=4,attention=materialised", 1, FEW);
+    check("llama", "tp=2,micro=2,attention=materialised", 2, FEW);
+    check("llama", "tp=1,micro=4,attention=materialised", 1, Oracle { steps: 3, ..BF16 });
+}
+
 #[test]
 fn llama_in_bf16_is_what_the_oracle_says() {
     check("llama", "tp=1,micro=4", 1, BF16);
