@@ -53,6 +53,13 @@ fn a_machine_that_cannot_run_it_is_told_why() {
     ends_with(&[("FAKE_CUDA_MEMORY", "30000000")], &["free"]);
 }
 
+/// The stand-in has no function that a driver of CUDA 12.0 lacks, but one that it refuses as such a driver.
+#[test]
+fn the_oldest_driver_will_do() {
+    let settings = [("FAKE_CUDA_DRIVER", "12000")];
+    assert_eq!(ending(&run(&settings), &settings), None);
+}
+
 #[test]
 fn an_entry_point_that_refuses_ends_the_run() {
     let counts = counts(CHILD, &[("FAKE_CUDA_CHECK", "off")]);

@@ -70,7 +70,8 @@ fn version() -> Result<i32, CudaError> {
     Ok(version)
 }
 
-fn written(version: i32) -> String {
+/// A version as it is spoken of: 12040 is 12.4.
+pub fn written(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 

@@ -11,7 +11,7 @@ use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
 
 use super::compile::Compiler;
-use super::driver::Gpu;
+use super::driver::{self, Gpu};
 use super::error::{CudaError, Doing, failure};
 use super::launch::{Launch, Source};
 use super::ranges;
@@ -134,9 +134,22 @@ impl Kernels {
     fn load(&self, source: &Source) -> Result<Module, CudaError> {
         let binary = self.compiler.binary(source.file, &source.options, &self.architecture)?;
         // SAFETY: a whole binary of the compiler's.
-        let handle = unsafe { result::module::load_data(binary.cubin.as_ptr().cast()) }
-            .doing(&format!("loading {}", source.file))?;
+        let loaded = unsafe { result::module::load_data(binary.cubin.as_ptr().cast()) };
+        let handle = loaded.map_err(|error| failure(error, || self.loading(source.file)))?;
         Ok(Module { handle, functions: HashMap::new() })
+    }
+}
+
+impl Kernels {
+    /// What was tried: an older driver may not take what a newer compiler makes.
+    fn loading(&self, file: &str) -> String {
+        let driver = driver::written(self.gpu.driver);
+        match self.compiler.nvrtc() {
+            Ok(nvrtc) => {
+                format!("loading {file}, which NVRTC {} made, on a driver of CUDA {driver}", nvrtc.version())
+            }
+            Err(_) => format!("loading {file} from the cache, on a driver of CUDA {driver}"),
+        }
     }
 }
 

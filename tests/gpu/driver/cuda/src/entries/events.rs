@@ -62,10 +62,6 @@ entries! {
     Context fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) |session| {
         give(milliseconds, session.elapsed(start, end)?)
     }
-
-    Context fn cuEventElapsedTime_v2(milliseconds: *mut f32, start: Handle, end: Handle) |session| {
-        give(milliseconds, session.elapsed(start, end)?)
-    }
 }
 
 impl Session {

@@ -107,6 +107,9 @@ entries! {
     }
 
     Context fn cuFuncGetParamInfo(function: Handle, index: usize, offset: *mut usize, bytes: *mut usize) |session| {
+        if session.settings.version < 12_040 {
+            return refuse(Error::CUDA_ERROR_NOT_SUPPORTED, "drivers have this function from CUDA 12.4 on");
+        }
         let (module, name) = session.kernel(function)?;
         let frame = session.device.0.frame(module, name).map_err(|_| Error::CUDA_ERROR_INVALID_HANDLE)?;
         let parameter = frame.parameters.get(index).ok_or(Error::CUDA_ERROR_INVALID_VALUE)?;
