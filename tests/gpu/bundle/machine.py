@@ -51,7 +51,10 @@ class Machine:
         self.device = next((name for words, name in DEVICES if all(word in self.gpu for word in words)), None)
         self.is_known = self.device is not None
         self.device = self.device or "h100-sxm"
-        self.has_kernels = "sm_" + self.capability.replace(".", "") in made["architectures"].split()
+        # A driver may not load what a compiler of a newer CUDA made.
+        major = lambda version: int((version or "0").split(".")[0])
+        is_loaded = major(self.made_by) <= major(self.driver)
+        self.has_kernels = is_loaded and "sm_" + self.capability.replace(".", "") in made["architectures"].split()
         if self.nvrtc and self.nvrtc != self.made_by and self.has_kernels:
             # Kernels count for the compiler that made them. Without another one, those of the bundle are taken.
             run.compiler = environment.get("MESHWRIGHT_NVRTC", "")
@@ -70,7 +73,7 @@ class Machine:
             lines.append("NVRTC is not here: what needs a kernel that the bundle lacks fails. "
                          "`pip install nvidia-cuda-nvrtc` brings it; MESHWRIGHT_NVRTC names its folder.")
         if not self.has_kernels:
-            lines.append("The bundle has no kernels for this card: NVRTC compiles each at its first use, so parts take longer.")
+            lines.append("The bundle has no kernels for this card and driver: NVRTC compiles each at its first use, so parts take longer.")
         return "\n".join(lines)
 
 
