@@ -232,6 +232,11 @@ impl CudaQueue<'_> {
         self.marks[mark].record(&self.on)
     }
 
+    /// Tells the board that the stream is at `mark`.
+    fn tell(&self, mark: usize) -> Result<(), CudaError> {
+        self.place.map_or(Ok(()), |place| self.board.tell(place, mark, &self.on))
+    }
+
     /// Keeps the first failure of a call that cannot tell of one; the next that can tells of it.
     fn keep(&mut self, result: Result<(), CudaError>) {
         if let Err(error) = result {
@@ -316,8 +321,12 @@ impl Queue for CudaQueue<'_> {
     fn record(&mut self, mark: usize) {
         self.last_mark = mark;
         if self.tracing == Tracing::On {
-            let told = self.place.map_or(Ok(()), |place| self.board.tell(place, mark, &self.on));
-            let recorded = told.and_then(|()| self.mark(mark));
+            // What telling costs is to be in no instruction's time.
+            let is_end = mark % 2 == 1;
+            let recorded = match is_end {
+                true => self.mark(mark).and_then(|()| self.tell(mark)),
+                false => self.tell(mark).and_then(|()| self.mark(mark)),
+            };
             self.keep(recorded);
         }
     }

@@ -12,6 +12,9 @@ use super::functions::{Functions, Owned};
 /// What the library wants a workspace to begin at, and the best that it knows of a matrix.
 pub const ALIGNMENT: u64 = 256;
 
+/// A bias that begins elsewhere is not left to the library: users of it report accesses that were not aligned.
+const BIAS_ALIGNMENT: u32 = 16;
+
 /// A matrix as it lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
@@ -54,7 +57,7 @@ pub struct Question {
 
 impl Product {
     /// Whether the library has such products: both factors of one type, the output of theirs or wider, a bias of the
-    /// output's type.
+    /// output's type that is well aligned.
     pub fn is_known(&self) -> bool {
         let output = self.output.element;
         let types = match (self.left.element, self.right.element) {
@@ -62,7 +65,8 @@ impl Product {
             (Element::F32, Element::F32) => output == Element::F32,
             (Element::Bf16, Element::F32) | (Element::F32, Element::Bf16) => false,
         };
-        types && self.k > 0 && self.bias.is_none_or(|(_, element)| element == output)
+        let is_bias_known = |(bias, element)| element == output && alignment(bias) >= BIAS_ALIGNMENT;
+        types && self.k > 0 && self.bias.is_none_or(is_bias_known)
     }
 
     pub fn question(&self) -> Question {
