@@ -37,7 +37,7 @@ products:
     cargo bench --bench products
 
 # The CUDA kernels without a GPU: all cases on the emulator, the planted bugs, registers and memory of each kernel. Needs
-# Python and g++; six minutes on two cores the first time.
+# Python and g++; twelve minutes on two cores the first time.
 kernels:
     .ci/gpu
 

@@ -62,7 +62,7 @@ impl Changes {
     }
 }
 
-/// The plan of the small GPT by the cost model of `source`, by the built-in one where it is only to be counted: the
+/// The plan of the small GPT by the cost model that predicts it, by the built-in one where it is only to be counted: the
 /// best, or that of the strategy that is given.
 pub fn quick(changes: &Changes, device: DeviceKind, predicted_by: &PredictedBy) -> Result<Planned, CliError> {
     let (mut model, mut cluster) = (quick::model()?, quick::cluster(device)?);
