@@ -57,11 +57,13 @@ pub fn mean(values: &[f64]) -> f64 {
 /// to it, where the medians of ops, whose longest times are far from their middle, sum up to less.
 const KEPT: f64 = 0.5;
 
-/// Steps that are not looked at: caches are cold and pages new.
+/// Steps that are not looked at: caches are cold and pages new. On a GPU the second makes graphs.
 pub(super) const WARM_UP: u64 = 2;
 
 struct Looker<'a> {
     batches: &'a Batches,
+    /// Steps.
+    made: u64,
     seconds: Vec<f64>,
     spans: Vec<Vec<RankSpans>>,
     /// Where cores make the steps.
@@ -80,7 +82,7 @@ impl Watcher for Looker<'_> {
 
     /// On a GPU tracing takes time of its own, so every other step is made without it.
     fn tracing(&self, fleet: &Fleet) -> Tracing {
-        let is_even = self.seconds.len() <= self.untraced.len();
+        let is_even = self.made.is_multiple_of(2);
         if fleet.gpu().is_none() || is_even { Tracing::On } else { Tracing::Off }
     }
 
@@ -93,10 +95,12 @@ impl Watcher for Looker<'_> {
     }
 
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
-        if result.step < WARM_UP {
+        let tracing = self.tracing(fleet);
+        self.made += 1;
+        if self.made <= WARM_UP {
             return Ok(ControlFlow::Continue(()));
         }
-        if self.tracing(fleet) == Tracing::Off {
+        if tracing == Tracing::Off {
             self.untraced.push(result.seconds);
         } else {
             self.seconds.push(result.seconds);
@@ -140,7 +144,7 @@ pub fn observe(
     let kernel = (settings.device == DeviceKind::Cpu).then(|| FixedKernel::new(machine::cores()));
     let end = limit.map(|limit| Instant::now() + limit);
     let (seconds, untraced, spans) = (Vec::new(), Vec::new(), Vec::new());
-    let mut looker = Looker { batches: &batches, seconds, untraced, spans, kernel, end };
+    let mut looker = Looker { batches: &batches, made: 0, seconds, untraced, spans, kernel, end };
     fleet.set_parameters(&weights);
     let steps = if fleet.gpu().is_some() { 2 * steps } else { steps };
     fleet.train((0, WARM_UP + steps), &mut looker)?;

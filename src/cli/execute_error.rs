@@ -36,8 +36,13 @@ impl From<ExecuteError> for CliError {
                 CudaError::Memory { asked, free, .. } => {
                     (Kind::Infeasible, "memory", asked.0.to_string(), vec![free.0.to_string()])
                 }
+                CudaError::Full { action, free } => {
+                    let free = free.into_iter().map(|free| free.0.to_string()).collect();
+                    (Kind::Infeasible, "memory", action, free)
+                }
                 CudaError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
                 CudaError::NoDriver
+                | CudaError::Stub
                 | CudaError::NoDevice
                 | CudaError::OldDriver { .. }
                 | CudaError::OldDevice { .. } => {

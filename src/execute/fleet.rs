@@ -7,17 +7,16 @@ use std::thread;
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
-use crate::execute::call::Call;
 use crate::execute::comm::Peers;
 use crate::execute::control::Control;
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
-use crate::execute::device::{Device, FreeMemory, Tracing};
+use crate::execute::device::{Device, FreeMemory, Need, Tracing};
 use crate::execute::error::{ExecuteError, Holder};
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::span::Span;
-use crate::execute::ranks::parts::Parts;
+use crate::execute::ranks::parts::{self, Parts};
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{DeviceKind, Run, Weighing};
@@ -42,6 +41,8 @@ pub struct Fleet {
     at_work: RwLock<()>,
     /// Memory that was taken before the arenas were.
     taken_before: Option<Bytes>,
+    /// What the ranks take of the GPU beside their arenas.
+    beside: Bytes,
     /// The ranks hold the gradients of a step, and nothing writes to them.
     has_gradients: AtomicBool,
 }
@@ -112,8 +113,9 @@ impl Fleet {
             (Peers::Absent, [rank]) => Some(rank.index),
             _ => None,
         };
-        check_room(&*device, alone, &placings)?;
+        check_room(&*device, alone, &placings, &needs)?;
         let taken_before = device.taken_memory()?;
+        let beside = device.beside(&needs);
         device.allocate(needs)?;
         Ok(Self {
             run,
@@ -122,6 +124,7 @@ impl Fleet {
             device,
             at_work: RwLock::default(),
             taken_before,
+            beside,
             has_gradients: AtomicBool::new(false),
         })
     }
@@ -198,13 +201,15 @@ impl Fleet {
         for step in first..first + count {
             self.has_gradients.store(false, Ordering::Release);
             watcher.load(self, step)?;
-            control.queues.restart();
             self.load_scalars(step);
             self.check()?;
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
             let mut at_work = Some(self.alone());
-            let (began, tracing) = (Instant::now(), watcher.tracing(self));
+            let tracing = watcher.tracing(self);
+            // The GPU's clock and the host's begin together.
+            control.queues.restart();
+            let began = Instant::now();
             *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began, tracing);
             control.gate.wait();
             let mut watched = Ok(());
@@ -255,7 +260,7 @@ impl Fleet {
         };
         let arenas: Bytes = self.ranks.iter().map(arenas).sum();
         Resident {
-            predicted: self.taken_before.map(|before| before + arenas),
+            predicted: self.taken_before.map(|before| before + arenas + self.beside),
             // Behind a step that the GPU has ended, its driver says nothing.
             measured: self.device.taken_memory().ok().flatten(),
         }
@@ -309,16 +314,8 @@ impl Fleet {
     /// The groups in which `stream` of rank `index` has collectives.
     fn groups(&self, index: usize, stream: Stream) -> Vec<(Group, &[usize])> {
         let rank = &self.ranks[index];
-        let mut groups: Vec<(Group, &[usize])> = Vec::new();
-        for &issue in &rank.placement.streams[stream as usize] {
-            for call in self.bound[index].of(issue as usize) {
-                let Call::Collective { group, .. } = *call else { continue };
-                if !groups.iter().any(|(known, _)| *known == group) {
-                    groups.push((group, rank.members(group)));
-                }
-            }
-        }
-        groups
+        let groups = parts::groups(rank, &self.bound[index], stream);
+        groups.into_iter().map(|group| (group, rank.members(group))).collect()
     }
 
     /// When each instruction of `stream` on rank `rank` ran in the last step.
@@ -346,7 +343,7 @@ pub(super) fn device(run: &Run, ranks: u64) -> Result<Box<dyn Device + Send>, Ex
     }
 }
 
-/// That ranks of these `placings`, or rank `alone`, find room on `device`.
+/// That ranks of these `placings`, or rank `alone`, find room on `device`, with what their `needs` take beside the arenas.
 ///
 /// # Errors
 /// [`ExecuteError::Memory`] where they do not.
@@ -354,7 +351,9 @@ pub(super) fn check_room(
     device: &dyn Device,
     alone: Option<usize>,
     placings: &[&Placing],
+    needs: &[Need],
 ) -> Result<(), ExecuteError> {
+    let beside = device.beside(needs);
     let sum = |bytes: fn(&Space) -> Bytes| -> [Bytes; 2] {
         [
             placings.iter().map(|placing| bytes(&placing.device)).sum(),
@@ -368,7 +367,7 @@ pub(super) fn check_room(
             vec![(Holder::Machine, device_extent + host_extent, device_live + host_live, free)]
         }
         FreeMemory::Apart { device, host } => vec![
-            (Holder::Gpu, device_extent, device_live, device),
+            (Holder::Gpu, device_extent + beside, device_live + beside, device),
             (Holder::Host, host_extent, host_live, host),
         ],
     };

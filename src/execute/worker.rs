@@ -84,8 +84,8 @@ impl<'r> Worker<'r> {
             return Ok(());
         }
         for position in part {
-            let [start, end] = [0, 1].map(|side| self.queue.elapsed(2 * position + side));
-            spans[position] = Span { start, end };
+            let side = |side| self.queue.elapsed(2 * position + side);
+            spans[position] = Span { start: side(0)?, end: side(1)? };
         }
         Ok(())
     }

@@ -89,11 +89,12 @@ pub struct Products {
     pub library: Option<String>,
     /// Products by an algorithm of the library, chosen once for the run.
     pub of_library: u64,
-    /// Products by kernels of this program.
+    /// Products by kernels of this program: the library has no algorithm for them, or refuses.
     pub of_kernels: u64,
 }
 
-/// The time of a step; the measured one is the median of all but the first.
+/// The time of a step; the measured one is the median of all but the first, on a GPU of those that were not traced, but for
+/// the first of these.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepTime {

@@ -22,10 +22,10 @@ fn every_other_step_is_traced() {
     for (found, expected) in numbers(&gpu, "losses").iter().zip(numbers(&cores, "losses")) {
         assert!((found - expected).abs() < 2e-4 * expected, "{found}, not {expected}");
     }
-    // The median of the steps that are not traced: the second and the fourth.
+    // The median of the steps that are not traced, but for the first of them, which makes graphs: the fourth step.
     let steps = numbers(&gpu, "step_times_s");
     let measured = gpu["step_time_s"]["measured"].as_f64().unwrap();
-    assert_eq!((steps.len(), measured), (5, steps[1].min(steps[3])));
+    assert_eq!((steps.len(), measured), (5, steps[3]));
     assert_eq!(report["memory"], gpu["memory"]);
     // What the driver says is taken: arenas, and little besides.
     let [predicted, taken] =

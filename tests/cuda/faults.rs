@@ -27,6 +27,10 @@ fn child() {
     }
 }
 
+/// A machine of CUDA 12: driver, NVRTC and cublasLt.
+const OF_CUDA_12: [(&str, &str); 3] =
+    [("FAKE_CUDA_DRIVER", "12000"), ("FAKE_CUDA_NVRTC_VERSION", "12.0"), ("FAKE_CUDA_CUBLASLT", "120005")];
+
 fn run(settings: &[(&str, &str)]) -> Output {
     crate::child::run(CHILD, &[settings, &[("FAKE_CUDA_CHECK", "off")]].concat())
 }
@@ -49,6 +53,8 @@ fn a_machine_that_cannot_run_it_is_told_why() {
     ends_with(&[("FAKE_CUDA_DEVICES", "0")], &["finds no GPU"]);
     ends_with(&[("FAKE_CUDA_DRIVER", "11080")], &["of version 11.8", "12.0 or newer"]);
     ends_with(&[("FAKE_CUDA_CAPABILITY", "7.5"), ("FAKE_CUDA_NAME", "Old")], &["Old", "7.5", "8.0"]);
+    ends_with(&[("FAKE_CUDA_FAIL", "cuInit:1:34")], &["stub", "LD_LIBRARY_PATH"]);
+    ends_with(&[("FAKE_CUDA_FAIL", "cuDriverGetVersion:1:34")], &["stub", "LD_LIBRARY_PATH"]);
     // Enough for one arena.
     ends_with(&[("FAKE_CUDA_MEMORY", "30000000")], &["free"]);
 }
@@ -56,8 +62,21 @@ fn a_machine_that_cannot_run_it_is_told_why() {
 /// The stand-in has no function that a driver of CUDA 12.0 lacks, but one that it refuses as such a driver.
 #[test]
 fn the_oldest_driver_will_do() {
-    let settings = [("FAKE_CUDA_DRIVER", "12000")];
-    assert_eq!(ending(&run(&settings), &settings), None);
+    assert_eq!(ending(&run(&OF_CUDA_12), &OF_CUDA_12), None);
+}
+
+/// Its libraries of a newer CUDA aren't taken: cublasLt can be done without, the compiler cannot.
+#[test]
+fn an_older_driver_takes_no_newer_libraries() {
+    let [driver, compiler, library] = OF_CUDA_12;
+    let text = ending(&run(&[driver, library]), &[driver, library]).unwrap_or_default();
+    for words in ["it is of CUDA 13, and the driver is of CUDA 12", "pip install nvidia-cuda-nvrtc-cu12`"] {
+        assert!(text.contains(words), "no `{words}` in: {text}");
+    }
+    let multiplies = |settings: &[_]| counts(CHILD, settings).contains_key("cublasLtMatmul");
+    let off = ("FAKE_CUDA_CHECK", "off");
+    assert!(multiplies(&[driver, compiler, library, off]));
+    assert!(!multiplies(&[driver, compiler, off]));
 }
 
 #[test]
@@ -65,17 +84,20 @@ fn an_entry_point_that_refuses_ends_the_run() {
     let counts = counts(CHILD, &[("FAKE_CUDA_CHECK", "off")]);
     assert!(counts.len() > 20, "{counts:?}");
     // What is undone at the end has nobody to tell, and answers about errors are not asked for without one.
-    // A library that does not start is looked for elsewhere.
+    // A library that does not start is looked for elsewhere, and a product that it refuses is done without it.
     let is_silent = |name: &str| {
         [
             "cublasLtCreate",
+            "cublasLtMatmulDesc",
+            "cublasLtMatmulPreference",
+            "cublasLtMatrixLayout",
+            "cublasLtMatmulAlgoGetHeuristic",
             "Destroy",
             "Free",
             "Unregister",
             "Release",
             "Unload",
             "GetError",
-            "ElapsedTime",
             "ExportTable",
             "GetParamInfo",
         ]

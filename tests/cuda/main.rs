@@ -27,19 +27,20 @@ mod strategies;
 #[path = "../execution/training.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod training;
+mod uneven;
 
 use half::bf16;
 use meshwright::execute::data::{Synthetic, Tokens};
 use meshwright::execute::element::Element;
 use meshwright::execute::error::ExecuteError;
 use meshwright::execute::run::{DeviceKind, Job, Run, Settings};
-use meshwright::execute::weights::Weights;
 use meshwright::model::Model;
 use meshwright::profile::engines::engine;
 use meshwright::strategy::{Strategy, Workload};
 use meshwright::units::ElementType;
 use strategies::{check_memory, compare, difference, strategy};
 use training::{Trained, train_run};
+use uneven::uneven;
 
 const STEPS: u64 = 2;
 /// What f32 may differ by in sums of other orders, relative to the layer's largest norm.
@@ -62,7 +63,7 @@ fn trained<T: Element, G: Element<Wide = T::Wide>>(
     let tokens = Tokens::Synthetic(Synthetic::new(7, vocabulary).unwrap());
     let settings = Settings { learning_rate: 1e-2, poison: true, cores: 1, device, ..Settings::default() };
     let job = Job { model: model.clone(), strategy, workload, engine: engine("embedded").unwrap() };
-    let trained = train_run::<T, G>(Run::new(job, settings)?, tokens, &Weights::random(model, 3), steps)?;
+    let trained = train_run::<T, G>(Run::new(job, settings)?, tokens, &uneven(model), steps)?;
     trained.fleet.check()?;
     Ok(trained)
 }

@@ -8,11 +8,12 @@ use crate::{check, models};
 
 const CHILD: &str = "plants::child";
 
-/// Two steps on two ranks that shard all they can, with half of the optimizer on the host, beside the CPU.
+/// Two steps on two ranks that shard all they can, with half of the optimizer on the host, beside the CPU. Sequences are as
+/// long as the model has positions, so that all of its weights are used.
 #[test]
 #[ignore = "other tests start it as a process of its own"]
 fn child() {
-    check(&models::gpt2(), "tp=1,micro=4,zero=3,offload=optimizer:0.5", 2, 0.0);
+    check(&models::gpt2_with(16), "tp=1,micro=4,zero=3,offload=optimizer:0.5", 2, 0.0);
 }
 
 /// Of `samples` calls of `entry`, which is called `count` times, those in which `plant` did no harm.

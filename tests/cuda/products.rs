@@ -93,6 +93,28 @@ fn the_library_computes_the_same_bits_in_every_run() {
     assert_eq!(first, second);
 }
 
+/// A release of the library may answer with any status to what it does not know.
+#[test]
+fn a_product_that_the_library_refuses_is_done_without_it() {
+    let whole = runs(&[]);
+    for refused in ["cublasLtMatmulAlgoGetHeuristic:1:14", "cublasLtMatmulDescSetAttribute:1:7"] {
+        let told = runs(&[("FAKE_CUDA_FAIL", refused)]);
+        let lost = |kind: usize| {
+            (whole[kind].of_library - told[kind].of_library, told[kind].of_kernels - whole[kind].of_kernels)
+        };
+        assert_eq!([lost(0), lost(1)], [(1, 1), (0, 0)], "{refused}");
+        for (one, other) in told[0].losses.iter().zip(&whole[0].losses) {
+            assert!((one - other).abs() <= TOLERANCE * other, "{refused}: {one}, not {other}");
+        }
+    }
+    // Where its memory is full, kernels of ours would not help.
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--ignored", "--exact", "products::child", "--nocapture"]);
+    let output = child.env("FAKE_CUDA_FAIL", "cublasLtMatmulAlgoGetHeuristic:1:3").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("Full"), "{text}");
+}
+
 #[test]
 fn a_library_that_does_not_work_is_done_without() {
     let folder = tempfile::tempdir().unwrap();

@@ -240,7 +240,7 @@ impl Runs<'_> {
 const fn lacks_memory(error: &ExecuteError) -> bool {
     match error {
         ExecuteError::Memory { .. } => true,
-        ExecuteError::Cuda(error) => matches!(**error, CudaError::Memory { .. }),
+        ExecuteError::Cuda(error) => matches!(**error, CudaError::Memory { .. } | CudaError::Full { .. }),
         _ => false,
     }
 }

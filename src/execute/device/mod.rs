@@ -37,6 +37,8 @@ pub struct Need {
     pub lists: Lists,
     /// Scratch of the kernels on the compute stream, a buffer of the program.
     pub workspace: View,
+    /// In how many groups its streams have collectives: a group counts once for each stream.
+    pub memberships: usize,
 }
 
 /// Whether a step notes when each of its instructions ran.
@@ -79,6 +81,11 @@ pub trait Device: Sync {
     /// What the driver says instead.
     fn taken_memory(&self) -> Result<Option<Bytes>, ExecuteError> {
         Ok(None)
+    }
+
+    /// What ranks with these `needs` take of the GPU beside their arenas.
+    fn beside(&self, _needs: &[Need]) -> Bytes {
+        Bytes::ZERO
     }
 
     /// What the driver calls the GPU, where it is one. There, tracing makes a step longer.
@@ -188,5 +195,8 @@ pub trait Queue: Send {
     fn finish(&mut self) -> Result<(), ExecuteError>;
 
     /// Seconds from the begin of the step to a mark that was recorded, once all is finished, in a step that is traced.
-    fn elapsed(&self, mark: usize) -> f64;
+    ///
+    /// # Errors
+    /// If nobody tells.
+    fn elapsed(&self, mark: usize) -> Result<f64, ExecuteError>;
 }

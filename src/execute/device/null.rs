@@ -103,7 +103,7 @@ impl Queue for NullQueue<'_> {
         Ok(())
     }
 
-    fn elapsed(&self, _mark: usize) -> f64 {
-        0.0
+    fn elapsed(&self, _mark: usize) -> Result<f64, ExecuteError> {
+        Ok(0.0)
     }
 }

@@ -1,5 +1,5 @@
 //! Which steps of a run are looked at: the first warms up, the median of the rest speaks for them. Where tracing makes
-//! steps longer, every other step is traced: step times are those of the others.
+//! steps longer, every other step is traced: step times are those of the others, the first of which warms up too.
 
 use crate::execute::device::Tracing;
 use crate::execute::fleet::Fleet;
@@ -16,8 +16,10 @@ pub type RankSpans = [Vec<Span>; Stream::ALL.len()];
 #[derive(Debug, Default)]
 pub struct Samples {
     seconds: Vec<f64>,
-    /// All but the first.
+    /// All that are timed but the first.
     timed: Sorted,
+    /// The first that is timed. On a GPU it makes graphs.
+    warm_up: Option<f64>,
     traced: Sorted,
     kept: Vec<(f64, Vec<RankSpans>)>,
 }
@@ -50,8 +52,11 @@ impl Samples {
         let (tracing, is_free) = (self.tracing(fleet), fleet.gpu().is_none());
         let is_first = self.seconds.is_empty();
         self.seconds.push(seconds);
-        if !is_first && (is_free || tracing == Tracing::Off) {
-            self.timed.insert(seconds);
+        if is_free || tracing == Tracing::Off {
+            match self.warm_up {
+                None => self.warm_up = Some(seconds),
+                Some(_) => self.timed.insert(seconds),
+            }
         }
         if tracing == Tracing::Off {
             return;
@@ -78,9 +83,9 @@ impl Samples {
         &self.seconds
     }
 
-    /// The median of the steps that are timed, all but the first; of two in the middle, the shorter.
+    /// The median of the steps that are timed, all but the first of them; of two in the middle, the shorter.
     pub fn median(&self) -> Option<f64> {
-        self.timed.median().or(self.seconds.first().copied())
+        self.timed.median().or(self.warm_up).or(self.seconds.first().copied())
     }
 
     /// The spans of the step that came nearest to the median of those that were traced.

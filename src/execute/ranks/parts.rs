@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use crate::execute::bind::{Bound, bind};
-use crate::execute::call::View;
+use crate::execute::call::{Call, View};
 use crate::execute::device::Need;
 use crate::execute::error::ExecuteError;
 use crate::execute::ranks::assemble;
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
-use crate::lower::Shape;
+use crate::lower::{Shape, Stream};
+use crate::ops::Group;
 use crate::program::instruction::Holds;
 
 /// The ranks of a run, what their instructions are as calls, and what they take of a device.
@@ -61,6 +62,7 @@ pub fn part(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(Rank, B
     let rank = assemble::rank(run, index, &shape, stages)?;
     let bound = bind(run, &rank, stages)?;
     let placing = &rank.placement.placing;
+    let memberships = Stream::ALL.map(|stream| groups(&rank, &bound, stream).len());
     let need = Need {
         rank: rank.index,
         peers: run.settings.peers,
@@ -68,6 +70,21 @@ pub fn part(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(Rank, B
         host: placing.host.extent,
         lists: assemble::lists(run, &rank, &shape),
         workspace: View::device(rank.region(Holds::Workspace), rank.types.wide),
+        memberships: memberships.iter().sum(),
     };
     Ok((rank, bound, need))
+}
+
+/// The groups in which `stream` of `rank`, whose calls are `bound`, has collectives.
+pub fn groups(rank: &Rank, bound: &Bound, stream: Stream) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for &issue in &rank.placement.streams[stream as usize] {
+        for call in bound.of(issue as usize) {
+            match *call {
+                Call::Collective { group, .. } if !groups.contains(&group) => groups.push(group),
+                _ => {}
+            }
+        }
+    }
+    groups
 }

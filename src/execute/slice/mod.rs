@@ -76,7 +76,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let device = fleet::device(&run, 1)?;
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
-        fleet::check_room(&*device, Some(rank as usize), &[placing])?;
+        fleet::check_room(&*device, Some(rank as usize), &[placing], &[])?;
         peak = peak.max(placing.device.live);
     }
     drop(device);

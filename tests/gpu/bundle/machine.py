@@ -54,7 +54,10 @@ class Machine:
         # A driver may not load what a compiler of a newer CUDA made.
         major = lambda version: int((version or "0").split(".")[0])
         is_loaded = major(self.made_by) <= major(self.driver)
-        self.has_kernels = is_loaded and "sm_" + self.capability.replace(".", "") in made["architectures"].split()
+        # A binary runs on cards of the same major capability that are not older.
+        of_major, own = self.capability.split(".")
+        runs = {f"sm_{of_major}{minor}" for minor in range(int(own) + 1)}
+        self.has_kernels = is_loaded and not runs.isdisjoint(made["architectures"].split())
         if self.nvrtc and self.nvrtc != self.made_by and self.has_kernels:
             # Kernels count for the compiler that made them. Without another one, those of the bundle are taken.
             run.compiler = environment.get("MESHWRIGHT_NVRTC", "")

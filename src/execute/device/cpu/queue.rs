@@ -72,8 +72,8 @@ impl<T: Element, G: Element<Wide = T::Wide>> Queue for CpuQueue<'_, T, G> {
         Ok(())
     }
 
-    fn elapsed(&self, mark: usize) -> f64 {
-        self.marks[mark]
+    fn elapsed(&self, mark: usize) -> Result<f64, ExecuteError> {
+        Ok(self.marks[mark])
     }
 
     unsafe fn submit(&mut self, call: &Call) -> Result<(), ExecuteError> {

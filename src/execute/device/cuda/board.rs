@@ -14,7 +14,10 @@ use super::error::{CudaError, Doing};
 use crate::execute::error::ExecuteError;
 
 /// Answers of the driver after which it does nothing any more: an illegal address, a trap, and the like.
-const ENDS: [CUresult; 9] = [
+const ENDS: [CUresult; 12] = [
+    CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_CONTAINED,
     CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
     CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
     CUresult::CUDA_ERROR_ASSERT,

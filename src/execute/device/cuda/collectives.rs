@@ -14,7 +14,8 @@ use super::encode::collectives::source_of_sum;
 use super::error::CudaError;
 use super::launch::collectives::{self as launches, Wire};
 use super::launch::gradient_norm::{self, BINS};
-use super::membership::{Membership, STAGE};
+use super::membership::Membership;
+use super::memory::STAGE;
 use super::queue::{CudaQueue, Done};
 use super::work::{Kernel, Span, Work};
 use crate::execute::call::{Exchange, HeadExchange, View};
@@ -206,7 +207,7 @@ impl CudaQueue<'_> {
         while at < range.end as u64 {
             let count = room.min(range.end as u64 - at);
             self.stage(group, own, theirs, at * size..(at + count) * size, room * size)?;
-            let stage = (group.stage(), room, theirs.len());
+            let stage = (group.stage, room, theirs.len());
             self.sum_staged(common.element, reduction, stage, count, to.first(count * size))?;
             (at, to) = (at + count, to.behind(count * size));
         }
@@ -224,7 +225,7 @@ impl CudaQueue<'_> {
     ) -> Result<(), CudaError> {
         let length = bytes.end - bytes.start;
         for (place, address) in (0u64..).zip(theirs) {
-            let to = group.stage().behind(place * step).first(length);
+            let to = group.stage.behind(place * step).first(length);
             self.copy(piece(own.moved(*address), &bytes), to)?;
         }
         Ok(())
@@ -341,7 +342,7 @@ impl CudaQueue<'_> {
             let bytes = done * size..(done + count) * size;
             self.stage(group, at, &theirs[first..first + copies], bytes.clone(), room * size)?;
             theirs = self.meet(group, common, at.address)?;
-            let stage = (group.stage(), room, copies);
+            let stage = (group.stage, room, copies);
             let plain = Reduction::sum(common.element);
             self.sum_staged(common.element, plain, stage, count, piece(at, &bytes))?;
             done += count;

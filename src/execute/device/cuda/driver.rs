@@ -11,7 +11,7 @@ use cudarc::driver::sys::{
     self, CUdevice_attribute as Attribute, CUevent, CUevent_flags, CUstream, CUstream_flags,
 };
 
-use super::error::{CudaError, Doing};
+use super::error::{CudaError, Doing, is_lack_of_memory};
 use crate::units::Bytes;
 
 /// The oldest driver whose functions are used.
@@ -51,23 +51,26 @@ pub fn count() -> Result<usize, CudaError> {
     if !unsafe { sys::is_culib_present() } {
         return Err(CudaError::NoDriver);
     }
-    let found = version()?;
+    let found = ask_version()?;
     if found < OLDEST.0 {
         return Err(CudaError::OldDriver { found: written(found), needed: OLDEST.1 });
     }
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
+        Err(error) if error.0 == sys::CUresult::CUDA_ERROR_STUB_LIBRARY => return Err(CudaError::Stub),
         other => other.doing("the start of CUDA")?,
     }
     let count = result::device::get_count().doing("counting GPUs")?;
     Ok(usize::try_from(count).unwrap_or_default())
 }
 
-fn version() -> Result<i32, CudaError> {
+fn ask_version() -> Result<i32, CudaError> {
     let mut version = 0;
     // SAFETY: a place for a number.
-    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().doing("the driver's version")?;
-    Ok(version)
+    match unsafe { sys::cuDriverGetVersion(&raw mut version) } {
+        sys::CUresult::CUDA_ERROR_STUB_LIBRARY => Err(CudaError::Stub),
+        other => other.result().doing("the driver's version").map(|()| version),
+    }
 }
 
 /// A version as it is spoken of: 12040 is 12.4.
@@ -75,11 +78,11 @@ pub fn written(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The newest CUDA that the driver knows; none without a driver.
-pub fn version_text() -> Option<String> {
+/// The newest CUDA that the driver knows, as 13000; none without a driver.
+pub fn version() -> Option<i32> {
     // SAFETY: the driver's library may be opened at any time.
     let is_there = unsafe { sys::is_culib_present() };
-    is_there.then(version)?.ok().map(written)
+    is_there.then(ask_version)?.ok()
 }
 
 /// Whether the kernels run on GPUs of this compute capability.
@@ -125,9 +128,13 @@ impl Gpu {
             return Err(CudaError::OldDevice { name: facts.name, found });
         }
         let device = result::device::get(ordinal as i32).doing("opening a GPU")?;
-        // SAFETY: a device of the driver's; released when this is dropped.
+        // Threads that wait would otherwise spin, one a stream, on the cores that update what is offloaded.
+        let waiting = sys::CUctx_flags_enum::CU_CTX_SCHED_BLOCKING_SYNC as u32;
+        // SAFETY: a device of the driver's.
+        unsafe { sys::cuDevicePrimaryCtxSetFlags_v2(device, waiting) }.result().doing("how threads wait")?;
+        // SAFETY: as above; released when this is dropped.
         let context = unsafe { result::primary_ctx::retain(device) }.doing("a context on a GPU")?;
-        let gpu = Self { device, context, facts, driver: version()? };
+        let gpu = Self { device, context, facts, driver: ask_version()? };
         gpu.bind()?;
         Ok(gpu)
     }
@@ -139,11 +146,6 @@ impl Gpu {
     pub fn bind(&self) -> Result<(), CudaError> {
         // SAFETY: the context lives as long as `self`.
         unsafe { result::ctx::set_current(self.context) }.doing("taking a GPU for a thread")
-    }
-
-    /// The architecture that kernels are compiled for, as `sm_90`.
-    pub fn architecture(&self) -> String {
-        format!("sm_{}{}", self.facts.capability.0, self.facts.capability.1)
     }
 
     /// Memory that is free.
@@ -183,7 +185,7 @@ impl Block {
         gpu.bind()?;
         // SAFETY: freed when this is dropped.
         let address = match unsafe { result::malloc_sync(bytes) } {
-            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+            Err(error) if is_lack_of_memory(error) => {
                 let (name, asked) = (gpu.facts.name.clone(), Bytes(bytes as u64));
                 return Err(CudaError::Memory { name, asked, free: gpu.free().unwrap_or(Bytes::ZERO) });
             }
@@ -348,13 +350,16 @@ impl Event {
         unsafe { sys::cuEventRecord(self.0, stream.handle) }.result().doing("recording an event")
     }
 
-    /// Waits until the stream has come there.
+    /// Whether the stream has come there.
     ///
     /// # Errors
     /// What went wrong before.
-    pub fn synchronize(&self) -> Result<(), CudaError> {
+    pub fn is_past(&self) -> Result<bool, CudaError> {
         // SAFETY: it lives.
-        unsafe { sys::cuEventSynchronize(self.0) }.result().doing("waiting for an event")
+        match unsafe { sys::cuEventQuery(self.0) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => other.result().doing("asking for an event").map(|()| true),
+        }
     }
 
     /// Seconds from `start` to here, both over.

@@ -2,7 +2,8 @@
 
 use std::ffi::CStr;
 
-use cudarc::driver::DriverError;
+use cudarc::driver::sys::CUresult;
+use cudarc::driver::{DriverError, result};
 use thiserror::Error;
 
 use super::compile::error::CompileError;
@@ -15,6 +16,11 @@ pub enum CudaError {
          --device cpu takes its cores"
     )]
     NoDriver,
+    #[error(
+        "libcuda is the stub that CUDA toolkits bring to link against, and no driver: leave the folder `stubs` out of \
+         LD_LIBRARY_PATH"
+    )]
+    Stub,
     #[error("the CUDA driver is of version {found}, and {needed} or newer is needed")]
     OldDriver { found: String, needed: &'static str },
     #[error("the CUDA driver finds no GPU")]
@@ -37,6 +43,12 @@ pub enum CudaError {
     Ended { code: u32, meaning: String, at: Vec<String> },
     #[error("{asked} of memory of {name} cannot be had: {free} are free; another process may hold the rest")]
     Memory { name: String, asked: Bytes, free: Bytes },
+    /// Memory that no arena is: kernels' code, graphs, what the libraries keep, pages that are pinned.
+    #[error(
+        "{action}: no memory is left; beside the ranks' arenas the driver takes some for kernels, graphs and cublasLt, and \
+         {} of the GPU's are free", free.map_or_else(|| String::from("an unknown part"), |free| free.to_string())
+    )]
+    Full { action: String, free: Option<Bytes> },
     #[error("{0}")]
     Compile(#[from] CompileError),
     #[error("kernel {kernel} takes {found} arguments and is given {given}; this is a bug of meshwright")]
@@ -67,11 +79,24 @@ fn places(at: &[String]) -> String {
 
 /// What the driver answered to `action`.
 pub fn failure(error: DriverError, action: impl FnOnce() -> String) -> CudaError {
+    if is_lack_of_memory(error) {
+        return full(action());
+    }
     let text = |text: Result<&CStr, DriverError>| {
         text.map_or_else(|_| String::from("unknown"), |text| text.to_string_lossy().into_owned())
     };
     let meaning = format!("{}: {}", text(error.error_name()), text(error.error_string()));
     CudaError::Driver { action: action(), code: error.0 as u32, meaning }
+}
+
+pub fn is_lack_of_memory(error: DriverError) -> bool {
+    error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY
+}
+
+/// There was no memory left for `action`.
+pub fn full(action: String) -> CudaError {
+    let free = result::mem_get_info().ok().map(|(free, _)| Bytes(free as u64));
+    CudaError::Full { action, free }
 }
 
 /// Names what was done when the driver said no.

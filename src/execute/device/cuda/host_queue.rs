@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::driver::Gpu;
+use super::driver::{Gpu, Stream as GpuStream};
 use super::memory::Memory;
 use super::standing::{End, Standing};
 use crate::execute::call::Call;
@@ -21,6 +21,8 @@ pub struct HostQueue<'q> {
     pub gpu: Arc<Gpu>,
     pub memory: &'q Memory,
     pub standing: &'q Standing,
+    /// Waits for events and copies. A thread that waits for a stream sleeps; for an event it would spin.
+    pub on: GpuStream,
     /// Of the CPU device, which has the rank's host memory and nothing else.
     pub cpu: Box<dyn Queue + 'q>,
     pub known: Waits,
@@ -30,10 +32,15 @@ pub struct HostQueue<'q> {
 impl HostQueue<'_> {
     fn wait_for(&mut self, waits: &Waits) -> Result<bool, ExecuteError> {
         let Some(ends) = self.standing.wait(waits, &self.known) else { return Ok(false) };
+        let mut waits_for_gpu = false;
         for end in ends {
             if let End::Event(event) = end {
-                event.synchronize()?;
+                self.on.wait(&event)?;
+                waits_for_gpu = true;
             }
+        }
+        if waits_for_gpu {
+            self.on.synchronize()?;
         }
         self.known.iter_mut().zip(waits).for_each(|(known, wait)| *known = (*known).max(*wait));
         Ok(true)
@@ -63,7 +70,7 @@ impl Queue for HostQueue<'_> {
             Call::Copy { from, to } if from.space != to.space => {
                 let [to, from] = [to, from].map(|view| self.memory.at(*view));
                 // SAFETY: as the caller vouches; all that was waited for is over.
-                Ok(unsafe { self.memory.copy_now(to.address, from.address, from.bytes as usize) }?)
+                Ok(unsafe { self.on.copy_now(to.address, from.address, from.bytes as usize) }?)
             }
             // SAFETY: as above.
             _ => unsafe { self.cpu.submit(call) },
@@ -85,7 +92,7 @@ impl Queue for HostQueue<'_> {
         }
     }
 
-    fn elapsed(&self, mark: usize) -> f64 {
+    fn elapsed(&self, mark: usize) -> Result<f64, ExecuteError> {
         self.cpu.elapsed(mark)
     }
 }

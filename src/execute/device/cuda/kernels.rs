@@ -67,14 +67,13 @@ unsafe impl Send for Module {}
 pub struct Kernels {
     gpu: Arc<Gpu>,
     compiler: Compiler,
-    architecture: String,
     modules: Mutex<HashMap<Source, Module>>,
 }
 
 impl Kernels {
     pub fn new(gpu: Arc<Gpu>) -> Self {
-        let architecture = gpu.architecture();
-        Self { gpu, compiler: Compiler::from_environment(), architecture, modules: Mutex::default() }
+        let compiler = Compiler::from_environment(Some(gpu.driver));
+        Self { gpu, compiler, modules: Mutex::default() }
     }
 
     /// The function of `kernel`, compiled and loaded if it is not yet.
@@ -132,7 +131,7 @@ impl Kernels {
     }
 
     fn load(&self, source: &Source) -> Result<Module, CudaError> {
-        let binary = self.compiler.binary(source.file, &source.options, &self.architecture)?;
+        let binary = self.compiler.binary(source.file, &source.options, self.gpu.facts.capability)?;
         // SAFETY: a whole binary of the compiler's.
         let loaded = unsafe { result::module::load_data(binary.cubin.as_ptr().cast()) };
         let handle = loaded.map_err(|error| failure(error, || self.loading(source.file)))?;

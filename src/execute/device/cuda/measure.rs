@@ -23,8 +23,9 @@ const LAUNCHES: usize = 128;
 const ELEMENTS: u64 = 64;
 /// How often each is measured; the median counts.
 const TURNS: usize = 5;
-/// Bytes of a fill that keeps the GPU busy while launches are queued, and how many of them at most.
-const FILL: usize = 16 << 20;
+/// Bytes of a fill that keeps the GPU busy while launches are queued, of a GPU that has eight times as much free, and how
+/// many fills at most. An H200 fills so many bytes in 60 us or so, which is longer than it takes to submit a fill.
+const FILL: usize = 256 << 20;
 const MOST_FILLS: usize = 400;
 /// A copy that takes longer is the largest that is measured.
 const LONG_COPY: f64 = 0.05;
@@ -92,7 +93,7 @@ impl Bench {
             name: facts.name.clone(),
             memory: facts.total,
             multiprocessors: facts.multiprocessors,
-            driver: driver::version_text().unwrap_or_else(|| "unknown".to_owned()),
+            driver: driver::version().map_or_else(|| "unknown".to_owned(), driver::written),
         }
     }
 
@@ -103,7 +104,8 @@ impl Bench {
     pub fn launch(&self) -> Result<Launch, ExecuteError> {
         self.gpu.bind()?;
         let [from, to] = [0, 1].map(|_| Block::zeroed(&self.gpu, 4 * ELEMENTS as usize));
-        let (from, to, fill) = (from?, to?, Block::zeroed(&self.gpu, FILL)?);
+        let room = self.gpu.free()?.0 as usize / 8;
+        let (from, to, fill) = (from?, to?, Block::zeroed(&self.gpu, FILL.min(room))?);
         let span = |block: &Block| Span::device(block.address, block.bytes as u64);
         let kernel = Kernel::new((elementwise::source(Types::F32), elementwise::add(ELEMENTS)))
             .reads(span(&from))
@@ -121,24 +123,32 @@ impl Bench {
         let fills = |count: usize| -> Result<(), CudaError> {
             for _ in 0..count {
                 // SAFETY: as above.
-                unsafe { sys::cuMemsetD8Async(fill.address, 0, FILL, self.stream.handle) }
+                unsafe { sys::cuMemsetD8Async(fill.address, 0, fill.bytes, self.stream.handle) }
                     .result()
                     .doing("a fill")?;
             }
             Ok(())
         };
-        let warm = launches()?;
+        // Loads the kernel.
+        launches()?;
         self.stream.synchronize()?;
-        let one = self.timed(|| fills(1))?.max(1e-7);
-        // The queue is full when the first of the launches begins.
-        let busy = ((2.0 * warm / one) as usize).clamp(1, MOST_FILLS);
-        let (mut on_gpu, mut on_host) = (Vec::new(), Vec::new());
-        for _ in 0..TURNS {
+        let [start, end] = [0, 1].map(|_| Event::new(Timing::Kept));
+        let (start, end) = (start?, end?);
+        let (mut on_gpu, mut on_host, mut busy) = (Vec::new(), Vec::new(), 1);
+        while on_gpu.len() < TURNS {
             fills(busy)?;
-            on_gpu.push(self.timed(|| {
-                on_host.push(launches()?);
-                Ok(())
-            })?);
+            start.record(&self.stream)?;
+            let host = launches()?;
+            // Where the first of the launches has begun before the last was submitted, the GPU may have waited for the host.
+            let was_full = !start.is_past()?;
+            end.record(&self.stream)?;
+            self.stream.synchronize()?;
+            if was_full || busy == MOST_FILLS {
+                on_gpu.push(end.seconds_since(&start)?);
+                on_host.push(host);
+            } else {
+                busy = (2 * busy).min(MOST_FILLS);
+            }
         }
         let each = |times: Vec<f64>| median(times) / LAUNCHES as f64;
         Ok(Launch { on_gpu: each(on_gpu), on_host: each(on_host) })

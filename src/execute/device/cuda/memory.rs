@@ -1,4 +1,4 @@
-//! Where a rank's memory lies: its arena on the GPU, its host memory, its lists, and constants that kernels read.
+//! Where a rank's memory lies: its arena on the GPU, its host memory, its lists, constants that kernels read, and room for sums.
 
 #![expect(unsafe_code, reason = "copies are unsafe to make")]
 
@@ -17,6 +17,9 @@ use crate::units::Bytes;
 const CONSTANTS: usize = 64 << 10;
 /// Bytes of what a look at a tensor finds: a place.
 const FOUND: usize = size_of::<u64>();
+const ALL_FOUND: usize = FOUND * Stream::ALL.len();
+/// Bytes that what is summed is copied to, piece by piece.
+pub const STAGE: usize = 4 << 20;
 /// Constants start at multiples of it.
 const ALIGNMENT: usize = 256;
 
@@ -30,6 +33,7 @@ pub struct Memory {
     /// A place by stream where a look at a tensor leaves its result.
     found: Block,
     constants: Constants,
+    stages: Block,
     lists: Lists,
     /// For copies that the host waits for.
     copies: Arc<GpuStream>,
@@ -42,25 +46,35 @@ struct Constants {
     filled: Mutex<(usize, HashMap<Vec<u8>, Span>)>,
 }
 
+/// Bytes of the lists of a rank, and room for its constants.
+fn constants(need: &Need) -> usize {
+    let Lists { positions, all_positions, stream_positions, stream_rows } = &need.lists;
+    let lists = [all_positions, stream_positions, stream_rows].into_iter().chain(positions);
+    lists.map(|list| (list.len() * 4).next_multiple_of(ALIGNMENT)).sum::<usize>() + CONSTANTS
+}
+
 impl Memory {
+    /// Bytes that it takes beside the arena.
+    pub fn beside(need: &Need) -> usize {
+        constants(need) + ALL_FOUND + need.memberships * STAGE
+    }
+
     /// Takes what `need` says from `gpu`; the rank's host memory is `host`.
     ///
     /// # Errors
     /// If the GPU has less.
     pub fn new(gpu: &Gpu, need: &Need, host: Span, copies: Arc<GpuStream>) -> Result<Self, CudaError> {
         let arena = Block::zeroed(gpu, need.device.0 as usize)?;
-        let Lists { positions, all_positions, stream_positions, stream_rows } = &need.lists;
-        let lists = [all_positions, stream_positions, stream_rows].into_iter().chain(positions);
-        let listed: usize = lists.map(|list| (list.len() * 4).next_multiple_of(ALIGNMENT)).sum();
-        let block = Block::zeroed(gpu, listed + CONSTANTS)?;
+        let block = Block::zeroed(gpu, constants(need))?;
         let workspace = need.workspace.region;
         let workspace = Span::device(arena.address + workspace.offset as u64, workspace.bytes as u64);
         Ok(Self {
             arena,
             host,
             workspace,
-            found: Block::zeroed(gpu, FOUND * Stream::ALL.len())?,
+            found: Block::zeroed(gpu, ALL_FOUND)?,
             constants: Constants { block, filled: Mutex::default() },
+            stages: Block::zeroed(gpu, need.memberships * STAGE)?,
             lists: need.lists.clone(),
             copies,
         })
@@ -82,6 +96,19 @@ impl Memory {
     /// Where a look at a tensor on `stream` leaves its result.
     pub const fn found(&self, stream: Stream) -> Span {
         Span::device(self.found.address + (stream as usize * FOUND) as u64, FOUND as u64)
+    }
+
+    /// Where what is summed in a group is copied to: for one stream and group each.
+    ///
+    /// # Errors
+    /// If the rank has fewer.
+    pub fn stage(&self, place: usize) -> Result<Span, CudaError> {
+        let start = place * STAGE;
+        if start + STAGE > self.stages.bytes {
+            let (needed, scratch) = (Bytes((start + STAGE) as u64), Bytes(self.stages.bytes as u64));
+            return Err(CudaError::Scratch { what: "sums of several ranks", needed, scratch });
+        }
+        Ok(Span::device(self.stages.address + start as u64, STAGE as u64))
     }
 
     /// Copies between this rank's memory and anywhere; done when it returns.

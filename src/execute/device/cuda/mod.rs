@@ -37,6 +37,7 @@ pub mod survey;
 mod work;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::board::Board;
@@ -140,6 +141,10 @@ impl Device for Cuda {
         Ok(Some(self.gpu.facts.total.saturating_sub(self.gpu.free()?)))
     }
 
+    fn beside(&self, needs: &[Need]) -> Bytes {
+        Bytes(needs.iter().map(|need| Memory::beside(need) as u64).sum())
+    }
+
     fn gpu(&self) -> Option<&str> {
         Some(&self.gpu.facts.name)
     }
@@ -203,6 +208,7 @@ impl Device for Cuda {
                 Peers::Present => Hub::new(count),
                 Peers::Absent => Hub::alone(),
             },
+            stages: (0..count).map(|_| AtomicUsize::new(0)).collect(),
             standings: (0..count).map(|_| Standing::default()).collect(),
             inboxes: Inboxes::default(),
             board: Board::new()?,
@@ -216,6 +222,8 @@ struct CudaQueues<'d> {
     cuda: &'d Cuda,
     host: Box<dyn Queues + 'd>,
     hub: Hub,
+    /// By rank, how many of its stages have a user.
+    stages: Vec<AtomicUsize>,
     standings: Vec<Standing>,
     inboxes: Inboxes,
     board: Board,
@@ -238,17 +246,19 @@ impl Queues for CudaQueues<'_> {
                 gpu: Arc::clone(gpu),
                 memory: &self.cuda.ranks[rank],
                 standing,
+                on: GpuStream::new()?,
                 cpu: self.host.queue(rank, stream, groups)?,
                 known: Waits::default(),
                 failure: None,
             }));
         }
+        let memory = &self.cuda.ranks[rank];
         let mut memberships: [Option<Membership>; Group::COUNT] = Default::default();
         for &(group, members) in groups {
             let endpoint = self.hub.endpoint(number, Channel { group, stream }, members)?;
-            memberships[group as usize] = Some(Membership::new(gpu, endpoint)?);
+            let stage = memory.stage(self.stages[rank].fetch_add(1, Ordering::Relaxed))?;
+            memberships[group as usize] = Some(Membership::new(endpoint, stage)?);
         }
-        let memory = &self.cuda.ranks[rank];
         Ok(Box::new(CudaQueue {
             gpu: Arc::clone(gpu),
             kernels: &self.cuda.kernels,
@@ -271,6 +281,7 @@ impl Queues for CudaQueues<'_> {
             step: 0,
             start: &self.start,
             marks: Vec::new(),
+            ends: Vec::new(),
             last_mark: 0,
             prepared: HashMap::new(),
             awaited: Box::default(),

@@ -54,7 +54,10 @@ pub struct CudaQueue<'r> {
     pub step: u64,
     /// The begin of the step on the GPU.
     pub start: &'r Event,
+    /// Both sides of instructions, in steps that are traced.
     pub marks: Vec<Arc<Event>>,
+    /// Ends of instructions in steps that are not: a stream records and waits for an event faster if it keeps no time.
+    pub ends: Vec<Arc<Event>>,
     pub last_mark: usize,
     /// By address of a call, which stays where it is while queues are open.
     pub prepared: HashMap<*const Call, Box<[Prepared]>>,
@@ -226,10 +229,7 @@ impl CudaQueue<'_> {
     }
 
     fn mark(&mut self, mark: usize) -> Result<(), CudaError> {
-        while self.marks.len() <= mark {
-            self.marks.push(Arc::new(Event::new(Timing::Kept)?));
-        }
-        self.marks[mark].record(&self.on)
+        record(&mut self.marks, mark, Timing::Kept, &self.on)
     }
 
     /// Tells the board that the stream is at `mark`.
@@ -331,14 +331,23 @@ impl Queue for CudaQueue<'_> {
         }
     }
 
-    /// The mark behind the instruction's calls is what others wait for.
+    /// The event behind the instruction's calls is what others wait for.
     fn advance(&mut self) {
-        let is_awaited = self.awaited.get(self.last_mark / 2).is_none_or(|awaited| *awaited);
-        if is_awaited && self.tracing == Tracing::Off {
-            let recorded = self.flush().and_then(|()| self.mark(self.last_mark));
-            self.keep(recorded);
-        }
-        let end = self.marks.get(self.last_mark).filter(|_| is_awaited);
+        let instruction = self.last_mark / 2;
+        let is_awaited = self.awaited.get(instruction).is_none_or(|awaited| *awaited);
+        let end = match self.tracing {
+            Tracing::On => self.marks.get(self.last_mark),
+            Tracing::Off => {
+                if is_awaited {
+                    let flushed = self.flush();
+                    let recorded =
+                        flushed.and_then(|()| record(&mut self.ends, instruction, Timing::None, &self.on));
+                    self.keep(recorded);
+                }
+                self.ends.get(instruction)
+            }
+        };
+        let end = end.filter(|_| is_awaited);
         let end = end.map_or(End::Past, |event| End::Event(Arc::clone(event)));
         self.standing.advance(self.stream, end);
     }
@@ -353,8 +362,21 @@ impl Queue for CudaQueue<'_> {
         }
     }
 
-    /// An event that was not recorded has no time.
-    fn elapsed(&self, mark: usize) -> f64 {
-        self.marks.get(mark).and_then(|event| event.seconds_since(self.start).ok()).unwrap_or_default()
+    fn elapsed(&self, mark: usize) -> Result<f64, ExecuteError> {
+        let Some(event) = self.marks.get(mark) else { return Ok(0.0) };
+        Ok(event.seconds_since(self.start)?)
     }
+}
+
+/// Records event number `place` of `events`, all of which keep time as `timing` says, as the end of what `stream` was given.
+fn record(
+    events: &mut Vec<Arc<Event>>,
+    place: usize,
+    timing: Timing,
+    stream: &GpuStream,
+) -> Result<(), CudaError> {
+    while events.len() <= place {
+        events.push(Arc::new(Event::new(timing)?));
+    }
+    events[place].record(stream)
 }

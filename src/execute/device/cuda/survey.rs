@@ -62,7 +62,8 @@ pub struct LinkFacts {
 impl Survey {
     /// Of this machine. What is missing is part of it, not an error.
     pub fn take() -> Self {
-        let compiler = Compiler::from_environment();
+        let version = driver::version();
+        let compiler = Compiler::from_environment(version);
         let nvrtc = compiler.nvrtc();
         let compiles = nvrtc.is_ok() || compiler.has_kept();
         let nvrtc = LibraryFacts {
@@ -73,7 +74,7 @@ impl Survey {
             file: nvrtc.as_ref().ok().and_then(|nvrtc| nvrtc.file()),
             problem: nvrtc.err().map(|error| error.to_string()),
         };
-        let installed = cublas_lt::installed();
+        let installed = cublas_lt::installed(version);
         let cublas_lt = LibraryFacts {
             name: "cublasLt",
             needed_for: "products of matrices, which are slower without",
@@ -83,12 +84,11 @@ impl Survey {
             problem: installed.err(),
         };
         let counted = driver::count();
-        let found = driver::version_text();
         let driver = LibraryFacts {
             name: "libcuda",
             needed_for: "all that runs on a GPU",
             optional: false,
-            version: found,
+            version: version.map(driver::written),
             file: None,
             problem: counted.as_ref().err().map(ToString::to_string),
         };

@@ -8,9 +8,9 @@ pub enum CompileError {
     Unknown { file: String },
     #[error(
         "NVRTC, which compiles CUDA kernels that are not in the cache, was not found. Looked for libnvrtc {looked}. `pip \
-         install nvidia-cuda-nvrtc==13.0.88` brings it; MESHWRIGHT_NVRTC names the folder it lies in"
+         install {wheel}` brings it; MESHWRIGHT_NVRTC names the folder it lies in"
     )]
-    Missing { looked: String },
+    Missing { looked: String, wheel: &'static str },
     /// The log is NVRTC's: it names file and line of each error.
     #[error("`{file}` does not compile for {architecture} with options {options:?}: {fault}\n{log}")]
     Source { file: String, architecture: String, options: Vec<String>, fault: String, log: String },

@@ -2,7 +2,8 @@
 //! program carries.
 //!
 //! Which compiler there is decides which entries of the cache count, so NVRTC is opened first. Where there is none, the
-//! entry of the newest compiler that made this kernel is taken: a full cache serves machines without NVRTC.
+//! entry of the newest compiler that made this kernel is taken: a full cache serves machines without NVRTC. A compiler whose
+//! CUDA is newer than the driver's counts as none.
 
 pub mod cache;
 pub mod error;
@@ -10,6 +11,7 @@ pub mod library;
 pub mod nvrtc;
 pub mod search;
 pub mod sources;
+pub mod target;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +21,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cache::{Cache, key};
 use error::CompileError;
-use nvrtc::{NVRTC, Nvrtc, Program};
+use nvrtc::{NVRTC, Nvrtc, Program, Version};
 use search::Search;
+use target::Capability;
 
 /// A kernel's binary and where it comes from.
 #[derive(Clone, Debug)]
@@ -49,9 +52,10 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// With the NVRTC and the cache that the environment names.
-    pub fn from_environment() -> Self {
-        Self::new(Search::from_environment(&NVRTC), cache_folder(|name| std::env::var_os(name)))
+    /// With the NVRTC and the cache that the environment names, for a driver of this version, as 13000, if there is one.
+    pub fn from_environment(driver: Option<i32>) -> Self {
+        let search = Search::from_environment(&NVRTC).for_driver(driver);
+        Self::new(search, cache_folder(|name| std::env::var_os(name)))
     }
 
     /// Looks for NVRTC, once it is needed, in `search`, and keeps binaries in `folder`, if any.
@@ -69,17 +73,36 @@ impl Compiler {
 
     /// Whether binaries of earlier runs are there.
     pub fn has_kept(&self) -> bool {
-        self.cache.as_ref().is_some_and(|cache| !cache.versions().is_empty())
+        self.versions().next().is_some()
     }
 
-    /// The binary of the kernel source `file`, as `norm/norm.cu`, under `options`, as `-DSTORAGE_BF16`, for
-    /// `architecture`, as `sm_90`.
+    /// The compilers that made what is kept and the driver takes, the newest first.
+    fn versions(&self) -> impl Iterator<Item = Version> {
+        let versions = self.cache.iter().flat_map(Cache::versions);
+        versions.filter(|version| self.search.check(version.major).is_ok())
+    }
+
+    /// The binary of the kernel source `file`, as `norm/norm.cu`, under `options`, as `-DSTORAGE_BF16`, for a GPU of this
+    /// compute capability.
     ///
     /// # Errors
     /// If it is neither in the cache nor can be compiled.
-    pub fn binary(&self, file: &str, options: &[String], architecture: &str) -> Result<Binary, CompileError> {
+    pub fn binary(
+        &self,
+        file: &str,
+        options: &[String],
+        capability: Capability,
+    ) -> Result<Binary, CompileError> {
         let source = sources::kernel(file).ok_or_else(|| CompileError::Unknown { file: file.into() })?;
-        self.binary_of(&Program { file, source, headers: sources::HEADERS, options, architecture })
+        let of = |architecture: &str| {
+            self.binary_of(&Program { file, source, headers: sources::HEADERS, options, architecture })
+        };
+        match self.nvrtc() {
+            Ok(nvrtc) => of(&target::of_compiler(capability, &nvrtc.architectures())),
+            Err(missing) => {
+                target::of_binaries(capability).find_map(|architecture| of(&architecture).ok()).ok_or(missing)
+            }
+        }
     }
 
     /// The same for a source that may be another's.
@@ -92,8 +115,7 @@ impl Compiler {
         let nvrtc = match self.nvrtc() {
             Ok(nvrtc) => nvrtc,
             Err(missing) => {
-                let versions = self.cache.iter().flat_map(Cache::versions);
-                return versions.into_iter().find_map(kept).map(from_cache).ok_or(missing);
+                return self.versions().find_map(kept).map(from_cache).ok_or(missing);
             }
         };
         let version = nvrtc.version();

@@ -20,6 +20,12 @@ pub const NVRTC: Wanted = Wanted {
     files: ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
 };
 
+/// The newest release of CUDA that this program was tried with, and what pip calls its NVRTC.
+const NEWEST: i32 = 13;
+const WHEEL: &str = "nvidia-cuda-nvrtc==13.0.88";
+/// The same for drivers of CUDA 12.
+const WHEEL_12: &str = "nvidia-cuda-nvrtc-cu12";
+
 /// What NVRTC calls itself. It says no more than this of its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
@@ -61,7 +67,11 @@ pub struct Nvrtc {
     log: (Size, Bytes),
     cubin: (Size, Bytes),
     ptx: (Size, Bytes),
+    architectures: Option<Architectures>,
 }
+
+/// How many architectures it compiles for, and which.
+type Architectures = (unsafe extern "C" fn(*mut c_int) -> c_int, unsafe extern "C" fn(*mut c_int) -> c_int);
 
 impl Nvrtc {
     /// Opens the first NVRTC of `search` that works.
@@ -69,8 +79,12 @@ impl Nvrtc {
     /// # Errors
     /// With all places, and what was wrong with what lay there.
     pub fn find(search: &Search) -> Result<Self, CompileError> {
-        let found = search.first(&NVRTC, open_builtins, Self::open);
-        found.map_err(|looked| CompileError::Missing { looked })
+        let open = |name: &OsStr| {
+            let nvrtc = Self::open(name)?;
+            search.check(nvrtc.version.major).map(|()| nvrtc)
+        };
+        let wheel = if search.check(NEWEST).is_ok() { WHEEL } else { WHEEL_12 };
+        search.first(&NVRTC, open_builtins, open).map_err(|looked| CompileError::Missing { looked, wheel })
     }
 
     fn open(name: &OsStr) -> Result<Self, String> {
@@ -92,12 +106,29 @@ impl Nvrtc {
                 log: (library.function(c"nvrtcGetProgramLogSize")?, library.function(c"nvrtcGetProgramLog")?),
                 cubin: (library.function(c"nvrtcGetCUBINSize")?, library.function(c"nvrtcGetCUBIN")?),
                 ptx: (library.function(c"nvrtcGetPTXSize")?, library.function(c"nvrtcGetPTX")?),
+                architectures: library
+                    .function(c"nvrtcGetNumSupportedArchs")
+                    .and_then(|count| Ok((count, library.function(c"nvrtcGetSupportedArchs")?)))
+                    .ok(),
             })
         }
     }
 
     pub const fn version(&self) -> Version {
         self.version
+    }
+
+    /// The architectures that it compiles for, as 90 for `sm_90`; none if it does not say.
+    pub fn architectures(&self) -> Vec<i32> {
+        let Some((count_of, all_of)) = self.architectures else { return Vec::new() };
+        let mut count = 0;
+        // SAFETY: a place for a number.
+        if unsafe { count_of(&raw mut count) } != 0 {
+            return Vec::new();
+        }
+        let mut all = vec![0; usize::try_from(count).unwrap_or_default()];
+        // SAFETY: places for so many numbers as it said.
+        if unsafe { all_of(all.as_mut_ptr()) } == 0 { all } else { Vec::new() }
     }
 
     /// The file that it was opened from.

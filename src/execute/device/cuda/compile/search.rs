@@ -20,6 +20,9 @@ pub struct Search {
     /// Whether the system's loader is asked before any folder.
     pub loader: bool,
     pub folders: Vec<PathBuf>,
+    /// Major release of the driver's CUDA. NVIDIA does not promise that libraries of a newer one work with it, nor what a
+    /// newer compiler makes. None takes all.
+    pub driver: Option<i32>,
 }
 
 impl Search {
@@ -32,7 +35,7 @@ impl Search {
     pub fn from_variables(wanted: &Wanted, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(folder) = path(wanted.variable) {
-            return Self { loader: false, folders: vec![folder] };
+            return Self { loader: false, folders: vec![folder], driver: None };
         }
         let toolkits = [path("CUDA_HOME"), path("CUDA_PATH"), Some(PathBuf::from("/usr/local/cuda"))];
         let pythons = [
@@ -54,7 +57,25 @@ impl Search {
                 true
             }
         });
-        Self { loader: true, folders }
+        Self { loader: true, folders, driver: None }
+    }
+
+    /// The same places, for a driver of this version, as 13000; without one, any library will do.
+    pub fn for_driver(self, version: Option<i32>) -> Self {
+        Self { driver: version.map(|version| version / 1000), ..self }
+    }
+
+    /// Whether the driver takes what is of this release of CUDA.
+    ///
+    /// # Errors
+    /// If the driver is older.
+    pub fn check(&self, major: i32) -> Result<(), String> {
+        match self.driver {
+            Some(newest) if major > newest => {
+                Err(format!("it is of CUDA {major}, and the driver is of CUDA {newest}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What `open` makes of the first library that it can use, by its name or path; `prepare` comes before it in a folder.
@@ -79,15 +100,19 @@ impl Search {
             looked.push(format!("by the system's loader ({})", reasons.join("; ")));
         }
         for folder in &self.folders {
-            let Some(path) = wanted.files.iter().map(|name| folder.join(name)).find(|path| path.is_file())
-            else {
-                looked.push(format!("in {}", folder.display()));
-                continue;
-            };
-            match prepare(folder).and_then(|()| open(path.as_os_str())) {
-                Ok(found) => return Ok(found),
-                Err(reason) => looked.push(format!("in {} (unusable: {reason})", folder.display())),
+            let mut reasons: Vec<String> = Vec::new();
+            for path in wanted.files.iter().map(|name| folder.join(name)).filter(|path| path.is_file()) {
+                match prepare(folder).and_then(|()| open(path.as_os_str())) {
+                    Ok(found) => return Ok(found),
+                    Err(reason) if !reasons.contains(&reason) => reasons.push(reason),
+                    Err(_) => {}
+                }
             }
+            let unusable = match reasons.is_empty() {
+                true => String::new(),
+                false => format!(" (unusable: {})", reasons.join("; ")),
+            };
+            looked.push(format!("in {}{unusable}", folder.display()));
         }
         Err(looked.join(", "))
     }

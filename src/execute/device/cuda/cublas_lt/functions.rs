@@ -17,7 +17,7 @@ use cudarc::driver::sys::CUstream;
 
 use super::super::compile::library::Library;
 use super::super::compile::search::{Search, Wanted};
-use super::super::error::CudaError;
+use super::super::error::{CudaError, full};
 
 pub const CUBLAS_LT: Wanted = Wanted {
     variable: "MESHWRIGHT_CUBLASLT",
@@ -123,7 +123,11 @@ impl Functions {
         search.first(
             &CUBLAS_LT,
             |_| Ok(()),
-            |name| start(Self::open(name)?).map_err(|error| error.to_string()),
+            |name| {
+                let functions = Self::open(name)?;
+                search.check((functions.version / 10_000) as i32)?;
+                start(functions).map_err(|error| error.to_string())
+            },
         )
     }
 
@@ -243,15 +247,18 @@ fn made<T: Copy>(
 pub fn checked(status: Status, action: &'static str) -> Result<(), CudaError> {
     match status {
         0 => Ok(()),
+        ALLOC_FAILED => Err(full(format!("{action} of cublasLt's"))),
         code => Err(CudaError::CublasLt { action, code, meaning: meaning(code) }),
     }
 }
+
+/// `CUBLAS_STATUS_ALLOC_FAILED`.
+const ALLOC_FAILED: Status = 3;
 
 /// `cublasStatus_t` in NVIDIA's words.
 const fn meaning(code: Status) -> &'static str {
     match code {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",
-        3 => "CUBLAS_STATUS_ALLOC_FAILED",
         7 => "CUBLAS_STATUS_INVALID_VALUE",
         8 => "CUBLAS_STATUS_ARCH_MISMATCH",
         11 => "CUBLAS_STATUS_MAPPING_ERROR",

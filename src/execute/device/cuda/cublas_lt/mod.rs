@@ -44,7 +44,8 @@ unsafe impl Sync for CublasLt {}
 impl CublasLt {
     /// The first library that works with `gpu`, which is current on this thread.
     fn find(gpu: &Arc<Gpu>) -> Result<Self, String> {
-        Functions::find(&Search::from_environment(&CUBLAS_LT), |functions| {
+        let search = Search::from_environment(&CUBLAS_LT).for_driver(Some(gpu.driver));
+        Functions::find(&search, |functions| {
             let handle = Mutex::new(functions.handle()?);
             Ok(Self { functions, handle, gpu: Arc::clone(gpu) })
         })
@@ -77,12 +78,13 @@ impl Installed {
     }
 }
 
-/// The library of this machine.
+/// The library of this machine, whose driver is of this version, as 13000, if there is one.
 ///
 /// # Errors
 /// Where it was looked for, in one line.
-pub fn installed() -> Result<Installed, String> {
-    let found = Functions::find(&Search::from_environment(&CUBLAS_LT), |functions| Ok(Installed(functions)));
+pub fn installed(driver: Option<i32>) -> Result<Installed, String> {
+    let search = Search::from_environment(&CUBLAS_LT).for_driver(driver);
+    let found = Functions::find(&search, |functions| Ok(Installed(functions)));
     found.map_err(|looked| missing(&looked))
 }
 
@@ -112,10 +114,10 @@ impl Products {
         Self { library: CublasLt::find(gpu).ok().map(Arc::new), answers: Mutex::default() }
     }
 
-    /// `asked` as the library does it; none where our own kernels must.
+    /// `asked` as the library does it; none where our own kernels must, because it has no algorithm or refuses.
     ///
     /// # Errors
-    /// What the library says.
+    /// If the GPU has failed, or its memory is full.
     pub fn choose(&self, asked: &Product) -> Result<Option<Chosen>, CudaError> {
         let question = asked.question();
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,10 +126,20 @@ impl Products {
             answers.insert(question, None);
             return Ok(None);
         };
-        let described = Described::new(&library.functions, asked)?;
-        let answer = match answers.get(&question) {
-            Some(answer) => *answer,
-            None => described.ask(library, &question)?,
+        let known = answers.get(&question).copied();
+        let described = Described::new(&library.functions, asked).and_then(|described| {
+            let answer = known.map_or_else(|| described.ask(library, &question), Ok)?;
+            Ok((described, answer))
+        });
+        let (described, answer) = match described {
+            Ok(found) => found,
+            // What this release of the library does not take, our own kernels do, if the GPU still works.
+            Err(CudaError::CublasLt { .. }) => {
+                library.gpu.free()?;
+                answers.insert(question, None);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
         };
         answers.insert(question, answer);
         Ok(answer.map(|answer| Chosen::new(Arc::clone(library), *asked, described, answer)))

@@ -36,7 +36,7 @@ fn its_own_folder_and_wheel_are_looked_in() {
     fs::create_dir_all(&packages).unwrap();
     let named = |name: &str| (name == "MESHWRIGHT_CUBLASLT").then(|| OsString::from("/there"));
     let search = Search::from_variables(&CUBLAS_LT, named);
-    assert_eq!(search, Search { loader: false, folders: vec![PathBuf::from("/there")] });
+    assert_eq!(search, Search { loader: false, folders: vec![PathBuf::from("/there")], driver: None });
     let in_python = |name: &str| (name == "VIRTUAL_ENV").then(|| OsString::from(home.path()));
     let search = Search::from_variables(&CUBLAS_LT, in_python);
     let wheels = [packages.join("nvidia/cu13/lib"), packages.join("nvidia/cublas/lib")];
@@ -47,7 +47,8 @@ fn its_own_folder_and_wheel_are_looked_in() {
 fn one_line_says_what_is_missing_and_what_was_wrong_where() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("libcublasLt.so.13"), "no library").unwrap();
-    let search = Search { loader: false, folders: vec!["/nonexistent".into(), folder.path().into()] };
+    let search =
+        Search { loader: false, folders: vec!["/nonexistent".into(), folder.path().into()], driver: None };
     let text = missing(&Functions::find(&search, |_| Ok(())).unwrap_err());
     for part in ["in /nonexistent,", "(unusable: ", "pip install nvidia-cublas", "MESHWRIGHT_CUBLASLT"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
@@ -106,7 +107,7 @@ fn the_true_library_takes_what_products_are_described_by() {
         let _ = writeln!(std::io::stderr(), "SKIPPED: MESHWRIGHT_CUBLASLT names no folder of cublasLt");
         return;
     }
-    let Installed(functions) = installed().unwrap();
+    let Installed(functions) = installed(None).unwrap();
     assert!(functions.version >= 120_000, "{}", functions.version);
     for asked in [product(), Product { bias: None, output: matrix(64, Element::F32, 48, false), ..product() }]
     {

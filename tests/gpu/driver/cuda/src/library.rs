@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 
 pub use cudarc::cublaslt::sys::cublasStatus_t as Status;
 
-/// 13.0.2.
-pub const VERSION: usize = 130_002;
 /// A workspace begins at a multiple of this.
 const WORKSPACE_ALIGNMENT: u64 = 256;
 /// Lines of bf16 begin at multiples of this, or the product isn't known. NVIDIA's library knows products of any

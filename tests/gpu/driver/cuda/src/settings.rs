@@ -22,6 +22,8 @@ pub struct Settings {
     names: Vec<String>,
     /// `FAKE_CUDA_DRIVER`, such as 13000 for 13.0.
     pub version: i32,
+    /// `FAKE_CUDA_CUBLASLT`, such as 130002 for 13.0.2.
+    pub library: usize,
     /// `FAKE_CUDA_CAPABILITY`, such as 8.0.
     pub capability: (i32, i32),
     /// `FAKE_CUDA_PROCESSORS`, the multiprocessors of each device.
@@ -49,6 +51,7 @@ impl Settings {
             memory: number("FAKE_CUDA_MEMORY", 2 << 30),
             names,
             version: number("FAKE_CUDA_DRIVER", 13000),
+            library: number("FAKE_CUDA_CUBLASLT", 130_002),
             capability: capability
                 .unwrap_or_else(|| wrong("FAKE_CUDA_CAPABILITY", "two numbers such as 8.0")),
             processors: number("FAKE_CUDA_PROCESSORS", 8),

@@ -63,7 +63,6 @@ macro_rules! forward {
 }
 
 forward! {
-    fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int = "nvrtcVersion";
     fn nvrtcGetErrorString(code: c_int) -> *const c_char = "nvrtcGetErrorString";
     fn nvrtcGetNumSupportedArchs(count: *mut c_int) -> c_int = "nvrtcGetNumSupportedArchs";
     fn nvrtcGetSupportedArchs(all: *mut c_int) -> c_int = "nvrtcGetSupportedArchs";
@@ -79,6 +78,26 @@ forward! {
     fn nvrtcGetPTX(program: Handle, ptx: *mut c_char) -> c_int = "nvrtcGetPTX";
     fn nvrtcGetCUBINSize(program: Handle, bytes: *mut usize) -> c_int = "nvrtcGetPTXSize";
     fn nvrtcGetCUBIN(program: Handle, ptx: *mut c_char) -> c_int = "nvrtcGetPTX";
+}
+
+/// The real one's, unless `FAKE_CUDA_NVRTC_VERSION` says another, as `12.4`.
+///
+/// # Safety
+/// As the real function's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int {
+    let Ok(text) = std::env::var("FAKE_CUDA_NVRTC_VERSION") else {
+        return unsafe {
+            real::<unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int>("nvrtcVersion")(major, minor)
+        };
+    };
+    let numbers =
+        text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let Some(version) = numbers else {
+        stop(&format!("FAKE_CUDA_NVRTC_VERSION must be two numbers such as 12.4, not `{text}`"));
+    };
+    unsafe { (*major, *minor) = version };
+    0
 }
 
 /// Takes another architecture, and no options for the assembler, which has nothing to do.

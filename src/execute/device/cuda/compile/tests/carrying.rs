@@ -26,6 +26,6 @@ fn all_sources_are_carried() {
         sources::KERNELS.iter().chain(sources::HEADERS).map(|(name, _)| *name).collect();
     carried.sort_unstable();
     assert_eq!(found, carried);
-    let unknown = Compiler::new(nowhere(), None).binary("none.cu", &[], "sm_90").unwrap_err();
+    let unknown = Compiler::new(nowhere(), None).binary("none.cu", &[], (9, 0)).unwrap_err();
     assert_eq!(unknown, CompileError::Unknown { file: "none.cu".into() });
 }

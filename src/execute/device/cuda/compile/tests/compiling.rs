@@ -96,6 +96,13 @@ fn a_fault_names_file_and_line() {
 }
 
 #[test]
+fn the_compiler_tells_what_it_compiles_for() {
+    let Some(search) = named() else { return };
+    let known = Nvrtc::find(&search).unwrap().architectures();
+    assert!(known.contains(&80) && known.contains(&90), "{known:?}");
+}
+
+#[test]
 fn where_nothing_can_be_written_all_is_compiled() {
     let Some(search) = named() else { return };
     // A file where the folder should be: not even root writes below it.

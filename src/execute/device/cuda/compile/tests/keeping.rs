@@ -129,7 +129,7 @@ fn without_a_compiler_the_newest_ones_entry_is_taken() {
     let compiler = Compiler::new(nowhere(), Some(folder.path().into()));
     let fault = compiler.binary_of(&program(&[])).unwrap_err();
     assert!(
-        matches!(&fault, CompileError::Missing { looked } if looked == "in /nonexistent/nvrtc"),
+        matches!(&fault, CompileError::Missing { looked, .. } if looked == "in /nonexistent/nvrtc"),
         "{fault}"
     );
     cache.put(OLD, &key(&program(&[]), OLD), b"older").unwrap();
@@ -140,4 +140,45 @@ fn without_a_compiler_the_newest_ones_entry_is_taken() {
     fs::write(entry(folder.path()), b"damaged").unwrap();
     assert_eq!(compiler.binary_of(&program(&[])).unwrap().cubin, b"older");
     compiler.binary_of(&program(&[String::from("-DOTHER")])).unwrap_err();
+}
+
+/// Such as a folder of kernels for 8.0 on a card of 8.6.
+#[test]
+fn without_a_compiler_a_binary_of_an_older_card_will_do() {
+    const FILE: &str = "norm/norm.cu";
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::new(folder.path().into());
+    let compiler = Compiler::new(nowhere(), Some(folder.path().into()));
+    let source = super::super::sources::kernel(FILE).unwrap();
+    let headers = super::super::sources::HEADERS;
+    let keep = |architecture: &str| {
+        let program = Program { file: FILE, source, headers, options: &[], architecture };
+        cache.put(NEW, &key(&program, NEW), architecture.as_bytes()).unwrap();
+    };
+    let found = |capability| compiler.binary(FILE, &[], capability).map(|binary| binary.cubin);
+    keep("sm_80");
+    assert_eq!(found((8, 6)).unwrap(), b"sm_80");
+    keep("sm_86");
+    assert_eq!(found((8, 6)).unwrap(), b"sm_86");
+    assert_eq!(found((8, 9)).unwrap(), b"sm_86");
+    assert_eq!(found((8, 0)).unwrap(), b"sm_80");
+    for other in [(9, 0), (7, 5)] {
+        assert!(matches!(found(other), Err(CompileError::Missing { .. })), "{other:?}");
+    }
+}
+
+#[test]
+fn entries_of_a_compiler_newer_than_the_driver_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = Cache::new(folder.path().into());
+    let on_driver = |version| Compiler::new(nowhere().for_driver(version), Some(folder.path().into()));
+    cache.put(NEW, &key(&program(&[]), NEW), b"newer").unwrap();
+    assert!(!on_driver(Some(12_090)).has_kept() && on_driver(Some(13_000)).has_kept());
+    let fault = on_driver(Some(12_090)).binary_of(&program(&[])).unwrap_err().to_string();
+    assert!(fault.contains("pip install nvidia-cuda-nvrtc-cu12`"), "{fault}");
+    cache.put(OLD, &key(&program(&[]), OLD), b"older").unwrap();
+    for (driver, expected) in [(Some(12_000), "older"), (Some(13_010), "newer"), (None, "newer")] {
+        let found = on_driver(driver).binary_of(&program(&[])).unwrap();
+        assert_eq!(found.cubin, expected.as_bytes(), "driver {driver:?}");
+    }
 }

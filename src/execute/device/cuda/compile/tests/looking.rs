@@ -1,6 +1,6 @@
 //! Where NVRTC and the cache are looked for, and what is said where there is none.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn variables<'v>(set: &'v [(&str, &Path)]) -> impl Fn(&str) -> Option<OsString> 
 fn the_named_folder_is_the_only_one() {
     let set = [("MESHWRIGHT_NVRTC", Path::new("/there")), ("CUDA_HOME", Path::new("/cuda"))];
     let search = Search::from_variables(&NVRTC, variables(&set));
-    assert_eq!(search, Search { loader: false, folders: vec![PathBuf::from("/there")] });
+    assert_eq!(search, Search { loader: false, folders: vec![PathBuf::from("/there")], driver: None });
 }
 
 #[test]
@@ -48,7 +48,8 @@ fn one_line_says_what_is_missing_and_what_was_wrong_where() {
         fs::write(path.join("libnvrtc.so.13"), "no library").unwrap();
     }
     fs::write(broken.join("libnvrtc-builtins.so.13.0"), "no library").unwrap();
-    let search = Search { loader: false, folders: vec![PathBuf::from("/nonexistent"), bare, broken] };
+    let search =
+        Search { loader: false, folders: vec![PathBuf::from("/nonexistent"), bare, broken], driver: None };
     let text = Nvrtc::find(&search).unwrap_err().to_string();
     let parts = [
         "NVRTC, which compiles CUDA kernels",
@@ -62,6 +63,35 @@ fn one_line_says_what_is_missing_and_what_was_wrong_where() {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }
     assert_eq!(text.lines().count(), 1, "{text}");
+}
+
+/// The link that toolkits have beside it may lead to the release that fits.
+#[test]
+fn what_is_newer_than_the_driver_is_left_for_what_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["libnvrtc.so.13", "libnvrtc.so.12"] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    let search = Search { loader: false, folders: vec![folder.path().into()], driver: None };
+    let release = |name: &OsStr| {
+        Path::new(name)
+            .extension()
+            .and_then(OsStr::to_str)
+            .and_then(|release| release.parse().ok())
+            .unwrap_or(0)
+    };
+    let found = |driver| {
+        let search = search.clone().for_driver(driver);
+        search.first(&NVRTC, |_| Ok(()), |name| search.check(release(name)).map(|()| release(name)))
+    };
+    assert_eq!(found(None), Ok(13));
+    assert_eq!(found(Some(13_000)), Ok(13));
+    assert_eq!(found(Some(12_080)), Ok(12));
+    let looked = found(Some(11_080)).unwrap_err();
+    for release in ["13", "12"] {
+        let reason = format!("it is of CUDA {release}, and the driver is of CUDA 11");
+        assert!(looked.contains(&reason), "{looked}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn program(options: &[String]) -> Program<'_> {
 
 /// No NVRTC is found there.
 fn nowhere() -> Search {
-    Search { loader: false, folders: vec![PathBuf::from("/nonexistent/nvrtc")] }
+    Search { loader: false, folders: vec![PathBuf::from("/nonexistent/nvrtc")], driver: None }
 }
 
 /// NVRTC of the folder that MESHWRIGHT_NVRTC names.

@@ -4,8 +4,9 @@ use super::give;
 use crate::call::{Session, entries};
 use crate::driver::Handle;
 use crate::failure::{Answer, Failure, is_sticky};
-use crate::library::{Description, Layout, Preference, Problem, Status, VERSION, answer, named};
+use crate::library::{Description, Layout, Preference, Problem, Status, answer, named};
 use crate::product::{Element, Matrix, Product};
+use crate::settings::Settings;
 use crate::spoil::{FAR, Spoil};
 use crate::work::Work;
 use cudarc::cublaslt::sys::{
@@ -28,7 +29,7 @@ pub struct Proposal {
 /// None is needed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasLtGetVersion() -> usize {
-    VERSION
+    Settings::from_environment().library
 }
 
 entries! {
