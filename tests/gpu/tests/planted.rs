@@ -77,6 +77,8 @@ macro_rules! planted {
 planted! {
     unwritten_output, Apart, doubles, ["byte 308", "never written"];
     missing_barrier, Apart, sums, ["race: reads byte", "of shared memory", "writes at PTX line", "kernel planted, block"];
+    half_a_word, Apart, |values| values.iter().map(|&value| f64::from(2.0 * value)).collect(),
+        ["race: writes byte", "st.shared.u16", "of shared memory", "ld.volatile.shared.u32"];
     trailing_barrier, Apart, |values| {
         let first = |block: &[f32]| doubles(&block[..4]).iter().sum::<f64>();
         values.chunks(64).flat_map(|block| [first(block); 64]).collect()
