@@ -62,7 +62,7 @@ pub(super) const WARM_UP: u64 = 2;
 
 struct Looker<'a> {
     batches: &'a Batches,
-    /// Steps.
+    /// Steps made so far.
     made: u64,
     seconds: Vec<f64>,
     spans: Vec<Vec<RankSpans>>,

@@ -27,9 +27,9 @@ impl From<ExecuteError> for CliError {
             ExecuteError::NoSuchRank { rank, last } => {
                 (Kind::Input, "slice", rank.to_string(), vec![last.to_string()])
             }
-            ExecuteError::Memory { extent, available, .. }
-            | ExecuteError::MemoryOfOne { extent, available, .. } => {
-                (Kind::Infeasible, "memory", extent.0.to_string(), vec![available.0.to_string()])
+            ExecuteError::Memory { extent, beside, available, .. }
+            | ExecuteError::MemoryOfOne { extent, beside, available, .. } => {
+                (Kind::Infeasible, "memory", (extent + beside).0.to_string(), vec![available.0.to_string()])
             }
             #[cfg(unix)]
             ExecuteError::Cuda(error) => match *error {
@@ -39,6 +39,9 @@ impl From<ExecuteError> for CliError {
                 CudaError::Full { action, free } => {
                     let free = free.into_iter().map(|free| free.0.to_string()).collect();
                     (Kind::Infeasible, "memory", action, free)
+                }
+                CudaError::Unpinned { asked } => {
+                    (Kind::Infeasible, "memory", asked.0.to_string(), Vec::new())
                 }
                 CudaError::Unsupported(what) => (Kind::Illegal, "plan", what, Vec::new()),
                 CudaError::NoDriver

@@ -41,13 +41,15 @@ pub enum ExecuteError {
     )]
     NotFinite { step: u64, value: f64, rank: usize, layer: String, what: String },
     #[error(
-        "the arenas of {ranks} ranks take {extent} to hold {live} at once, and {holder} has {available} free"
+        "the arenas of {ranks} ranks take {extent} to hold {live} at once{}, and {holder} has {available} free",
+        and_beside(*beside)
     )]
-    Memory { ranks: u64, extent: Bytes, live: Bytes, holder: Holder, available: Bytes },
+    Memory { ranks: u64, extent: Bytes, live: Bytes, beside: Bytes, holder: Holder, available: Bytes },
     #[error(
-        "the arenas of rank {rank} take {extent} to hold {live} at once, and {holder} has {available} free"
+        "the arenas of rank {rank} take {extent} to hold {live} at once{}, and {holder} has {available} free",
+        and_beside(*beside)
     )]
-    MemoryOfOne { rank: usize, extent: Bytes, live: Bytes, holder: Holder, available: Bytes },
+    MemoryOfOne { rank: usize, extent: Bytes, live: Bytes, beside: Bytes, holder: Holder, available: Bytes },
     /// A slice of a rank that the plan has not.
     #[error("the plan has no rank {rank}: its ranks are 0 to {last}")]
     NoSuchRank { rank: u64, last: u64 },
@@ -91,6 +93,11 @@ pub enum ExecuteError {
     FrozenParameter { name: String },
     #[error("no parameter is named {name}; {nearest} is")]
     UnknownParameter { name: String, nearest: String },
+}
+
+/// What is taken beside arenas, if anything.
+fn and_beside(beside: Bytes) -> String {
+    if beside == Bytes::ZERO { String::new() } else { format!(", and {beside} beside them") }
 }
 
 fn of_unit(unit: Option<u32>) -> String {

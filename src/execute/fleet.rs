@@ -202,13 +202,13 @@ impl Fleet {
             self.has_gradients.store(false, Ordering::Release);
             watcher.load(self, step)?;
             self.load_scalars(step);
-            self.check()?;
             let pauses = watcher.wants_gradients(step);
             control.pauses.store(pauses, Ordering::Release);
             let mut at_work = Some(self.alone());
             let tracing = watcher.tracing(self);
             // The GPU's clock and the host's begin together.
             control.queues.restart();
+            self.check()?;
             let began = Instant::now();
             *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began, tracing);
             control.gate.wait();
@@ -353,7 +353,6 @@ pub(super) fn check_room(
     placings: &[&Placing],
     needs: &[Need],
 ) -> Result<(), ExecuteError> {
-    let beside = device.beside(needs);
     let sum = |bytes: fn(&Space) -> Bytes| -> [Bytes; 2] {
         [
             placings.iter().map(|placing| bytes(&placing.device)).sum(),
@@ -362,19 +361,22 @@ pub(super) fn check_room(
     };
     let ([device_extent, host_extent], [device_live, host_live]) =
         (sum(|space| space.extent), sum(|space| space.live));
-    let needs = match device.free_memory() {
+    let (none, beside) = (Bytes::ZERO, device.beside(needs));
+    let takes = match device.free_memory() {
         FreeMemory::Shared(free) => {
-            vec![(Holder::Machine, device_extent + host_extent, device_live + host_live, free)]
+            vec![(Holder::Machine, device_extent + host_extent, device_live + host_live, none, free)]
         }
         FreeMemory::Apart { device, host } => vec![
-            (Holder::Gpu, device_extent + beside, device_live + beside, device),
-            (Holder::Host, host_extent, host_live, host),
+            (Holder::Gpu, device_extent, device_live, beside, device),
+            (Holder::Host, host_extent, host_live, none, host),
         ],
     };
-    let lacking = needs.into_iter().find(|(_, extent, _, available)| extent > available);
-    let Some((holder, extent, live, available)) = lacking else { return Ok(()) };
+    let lacking = takes.into_iter().find(|(_, extent, _, beside, available)| *extent + *beside > *available);
+    let Some((holder, extent, live, beside, available)) = lacking else { return Ok(()) };
     Err(match alone {
-        Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, holder, available },
-        None => ExecuteError::Memory { ranks: placings.len() as u64, extent, live, holder, available },
+        Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, beside, holder, available },
+        None => {
+            ExecuteError::Memory { ranks: placings.len() as u64, extent, live, beside, holder, available }
+        }
     })
 }

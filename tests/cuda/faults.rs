@@ -27,6 +27,11 @@ fn child() {
     }
 }
 
+/// No memory is left, no reason is known, nothing can be done any more.
+const DRIVER_CODES: [u32; 3] = [2, 999, 719];
+/// No memory is left, a fault of the library, a fault of the GPU: `cublasStatus_t`.
+const LIBRARY_CODES: [u32; 3] = [3, 14, 13];
+
 /// A machine of CUDA 12: driver, NVRTC and cublasLt.
 const OF_CUDA_12: [(&str, &str); 3] =
     [("FAKE_CUDA_DRIVER", "12000"), ("FAKE_CUDA_NVRTC_VERSION", "12.0"), ("FAKE_CUDA_CUBLASLT", "120005")];
@@ -120,8 +125,9 @@ fn an_entry_point_that_refuses_ends_the_run() {
         let last = if name == "cuCtxSetCurrent" { count / 2 } else { count };
         // NVRTC starts CUDA by itself, and does without.
         let last = if name == "cuInit" { 1 } else { last };
-        for call in [1, last.div_ceil(2), last] {
-            let fault = format!("{name}:{call}:999");
+        let [full, odd, broken] = if name.starts_with("cublas") { LIBRARY_CODES } else { DRIVER_CODES };
+        for (call, code) in [(1, full), (last.div_ceil(2), odd), (last, broken)] {
+            let fault = format!("{name}:{call}:{code}");
             let settings = [("FAKE_CUDA_FAIL", fault.as_str())];
             let ended = ending(&run(&settings), &settings);
             if ended.is_none() && !is_silent(name) {

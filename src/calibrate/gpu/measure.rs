@@ -240,7 +240,9 @@ impl Runs<'_> {
 const fn lacks_memory(error: &ExecuteError) -> bool {
     match error {
         ExecuteError::Memory { .. } => true,
-        ExecuteError::Cuda(error) => matches!(**error, CudaError::Memory { .. } | CudaError::Full { .. }),
+        ExecuteError::Cuda(error) => {
+            matches!(**error, CudaError::Memory { .. } | CudaError::Full { .. } | CudaError::Unpinned { .. })
+        }
         _ => false,
     }
 }

@@ -197,6 +197,6 @@ pub trait Queue: Send {
     /// Seconds from the begin of the step to a mark that was recorded, once all is finished, in a step that is traced.
     ///
     /// # Errors
-    /// If nobody tells.
+    /// If the device does not tell the time of the mark.
     fn elapsed(&self, mark: usize) -> Result<f64, ExecuteError>;
 }

@@ -76,7 +76,8 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let device = fleet::device(&run, 1)?;
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
-        fleet::check_room(&*device, Some(rank as usize), &[placing], &[])?;
+        let (.., need) = parts::part(&run, rank, &stages)?;
+        fleet::check_room(&*device, Some(rank as usize), &[placing], &[need])?;
         peak = peak.max(placing.device.live);
     }
     drop(device);

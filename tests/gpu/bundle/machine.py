@@ -74,7 +74,8 @@ class Machine:
             lines.append(f"No cost model is this card's: predictions are those of {self.device}, and will be off.")
         if not self.nvrtc:
             lines.append("NVRTC is not here: what needs a kernel that the bundle lacks fails. "
-                         "`pip install nvidia-cuda-nvrtc` brings it; MESHWRIGHT_NVRTC names its folder.")
+                         "`pip install nvidia-cuda-nvrtc`, or nvidia-cuda-nvrtc-cu12 with a driver of CUDA 12, brings it; "
+                         "MESHWRIGHT_NVRTC names its folder.")
         if not self.has_kernels:
             lines.append("The bundle has no kernels for this card and driver: NVRTC compiles each at its first use, so parts take longer.")
         return "\n".join(lines)
@@ -102,10 +103,11 @@ def packaged(environment):
     """Variables that name folders of this Python's packages, where none are set."""
     found = {}
     for variable, (pattern, folders) in LIBRARIES.items():
-        for packages in site.getsitepackages() + [site.getusersitepackages()]:
-            for folder in folders:
-                if variable not in environment and glob.glob(f"{packages}/{folder}/{pattern}"):
-                    found.setdefault(variable, f"{packages}/{folder}")
+        places = [f"{packages}/{folder}" for packages in site.getsitepackages() + [site.getusersitepackages()]
+                  for folder in folders]
+        places = [place for place in places if glob.glob(f"{place}/{pattern}")]
+        if places and variable not in environment:
+            found[variable] = os.pathsep.join(places)
     return found
 
 

@@ -58,22 +58,24 @@ pub struct Gpu {
 impl Gpu {
     /// The emulator; `checking` looks for uninitialised reads and races, bounds are always looked at.
     pub fn emulated(order: Order, checking: bool) -> Gpu {
-        Gpu::with(Backend::Emulated(Box::new(Emulator::new(order, checking))))
+        Gpu::with(Backend::Emulated(Box::new(Emulator::new(order, checking))), None)
     }
 
     /// An emulator that counts what launches move and compute.
     pub fn counting() -> Gpu {
-        Gpu::with(Backend::Emulated(Box::new(Emulator::counting())))
+        Gpu::with(Backend::Emulated(Box::new(Emulator::counting())), None)
     }
 
     /// The first GPU of this machine.
     pub fn real() -> Result<Gpu, Fault> {
-        Ok(Gpu::with(Backend::Real(Real::open()?)))
+        let real = Real::open()?;
+        let driver = real.driver()?;
+        Ok(Gpu::with(Backend::Real(real), Some(driver)))
     }
 
-    fn with(backend: Backend) -> Gpu {
+    fn with(backend: Backend, driver: Option<i32>) -> Gpu {
         Gpu {
-            compiler: Compiler::new(),
+            compiler: Compiler::new(driver),
             backend,
             loaded: HashMap::new(),
             downloads: vec![],
@@ -151,7 +153,7 @@ impl Gpu {
                 emulator.load(&ptx).map_err(|fault| Fault(format!("{name} {options:?}: {fault}")))?
             }
             Backend::Real(real) => {
-                let code = self.compiler.machine(name, source, &key.1, real.architecture())?;
+                let code = self.compiler.machine(name, source, &key.1, real.capability())?;
                 real.load(&ptx, &code)?
             }
         };

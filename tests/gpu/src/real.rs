@@ -1,6 +1,7 @@
 //! A real GPU through the CUDA driver: the same cases, with guard bytes around every buffer.
 
 use crate::arguments;
+use crate::compile::target::Capability;
 use crate::fault::{Fault, fault};
 use crate::gpu::Argument;
 use crate::launch::Launch;
@@ -27,7 +28,7 @@ struct Memory {
 pub struct Real {
     context: Arc<CudaContext>,
     name: String,
-    architecture: String,
+    capability: Capability,
     programs: Vec<Program>,
     memory: Vec<Memory>,
 }
@@ -42,18 +43,24 @@ impl Real {
             return fault("this machine has no CUDA driver");
         }
         let context = CudaContext::new(0).map_err(driver)?;
-        let (major, minor) = context.compute_capability().map_err(driver)?;
+        let capability = context.compute_capability().map_err(driver)?;
         let name = context.name().map_err(driver)?;
-        let architecture = format!("sm_{major}{minor}");
-        Ok(Real { context, name, architecture, programs: vec![], memory: vec![] })
+        Ok(Real { context, name, capability, programs: vec![], memory: vec![] })
     }
 
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    pub fn architecture(&self) -> &str {
-        &self.architecture
+    pub fn capability(&self) -> Capability {
+        self.capability
+    }
+
+    /// The newest CUDA that its driver knows, as 13000.
+    pub fn driver(&self) -> Result<i32, Fault> {
+        let mut version = 0;
+        unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(driver)?;
+        Ok(version)
     }
 
     pub fn restart(&mut self) -> Result<(), Fault> {

@@ -10,8 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::sys::{self, CUresult};
 
 use super::driver::Stream as GpuStream;
-use super::error::{CudaError, Doing};
+use super::error::{CudaError, Doing, is_lack_of_memory};
 use crate::execute::error::ExecuteError;
+use crate::units::Bytes;
 
 /// Answers of the driver after which it does nothing any more: an illegal address, a trap, and the like.
 const ENDS: [CUresult; 12] = [
@@ -59,9 +60,12 @@ impl Board {
         let mut address: *mut c_void = std::ptr::null_mut();
         let bytes = STREAMS * size_of::<AtomicU32>();
         // SAFETY: a place for the address; given back when this is dropped.
-        unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, PORTABLE) }
-            .result()
-            .doing("host memory for where streams are")?;
+        match unsafe { sys::cuMemHostAlloc(&raw mut address, bytes, PORTABLE) }.result() {
+            Err(error) if is_lack_of_memory(error) => {
+                return Err(CudaError::Unpinned { asked: Bytes(bytes as u64) });
+            }
+            other => other.doing("host memory for where streams are")?,
+        }
         // SAFETY: as many bytes as were just taken.
         unsafe { std::ptr::write_bytes(address.cast::<u8>(), 0, bytes) };
         Ok(Self { numbers: address.cast(), streams: Mutex::default() })

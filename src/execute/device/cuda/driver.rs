@@ -232,10 +232,10 @@ impl Pinned {
         const PORTABLE: u32 = 1;
         let address = address.cast();
         // SAFETY: as the caller vouches.
-        unsafe { sys::cuMemHostRegister_v2(address, bytes, PORTABLE) }
-            .result()
-            .doing("pinning host memory")?;
-        Ok(Self { address })
+        match unsafe { sys::cuMemHostRegister_v2(address, bytes, PORTABLE) }.result() {
+            Err(error) if is_lack_of_memory(error) => Err(CudaError::Unpinned { asked: Bytes(bytes as u64) }),
+            other => other.doing("pinning host memory").map(|()| Self { address }),
+        }
     }
 }
 

@@ -43,12 +43,18 @@ pub enum CudaError {
     Ended { code: u32, meaning: String, at: Vec<String> },
     #[error("{asked} of memory of {name} cannot be had: {free} are free; another process may hold the rest")]
     Memory { name: String, asked: Bytes, free: Bytes },
-    /// Memory that no arena is: kernels' code, graphs, what the libraries keep, pages that are pinned.
+    /// Memory that no arena is: kernels' code, graphs, what the libraries keep.
     #[error(
         "{action}: no memory is left; beside the ranks' arenas the driver takes some for kernels, graphs and cublasLt, and \
          {} of the GPU's are free", free.map_or_else(|| String::from("an unknown part"), |free| free.to_string())
     )]
     Full { action: String, free: Option<Bytes> },
+    /// Of the host, for the GPU to copy from and to by itself.
+    #[error(
+        "{asked} of the host's memory cannot be pinned: there is not so much, or a process may not lock so much of it \
+         (`ulimit -l`)"
+    )]
+    Unpinned { asked: Bytes },
     #[error("{0}")]
     Compile(#[from] CompileError),
     #[error("kernel {kernel} takes {found} arguments and is given {given}; this is a bug of meshwright")]

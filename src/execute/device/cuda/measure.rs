@@ -23,8 +23,9 @@ const LAUNCHES: usize = 128;
 const ELEMENTS: u64 = 64;
 /// How often each is measured; the median counts.
 const TURNS: usize = 5;
-/// Bytes of a fill that keeps the GPU busy while launches are queued, of a GPU that has eight times as much free, and how
-/// many fills at most. An H200 fills so many bytes in 60 us or so, which is longer than it takes to submit a fill.
+/// Bytes of a fill that keeps the GPU busy while launches are queued, or an eighth of what is free if that is less, and how
+/// many fills at most. An H200 fills so many bytes in 60 us or so (an estimate from its bandwidth), longer than it takes to
+/// submit a fill.
 const FILL: usize = 256 << 20;
 const MOST_FILLS: usize = 400;
 /// A copy that takes longer is the largest that is measured.

@@ -296,8 +296,13 @@ impl Queues for CudaQueues<'_> {
 
     fn restart(&self) {
         self.standings.iter().for_each(Standing::restart);
-        let begun = self.cuda.gpu.bind().and_then(|()| self.start.record(&self.begins));
-        self.cuda.keep(begun);
+        let begin = || {
+            self.cuda.gpu.bind()?;
+            self.start.record(&self.begins)?;
+            // Times are asked for from here, by streams that do not wait for this one.
+            self.begins.synchronize()
+        };
+        self.cuda.keep(begin());
     }
 
     fn guard(

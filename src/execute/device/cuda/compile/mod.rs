@@ -94,18 +94,25 @@ impl Compiler {
         capability: Capability,
     ) -> Result<Binary, CompileError> {
         let source = sources::kernel(file).ok_or_else(|| CompileError::Unknown { file: file.into() })?;
-        let of = |architecture: &str| {
-            self.binary_of(&Program { file, source, headers: sources::HEADERS, options, architecture })
-        };
+        let program = Program { file, source, headers: sources::HEADERS, options, architecture: "" };
+        self.binary_for(&program, capability)
+    }
+
+    /// The same for a source that may be another's. Of what architecture it is depends on what there is.
+    ///
+    /// # Errors
+    /// If it is neither in the cache nor can be compiled.
+    pub fn binary_for(&self, program: &Program, capability: Capability) -> Result<Binary, CompileError> {
+        let of = |architecture: &str| self.binary_of(&Program { architecture, ..*program });
         match self.nvrtc() {
             Ok(nvrtc) => of(&target::of_compiler(capability, &nvrtc.architectures())),
             Err(missing) => {
-                target::of_binaries(capability).find_map(|architecture| of(&architecture).ok()).ok_or(missing)
+                target::of_cache(capability).find_map(|architecture| of(&architecture).ok()).ok_or(missing)
             }
         }
     }
 
-    /// The same for a source that may be another's.
+    /// The same for the program's own architecture, and no other.
     ///
     /// # Errors
     /// If it is neither in the cache nor can be compiled.

@@ -12,7 +12,7 @@ use std::ptr::null_mut;
 
 use super::error::CompileError;
 use super::library::{Library, file_of};
-use super::search::{Search, Wanted};
+use super::search::{NEWEST, Search, Wanted};
 
 pub const NVRTC: Wanted = Wanted {
     variable: "MESHWRIGHT_NVRTC",
@@ -20,8 +20,7 @@ pub const NVRTC: Wanted = Wanted {
     files: ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
 };
 
-/// The newest release of CUDA that this program was tried with, and what pip calls its NVRTC.
-const NEWEST: i32 = 13;
+/// What pip calls NVRTC of the newest release of CUDA.
 const WHEEL: &str = "nvidia-cuda-nvrtc==13.0.88";
 /// The same for drivers of CUDA 12.
 const WHEEL_12: &str = "nvidia-cuda-nvrtc-cu12";
@@ -203,10 +202,14 @@ fn open_builtins(folder: &Path) -> Result<(), String> {
     let is_builtins = |path: &Path| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so"))
     };
-    let path = entries.flatten().map(|entry| entry.path()).find(|path| is_builtins(path));
-    let path = path.ok_or("no libnvrtc-builtins.so beside it")?;
-    // SAFETY: a library of data, without initialisers of its own.
-    unsafe { Library::open(path.as_os_str()) }.map(drop)
+    // Each release has its own, and several may lie there.
+    let mut opened = Err(String::from("no libnvrtc-builtins.so beside it"));
+    for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_builtins(path)) {
+        // SAFETY: a library of data, without initialisers of its own.
+        let one = unsafe { Library::open(path.as_os_str()) }.map(drop);
+        opened = opened.and(one.clone()).or(one);
+    }
+    opened
 }
 
 /// A program of NVRTC's, destroyed at the end.

@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 /// A library, and what only its search knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The variable that names the one folder to look in.
+    /// The variable that names the folders to look in.
     pub variable: &'static str,
     /// The folder of its wheel among NVIDIA's, before CUDA 13.
     pub wheel: &'static str,
     /// Its file, by release, the newest first. The last is a link that only toolkits have.
     pub files: [&'static str; 3],
 }
+
+/// The newest major release of CUDA that this program was tried with. pip's names of its libraries are without a suffix.
+pub const NEWEST: i32 = 13;
 
 /// Places in order; the first that has a library that works is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +33,12 @@ impl Search {
         Self::from_variables(wanted, |name| std::env::var_os(name))
     }
 
-    /// The folder that the library's variable names and no other, or else: the system's loader, a CUDA toolkit, then the
-    /// wheels that pip puts among a Python's packages.
+    /// The folders that the library's variable names, as PATH names some, and no others; or else: the system's loader, a
+    /// CUDA toolkit, then the wheels that pip puts among a Python's packages.
     pub fn from_variables(wanted: &Wanted, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(folder) = path(wanted.variable) {
-            return Self { loader: false, folders: vec![folder], driver: None };
+        if let Some(named) = path(wanted.variable) {
+            return Self { loader: false, folders: std::env::split_paths(&named).collect(), driver: None };
         }
         let toolkits = [path("CUDA_HOME"), path("CUDA_PATH"), Some(PathBuf::from("/usr/local/cuda"))];
         let pythons = [

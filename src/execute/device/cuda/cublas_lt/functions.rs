@@ -247,7 +247,7 @@ fn made<T: Copy>(
 pub fn checked(status: Status, action: &'static str) -> Result<(), CudaError> {
     match status {
         0 => Ok(()),
-        ALLOC_FAILED => Err(full(format!("{action} of cublasLt's"))),
+        ALLOC_FAILED => Err(full(format!("cublasLt, {action}"))),
         code => Err(CudaError::CublasLt { action, code, meaning: meaning(code) }),
     }
 }

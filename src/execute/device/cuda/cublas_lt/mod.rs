@@ -22,7 +22,7 @@ use self::functions::{CUBLAS_LT, Functions, Owned};
 use self::product::Question;
 pub use self::product::{Matrix, Product};
 use super::compile::library::file_of;
-use super::compile::search::Search;
+use super::compile::search::{NEWEST, Search};
 use super::driver::Gpu;
 use super::error::CudaError;
 use crate::trace;
@@ -85,13 +85,14 @@ impl Installed {
 pub fn installed(driver: Option<i32>) -> Result<Installed, String> {
     let search = Search::from_environment(&CUBLAS_LT).for_driver(driver);
     let found = Functions::find(&search, |functions| Ok(Installed(functions)));
-    found.map_err(|looked| missing(&looked))
+    found.map_err(|looked| missing(&search, &looked))
 }
 
-fn missing(looked: &str) -> String {
+fn missing(search: &Search, looked: &str) -> String {
+    let wheel = if search.check(NEWEST).is_ok() { "nvidia-cublas" } else { "nvidia-cublas-cu12" };
     format!(
         "cublasLt, which computes products of matrices, was not found: slower kernels do without. Looked for libcublasLt \
-         {looked}. `pip install nvidia-cublas` brings it; MESHWRIGHT_CUBLASLT names the folder it lies in"
+         {looked}. `pip install {wheel}` brings it; MESHWRIGHT_CUBLASLT names the folder it lies in"
     )
 }
 

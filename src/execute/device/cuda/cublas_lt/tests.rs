@@ -49,11 +49,12 @@ fn one_line_says_what_is_missing_and_what_was_wrong_where() {
     fs::write(folder.path().join("libcublasLt.so.13"), "no library").unwrap();
     let search =
         Search { loader: false, folders: vec!["/nonexistent".into(), folder.path().into()], driver: None };
-    let text = missing(&Functions::find(&search, |_| Ok(())).unwrap_err());
-    for part in ["in /nonexistent,", "(unusable: ", "pip install nvidia-cublas", "MESHWRIGHT_CUBLASLT"] {
+    let text = missing(&search, &Functions::find(&search, |_| Ok(())).unwrap_err());
+    for part in ["in /nonexistent,", "(unusable: ", "pip install nvidia-cublas`", "MESHWRIGHT_CUBLASLT"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }
     assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(missing(&search.for_driver(Some(12_040)), "").contains("pip install nvidia-cublas-cu12`"));
 }
 
 #[test]

@@ -14,10 +14,17 @@ fn variables<'v>(set: &'v [(&str, &Path)]) -> impl Fn(&str) -> Option<OsString> 
 }
 
 #[test]
-fn the_named_folder_is_the_only_one() {
-    let set = [("MESHWRIGHT_NVRTC", Path::new("/there")), ("CUDA_HOME", Path::new("/cuda"))];
+fn only_named_folders_are_looked_in() {
+    let set = [("MESHWRIGHT_NVRTC", Path::new("/there:/here")), ("CUDA_HOME", Path::new("/cuda"))];
     let search = Search::from_variables(&NVRTC, variables(&set));
-    assert_eq!(search, Search { loader: false, folders: vec![PathBuf::from("/there")], driver: None });
+    assert_eq!(
+        search,
+        Search {
+            loader: false,
+            folders: vec![PathBuf::from("/there"), PathBuf::from("/here")],
+            driver: None
+        }
+    );
 }
 
 #[test]
