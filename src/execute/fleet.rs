@@ -12,19 +12,20 @@ use crate::execute::control::Control;
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
 use crate::execute::device::cuda::{self, Cuda};
-use crate::execute::device::{Device, FreeMemory, Need, Tracing};
-use crate::execute::error::{ExecuteError, Holder};
+use crate::execute::device::{Device, FreeMemory, Tracing};
+use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::{self, Parts};
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
+use crate::execute::room;
 use crate::execute::run::{DeviceKind, Run, Weighing};
 use crate::execute::storage::Types;
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
 use crate::ops::Group;
-use crate::program::placing::{Placing, Space};
+use crate::program::placing::Placing;
 use crate::program::scalars::Scalar;
 use crate::trace::{self, Resident};
 use crate::units::Bytes;
@@ -113,7 +114,7 @@ impl Fleet {
             (Peers::Absent, [rank]) => Some(rank.index),
             _ => None,
         };
-        check_room(&*device, alone, &placings, &needs)?;
+        room::check(&*device, alone, &placings, &needs)?;
         let taken_before = device.taken_memory()?;
         let beside = device.beside(&needs);
         device.allocate(needs)?;
@@ -341,42 +342,4 @@ pub(super) fn device(run: &Run, ranks: u64) -> Result<Box<dyn Device + Send>, Ex
             Err(ExecuteError::Unsupported(format!("{ranks} ranks on CUDA on this system")))
         }
     }
-}
-
-/// That ranks of these `placings`, or rank `alone`, find room on `device`, with what their `needs` take beside the arenas.
-///
-/// # Errors
-/// [`ExecuteError::Memory`] where they do not.
-pub(super) fn check_room(
-    device: &dyn Device,
-    alone: Option<usize>,
-    placings: &[&Placing],
-    needs: &[Need],
-) -> Result<(), ExecuteError> {
-    let sum = |bytes: fn(&Space) -> Bytes| -> [Bytes; 2] {
-        [
-            placings.iter().map(|placing| bytes(&placing.device)).sum(),
-            placings.iter().map(|placing| bytes(&placing.host)).sum(),
-        ]
-    };
-    let ([device_extent, host_extent], [device_live, host_live]) =
-        (sum(|space| space.extent), sum(|space| space.live));
-    let (none, beside) = (Bytes::ZERO, device.beside(needs));
-    let takes = match device.free_memory() {
-        FreeMemory::Shared(free) => {
-            vec![(Holder::Machine, device_extent + host_extent, device_live + host_live, none, free)]
-        }
-        FreeMemory::Apart { device, host } => vec![
-            (Holder::Gpu, device_extent, device_live, beside, device),
-            (Holder::Host, host_extent, host_live, none, host),
-        ],
-    };
-    let lacking = takes.into_iter().find(|(_, extent, _, beside, available)| *extent + *beside > *available);
-    let Some((holder, extent, live, beside, available)) = lacking else { return Ok(()) };
-    Err(match alone {
-        Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, beside, holder, available },
-        None => {
-            ExecuteError::Memory { ranks: placings.len() as u64, extent, live, beside, holder, available }
-        }
-    })
 }

@@ -18,6 +18,7 @@ pub mod matrix;
 pub mod observe;
 pub mod pool;
 pub mod ranks;
+mod room;
 pub mod run;
 pub mod session;
 pub mod slice;

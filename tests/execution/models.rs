@@ -5,13 +5,8 @@ use serde_json::{Value, json};
 
 /// GPT-2: learned positions, biases, layer norms, a tied head; an odd vocabulary.
 pub fn gpt2() -> Model {
-    gpt2_with(32)
-}
-
-/// With so many positions.
-pub fn gpt2_with(positions: u64) -> Model {
     hugging_face(json!({
-        "model_type": "gpt2", "vocab_size": 61, "n_positions": positions, "n_embd": 16, "n_layer": 4, "n_head": 4,
+        "model_type": "gpt2", "vocab_size": 61, "n_positions": 32, "n_embd": 16, "n_layer": 4, "n_head": 4,
         "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true
     }))
 }

@@ -54,6 +54,12 @@ pub fn compare(found: &Trained, expected: &Trained, tolerance: f64, case: &str) 
         let (error, place) = difference(found, expected);
         assert!(error <= tolerance, "{case}: {what} {place} ({error:e})");
     }
+    for (step, (found, expected)) in found.norms.iter().zip(&expected.norms).enumerate() {
+        assert!(
+            (found - expected).abs() <= tolerance * expected,
+            "{case}: norm {step}: {found}, not {expected}"
+        );
+    }
     for (step, (found, expected)) in found.losses.iter().zip(&expected.losses).enumerate() {
         assert!((found - expected).abs() <= tolerance, "{case}: loss {step}: {found} in place of {expected}");
     }

@@ -15,6 +15,7 @@ use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Recorder, Steps};
 use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
+use crate::execute::room;
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::session::{DataRequest, Failure, Outcome, batches};
 use crate::execute::weights::Weights;
@@ -77,7 +78,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
         let (.., need) = parts::part(&run, rank, &stages)?;
-        fleet::check_room(&*device, Some(rank as usize), &[placing], &[need])?;
+        room::check(&*device, Some(rank as usize), &[placing], &[need])?;
         peak = peak.max(placing.device.live);
     }
     drop(device);

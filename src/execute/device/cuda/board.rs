@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUresult};
 
-use super::driver::Stream as GpuStream;
 use super::error::{CudaError, Doing, is_lack_of_memory};
+use super::stream::Stream as GpuStream;
 use crate::execute::error::ExecuteError;
 use crate::units::Bytes;
 

@@ -9,7 +9,6 @@
 
 use std::ops::Range;
 
-use super::driver::Event;
 use super::encode::collectives::source_of_sum;
 use super::error::CudaError;
 use super::launch::collectives::{self as launches, Wire};
@@ -17,6 +16,7 @@ use super::launch::gradient_norm::{self, BINS};
 use super::membership::Membership;
 use super::memory::STAGE;
 use super::queue::{CudaQueue, Done};
+use super::stream::Event;
 use super::work::{Kernel, Span, Work};
 use crate::execute::call::{Exchange, HeadExchange, View};
 use crate::execute::comm::{Operation, Peers, Reduction, shard};

@@ -4,8 +4,8 @@
 
 use cudarc::driver::sys::{self, CUstreamCaptureMode};
 
-use super::driver::Stream;
 use super::error::{CudaError, Doing};
+use super::stream::Stream;
 
 /// A graph that can be launched.
 #[derive(Debug)]

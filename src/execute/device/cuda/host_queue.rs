@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::driver::{Gpu, Stream as GpuStream};
+use super::driver::Gpu;
 use super::memory::Memory;
 use super::standing::{End, Standing};
+use super::stream::Stream as GpuStream;
 use crate::execute::call::Call;
 use crate::execute::device::{Queue, Tracing};
 use crate::execute::error::ExecuteError;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::driver::{Event, Timing};
 use super::error::CudaError;
+use super::stream::{Event, Timing};
 
 /// When an inbox was last filled, and last emptied.
 pub struct Inbox {

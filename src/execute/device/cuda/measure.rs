@@ -7,11 +7,13 @@ use std::time::Instant;
 
 use cudarc::driver::sys;
 
-use super::driver::{self, Block, Event, Gpu, Pinned, Stream, Timing};
+use super::block::{Block, Pinned};
+use super::driver::{self, Gpu};
 use super::error::{CudaError, Doing};
 use super::kernels::Kernels;
 use super::launch::elementwise;
 use super::launch::runs::Types;
+use super::stream::{Event, Stream, Timing};
 use super::work::{Kernel, Span};
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::dropout::mix;

@@ -1,7 +1,7 @@
 //! The place of a stream's rank in a group that has collectives.
 
-use super::driver::{Event, Timing};
 use super::error::CudaError;
+use super::stream::{Event, Timing};
 use super::work::Span;
 use crate::execute::comm::Endpoint;
 

@@ -5,8 +5,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::driver::{Block, Gpu, Stream as GpuStream};
+use super::block::Block;
+use super::driver::Gpu;
 use super::error::CudaError;
+use super::stream::Stream as GpuStream;
 use super::work::Span;
 use crate::execute::call::{List, Lists, Space, View};
 use crate::execute::device::Need;

@@ -12,6 +12,7 @@
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
+mod block;
 mod board;
 mod collectives;
 mod compile;
@@ -33,6 +34,7 @@ mod queue;
 mod ranges;
 mod span;
 mod standing;
+mod stream;
 pub mod survey;
 mod work;
 
@@ -40,9 +42,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use self::block::Pinned;
 use self::board::Board;
 use self::cublas_lt::Products;
-use self::driver::{Event, Gpu, Pinned, Stream as GpuStream, Timing};
+use self::driver::Gpu;
 use self::encode::{Encoder, kernel_types};
 use self::error::CudaError;
 use self::host_queue::HostQueue;
@@ -53,6 +56,7 @@ use self::membership::Membership;
 use self::memory::Memory;
 use self::queue::CudaQueue;
 use self::standing::Standing;
+use self::stream::{Event, Stream as GpuStream, Timing};
 use self::work::Span;
 use crate::execute::call::{Space, View};
 use crate::execute::comm::{Channel, Hub, Peers};

@@ -9,7 +9,7 @@ use std::time::Instant;
 use cudarc::driver::sys;
 
 use super::board::{Board, Place};
-use super::driver::{Event, Gpu, Stream as GpuStream, Timing};
+use super::driver::Gpu;
 use super::encode::{Encoder, collectives};
 use super::error::{CudaError, Doing};
 use super::graph::Graph;
@@ -19,6 +19,7 @@ use super::membership::Membership;
 use super::memory::Memory;
 use super::ranges;
 use super::standing::{End, Standing};
+use super::stream::{Event, Stream as GpuStream, Timing};
 use super::work::{Access, Work};
 use crate::execute::call::{Call, Space};
 use crate::execute::comm::Mailbox;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::driver::Event;
+use super::stream::Event;
 use crate::lower::Stream;
 use crate::program::issue_order::Waits;
 

@@ -100,14 +100,14 @@ impl Driver {
             compare(name, &parameters, &sizes)?;
         }
         let mut packed = unsafe { pack(name, &parameters, arguments) }?;
-        self.spoil_arguments(&parameters, &mut packed);
+        self.spoil_arguments(&name, &parameters, &mut packed);
         Ok(Work::Kernel(Kernel { device, module, name, grid, block, shared_bytes, packed }))
     }
 }
 
 impl Driver {
     /// Makes one of the arguments wrong, if this call is to.
-    fn spoil_arguments(&mut self, parameters: &[Parameter], packed: &mut [u8]) {
+    fn spoil_arguments(&mut self, kernel: &str, parameters: &[Parameter], packed: &mut [u8]) {
         let bytes = |parameter: &Parameter| {
             let start = parameter.offset as usize;
             start..start + parameter.bytes as usize
@@ -127,6 +127,8 @@ impl Driver {
         if let Some(parameter) = parameter {
             changed(&mut packed[bytes(parameter)], change);
             self.spoil = None;
+            // For who wants to know why it did no harm.
+            eprintln!("planted in kernel {kernel}");
         }
     }
 }

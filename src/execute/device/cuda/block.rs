@@ -1,0 +1,91 @@
+//! Memory: blocks of a GPU's, and the host's that is pinned, each given back when it is dropped.
+
+#![expect(unsafe_code, reason = "the driver is a C library")]
+
+use std::ffi::c_void;
+
+use cudarc::driver::{result, sys};
+
+use super::driver::Gpu;
+use super::error::{CudaError, Doing, is_lack_of_memory};
+use crate::units::Bytes;
+
+/// A block of the GPU's memory.
+#[derive(Debug)]
+pub struct Block {
+    pub address: u64,
+    pub bytes: usize,
+}
+
+impl Block {
+    /// `bytes` bytes of `gpu`, all zero.
+    ///
+    /// # Errors
+    /// If there are not so many.
+    pub fn zeroed(gpu: &Gpu, bytes: usize) -> Result<Self, CudaError> {
+        if bytes == 0 {
+            return Ok(Self { address: 0, bytes });
+        }
+        gpu.bind()?;
+        // SAFETY: freed when this is dropped.
+        let address = match unsafe { result::malloc_sync(bytes) } {
+            Err(error) if is_lack_of_memory(error) => {
+                let (name, asked) = (gpu.facts.name.clone(), Bytes(bytes as u64));
+                return Err(CudaError::Memory { name, asked, free: gpu.free().unwrap_or(Bytes::ZERO) });
+            }
+            other => other.doing("taking memory of a GPU")?,
+        };
+        let block = Self { address, bytes };
+        // SAFETY: the block was just made.
+        unsafe { result::memset_d8_sync(address, 0, bytes) }.doing("clearing memory of a GPU")?;
+        // The driver may return before it is done, and no stream of ours waits for it.
+        result::ctx::synchronize().doing("waiting for cleared memory of a GPU")?;
+        Ok(block)
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: allocated by `zeroed`, freed once.
+            let _ = unsafe { result::free_sync(self.address) };
+        }
+    }
+}
+
+/// Host memory that the GPU copies to and from by itself.
+#[derive(Debug)]
+pub struct Pinned {
+    address: *mut c_void,
+}
+
+// SAFETY: only a number to the driver.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// Pins memory of this process.
+    ///
+    /// # Safety
+    /// It stays allocated until this is dropped.
+    ///
+    /// # Errors
+    /// If the system does not allow so much of it.
+    pub unsafe fn new(address: *mut u8, bytes: usize) -> Result<Self, CudaError> {
+        const PORTABLE: u32 = 1;
+        let address = address.cast();
+        // SAFETY: as the caller vouches.
+        match unsafe { sys::cuMemHostRegister_v2(address, bytes, PORTABLE) }.result() {
+            Err(error) if is_lack_of_memory(error) => Err(CudaError::Unpinned { asked: Bytes(bytes as u64) }),
+            other => other.doing("pinning host memory").map(|()| Self { address }),
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: registered by `new`.
+        let _ = unsafe { sys::cuMemHostUnregister(self.address) };
+    }
+}
