@@ -100,7 +100,7 @@ impl Driver {
             compare(name, &parameters, &sizes)?;
         }
         let mut packed = unsafe { pack(name, &parameters, arguments) }?;
-        self.spoil_arguments(&name, &parameters, &mut packed);
+        self.spoil_arguments(name, &parameters, &mut packed);
         Ok(Work::Kernel(Kernel { device, module, name, grid, block, shared_bytes, packed }))
     }
 }
