@@ -1,7 +1,6 @@
 //! Products by NVIDIA's library and by our own kernels: the same losses, and the trace says whose they were.
 
 use std::path::Path;
-use std::process::Command;
 
 use half::bf16;
 use meshwright::execute::run::DeviceKind;
@@ -14,6 +13,7 @@ use crate::{BF16_TOLERANCE, TOLERANCE, models, trained, workload};
 
 /// The first update follows signs of gradients, so that sums of another order show from the third loss on.
 const STEPS: u64 = 3;
+const CHILD: &str = "products::child";
 /// What a child says before its losses, and before who computed its products.
 const LOSSES: [&str; 2] = ["losses in fp32: ", "losses in bf16: "];
 const WHOSE: [&str; 2] = ["products in fp32: ", "products in bf16: "];
@@ -48,9 +48,7 @@ struct Told {
 
 /// The runs of a child under these settings, in fp32 and in bf16.
 fn runs(settings: &[(&str, &str)]) -> [Told; 2] {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--ignored", "--exact", "products::child", "--nocapture"]).envs(settings.iter().copied());
-    let output = child.output().unwrap();
+    let output = crate::child::run(CHILD, settings);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{settings:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
     let line = |start: &str| {
@@ -108,9 +106,7 @@ fn a_product_that_the_library_refuses_is_done_without_it() {
         }
     }
     // Where its memory is full, kernels of ours would not help.
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--ignored", "--exact", "products::child", "--nocapture"]);
-    let output = child.env("FAKE_CUDA_FAIL", "cublasLtMatmulAlgoGetHeuristic:1:3").output().unwrap();
+    let output = crate::child::run(CHILD, &[("FAKE_CUDA_FAIL", "cublasLtMatmulAlgoGetHeuristic:1:3")]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("Full"), "{text}");
 }

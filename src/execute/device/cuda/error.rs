@@ -45,8 +45,9 @@ pub enum CudaError {
     Memory { name: String, asked: Bytes, free: Bytes },
     /// Memory that no arena is: kernels' code, graphs, what the libraries keep.
     #[error(
-        "{action}: no memory is left; beside the ranks' arenas the driver takes some for kernels, graphs and cublasLt, and \
-         {} of the GPU's are free", free.map_or_else(|| String::from("an unknown part"), |free| free.to_string())
+        "{action}: no memory is left. Beside the ranks' arenas the driver takes some for kernels, graphs and cublasLt, so \
+         a plan must leave room{}",
+        free.map_or_else(String::new, |free| format!("; {free} of the GPU's memory is free"))
     )]
     Full { action: String, free: Option<Bytes> },
     /// Of the host, for the GPU to copy from and to by itself.
@@ -95,6 +96,7 @@ pub fn failure(error: DriverError, action: impl FnOnce() -> String) -> CudaError
     CudaError::Driver { action: action(), code: error.0 as u32, meaning }
 }
 
+/// Whether the driver finds no memory, of the GPU or of the host.
 pub fn is_lack_of_memory(error: DriverError) -> bool {
     error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY
 }

@@ -233,6 +233,12 @@ impl CudaQueue<'_> {
         record(&mut self.marks, mark, Timing::Kept, &self.on)
     }
 
+    /// Submits what is pending, and records behind it the end of `instruction`, which others wait for.
+    fn end(&mut self, instruction: usize) -> Result<(), CudaError> {
+        self.flush()?;
+        record(&mut self.ends, instruction, Timing::None, &self.on)
+    }
+
     /// Tells the board that the stream is at `mark`.
     fn tell(&self, mark: usize) -> Result<(), CudaError> {
         self.place.map_or(Ok(()), |place| self.board.tell(place, mark, &self.on))
@@ -340,9 +346,7 @@ impl Queue for CudaQueue<'_> {
             Tracing::On => self.marks.get(self.last_mark),
             Tracing::Off => {
                 if is_awaited {
-                    let flushed = self.flush();
-                    let recorded =
-                        flushed.and_then(|()| record(&mut self.ends, instruction, Timing::None, &self.on));
+                    let recorded = self.end(instruction);
                     self.keep(recorded);
                 }
                 self.ends.get(instruction)
@@ -364,6 +368,7 @@ impl Queue for CudaQueue<'_> {
     }
 
     fn elapsed(&self, mark: usize) -> Result<f64, ExecuteError> {
+        // What was never recorded took no time.
         let Some(event) = self.marks.get(mark) else { return Ok(0.0) };
         Ok(event.seconds_since(self.start)?)
     }

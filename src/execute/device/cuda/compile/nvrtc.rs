@@ -12,18 +12,14 @@ use std::ptr::null_mut;
 
 use super::error::CompileError;
 use super::library::{Library, file_of};
-use super::search::{NEWEST, Search, Wanted};
+use super::search::{Search, Wanted};
 
 pub const NVRTC: Wanted = Wanted {
     variable: "MESHWRIGHT_NVRTC",
-    wheel: "cuda_nvrtc",
+    folder: "cuda_nvrtc",
+    wheels: ["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-nvrtc-cu12"],
     files: ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
 };
-
-/// What pip calls NVRTC of the newest release of CUDA.
-const WHEEL: &str = "nvidia-cuda-nvrtc==13.0.88";
-/// The same for drivers of CUDA 12.
-const WHEEL_12: &str = "nvidia-cuda-nvrtc-cu12";
 
 /// What NVRTC calls itself. It says no more than this of its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,8 +78,8 @@ impl Nvrtc {
             let nvrtc = Self::open(name)?;
             search.check(nvrtc.version.major).map(|()| nvrtc)
         };
-        let wheel = if search.check(NEWEST).is_ok() { WHEEL } else { WHEEL_12 };
-        search.first(&NVRTC, open_builtins, open).map_err(|looked| CompileError::Missing { looked, wheel })
+        let missing = |looked| CompileError::Missing { looked, wheel: search.wheel(&NVRTC) };
+        search.first(&NVRTC, open_builtins, open).map_err(missing)
     }
 
     fn open(name: &OsStr) -> Result<Self, String> {
@@ -202,12 +198,11 @@ fn open_builtins(folder: &Path) -> Result<(), String> {
     let is_builtins = |path: &Path| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so"))
     };
-    // Each release has its own, and several may lie there.
+    // Each release has its own, and several may lie there: one that opens will do.
     let mut opened = Err(String::from("no libnvrtc-builtins.so beside it"));
     for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_builtins(path)) {
         // SAFETY: a library of data, without initialisers of its own.
-        let one = unsafe { Library::open(path.as_os_str()) }.map(drop);
-        opened = opened.and(one.clone()).or(one);
+        opened = opened.or(unsafe { Library::open(path.as_os_str()) }.map(drop));
     }
     opened
 }

@@ -9,13 +9,12 @@ pub struct Wanted {
     /// The variable that names the folders to look in.
     pub variable: &'static str,
     /// The folder of its wheel among NVIDIA's, before CUDA 13.
-    pub wheel: &'static str,
+    pub folder: &'static str,
+    /// What pip calls its wheel, of CUDA 13 and of CUDA 12.
+    pub wheels: [&'static str; 2],
     /// Its file, by release, the newest first. The last is a link that only toolkits have.
     pub files: [&'static str; 3],
 }
-
-/// The newest major release of CUDA that this program was tried with. pip's names of its libraries are without a suffix.
-pub const NEWEST: i32 = 13;
 
 /// Places in order; the first that has a library that works is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +80,12 @@ impl Search {
         }
     }
 
+    /// The wheel to install: of the newest release that the driver takes.
+    pub fn wheel(&self, wanted: &Wanted) -> &'static str {
+        let [newest, before] = wanted.wheels;
+        if self.check(13).is_ok() { newest } else { before }
+    }
+
     /// What `open` makes of the first library that it can use, by its name or path; `prepare` comes before it in a folder.
     ///
     /// # Errors
@@ -134,5 +139,5 @@ fn packages_of(prefix: &Path) -> Vec<PathBuf> {
 
 /// Where NVIDIA's wheels put a library: those of CUDA 13, those before.
 fn wheels_in(packages: &Path, wanted: &Wanted) -> [PathBuf; 2] {
-    ["cu13", wanted.wheel].map(|wheel| packages.join("nvidia").join(wheel).join("lib"))
+    ["cu13", wanted.folder].map(|folder| packages.join("nvidia").join(folder).join("lib"))
 }

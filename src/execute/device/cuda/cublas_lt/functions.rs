@@ -21,7 +21,8 @@ use super::super::error::{CudaError, full};
 
 pub const CUBLAS_LT: Wanted = Wanted {
     variable: "MESHWRIGHT_CUBLASLT",
-    wheel: "cublas",
+    folder: "cublas",
+    wheels: ["nvidia-cublas", "nvidia-cublas-cu12"],
     files: ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
 };
 

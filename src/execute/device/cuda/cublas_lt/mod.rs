@@ -22,7 +22,7 @@ use self::functions::{CUBLAS_LT, Functions, Owned};
 use self::product::Question;
 pub use self::product::{Matrix, Product};
 use super::compile::library::file_of;
-use super::compile::search::{NEWEST, Search};
+use super::compile::search::Search;
 use super::driver::Gpu;
 use super::error::CudaError;
 use crate::trace;
@@ -89,7 +89,7 @@ pub fn installed(driver: Option<i32>) -> Result<Installed, String> {
 }
 
 fn missing(search: &Search, looked: &str) -> String {
-    let wheel = if search.check(NEWEST).is_ok() { "nvidia-cublas" } else { "nvidia-cublas-cu12" };
+    let wheel = search.wheel(&CUBLAS_LT);
     format!(
         "cublasLt, which computes products of matrices, was not found: slower kernels do without. Looked for libcublasLt \
          {looked}. `pip install {wheel}` brings it; MESHWRIGHT_CUBLASLT names the folder it lies in"

@@ -95,6 +95,21 @@ fn a_fault_names_file_and_line() {
     assert_eq!(fault, CompileError::ZeroByte { file: "twice/twice.cu".into() });
 }
 
+/// As where toolkits of several releases lie in one folder.
+#[test]
+fn built_in_functions_of_another_release_do_no_harm() {
+    let Some(search) = named() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(&search.folders[0]).unwrap().map(Result::unwrap) {
+        std::os::unix::fs::symlink(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    for release in ["0", "12.9", "99"] {
+        fs::write(folder.path().join(format!("libnvrtc-builtins.so.{release}")), "no library").unwrap();
+    }
+    let search = Search { folders: vec![folder.path().into()], ..search };
+    Compiler::new(search, None).binary_of(&program(&[])).unwrap();
+}
+
 #[test]
 fn the_compiler_tells_what_it_compiles_for() {
     let Some(search) = named() else { return };
