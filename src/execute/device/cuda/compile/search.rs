@@ -98,32 +98,41 @@ impl Search {
     ) -> Result<T, String> {
         let mut looked = Vec::new();
         if self.loader {
-            let mut reasons = Vec::new();
-            for name in wanted.files {
-                match open(OsStr::new(name)) {
-                    Ok(found) => return Ok(found),
-                    Err(reason) => reasons.push(reason),
-                }
+            let names = wanted.files.iter().map(OsString::from);
+            match first_of(names, &open) {
+                Ok(found) => return Ok(found),
+                Err(reasons) => looked.push(format!("by the system's loader ({})", reasons.join("; "))),
             }
-            looked.push(format!("by the system's loader ({})", reasons.join("; ")));
         }
         for folder in &self.folders {
-            let mut reasons: Vec<String> = Vec::new();
-            for path in wanted.files.iter().map(|name| folder.join(name)).filter(|path| path.is_file()) {
-                match prepare(folder).and_then(|()| open(path.as_os_str())) {
-                    Ok(found) => return Ok(found),
-                    Err(reason) if !reasons.contains(&reason) => reasons.push(reason),
-                    Err(_) => {}
+            let paths = wanted.files.iter().map(|name| folder.join(name)).filter(|path| path.is_file());
+            let open = |name: &OsStr| prepare(folder).and_then(|()| open(name));
+            match first_of(paths.map(PathBuf::into_os_string), &open) {
+                Ok(found) => return Ok(found),
+                Err(reasons) if reasons.is_empty() => looked.push(format!("in {}", folder.display())),
+                Err(reasons) => {
+                    looked.push(format!("in {} (unusable: {})", folder.display(), reasons.join("; ")));
                 }
             }
-            let unusable = match reasons.is_empty() {
-                true => String::new(),
-                false => format!(" (unusable: {})", reasons.join("; ")),
-            };
-            looked.push(format!("in {}{unusable}", folder.display()));
         }
         Err(looked.join(", "))
     }
+}
+
+/// What `open` makes of the first of `names` that it can use, or what was wrong with them, each reason once.
+fn first_of<T>(
+    names: impl Iterator<Item = OsString>,
+    open: &impl Fn(&OsStr) -> Result<T, String>,
+) -> Result<T, Vec<String>> {
+    let mut reasons = Vec::new();
+    for name in names {
+        match open(&name) {
+            Ok(found) => return Ok(found),
+            Err(reason) if reasons.contains(&reason) => {}
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    Err(reasons)
 }
 
 /// The folders of packages of the Pythons installed at `prefix`.
