@@ -40,6 +40,13 @@ pub enum Kept {
     SecondMoments,
 }
 
+/// Where values are read from, and the threads that read them.
+#[derive(Clone, Copy, Debug)]
+struct Values<'a> {
+    weights: &'a Weights,
+    pool: Pool<'a>,
+}
+
 /// A parameter of the model: layer and role.
 pub type Parameter = (usize, Role);
 
@@ -49,36 +56,42 @@ pub type Tensors = HashMap<Parameter, Vec<f64>>;
 impl Fleet {
     /// Every rank's parameters (and master weights) become those of `weights`.
     pub fn set_parameters(&self, weights: &Weights) {
+        let threads = self.loading_threads();
+        let from = Values { weights, pool: threads.as_ref().map_or(Pool::Serial, Pool::Threads) };
         std::thread::scope(|scope| {
             for rank in &self.ranks {
                 scope.spawn(move || {
                     for place in 0..rank.units.len() {
-                        self.set_unit(rank, &rank.units[place], weights);
+                        self.set_unit(rank, &rank.units[place], from);
                     }
-                    self.set_owned(rank, weights);
+                    self.set_owned(rank, from);
                 });
             }
         });
     }
 
+    /// Threads that all ranks load by; none where the system gives none.
+    fn loading_threads(&self) -> Option<rayon::ThreadPool> {
+        rayon::ThreadPoolBuilder::new().num_threads(self.run.settings.cores.max(1)).build().ok()
+    }
+
     /// The parameters that `unit` stores: whole, or its shards.
-    fn set_unit(&self, rank: &Rank, unit: &Unit, weights: &Weights) {
+    fn set_unit(&self, rank: &Rank, unit: &Unit, from: Values<'_>) {
         for tensor in &unit.tensors.tensors {
-            let values = self.local_values(rank, unit, tensor, weights);
-            let (range, held) = (tensor.range(), self.stored_range(rank, unit, tensor));
+            let held = self.stored_range(rank, unit, tensor);
             if held.start >= held.end {
                 continue;
             }
-            let target = rank.stored(unit, tensor.section, held.clone());
-            self.set_numbers(rank.index, target, &values[held.start - range.start..]);
+            let values = self.local_values((rank, unit, tensor), &held, from);
+            self.set_numbers(rank.index, rank.stored(unit, tensor.section, held), &values);
         }
     }
 
     /// Master weights, and the parameters that the host keeps beside its optimizer state.
-    fn set_owned(&self, rank: &Rank, weights: &Weights) {
+    fn set_owned(&self, rank: &Rank, from: Values<'_>) {
         let has_master = rank.rules.has_separate_master;
         for (on_host, piece) in owned(rank).filter(|(on_host, _)| has_master || *on_host) {
-            let values = self.piece_values(rank, &piece, weights);
+            let values = self.piece_values(rank, &piece, from);
             if has_master {
                 self.set_numbers(rank.index, rank.plane(Plane::Master, &piece, on_host), &values);
             }
@@ -102,10 +115,12 @@ impl Fleet {
 
     /// The moments of the optimizer become these, which have those of all trained parameters.
     pub fn set_moments(&self, first: &Weights, second: &Weights) {
+        let threads = self.loading_threads();
+        let pool = threads.as_ref().map_or(Pool::Serial, Pool::Threads);
         for rank in &self.ranks {
             for (plane, weights) in [(Plane::FirstMoments, first), (Plane::SecondMoments, second)] {
                 for (on_host, piece) in owned(rank) {
-                    let values = self.piece_values(rank, &piece, weights);
+                    let values = self.piece_values(rank, &piece, Values { weights, pool });
                     self.set_numbers(rank.index, rank.plane(plane, &piece, on_host), &values);
                 }
             }
@@ -113,25 +128,39 @@ impl Fleet {
     }
 
     /// The values of a piece of a local tensor.
-    fn piece_values(&self, rank: &Rank, piece: &Piece, weights: &Weights) -> Vec<f64> {
+    fn piece_values(&self, rank: &Rank, piece: &Piece, from: Values<'_>) -> Vec<f64> {
         let unit = &rank.units[piece.unit];
-        let tensor = &unit.tensors.tensors[piece.tensor];
-        let mut values = self.local_values(rank, unit, tensor, weights);
-        values.drain(..piece.range.start - tensor.start);
-        values
+        self.local_values((rank, unit, &unit.tensors.tensors[piece.tensor]), &piece.range, from)
     }
 
-    /// The values of a local tensor; padding is 0.
-    fn local_values(&self, rank: &Rank, unit: &Unit, tensor: &LocalTensor, weights: &Weights) -> Vec<f64> {
-        let mut values = vec![0.0; tensor.elements()];
+    /// The values of those elements of a local tensor that are at `wanted` in its section; padding is 0. No more rows are
+    /// made than these elements are in: a shard may be a small part of its tensor.
+    fn local_values(
+        &self,
+        (rank, unit, tensor): (&Rank, &Unit, &LocalTensor),
+        wanted: &Range<usize>,
+        from: Values<'_>,
+    ) -> Vec<f64> {
+        let start = tensor.range().start;
+        let (first, end) = (wanted.start - start, wanted.end - start);
+        let width = tensor.columns.max(1);
+        let rows = first / width..end.div_ceil(width);
+        let mut values = vec![0.0; rows.len() * width];
         let (parameter, mapping) = self.mapping(rank, unit, tensor);
         let columns = mapping.first_column..mapping.first_column + tensor.columns as u64;
-        for segment in mapping.segments.iter().filter(|segment| segment.rows > 0) {
-            let rows = segment.row..segment.row + segment.rows as u64;
-            let start = segment.local_row * tensor.columns;
-            let target = &mut values[start..start + segment.rows * tensor.columns];
-            weights.read(parameter.0, parameter.1, rows, columns.clone(), target, Pool::Serial);
+        for segment in &mapping.segments {
+            let begin = segment.local_row.max(rows.start);
+            let held = begin..(segment.local_row + segment.rows).min(rows.end);
+            if held.is_empty() {
+                continue;
+            }
+            let row = segment.row + (held.start - segment.local_row) as u64;
+            let target = &mut values[(held.start - rows.start) * width..(held.end - rows.start) * width];
+            let of_parameter = row..row + held.len() as u64;
+            from.weights.read(parameter.0, parameter.1, of_parameter, columns.clone(), target, from.pool);
         }
+        values.truncate(end - rows.start * width);
+        values.drain(..first - rows.start * width);
         values
     }
 
