@@ -136,7 +136,7 @@ fn bias_gradient(gpu: &mut Gpu) -> Outcome {
         [(Stored::F32, Stored::F32), (Stored::Bf16, Stored::Bf16), (Stored::Bf16, Stored::F32)]
     {
         for (rows, columns, stride, first) in
-            [(1, 1, 1, 0), (5, 16, 16, 0), (200, 37, 50, 9), (64, 100, 100, 0)]
+            [(1, 1, 1, 0), (5, 16, 16, 0), (200, 37, 50, 9), (64, 100, 100, 0), (1700, 24, 32, 8)]
         {
             for add in [false, true] {
                 let gradient = storage.random(gpu, &mut random, rows * stride, 1.0);

@@ -181,7 +181,7 @@ pub fn split_sum(m: u32, n: u32, output: Element) -> (Source, Launch) {
 pub fn bias_gradient(columns: u32, storage: Element, output: Element) -> (Source, Launch) {
     let options = vec![storage.storage().to_owned(), output.defined("OUTPUT")];
     let grid = [columns.div_ceil(16), 1, 1];
-    let launch = Launch { kernel: "bias_gradient", grid, block: [512, 1, 1], shared_bytes: 0 };
+    let launch = Launch { kernel: "bias_gradient", grid, block: [1024, 1, 1], shared_bytes: 0 };
     (Source { file: "linear/bias_gradient.cu", options }, launch)
 }
 
