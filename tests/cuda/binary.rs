@@ -27,10 +27,10 @@ fn every_other_step_is_traced() {
     let measured = gpu["step_time_s"]["measured"].as_f64().unwrap();
     assert_eq!((steps.len(), measured), (5, steps[3]));
     assert_eq!(report["memory"], gpu["memory"]);
-    // What the driver says is taken: arenas, and little besides.
+    // What the driver says is taken: arenas, and little besides. What its context takes is an estimate.
     let [predicted, taken] =
         ["predicted", "measured"].map(|field| gpu["resident_bytes"][field].as_f64().unwrap());
-    assert!(predicted <= taken && taken <= 1.03 * predicted, "{}", gpu["resident_bytes"]);
+    assert!((taken / predicted - 1.0).abs() <= 0.03, "{}", gpu["resident_bytes"]);
     for table in ["memory", "extent"] {
         assert_eq!(gpu[table], cores[table], "{table}");
     }

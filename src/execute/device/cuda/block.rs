@@ -8,6 +8,7 @@ use cudarc::driver::{result, sys};
 
 use super::driver::Gpu;
 use super::error::{CudaError, Doing, is_lack_of_memory};
+use super::stream::Stream;
 use crate::units::Bytes;
 
 /// A block of the GPU's memory.
@@ -36,10 +37,13 @@ impl Block {
             other => other.doing("taking memory of a GPU")?,
         };
         let block = Self { address, bytes };
-        // SAFETY: the block was just made.
-        unsafe { result::memset_d8_sync(address, 0, bytes) }.doing("clearing memory of a GPU")?;
-        // The driver may return before it is done, and no stream of ours waits for it.
-        result::ctx::synchronize().doing("waiting for cleared memory of a GPU")?;
+        // On a stream of its own: to wait for the whole context is an error while another thread captures a graph, and
+        // spoils its capture.
+        let stream = Stream::new()?;
+        // SAFETY: the block was just made, and the stream lives.
+        unsafe { result::memset_d8_async(address, 0, bytes, stream.handle) }
+            .doing("clearing memory of a GPU")?;
+        stream.synchronize()?;
         Ok(block)
     }
 }

@@ -89,3 +89,18 @@ pub fn unjoined() -> Result<(), String> {
     let fork = Fork::new()?;
     fork.capture(fork.sums, false).map(drop)
 }
+
+/// Another thread waits for the context while a stream is captured, as an H200 was seen to refuse.
+pub fn context_wait_beside_capture() -> Result<(), String> {
+    let fork = Fork::new()?;
+    let stream = fork.first.cu_stream();
+    unsafe { result::stream::begin_capture(stream, MODE) }.map_err(text)?;
+    let waited = std::thread::scope(|scope| {
+        let wait = || fork.setup.context.synchronize().map_err(text);
+        scope.spawn(wait).join().map_err(|_| "a thread has panicked".to_owned())
+    })?;
+    match unsafe { result::stream::end_capture(stream) } {
+        Ok(_) => Err(format!("the capture goes on: {waited:?}")),
+        Err(error) => waited.map_err(|refused| format!("{refused}; {}", text(error))),
+    }
+}

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 type Scenario = fn() -> Result<(), String>;
 
 fn main() -> ExitCode {
-    let scenarios: [(&str, Scenario); 27] = [
+    let scenarios: [(&str, Scenario); 28] = [
         ("waits", ordering::waits),
         ("forgets-to-wait", ordering::forgets_to_wait),
         ("reads-too-early", ordering::reads_too_early),
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         ("replays", graphs::replays),
         ("graph-without-order", graphs::without_order),
         ("unjoined", graphs::unjoined),
+        ("context-wait-beside-capture", graphs::context_wait_beside_capture),
         ("out-of-bounds", wrong::out_of_bounds),
         ("outside-ranges", wrong::outside_ranges),
         ("too-few-arguments", wrong::too_few_arguments),

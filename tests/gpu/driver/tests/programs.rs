@@ -135,6 +135,11 @@ fn a_capture_must_join_its_streams() {
 }
 
 #[test]
+fn a_wait_for_the_context_spoils_a_capture_of_another_thread() {
+    program("context-wait-beside-capture").fails(&["STREAM_CAPTURE_UNSUPPORTED", "STREAM_CAPTURE_INVALIDATED"]);
+}
+
+#[test]
 fn an_access_out_of_bounds_stays_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");

@@ -191,6 +191,15 @@ impl Driver {
         Ok(())
     }
 
+    /// A wait for all streams spoils every capture, whichever thread began it and in whatever mode.
+    pub fn refuse_wait_for_all(&mut self) -> Answer {
+        if self.captures.is_empty() {
+            return Ok(());
+        }
+        self.captures.values_mut().for_each(|capture| capture.invalid = true);
+        refuse(Error::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a stream is being captured")
+    }
+
     /// A call that isn't allowed on this stream as long as it's captured.
     pub fn refuse_captured(&mut self, stream: u64, what: &str) -> Answer {
         if self.streams[&stream].capture.is_some() { self.spoil(stream, what) } else { Ok(()) }

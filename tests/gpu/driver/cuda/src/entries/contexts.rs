@@ -67,7 +67,7 @@ entries! {
     }
 
     Context fn cuCtxSynchronize() |session| {
-        session.refuse_unsafe_call()?;
+        session.refuse_wait_for_all()?;
         let device = session.current()?;
         let streams = session.streams_of(device);
         session.synchronize(&streams)
