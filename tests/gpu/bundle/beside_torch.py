@@ -73,7 +73,7 @@ def compared(run, program, model, batch, strategy):
     found, contenders = {}, {how: Torch(run, program, model, batch, how) for how in ("eager", "compile")}
     try:
         # What is compiled, and what warms up, is asked for first and not counted.
-        ready = {how: torch for how, torch in contenders.items() if torch.ask(run.left() * 0.6) is not None}
+        ready = {how: torch for how, torch in contenders.items() if torch.ask(run.left() * 0.7) is not None}
         for round_ in range(ROUNDS):
             for how, torch in ready.items():
                 answer = torch.ask(min(20, run.left() - 2)) if run.left() > 3 else None

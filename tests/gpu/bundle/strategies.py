@@ -14,7 +14,7 @@ def run(run):
     if run.small:
         chosen = [name for name in chosen if name in SMALL]
     environment = {"MESHWRIGHT_STRATEGIES": "1" if run.small else "5"}
-    done = run.command("strategies", [run.program("cuda"), "--exact", *chosen, "--test-threads", "4"], environment=environment)
+    done = run.command("strategies", [run.program("cuda"), "--exact", *chosen, "--test-threads", "1"], environment=environment)
     found = dict(re.findall(r"^test (\S+) \.\.\. (ok|FAILED)$", done.stdout, re.M))
     passed = [name for name, state in found.items() if state == "ok"]
     failed = [name for name, state in found.items() if state != "ok"]
