@@ -28,9 +28,9 @@ size:
     @printf '%7d  %s\n' "$(find src -name '*.rs' -exec cat {} + | wc -l)" "src" "$(find tests benches -name '*.rs' -exec cat {} + | wc -l)" "tests, benches" "$(find . -name '*.md' -not -path './target/*' -exec cat {} + | wc -l)" "documentation"
     @find src tests benches -name '*.rs' -exec wc -l {} + | grep -v total | sort -rn | head
 
-# The outputs that README.md and docs/ show, from runs of today.
+# The outputs and figures that README.md and docs/ show, from runs of today; a test fails when they are stale.
 outputs:
-    .ci/outputs
+    MESHWRIGHT_OUTPUTS=write cargo test --release --test cli outputs
 
 # Matrix products as shares of what this machine's multiply-adds reach; on a quiet machine only.
 products:

@@ -1,4 +1,4 @@
-//! Floor 16: measures this machine: runs small step programs, and fits a cost model to what their instructions took.
+//! Measures this machine: runs small step programs, and fits a cost model to what their instructions took.
 
 pub mod card;
 pub mod efficiency;

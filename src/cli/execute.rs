@@ -93,7 +93,7 @@ pub struct ExecuteArgs {
     /// Run only these ranks, one by one with their peers absent: memory and compute time are measured, communication is priced
     #[arg(long, value_name = "RANK,…")]
     slice: Option<String>,
-    /// What ranks run on
+    /// What ranks run on: this machine's cores, or its first NVIDIA GPU
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     #[arg(value_parser = PossibleValuesParser::new(["cpu", "cuda"]))]
     device: String,

@@ -1,4 +1,4 @@
-//! Floor 12: the command line: one file a subcommand; printing, progress and exit codes live here.
+//! The command line: one file a subcommand; printing, progress and exit codes live here.
 //!
 //! Two stages: `Args` is what was typed; from it comes a validated request. Nothing below sees a flag.
 
@@ -79,7 +79,7 @@ enum Command {
     /// Say why a strategy is illegal, does not fit or is slower than the best, and what would help
     #[command(after_help = explain::EXAMPLES, mut_arg("model", |arg| arg.required_unless_present("from")))]
     Explain(explain::ExplainArgs),
-    /// Train under a plan on CPU ranks of this machine, and measure what was predicted
+    /// Train under a plan on this machine's cores or GPU, and measure what was predicted
     #[command(after_help = execute::EXAMPLES)]
     Execute(execute::ExecuteArgs),
     /// Measure this machine and write its cost model

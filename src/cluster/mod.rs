@@ -1,4 +1,4 @@
-//! Floor 2: clusters: nodes of devices and the links between them, level by level.
+//! Clusters: nodes of devices and the links between them, level by level.
 
 mod build;
 pub mod error;

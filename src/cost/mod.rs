@@ -1,4 +1,4 @@
-//! Floor 6: the price of an op, a collective, a copy; the closed forms of memory and of time.
+//! The price of an op, a collective, a copy; the closed forms of memory and of time.
 //!
 //! Nothing here does I/O or knows of a clock: a price is a duration alone on the machine, and what share of each
 //! resource it takes meanwhile.

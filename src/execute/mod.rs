@@ -1,4 +1,4 @@
-//! Floor 10: the embedded backend: performs step programs on ranks of this machine.
+//! The embedded backend: performs step programs on ranks of this machine.
 
 mod access;
 mod bind;

@@ -1,4 +1,4 @@
-//! Floor 11: plans as configurations of other engines, and their configurations as strategies.
+//! Plans as configurations of other engines, and their configurations as strategies.
 //!
 //! A [`Dialect`] is one version of one engine: it writes the settings that make the engine run a strategy, and reads
 //! what settings mean. What an engine cannot say of a strategy shows where the settings are read back.

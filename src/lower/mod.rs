@@ -1,4 +1,4 @@
-//! Floor 4: a unit of layers under a strategy and an engine profile becomes the ops of one rank, with what each
+//! A unit of layers under a strategy and an engine profile becomes the ops of one rank, with what each
 //! reads, writes, keeps and recomputes.
 //!
 //! A **unit** is a block, an embedding, or a head with its loss: what ZeRO gathers, checkpointing recomputes and

@@ -1,4 +1,4 @@
-//! Floor 2: layers, the layer graph, parameter counts, and where models come from.
+//! Layers, the layer graph, parameter counts, and where models come from.
 
 mod check;
 pub mod constants;

@@ -1,4 +1,4 @@
-//! Floor 1: the operator vocabulary: shapes, FLOPs and bytes moved. One file an operator.
+//! The operator vocabulary: shapes, FLOPs and bytes moved. One file an operator.
 
 pub mod adamw;
 pub mod attention;

@@ -1,4 +1,4 @@
-//! Floor 9: the plan document: model, cluster, strategy, predictions and provenance in one file.
+//! The plan document: model, cluster, strategy, predictions and provenance in one file.
 
 mod assemble;
 mod cautions;

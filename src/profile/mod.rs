@@ -1,4 +1,4 @@
-//! Floor 2: cost-model and engine-profile files: their types, reading and provenance.
+//! Cost-model and engine-profile files: their types, reading and provenance.
 
 pub mod automatic;
 pub mod capabilities;

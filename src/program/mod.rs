@@ -1,4 +1,4 @@
-//! Floor 5: the step program: what each class of ranks does in one optimizer step, and its verifier.
+//! The step program: what each class of ranks does in one optimizer step, and its verifier.
 //!
 //! A program never sees a device: it says what happens, in which order and with which buffers. The simulator
 //! prices and plays it; the executor performs it.

@@ -1,4 +1,4 @@
-//! Floor 11: a plan, and predictions beside measurements, shown to people: text for a terminal, pages for a browser.
+//! A plan, and predictions beside measurements, shown to people: text for a terminal, pages for a browser.
 //!
 //! Nothing here prints: every function returns what is to be shown.
 

@@ -1,4 +1,4 @@
-//! Floor 8: from a problem to the strategies worth running, and a proof of how far the best of them is from optimal.
+//! From a problem to the strategies worth running, and a proof of how far the best of them is from optimal.
 //!
 //! The search is a best-first branch and bound. An *outer* strategy is a mesh, a schedule, micro-batches and the way
 //! state is sharded. Each stands for very many *inner* choices: cuts, checkpoint modes and what is kept on the host.

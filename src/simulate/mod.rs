@@ -1,4 +1,4 @@
-//! Floor 7: plays a step program: when each instruction runs, what memory is alive, where the time goes.
+//! Plays a step program: when each instruction runs, what memory is alive, where the time goes.
 
 mod account;
 mod causes;

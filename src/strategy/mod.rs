@@ -1,4 +1,4 @@
-//! Floor 3: the strategy: its parts, its text form, its rules, and the mesh it lays over the ranks.
+//! The strategy: its parts, its text form, its rules, and the mesh it lays over the ranks.
 //!
 //! Nothing here sees a device or a time.
 

@@ -1,4 +1,4 @@
-//! Floor 9: the trace document: a measured run beside its prediction, and the shorter document that `execute` prints.
+//! The trace document: a measured run beside its prediction, and the shorter document that `execute` prints.
 
 mod date;
 mod document;

@@ -1,4 +1,4 @@
-//! Floor 0: quantities as types (bytes, seconds, FLOPs, rates), money, element types, and how they are shown to people.
+//! Quantities as types (bytes, seconds, FLOPs, rates), money, element types, and how they are shown to people.
 
 mod element;
 mod money;

@@ -1,4 +1,4 @@
-//! Floor 15: predicts measured runs anew and sums up the errors.
+//! Predicts measured runs anew and sums up the errors.
 
 mod again;
 mod cause;

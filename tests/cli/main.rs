@@ -20,6 +20,7 @@ mod lists;
 mod machine;
 mod malformed;
 mod map;
+mod outputs;
 mod place;
 mod slice;
 mod small;
