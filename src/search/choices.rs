@@ -79,6 +79,11 @@ impl Options {
         Self { recomputes: false, fixed: None, free: vec![hosted] }
     }
 
+    /// The same with the checkpoint modes of the strategy.
+    pub fn with_given_modes(&self) -> Self {
+        Self { recomputes: false, ..self.clone() }
+    }
+
     /// The same without parameters and activations on the host, where that is free.
     pub fn without_copies(&self) -> Self {
         let mut quiet = self.clone();
