@@ -22,7 +22,7 @@ use meshwright::units::{Bytes, ElementType};
 use sampling::Dice;
 
 /// Blocks that are moved from the fullest rank to improve one strategy.
-const MOVES: u32 = 12;
+const MOVES: u32 = 6;
 
 /// What is planned.
 struct Setting {
@@ -38,7 +38,15 @@ impl Setting {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let engine = &engines()[(seed % engines().len() as u64) as usize];
-        let shape = dice.pick(&["1x2xa10g", "1x4xh100-sxm", "1x5xa10g", "1x6xrtx-4090", "1x8xa10g", "2x4xa10g", "1x3xa10g"]);
+        let shape = dice.pick(&[
+            "1x2xa10g",
+            "1x4xh100-sxm",
+            "1x5xa10g",
+            "1x6xrtx-4090",
+            "1x8xa10g",
+            "2x4xa10g",
+            "1x3xa10g",
+        ]);
         let (name, model) = small_model(&mut dice);
         let limit = dice.pick(&[None, None, Some(400), Some(1_200), Some(3_000)]);
         let workload = Workload {
@@ -109,12 +117,18 @@ fn small_model(dice: &mut Dice) -> (String, Model) {
 
 /// Random values of the outer keys, as printed.
 fn outer(axes: &BTreeMap<String, Vec<String>>, dice: &mut Dice) -> String {
-    let keys = ["tp", "cp", "pp", "zero", "micro", "sched", "loss", "sync", "reshard", "sp", "ep", "shard", "cp_kind"];
+    let keys = [
+        "tp", "cp", "pp", "zero", "micro", "sched", "loss", "sync", "reshard", "sp", "ep", "shard", "cp_kind",
+    ];
     let some = keys.into_iter().filter(|_| !dice.next().is_multiple_of(3)).collect::<Vec<_>>();
     let values = some.into_iter().filter_map(|key| {
         let values = axes.get(key).filter(|values| !values.is_empty())?;
         // As likely as all others together: the last, which as a rule is the largest.
-        let place = if dice.next().is_multiple_of(2) { values.len() as u64 - 1 } else { dice.next() % values.len() as u64 };
+        let place = if dice.next().is_multiple_of(2) {
+            values.len() as u64 - 1
+        } else {
+            dice.next() % values.len() as u64
+        };
         Some(format!("{key}={}", values[place as usize]))
     });
     values.collect::<Vec<_>>().join(",")
@@ -168,8 +182,7 @@ fn cut(strategy: &mut Strategy, peaks: Option<&[Bytes]>, dice: &mut Dice) {
         strategy.cuts[from] -= 1;
         strategy.cuts[to] += 1;
         let mode = modes.into_iter().flatten().max().unwrap_or(CheckpointMode::None);
-        strategy.checkpoint =
-            strategy.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks)).collect();
+        strategy.checkpoint = strategy.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks)).collect();
     }
 }
 
@@ -205,7 +218,7 @@ fn improve(
             return;
         }
         least = fullest;
-        cut(&mut strategy, Some(&peaks), dice);
+        cut(&mut strategy, Some(peaks.as_slice()), dice);
     }
 }
 
@@ -240,7 +253,7 @@ fn proven(outcome: &Outcome) -> u64 {
 
 #[test]
 fn nothing_is_leaner_than_the_least_memory_by_more_than_its_gap() {
-    let (settings, count) = tries().map_or((30, 40), |count| (300, count));
+    let (settings, count) = tries().map_or((30, 12), |count| (300, count));
     let request = Request { objective: Objective::Memory, ..Request::default() };
     let (mut looked, mut unfit, mut gaps) = (0_u64, 0_u64, Vec::new());
     for seed in 0..settings {
@@ -253,16 +266,21 @@ fn nothing_is_leaner_than_the_least_memory_by_more_than_its_gap() {
                 let found = outcome.winner.peak();
                 gaps.push(1.0 - least as f64 / found.0 as f64);
                 let winner = outcome.winner.strategy.text(problem.facts.defaults);
-                attack(&setting, (&outcome.account.axes, Some(&winner)), (count, &mut dice), |strategy, bytes| {
-                    looked += 1;
-                    assert!(
-                        bytes.0 >= least || !problem.fits(&problem.play(strategy.clone())),
-                        "{}: {bytes} is below {}, found {found} ({winner}): {}",
-                        setting.what,
-                        Bytes(least),
-                        strategy.text(problem.facts.defaults)
-                    );
-                });
+                attack(
+                    &setting,
+                    (&outcome.account.axes, Some(winner.as_str())),
+                    (count, &mut dice),
+                    |strategy, bytes| {
+                        looked += 1;
+                        assert!(
+                            bytes.0 >= least || !problem.fits(&problem.play(strategy.clone())),
+                            "{}: {bytes} is below {}, found {found} ({winner}): {}",
+                            setting.what,
+                            Bytes(least),
+                            strategy.text(problem.facts.defaults)
+                        );
+                    },
+                );
             }
             Err(Failure::NothingFits { .. }) => {
                 let roomy = Problem { memory_limit: Bytes(1 << 50), ..problem.clone() };
@@ -294,7 +312,8 @@ fn what_fits_is_found_whatever_is_to_be_best() {
         let setting = Setting::new(seed);
         let problem = setting.problem();
         let objectives = [Objective::Time, Objective::Memory];
-        let fits = objectives.map(|objective| search(&problem, &Request { objective, ..Request::default() }, &|_| {}).is_ok());
+        let fits = objectives
+            .map(|objective| search(&problem, &Request { objective, ..Request::default() }, &|_| {}).is_ok());
         assert_eq!(fits[0], fits[1], "{}", setting.what);
     }
 }

@@ -121,7 +121,8 @@ impl UnitCosts {
     pub fn leanest(&self, modes: &[CheckpointMode]) -> Self {
         let lean = |costs: &Vec<UnitCost>| -> Vec<UnitCost> {
             let of_class = |forms: &[UnitCost]| {
-                let offered: Vec<UnitDigest> = modes.iter().map(|&mode| forms[mode as usize].digest).collect();
+                let offered: Vec<UnitDigest> =
+                    modes.iter().map(|&mode| forms[mode as usize].digest).collect();
                 let digest = leanest(&offered);
                 forms.iter().map(|&cost| UnitCost { digest, ..cost }).collect::<Vec<_>>()
             };

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::profile::capabilities::{CheckpointGrain, CutGrain, ShardGroups, Supports};
-use crate::profile::choices::{
-    Compression, ContextKind, GradientSync, LossMode, Schedule, switch,
-};
+use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, Schedule, switch};
 use crate::search::choices::{FRACTIONS, splits};
 use crate::search::problem::Problem;
 use crate::search::request::Request;

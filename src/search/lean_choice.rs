@@ -36,7 +36,11 @@ impl Solving<'_> {
     /// The leanest inner choice of `entry` that peaks at `most` bytes or less; none if there is none.
     pub fn leanest_choice(&self, entry: &Entry, most: u64) -> Option<LeanChoice> {
         self.with_inner(entry, &self.options, None, |inner, outer| {
-            if self.is_free { leanest_free(inner, outer, most) } else { self.leanest_alike(entry, (inner, outer), most) }
+            if self.is_free {
+                leanest_free(inner, outer, most)
+            } else {
+                self.leanest_alike(entry, (inner, outer), most)
+            }
         })
     }
 
@@ -69,7 +73,11 @@ impl Solving<'_> {
                 let options = Options::one(hosted);
                 let entries = checkpoint.clone().map(|entry| vec![entry]);
                 let checkpoint = entries.as_deref().or(inner.checkpoint);
-                choice.or_leaner(found(&InnerProblem { options: &options, checkpoint, ..*inner }, outer, most));
+                choice.or_leaner(found(
+                    &InnerProblem { options: &options, checkpoint, ..*inner },
+                    outer,
+                    most,
+                ));
             }
         }
         (choice.lower <= most).then_some(choice)

@@ -148,8 +148,7 @@ impl Look {
                 self.leanest.lower = self.leanest.lower.min(entries[0].0);
                 break;
             }
-            let choices: Vec<_> =
-                entries.par_iter().map(|(_, entry)| self.choice(solving, entry)).collect();
+            let choices: Vec<_> = entries.par_iter().map(|(_, entry)| self.choice(solving, entry)).collect();
             // What was cut short says nothing.
             if is_over() {
                 self.leanest.lower = self.leanest.lower.min(entries[0].0);

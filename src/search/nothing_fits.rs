@@ -66,7 +66,8 @@ fn leanest_of_all(problem: &Problem<'_>, request: &Request, deadline: Deadline) 
 
 /// The leanest plan that fits `problem`.
 fn leanest_that_fits(problem: &Problem<'_>, request: &Request, deadline: Deadline) -> Option<Candidate> {
-    let fitting = with_leanest(problem, request, deadline, |solving, leanest| fitting(solving, leanest.found));
+    let fitting =
+        with_leanest(problem, request, deadline, |solving, leanest| fitting(solving, leanest.found));
     fitting.into_iter().min_by_key(|candidate| candidate.memory.process)
 }
 

@@ -8,7 +8,9 @@ use crate::search::choices::Hosted;
 use crate::search::deadline::Deadline;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
-use crate::strategy::{Checkpoint, CheckpointEntry, CheckpointMode, Offload, Strategy, cuts, defaults, rules};
+use crate::strategy::{
+    Checkpoint, CheckpointEntry, CheckpointMode, Offload, Strategy, cuts, defaults, rules,
+};
 
 /// One mesh with its experts and the tensor ranks inside one: the unit of work that threads share.
 #[derive(Clone, Debug)]
