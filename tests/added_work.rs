@@ -166,35 +166,29 @@ fn more_work_may_take_less_time() {
 
 #[test]
 fn steps_with_many_collectives_gain_no_more_than_they_wait() {
-    let clusters = ["3x4xh100-sxm", "2x8xa100-sxm-80gb", "4x4xrtx-4090", "1x8xh100-sxm"];
-    let clusters = clusters.map(|name| cluster::load(name).expect("built in"));
+    let clusters = ["3x4xh100-sxm", "2x8xa100-sxm-80gb"].map(|name| cluster::load(name).expect("built in"));
     let engines: Vec<&EngineProfile> =
         engines().iter().filter(|engine| engine.supports.is_free_inside()).collect();
     let (mut compared, mut gained) = (0, 0);
-    for seed in 0..120 * times() {
+    for seed in 0..70 * times() {
         let mut dice = Dice::new(620_000 + seed);
-        let heads = dice.pick(&[2, 4, 8]);
-        let model = narrow(dice.pick(&[4, 7, 12]), heads * dice.pick(&[64, 128, 512]), heads);
-        let cluster = &clusters[(seed % 4) as usize];
+        let heads = dice.pick(&[2, 2, 4]);
+        let hidden = dice.pick(&[512, 1024, 1024, 2048]);
+        let model = narrow(dice.pick(&[5, 8, 12]), hidden, heads);
+        let cluster = &clusters[usize::from(seed % 4 == 3)];
         let engine =
-            if seed % 3 == 2 { engines[(dice.next() % engines.len() as u64) as usize] } else { embedded() };
-        let workload = Workload {
-            global_batch: dice.pick(&[12, 48]),
-            seq_len: dice.pick(&[512, 2048]),
-            precision: ElementType::Bf16,
-            ..WORKLOAD
-        };
+            if seed % 4 == 2 { engines[(dice.next() % engines.len() as u64) as usize] } else { embedded() };
+        let workload = Workload { seq_len: dice.pick(&[512, 512, 2048]), ..WORKLOAD };
         let facts = Facts::new(&model, cluster.devices(), &workload, engine);
+        let (tp, cp) = dice.pick(&[(2, 2), (2, 2), (2, 1), (1, 2), (4, 1)]);
         let text = format!(
-            "tp={},cp={},pp={},zero={},micro={},sp={},order={},reshard={}",
-            dice.pick(&[1, 2, 4]),
-            dice.pick(&[1, 2, 2]),
-            dice.pick(&[1, 1, 1, 2, 4]),
-            dice.pick(&[3, 3, 3, 1, 2]),
-            dice.pick(&[1, 2, 4]),
-            dice.pick(&["on", "off"]),
-            dice.pick(&["tp-cp-dp-pp", "dp-tp-cp-pp", "cp-dp-tp-pp"]),
-            dice.pick(&["on", "off"]),
+            "tp={tp},cp={cp},pp={},zero={},micro={},sp={},order={},reshard={}",
+            dice.pick(&[1, 1, 1, 2]),
+            dice.pick(&[3, 3, 3, 2]),
+            dice.pick(&[2, 4, 4]),
+            dice.pick(&["on", "off", "off"]),
+            dice.pick(&["tp-cp-dp-pp", "dp-tp-cp-pp", "dp-tp-cp-pp"]),
+            dice.pick(&["on", "on", "off"]),
         );
         let Ok(mut less) = Draft::parse(&text).expect("it parses").resolve(&facts) else { continue };
         let alike = |strategy: &Strategy, mode| -> Vec<Checkpoint> {
@@ -223,5 +217,5 @@ fn steps_with_many_collectives_gain_no_more_than_they_wait() {
         compared += 1;
     }
     println!("{compared} compared, {gained} ended earlier");
-    assert!(compared > 40, "{compared}");
+    assert!(compared > 30 && gained > 0, "{compared} {gained}");
 }

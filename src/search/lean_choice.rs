@@ -11,6 +11,10 @@ use crate::search::lean_cuts::{Counted, LeanCuts};
 use crate::search::solve::Solving;
 use crate::strategy::{CheckpointEntry, Strategy, rules};
 
+/// Of the numbers of first blocks that may recompute, the largest that are looked at one by one: the last block's
+/// backward comes first, and is leaner without.
+const FIRSTS: usize = 4;
+
 /// What an outer strategy takes at the least.
 #[derive(Clone, Debug)]
 pub struct LeanChoice {
@@ -51,16 +55,23 @@ impl Solving<'_> {
         (inner, outer): (&InnerProblem<'_, '_>, &Strategy),
         most: u64,
     ) -> Option<LeanChoice> {
+        let facts = &self.bounding.space.problem.facts;
         let every = self.every_checkpoint(entry);
         let is_legal = |checkpoint: &Option<CheckpointEntry>, hosted: &Hosted| {
-            let strategy = self.bounding.space.alike(outer, checkpoint.as_ref(), hosted);
-            rules::legal(&strategy, &self.bounding.space.problem.facts)
+            rules::legal(&self.bounding.space.alike(outer, checkpoint.as_ref(), hosted), facts)
         };
+        let is_first =
+            |checkpoint: &&Option<CheckpointEntry>| matches!(checkpoint, Some(CheckpointEntry::First(_)));
         let mut choice = LeanChoice { lower: u64::MAX, found: None };
         let mut open = Vec::new();
         for hosted in self.splits(entry) {
-            let legal: Vec<Option<CheckpointEntry>> =
-                every.iter().filter(|checkpoint| is_legal(checkpoint, &hosted)).cloned().collect();
+            let whole = every.iter().filter(|checkpoint| !is_first(checkpoint));
+            let mut legal: Vec<_> =
+                whole.filter(|checkpoint| is_legal(checkpoint, &hosted)).cloned().collect();
+            // Where some of the first blocks may recompute, any number of them may.
+            if every.iter().find(is_first).is_some_and(|first| is_legal(first, &hosted)) {
+                legal.extend(every.iter().rev().take_while(is_first).take(FIRSTS).cloned());
+            }
             if let Some(lower) = lower(&legal, hosted, (inner, outer), most) {
                 choice.lower = choice.lower.min(lower);
                 open.push((lower, hosted, legal));
@@ -73,11 +84,8 @@ impl Solving<'_> {
                 let options = Options::one(hosted);
                 let entries = checkpoint.clone().map(|entry| vec![entry]);
                 let checkpoint = entries.as_deref().or(inner.checkpoint);
-                choice.or_leaner(found(
-                    &InnerProblem { options: &options, checkpoint, ..*inner },
-                    outer,
-                    most,
-                ));
+                let alike = InnerProblem { options: &options, checkpoint, ..*inner };
+                choice.or_leaner(found(&alike, outer, most));
             }
         }
         (choice.lower <= most).then_some(choice)
@@ -133,5 +141,8 @@ fn lower(
 fn found(inner: &InnerProblem<'_, '_>, outer: &Strategy, most: u64) -> Option<(u64, Strategy)> {
     let mut lean = LeanCuts::new(inner, outer, Counted::Exactly);
     let (bytes, cuts) = lean.leanest(most)?;
-    Some((bytes, lean.strategy(&cuts, bytes)?))
+    let mut strategy = lean.strategy(&cuts, bytes)?;
+    let facts = &inner.closed_forms.problem.facts;
+    strategy.normalise(facts);
+    rules::legal(&strategy, facts).then_some((bytes, strategy))
 }
