@@ -103,6 +103,45 @@ impl UnitDigest {
     }
 }
 
+/// What forms of one unit hold at the least, moment by moment: a rank whose units have this digest never holds more than
+/// one whose units have any of the `forms`, whichever each of them has. Times are those of the first form.
+///
+/// A unit holds what its passes left so far and what the pass under way takes beside that. Of each such sum the least
+/// stands here, not of each part.
+pub fn leanest(forms: &[UnitDigest]) -> UnitDigest {
+    let Some(&first) = forms.first() else { return UnitDigest::default() };
+    let least = |bytes: &dyn Fn(&UnitDigest) -> i64| forms.iter().map(bytes).min().unwrap_or_default();
+    // What a form leaves behind its forward, and behind its backward.
+    let forward = |form: &UnitDigest| form.forward.net;
+    let backward = |form: &UnitDigest| form.forward.net + form.backward.net;
+    let pass = |of: &dyn Fn(&UnitDigest) -> PassDigest, there: &dyn Fn(&UnitDigest) -> i64| {
+        let stood = least(there);
+        let after = forms.iter().map(|form| of(form).after.map(|after| there(form) + after));
+        let after = after.collect::<Option<Vec<i64>>>().and_then(|after| after.into_iter().min());
+        PassDigest {
+            before: least(&|form| there(form) + of(form).before) - stood,
+            after: after.map(|after| after - stood),
+            net: least(&|form| there(form) + of(form).net) - stood,
+            ..of(&first)
+        }
+    };
+    let again = pass(&|form| form.backward_again, &forward);
+    UnitDigest {
+        forward: pass(&|form| form.forward, &|_| 0),
+        backward: pass(&|form| form.backward, &forward),
+        // The next backward starts from what the forward left.
+        backward_again: PassDigest { net: least(&|form| form.backward_again.net), ..again },
+        weight: pass(&|form| form.weight, &backward),
+        // On the host it leaves what else there is.
+        kept: least(&forward) - least(&|form| form.forward.net - form.kept),
+        copied: forms.iter().map(|form| form.copied).min().unwrap_or_default(),
+        input: least(&|form| form.input),
+        output: least(&|form| form.output),
+        output_gradient: least(&|form| form.output_gradient),
+        input_gradient: least(&|form| form.input_gradient),
+    }
+}
+
 /// The memory that value `id` of `unit` takes.
 fn held(unit: &LoweredUnit, id: ValueId) -> i64 {
     unit.values[usize::from(id)].bytes.aligned().0 as i64

@@ -19,4 +19,4 @@ pub mod route;
 pub mod unit_cost;
 mod walk;
 
-pub use price::{DevicePricing, NeverLate, Price, Pricing, Resource};
+pub use price::{DevicePricing, NeverLate, Price, Pricing, Resource, Unhindered};

@@ -1,11 +1,12 @@
 //! What each unit holds and moves on a rank under a strategy's state: computed once, looked up by the closed forms.
 
-use crate::cost::digest::{UnitDigest, least};
+use crate::cost::digest::{UnitDigest, leanest, least};
 use crate::cost::flow::Beside;
 use crate::cost::price::{LEVELS, Links, Pricing};
 use crate::lower::UnitParameters;
 use crate::ops::Op;
 use crate::profile::EngineProfile;
+use crate::profile::choices::CheckpointMode;
 use crate::program::layout::{PlacedUnit, ShapedUnits};
 use crate::program::reduction::{accumulate, gathers, keep, reductions};
 use crate::program::state::{Gathering, StateRules};
@@ -113,6 +114,21 @@ impl UnitCosts {
         let digests: Vec<UnitDigest> =
             units.lowered().iter().map(|unit| UnitDigest::new(unit, pricing)).collect();
         Self::new(units, &digests, rules, engine, pricing)
+    }
+
+    /// The same, but in memory: units of any form hold what forms in one of `modes` hold at the least.
+    #[must_use]
+    pub fn leanest(&self, modes: &[CheckpointMode]) -> Self {
+        let lean = |costs: &Vec<UnitCost>| -> Vec<UnitCost> {
+            let of_class = |forms: &[UnitCost]| {
+                let offered: Vec<UnitDigest> =
+                    modes.iter().map(|&mode| forms[mode as usize].digest).collect();
+                let digest = leanest(&offered);
+                forms.iter().map(|&cost| UnitCost { digest, ..cost }).collect::<Vec<_>>()
+            };
+            costs.chunks(CheckpointMode::ALL.len()).flat_map(of_class).collect()
+        };
+        Self { first: lean(&self.first), others: self.others.as_ref().map(lean), ..*self }
     }
 
     /// The costs on pipeline rank `stage`, by [`PlacedUnit::lowered`].

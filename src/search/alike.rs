@@ -108,7 +108,7 @@ impl Solving<'_> {
     }
 
     /// What may be on the host under the ZeRO stage of `entry`, nothing first.
-    fn splits(&self, entry: &Entry) -> Vec<Hosted> {
+    pub(super) fn splits(&self, entry: &Entry) -> Vec<Hosted> {
         self.options.hosted(0, entry.state.zero, &self.bounding.space.problem.engine.supports)
     }
 
@@ -124,7 +124,7 @@ impl Solving<'_> {
     }
 
     /// All of them.
-    fn every_checkpoint(&self, entry: &Entry) -> Vec<Option<CheckpointEntry>> {
+    pub(super) fn every_checkpoint(&self, entry: &Entry) -> Vec<Option<CheckpointEntry>> {
         let mut list = self.modes();
         list.extend((1..self.most_first(entry)).map(|count| Some(CheckpointEntry::First(count))));
         list

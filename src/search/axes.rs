@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::profile::capabilities::ShardGroups;
-use crate::profile::choices::{
-    CheckpointMode, Compression, ContextKind, GradientSync, LossMode, Schedule, switch,
-};
-use crate::search::choices::FRACTIONS;
+use crate::profile::capabilities::{CheckpointGrain, CutGrain, ShardGroups, Supports};
+use crate::profile::choices::{Compression, ContextKind, GradientSync, LossMode, Schedule, switch};
+use crate::search::choices::{FRACTIONS, splits};
 use crate::search::problem::Problem;
 use crate::search::request::Request;
 use crate::strategy::grammar::{BucketSize, Grammar};
@@ -30,6 +28,9 @@ const CAPACITIES: [Capacity; 3] = [Capacity::Full, Capacity::Factor(1.25), Capac
 /// Which cuts are tried, in words.
 const CUTS: &str =
     "one chunk a rank: any; several: ⌊n⌋ or ⌈n⌉ blocks each, the remainder spread in three ways";
+
+/// The same of an engine that leaves no choice.
+const OWN_CUTS: &str = "where the engine cuts";
 
 /// Which mesh orders are tried, in words.
 const ORDERS: &str = "any order of tp, cp, shard, replica and pp";
@@ -93,9 +94,25 @@ pub fn divisors(number: u64) -> Vec<u64> {
 }
 
 /// Which checkpoint modes are tried, in words.
-fn modes() -> String {
-    let names: Vec<String> = CheckpointMode::ALL.iter().map(ToString::to_string).collect();
-    format!("{}: any number of blocks of each rank", list(&names))
+fn modes(supports: &Supports) -> String {
+    let names: Vec<String> = supports.checkpoint.iter().map(ToString::to_string).collect();
+    let names = list(&names);
+    if supports.is_free_inside() {
+        return format!("{names}: any number of blocks of each rank");
+    }
+    match *supports.checkpoint_grain {
+        CheckpointGrain::All => format!("{names}: all blocks alike"),
+        _ => format!("{names}: all blocks alike, or the first K of each chunk full"),
+    }
+}
+
+/// Which fractions are tried on the host.
+fn fractions(supports: &Supports) -> Vec<String> {
+    let tried = splits(None, supports).into_iter().flatten();
+    let mut tried: Vec<String> = tried.map(|fraction| fraction.to_string()).collect();
+    tried.sort_unstable();
+    tried.dedup();
+    tried
 }
 
 impl<'a> Axes<'a> {
@@ -202,7 +219,6 @@ impl<'a> Axes<'a> {
     /// Schedules and chunks a rank.
     pub fn schedules(&self, mesh: MeshSizes, accumulation: u64) -> Vec<(Schedule, u64)> {
         let blocks = u64::from(self.problem.facts.blocks);
-        let fixes_schedule = self.request.fix.schedule.is_some();
         let schedules = match self.request.fix.schedule {
             Some(fixed) => vec![fixed],
             None if mesh.pipeline == 1 => vec![Schedule::OneForwardOneBackward],
@@ -220,15 +236,12 @@ impl<'a> Axes<'a> {
                     let even = |chunks: &u64| blocks.is_multiple_of(mesh.pipeline * chunks);
                     let mut chunks: Vec<u64> = (2..=most).filter(even).collect();
                     // A chunk without blocks only passes on what comes.
-                    if chunks.is_empty() && (fixes_schedule || most >= 2) {
+                    if chunks.is_empty() {
                         chunks.push(2);
                     }
                     list.extend(chunks.into_iter().map(|chunks| (schedule, chunks)));
                 }
-                (Schedule::ZeroBubbleV, None) if fixes_schedule || 2 * mesh.pipeline <= blocks => {
-                    list.push((schedule, 2));
-                }
-                (Schedule::ZeroBubbleV, None) => {}
+                (Schedule::ZeroBubbleV, None) => list.push((schedule, 2)),
                 (_, None) => list.push((schedule, 1)),
             }
         }
@@ -358,12 +371,13 @@ impl<'a> Axes<'a> {
                 .map(|kind| kind.to_string())
                 .collect(),
         );
-        let fix = &self.request.fix;
+        let (fix, supports) = (&self.request.fix, &self.problem.engine.supports);
         let mut inner =
             |key: Key, free: Vec<String>| say(key, fix.value(key).map_or(free, |fixed| vec![fixed]));
-        inner(Key::Cuts, vec![CUTS.to_owned()]);
-        inner(Key::Checkpoint, vec![modes()]);
-        inner(Key::Offload, FRACTIONS.iter().map(f64::to_string).collect());
+        let is_open = *supports.cuts == CutGrain::Any;
+        inner(Key::Cuts, vec![if is_open { CUTS } else { OWN_CUTS }.to_owned()]);
+        inner(Key::Checkpoint, vec![modes(supports)]);
+        inner(Key::Offload, fractions(supports));
         inner(Key::Order, vec![ORDERS.to_owned()]);
         say(Key::Loss, self.loss.iter().map(|loss| loss.to_string()).collect());
         if !self.problem.facts.experts.is_empty() && self.request.free.contains(&Key::Capacity) {
@@ -376,13 +390,13 @@ impl<'a> Axes<'a> {
     }
 }
 
-/// All ways to write the devices as tp · cp · pp · dp that hold the fixed sizes. Unless fixed, a pipeline has at
-/// most as many stages as the model has blocks, a tensor group no more ranks than heads, and a context rank a
-/// sensible share of the sequence.
+/// All ways to write the devices as tp · cp · pp · dp that hold the fixed sizes. Unless fixed, a pipeline has no more
+/// stages than it takes for each block, and for what stands before and behind them, to have one of its own; a tensor
+/// group no more ranks than heads; and a context rank a sensible share of the sequence.
 fn meshes(problem: &Problem<'_>, fix: &Draft) -> Vec<MeshSizes> {
     let facts = &problem.facts;
     let devices = facts.devices;
-    let most_stages = u64::from(facts.blocks).max(1);
+    let own_stages = u64::from(facts.blocks) + 2;
     let most_context = (facts.workload.seq_len / LEAST_CONTEXT_TOKENS).max(1);
     let most_tensor = facts.heads.iter().map(|heads| heads.query).min().unwrap_or(devices);
     let mut list = Vec::new();
@@ -397,7 +411,9 @@ fn meshes(problem: &Problem<'_>, fix: &Draft) -> Vec<MeshSizes> {
                 continue;
             }
             let left = left / context;
-            for pipeline in divisors(left).into_iter().filter(|&size| allowed(fix.pipeline, size)) {
+            let pipelines = divisors(left);
+            let most_stages = pipelines.iter().copied().find(|&size| size >= own_stages).unwrap_or(left);
+            for pipeline in pipelines.into_iter().filter(|&size| allowed(fix.pipeline, size)) {
                 let data = left / pipeline;
                 if pipeline > most_stages && fix.pipeline.is_none() {
                     continue;

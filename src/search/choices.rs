@@ -48,6 +48,44 @@ impl ChoiceRange {
         Recomputed { full: self.full.1, selective: self.recomputed.1.saturating_sub(self.full.1) }
     }
 
+    /// The choice of the fewest counts.
+    #[must_use]
+    pub const fn fewest_alone(mut self) -> Self {
+        self.full.1 = self.full.0;
+        self.recomputed.1 = self.recomputed.0;
+        self
+    }
+
+    /// Everything but the choice of the fewest counts.
+    pub fn others(&self) -> Vec<Self> {
+        let (full, all) = (self.full, self.recomputed);
+        let mut list = Vec::new();
+        if all.0 < all.1 {
+            list.push(Self { recomputed: (all.0 + 1, all.1), ..*self });
+        }
+        // With as few at all, more of them wholly.
+        let most = full.1.min(all.0);
+        if full.0 < most {
+            list.push(Self { full: (full.0 + 1, most), recomputed: (all.0, all.0), ..*self });
+        }
+        list
+    }
+
+    /// Both halves of it, which is not single.
+    pub fn halves(&self) -> [Self; 2] {
+        let cut = |(low, high): (u32, u32)| {
+            let middle = low + (high - low) / 2;
+            [(low, middle), (middle + 1, high)]
+        };
+        if self.full.0 < self.full.1 {
+            return cut(self.full).map(|full| {
+                let recomputed = (self.recomputed.0.max(full.0), self.recomputed.1);
+                Self { full, recomputed, ..*self }
+            });
+        }
+        cut(self.recomputed).map(|recomputed| Self { recomputed, ..*self })
+    }
+
     /// Whether it is one choice.
     pub const fn is_single(&self) -> bool {
         self.full.0 == self.full.1 && self.recomputed.0 == self.recomputed.1
@@ -77,6 +115,11 @@ impl Options {
     /// One choice for all ranks: checkpoint modes that are given, and `hosted` on the host.
     pub fn one(hosted: Hosted) -> Self {
         Self { recomputes: false, fixed: None, free: vec![hosted] }
+    }
+
+    /// The same with the checkpoint modes of the strategy.
+    pub fn with_given_modes(&self) -> Self {
+        Self { recomputes: false, ..self.clone() }
     }
 
     /// The same without parameters and activations on the host, where that is free.

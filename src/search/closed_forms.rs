@@ -54,6 +54,21 @@ pub struct OuterCosts<'a> {
     instants: Vec<OnceLock<Arc<Vec<Instant>>>>,
 }
 
+impl OuterCosts<'_> {
+    /// The same where blocks hold, whatever they recompute, what they hold at the least in one of `modes`.
+    #[must_use]
+    pub fn leanest(&self, modes: &[CheckpointMode]) -> Self {
+        Self {
+            pricing: Arc::clone(&self.pricing),
+            shaped: Arc::clone(&self.shaped),
+            rules: self.rules,
+            costs: self.costs.leanest(modes),
+            known: KnownChunks::default(),
+            instants: self.instants.clone(),
+        }
+    }
+}
+
 /// Blocks of one class in one chunk.
 #[derive(Clone, Debug)]
 pub struct ChunkKind {

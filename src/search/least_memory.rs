@@ -1,17 +1,16 @@
 //! The plan that takes the least memory, and what no plan undercuts: outer strategies by a lower bound of their memory,
-//! the leanest inner choice of each in exact closed form, until no bound is below what is known.
+//! of each its leanest inner choice and what none of its inner choices undercuts, until no bound is below what is known.
 
 use rayon::prelude::*;
 
-use crate::profile::choices::{CheckpointMode, OffloadCategory};
 use crate::search::bounding::Entry;
 use crate::search::bounding::lean::{Lean, Limit};
-use crate::search::choices::{Hosted, is_offered, splits};
 use crate::search::closed_forms::Closed;
-use crate::search::problem::Candidate;
+use crate::search::lean_choice::LeanChoice;
+use crate::search::problem::{Candidate, Problem};
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
-use crate::strategy::{Checkpoint, Strategy, rules};
+use crate::strategy::Strategy;
 use crate::units::Bytes;
 
 /// Strategies that are played in the end, the leanest by closed form.
@@ -30,18 +29,6 @@ pub enum Measure {
     Process,
 }
 
-/// The leanest strategies.
-#[derive(Clone, Debug, Default)]
-pub struct Leanest {
-    /// Each at its leanest inner choice, the leanest first.
-    pub found: Vec<Solved>,
-    /// No strategy takes less.
-    pub lower: Bytes,
-    /// The leanest if the host had room for anything.
-    pub beside_host: Option<Bytes>,
-    pub account: Account,
-}
-
 impl Measure {
     fn of(self, closed: &Closed) -> Bytes {
         match self {
@@ -50,25 +37,49 @@ impl Measure {
         }
     }
 
-    /// What takes no more than `best`, and stays within `own`.
-    fn limit(self, best: &Closed, own: Limit) -> Limit {
+    /// The same of `strategy`, whose program peaks at `peak`.
+    fn at(self, problem: &Problem<'_>, strategy: &Strategy, peak: Bytes) -> Bytes {
         match self {
-            Self::Peak => Limit { peak: best.peak, ..own },
-            Self::Process => Limit { process: own.process.min(best.memory.process), ..own },
+            Self::Peak => peak,
+            Self::Process => problem.process_memory(strategy, peak).process,
+        }
+    }
+
+    /// What takes no more than `best`, and stays within `own`.
+    fn limit(self, best: Bytes, own: Limit) -> Limit {
+        match self {
+            Self::Peak => Limit { peak: own.peak.min(best), ..own },
+            Self::Process => Limit { process: own.process.min(best), ..own },
         }
     }
 }
 
+/// The leanest strategies.
+#[derive(Clone, Debug, Default)]
+pub struct Leanest {
+    /// Each at its leanest inner choice, the leanest first.
+    pub found: Vec<Solved>,
+    /// No strategy takes less.
+    pub lower: Bytes,
+    pub account: Account,
+}
+
 /// Plays the leanest strategies of the space, and says what no strategy's program peaks below.
 pub fn play(solving: &Solving<'_>) -> (Vec<Candidate>, Account) {
-    let Leanest { mut found, lower, mut account, .. } = leanest(solving, Measure::Peak);
-    found.truncate(PLAYED);
-    account.played = found.len() as u64;
+    let Leanest { found, lower, mut account } = leanest(solving, Measure::Peak);
+    account.played = found.len().min(PLAYED) as u64;
     account.least_memory = Some(lower);
+    (fitting(solving, found), account)
+}
+
+/// The first of `found` that fit as they are played: buffers may take more than what they hold.
+pub fn fitting(solving: &Solving<'_>, found: Vec<Solved>) -> Vec<Candidate> {
     let closed_forms = solving.closed_forms;
-    let played = found.into_par_iter().filter_map(|solved| closed_forms.play(solved.strategy));
-    let played = played.filter(|candidate| closed_forms.problem.fits(candidate)).collect();
-    (played, account)
+    let play = |few: &[Solved]| -> Vec<Candidate> {
+        let played = few.par_iter().filter_map(|solved| closed_forms.play(solved.strategy.clone()));
+        played.filter(|candidate| closed_forms.problem.fits(candidate)).collect()
+    };
+    found.chunks(PLAYED).map(play).find(|fitting| !fitting.is_empty()).unwrap_or_default()
 }
 
 /// The leanest strategies of the space that fit.
@@ -82,16 +93,14 @@ pub fn leanest(solving: &Solving<'_>, measure: Measure) -> Leanest {
     };
     let own = Limit { peak: Bytes(u64::MAX >> 8), process: space.problem.memory_limit };
     // What a few of the likeliest take rules out most of the others.
-    let mut known = Leanest::default();
-    look(solving, bounds(solving, &all(own, true), measure), measure, &mut known, TOGETHER);
-    let limit = match known.found.first() {
-        Some(best) => measure.limit(&best.closed, own),
-        None => own,
-    };
+    let mut known = Look { measure, own, best: None, leanest: Leanest::default() };
+    known.look(solving, bounds(solving, &all(own, true), measure), TOGETHER);
+    let limit = known.best.map_or(own, |best| measure.limit(best, own));
     let lean = all(limit, false);
-    let mut leanest = Leanest { beside_host: known.beside_host, ..Leanest::default() };
-    look(solving, bounds(solving, &lean, measure), measure, &mut leanest, MOST_CLOSED);
-    leanest.found.extend(known.found);
+    let mut look = Look { leanest: Leanest::default(), ..known };
+    look.look(solving, bounds(solving, &lean, measure), MOST_CLOSED);
+    let mut leanest = look.leanest;
+    leanest.found.extend(known.leanest.found);
     leanest.found.sort_by_key(|solved| (measure.of(&solved.closed), solved.closed.bound.0.to_bits()));
     leanest.found.dedup_by(|one, other| one.strategy == other.strategy);
     let best = leanest.found.first().map_or(Bytes(u64::MAX), |best| measure.of(&best.closed));
@@ -110,7 +119,7 @@ fn bounds(solving: &Solving<'_>, lean: &[Lean], measure: Measure) -> Vec<(Bytes,
     let space = solving.bounding.space;
     let bound = |(peak, entry): &(Bytes, Entry)| match measure {
         Measure::Peak => (*peak, *entry),
-        Measure::Process => (space.problem.process_memory(&space.strategy(entry), *peak).process, *entry),
+        Measure::Process => (measure.at(space.problem, &space.strategy(entry), *peak), *entry),
     };
     let mut bounds: Vec<(Bytes, Entry)> =
         lean.par_iter().flat_map_iter(|lean| &lean.entries).map(bound).collect();
@@ -118,100 +127,60 @@ fn bounds(solving: &Solving<'_>, lean: &[Lean], measure: Measure) -> Vec<(Bytes,
     bounds
 }
 
-/// Looks at the inner choices of the first of `bounds`, `most` at the most, until no bound is below what is known.
-fn look(
-    solving: &Solving<'_>,
-    bounds: Vec<(Bytes, Entry)>,
+/// A look at inner choices.
+struct Look {
     measure: Measure,
-    leanest: &mut Leanest,
-    most: usize,
-) {
-    let mut best = Bytes(u64::MAX);
-    leanest.lower = Bytes(u64::MAX);
-    for (place, entries) in bounds.chunks(TOGETHER).enumerate() {
-        let is_enough = place * TOGETHER >= most || solving.closed_forms.deadline.is_over();
-        if entries[0].0 >= best || is_enough {
-            leanest.lower = entries[0].0;
-            break;
-        }
-        let choices: Vec<Choices> =
-            entries.par_iter().map(|(_, entry)| choices(solving, entry, measure)).collect();
-        for Choices { leanest: own, beside_host } in choices {
-            leanest.beside_host = leanest.beside_host.into_iter().chain(beside_host).min();
-            match own {
-                Some(solved) => {
-                    best = best.min(measure.of(&solved.closed));
-                    leanest.account.priced += 1;
-                    leanest.found.push(solved);
+    own: Limit,
+    /// What the leanest that is known takes.
+    best: Option<Bytes>,
+    leanest: Leanest,
+}
+
+impl Look {
+    /// Looks at the inner choices of the first of `bounds`, `most` at the most, until no bound is below what is known.
+    fn look(&mut self, solving: &Solving<'_>, bounds: Vec<(Bytes, Entry)>, most: usize) {
+        let problem = solving.bounding.space.problem;
+        let is_over = || solving.closed_forms.deadline.is_over();
+        self.leanest.lower = Bytes(u64::MAX);
+        for (place, entries) in bounds.chunks(TOGETHER).enumerate() {
+            let is_enough = place * TOGETHER >= most || is_over();
+            if self.best.is_some_and(|best| entries[0].0 >= best) || is_enough {
+                self.leanest.lower = self.leanest.lower.min(entries[0].0);
+                break;
+            }
+            let choices: Vec<_> = entries.par_iter().map(|(_, entry)| self.choice(solving, entry)).collect();
+            // What was cut short says nothing.
+            if is_over() {
+                self.leanest.lower = self.leanest.lower.min(entries[0].0);
+            }
+            for ((bound, entry), choice) in entries.iter().zip(choices) {
+                let Some(LeanChoice { lower, found }) = choice else {
+                    // It takes more than what is known, or has no room.
+                    self.leanest.account.out_of_memory += u64::from(self.best.is_none());
+                    continue;
+                };
+                self.leanest.account.priced += 1;
+                let strategy = solving.bounding.space.strategy(entry);
+                let lower = self.measure.at(problem, &strategy, Bytes(lower)).max(*bound);
+                self.leanest.lower = self.leanest.lower.min(lower);
+                let Some((_, strategy)) = found else { continue };
+                let closed = solving.closed_forms.close(&strategy);
+                if solving.closed_forms.fits(&closed) {
+                    let taken = self.measure.of(&closed);
+                    self.best = Some(self.best.map_or(taken, |best| best.min(taken)));
+                    let lower_bound = entry.lower_bound;
+                    self.leanest.found.push(Solved { entry: *entry, lower_bound, strategy, closed });
                 }
-                None => leanest.account.out_of_memory += 1,
             }
         }
     }
-    leanest.found.sort_by_key(|solved| (measure.of(&solved.closed), solved.closed.bound.0.to_bits()));
-}
 
-/// The leanest inner choice of a strategy that fits, and what the leanest of all takes if the host has room for it.
-#[derive(Default)]
-struct Choices {
-    leanest: Option<Solved>,
-    beside_host: Option<Bytes>,
-}
-
-/// Looks at all blocks in each mode and whole categories on the host, under the default cuts.
-fn choices(solving: &Solving<'_>, entry: &Entry, measure: Measure) -> Choices {
-    let space = solving.bounding.space;
-    let problem = space.problem;
-    let outer = space.plainest(&space.strategy(entry));
-    let modes: Vec<Option<CheckpointMode>> = match space.request.fix.checkpoint {
-        Some(_) => vec![None],
-        None => problem.engine.supports.checkpoint.iter().copied().map(Some).collect(),
-    };
-    let whole = |hosted: &Hosted| hosted.iter().all(|fraction| *fraction == 0.0 || *fraction == 1.0);
-    let hosted: Vec<Option<Hosted>> = match space.request.fix.offload {
-        Some(_) => vec![None],
-        None => splits(None, &problem.engine.supports)
-            .into_iter()
-            .filter(|hosted| whole(hosted) && is_offered(hosted, outer.zero, &problem.engine.supports))
-            .map(Some)
-            .collect(),
-    };
-    let mut result = Choices::default();
-    for mode in modes {
-        for hosted in &hosted {
-            let strategy = with(&outer, mode, hosted.as_ref());
-            let mut strategy = strategy;
-            strategy.normalise(&problem.facts);
-            if !rules::legal(&strategy, &problem.facts) {
-                continue;
-            }
-            let closed = solving.closed_forms.close(&strategy);
-            let taken = measure.of(&closed);
-            result.beside_host = result.beside_host.into_iter().chain([taken]).min();
-            let is_leaner = result.leanest.as_ref().is_none_or(|known| {
-                let known = (measure.of(&known.closed), known.closed.bound);
-                (taken, closed.bound) < known
-            });
-            if is_leaner && solving.closed_forms.fits(&closed) {
-                result.leanest =
-                    Some(Solved { entry: *entry, lower_bound: entry.lower_bound, strategy, closed });
-            }
-        }
+    /// The leanest inner choice of `entry`, if it may be leaner than what is known, and fits.
+    fn choice(&self, solving: &Solving<'_>, entry: &Entry) -> Option<LeanChoice> {
+        let space = solving.bounding.space;
+        let strategy = space.strategy(entry);
+        let limit = self.best.map_or(self.own, |best| self.measure.limit(best, self.own));
+        let room = limit.room(space.problem, &strategy);
+        (room >= 0.0).then(|| solving.leanest_choice(entry, room as u64)).flatten()
     }
-    result
-}
-
-/// `outer` with all blocks in one mode, and with whole categories on the host, where these are given.
-fn with(outer: &Strategy, mode: Option<CheckpointMode>, hosted: Option<&Hosted>) -> Strategy {
-    let mut strategy = outer.clone();
-    if let Some(mode) = mode {
-        strategy.checkpoint = strategy.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks)).collect();
-    }
-    if let Some(hosted) = hosted {
-        for &category in OffloadCategory::ALL {
-            let stages = strategy.pipeline as usize;
-            *strategy.offload.fractions_mut(category) = vec![hosted[category as usize]; stages];
-        }
-    }
-    strategy
 }

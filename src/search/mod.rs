@@ -21,12 +21,12 @@
 //!    is kept, and changed a little in the end (`finish`, `local_search`).
 //! 6. **The proof** (`proof`): a set of inner choices is relaxed to what they have in common and played; if that is too
 //!    slow, all of them are. The lowest bound that is left is the gap. `exhaustive` trusts no bound and plays all.
-//! 7. **The answer**: `alternatives`, the `ladder` from plain data parallelism, `least_memory` for the other
-//!    objective, `advice` where nothing fits. `explain` and `map` ask further questions about a plan.
+//! 7. **The answer**: `alternatives`, the `ladder` from plain data parallelism, a `spare` plan where time is up.
+//!    `least_memory` answers the other objective (`lean_choice` chooses inside, `lean_cuts` cuts), and `nothing_fits`
+//!    asks it for what to say where nothing does. `explain` and `map` ask further questions about a plan.
 //!
 //! Costs of lowered units are computed once for all strategies that share them (`class_costs`, `links`, `cache`).
 
-mod advice;
 mod alike;
 mod alternatives;
 pub mod axes;
@@ -50,6 +50,8 @@ mod inner;
 mod integer;
 mod ladder;
 mod large_batch_bound;
+mod lean_choice;
+mod lean_cuts;
 mod least_memory;
 mod links;
 mod load;
@@ -60,6 +62,7 @@ mod mesh_orders;
 mod mixed_blocks;
 mod modes;
 mod no_strategy;
+mod nothing_fits;
 mod other_cuts;
 mod pace;
 mod passes;
@@ -76,6 +79,7 @@ mod robust;
 mod run;
 mod solve;
 mod space;
+mod spare;
 mod state_prices;
 mod strategy_bound;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cost::{DevicePricing, NeverLate};
+use crate::cost::{DevicePricing, NeverLate, Unhindered};
 use crate::ops::Op;
 use crate::program::build::build_on;
 use crate::program::instruction::Task;
@@ -21,11 +21,23 @@ const PLAYING_A_BLOCK: Duration = Duration::from_micros(15);
 /// What it takes to place what an instruction allocates, at the most.
 const PLACING_AN_INSTRUCTION: Duration = Duration::from_micros(20);
 
+/// Whether what runs together slows each other down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hindered {
+    No,
+    Yes,
+}
+
 impl<'a> ClosedForms<'a> {
     /// Plays what choices have in common, on a host that is never late, until it is known to take `limit` or more; also
     /// how many instructions were built and events played. Of the activations of `strategy` only so much is copied as
     /// `copied` keeps, which recomputes more.
-    pub fn play_relaxed(&self, strategy: &Strategy, copied: &Strategy, limit: Seconds) -> (Below, u64) {
+    pub fn play_relaxed(
+        &self,
+        (strategy, copied): (&Strategy, &Strategy),
+        hindered: Hindered,
+        limit: Seconds,
+    ) -> (Below, u64) {
         let (mut program, pricing) = self.program(strategy);
         if copied != strategy {
             let shaped = self.shaped(strategy, pricing.as_ref());
@@ -46,7 +58,10 @@ impl<'a> ClosedForms<'a> {
             }
         }
         let looking = self.deadline.looking();
-        let (below, events) = play_counting(&program, &NeverLate(pricing.as_ref()), limit, looking);
+        let (below, events) = match hindered {
+            Hindered::Yes => play_counting(&program, &NeverLate(pricing.as_ref()), limit, looking),
+            Hindered::No => play_counting(&program, &Unhindered(pricing.as_ref()), limit, looking),
+        };
         (below, events + instructions(&program))
     }
 

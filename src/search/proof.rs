@@ -1,11 +1,13 @@
 //! What no inner choice of an outer strategy can undercut as played: a branch and bound that plays.
 //!
 //! The closed form leaves out how collectives, copies and kernels slow each other down, up to some per cent. Playing
-//! does not. And a step to which work is added never ends earlier, as long as its host is never late
-//! (`tests/added_work.rs` looks for one that does), so
-//! playing the least that a set of choices has in common bounds all of them from below: of each block the mode that
-//! recomputes least, as little on the host as any of them keeps there, the quickest optimizer step. If that is one
-//! of them, it is the best of them. Otherwise the set is cut in two.
+//! does not. The least that a set of choices has in common is a program itself: of each block the mode that recomputes
+//! least, as little on the host as any of them keeps there, the quickest optimizer step. A choice of the set does the
+//! same and more. If nothing slowed anything down, it would therefore end no earlier, and it does not end earlier than
+//! that. But what runs together slows each other down, and there more work may let a step end earlier: what runs beside
+//! a collective is then another kernel. It gains no more than the program has to spare: what its kernels wait for what
+//! moves beside them (`tests/added_work.rs` looks for one that gains more). Where that is not near enough, the set is
+//! cut in two. One choice alone is played as it is.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,6 +19,7 @@ use crate::search::choices::ChoiceRange;
 use crate::search::closed_forms::ClosedForms;
 use crate::search::inner::InnerProblem;
 use crate::search::modes::{Modes, Recomputed};
+use crate::search::playing::Hindered;
 use crate::simulate::Below;
 use crate::strategy::Strategy;
 use crate::units::Seconds;
@@ -25,8 +28,10 @@ const PARAMETERS: usize = OffloadCategory::Parameters as usize;
 const ACTIVATIONS: usize = OffloadCategory::Activations as usize;
 const OPTIMIZER: usize = OffloadCategory::Optimizer as usize;
 
-/// By this share a step to which work is added might end earlier after all.
+/// By this share a step to which work is added may gain more than it has to spare.
 const SPARE: f64 = 1e-4;
+/// By this share rounding may be off.
+const ROUNDING: f64 = 1e-9;
 
 /// What is known of all inner choices of an outer strategy under its cuts.
 #[derive(Clone, Debug)]
@@ -89,14 +94,26 @@ struct Relaxation {
 }
 
 impl Relaxation {
-    /// Plays it until it is known to take `limit` seconds or more; also how many events that took.
-    fn play(&self, closed_forms: &ClosedForms<'_>, is_single: bool, limit: f64) -> (Below, u64) {
-        let limit = limit + self.spare;
-        if is_single {
-            let (_, below, events) = closed_forms.play_below(&self.strategy, Seconds(limit));
-            return (below, events);
-        }
-        closed_forms.play_relaxed(&self.strategy, &self.copied, Seconds(limit / (1.0 - SPARE)))
+    /// No choice of the set ends before so many seconds, as far as that is below `limit`; also what that took.
+    fn lower(&self, closed_forms: &ClosedForms<'_>, limit: f64) -> (f64, u64) {
+        let enough = (limit + self.spare) / (1.0 - SPARE);
+        let play = |hindered, limit| {
+            let below = closed_forms.play_relaxed((&self.strategy, &self.copied), hindered, Seconds(limit));
+            match below {
+                (Below::Played(playback), effort) => (Some(playback), effort),
+                (Below::Slower(_), effort) => (None, effort),
+            }
+        };
+        let (alone, mut effort) = play(Hindered::No, enough);
+        let Some(alone) = alone else { return (limit, effort) };
+        let (together, more) = play(Hindered::Yes, f64::INFINITY);
+        effort += more;
+        let together = together.map_or(0.0, |playback| {
+            let waiting = playback.ranks.iter().map(|rank| rank.causes.waiting.0);
+            (playback.step_time.0 - waiting.fold(0.0, f64::max)) * (1.0 - SPARE)
+        });
+        let lower = together.max(alone.step_time.0 * (1.0 - ROUNDING)) - self.spare;
+        (lower.min(limit), effort)
     }
 }
 
@@ -122,27 +139,28 @@ pub fn prove(inner: &InnerProblem<'_, '_>, strategy: &Strategy, aim: Aim) -> Pro
     let mut best = aim.best;
     let mut open = BinaryHeap::from([Node { ranks, lower: 0.0 }]);
     let mut uncut = f64::INFINITY;
+    let is_single = |ranges: &Vec<ChoiceRange>| matches!(ranges.as_slice(), [range] if range.is_single());
     while let Some(node) = open.pop() {
         if node.lower >= aim.enough || proof.effort >= aim.effort || inner.closed_forms.deadline.is_over() {
             uncut = uncut.min(node.lower);
             break;
         }
         let relaxation = prover.relaxation(&node.ranks);
-        let is_single = |ranges: &Vec<ChoiceRange>| matches!(ranges.as_slice(), [range] if range.is_single());
-        let is_single = node.ranks.iter().all(is_single);
-        let (played, effort) = relaxation.play(inner.closed_forms, is_single, best);
-        proof.effort += effort;
         proof.is_played = true;
-        let Below::Played(playback) = played else { continue };
-        let sure = if is_single { 1.0 } else { 1.0 - SPARE };
-        let lower = (playback.step_time.0 * sure - relaxation.spare).max(node.lower);
-        if is_single {
-            if lower < best {
-                best = lower;
+        if node.ranks.iter().all(is_single) {
+            let (_, below, effort) = inner.closed_forms.play_below(&relaxation.strategy, Seconds(best));
+            proof.effort += effort;
+            if let Below::Played(playback) = below
+                && playback.step_time.0 < best
+            {
+                best = playback.step_time.0;
                 proof.better.push(relaxation.strategy);
             }
             continue;
         }
+        let (lower, effort) = relaxation.lower(inner.closed_forms, best);
+        proof.effort += effort;
+        let lower = lower.max(node.lower);
         if lower >= best {
             continue;
         }
@@ -170,7 +188,7 @@ impl Prover<'_, '_, '_> {
                 let mut rank = self.inner.rank((&mut self.scratch, &mut self.layout), stage, route);
                 let roots = rank.roots(limit);
                 let ranges: Vec<ChoiceRange> =
-                    roots.into_iter().filter_map(|root| rank.narrowed(root, limit)).collect();
+                    roots.into_iter().filter_map(|root| rank.possible(root, limit)).collect();
                 (!ranges.is_empty()).then_some(ranges)
             })
             .collect()
@@ -241,8 +259,13 @@ impl Prover<'_, '_, '_> {
         if !rank.is_even {
             return None;
         }
-        let halves = rank.halves(&ranges[0], limit);
-        let mut halves = halves.into_iter().map(|half| vec![half]);
-        Some((stage, [halves.next().unwrap_or_default(), halves.next().unwrap_or_default()]))
+        let range = ranges[0];
+        // The choice that does the least is likely the best, if it fits.
+        if rank.fits(range.fewest(), &range.hosted) {
+            let others = range.others().into_iter().filter_map(|other| rank.possible(other, limit));
+            return Some((stage, [vec![range.fewest_alone()], others.collect()]));
+        }
+        let halves = range.halves().map(|half| rank.possible(half, limit).into_iter().collect());
+        Some((stage, halves))
     }
 }

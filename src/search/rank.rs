@@ -13,6 +13,7 @@ use crate::search::closed_forms::{ClosedForms, OuterCosts};
 use crate::search::modes::{Modes, Recomputed};
 use crate::search::rank_search::Question;
 use crate::strategy::Strategy;
+use crate::units::Bytes;
 
 /// Bytes that a choice takes more than device and host have.
 #[derive(Clone, Copy, Debug)]
@@ -217,14 +218,19 @@ impl<'a, 'p> RankProblem<'a, 'p> {
 
     /// What a choice, which is written down, takes more than there is.
     pub(super) fn over(&mut self, modes: &Modes, hosted: &Hosted) -> Over {
-        self.write(modes, hosted);
-        let (peak, host) = self.closed_forms.peaks(self.costs, self.strategy, self.layout, self.stage);
+        let (peak, host) = self.peaks(modes, hosted);
         let problem = self.closed_forms.problem;
         let process = problem.process_memory(self.strategy, peak).process;
         Over {
             device: process.0 as f64 - problem.memory_limit.0 as f64,
             host: host.0 as f64 - problem.cluster.host_memory_per_device().0 as f64,
         }
+    }
+
+    /// What a choice, which is written down, peaks at on device and host.
+    pub(super) fn peaks(&mut self, modes: &Modes, hosted: &Hosted) -> (Bytes, Bytes) {
+        self.write(modes, hosted);
+        self.closed_forms.peaks(self.costs, self.strategy, self.layout, self.stage)
     }
 
     /// Writes a choice into the strategy, and into its layout.

@@ -192,21 +192,41 @@ impl RankProblem<'_, '_> {
         list
     }
 
-    /// `range` without counts under which nothing fits, or that end no earlier than `limit` seconds; none if that is
-    /// all.
+    /// The part of `range` that holds its best choice by closed form, if that fits and ends before `limit` seconds.
     pub fn narrowed(&mut self, mut range: ChoiceRange, limit: f64) -> Option<ChoiceRange> {
         let hosted = range.hosted;
         let copied = hosted[OffloadCategory::Activations as usize] > 0.0;
+        if !self.is_even {
+            return self.possible(range, limit);
+        }
+        let is_least =
+            |problem: &mut Self, range: &ChoiceRange| !copied && problem.fits(range.fewest(), &hosted);
+        if is_least(self, &range) {
+            range = range.fewest_alone();
+            range.lower = range.lower.max(self.ends(range.fewest(), &hosted));
+            return (range.lower < limit).then_some(range);
+        }
+        let mut range = self.possible(range, limit)?;
+        let quiet = without_activations(hosted);
+        if copied && self.hosted.contains(&quiet) && self.fits(range.fewest(), &quiet) {
+            // What fits without these copies is better off without them.
+            return None;
+        }
+        if is_least(self, &range) || (!copied && range.full.0 == range.full.1) {
+            range = range.fewest_alone();
+        }
+        range.lower = range.lower.max(self.lower(&range));
+        (range.lower < limit).then_some(range)
+    }
+
+    /// `range` without counts under which nothing fits, or that end no earlier than `limit` seconds by closed form; none
+    /// if that is all.
+    pub fn possible(&mut self, mut range: ChoiceRange, limit: f64) -> Option<ChoiceRange> {
+        let hosted = range.hosted;
         let quiet = without_activations(hosted);
         if !self.is_even {
             let most = Recomputed { full: range.full.1, selective: 0 };
             return self.fits(most, &hosted).then_some(range);
-        }
-        if !copied && self.fits(range.fewest(), &hosted) {
-            range.full.1 = range.full.0;
-            range.recomputed.1 = range.recomputed.0;
-            range.lower = range.lower.max(self.ends(range.fewest(), &hosted));
-            return (range.lower < limit).then_some(range);
         }
         // More is slower.
         let (low, high) = range.full;
@@ -229,15 +249,6 @@ impl RankProblem<'_, '_> {
             problem.over_all(Recomputed { full, selective: all - full }, &hosted)
         })?;
         range.recomputed.0 = fewest.max(range.full.0);
-        if copied {
-            // What fits without these copies is better off without them.
-            if self.hosted.contains(&quiet) && self.fits(range.fewest(), &quiet) {
-                return None;
-            }
-        } else if range.full.0 == range.full.1 || self.fits(range.fewest(), &hosted) {
-            range.full.1 = range.full.0;
-            range.recomputed.1 = range.recomputed.0;
-        }
         range.lower = range.lower.max(self.lower(&range));
         (range.lower < limit).then_some(range)
     }
@@ -285,20 +296,8 @@ impl RankProblem<'_, '_> {
         answer
     }
 
-    /// Both halves of `range`, which is not single, as far as they may fit and end before `limit` seconds.
+    /// Of both halves of `range`, which is not single, the part that holds its best choice, as [`Self::narrowed`].
     pub fn halves(&mut self, range: &ChoiceRange, limit: f64) -> Vec<ChoiceRange> {
-        let cut = |(low, high): (u32, u32)| {
-            let middle = low + (high - low) / 2;
-            [(low, middle), (middle + 1, high)]
-        };
-        let halves = if range.full.0 < range.full.1 {
-            cut(range.full).map(|full| {
-                let recomputed = (range.recomputed.0.max(full.0), range.recomputed.1);
-                ChoiceRange { full, recomputed, ..*range }
-            })
-        } else {
-            cut(range.recomputed).map(|recomputed| ChoiceRange { recomputed, ..*range })
-        };
-        halves.into_iter().filter_map(|half| self.narrowed(half, limit)).collect()
+        range.halves().into_iter().filter_map(|half| self.narrowed(half, limit)).collect()
     }
 }

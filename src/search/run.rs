@@ -15,12 +15,14 @@ use crate::search::deadline::Deadline;
 use crate::search::diving::{dive, likely, play_seeds};
 use crate::search::idle::idle;
 use crate::search::incumbent::Found;
+use crate::search::least_memory::Measure;
+use crate::search::nothing_fits::nothing_fits;
 use crate::search::patience::Patience;
 use crate::search::problem::{Candidate, Problem};
 use crate::search::request::{Account, Failure, Objective, Outcome, Progress, Request};
 use crate::search::solve::Solving;
 use crate::search::space::Space;
-use crate::search::{advice, alternatives, ladder, least_memory, robust};
+use crate::search::{alternatives, ladder, least_memory, robust, spare};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
 /// The most strategies that are kept for a closer look, those with the lowest bounds.
@@ -42,7 +44,7 @@ pub fn search(
     let space = Space { deadline, ..Space::new(problem, request) };
     let bounding = Bounding::new(&space);
     let closed_forms = ClosedForms::until(problem, deadline);
-    let spare = request.time_limit.and_then(|_| advice::spare(&space, &closed_forms));
+    let spare = request.time_limit.and_then(|_| spare::spare(&space, &closed_forms));
     let solving = Solving::new(&bounding, &closed_forms);
     let mut found = Found::default();
     // What the seeds found is found again, unless something beats it.
@@ -65,6 +67,7 @@ pub fn search(
         let least = entries.iter().min_by(|one, other| one.lower_bound.total_cmp(&other.lower_bound));
         least.map(|entry| space.strategy(entry))
     });
+    let least_bound = entries.iter().map(|entry| entry.lower_bound).reduce(f64::min);
     let work = Patience::work(closed_forms.has_like_blocks(), deadline);
     let patience = if request.exhaustive { Patience::Exhaustive } else { work };
     match request.objective {
@@ -89,6 +92,13 @@ pub fn search(
         }
         found.played.push(seed);
     }
+    if found.played.is_empty() && request.objective == Objective::Time && !deadline.is_over() {
+        // Of blocks of several kinds, the search by time looks at some inner choices; what fits at all is found by memory.
+        let leanest = least_memory::leanest(&solving, Measure::Process);
+        found.played = least_memory::fitting(&solving, leanest.found);
+        found.played.iter().for_each(|_| account.count_played());
+        account.lowest_bound = least_bound.map(Seconds);
+    }
     if found.played.is_empty() {
         found.played.extend(spare.inspect(|_| account.count_played()));
     }
@@ -105,7 +115,7 @@ pub fn search(
     let Some(mut winner) = found.played.first().cloned() else {
         return Err(match request.time_limit {
             Some(limit) if deadline.is_over() => Failure::TimeIsUp { limit },
-            _ => advice::nothing_fits(&space, &closed_forms, near)
+            _ => nothing_fits(&space, &closed_forms, near)
                 .unwrap_or_else(|| Failure::Illegal(contradiction(problem, request))),
         });
     };

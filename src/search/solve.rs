@@ -33,7 +33,7 @@ pub struct Solving<'a> {
     /// The same without copies beside the passes.
     quiet: Options,
     /// Each rank chooses for itself; otherwise all ranks choose alike.
-    is_free: bool,
+    pub(super) is_free: bool,
     /// When the passes of pass choices end whose chunks do not adjoin.
     ways: KnownWays,
 }

@@ -1,13 +1,16 @@
 //! The outer strategies: meshes with their experts, the pass choices on each, and the states of each pass choice.
 
 use crate::profile::capabilities::{CutGrain, OffloadOffer};
-use crate::profile::choices::{ContextKind, LossMode, Schedule};
+use crate::profile::choices::{ContextKind, LossMode, OffloadCategory, Schedule};
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::bounding::Entry;
+use crate::search::choices::Hosted;
 use crate::search::deadline::Deadline;
 use crate::search::problem::Problem;
 use crate::search::request::Request;
-use crate::strategy::{Checkpoint, CheckpointMode, Offload, Strategy, cuts, defaults, rules};
+use crate::strategy::{
+    Checkpoint, CheckpointEntry, CheckpointMode, Offload, Strategy, cuts, defaults, rules,
+};
 
 /// One mesh with its experts and the tensor ranks inside one: the unit of work that threads share.
 #[derive(Clone, Debug)]
@@ -191,6 +194,23 @@ impl<'a> Space<'a> {
         let cuts = self.plainest_cuts(outer);
         let mut strategy = Strategy { checkpoint: fix.checkpoints(&cuts), cuts, ..outer.clone() };
         self.keep_on_host(&mut strategy);
+        strategy
+    }
+
+    /// `outer` under the plainest cuts, with all chunks recomputing as `checkpoint` says, where it does, and all ranks
+    /// keeping as much as `hosted` on the host, where that is not fixed.
+    pub fn alike(&self, outer: &Strategy, checkpoint: Option<&CheckpointEntry>, hosted: &Hosted) -> Strategy {
+        let mut strategy = self.plainest(outer);
+        if let Some(entry) = checkpoint {
+            strategy.checkpoint = strategy.cuts.iter().map(|&blocks| entry.over(blocks)).collect();
+        }
+        if self.request.fix.offload.is_none() {
+            for &category in OffloadCategory::ALL {
+                let stages = strategy.pipeline as usize;
+                *strategy.offload.fractions_mut(category) = vec![hosted[category as usize]; stages];
+            }
+        }
+        strategy.normalise(&self.problem.facts);
         strategy
     }
 

@@ -14,6 +14,9 @@ pub struct CauseTimes {
     pub bubble: Seconds,
     /// Communication that ran while something before it in the order did.
     pub communication_hidden: Seconds,
+    /// From its first kernel on, neither a kernel nor a collective between kernels ran: it waited for others, or for
+    /// what moves beside the passes. No part of its own, it is in the parts above.
+    pub waiting: Seconds,
 }
 
 impl CauseTimes {
@@ -33,6 +36,7 @@ impl CauseTimes {
             of: std::array::from_fn(|cause| self.of[cause] - before.of[cause]),
             bubble: self.bubble - before.bubble,
             communication_hidden: self.communication_hidden - before.communication_hidden,
+            waiting: self.waiting - before.waiting,
         }
     }
 
@@ -42,6 +46,7 @@ impl CauseTimes {
             of: self.of.map(|seconds| seconds * times),
             bubble: self.bubble * times,
             communication_hidden: self.communication_hidden * times,
+            waiting: self.waiting * times,
         }
     }
 
@@ -64,5 +69,6 @@ impl AddAssign for CauseTimes {
         self.of.iter_mut().zip(other.of).for_each(|(one, other)| *one += other);
         self.bubble += other.bubble;
         self.communication_hidden += other.communication_hidden;
+        self.waiting += other.waiting;
     }
 }

@@ -287,6 +287,10 @@ impl<'a> Rank<'a> {
 
     /// Puts `span` down to what runs.
     pub(super) fn book(&mut self, span: f64, messages: &Messages) {
+        let runs = |stream: Stream| self.streams[stream as usize].running.is_some();
+        if !self.spans.is_empty() && !runs(Stream::Compute) && !runs(Stream::Model) {
+            self.causes.waiting += Seconds(span);
+        }
         // A message under way to an idle rank is communication.
         let awaited = self.awaited(messages).then_some(Cause::Communication);
         let running = self.streams.iter().filter_map(|stream| stream.running.map(|running| running.cause));

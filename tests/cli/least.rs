@@ -59,6 +59,58 @@ fn no_strategy_is_leaner_than_the_least_memory_by_more_than_its_gap() {
     }
 }
 
+/// `text` with other cuts.
+fn with_cuts(text: &str, cuts: &[u32]) -> String {
+    let others = text.split(',').filter(|part| !part.starts_with("cuts="));
+    let cuts: Vec<String> = cuts.iter().map(u32::to_string).collect();
+    others.map(str::to_owned).chain([format!("cuts={}", cuts.join("/"))]).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn no_cuts_are_leaner_than_the_least_memory() {
+    let place = Place::new();
+    // Cuts that were leaner than an answer said to be the least, by a quarter.
+    let known = "cuts=2/7/7/7/1";
+    for (setting, text) in [
+        (
+            "gpt2-medium --cluster 1x5xa10g --global-batch 10 --seq-len 512 --engine megatron",
+            Some(format!(
+                "tp=1,pp=5,dp=1,zero=1,micro=1,{known},ckpt=full,offload=optimizer:1+activations:1"
+            )),
+        ),
+        ("gpt2-medium --cluster 1x5xa10g --global-batch 10 --seq-len 512 --engine embedded", None),
+        ("llama-2-7b --cluster 1x8xa100-sxm-40gb --global-batch 16 --seq-len 1024 --engine torchtitan", None),
+        // More stages than blocks.
+        ("gpt2 --cluster 2x8xa10g --global-batch 32 --seq-len 512 --engine megatron", None),
+    ] {
+        let answer = place.line(&format!("plan {setting} --objective memory --json"));
+        assert_eq!(answer.code, 0, "{setting}: {}", answer.stderr);
+        let answer = answer.json();
+        assert!(answer["search"]["gap"].as_f64().unwrap() <= 0.005, "{setting}: {}", answer["search"]["gap"]);
+        let least = peak(&answer) * (1.0 - answer["search"]["gap"].as_f64().unwrap());
+        let own = answer["strategy"]["text"].as_str().unwrap();
+        let cuts: Vec<u32> = answer["strategy"]["stage_layers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|blocks| blocks.as_u64().unwrap() as u32)
+            .collect();
+        let moved = (0..cuts.len()).flat_map(|from| [(from, from + 1), (from + 1, from)]);
+        let moved =
+            moved.filter(|&(from, to)| from.max(to) < cuts.len() && cuts[from] > 0).map(|(from, to)| {
+                let mut cuts = cuts.clone();
+                cuts[from] -= 1;
+                cuts[to] += 1;
+                with_cuts(own, &cuts)
+            });
+        for strategy in moved.chain(text) {
+            let other = place.line(&format!("simulate {setting} --strategy {strategy} --json")).json();
+            let fits = other["prediction"]["fits"] == true;
+            assert!(!fits || peak(&other) >= least * (1.0 - 1e-9), "{setting}: {strategy}: {}", peak(&other));
+        }
+    }
+}
+
 #[test]
 fn the_front_is_a_front_in_what_it_prints() {
     let place = Place::new();

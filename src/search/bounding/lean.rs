@@ -18,7 +18,7 @@ pub struct Limit {
 
 impl Limit {
     /// Bytes that the program of `strategy` may peak at.
-    fn room(self, problem: &Problem<'_>, strategy: &Strategy) -> f64 {
+    pub fn room(self, problem: &Problem<'_>, strategy: &Strategy) -> f64 {
         problem.room_within(strategy, self.process).min(self.peak.0 as f64)
     }
 }
