@@ -33,7 +33,8 @@ struct Setting {
 impl Setting {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let engines: Vec<&EngineProfile> = engines().iter().filter(|engine| !engine.by_export).collect();
+        let engines: Vec<&EngineProfile> =
+            engines().iter().filter(|engine| engine.name != "accelerate").collect();
         let engine = engines[(seed % engines.len() as u64) as usize];
         let (name, clusters): (&str, &[&str]) = match dice.next() % 4 {
             0 => ("gpt2-large", &["1x2xa10g", "1x4xa100-sxm-40gb"]),
