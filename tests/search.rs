@@ -106,7 +106,7 @@ fn an_answer_takes_what_its_strategy_takes_played_by_itself() {
     let cluster = cluster::load("1x8xh100-sxm").expect("built in");
     let workload =
         Workload { global_batch: 64, seq_len: 4096, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
-    for engine in engines().iter().filter(|engine| !engine.by_export) {
+    for engine in engines() {
         let problem = Problem::new(&model, &cluster, workload, engine, Some(Bytes(24 << 30)));
         for text in ["zero=0,micro=2", "tp=4,pp=2"] {
             let fix = Draft::parse(text).expect("it parses");

@@ -77,7 +77,7 @@ pub fn quick(changes: &Changes, device: DeviceKind, predicted_by: &PredictedBy) 
     let problem = Problem::new(&model, &cluster, workload, engine, None);
     let plan = match &changes.strategy {
         Some(draft) => plan::simulate_draft(&problem, draft)?,
-        None => plan::search(&problem, &Request::default(), &|_| {})?,
+        None => plan::search(&problem, &Request::plain(), &|_| {})?,
     };
     let strategy = Draft::parse(&plan.strategy.text)?.resolve(&problem.facts)?;
     drop(problem);

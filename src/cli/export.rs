@@ -127,13 +127,13 @@ pub fn text(exported: &Exported, folder: &str) -> String {
         format!("  strategy  {}", exported.plan.strategy.text),
         format!("            {origin}"),
         format!(
-            "  predicted {} a step, {} at the peak{} (planned for {}: {}, {})",
+            "  predicted {} a step, {} a device{} (planned for {}: {}, {})",
             now.step_time_s,
-            now.peak_memory_bytes,
+            now.process_bytes(),
             if now.fits { "" } else { ", which does not fit" },
             exported.planned.engine,
             exported.planned.step_time,
-            exported.planned.peak
+            exported.planned.process
         ),
     ];
     for sentence in &exported.unsaid {

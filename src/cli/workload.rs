@@ -214,10 +214,6 @@ impl WorkloadRequest {
                 let rule = "it is kept to judge published runs; simulate and validate take it";
                 Err(CliError::usage("engine", &engine.name, rule).or(engine.inherits.clone()))
             }
-            EngineChoice::Named(engine) if engine.by_export => {
-                let rule = format!("plans for it are made by export --to {}; simulate takes it", engine.name);
-                Err(CliError::usage("engine", &engine.name, rule).or(engine.inherits.clone()))
-            }
             _ => Ok(self),
         }
     }

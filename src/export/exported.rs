@@ -15,9 +15,6 @@ use crate::search::{Problem, Progress, Request};
 use crate::strategy::{Draft, KeyChange, Strategy, rules};
 use crate::units::{Bytes, Seconds};
 
-/// How much longer than the fastest a robust plan may take, where a plan is made anew; as `plan` has it.
-const TOLERANCE: f64 = 0.03;
-
 /// What is to be exported, and how strictly.
 #[derive(Clone, Copy)]
 pub struct Goal {
@@ -69,6 +66,8 @@ pub struct Outlook {
     pub strategy: String,
     pub step_time: Seconds,
     pub peak: Bytes,
+    /// What must fit.
+    pub process: Bytes,
 }
 
 impl Outlook {
@@ -79,6 +78,7 @@ impl Outlook {
             strategy: plan.strategy.text.clone(),
             step_time: plan.prediction.step_time_s,
             peak: plan.prediction.peak_memory_bytes,
+            process: plan.prediction.process_bytes(),
         }
     }
 }
@@ -178,8 +178,7 @@ pub fn export(
                         Err(broken) => broken.message,
                         Ok(_) => format!("the plan was made for {}", plan.engine),
                     };
-                    let request = Request { tolerance: Some(TOLERANCE), ..Request::default() };
-                    let anew = plan::search(&problem, &request, progress).map_err(|failure| {
+                    let anew = plan::search(&problem, &Request::plain(), progress).map_err(|failure| {
                         ExportError::NoStrategy { target: target.clone(), reason: failure.to_string() }
                     })?;
                     let strategy = Draft::parse(&anew.strategy.text)

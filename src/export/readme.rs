@@ -14,8 +14,8 @@ pub fn readme(target: Target, case: &Case<'_>, exported: &Exported) -> String {
     let work = &exported.plan.workload;
     let prediction = &exported.plan.prediction;
     text += &format!(
-        "{}\n\n`{}`\n\n{} sequences of {} tokens a step, {}. Predicted for {}: **{}** a step, **{}** at the peak of the \
-         fullest device{}.\n\n",
+        "{}\n\n`{}`\n\n{} sequences of {} tokens a step, {}. Predicted for {}: **{}** a step, **{}** of the fullest \
+         device{}.\n\n",
         exported.plan.strategy.description,
         exported.plan.strategy.text,
         work.global_batch,
@@ -23,7 +23,7 @@ pub fn readme(target: Target, case: &Case<'_>, exported: &Exported) -> String {
         work.precision,
         exported.plan.engine,
         prediction.step_time_s,
-        prediction.peak_memory_bytes,
+        prediction.process_bytes(),
         if prediction.fits { "" } else { ", which does **not** fit" },
     );
     text += &start(target, case);
@@ -98,7 +98,7 @@ fn table(changes: &[KeyChange]) -> String {
 fn cost(before: &Outlook, now: &Outlook) -> String {
     let time = 100.0 * (now.step_time.0 / before.step_time.0 - 1.0);
     format!(
-        "{} a step in place of {} ({time:+.1} %), {} in place of {} at the peak (before: as planned for {}).\n\n",
-        now.step_time, before.step_time, now.peak, before.peak, before.engine
+        "{} a step in place of {} ({time:+.1} %), {} in place of {} a device (before: as planned for {}).\n\n",
+        now.step_time, before.step_time, now.process, before.process, before.engine
     )
 }

@@ -184,7 +184,7 @@ pub fn peak(problem: &Problem<'_>, candidate: &Candidate) -> Bytes {
 pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
     let playback = &candidate.playback;
     let step = playback.step_time;
-    let slowest = playback.slowest();
+    let causes = playback.causes();
     let fullest = &playback.ranks[fullest(candidate)];
     let workspace = problem.cluster.device.reserve.workspace.value;
     let peak = peak(problem, candidate);
@@ -211,8 +211,8 @@ pub fn prediction(problem: &Problem<'_>, candidate: &Candidate) -> Prediction {
         },
         host_memory_bytes: playback.ranks.iter().map(|rank| rank.memory.host).max().unwrap_or_default(),
         host_extent_bytes: candidate.extents.iter().map(|extent| extent.host).max().unwrap_or_default(),
-        time_s: slowest.causes.into(),
-        communication_hidden_s: slowest.causes.communication_hidden,
+        time_s: causes.into(),
+        communication_hidden_s: causes.communication_hidden,
         ranks: playback
             .ranks
             .iter()

@@ -47,7 +47,7 @@ pub struct Plan {
     #[serde(default)]
     pub ladder: Vec<LadderStep>,
     /// Plans that no other beats in both time and memory, fastest first; of a sweep over devices, in these and the
-    /// number of devices and, where prices are known, money.
+    /// number of devices and, where prices are known, money. Memory is both what is live at the peak and what must fit.
     #[serde(default)]
     pub pareto: Vec<ParetoPoint>,
     /// What the settings of `sweep` differ in.
@@ -237,7 +237,7 @@ pub struct StrategyRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prediction {
-    /// The slowest rank's.
+    /// Until the last rank is done.
     pub step_time_s: Seconds,
     pub tokens_per_s_per_device: f64,
     pub mfu: f64,
@@ -253,12 +253,19 @@ pub struct Prediction {
     /// Host memory a device, at its peak, and the block that holds it.
     pub host_memory_bytes: Bytes,
     pub host_extent_bytes: Bytes,
-    /// Parts of the slowest rank's step; they sum to it.
+    /// Parts of the step on the busiest rank, which is the slowest in that the others wait for it; they sum to the step.
     pub time_s: CauseSeconds,
     /// Communication that ran while something else did.
     pub communication_hidden_s: Seconds,
     /// The same for every pipeline rank.
     pub ranks: Vec<RankPrediction>,
+}
+
+impl Prediction {
+    /// What must fit: all that the process of the fullest rank takes of its device.
+    pub const fn process_bytes(&self) -> Bytes {
+        self.safe_memory_bytes.process
+    }
 }
 
 /// The 80 % interval, low and high.
@@ -419,12 +426,22 @@ pub struct ParetoPoint {
     pub strategy: String,
     pub step_time_s: Seconds,
     pub peak_memory_bytes: Bytes,
+    /// What must fit, as `safe_memory_bytes.process` of a prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_bytes: Option<Bytes>,
     /// Of a sweep over devices, which it occupies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<u64>,
     /// Where prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_token: Option<Money>,
+}
+
+impl ParetoPoint {
+    /// What must fit; of documents that do not say it, the peak.
+    pub fn process_bytes(&self) -> Bytes {
+        self.process_bytes.unwrap_or(self.peak_memory_bytes)
+    }
 }
 
 /// One pass of one micro-batch on one pipeline rank.

@@ -21,10 +21,11 @@ pub fn explain(
     typed: &Draft,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Explanation {
-    let explain::Explained { finding, best, account: searched } = explain::explain(problem, typed, progress);
+    let explained = explain::explain(problem, typed, progress);
+    let explain::Explained { finding, best, fastest, account: searched } = explained;
     let mut document = empty(problem, asked);
     document.best = best.as_ref().ok().map(|best| shown(problem, best));
-    document.search = best.as_ref().ok().zip(searched).map(|(best, searched)| account(&searched, best));
+    document.search = fastest.zip(searched).map(|(fastest, searched)| account(&searched, &fastest));
     match &finding {
         Finding::Illegal { broken, nearest } => {
             document.rule = Some(broken.rule);
@@ -43,7 +44,7 @@ pub fn explain(
             document.changes = steps.iter().map(|step| key_step(problem, mine, step)).collect();
         }
     }
-    document.verdict = why(problem, &document, &finding, best.as_ref().err());
+    document.verdict = why(problem, &document, &finding, best.as_ref());
     document
 }
 

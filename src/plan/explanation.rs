@@ -52,7 +52,8 @@ pub struct Explanation {
     pub tried: u64,
     /// Of these, those that fit and are not listed, because playing all would take long.
     pub left_out: u64,
-    /// Step time over the best plan's, less one; 0 for the best itself, below 0 only where it does not fit.
+    /// Step time over the best plan's, less one: 0 for the best itself; below 0 where it does not fit, or is faster on
+    /// paper by no more than the tolerance.
     pub slower_by: Option<f64>,
     /// Where the time goes beside the best plan, the largest loss first.
     pub causes: Vec<CauseDifference>,
@@ -184,7 +185,7 @@ pub struct Miss {
     pub over_host_bytes: Bytes,
 }
 
-/// Seconds of one cause on the slowest rank, here and in the best plan.
+/// Seconds of one cause on the busiest rank, here and in the best plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CauseDifference {

@@ -57,6 +57,7 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
             strategy: candidate.strategy.text(problem.facts.defaults),
             step_time_s: candidate.playback.step_time,
             peak_memory_bytes: peak(problem, candidate),
+            process_bytes: Some(candidate.memory.process),
             devices: None,
             cost_token: None,
         })

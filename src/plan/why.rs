@@ -5,23 +5,25 @@ use crate::plan::explanation::{Explained, Explanation, Fix, KeyOutcome, KeyStep}
 use crate::plan::verdict::memory_error;
 use crate::plan::verdict::verdict;
 use crate::search::explain::Finding;
-use crate::search::{Candidate, Failure, Problem};
+use crate::search::{Candidate, Failure, Problem, reasons};
 use crate::units::Bytes;
 
 /// Steps that differ by less than this share are equally fast.
 const EQUAL: f64 = 5e-4;
 
-/// What binds, and what to do next; `failure` says why there is no best plan.
+/// What binds, and what to do next; `best` is the best plan, or why there is none.
 pub(super) fn why(
     problem: &Problem<'_>,
     document: &Explanation,
     finding: &Finding,
-    failure: Option<&Failure>,
+    best: Result<&Candidate, &Failure>,
 ) -> String {
     match finding {
-        Finding::Illegal { .. } => illegal(document, failure),
-        Finding::OutOfMemory { .. } => out_of_memory(document, failure),
-        Finding::Fits { mine, .. } => fits(problem, document, mine),
+        Finding::Illegal { .. } => illegal(document, best.err()),
+        Finding::OutOfMemory { .. } => out_of_memory(document, best.err()),
+        Finding::Fits { mine, .. } => {
+            best.map_or_else(|_| String::new(), |best| fits(problem, document, mine, best))
+        }
     }
 }
 
@@ -98,18 +100,27 @@ fn binds(document: &Explanation) -> String {
     format!("Out of memory by {over} a device{most}{doubt}")
 }
 
-fn fits(problem: &Problem<'_>, document: &Explanation, mine: &Candidate) -> String {
+fn fits(problem: &Problem<'_>, document: &Explanation, mine: &Candidate, chosen: &Candidate) -> String {
     let (Some(prediction), Some(best)) = (&document.prediction, &document.best) else {
         return String::new();
     };
     let lost = prediction.step_time_s - best.prediction.step_time_s;
-    if lost.0 <= 0.0 {
+    if mine.strategy == chosen.strategy {
         let among = match held_numerics(problem, mine) {
             held if held.is_empty() => String::new(),
             held => format!(" with {held}"),
         };
         return format!(
             "This is the best plan{among} that the search finds. {}",
+            verdict(problem, mine, prediction)
+        );
+    }
+    if lost.0 < -EQUAL * best.prediction.step_time_s.0 {
+        return format!(
+            "{}; that is {}, which {}. {}",
+            pace(prediction, &best.prediction),
+            best.strategy.text,
+            reasons(problem, chosen, mine),
             verdict(problem, mine, prediction)
         );
     }
@@ -154,10 +165,11 @@ fn cause_name(cause: &str) -> &str {
     }
 }
 
-/// `12.0 % slower than the best plan`.
+/// `12.0 % slower than the best plan`; a faster one is so on paper.
 fn pace(prediction: &Prediction, best: &Prediction) -> String {
     let times = prediction.step_time_s.0 / best.step_time_s.0;
     match times - 1.0 {
+        slower if slower < -EQUAL => format!("{:.1} % faster on paper than the best plan", -100.0 * slower),
         slower if slower < EQUAL => "as fast as the best plan".to_owned(),
         slower if slower < 1.0 => format!("{:.1} % slower than the best plan", 100.0 * slower),
         _ => format!("{times:.1} times as long as the best plan"),

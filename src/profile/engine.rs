@@ -24,9 +24,6 @@ pub struct EngineProfile {
     /// Whether it is kept to judge published runs, and made no plans for.
     #[serde(default)]
     pub historical: bool,
-    /// Whether plans for it are made by `export` only, and stand in no comparison of engines.
-    #[serde(default)]
-    pub by_export: bool,
     /// Where its facts come from.
     pub sources: Vec<String>,
     pub supports: Supports,

@@ -54,7 +54,7 @@ pub fn texts() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The profiles of engines in use: those that are not kept for published runs alone.
 pub fn engines_in_use() -> impl Iterator<Item = &'static EngineProfile> {
-    engines().iter().filter(|profile| !profile.historical && !profile.by_export)
+    engines().iter().filter(|profile| !profile.historical)
 }
 
 /// The profile that the one called `name` inherits from, or itself.

@@ -91,7 +91,6 @@ fn headline(plan: &Plan) -> Markup {
     let prediction = &plan.prediction;
     let device = plan.cluster.device_memory_bytes;
     let [fast, slow] = prediction.interval.step_time_s;
-    let [least, most] = prediction.interval.peak_memory_bytes;
     let tile = |name: &str, value: String, beside: String| {
         html! { div { dt { (name) } dd { strong { (value) } span { (beside) } } } }
     };
@@ -109,9 +108,7 @@ fn headline(plan: &Plan) -> Markup {
                 }))
                 (tile("tokens/s per device", words::rate(prediction.tokens_per_s_per_device), String::new()))
                 (tile("model FLOP utilisation", words::percent(prediction.mfu), String::new()))
-                (tile("peak memory of a device", prediction.peak_memory_bytes.to_string(),
-                    format!("of {device}; {least} to {most}")))
-                (tile("safe figure of the process", prediction.safe_memory_bytes.process.to_string(), fit.clone()))
+                (tile("memory of a device", words::memory(prediction), format!("of {device}: {fit}")))
                 @if prediction.host_memory_bytes.0 > 0 {
                     (tile("host memory", prediction.host_memory_bytes.to_string(), "a device".to_owned()))
                 }

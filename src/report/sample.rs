@@ -137,6 +137,7 @@ pub fn sample_plan() -> Plan {
             strategy: text.to_owned(),
             step_time_s: Seconds(66.1 * slower),
             peak_memory_bytes: Bytes::gib(1).scaled(peak),
+            process_bytes: Some(Bytes::gib(1).scaled(1.09 * peak) + Bytes::gib(2)),
             devices: None,
             cost_token: None,
         })
@@ -267,8 +268,8 @@ pub fn rank(stage: u32, stages: u32) -> RankPrediction {
 /// The whole prediction that these ranks make.
 pub fn prediction(ranks: Vec<RankPrediction>) -> Prediction {
     let worst = ranks.iter().max_by_key(|rank| rank.peak_memory_bytes).unwrap().clone();
-    let slowest = ranks.iter().max_by(|a, b| a.step_time_s.0.total_cmp(&b.step_time_s.0)).unwrap().clone();
-    let (step, peak) = (slowest.step_time_s, worst.peak_memory_bytes);
+    let busiest = ranks[super::words::busiest(&ranks).unwrap()].clone();
+    let (step, peak) = (busiest.step_time_s, worst.peak_memory_bytes);
     Prediction {
         step_time_s: step,
         tokens_per_s_per_device: 512.0 * 8192.0 / 64.0 / step.0,
@@ -288,8 +289,8 @@ pub fn prediction(ranks: Vec<RankPrediction>) -> Prediction {
         },
         host_memory_bytes: worst.host_memory_bytes,
         host_extent_bytes: worst.host_extent_bytes,
-        time_s: slowest.time_s,
-        communication_hidden_s: slowest.communication_hidden_s,
+        time_s: busiest.time_s,
+        communication_hidden_s: busiest.communication_hidden_s,
         ranks,
     }
 }

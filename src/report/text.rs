@@ -89,38 +89,35 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
     sheet.finish()
 }
 
-/// Memory of the fullest rank by category, against the `device`'s.
-fn memory(sheet: &mut Sheet, prediction: &Prediction, device: Bytes) {
-    let peak = prediction.peak_memory_bytes;
-    let instant = words::fullest(prediction).map_or(String::new(), |rank| {
-        let stage =
-            if prediction.ranks.len() > 1 { format!("stage {}, ", rank.stage) } else { String::new() };
-        format!(" ({stage}{})", rank.peak_instant)
-    });
-    sheet.paragraph("memory", &format!("{peak} of {device} a device{instant}"));
-    sheet.bar(&parts::memory(&prediction.memory_bytes), device.0 as f64);
-    let [low, high] = prediction.interval.peak_memory_bytes;
+/// What must fit the `device`, and what is on the host.
+fn must_fit(sheet: &mut Sheet, prediction: &Prediction, device: Bytes) {
     let fit = words::fit(prediction, device);
-    let mut figures = vec![
-        format!("80 % interval {low} to {high}"),
-        format!("safe figure {}: {fit}", prediction.safe_memory_bytes.process),
-    ];
+    let mut figures = vec![format!("{} of {device} a device: {fit}", words::memory(prediction))];
     if prediction.host_memory_bytes > Bytes::ZERO {
         figures.push(format!("host {} a device", prediction.host_memory_bytes));
     }
-    sheet.flow("", &figures);
+    sheet.flow("memory", &figures);
+}
+
+/// Memory of the fullest rank: what must fit, and what of it is live at the peak, by category.
+fn memory(sheet: &mut Sheet, prediction: &Prediction, device: Bytes) {
+    must_fit(sheet, prediction, device);
+    sheet.paragraph("", &words::live(prediction));
+    sheet.bar(&parts::memory(&prediction.memory_bytes), device.0 as f64);
     if !prediction.fits {
         sheet.marked("", Hue::Bad, "This plan does not fit.");
     }
 }
 
-/// The step of the slowest rank by cause.
+/// The step on the busiest rank by cause.
 fn time(sheet: &mut Sheet, prediction: &Prediction) {
     sheet.paragraph(
         "time",
         &format!(
-            "{} on the slowest rank, and {} of communication hidden beside it",
-            prediction.step_time_s, prediction.communication_hidden_s
+            "{} on the busiest rank{}, and {} of communication hidden beside it",
+            prediction.step_time_s,
+            words::busiest_stage(prediction),
+            prediction.communication_hidden_s
         ),
     );
     sheet.bar(&parts::time(&prediction.time_s), 0.0);
@@ -173,7 +170,7 @@ mod tests {
         plan.cluster.device_memory_bytes = Bytes::gib(40);
         plan.strategy.numerics.push("Gradients are reduced in fp16, not in bf16.".to_owned());
         let text = plan_text(&plan, Style { width: 80, colour: false, closing: Closing::OneLine });
-        assert!(text.contains("safe figure 67.84 GiB: over by 27.84 GiB"), "{text}");
+        assert!(text.contains("67.84 GiB (± 4 %) of 40.00 GiB a device: over by 27.84 GiB"), "{text}");
         assert!(text.contains("          This plan does not fit.\n"), "{text}");
         assert!(text.contains("numerics  Gradients are reduced in fp16"), "{text}");
         // The device's memory is marked inside the bar.

@@ -161,7 +161,11 @@ pub fn work(work: &Workload, engine: &str) -> String {
 pub fn spread(prediction: &Prediction) -> Option<String> {
     let [low, high] = prediction.interval.step_time_s;
     let share = 50.0 * (high.0 - low.0) / prediction.step_time_s.0;
-    share.is_finite().then(|| if share < 1.0 { format!("± {share:.1} %") } else { format!("± {share:.0} %") })
+    share.is_finite().then(|| plus_minus(share))
+}
+
+fn plus_minus(percent: f64) -> String {
+    if percent < 1.0 { format!("± {percent:.1} %") } else { format!("± {percent:.0} %") }
 }
 
 /// `4.31 s (± 6 %)`.
@@ -170,6 +174,30 @@ pub fn step_time(prediction: &Prediction) -> String {
         Some(spread) => format!("{} ({spread})", prediction.step_time_s),
         None => prediction.step_time_s.to_string(),
     }
+}
+
+/// What must fit, with half its 80 % interval: `77.01 GiB (± 9 %)`.
+pub fn memory(prediction: &Prediction) -> String {
+    let [low, high] = prediction.interval.peak_memory_bytes;
+    let half = high.saturating_sub(low).0 as f64 / 2.0;
+    let bytes = prediction.process_bytes();
+    match half / prediction.peak_memory_bytes.0.max(1) as f64 {
+        0.0 => bytes.to_string(),
+        share => format!("{bytes} ({})", plus_minus(100.0 * share)),
+    }
+}
+
+/// How much of what must fit is live at the peak, and when that is.
+pub fn live(prediction: &Prediction) -> String {
+    let instant = fullest(prediction).map_or(String::new(), |rank| {
+        let stage =
+            if prediction.ranks.len() > 1 { format!("stage {}, ", rank.stage) } else { String::new() };
+        format!(" ({stage}{})", rank.peak_instant)
+    });
+    format!(
+        "live at the peak: {}{instant}; the rest is what allocator, driver and libraries hold",
+        prediction.peak_memory_bytes
+    )
 }
 
 /// Whether it fits, and by how much not.
@@ -185,6 +213,22 @@ pub fn fit(prediction: &Prediction, device: Bytes) -> String {
 /// The rank with the highest peak, the first of several.
 pub fn fullest(prediction: &Prediction) -> Option<&RankPrediction> {
     prediction.ranks.iter().rev().max_by_key(|rank| rank.peak_memory_bytes)
+}
+
+/// The place of the rank with the least idle time, the first of several.
+pub fn busiest(ranks: &[RankPrediction]) -> Option<usize> {
+    let busy = |place: &usize| {
+        let causes = ranks[*place].time_s;
+        causes.parts().iter().map(|(_, seconds)| seconds.0).sum::<f64>() - causes.bubble.0
+    };
+    (0..ranks.len()).rev().max_by(|one, other| busy(one).total_cmp(&busy(other)))
+}
+
+/// ` (stage 7)`, where there are several.
+pub fn busiest_stage(prediction: &Prediction) -> String {
+    let ranks = &prediction.ranks;
+    let place = busiest(ranks).filter(|_| ranks.len() > 1);
+    place.map_or_else(String::new, |place| format!(" (stage {})", ranks[place].stage))
 }
 
 /// What became of all strategies, in one sentence.

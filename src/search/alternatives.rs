@@ -6,7 +6,8 @@ use crate::profile::choices::{CheckpointMode, Schedule};
 use crate::search::closed_forms::ClosedForms;
 use crate::search::incumbent::Stopped;
 use crate::search::problem::Candidate;
-use crate::strategy::{Checkpoint, Strategy};
+use crate::search::request::Request;
+use crate::strategy::{Checkpoint, Strategy, rules};
 
 /// Played plans that leaner forms are looked for of.
 const LEANER: usize = 6;
@@ -17,18 +18,26 @@ const SLOWER: f64 = 1.05;
 /// Passes of a plan that is played for the front alone.
 const MOST_PASSES: u64 = 4_000;
 
-/// The played plans, and the best few of them with every block recomputed selectively or wholly: leaner and slower.
-/// What is known to be no leaner than something as fast is not played.
-pub fn with_leaner(closed_forms: &ClosedForms<'_>, played: &[Candidate]) -> Vec<Candidate> {
-    let modes = CheckpointMode::RECOMPUTING;
+/// The played plans, and the best few of them with every block recomputed selectively or wholly, where the engine has
+/// that and nothing else is fixed: leaner and slower. What is known to be no leaner than something as fast is not
+/// played.
+pub fn with_leaner(
+    closed_forms: &ClosedForms<'_>,
+    request: &Request,
+    played: &[Candidate],
+) -> Vec<Candidate> {
+    let facts = &closed_forms.problem.facts;
+    let is_fixed = request.fix.checkpoint.is_some();
+    let modes = if is_fixed { &[] } else { CheckpointMode::RECOMPUTING };
     let leaner = played.iter().take(LEANER).flat_map(|candidate| {
         let known = &candidate.strategy;
         modes.iter().filter_map(move |&mode| {
             let uniform = known.cuts.iter().map(|&blocks| Checkpoint::uniform(mode, blocks));
             let mut strategy = Strategy { checkpoint: uniform.collect(), ..known.clone() };
-            strategy.normalise(&closed_forms.problem.facts);
+            strategy.normalise(facts);
             let passes = strategy.accumulation * strategy.chunks();
-            (strategy != *known && passes <= MOST_PASSES).then_some(strategy)
+            let is_another = strategy != *known && rules::legal(&strategy, facts);
+            (is_another && passes <= MOST_PASSES).then_some(strategy)
         })
     });
     let leaner: Vec<Strategy> = leaner.collect();
@@ -47,13 +56,16 @@ pub fn with_leaner(closed_forms: &ClosedForms<'_>, played: &[Candidate]) -> Vec<
     played.iter().cloned().chain(leaner).collect()
 }
 
-/// Plans that no other beats in both time and peak memory, the fastest first.
+/// Plans that no other beats in both time and memory, the fastest first: the next one peaks lower and needs less.
 pub fn pareto(played: &[Candidate]) -> Vec<Candidate> {
     let mut by_time: Vec<&Candidate> = played.iter().collect();
     by_time.sort_by(|one, other| one.playback.step_time.0.total_cmp(&other.playback.step_time.0));
     let mut front: Vec<Candidate> = Vec::new();
     for candidate in by_time {
-        if front.last().is_none_or(|last| candidate.peak() < last.peak()) {
+        let is_leaner = |last: &Candidate| {
+            candidate.peak() < last.peak() && candidate.memory.process < last.memory.process
+        };
+        if front.last().is_none_or(is_leaner) {
             front.push(candidate.clone());
         }
     }

@@ -2,30 +2,16 @@
 
 use rayon::prelude::*;
 
-use crate::profile::choices::{CheckpointMode, Schedule};
+use crate::profile::choices::Schedule;
 use crate::search::closed_forms::ClosedForms;
-use crate::search::problem::{Candidate, Problem};
-use crate::strategy::{Checkpoint, Offload, Strategy, cuts, defaults, rules};
+use crate::search::problem::Candidate;
+use crate::strategy::{Draft, Key, Strategy};
 
-/// The steps, the first the simplest legal strategy, the last the chosen one: what changed, and the strategy played.
+/// The steps, each legal, the first the simplest strategy that the engine runs, the last the chosen one: what changed,
+/// and the strategy played.
 pub fn ladder(closed_forms: &ClosedForms<'_>, winner: &Candidate) -> Vec<(String, Candidate)> {
-    let (problem, chosen) = (closed_forms.problem, &winner.strategy);
-    let mut steps: Vec<(String, Strategy)> = Vec::new();
-    let mut current = plain(problem, chosen);
-    steps.push(("plain data parallelism".to_owned(), current.clone()));
-    for change in CHANGES {
-        let mut next = current.clone();
-        let Some(what) = change(&mut next, chosen) else { continue };
-        refit(problem, &mut next, chosen);
-        if next == current || !rules::legal(&next, &problem.facts) {
-            continue;
-        }
-        steps.push((what, next.clone()));
-        current = next;
-    }
-    if current != *chosen {
-        steps.push(("the rest of the plan".to_owned(), chosen.clone()));
-    }
+    let chosen = &winner.strategy;
+    let steps = steps(closed_forms, chosen);
     // The steps for which there is time.
     let played = |strategy: Strategy| {
         if strategy == *chosen { Some(winner.clone()) } else { closed_forms.play(strategy) }
@@ -33,139 +19,155 @@ pub fn ladder(closed_forms: &ClosedForms<'_>, winner: &Candidate) -> Vec<(String
     steps.into_par_iter().filter_map(|(what, strategy)| Some((what, played(strategy)?))).collect()
 }
 
-/// One change from the current strategy towards the chosen one; none where they agree.
-type Change = fn(&mut Strategy, &Strategy) -> Option<String>;
-
-const CHANGES: [Change; 10] = [
-    |s, c| {
-        (s.zero != c.zero).then(|| {
-            (s.zero, s.sync) = (c.zero, defaults::sync(c.zero));
-            format!("shard state: ZeRO {}", c.zero)
-        })
-    },
-    |s, c| {
-        (c.tensor > 1).then(|| {
-            s.tensor = c.tensor;
-            s.sequence_parallel = c.sequence_parallel;
-            format!("tensor parallel {}", c.tensor)
-        })
-    },
-    |s, c| {
-        (c.context > 1).then(|| {
-            (s.context, s.context_kind) = (c.context, c.context_kind);
-            format!("context parallel {}", c.context)
-        })
-    },
-    |s, c| {
-        (c.expert > 1).then(|| {
-            s.expert = c.expert;
-            format!("expert parallel {}", c.expert)
-        })
-    },
-    |s, c| {
-        (c.pipeline > 1).then(|| {
-            s.pipeline = c.pipeline;
-            format!("pipeline {} (1F1B)", c.pipeline)
-        })
-    },
-    |s, c| {
-        (s.schedule != c.schedule || s.virtual_stages != c.virtual_stages).then(|| {
-            (s.schedule, s.virtual_stages) = (c.schedule, c.virtual_stages);
-            format!("schedule {}", c.schedule)
-        })
-    },
-    |s, c| {
-        (c.data > 1 && c.zero > 0 && c.shard != c.data).then(|| {
-            s.shard = c.shard;
-            format!("shard groups of {}", c.shard)
-        })
-    },
-    |s, c| {
-        (s.micro_batch != c.micro_batch).then(|| {
-            s.micro_batch = c.micro_batch;
-            format!("micro-batches of {}", c.micro_batch)
-        })
-    },
-    |s, c| {
-        (s.loss != c.loss).then(|| {
-            s.loss = c.loss;
-            format!("{} loss", c.loss)
-        })
-    },
-    |s, c| {
-        let recomputes =
-            c.checkpoint.iter().any(|chunk| chunk.runs.iter().any(|run| run.0 != CheckpointMode::None));
-        recomputes.then(|| {
-            s.checkpoint = c.checkpoint.clone();
-            "recompute activations as planned".to_owned()
-        })
-    },
-];
-
-/// Data parallelism over all devices, nothing sharded, nothing recomputed.
-fn plain(problem: &Problem<'_>, chosen: &Strategy) -> Strategy {
-    let mut strategy = Strategy {
-        tensor: 1,
-        sequence_parallel: false,
-        context: 1,
-        expert: 1,
-        expert_tensor: 1,
-        pipeline: 1,
-        schedule: Schedule::OneForwardOneBackward,
-        virtual_stages: 1,
-        zero: 0,
-        micro_batch: 1,
-        reshard_after_forward: true,
-        sync: defaults::sync(0),
-        checkpoint: Vec::new(),
-        offload: Offload::default(),
-        loss: crate::profile::choices::LossMode::Full,
-        ..chosen.clone()
-    };
-    refit(problem, &mut strategy, chosen);
-    strategy
+fn steps(closed_forms: &ClosedForms<'_>, chosen: &Strategy) -> Vec<(String, Strategy)> {
+    let facts = &closed_forms.problem.facts;
+    let target = chosen.draft(facts.defaults);
+    let mut draft = plain(&target);
+    let mut steps: Vec<(String, Strategy)> = Vec::new();
+    // What the simplest legal strategy has to have.
+    let mut needed: Vec<String> = Vec::new();
+    if let Ok(strategy) = draft.resolve(facts) {
+        steps.push(("plain data parallelism".to_owned(), strategy));
+    }
+    for change in &CHANGES {
+        let mut next = draft.clone();
+        change.keys(chosen).iter().for_each(|&key| next.take(key, &target));
+        if next == draft || !change.says(chosen) {
+            continue;
+        }
+        let resolved = next.resolve(facts).ok();
+        let words = change.words(chosen, resolved.as_ref());
+        match (resolved, steps.last()) {
+            (Some(strategy), Some((_, last))) if strategy == *last => {}
+            (Some(strategy), Some(_)) => {
+                steps.push((words, strategy));
+                draft = next;
+            }
+            (Some(strategy), None) => {
+                needed.push(words);
+                steps.push((format!("the simplest that is legal: {}", needed.join(", ")), strategy));
+                draft = next;
+            }
+            // Until something is legal, one change rests on the one before.
+            (None, None) => {
+                needed.push(words);
+                draft = next;
+            }
+            (None, Some(_)) => {}
+        }
+    }
+    if steps.last().is_none_or(|(_, last)| last != chosen) {
+        steps.push(("the rest of the plan".to_owned(), chosen.clone()));
+    }
+    steps
 }
 
-/// Brings what follows from a change into line: data parallelism over the devices left, accumulation, cuts.
-fn refit(problem: &Problem<'_>, strategy: &mut Strategy, chosen: &Strategy) {
-    let devices = problem.facts.devices;
-    let used = strategy.tensor * strategy.context * strategy.pipeline;
-    if used == 0 || !devices.is_multiple_of(used) {
-        return;
+/// Data parallelism over all devices, nothing sharded, nothing recomputed; numerics and kernels as in `target`.
+fn plain(target: &Draft) -> Draft {
+    let mut draft = target.clone();
+    for key in [
+        Key::Tensor,
+        Key::SequenceParallel,
+        Key::Context,
+        Key::ContextKind,
+        Key::Expert,
+        Key::ExpertTensor,
+        Key::Pipeline,
+        Key::Schedule,
+        Key::VirtualStages,
+        Key::Cuts,
+        Key::Data,
+        Key::Zero,
+        Key::Shard,
+        Key::Reshard,
+        Key::Sync,
+        Key::MicroBatch,
+        Key::Accumulation,
+        Key::Checkpoint,
+        Key::Offload,
+        Key::Overlap,
+        Key::Loss,
+    ] {
+        draft.take(key, &Draft::default());
     }
-    let whole = strategy.shard == strategy.data || strategy.data == 0;
-    strategy.data = devices / used;
-    let batch = problem.workload.global_batch;
-    if !whole || strategy.shard > strategy.data || !strategy.data.is_multiple_of(strategy.shard.max(1)) {
-        strategy.shard = strategy.shard.min(strategy.data);
+    draft
+}
+
+/// One change towards the chosen strategy.
+#[derive(Clone, Copy)]
+enum Change {
+    Shard,
+    Tensor,
+    Context,
+    Expert,
+    Pipeline,
+    Schedule,
+    ShardGroup,
+    MicroBatch,
+    Loss,
+    Recompute,
+}
+
+const CHANGES: [Change; 10] = [
+    Change::Shard,
+    Change::Tensor,
+    Change::Context,
+    Change::Expert,
+    Change::Pipeline,
+    Change::Schedule,
+    Change::ShardGroup,
+    Change::MicroBatch,
+    Change::Loss,
+    Change::Recompute,
+];
+
+impl Change {
+    /// The keys that go to their values in `chosen`; cuts with what makes as many chunks.
+    fn keys(self, chosen: &Strategy) -> &'static [Key] {
+        match self {
+            Self::Shard => &[Key::Zero],
+            Self::Tensor => &[Key::Tensor, Key::SequenceParallel],
+            Self::Context => &[Key::Context, Key::ContextKind],
+            Self::Expert => &[Key::Expert, Key::ExpertTensor],
+            Self::Pipeline if chosen.virtual_stages == 1 => &[Key::Pipeline, Key::Cuts],
+            Self::Pipeline => &[Key::Pipeline],
+            Self::Schedule => &[Key::Schedule, Key::VirtualStages, Key::Cuts],
+            Self::ShardGroup => &[Key::Shard],
+            Self::MicroBatch => &[Key::MicroBatch],
+            Self::Loss => &[Key::Loss],
+            Self::Recompute => &[Key::Checkpoint],
+        }
     }
-    let wants_groups = strategy.data == chosen.data && strategy.shard == chosen.shard;
-    if !wants_groups {
-        strategy.shard = strategy.data;
+
+    /// Whether `chosen` has it.
+    fn says(self, chosen: &Strategy) -> bool {
+        match self {
+            Self::Shard => chosen.zero > 0,
+            Self::Tensor => chosen.tensor > 1,
+            Self::Context => chosen.context > 1,
+            Self::Expert => chosen.expert > 1,
+            Self::Pipeline => chosen.pipeline > 1,
+            Self::MicroBatch => chosen.micro_batch > 1,
+            Self::Schedule | Self::ShardGroup | Self::Loss | Self::Recompute => true,
+        }
     }
-    strategy.accumulation = (batch / (strategy.data * strategy.micro_batch).max(1)).max(1);
-    strategy.expert_tensor =
-        defaults::expert_tensor(strategy.tensor, strategy.context, strategy.data, strategy.expert);
-    if strategy.expert == chosen.expert && strategy.tensor == chosen.tensor {
-        strategy.expert_tensor = chosen.expert_tensor;
+
+    /// What `chosen` has and `now`, the strategy with it, where that is legal.
+    fn words(self, chosen: &Strategy, now: Option<&Strategy>) -> String {
+        match self {
+            Self::Shard => format!("shard state: ZeRO {}", chosen.zero),
+            Self::Tensor => format!("tensor parallel {}", chosen.tensor),
+            Self::Context => format!("context parallel {}", chosen.context),
+            Self::Expert => format!("expert parallel {}", chosen.expert),
+            Self::Pipeline => {
+                let is_plain = now.is_some_and(|now| now.schedule == Schedule::OneForwardOneBackward);
+                format!("pipeline {}{}", chosen.pipeline, if is_plain { " (1F1B)" } else { "" })
+            }
+            Self::Schedule => format!("schedule {}", chosen.schedule),
+            Self::ShardGroup => format!("shard groups of {}", chosen.shard),
+            Self::MicroBatch => format!("micro-batches of {}", chosen.micro_batch),
+            Self::Loss => format!("{} loss", chosen.loss),
+            Self::Recompute => "recompute activations as planned".to_owned(),
+        }
     }
-    let chunks = strategy.chunks() as usize;
-    if strategy.cuts.len() != chunks {
-        strategy.cuts = if chosen.cuts.len() == chunks {
-            chosen.cuts.clone()
-        } else {
-            cuts::left_out(&problem.facts, chunks)
-        };
-    }
-    let covers = strategy.checkpoint.len() == chunks
-        && strategy
-            .checkpoint
-            .iter()
-            .zip(&strategy.cuts)
-            .all(|(entry, &blocks)| entry.runs.iter().map(|run| run.1).sum::<u32>() == blocks);
-    if !covers {
-        strategy.checkpoint =
-            strategy.cuts.iter().map(|&blocks| Checkpoint::uniform(CheckpointMode::None, blocks)).collect();
-    }
-    strategy.normalise(&problem.facts);
 }

@@ -21,9 +21,10 @@
 //!    is kept, and changed a little in the end (`finish`, `local_search`).
 //! 6. **The proof** (`proof`): a set of inner choices is relaxed to what they have in common and played; if that is too
 //!    slow, all of them are. The lowest bound that is left is the gap. `exhaustive` trusts no bound and plays all.
-//! 7. **The answer**: `alternatives`, the `ladder` from plain data parallelism, a `spare` plan where time is up.
-//!    `least_memory` answers the other objective (`lean_choice` chooses inside, `lean_cuts` cuts), and `nothing_fits`
-//!    asks it for what to say where nothing does. `explain` and `map` ask further questions about a plan.
+//! 7. **The answer**: of what is fast enough, the plan that somebody would run (`robust`); `alternatives`, the `ladder`
+//!    from plain data parallelism, a `spare` plan where time is up. `least_memory` answers the other objective
+//!    (`lean_choice` chooses inside, `lean_cuts` cuts), and `nothing_fits` asks it for what to say where nothing does.
+//!    `explain` and `map` ask further questions about a plan, and get the same answer.
 //!
 //! Costs of lowered units are computed once for all strategies that share them (`class_costs`, `links`, `cache`).
 
@@ -85,4 +86,5 @@ mod strategy_bound;
 
 pub use problem::{Candidate, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
+pub use robust::reasons;
 pub use run::{bound_all, search};

@@ -24,6 +24,10 @@ pub enum Objective {
     Memory,
 }
 
+/// How much longer than the fastest a plan may take that is chosen for its evidence and simplicity, unless told
+/// otherwise.
+pub const TOLERANCE: f64 = 0.03;
+
 /// How to search.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -41,6 +45,24 @@ pub struct Request {
     pub time_limit: Option<Duration>,
     /// Plays every strategy with every inner choice, whatever its bound.
     pub exhaustive: bool,
+}
+
+impl Request {
+    /// What is asked where nothing else is said: the plan that somebody would run.
+    pub fn plain() -> Self {
+        Self { tolerance: Some(TOLERANCE), ..Self::default() }
+    }
+
+    /// Whether `other` is so much better than `best` that `best` cannot be the answer.
+    pub fn is_beaten(&self, best: &Candidate, other: &Candidate) -> bool {
+        match self.objective {
+            Objective::Time => {
+                let most = other.playback.step_time.0 * (1.0 + self.tolerance.unwrap_or(0.0));
+                best.playback.step_time.0 > most
+            }
+            Objective::Memory => best.memory.process > other.memory.process,
+        }
+    }
 }
 
 /// How far a search is.

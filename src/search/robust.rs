@@ -67,6 +67,28 @@ pub fn choose(
     })
 }
 
+/// Why `winner` was chosen though `other` is faster, as it reads on after `which`.
+pub fn reasons(problem: &Problem<'_>, winner: &Candidate, other: &Candidate) -> String {
+    let doubts = |candidate: &Candidate| problem.coverage(&candidate.strategy).unvalidated.len();
+    let words = |candidate: &Candidate| words(&candidate.strategy, &problem.facts);
+    let memory = problem.half_widths(other).memory;
+    let has_room = |candidate: &Candidate| has_room(problem, candidate, memory);
+    let list: Vec<&str> = [
+        (has_room(winner) && !has_room(other), "leaves more of the memory free"),
+        (doubts(winner) < doubts(other), "rests on more measured runs"),
+        (words(winner) < words(other), "is simpler"),
+    ]
+    .into_iter()
+    .filter_map(|(holds, reason)| holds.then_some(reason))
+    .collect();
+    if list.is_empty() { "is within the tolerance of it".to_owned() } else { list.join(" and ") }
+}
+
+/// Whether `candidate` fits if it takes the share `memory` more than predicted.
+fn has_room(problem: &Problem<'_>, candidate: &Candidate, memory: f64) -> bool {
+    candidate.memory.process.0 as f64 * (1.0 + memory) <= problem.memory_limit.0 as f64
+}
+
 struct Judge<'s, 'a> {
     problem: &'s Problem<'a>,
     solving: &'s Solving<'a>,
@@ -87,7 +109,7 @@ impl<'s, 'a> Judge<'s, 'a> {
 
     /// Whether `candidate` fits with its memory at the upper end of its interval.
     fn has_room(&self, candidate: &Candidate) -> bool {
-        candidate.memory.process.0 as f64 * (1.0 + self.memory) <= self.problem.memory_limit.0 as f64
+        has_room(self.problem, candidate, self.memory)
     }
 
     /// The plain strategies of `entries`, by how good they are.

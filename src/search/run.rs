@@ -25,6 +25,8 @@ use crate::search::space::Space;
 use crate::search::{alternatives, ladder, least_memory, robust, spare};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
+/// Plans beside the best that are made sure of, however many are to be listed.
+const ALWAYS_SHOWN: usize = 5;
 /// The most strategies that are kept for a closer look, those with the lowest bounds.
 const MOST_ENTRIES: usize = 150_000;
 /// Meshes whose strategies are bounded between two looks at how many there are.
@@ -103,10 +105,8 @@ pub fn search(
         found.played.extend(spare.inspect(|_| account.count_played()));
     }
     sort(&mut found.played, request.objective);
-    let shown = alternatives::shown(&found.played, &found.stopped, request.top);
-    let shown: Vec<Candidate> =
-        shown.into_par_iter().filter_map(|strategy| closed_forms.play(strategy)).collect();
-    found.played.extend(shown.into_iter().filter(|candidate| problem.fits(candidate)));
+    // The same ones however many are to be listed: one of them may be the answer.
+    show(&closed_forms, &mut found, ALWAYS_SHOWN);
     sort(&mut found.played, request.objective);
     account.inner_choices_log10 = inner_choices_log10(problem);
     account.axes = space.axes.listed();
@@ -124,35 +124,66 @@ pub fn search(
         let chosen = robust::choose(&solving, &all, (&winner, &found.played), tolerance);
         if let Some(chosen) = chosen.filter(|chosen| chosen.strategy != winner.strategy) {
             fastest = Some(std::mem::replace(&mut winner, chosen));
-            found.played.retain(|candidate| candidate.strategy != winner.strategy);
-            found.played.insert(0, winner.clone());
         }
+    }
+    if request.top > ALWAYS_SHOWN {
+        let best = key(fastest.as_ref().unwrap_or(&winner), request.objective);
+        // They are listed beside the answer and do not become it.
+        show(&closed_forms, &mut found, request.top);
+        found.played.retain(|candidate| key(candidate, request.objective) >= best);
+        sort(&mut found.played, request.objective);
     }
     account.idle = idle(problem, request, &winner.strategy);
     // What has no effect is not held outside of anything.
     account.outside.retain(|fixed| !account.idle.iter().any(|said| said.starts_with(&format!("{fixed} "))));
-    let program = problem.program(&winner.strategy);
-    if closed_forms.has_time_to_place(&program) {
-        problem.place(&mut winner, &program);
-    }
-    let ladder = ladder::ladder(&closed_forms, &winner);
-    let pareto = pareto(&with_leaner(&closed_forms, &found.played));
-    let alternatives = different(&found.played, request.top);
+    found.played.retain(|candidate| candidate.strategy != winner.strategy);
+    found.played.insert(0, winner.clone());
+    let pareto = pareto(&with_leaner(&closed_forms, request, &found.played));
+    let mut alternatives = different(&found.played, request.top);
+    let mut ladder = ladder::ladder(&closed_forms, &winner);
+    let steps = ladder.iter_mut().map(|(_, candidate)| candidate);
+    place_buffers(
+        &closed_forms,
+        alternatives.iter_mut().chain(steps).chain([&mut winner]).chain(&mut fastest),
+    );
     account.wall_time = Seconds(start.elapsed().as_secs_f64());
     Ok(Outcome { winner, fastest, alternatives, ladder, pareto, account })
 }
 
+/// Plays to their end what was stopped and may be listed, as long as `count` plans are.
+fn show(closed_forms: &ClosedForms<'_>, found: &mut Found, count: usize) {
+    let strategies = alternatives::shown(&found.played, &found.stopped, count).into_par_iter();
+    let played: Vec<Candidate> = strategies.filter_map(|strategy| closed_forms.play(strategy)).collect();
+    found.played.extend(played.into_iter().filter(|candidate| closed_forms.problem.fits(candidate)));
+}
+
+/// Places the buffers of every rank of what is written down, so that it says what playing it alone would.
+fn place_buffers<'c>(closed_forms: &ClosedForms<'_>, candidates: impl Iterator<Item = &'c mut Candidate>) {
+    let problem = closed_forms.problem;
+    if !problem.engine.buffers.placed {
+        return;
+    }
+    candidates.collect::<Vec<_>>().into_par_iter().for_each(|candidate| {
+        let program = problem.program(&candidate.strategy);
+        if closed_forms.has_time_to_place(&program) {
+            problem.place(candidate, &program);
+        }
+    });
+}
+
+/// What the best has least of; the second decides between equals.
+fn key(candidate: &Candidate, objective: Objective) -> (f64, f64) {
+    let time = candidate.playback.step_time.0;
+    match objective {
+        Objective::Time => (time, 0.0),
+        Objective::Memory => (candidate.peak().0 as f64, time),
+    }
+}
+
 /// The best first.
 fn sort(played: &mut [Candidate], objective: Objective) {
-    let key = |candidate: &Candidate| {
-        let time = candidate.playback.step_time.0;
-        match objective {
-            Objective::Time => (time, 0.0),
-            Objective::Memory => (candidate.peak().0 as f64, time),
-        }
-    };
     played.sort_by(|one, other| {
-        let (one, other) = (key(one), key(other));
+        let (one, other) = (key(one, objective), key(other, objective));
         one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
     });
 }

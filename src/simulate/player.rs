@@ -26,19 +26,28 @@ const EVENTS_A_LOOK: u64 = 1_024;
 /// What playing a program shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Playback {
-    /// When the slowest rank is done.
+    /// When the last rank is done.
     pub step_time: Seconds,
     /// One a pipeline stage.
     pub ranks: Vec<RankPlayback>,
 }
 
 impl Playback {
-    /// The rank that ends last; the first of equals.
-    pub fn slowest(&self) -> &RankPlayback {
+    /// The rank with the least idle time, which the others wait for: the slowest; the first of equals.
+    pub fn busiest(&self) -> &RankPlayback {
         self.ranks
             .iter()
-            .reduce(|slow, rank| if rank.end.0 > slow.end.0 { rank } else { slow })
+            .reduce(|busy, rank| if rank.busy().0 > busy.busy().0 { rank } else { busy })
             .unwrap_or(&self.ranks[0])
+    }
+
+    /// Where the time of the busiest rank goes, from the start of the step to its end: what it waits for the last rank
+    /// is bubble.
+    pub fn causes(&self) -> CauseTimes {
+        let rank = self.busiest();
+        let mut causes = rank.causes;
+        causes.bubble += self.step_time - rank.end;
+        causes
     }
 }
 
@@ -53,6 +62,13 @@ pub struct RankPlayback {
     pub peak_at: Seconds,
     /// Passes in issue order, as their compute streams ran them.
     pub spans: Vec<Span>,
+}
+
+impl RankPlayback {
+    /// How long something of it runs.
+    pub fn busy(&self) -> Seconds {
+        self.causes.total() - self.causes.bubble
+    }
 }
 
 /// One call on the compute stream.

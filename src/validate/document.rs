@@ -32,7 +32,7 @@ pub struct Run {
     pub predicted: Quantities,
     pub measured: Quantities,
     pub error: Errors,
-    /// Parts of the predicted step of the slowest rank.
+    /// Parts of the predicted step on the busiest rank.
     pub time_s: CauseSeconds,
     /// Share of its kernels' time in which they wait for the host to issue them.
     pub launches: f64,

@@ -9,14 +9,14 @@ use crate::simulate::{Issue, play};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
 
-/// What is predicted of `strategy`, which must be legal, and the share of the slowest rank's kernel time in which its
+/// What is predicted of `strategy`, which must be legal, and the share of the busiest rank's kernel time in which its
 /// device waits for the host; with them the memory peak of every pipeline rank's program.
 pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Prediction, f64, Vec<Bytes>) {
     let program = problem.program(strategy);
     let pricing = problem.pricing(strategy);
     let playback = play(&program, &pricing);
-    let slowest = playback.slowest().stage as usize;
-    let launches = share(&program.ranks[slowest], &pricing);
+    let busiest = playback.busiest().stage as usize;
+    let launches = share(&program.ranks[busiest], &pricing);
     let peaks: Vec<Bytes> = playback.ranks.iter().map(|rank| rank.memory.total).collect();
     let candidate = problem.candidate(strategy.clone(), &program, playback, Extent::default());
     (prediction(problem, &candidate), launches, peaks)

@@ -77,7 +77,7 @@ fn all_engines_stand_side_by_side() {
     let plan = run.json();
     let names: Vec<&str> =
         plan["engines"].as_array().unwrap().iter().map(|record| record["engine"].as_str().unwrap()).collect();
-    assert_eq!(names.len(), 8, "{names:?}");
+    assert_eq!(names.len(), 9, "{names:?}");
     let doubts =
         |record: &serde_json::Value| record["evidence"]["unvalidated"].as_array().map_or(99, Vec::len);
     let records = plan["engines"].as_array().unwrap();

@@ -149,21 +149,44 @@ fn runnable(document: &Value) -> Vec<f64> {
     times
 }
 
-#[test]
-fn a_change_that_is_faster_than_all_that_was_searched_is_the_best() {
-    let place = Place::new();
-    let line = "explain llama-3.1-8b --cluster 1x8xh100-sxm --engine nemo --seq-len 8192 --memory-limit 40GiB \
-                --strategy tp=2,pp=2,dp=2,cuts=17/15,zero=1,micro=1 --json";
-    let document = place.line(line).json();
+/// How much slower than the fastest the best plan may be, being simpler and better known.
+const TOLERANCE: f64 = 0.03;
+
+/// That the best of `document` is the answer of `plan`, unless something that is shown beats that by more than the
+/// tolerance; then it is the fastest of these.
+fn check_best(document: &Value, plan: &Value, line: &str) {
+    let times = runnable(document);
+    let fastest = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let answer = number(&plan["prediction"]["step_time_s"]);
     let best = number(&document["best"]["prediction"]["step_time_s"]);
-    // Three quarters of the optimizer's state on the host are none of the shares that the search tries.
-    assert_eq!(document["fixes"][0]["to"], "optimizer:0.75");
-    assert_eq!(number(&document["fixes"][0]["step_time_s"]), best);
-    assert!(runnable(&document).iter().all(|&time| time >= best));
+    if answer <= fastest * (1.0 + TOLERANCE) {
+        assert_eq!(document["best"]["strategy"], plan["strategy"], "{line}");
+    } else {
+        assert_eq!(best, fastest, "{line}");
+    }
+    if document["fits"] == true {
+        let says_best = document["verdict"].as_str().unwrap().starts_with("This is the best plan");
+        let is_best = document["strategy"]["text"] == document["best"]["strategy"]["text"];
+        assert_eq!(says_best, is_best, "{line}: {}", document["verdict"]);
+        let mine = number(&document["prediction"]["step_time_s"]);
+        assert!((number(&document["slower_by"]) - (mine / best - 1.0)).abs() < 1e-9, "{line}");
+    }
 }
 
 #[test]
-fn what_explain_calls_the_best_is_never_slower_than_what_plan_finds() {
+fn a_change_that_beats_all_that_was_searched_is_the_best() {
+    let place = Place::new();
+    let setting = "llama-3.1-8b --cluster 1x8xh100-sxm --engine nemo --seq-len 8192 --memory-limit 40GiB";
+    let line = format!("explain {setting} --strategy tp=2,pp=2,dp=2,cuts=17/15,zero=1,micro=1");
+    let document = place.line(&format!("{line} --json")).json();
+    // Three quarters of the optimizer's state on the host are none of the shares that the search tries.
+    assert_eq!(document["fixes"][0]["to"], "optimizer:0.75");
+    let plan = place.line(&format!("plan {setting} --objective robust --json")).json();
+    check_best(&document, &plan, &line);
+}
+
+#[test]
+fn what_explain_calls_the_best_is_what_plan_answers() {
     let place = Place::new();
     for (engine, more) in [
         ("embedded", ""),
@@ -176,9 +199,7 @@ fn what_explain_calls_the_best_is_never_slower_than_what_plan_finds() {
         let setting = format!("gpt2 --cluster 1x4xrtx-4090 --engine {engine} --global-batch 64 {more}");
         let setting =
             if more.contains("global-batch") { setting.replace("--global-batch 64 ", "") } else { setting };
-        let plan = place.line(&format!("plan {setting} --json")).json();
-        let found = number(&plan["prediction"]["step_time_s"]);
-        let gap = number(&plan["search"]["gap"]);
+        let plan = place.line(&format!("plan {setting} --objective robust --json")).json();
         let mut texts: Vec<String> = vec![plan["strategy"]["text"].as_str().unwrap().to_owned()];
         for list in ["alternatives", "ladder"] {
             let others = plan[list].as_array().unwrap().iter().take(2);
@@ -187,18 +208,7 @@ fn what_explain_calls_the_best_is_never_slower_than_what_plan_finds() {
         texts.extend(["tp=3", "dp=4,micro=12", "tp=2,micro=4,ckpt=full", "pp=2,zero=3"].map(str::to_owned));
         for text in texts {
             let line = format!("explain {setting} --strategy {text}");
-            let document = place.line(&format!("{line} --json")).json();
-            let best = number(&document["best"]["prediction"]["step_time_s"]);
-            assert!(best <= found && best >= (1.0 - gap) * found, "{line}: {best} beside {found}");
-            for time in runnable(&document) {
-                assert!(time >= best, "{line}: {time} s can be run, and {best} s is called the best");
-            }
-            if document["fits"] == true {
-                let mine = number(&document["prediction"]["step_time_s"]);
-                let says_best = document["verdict"].as_str().unwrap().starts_with("This is the best plan");
-                assert_eq!(says_best, mine <= found && mine <= best, "{line}: {}", document["verdict"]);
-                assert!((number(&document["slower_by"]) - (mine / best - 1.0)).abs() < 1e-9, "{line}");
-            }
+            check_best(&place.line(&format!("{line} --json")).json(), &plan, &line);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The program as its users meet it: real runs in folders of their own.
 
 mod accepted;
+mod answers;
 mod beaten;
 mod calibrate;
 mod cautions;

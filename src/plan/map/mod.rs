@@ -28,10 +28,6 @@ pub fn answer(
     questions: &Questions<'_>,
     watch: Watch<'_>,
 ) -> Result<Plan, Failure> {
-    // A map compares the fastest plans: those that stand in for them differ by more than what is asked for.
-    let is_map = questions.sweep.is_some() || questions.maximize.is_some() || questions.sensitivity;
-    let tolerance = request.tolerance.filter(|_| !is_map);
-    let request = &Request { tolerance, ..request.clone() };
     let until = if questions.goal == Goal::FewestDevices { Until::FirstFit } else { Until::End };
     let points =
         questions.sweep.as_ref().map(|asked| sweep(asked, request, until, watch)).unwrap_or_default();

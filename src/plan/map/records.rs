@@ -77,7 +77,8 @@ pub struct KeptRecord {
     /// None where it is not legal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_s: Option<Seconds>,
-    /// Its step over that of the best strategy, less 1; where both fit.
+    /// Its step over that of the best strategy, less 1, where both fit; below 0 where the best is chosen for more than its
+    /// time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slower_by: Option<f64>,
     /// Why it cannot be kept.

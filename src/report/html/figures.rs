@@ -82,15 +82,15 @@ pub fn memory(plan: &Plan) -> Markup {
         "Memory",
         html! {
             p {
-                "The fullest rank holds " (prediction.peak_memory_bytes) " of the device's "
-                (plan.cluster.device_memory_bytes) " at its peak"
+                "The process of the fullest rank takes " (words::memory(prediction)) " of the device's "
+                (plan.cluster.device_memory_bytes) "; this must fit. Of it " (prediction.peak_memory_bytes)
+                " are live at the peak"
                 @if let Some(rank) = words::fullest(prediction) {
                     ", reached in "
                     @if prediction.ranks.len() > 1 { "stage " (rank.stage) ", " }
                     (rank.peak_instant)
                 }
-                ". The process, with what the allocator reserves and libraries hold, may take "
-                (prediction.safe_memory_bytes.process) "."
+                "; the rest is what the allocator reserves and driver and libraries hold. What follows is of live memory."
             }
             (legend_of(&rows))
             (fitting(|width| plot::memory(plan, width), html! { "Each rank at its own peak." }))
@@ -129,12 +129,12 @@ pub fn time(plan: &Plan) -> Markup {
         "Time",
         html! {
             p {
-                "The slowest rank's step of " (prediction.step_time_s) " by what it waits for; "
-                (prediction.communication_hidden_s) " of communication is hidden beside it."
+                "The step of " (prediction.step_time_s) " on the busiest rank" (words::busiest_stage(prediction))
+                " by what it waits for; " (prediction.communication_hidden_s) " of communication is hidden beside it."
             }
             (legend_of(&rows))
             (fitting(|width| plot::time(plan, width), html! { "Each instant belongs to one cause, so the parts sum to the step." }))
-            (breakdown("The slowest rank's step", "time", &rows[0]))
+            (breakdown("The step on the busiest rank", "time", &rows[0]))
         },
     )
 }

@@ -36,7 +36,7 @@ pub fn sweep(plan: &Plan) -> Markup {
         ("step time", true),
         ("tokens/s", true),
         ("efficiency", true),
-        ("peak memory", true),
+        ("memory", true),
         ("run", true),
         ("cost of a million tokens", true),
         ("strategy", false),
@@ -52,7 +52,7 @@ pub fn sweep(plan: &Plan) -> Markup {
                 Some(prediction.map_or(plain("-"), |prediction| plain(prediction.step_time_s))),
                 Some(point.tokens_per_s.map_or(plain("-"), |rate| plain(words::rate(rate)))),
                 point.efficiency.map(|share| plain(words::percent(share))),
-                Some(prediction.map_or(plain("-"), |prediction| plain(prediction.peak_memory_bytes))),
+                Some(prediction.map_or(plain("-"), |prediction| plain(prediction.process_bytes()))),
                 days.map(|days| plain(map::span(days * 86_400.0))),
                 point.cost.map(|cost| plain(map::million(cost.token))),
                 Some(html! {
@@ -106,7 +106,7 @@ pub fn sensitivity(plan: &Plan) -> Markup {
     let columns = [
         ("with", false),
         ("step time", true),
-        ("peak memory", true),
+        ("memory", true),
         ("best plan then", false),
         ("keeping this plan costs", false),
     ];
@@ -115,7 +115,7 @@ pub fn sensitivity(plan: &Plan) -> Markup {
         vec![
             plain(answer.scenario.words()),
             prediction.map_or(plain("-"), |prediction| plain(prediction.step_time_s)),
-            prediction.map_or(plain("-"), |prediction| plain(prediction.peak_memory_bytes)),
+            prediction.map_or(plain("-"), |prediction| plain(prediction.process_bytes())),
             match (&answer.strategy, map::changes(plan, answer)) {
                 (Some(strategy), changes) if changes != "the same" => code(&strategy.text),
                 (_, changes) => plain(changes),

@@ -83,7 +83,7 @@ pub fn ranks(plan: &Plan) -> Markup {
     }
     let columns = [
         ("stage", true),
-        ("peak memory", true),
+        ("live at the peak", true),
         ("host memory", true),
         ("reached at", true),
         ("reached in", false),
@@ -117,7 +117,7 @@ pub fn alternatives(plan: &Plan) -> Markup {
     let columns = [
         ("strategy", false),
         ("step time", true),
-        ("peak memory", true),
+        ("memory", true),
         ("MFU", true),
         ("what it trades", false),
     ];
@@ -125,7 +125,7 @@ pub fn alternatives(plan: &Plan) -> Markup {
         vec![
             code(&other.strategy.text),
             plain(other.prediction.step_time_s),
-            plain(other.prediction.peak_memory_bytes),
+            plain(other.prediction.process_bytes()),
             plain(words::percent(other.prediction.mfu)),
             html! {
                 (other.trades)
@@ -139,13 +139,13 @@ pub fn alternatives(plan: &Plan) -> Markup {
 /// The steps of the ladder.
 pub fn ladder(plan: &Plan) -> Markup {
     let columns =
-        [("change", false), ("step time", true), ("peak memory", true), ("fit", false), ("strategy", false)];
+        [("change", false), ("step time", true), ("memory", true), ("fit", false), ("strategy", false)];
     let device = plan.cluster.device_memory_bytes;
     let rows = plan.ladder.iter().map(|step| {
         vec![
             plain(&step.changed),
             plain(step.prediction.step_time_s),
-            plain(step.prediction.peak_memory_bytes),
+            plain(step.prediction.process_bytes()),
             plain(words::fit(&step.prediction, device)),
             code(&step.strategy.text),
         ]
@@ -157,13 +157,13 @@ pub fn ladder(plan: &Plan) -> Markup {
 pub fn pareto(plan: &Plan) -> Markup {
     let has_devices = plan.pareto.iter().any(|point| point.devices.is_some());
     let has_cost = plan.pareto.iter().any(|point| point.cost_token.is_some());
-    let mut columns = vec![("", true), ("step time", true), ("peak memory", true)];
+    let mut columns = vec![("", true), ("step time", true), ("memory", true)];
     columns.extend(has_devices.then_some(("devices", true)));
     columns.extend(has_cost.then_some(("cost of a million tokens", true)));
     columns.push(("strategy", false));
     let rows =
         plan.pareto.iter().enumerate().map(|(place, point)| {
-            let mut cells = vec![plain(place + 1), plain(point.step_time_s), plain(point.peak_memory_bytes)];
+            let mut cells = vec![plain(place + 1), plain(point.step_time_s), plain(point.process_bytes())];
             cells.extend(has_devices.then(|| plain(point.devices.map_or(String::new(), grouped))));
             cells.extend(has_cost.then(|| {
                 plain(point.cost_token.map_or(String::new(), |cost| map::million(cost).to_string()))

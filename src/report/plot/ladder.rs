@@ -13,18 +13,18 @@ use super::{Drawn, Ink, Width, draw};
 pub fn ladder(plan: &Plan) -> String {
     let steps = &plan.ladder;
     let device = plan.cluster.device_memory_bytes;
-    let memory = |step: &LadderStep| step.prediction.peak_memory_bytes;
+    let memory = |step: &LadderStep| step.prediction.process_bytes();
     let time = |step: &LadderStep| step.prediction.step_time_s;
     let memories =
         Axis::around(steps.iter().map(|step| memory(step).0 as f64).chain([device.0 as f64]), Unit::of_bytes);
     let times = Axis::around(steps.iter().map(|step| time(step).0), Unit::of_seconds);
     let (top, bottom) = (28, 52);
     let height = top + 38 * steps.len() as u32 + bottom;
-    draw((Width::Wide, height), "Peak memory and step time of every step of the ladder", |root, inks| {
+    draw((Width::Wide, height), "Memory and step time of every step of the ladder", |root, inks| {
         let y = top as i32..(height - bottom) as i32;
         let left = Panel::new(root, inks, 290..540, y.clone(), steps.len());
         let right = Panel::new(root, inks, 660..870, y, steps.len());
-        left.bottom_axis(&memories, "peak memory")?;
+        left.bottom_axis(&memories, "memory")?;
         right.bottom_axis(&times, "step time")?;
         left.limit(memories.position(device.0 as f64), "device memory")?;
         for (row, step) in steps.iter().enumerate() {

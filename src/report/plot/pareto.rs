@@ -14,24 +14,20 @@ use super::{Ink, Width, draw};
 /// Memory to the right, time upwards; the dots bear the numbers of the table beside.
 pub fn pareto(plan: &Plan, width: Width) -> String {
     let points = &plan.pareto;
-    let x = Axis::around(points.iter().map(|point| point.peak_memory_bytes.0 as f64), Unit::of_bytes);
+    let x = Axis::around(points.iter().map(|point| point.process_bytes().0 as f64), Unit::of_bytes);
     let y = Axis::around(points.iter().map(|point| point.step_time_s.0), Unit::of_seconds);
     let height = 400;
-    let description = format!(
-        "Step time against peak memory of the plans that no other beats in {}",
-        words::dimensions(plan)
-    );
+    let description =
+        format!("Step time against memory of the plans that no other beats in {}", words::dimensions(plan));
     draw((width, height), &description, |root, inks| {
         let right = width.units() as i32 - 30;
         let panel = Panel::new(root, inks, 76..right, 36..height as i32 - 52, 1);
-        panel.bottom_axis(&x, "peak memory of a device")?;
+        panel.bottom_axis(&x, "memory of a device")?;
         panel.left_axis(&y, "step time")?;
         let places: Vec<_> = points
             .iter()
             // Rows count downwards, time upwards.
-            .map(|point| {
-                (x.position(point.peak_memory_bytes.0 as f64), 1.0 - y.position(point.step_time_s.0))
-            })
+            .map(|point| (x.position(point.process_bytes().0 as f64), 1.0 - y.position(point.step_time_s.0)))
             .collect();
         let mut front = places.clone();
         front.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -45,7 +41,7 @@ pub fn pareto(plan: &Plan, width: Width) -> String {
         let (chosen, others): (Vec<usize>, Vec<usize>) = (0..points.len()).partition(is_chosen);
         for &number in others.iter().chain(&chosen) {
             let (point, place) = (&points[number], places[number]);
-            let title = format!("{}: {}, {}", point.strategy, point.peak_memory_bytes, point.step_time_s);
+            let title = format!("{}: {}, {}", point.strategy, point.process_bytes(), point.step_time_s);
             let (radius, ink) = mark(&number);
             panel.dot(place, radius, ink, title)?;
         }

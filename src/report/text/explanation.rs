@@ -10,7 +10,7 @@ use super::listing::{
     Listing,
 };
 use super::sheet::{Hue, Sheet};
-use super::{Style, memory, time};
+use super::{Style, memory, must_fit, time};
 
 /// Most fixes that are shown; the document has all.
 const MOST_FIXES: usize = 10;
@@ -35,6 +35,7 @@ pub fn explanation_text(explanation: &Explanation, style: Style) -> String {
     rule(&mut sheet, explanation);
     if let Some(prediction) = &explanation.prediction {
         if prediction.fits {
+            must_fit(&mut sheet, prediction, explanation.memory_limit_bytes);
             time(&mut sheet, prediction);
         } else {
             lacking(&mut sheet, explanation, prediction);

@@ -27,7 +27,7 @@ pub fn sweep(sheet: &mut Sheet, plan: &Plan) {
         column(plan, map::column(key), |point| Some(map::shown(key, map::value(key, point)))),
         column(plan, "step", |point| Some(point.prediction.as_ref()?.step_time_s.to_string())),
         column(plan, "tokens/s", |point| point.tokens_per_s.map(words::rate)),
-        column(plan, "memory", |point| Some(point.prediction.as_ref()?.peak_memory_bytes.to_string())),
+        column(plan, "memory", |point| Some(point.prediction.as_ref()?.process_bytes().to_string())),
         column(plan, "scaling", |point| point.efficiency.map(words::percent)),
         column(plan, "run", |point| Some(map::span(point.goodput.as_ref()?.days? * 86_400.0))),
         column(plan, "cost/M", |point| point.cost.map(|cost| map::million(cost.token).to_string())),

@@ -213,16 +213,20 @@ struct RankTime {
     rank: u64,
     predicted: CauseSeconds,
     measured: Option<CauseSeconds>,
+    /// Until the last rank ended.
+    step: f64,
 }
 
-/// The rank that ended last, by measurement where there is one.
-fn slowest(trace: &Trace) -> Option<RankTime> {
+/// The rank with the least idle time, by measurement where there is one.
+fn busiest(trace: &Trace) -> Option<RankTime> {
     let causes = CauseSeconds::default().parts().len();
-    let sum = |rows: &[TimeRow]| -> f64 {
-        rows.iter().map(|row| row.measured_s.unwrap_or(row.predicted_s).0).sum()
+    let ranks = || trace.time.chunks_exact(causes);
+    let sum = |rows: &[TimeRow], counts: &dyn Fn(&&TimeRow) -> bool| -> f64 {
+        rows.iter().filter(counts).map(|row| row.measured_s.unwrap_or(row.predicted_s).0).sum()
     };
+    let busy = |rows: &[TimeRow]| sum(rows, &|row| row.cause != "bubble");
     // The first of equals.
-    let rows = trace.time.chunks_exact(causes).rev().max_by(|one, other| sum(one).total_cmp(&sum(other)))?;
+    let rows = ranks().rev().max_by(|one, other| busy(one).total_cmp(&busy(other)))?;
     let of = |cause: &str, seconds: &dyn Fn(&TimeRow) -> Seconds| {
         rows.iter().find(|row| row.cause == cause).map_or(Seconds::ZERO, seconds)
     };
@@ -238,11 +242,12 @@ fn slowest(trace: &Trace) -> Option<RankTime> {
         rank: rows[0].rank,
         predicted: all(&|row| row.predicted_s),
         measured: rows[0].measured_s.map(|_| all(&|row| row.measured_s.unwrap_or_default())),
+        step: ranks().map(|rows| sum(rows, &|_| true)).fold(0.0, f64::max),
     })
 }
 
 fn time(sheet: &mut Sheet, trace: &Trace) {
-    let Some(RankTime { rank, predicted, measured }) = slowest(trace) else { return };
+    let Some(RankTime { rank, predicted, measured, .. }) = busiest(trace) else { return };
     let label = format!("rank {rank}");
     let mut table = compared(&label);
     let whole = |causes: &CauseSeconds| Seconds(causes.parts().iter().map(|(_, seconds)| seconds.0).sum());
@@ -308,10 +313,9 @@ fn verdict(trace: &Trace) -> String {
         let ranks: Vec<_> = slice.ranks.iter().map(u64::to_string).collect();
         return format!("{memory}, of rank {} by itself; no communication was measured.", ranks.join(", "));
     }
-    let Some(RankTime { measured: Some(causes), .. }) = slowest(trace) else {
+    let Some(RankTime { measured: Some(causes), step, .. }) = busiest(trace) else {
         return format!("{memory}; nothing was computed, so there is no time to compare.");
     };
-    let step: f64 = causes.parts().iter().map(|(_, seconds)| seconds.0).sum();
     let bubble = match trace.plan.strategy.pipeline_parallel {
         1 => ("waiting", causes.bubble, "fewer ranks than cores would shrink it"),
         _ => ("the pipeline bubble", causes.bubble, "more micro-batches or chunks a rank would shrink it"),

@@ -21,10 +21,10 @@ pub fn stages(sheet: &mut Sheet, plan: &Plan) {
         return;
     }
     let unit = Unit::of_bytes(ranks.iter().map(|rank| rank.peak_memory_bytes.0 as f64).fold(0.0, f64::max));
-    let peak = format!("peak {}", unit.name);
+    let live = format!("live {}", unit.name);
     let mut table = Listing::new(&[
         ("stage", Number),
-        (&peak, Number),
+        (&live, Number),
         ("states", Number),
         ("activations", Number),
         ("other", Number),
@@ -53,16 +53,16 @@ pub fn stages(sheet: &mut Sheet, plan: &Plan) {
     sheet.listing("stages", &table);
 }
 
-/// The places of the ranks to show: all, or the first and last few, the fullest and the slowest.
+/// The places of the ranks to show: all, or the first and last few, the fullest and the busiest.
 fn shown(ranks: &[RankPrediction]) -> Vec<usize> {
     let all = 0..ranks.len();
     if ranks.len() <= MOST_STAGES {
         return all.collect();
     }
     let fullest = all.clone().max_by_key(|&place| (ranks[place].peak_memory_bytes, ranks.len() - place));
-    let slowest = all.clone().max_by(|&a, &b| ranks[a].step_time_s.0.total_cmp(&ranks[b].step_time_s.0));
+    let busiest = words::busiest(ranks);
     all.filter(|&place| {
-        place < 3 || place + 3 >= ranks.len() || Some(place) == fullest || Some(place) == slowest
+        place < 3 || place + 3 >= ranks.len() || Some(place) == fullest || Some(place) == busiest
     })
     .collect()
 }
@@ -78,7 +78,7 @@ pub fn alternatives(sheet: &mut Sheet, plan: &Plan) {
         table.row([
             other.strategy.text.clone(),
             other.prediction.step_time_s.to_string(),
-            other.prediction.peak_memory_bytes.to_string(),
+            other.prediction.process_bytes().to_string(),
             other.trades.clone(),
         ]);
     }
@@ -95,7 +95,7 @@ pub fn ladder(sheet: &mut Sheet, plan: &Plan) {
         table.row([
             step.changed.clone(),
             step.prediction.step_time_s.to_string(),
-            step.prediction.peak_memory_bytes.to_string(),
+            step.prediction.process_bytes().to_string(),
             words::fit(&step.prediction, plan.cluster.device_memory_bytes),
         ]);
     }

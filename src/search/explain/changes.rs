@@ -15,7 +15,7 @@ const SHARES: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 /// Elements of a bucket, the gentlest first.
 const BUCKETS: [u64; 4] = [20_000_000, 10_000_000, 5_000_000, 1_000_000];
 
-/// Values that are tried on one key; each draft gives that key alone.
+/// Values that are tried on one key; each draft gives that key, and what it needs beside it.
 pub(super) struct Trial {
     pub(super) key: Key,
     pub(super) values: Vec<Draft>,
@@ -142,9 +142,14 @@ impl Trials {
             let now = strategy.offload.fractions(category).iter().copied().fold(0.0, f64::max);
             let mut others = draft.offload.clone().unwrap_or_default();
             others.retain(|(other, _)| !with.contains(other));
+            // Some offload from a stage on only; on one rank that stage shards nothing.
+            let offers = supports.offload.iter().filter(|offer| with.contains(&offer.category));
+            let lowest = offers.map(|offer| offer.from_zero).max();
+            let zero = lowest.filter(|&zero| zero > strategy.zero);
             self.gentlest(Key::Offload, SHARES.into_iter().filter(|&share| share > now), |share| {
                 let more = with.iter().map(|category| (*category, vec![share]));
-                Draft { offload: Some(others.iter().cloned().chain(more).collect()), ..Draft::default() }
+                let offload = Some(others.iter().cloned().chain(more).collect());
+                Draft { offload, zero, ..Draft::default() }
             });
             // Where it is the host that is full.
             let less =

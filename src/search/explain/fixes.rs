@@ -4,9 +4,9 @@ use rayon::prelude::*;
 
 use crate::search::closed_forms::{Closed, ClosedForms};
 use crate::search::explain::changes::{Pick, Trial, trials};
-use crate::search::explain::{Change, change};
+use crate::search::explain::{Change, Start};
 use crate::search::problem::{Candidate, Problem};
-use crate::strategy::{KeyChange, Strategy};
+use crate::strategy::{Draft, KeyChange};
 use crate::units::Bytes;
 
 /// Most changes that are played; of more, those with the lowest bounds of time.
@@ -48,12 +48,12 @@ pub struct Miss {
 /// A change with its closed forms.
 type Priced = (Change, Closed);
 
-/// Every single change of `strategy`, which does not fit.
-pub(super) fn fixes(problem: &Problem<'_>, strategy: &Strategy) -> Fixes {
+/// Every single change of `start`, which does not fit.
+pub(super) fn fixes(problem: &Problem<'_>, start: &Start<'_>) -> Fixes {
     let closed_forms = ClosedForms::new(problem);
-    let trials = trials(&closed_forms, strategy);
+    let trials = trials(&closed_forms, start.strategy);
     let priced: Vec<Priced> =
-        trials.par_iter().flat_map_iter(|trial| priced(&closed_forms, strategy, trial)).collect();
+        trials.par_iter().flat_map_iter(|trial| priced(&closed_forms, start, trial)).collect();
     let mut changes: Vec<Priced> = Vec::new();
     for (change, closed) in priced {
         if changes.iter().all(|(known, _)| known.strategy != change.strategy) {
@@ -93,8 +93,13 @@ fn affordable(fitting: &[Priced]) -> usize {
 
 /// The changes of a trial that are legal; of gentle and strong ones that do the same, the gentlest that fits, or the
 /// strongest.
-fn priced(closed_forms: &ClosedForms<'_>, strategy: &Strategy, trial: &Trial) -> Vec<Priced> {
-    let legal = |value| change(closed_forms.problem, strategy, trial.key, value).ok().flatten();
+fn priced(closed_forms: &ClosedForms<'_>, start: &Start<'_>, trial: &Trial) -> Vec<Priced> {
+    let problem = closed_forms.problem;
+    let legal = |value: &Draft| {
+        let alone = start.change(problem, trial.key, value);
+        let others = value.keys().into_iter().filter(|&key| key != trial.key);
+        alone.or_else(|_| start.with(others, value).change(problem, trial.key, value)).ok().flatten()
+    };
     let changes: Vec<Change> = trial.values.iter().filter_map(legal).collect();
     let fits = |change: &Change| closed_forms.fits(&closed_forms.close(&change.strategy));
     let chosen = match trial.pick {

@@ -7,8 +7,10 @@ mod fixes;
 mod nearest;
 mod towards;
 
+use std::borrow::Cow;
+
 use crate::search::problem::{Candidate, Problem};
-use crate::search::request::{Account, Failure, Progress, Request};
+use crate::search::request::{Account, Failure, Outcome, Progress, Request};
 use crate::search::run::search;
 use crate::strategy::{Draft, Key, KeyChange, RuleBreak, Strategy};
 
@@ -19,8 +21,10 @@ pub use towards::{Step, StepOutcome};
 #[derive(Clone, Debug)]
 pub struct Explained {
     pub finding: Finding,
-    /// The best plan: what a search finds, or the strategy itself where that is faster.
+    /// The best plan: what a search finds, unless something here beats it.
     pub best: Result<Candidate, Failure>,
+    /// The fastest of all that was found.
+    pub fastest: Option<Candidate>,
     /// What became of all strategies; none where no plan was found.
     pub account: Option<Account>,
 }
@@ -49,80 +53,105 @@ pub fn explain(problem: &Problem<'_>, typed: &Draft, progress: &(dyn Fn(Progress
     match typed.resolve(&problem.facts) {
         Ok(strategy) => {
             let mine = problem.play(strategy);
-            let (mut best, account) = best(problem, Some(&mine), progress);
+            let start = Start { typed: Cow::Borrowed(typed), strategy: &mine.strategy };
+            let mut best = Best::search(problem, Some(&mine.strategy), progress);
             let finding = if problem.fits(&mine) {
+                best.hear(&mine);
                 let mut steps = Vec::new();
-                while let Ok(known) = &best {
-                    steps = towards::towards(problem, &mine.strategy, known);
-                    // A change on the way may be faster than what the search found.
-                    let Some(faster) = steps.first().and_then(|step| step.faster(problem, known)) else {
+                while let Ok(known) = &best.plan {
+                    let known = known.strategy.clone();
+                    steps = towards::towards(problem, &start, &known);
+                    // A change on the way may beat what the search found.
+                    steps.iter().filter_map(|step| step.runs(problem)).for_each(|step| best.hear(step));
+                    if best.plan.as_ref().is_ok_and(|best| best.strategy == known) {
                         break;
-                    };
-                    best = Ok(faster);
+                    }
                 }
                 Finding::Fits { mine: Box::new(mine), steps }
             } else {
-                let fixes = Box::new(fixes::fixes(problem, &mine.strategy));
-                let mut same = fixes.fitting.iter().filter(|fix| !fix.key.key.changes_numerics());
-                if let Some(fix) = same.next() {
-                    best = faster(Some(&fix.candidate), best);
-                }
+                let fixes = Box::new(fixes::fixes(problem, &start));
+                let same = fixes.fitting.iter().filter(|fix| !fix.key.key.changes_numerics());
+                same.for_each(|fix| best.hear(&fix.candidate));
                 Finding::OutOfMemory { mine: Box::new(mine), fixes }
             };
-            Explained { finding, best, account }
+            best.beside(finding)
         }
         Err(broken) => {
             let nearest = nearest::nearest(typed, &problem.facts).map(|strategy| problem.play(strategy));
-            let (best, account) = best(problem, nearest.as_ref(), progress);
-            Explained { finding: Finding::Illegal { broken, nearest: nearest.map(Box::new) }, best, account }
+            let mut best = Best::search(problem, nearest.as_ref().map(|nearest| &nearest.strategy), progress);
+            nearest.iter().filter(|nearest| problem.fits(nearest)).for_each(|nearest| best.hear(nearest));
+            best.beside(Finding::Illegal { broken, nearest: nearest.map(Box::new) })
         }
     }
 }
 
-/// The best plan that trains the same numbers as `mine`: what is found, or `mine` where it fits and is no slower.
-fn best(
-    problem: &Problem<'_>,
-    mine: Option<&Candidate>,
-    progress: &(dyn Fn(Progress) + Sync),
-) -> (Result<Candidate, Failure>, Option<Account>) {
-    let request = mine.map_or_else(Request::default, |mine| alike(problem, &mine.strategy));
-    let found = search(problem, &request, progress);
-    let account = found.as_ref().ok().map(|outcome| outcome.account.clone());
-    (faster(mine.filter(|mine| problem.fits(mine)), found.map(|found| found.winner)), account)
+/// The plan that the search for the same problem answers with, as long as nothing beats it.
+struct Best {
+    request: Request,
+    plan: Result<Candidate, Failure>,
+    fastest: Option<Candidate>,
+    account: Option<Account>,
 }
 
-/// What was found, or `known` where that is no slower.
-fn faster(known: Option<&Candidate>, found: Result<Candidate, Failure>) -> Result<Candidate, Failure> {
-    match (known, found) {
-        (Some(known), Ok(found)) if found.playback.step_time.0 < known.playback.step_time.0 => Ok(found),
-        (Some(known), _) => Ok(known.clone()),
-        (None, found) => found,
+impl Best {
+    /// Searches among the strategies that train the same numbers as `mine`.
+    fn search(problem: &Problem<'_>, mine: Option<&Strategy>, progress: &(dyn Fn(Progress) + Sync)) -> Self {
+        let mut request = Request::plain();
+        let draft = mine.map(|mine| mine.draft(problem.facts.defaults)).unwrap_or_default();
+        for key in Key::ALL.iter().filter(|key| key.changes_numerics()) {
+            request.fix.take(*key, &draft);
+        }
+        match search(problem, &request, progress) {
+            Ok(Outcome { winner, fastest, account, .. }) => {
+                let fastest = Some(fastest.unwrap_or_else(|| winner.clone()));
+                Self { request, plan: Ok(winner), fastest, account: Some(account) }
+            }
+            Err(failure) => Self { request, plan: Err(failure), fastest: None, account: None },
+        }
+    }
+
+    /// Takes note of `known`, which fits and trains the same numbers: what beats the plan stands in its place.
+    fn hear(&mut self, known: &Candidate) {
+        let time = |candidate: &Candidate| candidate.playback.step_time.0;
+        if self.fastest.as_ref().is_none_or(|fastest| time(known) < time(fastest)) {
+            self.fastest = Some(known.clone());
+        }
+        if self.plan.as_ref().map_or(true, |plan| self.request.is_beaten(plan, known)) {
+            self.plan = Ok(known.clone());
+        }
+    }
+
+    fn beside(self, finding: Finding) -> Explained {
+        let Self { plan, fastest, account, .. } = self;
+        Explained { finding, best: plan, fastest, account }
     }
 }
 
-/// A search among the strategies that train the same numbers.
-fn alike(problem: &Problem<'_>, strategy: &Strategy) -> Request {
-    let defaults = problem.facts.defaults;
-    let draft = strategy.draft(defaults);
-    let mut request = Request::default();
-    for key in Key::ALL.iter().filter(|key| key.changes_numerics()) {
-        request.fix.take(*key, &draft);
-    }
-    request
+/// A strategy whose keys are changed.
+struct Start<'s> {
+    /// As it was typed: with keys that have no effect as it is, and may have one beside another value.
+    typed: Cow<'s, Draft>,
+    strategy: &'s Strategy,
 }
 
-/// `strategy` with `key` as in `value`; none where that changes nothing.
-fn change(
-    problem: &Problem<'_>,
-    strategy: &Strategy,
-    key: Key,
-    value: &Draft,
-) -> Result<Option<Change>, RuleBreak> {
-    let defaults = problem.facts.defaults;
-    let (_, changed) = strategy.draft(defaults).changed(key, value, &problem.facts)?;
-    let mut follows = strategy.changes_to(&changed, defaults);
-    let place = follows.iter().position(|change| change.key == key);
-    Ok(place.map(|place| Change { key: follows.remove(place), follows, strategy: changed }))
+impl Start<'_> {
+    /// The same with `keys` as in `value`.
+    fn with(&self, keys: impl Iterator<Item = Key>, value: &Draft) -> Self {
+        let mut typed = self.typed.clone();
+        keys.for_each(|key| typed.to_mut().take(key, value));
+        Self { typed, strategy: self.strategy }
+    }
+
+    /// The strategy with `key` as in `value`; none where that changes nothing.
+    fn change(&self, problem: &Problem<'_>, key: Key, value: &Draft) -> Result<Option<Change>, RuleBreak> {
+        let defaults = problem.facts.defaults;
+        let changed = |draft: &Draft| draft.changed(key, value, &problem.facts);
+        let (_, changed) = changed(&self.strategy.draft(defaults))
+            .or_else(|broken| changed(&self.typed).map_err(|_| broken))?;
+        let mut follows = self.strategy.changes_to(&changed, defaults);
+        let place = follows.iter().position(|change| change.key == key);
+        Ok(place.map(|place| Change { key: follows.remove(place), follows, strategy: changed }))
+    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ fn resolved(problem: &Problem<'_>, text: &str) -> Strategy {
     Draft::parse(text).unwrap().resolve(&problem.facts).unwrap_or_else(|broken| panic!("{text}: {broken}"))
 }
 
+/// `strategy` as it is, whatever was typed.
+fn start(strategy: &Strategy) -> Start<'_> {
+    Start { typed: Cow::Owned(Draft::default()), strategy }
+}
+
 #[test]
 fn every_fix_fits_when_played_and_the_fastest_stands_first() {
     let place = Place::new("1x4xrtx-4090");
@@ -46,7 +51,7 @@ fn every_fix_fits_when_played_and_the_fastest_stands_first() {
         let strategy = resolved(&problem, text);
         let mine = problem.play(strategy.clone());
         assert!(!problem.fits(&mine), "{text} takes {}", mine.memory.process);
-        let fixes = fixes::fixes(&problem, &strategy);
+        let fixes = fixes::fixes(&problem, &start(&strategy));
         assert!(fixes.tried > 5, "{text}: {}", fixes.tried);
         assert_eq!(fixes.fitting.is_empty(), fixes.closest.is_some(), "{text}");
         let mut texts = Vec::new();
@@ -80,7 +85,7 @@ fn no_smaller_micro_batch_that_fits_is_missed() {
     let place = Place::new("1x4xrtx-4090");
     let problem = place.problem("embedded", Some(6_000));
     let strategy = resolved(&problem, "dp=4,micro=16");
-    let found: Vec<String> = fixes::fixes(&problem, &strategy)
+    let found: Vec<String> = fixes::fixes(&problem, &start(&strategy))
         .fitting
         .into_iter()
         .filter(|fix| fix.key.key == Key::MicroBatch)
@@ -97,7 +102,7 @@ fn the_gentlest_recompute_that_fits_is_taken() {
     let place = Place::new("1x4xrtx-4090");
     let problem = place.problem("embedded", Some(6_000));
     let strategy = resolved(&problem, "dp=4,micro=16");
-    let fixes = fixes::fixes(&problem, &strategy);
+    let fixes = fixes::fixes(&problem, &start(&strategy));
     let count = fixes.fitting.iter().find_map(|fix| fix.key.to.strip_prefix("full:")?.parse::<u32>().ok());
     let count = count.expect("some count of blocks fits");
     let less = resolved(&problem, &format!("dp=4,micro=16,ckpt=full:{}", count - 1));
@@ -113,7 +118,7 @@ fn blocks_move_away_from_the_stage_that_is_full() {
     let (even, moved) = (peaks(""), peaks(",cuts=2/3/4/3"));
     assert!(moved < even, "{moved} {even}");
     let tight = Problem { memory_limit: moved, ..problem.clone() };
-    let fixes = fixes::fixes(&tight, &strategy);
+    let fixes = fixes::fixes(&tight, &start(&strategy));
     let cuts = fixes.fitting.iter().find(|fix| fix.key.key == Key::Cuts).expect("cuts fit");
     assert!(cuts.candidate.strategy.cuts[0] < strategy.cuts[0], "{:?}", cuts.key);
 }
@@ -161,7 +166,11 @@ fn each_step_towards_the_best_is_what_playing_says() {
     keys.sort();
     expected.sort();
     assert_eq!(keys, expected);
-    let times: Vec<f64> = steps.iter().filter_map(|step| step.runs(&problem)).map(|time| time.0).collect();
+    let times: Vec<f64> = steps
+        .iter()
+        .filter_map(|step| step.runs(&problem))
+        .map(|played| played.playback.step_time.0)
+        .collect();
     assert!(times.is_sorted() && times[0] < mine.playback.step_time.0, "{times:?}");
     for step in steps {
         if let StepOutcome::Played(candidate) = &step.outcome {

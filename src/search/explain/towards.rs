@@ -2,10 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::search::explain::{Change, change};
+use crate::search::explain::{Change, Start};
 use crate::search::problem::{Candidate, Problem};
 use crate::strategy::{Key, KeyChange, RuleBreak, Strategy};
-use crate::units::Seconds;
 
 /// One key set to the value it has in the best plan.
 #[derive(Clone, Debug)]
@@ -25,36 +24,27 @@ pub enum StepOutcome {
 }
 
 impl Step {
-    /// The step time after it, if that can be run.
-    pub fn runs(&self, problem: &Problem<'_>) -> Option<Seconds> {
+    /// What it makes of the strategy, if that can be run.
+    pub fn runs(&self, problem: &Problem<'_>) -> Option<&Candidate> {
         match &self.outcome {
-            StepOutcome::Played(candidate) if problem.fits(candidate) => Some(candidate.playback.step_time),
-            _ => None,
-        }
-    }
-
-    /// What it makes of the strategy, if that is faster than `best`.
-    pub(super) fn faster(&self, problem: &Problem<'_>, best: &Candidate) -> Option<Candidate> {
-        match &self.outcome {
-            StepOutcome::Played(candidate) if self.runs(problem)?.0 < best.playback.step_time.0 => {
-                Some(Candidate::clone(candidate))
-            }
+            StepOutcome::Played(candidate) if problem.fits(candidate) => Some(candidate),
             _ => None,
         }
     }
 }
 
-/// All single changes from `mine` towards `best`, the one that helps most first.
-pub(super) fn towards(problem: &Problem<'_>, mine: &Strategy, best: &Candidate) -> Vec<Step> {
+/// All single changes from `start` towards `best`, the one that helps most first.
+pub(super) fn towards(problem: &Problem<'_>, start: &Start<'_>, best: &Strategy) -> Vec<Step> {
     let defaults = problem.facts.defaults;
-    let target = best.strategy.draft(defaults);
+    let target = best.draft(defaults);
     // dp and accum take what the other sizes leave.
-    let keys: Vec<KeyChange> = mine
-        .changes_to(&best.strategy, defaults)
+    let keys: Vec<KeyChange> = start
+        .strategy
+        .changes_to(best, defaults)
         .into_iter()
         .filter(|change| !matches!(change.key, Key::Data | Key::Accumulation))
         .collect();
-    let steps = keys.into_par_iter().filter_map(|key| match change(problem, mine, key.key, &target) {
+    let steps = keys.into_par_iter().filter_map(|key| match start.change(problem, key.key, &target) {
         Ok(None) => None,
         Ok(Some(Change { key, follows, strategy })) => {
             let outcome = StepOutcome::Played(Box::new(problem.play(strategy)));
@@ -63,7 +53,7 @@ pub(super) fn towards(problem: &Problem<'_>, mine: &Strategy, best: &Candidate) 
         Err(broken) => Some(Step { key, follows: Vec::new(), outcome: StepOutcome::Illegal(broken) }),
     });
     let mut steps: Vec<Step> = steps.collect();
-    let time = |step: &Step| step.runs(problem).map_or(f64::INFINITY, |seconds| seconds.0);
+    let time = |step: &Step| step.runs(problem).map_or(f64::INFINITY, |played| played.playback.step_time.0);
     steps.sort_by(|one, other| time(one).total_cmp(&time(other)));
     steps
 }

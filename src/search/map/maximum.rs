@@ -58,7 +58,9 @@ pub fn maximum<'a>(
     watch: Watch<'_>,
 ) -> Result<Maximum<'a>, Failure> {
     let request = Request { top: 0, ..request.clone() };
-    let mut probe = Probe { home, request: &request, what, watch, best: None, failures: Vec::new() };
+    // Whether anything fits has nothing to do with which of it is chosen.
+    let any = Request { tolerance: None, ..request.clone() };
+    let mut probe = Probe { home, request: &any, what, watch, best: None, failures: Vec::new() };
     match what {
         Maximize::Batch => probe.batches(ceiling.most),
         Maximize::SeqLen => probe.lengths(ceiling.most),
@@ -70,14 +72,12 @@ pub fn maximum<'a>(
         return Err(smallest.unwrap_or_else(|| illegal(home, &request.fix)));
     };
     let setting = with(home, what, value);
-    // Any data-parallel size may be the fastest at the batch that one of them reaches.
-    let outcome = match what {
-        Maximize::Batch => {
-            let fix = Draft { accumulation: Some(1), ..request.fix.clone() };
-            search(&setting.problem(), &Request { fix, ..request }, watch.progress).unwrap_or(outcome)
-        }
-        Maximize::SeqLen => outcome,
+    // Any data-parallel size may be the best at the batch that one of them reaches.
+    let fix = match what {
+        Maximize::Batch => Draft { accumulation: Some(1), ..request.fix.clone() },
+        Maximize::SeqLen => request.fix.clone(),
     };
+    let outcome = search(&setting.problem(), &Request { fix, ..request }, watch.progress).unwrap_or(outcome);
     let failed = failures.into_iter().find(|(failed, _)| *failed > value);
     let (next, next_fails_because) = match failed {
         Some((failed, failure)) => (failed, reason(&failure)),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setting, Watch};
 use crate::search::problem::Candidate;
-use crate::search::request::{Failure, Objective, Request};
+use crate::search::request::{Failure, Request};
 use crate::search::run::search;
 use crate::strategy::{Draft, RuleBreak, Strategy};
 use crate::units::{Bytes, BytesPerSecond};
@@ -114,19 +114,12 @@ pub fn sensitivity<'a>(
         // A search that does not prove its answer may pass over what is known to be as good.
         let best = match (&kept, found) {
             (Kept::Fits(kept), Err(_)) => Ok(kept.clone()),
-            (Kept::Fits(kept), Ok(found)) if is_better(kept, &found, request.objective) => Ok(kept.clone()),
+            (Kept::Fits(kept), Ok(found)) if request.is_beaten(&found, kept) => Ok(kept.clone()),
             (_, found) => found,
         };
         Some(Answer { scenario, setting, best, kept })
     };
     Scenario::ALL.into_iter().filter_map(answer).collect()
-}
-
-fn is_better(one: &Candidate, other: &Candidate, objective: Objective) -> bool {
-    match objective {
-        Objective::Time => one.playback.step_time.0 < other.playback.step_time.0,
-        Objective::Memory => one.memory.process < other.memory.process,
-    }
 }
 
 /// `chosen` under the facts of `setting`: what it does to a batch of another size is more or fewer micro-batches.
