@@ -1,7 +1,7 @@
 //! The arguments of Megatron-LM that make it run a strategy.
 
 use super::layout::layout;
-use super::model;
+use super::write_model;
 use crate::export::case::Case;
 use crate::export::settings::Settings;
 use crate::strategy::{
@@ -16,7 +16,7 @@ pub const PIPELINE_BEFORE_DATA: MeshOrder =
 /// The arguments of `case`.
 pub fn settings(case: &Case<'_>) -> Settings {
     let mut settings = Settings::default();
-    model::write(case, &mut settings);
+    write_model::write(case, &mut settings);
     workload(case, &mut settings);
     parallelism(case, &mut settings);
     state(case, &mut settings);
