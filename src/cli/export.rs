@@ -150,7 +150,7 @@ fn warning(exported: &Exported) -> Option<String> {
         several => (format!("{several} fields"), "them"),
     };
     Some(format!(
-        "the model that {} builds is not the plan's in {fields}; set {them} by hand, as said above.",
+        "the model that {} builds is not the plan's in {fields}; set {them} by hand if your version can, as said above.",
         exported.target
     ))
 }

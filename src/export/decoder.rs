@@ -3,7 +3,8 @@
 use serde::{Serialize, Serializer};
 
 use crate::model::layer::{
-    Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, NormKind, Position, Projection,
+    Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, Norm, NormKind, NormSpan,
+    Position, Projection,
 };
 use crate::model::constants::RotaryScaling;
 use crate::model::{Constants, LossWeight, Model};
@@ -45,6 +46,18 @@ pub enum Residual {
     Sequential,
     /// The block's input, as attention does (GPT-J, Falcon).
     Parallel,
+}
+
+/// The sizes of a Llama.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub blocks: u64,
+    pub hidden: u64,
+    pub intermediate: u64,
+    pub heads: u64,
+    pub kv_heads: u64,
+    pub head_dim: u64,
+    pub vocabulary: u64,
 }
 
 impl Experts {
@@ -137,6 +150,72 @@ impl Decoder {
         let is_usual = |scale: &f64| (scale / usual - 1.0).abs() < 1e-12;
         constants.score_scale = constants.score_scale.filter(|scale| !is_usual(scale));
         self
+    }
+
+    /// A Llama: RMS norms, rotary positions, grouped queries, a gated SiLU MLP, no bias; its head has a table of its own.
+    pub fn llama(sizes: Sizes) -> Self {
+        let Sizes { blocks, hidden, intermediate, heads, kv_heads, head_dim, vocabulary } = sizes;
+        let norm = Some(Norm { kind: NormKind::Rms, width: hidden });
+        Self {
+            blocks,
+            multi_token: 0,
+            residual: Residual::Sequential,
+            embedding: Embedding { vocabulary, hidden, positions: 0, norm: None, table_width: None },
+            attention: Attention {
+                hidden,
+                heads,
+                projection: Projection::Grouped { kv_heads, head_dim },
+                norm,
+                output_norm: None,
+                residual_norm: None,
+                query_key_norm: None,
+                query_key_span: NormSpan::Head,
+                input_bias: false,
+                output_bias: false,
+                position: Position::Rotary,
+                window: None,
+                soft_cap: false,
+                sinks: false,
+                causal: true,
+            },
+            windows: vec![None; blocks as usize],
+            mlp: Some(Mlp {
+                hidden,
+                intermediate,
+                gated: true,
+                activation: Activation::Silu,
+                bias: false,
+                norm,
+                output_norm: None,
+                residual_norm: None,
+            }),
+            experts: None,
+            head: Head {
+                hidden,
+                vocabulary,
+                norm,
+                tied: false,
+                bias: false,
+                soft_cap: false,
+                table_width: None,
+                passes: 1,
+            },
+            constants: Constants::default(),
+        }
+    }
+
+    /// Its sizes, as a Llama's.
+    pub fn sizes(&self) -> Sizes {
+        let heads = self.attention.heads;
+        Sizes {
+            blocks: self.blocks,
+            hidden: self.hidden(),
+            intermediate: self.intermediate(),
+            heads,
+            kv_heads: self.kv_heads(),
+            head_dim: self.head_dim().unwrap_or_else(|| self.hidden() / heads.max(1)),
+            vocabulary: self.embedding.vocabulary,
+        }
     }
 
     /// Width of the residual stream.

@@ -1,5 +1,7 @@
 //! The shape of a model as arguments of MaxText, both ways.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value, json};
 
 use crate::export::case::Case;
@@ -7,10 +9,10 @@ use crate::export::error::ImportError;
 use crate::export::meaning::ModelClue;
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::decoder::Decoder;
+use crate::export::decoder::{Decoder, Experts, Sizes};
 use crate::export::differences::{Build, differences};
 use crate::model::constants::{Rotary, RotaryScaling, Router};
-use crate::model::layer::{Activation, NormKind, Position};
+use crate::model::layer::{Activation, Moe, NormKind, Position};
 use crate::model::{Constants, presets};
 
 /// MaxText's names of models, and the presets of this program with the same shape (e591f30cb `configs/models/`).
@@ -64,20 +66,31 @@ fn named(name: &str, preset: &str) -> Option<Decoder> {
     Some(decoder)
 }
 
+/// A name of MaxText's, the preset of its sizes, and what it builds.
+struct Named {
+    name: &'static str,
+    preset: &'static str,
+    decoder: Decoder,
+}
+
+static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
+    let own = |&(name, preset): &(&'static str, &'static str)| {
+        Some(Named { name, preset, decoder: named(name, preset)? })
+    };
+    NAMES.iter().filter_map(own).collect()
+});
+
 /// MaxText's name of the model of `case`, and what it builds under it: the very model, or one of its sizes.
 fn known(case: &Case<'_>) -> Option<(&'static str, Decoder)> {
     let planned = case.decoder()?;
-    let own = |(name, preset): &(&'static str, &str)| Some((*name, named(name, preset)?));
-    let is_named = |(_, preset): &&(&str, &str)| *preset == case.problem.model.name;
-    let order = NAMES.iter().filter(is_named).chain(NAMES);
-    let all: Vec<(&str, Decoder)> = order.filter_map(own).collect();
-    let exact = all.iter().find(|(_, built)| differences(&planned, &built.clone().into()).is_empty());
+    let is_named = |own: &&Named| own.preset == case.problem.model.name;
+    let order = ALL.iter().filter(is_named).chain(ALL.iter());
+    let alike: Vec<&Named> = order.filter(|own| has_sizes_of(&own.decoder, &planned)).collect();
+    let is_exact = |own: &&&Named| differences(&planned, &own.decoder.clone().into()).is_empty();
     // Sizes that blocks of its own can take are said by arguments.
-    let near = || {
-        let alike = all.iter().find(|(_, built)| has_sizes_of(built, &planned));
-        alike.filter(|_| block(&planned).is_none())
-    };
-    exact.or_else(near).cloned()
+    let near = || alike.first().filter(|_| block(&planned).is_none());
+    let own = alike.iter().find(is_exact).or_else(near)?;
+    Some((own.name, own.decoder.clone()))
 }
 
 /// Whether two decoders differ in constants and padding only.
@@ -176,8 +189,9 @@ pub fn build(case: &Case<'_>, settings: &Settings) -> Option<Build> {
     if let Some((_, decoder)) = known(case) {
         return Some(Build { decoder, open });
     }
-    let planned = case.decoder()?;
     settings.get("decoder_block")?;
+    let size = |name: &str| settings.get(name).and_then(Value::as_u64);
+    let is_on = |name: &str| settings.get(name).and_then(Value::as_bool).unwrap_or(false);
     let number = |name: &str, usual: f64| settings.get(name).and_then(Value::as_f64).unwrap_or(usual);
     let scaling = match settings.get("rope_type").and_then(Value::as_str) {
         Some("llama3.1") => {
@@ -189,22 +203,40 @@ pub fn build(case: &Case<'_>, settings: &Settings) -> Option<Build> {
             factor => RotaryScaling::Linear { factor },
         },
     };
-    let rotary = Rotary {
-        theta: number("rope_max_timescale", 10_000.0),
-        window_theta: None,
-        share: 1.0,
-        interleaved: planned.constants.rotary.interleaved,
-        scaling,
-    };
-    let constants = Constants {
-        norm_epsilon: number("normalization_layer_epsilon", 1e-5),
-        rotary,
-        // A softmax of the chosen scores (`layers/moe.py:752`).
-        router: Router::default(),
-        ..Constants::default()
-    };
-    // A block is taken only where it has all sizes of the plan's.
-    Some(Build { decoder: Decoder { constants, multi_token: 0, ..planned }, open })
+    let rotary = Rotary { theta: number("rope_max_timescale", 10_000.0), scaling, ..Rotary::default() };
+    let (blocks, hidden) = (size("base_num_decoder_layers")?, size("base_emb_dim")?);
+    let mut decoder = Decoder::llama(Sizes {
+        blocks,
+        hidden,
+        intermediate: size("base_mlp_dim")?,
+        heads: size("base_num_query_heads")?,
+        kv_heads: size("base_num_kv_heads")?,
+        head_dim: size("head_dim")?,
+        vocabulary: size("vocab_size")?,
+    });
+    decoder.head.tied = is_on("logits_via_embedding");
+    decoder.attention.query_key_norm = is_on("use_qk_norm").then_some(NormKind::Rms);
+    let norm_epsilon = number("normalization_layer_epsilon", 1e-5);
+    // Routers take a softmax of the chosen scores (`layers/moe.py:752`).
+    decoder.constants = Constants { norm_epsilon, rotary, router: Router::default(), ..Constants::default() };
+    if let Some(experts) = size("num_experts") {
+        decoder.mlp = None;
+        let layer = Moe {
+            hidden,
+            experts,
+            top_k: size("num_experts_per_tok")?,
+            intermediate: size("base_moe_mlp_dim")?,
+            shared_intermediate: 0,
+            shared_gate: false,
+            gated: true,
+            activation: Activation::Silu,
+            bias: false,
+            router_bias: false,
+            norm: decoder.attention.norm,
+        };
+        decoder.experts = Some(Experts { layer, in_blocks: vec![true; blocks as usize] });
+    }
+    Some(Build { decoder, open })
 }
 
 /// The model that arguments name or shape.

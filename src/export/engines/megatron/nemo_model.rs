@@ -121,7 +121,8 @@ pub fn build(case: &Case<'_>, settings: &Settings) -> Option<Build> {
     arguments.set("untie-embeddings-and-output-weights", !is_on("share_embeddings_and_output_weights"));
     arguments.set("disable-bias-linear", !is_on("add_bias_linear"));
     arguments.set("position-embedding-type", own("position_embedding_type"));
-    arguments.set("max-position-embeddings", planned.embedding.positions.max(1));
+    // Its table of positions is as long as its sequences.
+    arguments.set("max-position-embeddings", own("seq_length"));
     arguments.set("vocab-size", own("vocab_size")).set("make-vocab-size-divisible-by", 1);
     if let Some(blocks) = own("moe_layer_freq").as_array() {
         let blocks: Vec<u64> = blocks.iter().filter_map(Value::as_u64).collect();

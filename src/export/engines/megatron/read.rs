@@ -5,6 +5,7 @@ use super::write::PIPELINE_BEFORE_DATA;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
+use crate::model::layer::LayerKind;
 use crate::strategy::{
     AttentionKernel, Capacity, CheckpointEntry, CheckpointMode, ContextKind, Draft, OffloadCategory, Schedule,
 };
@@ -25,6 +26,10 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     }
     meaning.is_asynchronous = reader.is_on("tp-comm-overlap")?;
     refused(reader, &meaning.draft)?;
+    let modules = reader.count("mtp-num-layers")?.unwrap_or(0);
+    if modules > 0 && multi_token(scene) == 0 {
+        meaning.notes.push("Multi-token prediction layers are left out; --mtp counts those of MODEL.".to_owned());
+    }
     Ok(meaning)
 }
 
@@ -63,6 +68,15 @@ fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
         return Err(reader.refused("moe-router-group-topk", rule));
     }
     Ok(())
+}
+
+/// Multi-token prediction layers that the model counts.
+fn multi_token(scene: &Scene<'_>) -> u64 {
+    let passes = scene.model.layers().filter_map(|layer| match &layer.kind {
+        LayerKind::Head(head) => Some(head.passes - 1),
+        _ => None,
+    });
+    passes.max().unwrap_or(0)
 }
 
 /// That nothing of a pipeline is said where there is none: Megatron-LM builds what an end stage is given, and counts the
@@ -142,13 +156,14 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
     }
     let blocks = u64::from(scene.model.blocks());
     let (cuts, virtual_stages) = if let Some(text) = text {
-        let (cuts, has_multi_token) = layout::cuts(text).map_err(|rule| reader.refused(layout_path, rule))?;
+        let counts_modules = multi_token(scene) > 0;
+        let cuts =
+            layout::cuts(text, counts_modules).map_err(|rule| reader.refused(layout_path, rule))?;
         let count = cuts.len() as u64;
         if !count.is_multiple_of(stages) {
             let rule = format!("its {count} chunks are no multiple of {stages} pipeline ranks");
             return Err(reader.refused(layout_path, rule));
         }
-        let _ = has_multi_token;
         (cuts, count / stages)
     } else {
         let embedding = u64::from(counts_embedding);

@@ -54,14 +54,16 @@ fn parallelism(case: &Case<'_>, settings: &mut Settings) {
     }
     settings.set("pipeline-model-parallel-size", s.pipeline);
     if s.pipeline > 1 {
-        let is_even = s.cuts.iter().all(|blocks| *blocks == s.cuts[0]);
+        let modules = case.decoder().map_or(0, |decoder| decoder.multi_token);
+        // Without a layout, the layers before these are dealt evenly.
+        let is_even = modules == 0 && s.cuts.iter().all(|blocks| *blocks == s.cuts[0]);
         match (is_even, s.virtual_stages) {
             (true, 1) => {}
             (true, chunks) => {
                 settings.set("num-virtual-stages-per-pipeline-rank", chunks);
             }
             (false, _) => {
-                settings.set("pipeline-model-parallel-layout", layout(&s.cuts));
+                settings.set("pipeline-model-parallel-layout", layout(&s.cuts, u32::try_from(modules).unwrap_or(0)));
             }
         }
     }

@@ -8,12 +8,10 @@ use crate::export::error::ImportError;
 use crate::export::meaning::ModelClue;
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::decoder::{Decoder, Experts, Residual};
+use crate::export::decoder::{Decoder, Experts, Sizes};
 use crate::model::Constants;
 use crate::model::constants::{Rotary, RotaryScaling, Router};
-use crate::model::layer::{
-    Activation, Attention, Embedding, Head, Mlp, Moe, Norm, NormKind, NormSpan, Position, Projection,
-};
+use crate::model::layer::{Activation, Moe, Norm, NormKind};
 
 /// The place of a key of it.
 fn path(name: &str) -> String {
@@ -118,16 +116,6 @@ pub fn build(settings: &Settings, release: Release) -> Option<Decoder> {
         };
         Experts { layer, in_blocks: in_blocks(layers) }
     });
-    let mlp = Mlp {
-        hidden,
-        intermediate: inner,
-        gated: true,
-        activation: Activation::Silu,
-        bias: false,
-        norm,
-        output_norm: None,
-        residual_norm: None,
-    };
     let is_mixed = experts.as_ref().is_none_or(|experts| experts.in_blocks.contains(&false));
     let linear = get("rope_seq_len_interpolation_factor").and_then(Value::as_f64);
     // The release has no other base (0.4 `models/llama.py:57`), and turns neighbouring elements.
@@ -141,62 +129,28 @@ pub fn build(settings: &Settings, release: Release) -> Option<Decoder> {
     };
     // Softmax over all experts, then the highest, as they are (2411b022 `nn/moe.py:56`).
     let router = Router { renormalised: false, ..Router::default() };
-    Some(Decoder {
+    let mut decoder = Decoder::llama(Sizes {
         blocks,
-        multi_token: 0,
-        residual: Residual::Sequential,
-        embedding: Embedding { vocabulary, hidden, positions: 0, norm: None, table_width: None },
-        attention: Attention {
-            hidden,
-            heads,
-            projection: Projection::Grouped {
-                kv_heads: size("num_key_value_heads").unwrap_or(heads),
-                head_dim: hidden.checked_div(heads)?,
-            },
-            norm,
-            output_norm: None,
-            residual_norm: None,
-            query_key_norm: None,
-            query_key_span: NormSpan::Head,
-            input_bias: is_on("attention_bias"),
-            output_bias: false,
-            position: Position::Rotary,
-            window: None,
-            soft_cap: false,
-            sinks: false,
-            causal: true,
-        },
-        windows: vec![size("sliding_window_size"); blocks as usize],
-        mlp: is_mixed.then_some(mlp),
-        head: Head {
-            hidden,
-            vocabulary,
-            norm,
-            tied: is_on("tie_word_embeddings"),
-            bias: false,
-            soft_cap: false,
-            table_width: None,
-            passes: 1,
-        },
-        constants: Constants {
-            norm_epsilon: real("rms_norm_eps", 1e-6),
-            norm_weight_offset: 0.0,
-            initializer_range: settings.get("model.init_method.std").and_then(Value::as_f64)?,
-            embedding_scale: 1.0,
-            position_offset: 0,
-            rotary,
-            score_scale: None,
-            score_scale_by_block: false,
-            score_cap: Constants::default().score_cap,
-            logit_cap: Constants::default().logit_cap,
-            projection_clip: None,
-            residual_scale: 1.0,
-            logit_scale: 1.0,
-            gate_limit: None,
-            router: if experts.is_some() { router } else { Router::default() },
-        },
-        experts,
-    })
+        hidden,
+        intermediate: inner,
+        heads,
+        kv_heads: size("num_key_value_heads").unwrap_or(heads),
+        head_dim: hidden.checked_div(heads)?,
+        vocabulary,
+    });
+    decoder.attention.input_bias = is_on("attention_bias");
+    decoder.windows = vec![size("sliding_window_size"); blocks as usize];
+    decoder.mlp = decoder.mlp.filter(|_| is_mixed);
+    decoder.head.tied = is_on("tie_word_embeddings");
+    decoder.constants = Constants {
+        norm_epsilon: real("rms_norm_eps", 1e-6),
+        initializer_range: settings.get("model.init_method.std").and_then(Value::as_f64)?,
+        rotary,
+        router: if experts.is_some() { router } else { Router::default() },
+        ..Constants::default()
+    };
+    decoder.experts = experts;
+    Some(decoder)
 }
 
 /// Which model `model_config` is.

@@ -1,5 +1,7 @@
 //! The models that torchtitan has, by family and flavor, and how another Llama is registered.
 
+use std::sync::LazyLock;
+
 use serde_json::json;
 
 use crate::export::case::Case;
@@ -45,23 +47,34 @@ pub enum Flavor {
 /// registers.
 pub fn flavor(case: &Case<'_>) -> Flavor {
     let Some(decoder) = case.decoder() else { return Flavor::Unknown };
-    let own = |row: &(&'static str, &'static str, &str, &'static str)| {
-        let (family, flavor, preset, folder) = *row;
-        let built = built(family, flavor, preset)?;
-        has_sizes_of(&built, &decoder).then_some((built, Flavor::Own(family, flavor, folder)))
-    };
     // Presets of one shape differ in their names and constants only, so the plan's own name goes first.
-    let is_named = |row: &&(&str, &str, &str, &str)| row.2 == case.problem.model.name;
-    let order = FLAVORS.iter().filter(is_named).chain(FLAVORS);
-    let all: Vec<(Decoder, Flavor)> = order.filter_map(own).collect();
-    let is_exact = |(built, _): &&(Decoder, Flavor)| differences(&decoder, &build(built.clone())).len() == OPEN.len();
+    let is_named = |own: &&Own| own.preset == case.problem.model.name;
+    let order = OWN.iter().filter(is_named).chain(OWN.iter());
+    let all: Vec<&Own> = order.filter(|own| has_sizes_of(&own.decoder, &decoder)).collect();
+    let is_exact =
+        |own: &&&Own| differences(&decoder, &build(own.decoder.clone())).len() == OPEN.len();
     let can_register = is_registrable(&decoder);
     match all.iter().find(is_exact).or_else(|| all.first().filter(|_| !can_register)) {
-        Some((_, flavor)) => flavor.clone(),
+        Some(own) => own.flavor.clone(),
         None if can_register => Flavor::Registered,
         None => Flavor::Unknown,
     }
 }
+
+/// A flavor of torchtitan's, and what it builds.
+struct Own {
+    preset: &'static str,
+    flavor: Flavor,
+    decoder: Decoder,
+}
+
+static OWN: LazyLock<Vec<Own>> = LazyLock::new(|| {
+    let own = |&(family, flavor, preset, folder): &(&'static str, &'static str, &'static str, &'static str)| {
+        let decoder = built(family, flavor, preset)?;
+        Some(Own { preset, flavor: Flavor::Own(family, flavor, folder), decoder })
+    };
+    FLAVORS.iter().filter_map(own).collect()
+});
 
 /// Fields that torchtitan sets in ways of its own: it draws each kind of weight otherwise.
 const OPEN: [&str; 1] = ["constants.initializer_range"];
@@ -73,7 +86,7 @@ pub fn build(decoder: Decoder) -> Build {
 
 /// What torchtitan builds under the name of its own flavor: the preset, with what its own arguments have otherwise
 /// (v0.2.2 `models/*/__init__.py`, `models/*/model/args.py`; v0.3.0 has the same).
-pub fn built(family: &str, flavor: &str, preset: &str) -> Option<Decoder> {
+fn built(family: &str, flavor: &str, preset: &str) -> Option<Decoder> {
     let known = presets().iter().find(|known| known.name == preset)?;
     let mut decoder = Decoder::of(&known.model().ok()?)?;
     let constants = &mut decoder.constants;
@@ -87,10 +100,9 @@ pub fn built(family: &str, flavor: &str, preset: &str) -> Option<Decoder> {
     Some(decoder)
 }
 
-/// The decoder that the flavor `family` `flavor` is.
-pub fn own(family: &str, flavor: &str) -> Option<Decoder> {
-    let row = FLAVORS.iter().find(|(name, known, ..)| *name == family && *known == flavor)?;
-    built(family, flavor, row.2)
+/// The decoder that `flavor` is.
+pub fn own(flavor: &Flavor) -> Option<Decoder> {
+    OWN.iter().find(|own| own.flavor == *flavor).map(|own| own.decoder.clone())
 }
 
 /// Whether two decoders differ in constants only.
@@ -149,15 +161,10 @@ pub fn registered(case: &Case<'_>) -> Option<Decoder> {
         scaling @ RotaryScaling::Llama3 { .. } => scaling.clone(),
         _ => RotaryScaling::None,
     };
-    let rotary = Rotary {
-        theta: rotary.theta,
-        window_theta: None,
-        share: 1.0,
-        interleaved: rotary.interleaved,
-        scaling,
-    };
-    // What else there is in a Llama the module says, and only one that has it is registered.
-    Some(Decoder { constants: Constants { norm_epsilon, rotary, ..Constants::default() }, ..planned })
+    // It turns neighbours, of weights that it permutes when it reads them: that is Llama's way.
+    let rotary = Rotary { theta: rotary.theta, scaling, ..Rotary::default() };
+    let constants = Constants { norm_epsilon, rotary, ..Constants::default() };
+    Some(Decoder { constants, ..Decoder::llama(planned.sizes()) })
 }
 
 /// The model of a flavor of whatever family, the first in the order of the table that has it: Llama 3 before others.

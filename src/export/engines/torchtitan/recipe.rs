@@ -192,7 +192,7 @@ impl Dialect for Recipe {
 
     fn builds(&self, case: &Case<'_>, _settings: &Settings) -> Option<Build> {
         match flavors::flavor(case) {
-            Flavor::Own(family, flavor, _) => flavors::own(family, flavor).map(flavors::build),
+            own @ Flavor::Own(..) => flavors::own(&own).map(flavors::build),
             Flavor::Registered | Flavor::Unknown => None,
         }
     }

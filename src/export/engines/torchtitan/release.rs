@@ -73,7 +73,7 @@ impl Dialect for Release {
 
     fn builds(&self, case: &Case<'_>, _settings: &Settings) -> Option<Build> {
         match flavors::flavor(case) {
-            Flavor::Own(family, flavor, _) => flavors::own(family, flavor),
+            own @ Flavor::Own(..) => flavors::own(&own),
             Flavor::Registered => flavors::registered(case),
             Flavor::Unknown => None,
         }
