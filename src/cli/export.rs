@@ -240,9 +240,7 @@ impl From<ExportError> for CliError {
             ExportError::AsIs { broken, .. } => (Kind::Illegal, broken.field, broken.value, broken.nearest),
             ExportError::NoWord { key, value, nearest, .. } => (Kind::Illegal, key, value, vec![nearest]),
             ExportError::NoStrategy { target, .. } => (Kind::Infeasible, "to".to_owned(), target, Vec::new()),
-            ExportError::Refused { target, .. } => {
-                (Kind::Illegal, "check".to_owned(), target, Vec::new())
-            }
+            ExportError::Refused { target, .. } => (Kind::Illegal, "check".to_owned(), target, Vec::new()),
             ExportError::ReadBack { target, .. } => (Kind::Illegal, "to".to_owned(), target, Vec::new()),
         };
         Self { kind, field, value, message, nearest }

@@ -2,11 +2,11 @@
 
 use serde::{Serialize, Serializer};
 
+use crate::model::constants::RotaryScaling;
 use crate::model::layer::{
     Activation, Attention, Embedding, Head, LayerKind, LossFunction, Mlp, Moe, Norm, NormKind, NormSpan,
     Position, Projection,
 };
-use crate::model::constants::RotaryScaling;
 use crate::model::{Constants, LossWeight, Model};
 
 /// A decoder whose blocks are alike but for windows and experts.
@@ -103,18 +103,19 @@ impl Decoder {
         }
         Some(
             Self {
-            blocks: own as u64,
-            multi_token,
-            residual,
-            embedding: parts.embedding?,
-            attention: parts.attention?,
-            windows: blocks.iter().map(|block| block.window).collect(),
-            mlp,
-            experts: parts.experts.map(|layer| Experts { layer, in_blocks }),
-            head,
-            constants,
-        }
-        .normal())
+                blocks: own as u64,
+                multi_token,
+                residual,
+                embedding: parts.embedding?,
+                attention: parts.attention?,
+                windows: blocks.iter().map(|block| block.window).collect(),
+                mlp,
+                experts: parts.experts.map(|layer| Experts { layer, in_blocks }),
+                head,
+                constants,
+            }
+            .normal(),
+        )
     }
 
     /// The same with one way of saying what can be said in several: constants that none of its layers looks at have their

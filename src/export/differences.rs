@@ -40,11 +40,7 @@ pub fn differences(planned: &Decoder, build: &Build) -> Vec<Difference> {
     list.retain(|difference| !is_open(&difference.field));
     for field in &build.open {
         let value = field.split('.').try_fold(&one, |value, name| value.get(name)).cloned();
-        list.push(Difference {
-            field: (*field).to_owned(),
-            planned: value.unwrap_or_default(),
-            built: None,
-        });
+        list.push(Difference { field: (*field).to_owned(), planned: value.unwrap_or_default(), built: None });
     }
     list
 }

@@ -23,8 +23,8 @@ pub mod targets;
 
 pub use case::Case;
 pub use check::Check;
-pub use dialect::Dialect;
 pub use decoder::Decoder;
+pub use dialect::Dialect;
 pub use diff::file_diff;
 pub use differences::{Build, Difference};
 pub use error::ExportError;

@@ -223,12 +223,15 @@ impl<'a> Reader<'a> {
         }
         let asked = self.asked.borrow();
         let is_section = |found: &&Found| {
-            let inside = |name: &str| name.strip_prefix(&found.path).is_some_and(|rest| rest.starts_with('.'));
+            let inside =
+                |name: &str| name.strip_prefix(&found.path).is_some_and(|rest| rest.starts_with('.'));
             let is_named = asked.contains(&found.path) || harmless.contains(&found.path.as_str());
             !found.value.is_null() && !is_named && asked.iter().any(|name| inside(name))
         };
         match self.document.found.iter().find(is_section) {
-            Some(found) => Err(self.error(found, "its settings are needed here, or null").or(vec!["null".to_owned()])),
+            Some(found) => {
+                Err(self.error(found, "its settings are needed here, or null").or(vec!["null".to_owned()]))
+            }
             None => Ok(()),
         }
     }

@@ -124,7 +124,13 @@ pub struct Rotary {
 
 impl Default for Rotary {
     fn default() -> Self {
-        Self { theta: 10_000.0, window_theta: None, share: 1.0, interleaved: false, scaling: RotaryScaling::None }
+        Self {
+            theta: 10_000.0,
+            window_theta: None,
+            share: 1.0,
+            interleaved: false,
+            scaling: RotaryScaling::None,
+        }
     }
 }
 
@@ -280,13 +286,7 @@ pub struct Router {
 
 impl Default for Router {
     fn default() -> Self {
-        Self {
-            score: RouterScore::Softmax,
-            renormalised: true,
-            scale: 1.0,
-            groups: None,
-            corrected: false,
-        }
+        Self { score: RouterScore::Softmax, renormalised: true, scale: 1.0, groups: None, corrected: false }
     }
 }
 

@@ -13,10 +13,7 @@ pub(super) fn cuts(strategy: &Strategy, facts: &Facts) -> bool {
 }
 
 /// The engine's conflicts that the strategy runs into.
-pub(super) fn conflicts<'f>(
-    strategy: &Strategy,
-    facts: &'f Facts<'_>,
-) -> impl Iterator<Item = &'f Conflict> {
+pub(super) fn conflicts<'f>(strategy: &Strategy, facts: &'f Facts<'_>) -> impl Iterator<Item = &'f Conflict> {
     let all = facts.profile.supports.conflicts.iter();
     all.filter(|conflict| conflict.of.iter().all(|aspect| has(strategy, facts, *aspect)))
 }

@@ -34,7 +34,8 @@ fn json(text: &str) -> Value {
 
 /// The JSON of the export of `plan.json` to `target`, and its exit code.
 fn exported(place: &Place, target: &str) -> (i32, Value) {
-    let run = place.run(["export", "plan.json", "--to", target, "--out", "run", "--as-is", "--force", "--json"]);
+    let run =
+        place.run(["export", "plan.json", "--to", target, "--out", "run", "--as-is", "--force", "--json"]);
     (run.code, json(&run.stdout))
 }
 
@@ -60,7 +61,16 @@ fn arguments_of_deepseek_v3_make_deepseek_v3() {
         assert!(text.contains(argument), "{argument} in {text}");
     }
     // What is read back is the same model: its constants travel to the next engine.
-    let back = ["simulate", "--cluster", "32x8xh100-sxm", "--from", "run/arguments.sh", "--out", "back.json", "--force"];
+    let back = [
+        "simulate",
+        "--cluster",
+        "32x8xh100-sxm",
+        "--from",
+        "run/arguments.sh",
+        "--out",
+        "back.json",
+        "--force",
+    ];
     let run = place.run(&back[..7]);
     assert!(matches!(run.code, 0 | 4), "{}", run.stderr);
     let run = place.run(["export", "back.json", "--to", "megatron", "--out", "again", "--as-is"]);
@@ -72,8 +82,10 @@ fn arguments_of_deepseek_v3_make_deepseek_v3() {
 #[test]
 fn multi_token_prediction_has_layers_of_its_own() {
     let place = Place::new();
-    let simulate = ["simulate", "deepseek-v3", "--mtp", "--cluster", "32x8xh100-sxm", "--global-batch", "256"];
-    let strategy = ["--engine", "megatron", "--strategy", "pp=8,ep=32,zero=1,ckpt=full", "--out", "plan.json"];
+    let simulate =
+        ["simulate", "deepseek-v3", "--mtp", "--cluster", "32x8xh100-sxm", "--global-batch", "256"];
+    let strategy =
+        ["--engine", "megatron", "--strategy", "pp=8,ep=32,zero=1,ckpt=full", "--out", "plan.json"];
     place.run(simulate.iter().chain(&strategy).copied());
     assert_eq!(exported(&place, "megatron").0, 0);
     let text = place.read("run/arguments.sh");
@@ -88,7 +100,11 @@ fn what_an_engine_builds_otherwise_is_said_with_both_values() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(!run.stdout.contains("All "), "{}", run.stdout);
     assert!(run.stdout.contains("not said  head.soft_cap is on in the plan, and off as"), "{}", run.stdout);
-    assert!(run.stdout.contains("Warning: the model that megatron@0.20 builds is not the plan's"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("Warning: the model that megatron@0.20 builds is not the plan's"),
+        "{}",
+        run.stdout
+    );
     assert!(place.read("run/arguments.sh").contains("--window-size 4095,0\n"));
     assert!(place.read("run/README.md").contains("- head.soft_cap is on in the plan"));
     let (_, summary) = exported(&place, "megatron");
@@ -97,7 +113,8 @@ fn what_an_engine_builds_otherwise_is_said_with_both_values() {
         list.iter().any(|difference| difference["field"] == field)
     };
     assert!(differs("attention.soft_cap") && differs("constants.embedding_scale") && !differs("windows"));
-    let checked = place.run(["export", "plan.json", "--to", "megatron", "--out", "other", "--as-is", "--check"]);
+    let checked =
+        place.run(["export", "plan.json", "--to", "megatron", "--out", "other", "--as-is", "--check"]);
     assert_eq!(checked.code, 4, "{}", checked.stdout);
     assert!(!place.path().join("other").exists());
 }
@@ -177,7 +194,16 @@ fn what_an_engine_refuses_is_neither_planned_nor_written() {
         let (code, document) = simulate("mixtral-8x7b", "megatron", strategy);
         assert_eq!((code, &document["error"]["nearest"]), (4, &serde_json::json!(["on"])), "{strategy}");
     }
-    let plan = place.run(["plan", "llama-3.2-1b", "--cluster", "1x8xh100-sxm", "--engine", "torchtitan", "--export", "own"]);
+    let plan = place.run([
+        "plan",
+        "llama-3.2-1b",
+        "--cluster",
+        "1x8xh100-sxm",
+        "--engine",
+        "torchtitan",
+        "--export",
+        "own",
+    ]);
     assert_eq!(plan.code, 0, "{}", plan.stderr);
     // No capability knows that this model has no pipeline in this version.
     let (code, _) = simulate("qwen3-8b", "torchtitan", "pp=2,zero=3");
@@ -194,8 +220,14 @@ const TAIL: &str = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 
 /// Scripts as people have them, none of which says the vocabulary.
 fn scripts() -> Vec<(&'static str, String)> {
     vec![
-        ("line", format!("torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 8 {TAIL}\n")),
-        ("srun", format!("srun --ntasks 8 python -u pretrain_gpt.py --tensor-model-parallel-size 8 {TAIL}\n")),
+        (
+            "line",
+            format!("torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 8 {TAIL}\n"),
+        ),
+        (
+            "srun",
+            format!("srun --ntasks 8 python -u pretrain_gpt.py --tensor-model-parallel-size 8 {TAIL}\n"),
+        ),
         (
             "module",
             format!(
@@ -253,7 +285,8 @@ fn new_arguments_go_to_the_program_and_not_to_what_starts_it() {
             .output()
             .unwrap();
         let given = String::from_utf8(script.stdout).unwrap();
-        let (launcher, program) = given.split_once("pretrain_gpt.py\n").unwrap_or_else(|| panic!("{name}: {given}"));
+        let (launcher, program) =
+            given.split_once("pretrain_gpt.py\n").unwrap_or_else(|| panic!("{name}: {given}"));
         for line in explained["file"]["lines"].as_array().unwrap() {
             let argument = format!("--{}\n", line["setting"].as_str().unwrap());
             assert!(!launcher.contains(&argument), "{name}: {argument} before the program: {given}");
@@ -280,7 +313,8 @@ fn scripts_that_megatron_refuses_are_refused() {
     ] {
         let place = Place::new();
         place.write("train.sh", &format!("{base} {more}\n"));
-        let arguments = ["simulate", "mixtral-8x7b", "--cluster", "1x8xh100-sxm", "--from", "train.sh", "--json"];
+        let arguments =
+            ["simulate", "mixtral-8x7b", "--cluster", "1x8xh100-sxm", "--from", "train.sh", "--json"];
         let run = place.run(arguments);
         assert_eq!(run.code, 3, "{more}: {}", run.stdout);
         let message = json(&run.stdout)["error"]["message"].as_str().unwrap().to_owned();
@@ -291,15 +325,36 @@ fn scripts_that_megatron_refuses_are_refused() {
 #[test]
 fn a_value_in_the_place_of_a_section_is_told_so() {
     for (file, text, path) in [
-        ("a.json", r#"{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "offload_param": false}}"#, "offload_param"),
-        ("b.json", r#"{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, "bf16": true}"#, "bf16"),
-        ("c.toml", "parallelism = 2\n[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 2048\n", "parallelism"),
+        (
+            "a.json",
+            r#"{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "offload_param": false}}"#,
+            "offload_param",
+        ),
+        (
+            "b.json",
+            r#"{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, "bf16": true}"#,
+            "bf16",
+        ),
+        (
+            "c.toml",
+            "parallelism = 2\n[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 2048\n",
+            "parallelism",
+        ),
     ] {
         let place = Place::new();
         place.write(file, text);
         let run = place.run([
-            "simulate", "llama-3.1-8b", "--cluster", "1x8xh100-sxm", "--global-batch", "8", "--seq-len", "2048", "--from",
-            file, "--json",
+            "simulate",
+            "llama-3.1-8b",
+            "--cluster",
+            "1x8xh100-sxm",
+            "--global-batch",
+            "8",
+            "--seq-len",
+            "2048",
+            "--from",
+            file,
+            "--json",
         ]);
         assert_eq!(run.code, 3, "{file}: {}", run.stdout);
         let error = json(&run.stdout)["error"].clone();

@@ -13,25 +13,46 @@ use serde_json::{Value, json};
 
 /// Small models that have, together, every field.
 const BASES: [(&str, &str); 7] = [
-    ("llama", r#"{"model_type":"llama","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
+    (
+        "llama",
+        r#"{"model_type":"llama","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
         "num_key_value_heads":2,"intermediate_size":128,"vocab_size":256,"max_position_embeddings":4096,
         "rope_theta":500000,"rope_scaling":{"type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,
-        "original_max_position_embeddings":8192}}"#),
-    ("gpt", r#"{"model_type":"gpt2","n_embd":64,"n_layer":4,"n_head":4,"vocab_size":256,"n_positions":1024}"#),
-    ("deepseek", r#"{"model_type":"deepseek_v3","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
+        "original_max_position_embeddings":8192}}"#,
+    ),
+    (
+        "gpt",
+        r#"{"model_type":"gpt2","n_embd":64,"n_layer":4,"n_head":4,"vocab_size":256,"n_positions":1024}"#,
+    ),
+    (
+        "deepseek",
+        r#"{"model_type":"deepseek_v3","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
         "intermediate_size":128,"moe_intermediate_size":32,"n_routed_experts":16,"num_experts_per_tok":4,"vocab_size":256,
         "first_k_dense_replace":1,"q_lora_rank":32,"kv_lora_rank":16,"qk_nope_head_dim":16,"qk_rope_head_dim":8,
         "v_head_dim":16,"n_group":4,"topk_group":2,"max_position_embeddings":4096,"rope_scaling":{"type":"yarn",
-        "factor":40,"original_max_position_embeddings":4096,"mscale":1.0,"mscale_all_dim":1.0,"beta_fast":32,"beta_slow":1}}"#),
-    ("gemma", r#"{"model_type":"gemma2","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
-        "num_key_value_heads":2,"head_dim":16,"intermediate_size":128,"vocab_size":256,"sliding_window":128}"#),
-    ("windows", r#"{"model_type":"gemma3_text","hidden_size":64,"num_hidden_layers":6,"num_attention_heads":4,
-        "num_key_value_heads":2,"head_dim":16,"intermediate_size":128,"vocab_size":256,"sliding_window":128}"#),
-    ("experts", r#"{"model_type":"mixtral","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
-        "num_key_value_heads":2,"intermediate_size":128,"num_local_experts":4,"num_experts_per_tok":2,"vocab_size":256}"#),
-    ("sinks", r#"{"model_type":"gpt_oss","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,"head_dim":16,
+        "factor":40,"original_max_position_embeddings":4096,"mscale":1.0,"mscale_all_dim":1.0,"beta_fast":32,"beta_slow":1}}"#,
+    ),
+    (
+        "gemma",
+        r#"{"model_type":"gemma2","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
+        "num_key_value_heads":2,"head_dim":16,"intermediate_size":128,"vocab_size":256,"sliding_window":128}"#,
+    ),
+    (
+        "windows",
+        r#"{"model_type":"gemma3_text","hidden_size":64,"num_hidden_layers":6,"num_attention_heads":4,
+        "num_key_value_heads":2,"head_dim":16,"intermediate_size":128,"vocab_size":256,"sliding_window":128}"#,
+    ),
+    (
+        "experts",
+        r#"{"model_type":"mixtral","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,
+        "num_key_value_heads":2,"intermediate_size":128,"num_local_experts":4,"num_experts_per_tok":2,"vocab_size":256}"#,
+    ),
+    (
+        "sinks",
+        r#"{"model_type":"gpt_oss","hidden_size":64,"num_hidden_layers":4,"num_attention_heads":4,"head_dim":16,
         "num_key_value_heads":2,"intermediate_size":128,"num_local_experts":4,"num_experts_per_tok":2,"vocab_size":256,
-        "sliding_window":128}"#),
+        "sliding_window":128}"#,
+    ),
 ];
 
 /// Types of the schema whose fields are of layers, with the kind of layer that holds them.
@@ -68,7 +89,8 @@ fn schema() -> Value {
 /// Names of the fields of the type `name`, with what the schema says of each.
 fn fields(schema: &Value, name: &str) -> Vec<(String, Value)> {
     let definition = &schema["$defs"][name];
-    let properties = definition["properties"].as_object().unwrap_or_else(|| panic!("the schema has no {name}"));
+    let properties =
+        definition["properties"].as_object().unwrap_or_else(|| panic!("the schema has no {name}"));
     properties.iter().map(|(field, of)| (field.clone(), of.clone())).collect()
 }
 
@@ -230,13 +252,8 @@ fn changes(documents: &[Value]) -> (Vec<Change>, Vec<String>) {
 fn said(target: Target, model: &Model) -> String {
     let profile = narrowed(target).expect("its profile is there");
     let cluster = cluster::load("1x2xh100-sxm").unwrap();
-    let workload = Workload {
-        global_batch: 8,
-        seq_len: 1024,
-        precision: ElementType::Bf16,
-        dropout: 0.0,
-        clip: 1.0,
-    };
+    let workload =
+        Workload { global_batch: 8, seq_len: 1024, precision: ElementType::Bf16, dropout: 0.0, clip: 1.0 };
     let problem = Problem::new(model, &cluster, workload, &profile, None);
     let resolved = |text: &str| Draft::parse(text).unwrap().resolve(&problem.facts).ok();
     let texts = ["zero=0", "zero=1", "zero=3", "zero=3,ckpt=full", "zero=2", "zero=3,ckpt=selective"];

@@ -108,7 +108,9 @@ fn argument_before<'d>(document: &'d Document, after: &[String]) -> Option<&'d F
             *goes_on = line.trim_end().ends_with('\\');
             this
         });
-        words.any(|line| line.split_whitespace().any(|word| word.trim_end_matches(['"', '\'']).ends_with(".py")))
+        words.any(|line| {
+            line.split_whitespace().any(|word| word.trim_end_matches(['"', '\'']).ends_with(".py"))
+        })
     };
     let last = || document.found.iter().rev().find(|found| !is_line_of_program(found));
     known.or_else(last).or_else(|| document.found.last())

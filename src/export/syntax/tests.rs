@@ -107,7 +107,8 @@ fn strings_of_arguments_are_read_where_they_are_set() {
         ("$OTHER", json!(true)),
     ];
     assert_eq!(found, expected);
-    let edit = Edit { path: "tensor-model-parallel-size".to_owned(), value: Some(json!(8)), after: Vec::new() };
+    let edit =
+        Edit { path: "tensor-model-parallel-size".to_owned(), value: Some(json!(8)), after: Vec::new() };
     assert!(edited(&document, &[edit]).contains("ARGS=\"--tensor-model-parallel-size 8 \\"));
 }
 

@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::export::case::Case;
+use crate::export::decoder::{Decoder, Experts, Sizes};
+use crate::export::differences::{Build, differences};
 use crate::export::error::ImportError;
 use crate::export::meaning::ModelClue;
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::decoder::{Decoder, Experts, Sizes};
-use crate::export::differences::{Build, differences};
 use crate::model::constants::{Rotary, RotaryScaling, Router};
 use crate::model::layer::{Activation, Moe, NormKind, Position};
 use crate::model::{Constants, presets};

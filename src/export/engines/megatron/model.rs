@@ -182,7 +182,14 @@ fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
         Some(inner) => inner,
         None => reader.size("ffn-hidden-size")?.unwrap_or_default(),
     };
-    Ok(Some(Experts { count, top_k: top_k.unwrap_or(2), inner, shared: shared.unwrap_or(0), dense_blocks, router }))
+    Ok(Some(Experts {
+        count,
+        top_k: top_k.unwrap_or(2),
+        inner,
+        shared: shared.unwrap_or(0),
+        dense_blocks,
+        router,
+    }))
 }
 
 /// The dense blocks before those with experts, of `([0]*3+[1]*58)`.

@@ -275,8 +275,7 @@ impl Dialect for Recipe {
             None => ":?name the recipe".to_owned(),
             Some(known) => format!(":-{}", known.start(case.strategy)),
         };
-        let arguments =
-            format!("llm pretrain --yes --factory \"${{RECIPE{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
+        let arguments = format!("llm pretrain --yes --factory \"${{RECIPE{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
         let mut program = Program::torchrun("--no-python nemo", &arguments);
         program.prepare.push("source overrides.sh".to_owned());
         arranged(program, case.strategy)

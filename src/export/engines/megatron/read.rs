@@ -28,7 +28,9 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     refused(reader, &meaning.draft)?;
     let modules = reader.count("mtp-num-layers")?.unwrap_or(0);
     if modules > 0 && multi_token(scene) == 0 {
-        meaning.notes.push("Multi-token prediction layers are left out; --mtp counts those of MODEL.".to_owned());
+        meaning
+            .notes
+            .push("Multi-token prediction layers are left out; --mtp counts those of MODEL.".to_owned());
     }
     Ok(meaning)
 }
@@ -50,7 +52,8 @@ fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
     let score = reader.known("moe-router-score-function").and_then(|word| word.as_str()).unwrap_or("softmax");
     let experts = reader.known("num-experts").is_some();
     if experts && reader.is_on("moe-router-enable-expert-bias")? && score == "softmax" {
-        let rule = "it goes with --moe-router-score-function sigmoid (core/transformer/transformer_config.py:2617)";
+        let rule =
+            "it goes with --moe-router-score-function sigmoid (core/transformer/transformer_config.py:2617)";
         return Err(reader.refused("moe-router-enable-expert-bias", rule));
     }
     if experts
@@ -64,7 +67,8 @@ fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
     }
     let groups = reader.known_number("moe-router-num-groups");
     if reader.known("moe-router-group-topk").is_some() && groups.is_none() {
-        let rule = "--moe-router-num-groups is needed beside it (core/transformer/transformer_config.py:2677)";
+        let rule =
+            "--moe-router-num-groups is needed beside it (core/transformer/transformer_config.py:2677)";
         return Err(reader.refused("moe-router-group-topk", rule));
     }
     Ok(())
@@ -157,8 +161,7 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
     let blocks = u64::from(scene.model.blocks());
     let (cuts, virtual_stages) = if let Some(text) = text {
         let counts_modules = multi_token(scene) > 0;
-        let cuts =
-            layout::cuts(text, counts_modules).map_err(|rule| reader.refused(layout_path, rule))?;
+        let cuts = layout::cuts(text, counts_modules).map_err(|rule| reader.refused(layout_path, rule))?;
         let count = cuts.len() as u64;
         if !count.is_multiple_of(stages) {
             let rule = format!("its {count} chunks are no multiple of {stages} pipeline ranks");

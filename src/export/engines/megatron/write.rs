@@ -63,7 +63,10 @@ fn parallelism(case: &Case<'_>, settings: &mut Settings) {
                 settings.set("num-virtual-stages-per-pipeline-rank", chunks);
             }
             (false, _) => {
-                settings.set("pipeline-model-parallel-layout", layout(&s.cuts, u32::try_from(modules).unwrap_or(0)));
+                settings.set(
+                    "pipeline-model-parallel-layout",
+                    layout(&s.cuts, u32::try_from(modules).unwrap_or(0)),
+                );
             }
         }
     }

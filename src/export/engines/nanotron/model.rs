@@ -4,11 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::release::Release;
 use crate::export::case::Case;
+use crate::export::decoder::{Decoder, Experts, Sizes};
 use crate::export::error::ImportError;
 use crate::export::meaning::ModelClue;
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::decoder::{Decoder, Experts, Sizes};
 use crate::model::Constants;
 use crate::model::constants::{Rotary, RotaryScaling, Router};
 use crate::model::layer::{Activation, Moe, Norm, NormKind};

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use serde_json::json;
 
 use crate::export::case::Case;
-use crate::export::meaning::ModelClue;
 use crate::export::decoder::Decoder;
 use crate::export::differences::{Build, differences};
+use crate::export::meaning::ModelClue;
 use crate::model::constants::{Rotary, RotaryScaling};
 use crate::model::{Constants, presets};
 
@@ -51,8 +51,7 @@ pub fn flavor(case: &Case<'_>) -> Flavor {
     let is_named = |own: &&Own| own.preset == case.problem.model.name;
     let order = OWN.iter().filter(is_named).chain(OWN.iter());
     let all: Vec<&Own> = order.filter(|own| has_sizes_of(&own.decoder, &decoder)).collect();
-    let is_exact =
-        |own: &&&Own| differences(&decoder, &build(own.decoder.clone())).len() == OPEN.len();
+    let is_exact = |own: &&&Own| differences(&decoder, &build(own.decoder.clone())).len() == OPEN.len();
     let can_register = is_registrable(&decoder);
     match all.iter().find(is_exact).or_else(|| all.first().filter(|_| !can_register)) {
         Some(own) => own.flavor.clone(),
@@ -69,10 +68,11 @@ struct Own {
 }
 
 static OWN: LazyLock<Vec<Own>> = LazyLock::new(|| {
-    let own = |&(family, flavor, preset, folder): &(&'static str, &'static str, &'static str, &'static str)| {
-        let decoder = built(family, flavor, preset)?;
-        Some(Own { preset, flavor: Flavor::Own(family, flavor, folder), decoder })
-    };
+    let own =
+        |&(family, flavor, preset, folder): &(&'static str, &'static str, &'static str, &'static str)| {
+            let decoder = built(family, flavor, preset)?;
+            Some(Own { preset, flavor: Flavor::Own(family, flavor, folder), decoder })
+        };
     FLAVORS.iter().filter_map(own).collect()
 });
 
