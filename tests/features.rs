@@ -136,6 +136,9 @@ fn the_page_says_what_the_profiles_say() {
         for (key, text, source) in rows(&profile.supports) {
             made += &format!("| {key} | {text} | {} |\n", source.replace('|', "\\|"));
         }
+        if let Some(divisor) = &profile.supports.sequence_divisor {
+            made += &format!("| sequence, a multiple of | {} | {} |\n", spelled(&**divisor), divisor.source);
+        }
         for conflict in &profile.supports.conflicts {
             made += &format!("| not at once | {} | {} |\n", words(&conflict.of), conflict.source);
         }

@@ -33,7 +33,7 @@ pub struct ExportArgs {
     /// The folder to write; it must be empty or not be there
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// End with exit code 4, and write nothing, if a rule of the engine does not hold
+    /// End with exit code 4, and write nothing, if the engine builds another model than the plan's
     #[arg(long)]
     check: bool,
     /// Export the strategy as it is, or refuse and name the first key that does not fit
@@ -63,10 +63,14 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let exported = export(&plan, goal, &|progress| bar.show(progress));
     bar.clear();
     let exported = exported?;
-    if args.check
-        && let Some(broken) = exported.checks.iter().find(|check| !check.holds)
-    {
-        return Err(refused(&exported, broken));
+    if let (true, Some(warning)) = (args.check, warning(&exported)) {
+        return Err(CliError {
+            kind: Kind::Illegal,
+            field: "check".to_owned(),
+            value: exported.target.clone(),
+            message: warning,
+            nearest: Vec::new(),
+        });
     }
     folder.write(&exported.files)?;
     let shown = args.out.display().to_string();
@@ -97,16 +101,6 @@ pub fn exported(plan: &Plan, folder: &Folder) -> Result<Exported, CliError> {
     Ok(exported)
 }
 
-fn refused(exported: &Exported, broken: &Check) -> CliError {
-    CliError {
-        kind: Kind::Illegal,
-        field: "check".to_owned(),
-        value: exported.target.clone(),
-        message: format!("{} refuses this: {} ({})", exported.target, broken.rule, broken.source),
-        nearest: Vec::new(),
-    }
-}
-
 /// What is said of an export, in lines.
 pub fn text(exported: &Exported, folder: &str) -> String {
     let now = &exported.plan.prediction;
@@ -121,7 +115,6 @@ pub fn text(exported: &Exported, folder: &str) -> String {
         }
         Origin::PlannedAnew { reason, .. } => format!("planned anew: {reason}"),
     };
-    let broken: Vec<&Check> = exported.checks.iter().filter(|check| !check.holds).collect();
     let mut lines = vec![
         format!("{} files for {} in {folder}", exported.files.len(), exported.target),
         format!("  strategy  {}", exported.plan.strategy.text),
@@ -139,18 +132,27 @@ pub fn text(exported: &Exported, folder: &str) -> String {
     for sentence in &exported.unsaid {
         lines.push(format!("  not said  {sentence}"));
     }
-    for check in &broken {
-        lines.push(format!("  BROKEN    {} ({})", check.rule, check.source));
-    }
-    lines.push(match broken.len() {
-        0 => format!(
-            "All {} rules of {} that were checked hold; read {folder}/README.md, then start {folder}/run.sh.",
-            exported.checks.len(),
-            exported.target
-        ),
-        several => format!("{several} rules of {} do not hold: it will refuse this.", exported.target),
+    let rules = format!("{} rules of {} that were checked hold", exported.checks.len(), exported.target);
+    let next = format!("read {folder}/README.md, then start {folder}/run.sh");
+    lines.push(match warning(exported) {
+        None => format!("All {rules}; {next}."),
+        Some(warning) => format!("Warning: {warning} The {rules}; {next}."),
     });
     lines.join("\n") + "\n"
+}
+
+/// That the engine trains another model, if it does.
+fn warning(exported: &Exported) -> Option<String> {
+    let others = exported.differences.iter().filter(|difference| difference.built.is_some()).count();
+    let (fields, them) = match others {
+        0 => return None,
+        1 => ("1 field".to_owned(), "it"),
+        several => (format!("{several} fields"), "them"),
+    };
+    Some(format!(
+        "the model that {} builds is not the plan's in {fields}; set {them} by hand if your version can, as said above.",
+        exported.target
+    ))
 }
 
 /// The same as JSON.
@@ -168,6 +170,16 @@ pub struct Summary<'a> {
     planned: Planned<'a>,
     checks: &'a [Check],
     unsaid: &'a [String],
+    /// Fields of the model with the plan's value and the one that the engine has, null where nothing settles it.
+    differences: Vec<Differing<'a>>,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Differing<'a> {
+    field: &'a str,
+    planned: &'a serde_json::Value,
+    built: Option<&'a serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -206,6 +218,16 @@ impl<'a> Summary<'a> {
             },
             checks: &exported.checks,
             unsaid: &exported.unsaid,
+            differences: exported
+                .differences
+                .iter()
+                .map(|difference| Differing {
+                    field: &difference.field,
+                    planned: &difference.planned,
+                    built: difference.built.as_ref(),
+                })
+                .collect(),
+            warnings: warning(exported).into_iter().collect(),
         }
     }
 }
@@ -218,6 +240,7 @@ impl From<ExportError> for CliError {
             ExportError::AsIs { broken, .. } => (Kind::Illegal, broken.field, broken.value, broken.nearest),
             ExportError::NoWord { key, value, nearest, .. } => (Kind::Illegal, key, value, vec![nearest]),
             ExportError::NoStrategy { target, .. } => (Kind::Infeasible, "to".to_owned(), target, Vec::new()),
+            ExportError::Refused { target, .. } => (Kind::Illegal, "check".to_owned(), target, Vec::new()),
             ExportError::ReadBack { target, .. } => (Kind::Illegal, "to".to_owned(), target, Vec::new()),
         };
         Self { kind, field, value, message, nearest }

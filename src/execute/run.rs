@@ -4,7 +4,6 @@ use crate::execute::comm::Peers;
 use crate::execute::error::ExecuteError;
 use crate::lower::Kernel;
 use crate::lower::unit::{UnitLayers, units};
-use crate::model::constants::RouterScore;
 use crate::model::layer::LayerKind;
 use crate::model::{LossWeight, Model, Watch};
 use crate::profile::EngineProfile;
@@ -225,12 +224,15 @@ fn unsupported_watch(model: &Model, layout: &Layout) -> Option<String> {
 /// What of a model's constants no kernel takes into account.
 fn unsupported_constant(model: &Model) -> Option<&'static str> {
     let constants = &model.constants;
-    let plain = RouterScore::Softmax;
     let checks = [
         (constants.norm_weight_offset != 0.0, "norm weights with an offset"),
         (constants.embedding_scale != 1.0, "scaled embeddings"),
         (constants.projection_clip.is_some(), "clamped queries, keys and values"),
-        (constants.router.score != plain || constants.router.scale != 1.0, "scores of this router"),
+        (!constants.router.chooses_by_softmax() || constants.router.scale != 1.0, "scores of this router"),
+        (constants.residual_scale != 1.0, "a scaled residual"),
+        (constants.logit_scale != 1.0, "scaled logits"),
+        (constants.gate_limit.is_some(), "a gate with a limit"),
+        (constants.rotary.interleaved, "rotary positions that turn neighbouring elements"),
         (constants.rotary.window_theta.is_some(), "a rotary base of its own for windows"),
         (model.layers().any(|layer| has_residual_norm(&layer.kind)), "norms behind the residual sum"),
     ];

@@ -1,6 +1,6 @@
 //! What a configuration is written for: a problem and a strategy that is legal in it.
 
-use super::shape::Shape;
+use super::decoder::Decoder;
 use crate::search::Problem;
 use crate::strategy::{CheckpointMode, Strategy};
 
@@ -12,9 +12,9 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The shape of the model, where it is a decoder of like blocks.
-    pub fn shape(&self) -> Option<Shape> {
-        Shape::of(self.problem.model)
+    /// The model as a decoder of like blocks, where it is one.
+    pub fn decoder(&self) -> Option<Decoder> {
+        Decoder::of(self.problem.model)
     }
 
     /// Devices of a node.

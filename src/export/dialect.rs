@@ -2,6 +2,7 @@
 
 use super::case::Case;
 use super::check::Check;
+use super::differences::Build;
 use super::error::ImportError;
 use super::launch::Program;
 use super::meaning::{Meaning, ModelClue, Scene};
@@ -49,7 +50,12 @@ pub trait Dialect: Sync {
         Vec::new()
     }
 
-    /// What of `case` no setting says: one sentence each.
+    /// The model that the engine builds from `settings`; none where it is made by hand, as a script of the user's does.
+    fn builds(&self, _case: &Case<'_>, _settings: &Settings) -> Option<Build> {
+        None
+    }
+
+    /// What of `case` no setting says, but for the model: one sentence each.
     fn unsaid(&self, _case: &Case<'_>) -> Vec<String> {
         Vec::new()
     }

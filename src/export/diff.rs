@@ -4,10 +4,11 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use super::case::Case;
+use super::error::ImportError;
 use super::import::{self, Given, Imported};
 use super::meaning::Scene;
 use super::reader::Reader;
-use super::settings::Settings;
+use super::settings::{Setting, Settings};
 use super::syntax::{Edit, edited};
 use crate::plan::Explanation;
 use crate::plan::explanation::{FileDiff, KeyOutcome, KeyStep, LineChange};
@@ -87,10 +88,22 @@ pub fn file_diff(
 /// What has to be changed in `before` to make it `after`.
 fn edits(before: &Settings, after: &Settings) -> Vec<Edit> {
     let gone = before.iter().filter(|setting| after.get(&setting.path).is_none());
-    let gone = gone.map(|setting| Edit { path: setting.path.clone(), value: None });
     let new = after.iter().filter(|setting| before.get(&setting.path) != Some(&setting.value));
-    let new = new.map(|setting| Edit { path: setting.path.clone(), value: Some(setting.value.clone()) });
-    gone.chain(new).collect()
+    gone.map(|setting| removal(&setting.path)).chain(new.map(|setting| edit(setting, after))).collect()
+}
+
+fn removal(path: &str) -> Edit {
+    Edit { path: path.to_owned(), value: None, after: Vec::new() }
+}
+
+/// The edit that makes `setting` as it is in `all`; a new one stands after the nearest that the file has of those that
+/// engines are told before it, else before the nearest after it.
+fn edit(setting: &Setting, all: &Settings) -> Edit {
+    let is_before = |other: &&Setting| other.path != setting.path;
+    let mut near: Vec<String> = all.iter().take_while(is_before).map(|other| other.path.clone()).collect();
+    near.reverse();
+    near.extend(all.iter().skip(near.len() + 1).map(|other| other.path.clone()));
+    Edit { path: setting.path.clone(), value: Some(setting.value.clone()), after: near }
 }
 
 /// All settings of the better plan; of those in the file that shape a strategy, the others go.
@@ -98,20 +111,18 @@ fn thorough(imported: &Imported, scene: &Scene<'_>, after: &Settings) -> Vec<Edi
     let reader = Reader::new(&imported.document);
     let dialect = imported.target.dialect;
     // What the model is stays as it stands.
-    let is_read = dialect.model(&reader).is_ok();
+    let is_read = matches!(dialect.model(&reader), Ok(_) | Err(ImportError::Unsaid { .. }));
     let of_model: Vec<String> = reader.asked();
     let is_read = is_read && dialect.read(&reader, scene).is_ok();
     let is_of_model = |path: &str| of_model.iter().any(|known| known == path);
     let stays = |path: &str| is_of_model(path) || after.get(path).is_some();
     let gone = imported.document.found.iter().filter(|found| is_read && reader.was_asked(&found.path));
-    let gone =
-        gone.filter(|found| !stays(&found.path)).map(|found| Edit { path: found.path.clone(), value: None });
+    let gone = gone.filter(|found| !stays(&found.path)).map(|found| removal(&found.path));
     let new = after.iter().filter(|setting| !is_of_model(&setting.path));
     let differs =
         |path: &str, value: &Value| imported.document.get(path).is_none_or(|found| found.value != *value);
     let new = new.filter(|setting| differs(&setting.path, &setting.value));
-    let new = new.map(|setting| Edit { path: setting.path.clone(), value: Some(setting.value.clone()) });
-    gone.chain(new).collect()
+    gone.chain(new.map(|setting| edit(setting, after))).collect()
 }
 
 fn shown(value: &Value) -> String {

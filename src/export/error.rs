@@ -83,6 +83,9 @@ pub enum ExportError {
     NoWord { target: String, key: String, value: String, nearest: String },
     #[error("{target} has no strategy for this: {reason}")]
     NoStrategy { target: String, reason: String },
+    /// A rule of the engine that no capability says is broken.
+    #[error("{target} refuses this: {rule} ({place})")]
+    Refused { target: String, rule: String, place: String },
     /// The file that was written does not read back.
     #[error("what was written for {target} does not read back: {error}")]
     ReadBack { target: String, error: Box<ImportError> },

@@ -2,6 +2,7 @@
 
 use super::case::Case;
 use super::check::Check;
+use super::differences::{Difference, described, differences};
 use super::error::{ExportError, ImportError};
 use super::import::{self, Beside, Given, Understood};
 use super::launch::{ranks, scripts};
@@ -56,6 +57,8 @@ pub struct Exported {
     pub checks: Vec<Check>,
     /// What of the plan no setting says.
     pub unsaid: Vec<String>,
+    /// Fields of the model that the engine takes from elsewhere than the plan.
+    pub differences: Vec<Difference>,
     pub files: Vec<File>,
 }
 
@@ -204,22 +207,38 @@ pub fn export(
         plan: exported,
         planned: Outlook::of(plan),
         checks: dialect.checks(&case),
-        unsaid: unsaid(goal.target, &case),
+        unsaid: Vec::new(),
+        differences: Vec::new(),
         files: Vec::new(),
     };
+    if let Some(broken) = exported.checks.iter().find(|check| !check.holds) {
+        let (rule, place) = (broken.rule.clone(), broken.source.clone());
+        return Err(ExportError::Refused { target: exported.target, rule, place });
+    }
+    (exported.unsaid, exported.differences) = unsaid(goal.target, &case);
     exported.files = files(goal.target, &case, &exported);
     Ok(exported)
 }
 
-/// What of a case no setting says: what the engine has no word for, and what no engine's settings say.
-fn unsaid(target: Target, case: &Case<'_>) -> Vec<String> {
-    let mut sentences = target.dialect.unsaid(case);
-    let frozen = case.problem.model.layers().filter(|layer| layer.frozen).count();
+/// What of a case no setting says: what the engine has no word for, what no engine's settings say, and of the model what
+/// the engine builds otherwise, or all of it where it is made by hand.
+pub fn unsaid(target: Target, case: &Case<'_>) -> (Vec<String>, Vec<Difference>) {
+    let dialect = target.dialect;
+    let mut sentences = dialect.unsaid(case);
+    let model = case.problem.model;
+    let frozen = model.layers().filter(|layer| layer.frozen).count();
     if frozen > 0 {
         sentences
             .push(format!("{frozen} layers are frozen in the plan: freeze them in the training script."));
     }
-    sentences
+    let Some((decoder, build)) = case.decoder().zip(dialect.builds(case, &dialect.settings(case))) else {
+        sentences.push(format!("{} is yours to make, as follows.", model.name));
+        sentences.extend(described(model));
+        return (sentences, Vec::new());
+    };
+    let differences = differences(&decoder, &build);
+    sentences.extend(differences.iter().map(|difference| difference.sentence(&target.text())));
+    (sentences, differences)
 }
 
 /// The strategy that the settings of `strategy` mean when they are read back: itself, or the nearest that they say.

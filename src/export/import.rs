@@ -148,9 +148,13 @@ fn understood(
     let dialect = target.dialect;
     let beneath = dialect.beneath(document);
     let reader = Reader::new(document).upon(beneath.as_ref()).with(beside);
-    // So that its settings count as read.
-    dialect.model(&reader)?;
+    // So that its settings count as read. The model itself is known, so what they leave out is no matter.
+    match dialect.model(&reader) {
+        Ok(_) | Err(ImportError::Unsaid { .. }) => {}
+        Err(error) => return Err(error),
+    }
     let mut meaning = dialect.read(&reader, scene)?;
+    reader.sections(dialect.harmless())?;
     let order = match ranks {
         None => meaning.order,
         Some(ranks) => {

@@ -5,8 +5,10 @@
 
 mod case;
 mod check;
+mod decoder;
 mod dialect;
 mod diff;
+mod differences;
 mod engines;
 pub mod error;
 pub mod exported;
@@ -16,14 +18,15 @@ mod meaning;
 mod reader;
 mod readme;
 mod settings;
-mod shape;
 pub mod syntax;
 pub mod targets;
 
 pub use case::Case;
 pub use check::Check;
+pub use decoder::Decoder;
 pub use dialect::Dialect;
 pub use diff::file_diff;
+pub use differences::{Build, Difference};
 pub use error::ExportError;
 pub use exported::{Exported, File, Goal, Origin, Outlook, Reach, export, profile_like, profile_of};
 pub use import::{Imported, clue, import};

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::error::ImportError;
 use super::import::Beside;
-use super::syntax::{Document, Found};
+use super::syntax::{Document, Found, Syntax};
 
 /// A document that is being read.
 #[derive(Debug)]
@@ -81,6 +81,17 @@ impl<'a> Reader<'a> {
     pub fn name(&self, path: &str) -> Option<&'a str> {
         self.asked.borrow_mut().insert(path.to_owned());
         self.get(path).and_then(|found| found.value.as_str())
+    }
+
+    /// A value that the text settles; none where it does not, which is no error as with [`Self::value`].
+    pub fn known(&self, path: &str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert(path.to_owned());
+        self.get(path).filter(|found| !found.is_open && !found.value.is_null()).map(|found| &found.value)
+    }
+
+    /// A number that the text settles.
+    pub fn known_number(&self, path: &str) -> Option<f64> {
+        self.known(path)?.as_f64()
     }
 
     /// Whether `path` is there.
@@ -199,6 +210,29 @@ impl<'a> Reader<'a> {
             line: self.document.line(found),
             rule: rule.to_string(),
             nearest: Vec::new(),
+        }
+    }
+
+    /// That no value stands where others stand that were asked for, as `false` in the place of a section.
+    ///
+    /// # Errors
+    /// If one does, in a syntax that has sections.
+    pub fn sections(&self, harmless: &[&str]) -> Result<(), ImportError> {
+        if !matches!(self.document.syntax, Syntax::Json | Syntax::Yaml | Syntax::Toml) {
+            return Ok(());
+        }
+        let asked = self.asked.borrow();
+        let is_section = |found: &&Found| {
+            let inside =
+                |name: &str| name.strip_prefix(&found.path).is_some_and(|rest| rest.starts_with('.'));
+            let is_named = asked.contains(&found.path) || harmless.contains(&found.path.as_str());
+            !found.value.is_null() && !is_named && asked.iter().any(|name| inside(name))
+        };
+        match self.document.found.iter().find(is_section) {
+            Some(found) => {
+                Err(self.error(found, "its settings are needed here, or null").or(vec!["null".to_owned()]))
+            }
+            None => Ok(()),
         }
     }
 

@@ -32,6 +32,15 @@ pub struct Constants {
     /// Queries, keys and values are clamped to ± this (MPT's `clip_qkv`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub projection_clip: Option<f64>,
+    /// What attention and MLP return is multiplied by it before the residual add (1; Granite).
+    #[serde(skip_serializing_if = "is_one")]
+    pub residual_scale: f64,
+    /// Logits are multiplied by it (1; Granite, Cohere).
+    #[serde(skip_serializing_if = "is_one")]
+    pub logit_scale: f64,
+    /// l where a gated MLP computes (clamp(up, ±l) + 1) · g · σ(1.702 · g), with g = min(gate, l) (gpt-oss: 7).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate_limit: Option<f64>,
     pub router: Router,
 }
 
@@ -49,6 +58,9 @@ impl Default for Constants {
             score_cap: 50.0,
             logit_cap: 30.0,
             projection_clip: None,
+            residual_scale: 1.0,
+            logit_scale: 1.0,
+            gate_limit: None,
             router: Router::default(),
         }
     }
@@ -71,23 +83,24 @@ impl Constants {
         above_zero("score_cap", self.score_cap)?;
         above_zero("logit_cap", self.logit_cap)?;
         above_zero("projection_clip", self.projection_clip.unwrap_or(1.0))?;
+        above_zero("residual_scale", self.residual_scale)?;
+        above_zero("logit_scale", self.logit_scale)?;
+        above_zero("gate_limit", self.gate_limit.unwrap_or(1.0))?;
         above_zero("router.scale", self.router.scale)?;
-        let Rotary { theta, window_theta, share, ref scaling } = self.rotary;
+        if let Some(groups) = self.router.groups {
+            groups.check()?;
+        }
+        let Rotary { theta, window_theta, share, interleaved: _, ref scaling } = self.rotary;
         above_zero("rotary.theta", theta)?;
         above_zero("rotary.window_theta", window_theta.unwrap_or(1.0))?;
         if share > 1.0 {
             return Err(ModelError::rule("constants.rotary.share", share, "is more than a whole head", [1]));
         }
         above_zero("rotary.share", share)?;
-        match *scaling {
-            RotaryScaling::None | RotaryScaling::Other(_) => Ok(()),
-            RotaryScaling::Linear { factor } => above_zero("rotary.scaling.factor", factor),
-            RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, .. } => {
-                above_zero("rotary.scaling.factor", factor)?;
-                above_zero("rotary.scaling.low_freq_factor", low_freq_factor)?;
-                above_zero("rotary.scaling.high_freq_factor", high_freq_factor)
-            }
+        for (name, value) in scaling.numbers() {
+            above_zero(&format!("rotary.scaling.{name}"), value)?;
         }
+        Ok(())
     }
 }
 
@@ -103,12 +116,21 @@ pub struct Rotary {
     pub window_theta: Option<f64>,
     /// The share of a head, from its first element on, that is rotated (1; GPT-NeoX: 0.25).
     pub share: f64,
+    /// Element 2i is paired with element 2i + 1 instead (GPT-J, Cohere, GLM 4, DeepSeek).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interleaved: bool,
     pub scaling: RotaryScaling,
 }
 
 impl Default for Rotary {
     fn default() -> Self {
-        Self { theta: 10_000.0, window_theta: None, share: 1.0, scaling: RotaryScaling::None }
+        Self {
+            theta: 10_000.0,
+            window_theta: None,
+            share: 1.0,
+            interleaved: false,
+            scaling: RotaryScaling::None,
+        }
     }
 }
 
@@ -128,8 +150,48 @@ pub enum RotaryScaling {
         high_freq_factor: f64,
         original_max_position: u64,
     },
-    /// One that we plan for and do not compute, by its name (`yarn`, `dynamic`, `longrope`).
+    /// Peng et al. 2023; planned for, not computed.
+    Yarn(Yarn),
+    /// The base grows with the sequence by the factor; planned for, not computed.
+    Dynamic {
+        factor: f64,
+    },
+    /// Each pair has a factor of its own (Ding et al. 2024); planned for, not computed.
+    LongRope {
+        short_factor: Vec<f64>,
+        long_factor: Vec<f64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        original_max_position: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attention_factor: Option<f64>,
+    },
+    /// Another one that we plan for and do not compute, by its name (`mrope`).
     Other(String),
+}
+
+/// What YaRN is given; what is left out has the default of transformers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Yarn {
+    pub factor: f64,
+    /// None: the longest sequence of the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_max_position: Option<u64>,
+    /// Turns within the original context from which on a pair is left alone (32).
+    pub beta_fast: f64,
+    /// Turns below which a pair is interpolated wholly (1).
+    pub beta_slow: f64,
+    /// Of the factor of scores, which is 0.1 · mscale · ln(factor) + 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mscale: Option<f64>,
+    /// Of what that is divided by, and of the scale of scores (DeepSeek).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mscale_all_dim: Option<f64>,
+    /// The factor of scores itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_factor: Option<f64>,
+    /// The bounds of the pairs between are rounded to whole pairs.
+    pub truncate: bool,
 }
 
 impl Rotary {
@@ -152,10 +214,42 @@ impl Rotary {
 }
 
 impl RotaryScaling {
-    /// The frequency after scaling; `Other` leaves it as it is.
+    /// The name of one that is planned for and not computed.
+    pub fn not_computed(&self) -> Option<&str> {
+        match self {
+            Self::None | Self::Linear { .. } | Self::Llama3 { .. } => None,
+            Self::Yarn(_) => Some("yarn"),
+            Self::Dynamic { .. } => Some("dynamic"),
+            Self::LongRope { .. } => Some("longrope"),
+            Self::Other(name) => Some(name),
+        }
+    }
+
+    /// Its numbers, by name; all are above 0.
+    fn numbers(&self) -> Vec<(&'static str, f64)> {
+        match self {
+            Self::None | Self::Other(_) => Vec::new(),
+            Self::Linear { factor } | Self::Dynamic { factor } => vec![("factor", *factor)],
+            Self::Llama3 { factor, low_freq_factor, high_freq_factor, .. } => vec![
+                ("factor", *factor),
+                ("low_freq_factor", *low_freq_factor),
+                ("high_freq_factor", *high_freq_factor),
+            ],
+            Self::Yarn(yarn) => {
+                vec![("factor", yarn.factor), ("beta_fast", yarn.beta_fast), ("beta_slow", yarn.beta_slow)]
+            }
+            Self::LongRope { short_factor, long_factor, .. } => {
+                short_factor.iter().chain(long_factor).map(|factor| ("factor", *factor)).collect()
+            }
+        }
+    }
+
+    /// The frequency after scaling; one that is not computed leaves it as it is.
     fn scaled(&self, frequency: f64) -> f64 {
         match *self {
-            Self::None | Self::Other(_) => frequency,
+            Self::None | Self::Yarn(_) | Self::Dynamic { .. } | Self::LongRope { .. } | Self::Other(_) => {
+                frequency
+            }
             Self::Linear { factor } => frequency / factor,
             Self::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
                 // Turns within the original context: few are interpolated positions, many are left alone.
@@ -172,7 +266,7 @@ impl RotaryScaling {
     }
 }
 
-/// How a mixture of experts weighs what its experts return.
+/// How a mixture of experts chooses experts, and weighs what they return.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Router {
@@ -181,19 +275,59 @@ pub struct Router {
     pub renormalised: bool,
     /// Weights are multiplied by it, after renormalising (1).
     pub scale: f64,
+    /// A token's experts come from a few groups (DeepSeek).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<ExpertGroups>,
+    /// Each expert has a bias that is added to its score where experts are chosen, and that balances their load; no
+    /// gradient trains it (DeepSeek V3).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub corrected: bool,
 }
 
 impl Default for Router {
     fn default() -> Self {
-        Self { score: RouterScore::Softmax, renormalised: true, scale: 1.0 }
+        Self { score: RouterScore::Softmax, renormalised: true, scale: 1.0, groups: None, corrected: false }
+    }
+}
+
+impl Router {
+    /// Whether experts are those of the highest softmax over all of them.
+    pub fn chooses_by_softmax(&self) -> bool {
+        self.score == RouterScore::Softmax && self.groups.is_none() && !self.corrected
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RouterScore {
-    /// Softmax over all experts, then the highest.
+    /// Softmax over all experts.
     Softmax,
-    /// A sigmoid each, chosen with a correction bias or by groups (DeepSeek, GLM 4.5).
-    Grouped,
+    /// A sigmoid each (DeepSeek V3, GLM 4.5); `grouped` in older files.
+    #[serde(alias = "grouped")]
+    Sigmoid,
+}
+
+/// Experts in equal groups, of which a token chooses some before it chooses experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExpertGroups {
+    pub count: u64,
+    pub chosen: u64,
+}
+
+impl ExpertGroups {
+    /// That some of the groups can be chosen.
+    fn check(self) -> Result<(), ModelError> {
+        if (1..=self.count).contains(&self.chosen) {
+            return Ok(());
+        }
+        let rule = format!("is outside 1 to {} groups", self.count);
+        let nearest = [self.chosen.clamp(1, self.count.max(1))];
+        Err(ModelError::rule("constants.router.groups.chosen", self.chosen, rule, nearest))
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_one(number: &f64) -> bool {
+    *number == 1.0
 }

@@ -152,7 +152,10 @@ const DEEPSEEK: &str = r#"{"model_type":"deepseek_v3","hidden_size":7168,"num_hi
 "q_lora_rank":1536,"kv_lora_rank":512,"qk_nope_head_dim":128,"qk_rope_head_dim":64,"v_head_dim":128,
 "n_routed_experts":256,"num_experts_per_tok":8,"n_shared_experts":1,"moe_intermediate_size":2048,
 "first_k_dense_replace":3,"moe_layer_freq":1,"hidden_act":"silu","attention_bias":false,
-"tie_word_embeddings":false,"num_nextn_predict_layers":1}"#;
+"tie_word_embeddings":false,"num_nextn_predict_layers":1,"rms_norm_eps":1e-6,"rope_theta":10000,
+"rope_scaling":{"type":"yarn","factor":40,"original_max_position_embeddings":4096,"beta_fast":32,"beta_slow":1,
+"mscale":1.0,"mscale_all_dim":1.0},"scoring_func":"sigmoid","topk_method":"noaux_tc","n_group":8,"topk_group":4,
+"norm_topk_prob":true,"routed_scaling_factor":2.5}"#;
 
 const BLOOM: &str = r#"{"model_type":"bloom","n_embed":14336,"n_layer":70,"num_attention_heads":112,
 "vocab_size":250880,"seq_length":2048}"#;

@@ -69,9 +69,36 @@ pub struct Supports {
     pub attention: Cited<Vec<AttentionKernel>>,
     /// Gradients kept or reduced in a 16-bit type other than the parameters', where the strategy says the type.
     pub foreign_gradient_types: Cited<bool>,
+    /// What the engine wants the sequence to be a multiple of, where that is more than its ranks need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence_divisor: Option<Cited<SequenceDivisor>>,
     /// What does not go together, each of which goes alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
+}
+
+/// What a sequence must be a multiple of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SequenceDivisor {
+    /// 2 · cp where cp is above 1, whatever the kind of context parallelism (Megatron).
+    TwiceContext,
+    /// The same times tp where sequences are split over tensor ranks (torchtitan since v0.3.0).
+    TensorTwiceContext,
+    /// tp · 2 · cp, the 2 without context parallelism too (torchtitan v0.2.2).
+    AlwaysTwice,
+}
+
+impl SequenceDivisor {
+    /// The number, for `tensor` ranks that split sequences (1 where they do not) and `context` ranks.
+    pub const fn of(self, tensor: u64, context: u64) -> u64 {
+        let twice = if context > 1 { 2 } else { 1 };
+        match self {
+            Self::TwiceContext => context.saturating_mul(twice),
+            Self::TensorTwiceContext => tensor.saturating_mul(context).saturating_mul(twice),
+            Self::AlwaysTwice => tensor.saturating_mul(context).saturating_mul(2),
+        }
+    }
 }
 
 /// What an engine does not run at once.
@@ -114,6 +141,12 @@ spelled! {
         HostOptimizer = "offload=optimizer",
         /// Some parameters on the host.
         HostParameters = "offload=params",
+        /// Tensor ranks that do not split sequences.
+        WholeSequences = "sp=off",
+        /// A model with experts.
+        Mixture = "experts",
+        /// A model whose head has the table of the embedding.
+        TiedTable = "tied embeddings",
     }
 }
 

@@ -13,15 +13,16 @@ pub(super) fn cuts(strategy: &Strategy, facts: &Facts) -> bool {
 }
 
 /// The engine's conflicts that the strategy runs into.
-pub(super) fn conflicts<'f>(
-    strategy: &Strategy,
-    supports: &'f Supports,
-) -> impl Iterator<Item = &'f Conflict> {
-    supports.conflicts.iter().filter(|conflict| conflict.of.iter().all(|aspect| has(strategy, *aspect)))
+pub(super) fn conflicts<'f>(strategy: &Strategy, facts: &'f Facts<'_>) -> impl Iterator<Item = &'f Conflict> {
+    let all = facts.profile.supports.conflicts.iter();
+    all.filter(|conflict| conflict.of.iter().all(|aspect| has(strategy, facts, *aspect)))
 }
 
-fn has(strategy: &Strategy, aspect: Aspect) -> bool {
+fn has(strategy: &Strategy, facts: &Facts<'_>, aspect: Aspect) -> bool {
     match aspect {
+        Aspect::WholeSequences => strategy.tensor > 1 && !strategy.sequence_parallel,
+        Aspect::Mixture => !facts.experts.is_empty(),
+        Aspect::TiedTable => facts.tied,
         Aspect::Tensor => strategy.tensor > 1,
         Aspect::Context => strategy.context > 1,
         Aspect::Pipeline => strategy.pipeline > 1,

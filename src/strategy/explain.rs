@@ -4,7 +4,7 @@ mod case;
 
 use self::case::{Case, fine, first_undivided};
 use super::nearest::divisors;
-use super::rules::{chunk_range, context_pieces};
+use super::rules::{chunk_range, context_pieces, sequence_divisor};
 use super::{
     AttentionKernel, Capacity, Facts, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy,
     capabilities,
@@ -68,6 +68,15 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::TensorSequence => {
             let part = facts.workload.seq_len / s.context.max(1);
             case.tensor(&format!("the {part} tokens of a context rank, as sequence parallelism needs"))
+        }
+        Rule::SequenceDivisor => {
+            let (engine, tokens) = (&facts.profile.name, facts.workload.seq_len);
+            case.sequence(format!(
+                "{engine} takes sequences of a multiple of {} tokens under tp {} and cp {}, and {tokens} is none",
+                sequence_divisor(s, facts),
+                s.tensor,
+                s.context
+            ))
         }
         Rule::SequenceOffered => case.listed(Key::SequenceParallel),
         Rule::ExpertModel => case.plain(Key::Expert, s.expert, "this model has no experts".to_owned(), &[1]),
@@ -167,7 +176,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let sum: u64 = s.cuts.iter().map(|&blocks| u64::from(blocks)).sum();
             case.cuts(format!("cuts sum to {sum} blocks, and the model has {}", facts.blocks))
         }
-        Rule::CutsOffered => case.cuts(format!("{} does not cut a model so", facts.profile.name)),
+        Rule::CutsOffered => case.cuts_offered(),
         Rule::AdaptiveLoss => {
             let reason = format!("an adaptive loss weight needs pp 1, not {}", s.pipeline);
             case.plain(Key::Pipeline, s.pipeline, reason, &[1])

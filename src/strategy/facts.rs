@@ -14,6 +14,8 @@ pub struct Facts<'a> {
     /// Widths that tensor parallelism cuts: inside dense MLPs and inside shared experts.
     pub widths: Vec<u64>,
     pub experts: Vec<Experts>,
+    /// A head has the table of the embedding.
+    pub tied: bool,
     /// Some loss has an adaptive weight.
     pub adaptive_loss: bool,
     pub workload: Workload,
@@ -43,6 +45,7 @@ impl<'a> Facts<'a> {
     /// Reads the facts off a model.
     pub fn new(model: &Model, devices: u64, workload: &Workload, profile: &'a EngineProfile) -> Self {
         let (mut heads, mut widths, mut experts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut tied = false;
         for layer in model.layers() {
             match &layer.kind {
                 LayerKind::Attention(attention) => add(
@@ -63,7 +66,8 @@ impl<'a> Facts<'a> {
                         add(&mut widths, moe.shared_intermediate);
                     }
                 }
-                LayerKind::Embedding(_) | LayerKind::Head(_) | LayerKind::Loss(_) => {}
+                LayerKind::Head(head) => tied |= head.tied,
+                LayerKind::Embedding(_) | LayerKind::Loss(_) => {}
             }
         }
         Self {
@@ -72,6 +76,7 @@ impl<'a> Facts<'a> {
             heads,
             widths,
             experts,
+            tied,
             adaptive_loss: model.losses.iter().any(|loss| matches!(loss.weight, LossWeight::Adaptive { .. })),
             workload: *workload,
             profile,

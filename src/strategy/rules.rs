@@ -39,6 +39,8 @@ spelled! {
         ContextAttention = "context-attention",
         /// With sequence parallelism, tp divides a context rank's part of the sequence.
         TensorSequence = "tensor-sequence",
+        /// The sequence is a multiple of what the engine asks for at its start.
+        SequenceDivisor = "sequence-divisor",
         /// The engine offers tensor parallelism with, or without, sequence parallelism.
         SequenceOffered = "sequence-offered",
         /// The model has experts to spread.
@@ -236,6 +238,7 @@ impl Rule {
             }
             Self::ContextOffered => matches!(key, Key::ContextKind),
             Self::ContextSequence | Self::ContextHeads => matches!(key, Key::Context),
+            Self::SequenceDivisor => matches!(key, Key::Tensor | Key::Context),
             Self::ContextAttention => matches!(key, Key::Attention),
             Self::ExpertModel
             | Self::ExpertOffered
@@ -264,7 +267,9 @@ impl Rule {
             | Self::OffloadCheckpoint
             | Self::OffloadZero
             | Self::OffloadBeside => matches!(key, Key::Offload),
-            Self::Together => matches!(key, Key::Context | Key::Pipeline | Key::Expert),
+            Self::Together => {
+                matches!(key, Key::SequenceParallel | Key::Context | Key::Pipeline | Key::Expert)
+            }
             Self::CompressionOffered => matches!(key, Key::Compression),
             Self::OverlapOffered => matches!(key, Key::Overlap),
             Self::AttentionOffered => matches!(key, Key::Attention),
@@ -321,6 +326,7 @@ impl Rule {
                 let part = facts.workload.seq_len.checked_div(s.context);
                 !s.sequence_parallel || part.is_some_and(|part| part.is_multiple_of(s.tensor))
             }
+            Self::SequenceDivisor => facts.workload.seq_len.is_multiple_of(sequence_divisor(s, facts)),
             Self::SequenceOffered => {
                 s.tensor == 1 || supports.sequence_parallel.contains(&s.sequence_parallel)
             }
@@ -434,8 +440,8 @@ impl Rule {
                 supports.offload.iter().all(|offer| capabilities::offload_checkpoint(s, offer))
             }
             Self::OffloadZero => supports.offload.iter().all(|offer| capabilities::offload_zero(s, offer)),
-            Self::Together => capabilities::conflicts(s, supports).all(Conflict::is_of_offload),
-            Self::OffloadBeside => !capabilities::conflicts(s, supports).any(Conflict::is_of_offload),
+            Self::Together => capabilities::conflicts(s, facts).all(Conflict::is_of_offload),
+            Self::OffloadBeside => !capabilities::conflicts(s, facts).any(Conflict::is_of_offload),
             Self::CompressionOffered => supports.compress.contains(&s.compression),
             Self::OverlapOffered => {
                 s.overlap
@@ -466,6 +472,13 @@ fn splits(heads: u64, parts: u64, facts: &Facts) -> bool {
 pub(super) fn context_pieces(strategy: &Strategy, facts: &Facts) -> u64 {
     let is_causal = facts.heads.iter().any(|heads| heads.causal);
     if strategy.context > 1 && strategy.context_kind == ContextKind::Ring && is_causal { 2 } else { 1 }
+}
+
+/// What the engine asks the sequence to be a multiple of.
+pub(super) fn sequence_divisor(strategy: &Strategy, facts: &Facts) -> u64 {
+    let tensor = if strategy.sequence_parallel { strategy.tensor } else { 1 };
+    let divisor = facts.profile.supports.sequence_divisor.as_ref();
+    divisor.map_or(1, |divisor| divisor.of(tensor, strategy.context))
 }
 
 /// The least and the most chunks a rank.

@@ -13,6 +13,7 @@ mod execute;
 mod experts;
 mod explain;
 mod export;
+mod export_model;
 #[cfg(unix)]
 mod interrupt;
 mod least;

@@ -10,6 +10,7 @@ mod examples_nanotron;
 mod examples_torchtitan;
 mod guide;
 mod guide_points;
+mod model_fields;
 mod random;
 mod reading;
 mod round_trip;

@@ -43,7 +43,11 @@ impl Rotary<'_> {
         let exponent = R::of(2.0 * pair as f64 / self.dim as f64);
         let frequency = R::ONE / R::of(self.theta.powf(exponent.to_f64()));
         match *self.scaling {
-            RotaryScaling::None | RotaryScaling::Other(_) => frequency,
+            RotaryScaling::None
+            | RotaryScaling::Yarn(_)
+            | RotaryScaling::Dynamic { .. }
+            | RotaryScaling::LongRope { .. }
+            | RotaryScaling::Other(_) => frequency,
             RotaryScaling::Linear { factor } => frequency / R::of(factor),
             RotaryScaling::Llama3 {
                 factor,

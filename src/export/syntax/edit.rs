@@ -10,6 +10,9 @@ use super::{Document, Found, Syntax, python, yaml};
 pub struct Edit {
     pub path: String,
     pub value: Option<Value>,
+    /// Settings after which it stands if it is new, the first of them that is there; of an argument line only, whose other
+    /// arguments may be those of what starts the program.
+    pub after: Vec<String>,
 }
 
 /// The text of `document` with `edits` made. What is new stands behind the last setting of its section.
@@ -34,7 +37,7 @@ fn one(document: &Document, edit: &Edit) -> String {
     match (document.get(&edit.path), &edit.value) {
         (Some(found), _) if is_off => removed(document, found),
         (Some(found), Some(value)) => replaced(document, found, value),
-        (None, Some(value)) if !is_off => inserted(document, &edit.path, value),
+        (None, Some(value)) if !is_off => inserted(document, edit, value),
         _ => document.text.clone(),
     }
 }
@@ -94,7 +97,27 @@ fn removed(document: &Document, found: &Found) -> String {
     text
 }
 
-fn inserted(document: &Document, path: &str, value: &Value) -> String {
+/// The argument after which a new one stands: one that `after` names, or else the last that is not before the program.
+fn argument_before<'d>(document: &'d Document, after: &[String]) -> Option<&'d Found> {
+    let known = after.iter().find_map(|path| document.get(path));
+    let text = &document.text;
+    let is_line_of_program = |found: &Found| {
+        let rest = &text[found.entry.end..];
+        let mut words = rest.split_inclusive('\n').scan(true, |goes_on, line| {
+            let this = goes_on.then_some(line);
+            *goes_on = line.trim_end().ends_with('\\');
+            this
+        });
+        words.any(|line| {
+            line.split_whitespace().any(|word| word.trim_end_matches(['"', '\'']).ends_with(".py"))
+        })
+    };
+    let last = || document.found.iter().rev().find(|found| !is_line_of_program(found));
+    known.or_else(last).or_else(|| document.found.last())
+}
+
+fn inserted(document: &Document, edit: &Edit, value: &Value) -> String {
+    let path = edit.path.as_str();
     let names: Vec<&str> = path.split('.').collect();
     let shared = |found: &Found| {
         let others = found.path.split('.').take(found.path.matches('.').count());
@@ -114,6 +137,10 @@ fn inserted(document: &Document, path: &str, value: &Value) -> String {
             .find(|other| shared(other) == most && other.path.matches('.').count() == most)
             .or(Some(found)),
         None => None,
+    };
+    let sibling = match document.syntax {
+        Syntax::Arguments | Syntax::Overrides => argument_before(document, &edit.after),
+        _ => sibling,
     };
     let Some(sibling) = sibling else { return appended(document, path, value) };
     let text = &document.text;

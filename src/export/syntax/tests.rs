@@ -48,9 +48,9 @@ fn an_edit_leaves_the_rest() {
             _ => format!("{section}.{key}"),
         };
         let edits = [
-            Edit { path: path("one", "count"), value: Some(json!(16)) },
-            Edit { path: path("one", "word"), value: None },
-            Edit { path: path("two", "new"), value: Some(json!(7)) },
+            Edit { path: path("one", "count"), value: Some(json!(16)), after: Vec::new() },
+            Edit { path: path("one", "word"), value: None, after: Vec::new() },
+            Edit { path: path("two", "new"), value: Some(json!(7)), after: Vec::new() },
         ];
         let after = edited(&document, &edits);
         let read = syntax.read(&after).unwrap_or_else(|error| panic!("{syntax:?}: {error}\n{after}"));
@@ -107,7 +107,8 @@ fn strings_of_arguments_are_read_where_they_are_set() {
         ("$OTHER", json!(true)),
     ];
     assert_eq!(found, expected);
-    let edit = Edit { path: "tensor-model-parallel-size".to_owned(), value: Some(json!(8)) };
+    let edit =
+        Edit { path: "tensor-model-parallel-size".to_owned(), value: Some(json!(8)), after: Vec::new() };
     assert!(edited(&document, &[edit]).contains("ARGS=\"--tensor-model-parallel-size 8 \\"));
 }
 

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::rope::rotary;
-use crate::model::constants::{Constants, Router, RouterScore};
+use crate::model::constants::{Constants, ExpertGroups, Router, RouterScore};
 use crate::model::error::ModelError;
 
 pub(super) fn constants(config: &Config<'_>) -> Result<Constants, ModelError> {
@@ -42,8 +42,12 @@ pub(super) fn constants(config: &Config<'_>) -> Result<Constants, ModelError> {
         "granite" => Constants {
             embedding_scale: number("embedding_multiplier", 1.0)?,
             score_scale: Some(number("attention_multiplier", 1.0)?),
+            residual_scale: number("residual_multiplier", 1.0)?,
+            logit_scale: number("logits_scaling", 1.0)?.recip(),
             ..common
         },
+        "cohere" => Constants { logit_scale: number("logit_scale", 0.0625)?, ..common },
+        "gpt_oss" => Constants { gate_limit: Some(number("swiglu_limit", 7.0)?), ..common },
         "gemma" => gemma(config, common)?,
         "gemma2" | "gemma3_text" => Constants {
             score_scale: Some(number("query_pre_attn_scalar", 256.0)?.sqrt().recip()),
@@ -73,20 +77,37 @@ fn router(config: &Config<'_>) -> Result<Router, ModelError> {
             Router { renormalised: config.flag("norm_topk_prob")?, ..Router::default() }
         }
         "deepseek_v2" => Router {
-            score: match config.word("topk_method")? {
-                Some("greedy") | None => RouterScore::Softmax,
-                Some(_) => RouterScore::Grouped,
-            },
             renormalised: config.flag("norm_topk_prob")?,
             scale: scale(1.0)?,
+            groups: match config.word("topk_method")? {
+                Some("greedy") | None => None,
+                Some(_) => groups(config, None)?,
+            },
+            ..Router::default()
         },
-        "glm4_moe" | "deepseek_v3" => Router {
-            score: RouterScore::Grouped,
-            renormalised: switch(config, "norm_topk_prob", true)?,
-            scale: scale(if config.model_type() == "glm4_moe" { 1.0 } else { 2.5 })?,
-        },
+        family @ ("glm4_moe" | "deepseek_v3") => {
+            let (absent, usual) = if family == "glm4_moe" { (1.0, None) } else { (2.5, Some((8, 4))) };
+            Router {
+                score: match config.word("scoring_func")? {
+                    Some("softmax") => RouterScore::Softmax,
+                    _ => RouterScore::Sigmoid,
+                },
+                renormalised: switch(config, "norm_topk_prob", true)?,
+                scale: scale(absent)?,
+                groups: groups(config, usual)?,
+                corrected: !matches!(config.word("topk_method")?, Some("greedy" | "group_limited_greedy")),
+            }
+        }
         _ => Router::default(),
     })
+}
+
+/// Groups of experts, where there are several; `usual` are those of a file that says none.
+fn groups(config: &Config<'_>, usual: Option<(u64, u64)>) -> Result<Option<ExpertGroups>, ModelError> {
+    let (count, chosen) = usual.unwrap_or((1, 1));
+    let count = config.optional_size("n_group")?.unwrap_or(count);
+    let chosen = config.optional_size("topk_group")?.unwrap_or(chosen.min(count));
+    Ok((count > 1).then_some(ExpertGroups { count, chosen }))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::config::{Config, above_zero, agree, shortened, shown};
-use crate::model::constants::{Rotary, RotaryScaling};
+use crate::model::constants::{Rotary, RotaryScaling, Yarn};
 use crate::model::error::ModelError;
 use crate::spelling::nearest;
 
@@ -24,6 +24,18 @@ const POSITIVE: [&str; 9] = [
     "short_factor",
     "long_factor",
 ];
+
+/// That of gpt-oss, where its file says none.
+const GPT_OSS: Yarn = Yarn {
+    factor: 32.0,
+    original_max_position: Some(4096),
+    beta_fast: 32.0,
+    beta_slow: 1.0,
+    mscale: None,
+    mscale_all_dim: None,
+    attention_factor: None,
+    truncate: false,
+};
 
 pub(super) fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
     let family = config.model_type();
@@ -64,10 +76,15 @@ pub(super) fn rotary(config: &Config<'_>) -> Result<Rotary, ModelError> {
             let rule = "and rope_parameters disagree; they are two names of one field";
             return Err(ModelError::rule("rope_scaling", "(an object)", rule, [""; 0]));
         }
-        (None, None) if family == "gpt_oss" => RotaryScaling::Other("yarn".to_owned()),
+        (None, None) if family == "gpt_oss" => RotaryScaling::Yarn(GPT_OSS),
         (old, new) => new.or(old).unwrap_or(RotaryScaling::None),
     };
-    Ok(Rotary { theta: number(theta, "rope_theta", absent)?, window_theta, share, scaling })
+    let interleaved = match family {
+        "gptj" | "cohere" | "glm4" | "deepseek_v2" => true,
+        "deepseek_v3" => !config.has("rope_interleave") || config.flag("rope_interleave")?,
+        _ => false,
+    };
+    Ok(Rotary { theta: number(theta, "rope_theta", absent)?, window_theta, share, interleaved, scaling })
 }
 
 /// Gemma 3's base for layers with a window.
@@ -123,16 +140,39 @@ fn scaling(path: &str, fields: &Fields) -> Result<RotaryScaling, ModelError> {
         let rule = format!("must be given for {kind}");
         given.ok_or_else(|| ModelError::rule(format!("{path}.{field}"), "(nothing)", rule, [""; 0]))
     };
-    Ok(match kind {
-        "default" => RotaryScaling::None,
-        "linear" => RotaryScaling::Linear { factor: number("factor")? },
-        "llama3" => RotaryScaling::Llama3 {
+    let given = |field: &str| fields.get(field).and_then(Value::as_f64);
+    let position = |field: &str| given(field).map(|number| number as u64);
+    let list = |field: &str| {
+        let list = fields.get(field).and_then(Value::as_array);
+        list.map(|list| list.iter().filter_map(Value::as_f64).collect::<Vec<_>>())
+    };
+    Ok(match (kind, given("factor"), list("short_factor").zip(list("long_factor"))) {
+        ("default", ..) => RotaryScaling::None,
+        ("linear", ..) => RotaryScaling::Linear { factor: number("factor")? },
+        ("llama3", ..) => RotaryScaling::Llama3 {
             factor: number("factor")?,
             low_freq_factor: number("low_freq_factor")?,
             high_freq_factor: number("high_freq_factor")?,
             original_max_position: number("original_max_position_embeddings")? as u64,
         },
-        other => RotaryScaling::Other(other.to_owned()),
+        ("yarn", Some(factor), _) => RotaryScaling::Yarn(Yarn {
+            factor,
+            original_max_position: position("original_max_position_embeddings"),
+            beta_fast: given("beta_fast").unwrap_or(32.0),
+            beta_slow: given("beta_slow").unwrap_or(1.0),
+            mscale: given("mscale"),
+            mscale_all_dim: given("mscale_all_dim"),
+            attention_factor: given("attention_factor"),
+            truncate: fields.get("truncate").and_then(Value::as_bool).unwrap_or(true),
+        }),
+        ("dynamic", Some(factor), _) => RotaryScaling::Dynamic { factor },
+        ("longrope" | "su", _, Some((short_factor, long_factor))) => RotaryScaling::LongRope {
+            short_factor,
+            long_factor,
+            original_max_position: position("original_max_position_embeddings"),
+            attention_factor: given("attention_factor"),
+        },
+        (other, ..) => RotaryScaling::Other(other.to_owned()),
     })
 }
 
@@ -165,6 +205,7 @@ mod tests {
             theta: 5e5,
             window_theta: Some(2e4),
             share: 1.0,
+            interleaved: false,
             scaling: RotaryScaling::Linear { factor: 8.0 },
         };
         assert_eq!(rotary_of(old), Ok(expected.clone()));

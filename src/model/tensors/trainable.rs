@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use thiserror::Error;
 
-use crate::model::constants::{RotaryScaling, RouterScore};
 use crate::model::graph::Model;
 use crate::model::hugging_face::model_type;
 use crate::model::layer::{Attention, LayerKind, Position, Projection};
@@ -29,15 +28,22 @@ pub fn trainable(model: &Model) -> Result<(), Untrainable> {
             LayerKind::Attention(attention) => of_attention(model, attention),
             LayerKind::Mlp(mlp) => {
                 let shares = mlp.norm.is_none() && mlp.residual_norm.is_none();
-                (shares && model.inputs(index).len() == 2).then(|| "a norm shared with attention".to_owned())
+                let has_limit = model.constants.gate_limit.is_some();
+                let limit = has_limit.then(|| "a gate with a limit".to_owned());
+                let shared = shares && model.inputs(index).len() == 2;
+                shared.then(|| "a norm shared with attention".to_owned()).or(limit)
             }
             LayerKind::Head(head) if head.passes > 1 => Some("multi-token prediction".to_owned()),
             LayerKind::Moe(moe) if moe.bias || moe.router_bias => {
                 Some("biases in its experts or router".to_owned())
             }
-            LayerKind::Moe(_) if model.constants.router.score == RouterScore::Grouped => {
+            LayerKind::Moe(_) if !model.constants.router.chooses_by_softmax() => {
                 Some("a router that chooses by groups or by corrected scores".to_owned())
             }
+            LayerKind::Moe(_) if model.constants.gate_limit.is_some() => {
+                Some("a gate with a limit".to_owned())
+            }
+            LayerKind::Head(_) if model.constants.logit_scale != 1.0 => Some("scaled logits".to_owned()),
             _ => None,
         };
         // Names of tensors write spaces as underscores.
@@ -76,7 +82,13 @@ fn of_attention(model: &Model, attention: &Attention) -> Option<String> {
     if attention.position != Position::Rotary {
         return None;
     }
-    if let RotaryScaling::Other(name) = &constants.rotary.scaling {
+    if constants.residual_scale != 1.0 {
+        return Some("a scaled residual".to_owned());
+    }
+    if constants.rotary.interleaved {
+        return Some("rotary positions that turn neighbouring elements".to_owned());
+    }
+    if let Some(name) = constants.rotary.scaling.not_computed() {
         return Some(format!("rotary positions scaled by `{name}`"));
     }
     let rotated = constants.rotary.rotated(attention.query_dim());

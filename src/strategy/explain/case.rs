@@ -256,6 +256,14 @@ impl Case<'_> {
         self.told(Key::Context, self.strategy.context, message, &nearest)
     }
 
+    /// A sequence that is no multiple of what the engine asks for: fewer context ranks, or else fewer tensor ranks.
+    pub(super) fn sequence(&self, reason: String) -> RuleBreak {
+        let key = if self.strategy.context > 1 { Key::Context } else { Key::Tensor };
+        let nearest = self.sizes(key, false);
+        let message = reason + &fine(&format!("{key} "), &nearest, "does", "do");
+        self.told(key, self.size(key), message, &nearest)
+    }
+
     pub(super) fn experts(&self, reason: String) -> RuleBreak {
         let s = self.strategy;
         let whole = |s: &mut Strategy, expert| {
@@ -308,7 +316,7 @@ impl Case<'_> {
 
     /// What the offload of the strategy does not go beside, for the end of a sentence.
     pub(super) fn beside_offload(&self) -> String {
-        let mut conflicts = capabilities::conflicts(self.strategy, &self.facts.profile.supports);
+        let mut conflicts = capabilities::conflicts(self.strategy, self.facts);
         let aspects = conflicts.find(|conflict| conflict.is_of_offload()).map_or(&[][..], |found| &found.of);
         let others = aspects.iter().filter(|aspect| !aspect.is_on_host());
         list(&others.map(|aspect| aspect.name().to_owned()).collect::<Vec<_>>())
@@ -316,10 +324,13 @@ impl Case<'_> {
 
     pub(super) fn together(&self) -> RuleBreak {
         let (s, profile) = (self.strategy, self.facts.profile);
-        let mut conflicts = capabilities::conflicts(s, &profile.supports);
+        let mut conflicts = capabilities::conflicts(s, self.facts);
         let aspects = conflicts.find(|conflict| !conflict.is_of_offload()).map_or(&[][..], |found| &found.of);
         let words: Vec<String> = aspects.iter().map(|aspect| aspect.name().to_owned()).collect();
         let reason = format!("{} does not run {} at once", profile.name, list(&words));
+        if aspects.contains(&Aspect::WholeSequences) {
+            return self.plain(Key::SequenceParallel, "off", reason, &["on"]);
+        }
         let key = if aspects.contains(&Aspect::Expert) {
             Key::Expert
         } else if aspects.contains(&Aspect::Pipeline) {
@@ -336,6 +347,31 @@ impl Case<'_> {
         let own = cuts::left_out(self.facts, s.chunks() as usize);
         let legal = self.holds(Key::Cuts, |s| s.cuts.clone_from(&own)).then(|| slashed(&own));
         self.plain(Key::Cuts, slashed(&s.cuts), reason, legal.as_slice())
+    }
+
+    /// Cuts that are not the engine's; or a pipeline that it cannot cut the model for, where nobody named cuts.
+    pub(super) fn cuts_offered(&self) -> RuleBreak {
+        let (s, facts) = (self.strategy, self.facts);
+        let name = &facts.profile.name;
+        if cuts::of_engine(facts, s.chunks() as usize).is_some() {
+            return self.cuts(format!("{name} does not cut a model so"));
+        }
+        let cuts_into = |stages: u64| {
+            let chunks = usize::try_from(stages.saturating_mul(s.virtual_stages)).unwrap_or(usize::MAX);
+            stages == 1 || cuts::of_engine(facts, chunks).is_some()
+        };
+        let others = product(&[s.tensor, s.context]).unwrap_or(u64::MAX);
+        let sizes = divisors(facts.devices.checked_div(others).unwrap_or(1));
+        let most = sizes.into_iter().filter(|stages| cuts_into(*stages));
+        let mut nearest: Vec<u64> = most.filter(|stages| *stages < s.pipeline).collect();
+        nearest.sort_unstable_by(|one, other| other.cmp(one));
+        nearest.truncate(3);
+        let reason = format!(
+            "{name} cuts the model itself, and its {} blocks leave a stage of pp {} without any",
+            facts.blocks, s.pipeline
+        );
+        let message = reason + &fine("pp ", &nearest, "does", "do");
+        self.told(Key::Pipeline, s.pipeline, message, &nearest)
     }
 
     pub(super) fn checkpoint_blocks(&self) -> RuleBreak {

@@ -494,6 +494,42 @@ fn sequence_parallelism_cuts_what_context_parallelism_leaves() {
     assert!(Draft::parse("tp=8,cp=2,sp=off").unwrap().resolve(&facts).is_ok());
 }
 
+#[test]
+fn engines_refuse_at_once_what_they_would_refuse_at_their_start() {
+    let tied = changed(dense(), |kind| {
+        if let LayerKind::Head(head) = kind {
+            head.tied = true;
+        }
+    });
+    for (model, engine, seq_len, text, rule, field, repair) in [
+        (dense(), "torchtitan", 4104, "tp=4,cp=2,zero=3", Rule::SequenceDivisor, "cp", "tp=4,zero=3"),
+        (dense(), "torchtitan", 4100, "tp=4,zero=3", Rule::SequenceDivisor, "tp", "tp=2,zero=3"),
+        (
+            dense(),
+            "megatron",
+            4100,
+            "cp=8,cp_kind=ulysses",
+            Rule::SequenceDivisor,
+            "cp",
+            "cp=2,cp_kind=ulysses",
+        ),
+        (tied, "torchtitan", 4096, "pp=2,zero=3", Rule::Together, "pp", "zero=3"),
+        (moe(), "megatron", 4096, "tp=2,sp=off", Rule::Together, "sp", "tp=2"),
+    ] {
+        let mut facts = facts(&model, 8, engine);
+        facts.workload.seq_len = seq_len;
+        let broken = broken_by(text, &facts);
+        assert_eq!((broken.rule, broken.field.as_str()), (rule, field), "{text}: {}", broken.message);
+        assert!(!broken.nearest.is_empty(), "{text}: {}", broken.message);
+        assert!(Draft::parse(repair).unwrap().resolve(&facts).is_ok(), "{repair}");
+    }
+    // Nobody named cuts, so the message is about the pipeline.
+    let mut facts = facts(&dense(), 64, "nanotron");
+    facts.cut_costs.head = 1 << 60;
+    let broken = broken_by("pp=8", &facts);
+    assert_eq!((broken.rule, broken.field.as_str()), (Rule::CutsOffered, "pp"), "{}", broken.message);
+}
+
 /// `model` with its first layer of a kind changed.
 fn changed(mut model: Model, change: impl Fn(&mut LayerKind)) -> Model {
     model.graph.node_weights_mut().for_each(|layer| change(&mut layer.kind));

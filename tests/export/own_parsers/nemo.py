@@ -31,8 +31,8 @@ from importlib import import_module  # noqa: E402
 from nemo_run.cli.cli_parser import parse_cli_args  # noqa: E402
 
 script = pathlib.Path("run.sh").read_text()
-name = re.search(r"RECIPE:-(\w+)\}", script).group(1)
-recipe = import_module(f"nemo.collections.llm.recipes.{name}").pretrain_recipe()
+name, mode = re.search(r"RECIPE:-(\w+)(\(performance_mode=True\))?\}", script).groups()
+recipe = import_module(f"nemo.collections.llm.recipes.{name}").pretrain_recipe(performance_mode=bool(mode))
 
 text = pathlib.Path(sys.argv[1]).read_text()
 inside = text[text.index("ARGUMENTS=(") + len("ARGUMENTS=(") : text.rindex(")")]

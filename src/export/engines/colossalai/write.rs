@@ -141,7 +141,7 @@ pub fn scheduler_nodes(case: &Case<'_>) -> Option<String> {
     if s.schedule != Schedule::ZeroBubbleV || s.pipeline == 1 {
         return None;
     }
-    let hidden = case.shape().map_or(1, |shape| shape.hidden());
+    let hidden = case.decoder().map_or(1, |decoder| decoder.hidden());
     let heads = case.problem.facts.heads.first().map_or(1, |heads| heads.query);
     let forward = 34 * hidden + 5 * heads * case.problem.workload.seq_len;
     let weight = 32 * hidden;

@@ -4,6 +4,7 @@ use super::{checks, model, read, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
+use crate::export::differences::Build;
 use crate::export::error::ImportError;
 use crate::export::launch::{Launcher, Program};
 use crate::export::meaning::{Meaning, ModelClue, Scene};
@@ -43,8 +44,12 @@ impl Dialect for CommandLine {
         write::settings(case)
     }
 
+    fn builds(&self, case: &Case<'_>, settings: &Settings) -> Option<Build> {
+        model::build(case, settings)
+    }
+
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
-        let mut sentences: Vec<String> = model::unsaid(case).into_iter().collect();
+        let mut sentences = Vec::new();
         if !case.problem.facts.experts.is_empty() {
             sentences.push(
                 "How experts share the load (load_balance_loss_weight, routed_bias) is yours to set."
@@ -164,11 +169,7 @@ impl Dialect for CommandLine {
             "megablox",
             "reuse_example_batch",
             "override_model_config",
-            "rope_max_timescale",
-            "rope_type",
-            "normalization_layer_epsilon",
             "load_balance_loss_weight",
-            "norm_topk_prob",
             "enable_dropout",
             "mlp_activations",
             "init_weights_seed",

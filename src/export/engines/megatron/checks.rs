@@ -66,13 +66,21 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
             ("ep · etp", s.expert * s.expert_tensor),
             "core/parallel_state.py:881",
         ));
-        if s.tensor > 1 && s.expert > 1 {
+        if s.tensor > 1 {
             checks.push(Check::new(
                 s.sequence_parallel,
-                "expert and tensor parallelism go with sequence parallelism",
-                "core/model_parallel_config.py:560",
+                "experts beside tensor parallelism go with sequence parallelism",
+                "core/transformer/moe/moe_layer.py:636",
             ));
         }
+    }
+    let decoder = case.decoder();
+    if decoder.and_then(|decoder| decoder.experts).is_some_and(|experts| experts.layer.bias) {
+        checks.push(Check::new(
+            s.expert_tensor == 1,
+            format!("experts with biases are not split over tensor ranks, and etp is {}", s.expert_tensor),
+            "core/transformer/transformer_config.py:2612",
+        ));
     }
     if s.zero > 0 && s.replicas() > 1 {
         checks.push(Check::divides(

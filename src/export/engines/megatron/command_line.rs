@@ -1,10 +1,11 @@
 //! Megatron-LM, core 0.20: the arguments of `pretrain_gpt.py`.
 
 use super::write::{PIPELINE_BEFORE_DATA, is_piped_first};
-use super::{checks, model, read, write};
+use super::{build, checks, model, read, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
+use crate::export::differences::Build;
 use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
@@ -45,10 +46,12 @@ impl Dialect for CommandLine {
         write::settings(case)
     }
 
-    fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
-        let mut sentences = model::unsaid(case);
-        sentences.push("--data-path, --tokenizer-type, --train-iters, --lr and --save are yours: add them to arguments.sh.".to_owned());
-        sentences
+    fn builds(&self, case: &Case<'_>, settings: &Settings) -> Option<Build> {
+        build::build(settings, case.strategy.tensor).map(Build::from)
+    }
+
+    fn unsaid(&self, _: &Case<'_>) -> Vec<String> {
+        vec!["--data-path, --tokenizer-type, --train-iters, --lr and --save are yours: add them to arguments.sh.".to_owned()]
     }
 
     fn checks(&self, case: &Case<'_>) -> Vec<Check> {
@@ -144,21 +147,15 @@ pub const HARMLESS: &[&str] = &[
     "adam-beta1",
     "adam-beta2",
     "adam-eps",
-    "init-method-std",
     "seed",
-    "rotary-base",
     "rotary-percent",
-    "rotary-scaling-factor",
-    "rotary-seq-len-interpolation-factor",
     "use-rotary-position-embeddings",
-    "use-rope-scaling",
-    "rope-scaling-factor",
-    "norm-epsilon",
     "attention-softmax-in-fp32",
+    "rotary-interleaved",
+    "glu-linear-offset",
+    "activation-func-clamp-value",
+    "moe-shared-expert-gate",
     "apply-layernorm-1p",
-    "rope-type",
-    "mscale",
-    "mscale-all-dim",
     "original-max-position-embeddings",
     "no-position-embedding",
     "no-masked-softmax-fusion",
@@ -233,13 +230,7 @@ pub const HARMLESS: &[&str] = &[
     "moe-grouped-gemm",
     "moe-permute-fusion",
     "moe-router-dtype",
-    "moe-router-score-function",
-    "moe-router-enable-expert-bias",
     "moe-router-bias-update-rate",
-    "moe-router-topk-scaling-factor",
-    "moe-router-num-groups",
-    "moe-router-group-topk",
-    "moe-router-pre-softmax",
     "moe-router-force-load-balancing",
     "moe-per-layer-logging",
     "moe-pad-expert-input-to-capacity",

@@ -6,20 +6,25 @@
 /// Letters of a layout at the most, so that nobody can ask for gigabytes.
 const MOST_LETTERS: usize = 1 << 16;
 
-/// The layout of chunks with these numbers of blocks.
-pub fn layout(cuts: &[u32]) -> String {
+/// The layout of chunks with these numbers of blocks, of which the last `modules` are multi-token prediction layers.
+pub fn layout(cuts: &[u32], modules: u32) -> String {
     let last = cuts.len().saturating_sub(1);
-    let chunk = |(index, blocks): (usize, &u32)| {
-        let first = if index == 0 { "E" } else { "" };
-        let end = if index == last { "L" } else { "" };
-        let blocks = match blocks {
-            0 => String::new(),
-            1 => "t".to_owned(),
-            several => format!("t*{several}"),
-        };
-        format!("{first}{blocks}{end}")
+    let all: u32 = cuts.iter().sum();
+    let plain = all.saturating_sub(modules);
+    let run = |letter: &str, count: u32| match count {
+        0 => String::new(),
+        1 => letter.to_owned(),
+        several => format!("{letter}*{several}"),
     };
-    let chunks: Vec<String> = cuts.iter().enumerate().map(chunk).collect();
+    let mut before = 0;
+    let chunks = cuts.iter().enumerate().map(|(index, blocks)| {
+        let end = if index == last { "L" } else { "" };
+        let first = if index == 0 { "E" } else { "" };
+        let own = plain.saturating_sub(before).min(*blocks);
+        before += blocks;
+        format!("{first}{}{}{end}", run("t", own), run("m", blocks - own))
+    });
+    let chunks: Vec<String> = chunks.collect();
     let mut parts: Vec<String> = Vec::new();
     let mut at = 0;
     while at < chunks.len() {
@@ -38,17 +43,15 @@ pub fn layout(cuts: &[u32]) -> String {
     parts.concat()
 }
 
-/// Blocks a chunk of a layout, and whether it has multi-token prediction layers.
+/// Blocks a chunk of a layout, with multi-token prediction layers if these count as blocks.
 ///
 /// # Errors
 /// In words, if it is no layout.
-pub fn cuts(text: &str) -> Result<(Vec<u32>, bool), String> {
+pub fn cuts(text: &str, counts_modules: bool) -> Result<Vec<u32>, String> {
     let letters = expanded(&mut text.chars().filter(|c| *c != ',' && !c.is_whitespace()).peekable(), 0)?;
     let chunks: Vec<&str> = letters.split('|').collect();
     let last = chunks.len() - 1;
-    let mut has_multi_token = false;
     for (index, chunk) in chunks.iter().enumerate() {
-        has_multi_token |= chunk.contains('m');
         if let Some(other) = chunk.chars().find(|c| !"EtmL".contains(*c)) {
             return Err(format!("{other} is no part of a layout; E, t, m, L are"));
         }
@@ -60,8 +63,9 @@ pub fn cuts(text: &str) -> Result<(Vec<u32>, bool), String> {
         expects('E', 0, "in the first chunk")?;
         expects('L', last, "in the last chunk")?;
     }
-    let blocks = |chunk: &&str| u32::try_from(chunk.matches('t').count()).unwrap_or(u32::MAX);
-    Ok((chunks.iter().map(blocks).collect(), has_multi_token))
+    let is_block = |letter: &char| *letter == 't' || (counts_modules && *letter == 'm');
+    let blocks = |chunk: &&str| u32::try_from(chunk.chars().filter(is_block).count()).unwrap_or(u32::MAX);
+    Ok(chunks.iter().map(blocks).collect())
 }
 
 /// The text with all that repeats written out, up to a closing bracket.
@@ -112,14 +116,16 @@ mod tests {
     #[test]
     fn layouts_say_the_cuts() {
         for list in [vec![4, 4], vec![2, 2, 2, 2, 1], vec![0, 3, 3, 3, 3, 0], vec![1], vec![5, 0, 0, 0, 5]] {
-            assert_eq!(cuts(&layout(&list)), Ok((list.clone(), false)), "{}", layout(&list));
+            assert_eq!(cuts(&layout(&list, 0), false), Ok(list.clone()), "{}", layout(&list, 0));
         }
+        assert_eq!(layout(&[3, 3, 2, 1], 2), "Et*3|t*3|tm|mL");
+        assert_eq!(cuts("Et*3|t*3|tm|mL", true), Ok(vec![3, 3, 2, 1]));
         // The layout of a published recipe of Megatron-Bridge for 70B.
-        let (list, _) = cuts("Et*2|(t*2|)*34,t*3|(t*2|)*3,tL").unwrap();
+        let list = cuts("Et*2|(t*2|)*34,t*3|(t*2|)*3,tL", false).unwrap();
         assert_eq!((list.len(), list.iter().sum::<u32>(), list[35], list[39]), (40, 80, 3, 1));
         assert_eq!(
-            cuts("Et*3|(tt|)*29,m|L"),
-            Ok(([3].into_iter().chain([2; 29]).chain([0, 0]).collect(), true))
+            cuts("Et*3|(tt|)*29,m|L", false),
+            Ok([3].into_iter().chain([2; 29]).chain([0, 0]).collect())
         );
     }
 
@@ -136,7 +142,7 @@ mod tests {
             "E(t)*99999999999|L",
             "((((((((((((E",
         ] {
-            assert!(cuts(text).is_err(), "{text}");
+            assert!(cuts(text, true).is_err(), "{text}");
         }
     }
 }

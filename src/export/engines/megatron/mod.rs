@@ -1,12 +1,16 @@
 //! Megatron-LM and NeMo: the argument line of the one's training scripts, the overrides of the other's recipes.
 
+mod build;
 mod checks;
 mod command_line;
 mod layout;
 mod model;
 mod nemo;
+mod nemo_model;
+mod pattern;
 mod read;
 mod write;
+mod write_model;
 
 pub use command_line::CommandLine;
 pub use nemo::Recipe;

@@ -1,127 +1,12 @@
-//! The shape of a model as arguments of Megatron-LM, both ways.
+//! The model that arguments of Megatron-LM shape, as a Hugging Face configuration.
 
 use serde_json::{Map, Value, json};
 
-use crate::export::case::Case;
+use super::pattern::numbers;
+use super::write_model::LLAMA3;
 use crate::export::error::ImportError;
 use crate::export::meaning::ModelClue;
 use crate::export::reader::Reader;
-use crate::export::settings::Settings;
-use crate::model::layer::{Activation, NormKind, Position, Projection};
-
-/// Adds the arguments that shape the model of `case`.
-pub fn write(case: &Case<'_>, settings: &mut Settings) {
-    let Some(shape) = case.shape() else {
-        settings.set("num-layers", u64::from(case.problem.model.blocks()));
-        return;
-    };
-    let attention = &shape.attention;
-    settings.set("num-layers", shape.blocks);
-    settings.set("hidden-size", shape.hidden());
-    settings.set("ffn-hidden-size", shape.intermediate());
-    settings.set("num-attention-heads", attention.heads);
-    match attention.projection {
-        Projection::Grouped { kv_heads, head_dim } => {
-            if kv_heads != attention.heads {
-                settings.set("group-query-attention", true).set("num-query-groups", kv_heads);
-            }
-            if head_dim * attention.heads != shape.hidden() {
-                settings.set("kv-channels", head_dim);
-            }
-        }
-        Projection::Latent { query_rank, key_value_rank, plain_dim, rotary_dim, value_dim } => {
-            settings.set("multi-latent-attention", true);
-            if let Some(rank) = query_rank {
-                settings.set("q-lora-rank", rank);
-            }
-            settings.set("kv-lora-rank", key_value_rank);
-            settings.set("qk-head-dim", plain_dim).set("qk-pos-emb-head-dim", rotary_dim);
-            settings.set("v-head-dim", value_dim);
-        }
-    }
-    let position = match attention.position {
-        Position::Rotary => "rope",
-        Position::None if shape.embedding.positions > 0 => "learned_absolute",
-        Position::None | Position::Alibi => "none",
-    };
-    settings.set("position-embedding-type", position);
-    let longest = case.problem.model.max_sequence.unwrap_or(case.problem.workload.seq_len);
-    settings.set("max-position-embeddings", longest.max(case.problem.workload.seq_len));
-    let is_rms = shape.norm() == Some(NormKind::Rms);
-    settings.set("normalization", if is_rms { "RMSNorm" } else { "LayerNorm" });
-    if attention.query_key_norm.is_some() {
-        settings.set("qk-layernorm", true);
-    }
-    match shape.activation() {
-        Some((Activation::Silu, true)) => {
-            settings.set("swiglu", true);
-        }
-        Some((Activation::Relu2, _)) => {
-            settings.set("squared-relu", true);
-        }
-        _ => {}
-    }
-    let has_bias = shape.mlp.as_ref().is_some_and(|mlp| mlp.bias) || attention.output_bias;
-    if !has_bias {
-        settings.set("disable-bias-linear", true);
-        if attention.input_bias {
-            settings.set("add-qkv-bias", true);
-        }
-    }
-    if !shape.head.tied {
-        settings.set("untie-embeddings-and-output-weights", true);
-    }
-    settings.set_noted("vocab-size", shape.embedding.vocabulary, "that of your tokenizer, before padding");
-    settings.set("make-vocab-size-divisible-by", 128);
-    if let Some(experts) = &shape.experts {
-        let layer = &experts.layer;
-        settings.set("num-experts", layer.experts);
-        settings.set("moe-router-topk", layer.top_k);
-        settings.set("moe-ffn-hidden-size", layer.intermediate);
-        if layer.shared_intermediate > 0 {
-            settings.set("moe-shared-expert-intermediate-size", layer.shared_intermediate);
-        }
-        if experts.dense_blocks > 0 {
-            let dense = experts.dense_blocks;
-            settings.set("moe-layer-freq", format!("([0]*{dense}+[1]*{})", shape.blocks - dense));
-        }
-        settings.set("moe-grouped-gemm", true);
-        settings.set("moe-token-dispatcher-type", "alltoall");
-        settings.set("moe-router-load-balancing-type", "none");
-    }
-}
-
-/// What of the model of `case` no argument says.
-pub fn unsaid(case: &Case<'_>) -> Vec<String> {
-    let name = &case.problem.model.name;
-    let Some(shape) = case.shape() else {
-        return vec![format!("The blocks of {name} differ, or it is no decoder: its shape is yours to set.")];
-    };
-    let attention = &shape.attention;
-    let has_word = matches!(
-        shape.activation(),
-        None | Some(
-            (Activation::Silu, true)
-                | (Activation::Gelu | Activation::GeluTanh, false)
-                | (Activation::Relu2, _)
-        )
-    );
-    [
-        (!has_word, "the activation of its MLPs"),
-        (attention.position == Position::Alibi, "ALiBi"),
-        (attention.soft_cap || shape.head.soft_cap, "soft caps"),
-        (attention.window.is_some(), "sliding windows"),
-        (
-            attention.output_norm.is_some() || attention.residual_norm.is_some(),
-            "norms behind attention and MLP",
-        ),
-        (attention.sinks, "attention sinks"),
-    ]
-    .into_iter()
-    .filter(|(lacks, _)| *lacks)
-    .map(|(_, what)| format!("{what} of {name}: set by hand, if your version has them."))
-    .collect()
-}
 
 /// The model that arguments shape; none where they do not.
 pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
@@ -146,6 +31,10 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     let position = reader.word("position-embedding-type")?;
     let experts = experts(reader)?;
     let latent = latent(reader)?;
+    let constants = constants(reader, latent.is_some());
+    let is_gated = is_gated || reader.is_on("quick-geglu")?;
+    let has_sinks = reader.word("softmax-type")?.is_some_and(|word| word != "vanilla");
+    let window = window(reader);
     let (Some(layers), Some(hidden), Some(heads)) = (layers, hidden, heads) else { return Ok(None) };
     let mut config = Map::new();
     let mut set = |name: &str, value: Value| {
@@ -162,35 +51,47 @@ pub fn read(reader: &Reader<'_>) -> Result<Option<ModelClue>, ImportError> {
     set("vocab_size", vocabulary.into());
     set("max_position_embeddings", longest.unwrap_or(1 << 20).into());
     set("tie_word_embeddings", (!is_untied).into());
-    let is_llama = is_gated && is_rms && without_bias && position == Some("rope");
+    let unknown = || Ok(Some(ModelClue::Unknown("a model of these arguments".to_owned())));
+    let is_llama = is_gated && is_rms && without_bias && matches!(position, Some("rope" | "yarn"));
+    let is_windowed = matches!(window, Window::Of(_) | Window::Unknown);
+    if has_sinks || reader.has("quick-geglu") || (is_windowed && !is_llama) {
+        return unknown();
+    }
     if !is_llama {
         // The GPT of Megatron: layer norms, GELU, biases, learned or no positions.
         let is_gpt = !is_gated && !is_rms && !without_bias && experts.is_none() && latent.is_none();
         let positions = position.is_none_or(|position| position == "learned_absolute");
         if !is_gpt || !positions || is_grouped {
-            return Ok(Some(ModelClue::Unknown("a model of these arguments".to_owned())));
+            return unknown();
         }
         return Ok(Some(ModelClue::Config(json!({
             "model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": inner,
             "vocab_size": vocabulary, "n_positions": longest.unwrap_or(1024), "tie_word_embeddings": !is_untied,
+            "layer_norm_epsilon": epsilon(reader), "initializer_range": deviation(reader),
         }))));
     }
     set("num_key_value_heads", groups.filter(|_| is_grouped).unwrap_or(heads).into());
     set("head_dim", head.unwrap_or(hidden / heads.max(1)).into());
     let family = match (&experts, &latent, has_query_norm, query_bias) {
+        (_, _, _, true) | (_, _, true, _) | (_, Some(_), ..) if is_windowed => return unknown(),
+        _ if matches!(window, Window::Unknown) => return unknown(),
+        (None, None, false, false) if is_windowed => "mistral",
         (None, None, false, false) => "llama",
         (None, None, true, false) => "qwen3",
         (None, None, false, true) => "qwen2",
         (Some(experts), None, false, false) if experts.is_mixtral(inner) => "mixtral",
         (Some(_), None, true, false) => "qwen3_moe",
         (Some(_), Some(_), ..) => "deepseek_v3",
-        _ => return Ok(Some(ModelClue::Unknown("a model of these arguments".to_owned()))),
+        _ => return unknown(),
     };
     set("model_type", family.into());
+    if let Window::Of(keys) = window {
+        set("sliding_window", keys.into());
+    }
     if let Some(experts) = experts {
         experts.set(family, &mut set);
     }
-    for (name, value) in latent.unwrap_or_default() {
+    for (name, value) in latent.unwrap_or_default().into_iter().chain(constants) {
         set(name, value);
     }
     Ok(Some(ModelClue::Config(Value::Object(config))))
@@ -203,6 +104,30 @@ struct Experts {
     inner: u64,
     shared: u64,
     dense_blocks: u64,
+    router: Router,
+}
+
+/// How they are chosen.
+struct Router {
+    is_sigmoid: bool,
+    is_pre_softmax: bool,
+    scale: Option<f64>,
+    groups: Option<(f64, f64)>,
+}
+
+impl Router {
+    fn read(reader: &Reader<'_>) -> Self {
+        let groups = reader.known_number("moe-router-num-groups");
+        let chosen = reader.known_number("moe-router-group-topk");
+        // It goes with sigmoids, as the family has it.
+        reader.known("moe-router-enable-expert-bias");
+        Self {
+            is_sigmoid: reader.known("moe-router-score-function").is_some_and(|word| word == "sigmoid"),
+            is_pre_softmax: reader.known("moe-router-pre-softmax").is_some_and(|on| *on == Value::Bool(true)),
+            scale: reader.known_number("moe-router-topk-scaling-factor"),
+            groups: groups.zip(chosen),
+        }
+    }
 }
 
 impl Experts {
@@ -218,8 +143,15 @@ impl Experts {
             "qwen3_moe" => {
                 set("num_experts", self.count.into());
                 set("moe_intermediate_size", self.inner.into());
+                set("norm_topk_prob", (!self.router.is_pre_softmax).into());
             }
             _ => {
+                let (groups, chosen) = self.router.groups.unwrap_or((1.0, 1.0));
+                set("n_group", (groups as u64).into());
+                set("topk_group", (chosen as u64).into());
+                set("routed_scaling_factor", self.router.scale.unwrap_or(1.0).into());
+                set("scoring_func", if self.router.is_sigmoid { "sigmoid" } else { "softmax" }.into());
+                set("norm_topk_prob", (self.router.is_sigmoid || !self.router.is_pre_softmax).into());
                 set("n_routed_experts", self.count.into());
                 set("moe_intermediate_size", self.inner.into());
                 set("first_k_dense_replace", self.dense_blocks.into());
@@ -236,6 +168,7 @@ fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
     let inner = reader.size("moe-ffn-hidden-size")?;
     let shared = reader.count("moe-shared-expert-intermediate-size")?;
     let freq = reader.value("moe-layer-freq")?;
+    let router = Router::read(reader);
     let Some(count) = count else { return Ok(None) };
     let dense_blocks = match freq {
         None => 0,
@@ -249,20 +182,88 @@ fn experts(reader: &Reader<'_>) -> Result<Option<Experts>, ImportError> {
         Some(inner) => inner,
         None => reader.size("ffn-hidden-size")?.unwrap_or_default(),
     };
-    Ok(Some(Experts { count, top_k: top_k.unwrap_or(2), inner, shared: shared.unwrap_or(0), dense_blocks }))
+    Ok(Some(Experts {
+        count,
+        top_k: top_k.unwrap_or(2),
+        inner,
+        shared: shared.unwrap_or(0),
+        dense_blocks,
+        router,
+    }))
 }
 
 /// The dense blocks before those with experts, of `([0]*3+[1]*58)`.
 fn dense_blocks(text: &str) -> Option<u64> {
-    let text: String = text.chars().filter(|c| !matches!(c, '(' | ')' | ' ')).collect();
-    let times = |part: &str, what: &str| -> Option<u64> {
-        let rest = part.strip_prefix(what)?;
-        if rest.is_empty() { Some(1) } else { rest.strip_prefix('*')?.parse().ok() }
+    let list = numbers(text)?;
+    let dense = list.iter().take_while(|has| **has == 0).count();
+    (list[dense..].iter().all(|has| *has == 1)).then_some(dense as u64)
+}
+
+/// The sliding windows that arguments say.
+enum Window {
+    None,
+    /// Every block has one of so many keys.
+    Of(u64),
+    /// Some blocks have one, or it is no number.
+    Unknown,
+}
+
+fn window(reader: &Reader<'_>) -> Window {
+    let skips = reader.known("window-attn-skip-freq").is_some();
+    let keys = |value: &Value| {
+        let word = value.as_str()?.trim_matches(['(', ')']);
+        let (before, after) = word.split_once(',')?;
+        let before = before.trim().parse::<u64>().ok().filter(|_| after.trim() == "0")?;
+        before.checked_add(1)
     };
-    match text.split_once('+') {
-        Some((dense, sparse)) => times(sparse, "[1]").and_then(|_| times(dense, "[0]")),
-        None => times(&text, "[1]").map(|_| 0),
+    match reader.known("window-size") {
+        None => Window::None,
+        Some(value) => keys(value).filter(|_| !skips).map_or(Window::Unknown, Window::Of),
     }
+}
+
+fn epsilon(reader: &Reader<'_>) -> f64 {
+    reader.known_number("norm-epsilon").unwrap_or(1e-5)
+}
+
+fn deviation(reader: &Reader<'_>) -> f64 {
+    reader.known_number("init-method-std").unwrap_or(0.02)
+}
+
+/// What changes the numbers of a model with rotary positions, and none of its costs.
+fn constants(reader: &Reader<'_>, is_latent: bool) -> Vec<(&'static str, Value)> {
+    let number = |name: &str| reader.known_number(name);
+    let is = |name: &str, word: &str| reader.known(name).is_some_and(|value| value == word);
+    let factor = number("rotary-scaling-factor").unwrap_or(1.0);
+    let mscale = [number("mscale"), number("mscale-all-dim")];
+    let own = ["yarn-original-max-position-embeddings", "yarn-beta-fast", "yarn-beta-slow"].map(number);
+    let [original, fast, slow] = if is_latent { [None; 3] } else { own };
+    let rounds = reader.known("no-yarn-correction-range-round-to-int").is_none();
+    let is_llama = reader.known("use-rope-scaling").is_some_and(|on| *on == Value::Bool(true));
+    let llama = number("rope-scaling-factor").unwrap_or(8.0);
+    let linear = number("rotary-seq-len-interpolation-factor");
+    let is_plain = is("rope-type", "rope");
+    let scaling = if is("position-embedding-type", "yarn") || (is_latent && !is_plain) {
+        json!({
+            "type": "yarn", "factor": factor, "original_max_position_embeddings": original.unwrap_or(4096.0),
+            "beta_fast": fast.unwrap_or(32.0), "beta_slow": slow.unwrap_or(1.0),
+            "mscale": mscale[0].unwrap_or(1.0), "mscale_all_dim": mscale[1].filter(|scale| *scale > 0.0),
+            "truncate": rounds,
+        })
+    } else if is_llama {
+        json!({
+            "type": "llama3", "factor": llama, "low_freq_factor": LLAMA3.0, "high_freq_factor": LLAMA3.1,
+            "original_max_position_embeddings": LLAMA3.2,
+        })
+    } else {
+        linear.map_or(Value::Null, |factor| json!({"type": "linear", "factor": factor}))
+    };
+    vec![
+        ("rms_norm_eps", epsilon(reader).into()),
+        ("initializer_range", deviation(reader).into()),
+        ("rope_theta", number("rotary-base").unwrap_or(10_000.0).into()),
+        ("rope_scaling", scaling),
+    ]
 }
 
 fn latent(reader: &Reader<'_>) -> Result<Option<Vec<(&'static str, Value)>>, ImportError> {

@@ -3,10 +3,12 @@
 use serde_json::Value;
 
 use super::command_line::arranged;
+use super::nemo_model::{self, recipe};
 use super::{checks, read, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
+use crate::export::differences::Build;
 use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
@@ -21,7 +23,7 @@ pub struct Recipe;
 
 /// Names of Megatron-LM's arguments and of NeMo's fields, which mean the same
 /// (NVIDIA/NeMo 8cfedd72: `lightning/pytorch/strategies/megatron_strategy.py`, `collections/llm/recipes`).
-const NAMES: &[(&str, &str)] = &[
+pub const NAMES: &[(&str, &str)] = &[
     ("tensor-model-parallel-size", "trainer.strategy.tensor_model_parallel_size"),
     ("sequence-parallel", "trainer.strategy.sequence_parallel"),
     ("pipeline-model-parallel-size", "trainer.strategy.pipeline_model_parallel_size"),
@@ -59,6 +61,34 @@ const NAMES: &[(&str, &str)] = &[
     ("recompute-modules", "model.config.recompute_modules"),
     ("fine-grained-activation-offloading", "model.config.fine_grained_activation_offloading"),
     ("offload-modules", "model.config.offload_modules"),
+    ("num-layers", "model.config.num_layers"),
+    ("mtp-num-layers", "model.config.mtp_num_layers"),
+    ("hidden-size", "model.config.hidden_size"),
+    ("ffn-hidden-size", "model.config.ffn_hidden_size"),
+    ("num-attention-heads", "model.config.num_attention_heads"),
+    ("kv-channels", "model.config.kv_channels"),
+    ("normalization", "model.config.normalization"),
+    ("norm-epsilon", "model.config.layernorm_epsilon"),
+    ("apply-layernorm-1p", "model.config.layernorm_zero_centered_gamma"),
+    ("qk-layernorm", "model.config.qk_layernorm"),
+    ("add-qkv-bias", "model.config.add_qkv_bias"),
+    ("init-method-std", "model.config.init_method_std"),
+    ("rotary-base", "model.config.rotary_base"),
+    ("rotary-percent", "model.config.rotary_percent"),
+    ("rotary-interleaved", "model.config.rotary_interleaved"),
+    ("rotary-seq-len-interpolation-factor", "model.config.seq_len_interpolation_factor"),
+    ("make-vocab-size-divisible-by", "model.config.make_vocab_size_divisible_by"),
+    ("num-experts", "model.config.num_moe_experts"),
+    ("moe-router-topk", "model.config.moe_router_topk"),
+    ("moe-ffn-hidden-size", "model.config.moe_ffn_hidden_size"),
+    ("moe-shared-expert-intermediate-size", "model.config.moe_shared_expert_intermediate_size"),
+    ("moe-router-score-function", "model.config.moe_router_score_function"),
+    ("moe-router-pre-softmax", "model.config.moe_router_pre_softmax"),
+    ("moe-router-topk-scaling-factor", "model.config.moe_router_topk_scaling_factor"),
+    ("moe-router-num-groups", "model.config.moe_router_num_groups"),
+    ("moe-router-group-topk", "model.config.moe_router_group_topk"),
+    ("moe-router-enable-expert-bias", "model.config.moe_router_enable_expert_bias"),
+    ("moe-router-load-balancing-type", "model.config.moe_router_load_balancing_type"),
 ];
 
 /// Fields of recipes that the plan may not have: an override that says so takes them back.
@@ -70,6 +100,9 @@ const TAKEN_BACK: &[(&str, &str)] = &[
     ("trainer.strategy.num_layers_in_first_pipeline_stage", "null"),
     ("trainer.strategy.num_layers_in_last_pipeline_stage", "null"),
     ("model.config.recompute_granularity", "null"),
+    ("model.config.layernorm_zero_centered_gamma", "false"),
+    ("model.config.qk_layernorm", "false"),
+    ("model.config.add_qkv_bias", "false"),
     ("optim.config.use_distributed_optimizer", "false"),
     ("optim.config.use_precision_aware_optimizer", "false"),
 ];
@@ -80,22 +113,6 @@ const RECOMPUTED: &str = "model.config.recompute_modules";
 const PRECISION: &str = "trainer.plugins.precision";
 const EIGHT_BIT: &str = "trainer.plugins.fp8";
 const SINGLE_GRADIENTS: &str = "trainer.plugins.grad_reduce_in_fp32";
-
-/// Recipes by the preset that they train. The one of DeepSeek-V3 keeps gradients and moments in 16 bits, which no override
-/// takes back, as its command line reads no element types.
-const RECIPES: &[(&str, &str)] = &[
-    ("llama-3.1-8b", "llama31_8b"),
-    ("llama-3.1-70b", "llama31_70b"),
-    ("llama-3.1-405b", "llama31_405b"),
-    ("mixtral-8x7b", "mixtral_8x7b"),
-    ("mistral-7b", "mistral_7b"),
-    ("gpt3-175b", "gpt3_175b"),
-];
-
-fn recipe(case: &Case<'_>) -> Option<&'static str> {
-    let name = &case.problem.model.name;
-    RECIPES.iter().find(|(preset, _)| preset == name).map(|(_, recipe)| *recipe)
-}
 
 /// The arguments of Megatron-LM under NeMo's names.
 fn settings(case: &Case<'_>) -> Settings {
@@ -112,6 +129,7 @@ fn settings(case: &Case<'_>) -> Settings {
             settings.set(field, serde_json::from_str::<Value>(value).unwrap_or_default());
         }
     }
+    nemo_model::write(case, &arguments, &mut settings);
     let is = |name: &str| arguments.get(name).is_some();
     // The position embeddings are as long as the model says.
     settings.set("model.config.seq_length", case.problem.workload.seq_len);
@@ -225,14 +243,25 @@ impl Dialect for Recipe {
         settings(case)
     }
 
+    fn builds(&self, case: &Case<'_>, settings: &Settings) -> Option<Build> {
+        nemo_model::build(case, settings)
+    }
+
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
         let mut sentences =
             vec!["The data and its tokenizer are the recipe's: override data.paths and the rest.".to_owned()];
-        if recipe(case).is_none() {
-            sentences.push(format!(
-                "No recipe of NeMo is known here for {}: name yours in RECIPE, for run.sh.",
+        match recipe(case) {
+            None => sentences.push(format!(
+                "No recipe of NeMo is known here for {}: name yours in RECIPE, for run.sh, in its performance mode \
+                 (RECIPE='name(performance_mode=True)'), for which the step is predicted.",
                 case.problem.model.name
-            ));
+            )),
+            Some(known) if !known.is_fast_as_planned(case.strategy) => sentences.push(format!(
+                "The performance mode of {} drops tokens, so it is left out; messages of tensor and pipeline ranks are \
+                 predicted beside computing all the same.",
+                known.name
+            )),
+            Some(_) => {}
         }
         sentences
     }
@@ -242,10 +271,11 @@ impl Dialect for Recipe {
     }
 
     fn program(&self, case: &Case<'_>) -> Program {
-        let recipe = recipe(case).unwrap_or("?name the recipe");
-        let arguments =
-            format!("llm pretrain --yes --factory \"${{RECIPE:-{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
-        let arguments = arguments.replace(":-?", ":?");
+        let recipe = match recipe(case) {
+            None => ":?name the recipe".to_owned(),
+            Some(known) => format!(":-{}", known.start(case.strategy)),
+        };
+        let arguments = format!("llm pretrain --yes --factory \"${{RECIPE{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
         let mut program = Program::torchrun("--no-python nemo", &arguments);
         program.prepare.push("source overrides.sh".to_owned());
         arranged(program, case.strategy)
@@ -290,6 +320,18 @@ impl Dialect for Recipe {
             "log.*",
             "resume.*",
             "model.config.seq_length",
+            "model.config.num_query_groups",
+            "model.config.share_embeddings_and_output_weights",
+            "model.config.add_bias_linear",
+            "model.config.gated_linear_unit",
+            "model.config.position_embedding_type",
+            "model.config.vocab_size",
+            "model.config.moe_layer_freq",
+            "model.config.scale_factor",
+            "model.config.low_freq_factor",
+            "model.config.high_freq_factor",
+            "model.config.old_context_len",
+            "model.config.window_size",
         ]
     }
 

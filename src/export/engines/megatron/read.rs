@@ -5,6 +5,7 @@ use super::write::PIPELINE_BEFORE_DATA;
 use crate::export::error::ImportError;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::{Reader, multiples};
+use crate::model::layer::LayerKind;
 use crate::strategy::{
     AttentionKernel, Capacity, CheckpointEntry, CheckpointMode, ContextKind, Draft, OffloadCategory, Schedule,
 };
@@ -24,7 +25,81 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
         meaning.order = PIPELINE_BEFORE_DATA;
     }
     meaning.is_asynchronous = reader.is_on("tp-comm-overlap")?;
+    refused(reader, &meaning.draft)?;
+    let modules = reader.count("mtp-num-layers")?.unwrap_or(0);
+    if modules > 0 && multi_token(scene) == 0 {
+        meaning
+            .notes
+            .push("Multi-token prediction layers are left out; --mtp counts those of MODEL.".to_owned());
+    }
     Ok(meaning)
+}
+
+/// What Megatron-LM refuses at its start, beside what the strategy's own rules say.
+fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
+    let has_split = draft.sequence_parallel == Some(true);
+    if reader.is_on("tp-comm-overlap")? && !has_split {
+        let rule = "it goes with --sequence-parallel, on several tensor ranks (training/arguments.py:1441)";
+        return Err(reader.refused("tp-comm-overlap", rule));
+    }
+    if let (Some(longest), Some(length)) =
+        (reader.known_number("max-position-embeddings"), reader.known_number("seq-length"))
+        && longest < length
+    {
+        let rule = format!("--seq-length {length} is longer (training/arguments.py:1354)");
+        return Err(reader.refused("max-position-embeddings", rule).or(vec![length.to_string()]));
+    }
+    let score = reader.known("moe-router-score-function").and_then(|word| word.as_str()).unwrap_or("softmax");
+    let experts = reader.known("num-experts").is_some();
+    if experts && reader.is_on("moe-router-enable-expert-bias")? && score == "softmax" {
+        let rule =
+            "it goes with --moe-router-score-function sigmoid (core/transformer/transformer_config.py:2617)";
+        return Err(reader.refused("moe-router-enable-expert-bias", rule));
+    }
+    if experts
+        && score == "softmax"
+        && reader.known_number("moe-router-topk") == Some(1.0)
+        && !reader.is_on("moe-router-pre-softmax")?
+    {
+        let rule = "with one expert a token --moe-router-pre-softmax is needed \
+                    (core/transformer/transformer_config.py:2662)";
+        return Err(reader.refused("moe-router-topk", rule).or(vec!["2".to_owned()]));
+    }
+    let groups = reader.known_number("moe-router-num-groups");
+    if reader.known("moe-router-group-topk").is_some() && groups.is_none() {
+        let rule =
+            "--moe-router-num-groups is needed beside it (core/transformer/transformer_config.py:2677)";
+        return Err(reader.refused("moe-router-group-topk", rule));
+    }
+    Ok(())
+}
+
+/// Multi-token prediction layers that the model counts.
+fn multi_token(scene: &Scene<'_>) -> u64 {
+    let passes = scene.model.layers().filter_map(|layer| match &layer.kind {
+        LayerKind::Head(head) => Some(head.passes - 1),
+        _ => None,
+    });
+    passes.max().unwrap_or(0)
+}
+
+/// That nothing of a pipeline is said where there is none: Megatron-LM builds what an end stage is given, and counts the
+/// work of all layers.
+fn alone(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<(), ImportError> {
+    let blocks = u64::from(scene.model.blocks());
+    for path in ["decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers"] {
+        if reader.count(path)?.is_some_and(|layers| layers != blocks) {
+            let rule = format!("with one pipeline rank so many layers are built, and not {blocks}");
+            return Err(reader.refused(path, rule).or(vec![blocks.to_string()]));
+        }
+    }
+    for path in ["num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank"] {
+        if reader.size(path)?.is_some_and(|size| size != 1 && size != blocks) {
+            let rule = "it goes with several pipeline ranks only (training/arguments.py:1001)";
+            return Err(reader.refused(path, rule));
+        }
+    }
+    Ok(())
 }
 
 fn sizes(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result<(), ImportError> {
@@ -81,17 +156,17 @@ fn pipeline(reader: &Reader<'_>, scene: &Scene<'_>, draft: &mut Draft) -> Result
         return Err(reader.refused(other, format!("it contradicts --{one}: at most one of them is given")));
     }
     if stages == 1 {
-        return Ok(());
+        return alone(reader, scene);
     }
     let blocks = u64::from(scene.model.blocks());
     let (cuts, virtual_stages) = if let Some(text) = text {
-        let (cuts, has_multi_token) = layout::cuts(text).map_err(|rule| reader.refused(layout_path, rule))?;
+        let counts_modules = multi_token(scene) > 0;
+        let cuts = layout::cuts(text, counts_modules).map_err(|rule| reader.refused(layout_path, rule))?;
         let count = cuts.len() as u64;
         if !count.is_multiple_of(stages) {
             let rule = format!("its {count} chunks are no multiple of {stages} pipeline ranks");
             return Err(reader.refused(layout_path, rule));
         }
-        let _ = has_multi_token;
         (cuts, count / stages)
     } else {
         let embedding = u64::from(counts_embedding);

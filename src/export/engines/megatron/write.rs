@@ -1,7 +1,7 @@
 //! The arguments of Megatron-LM that make it run a strategy.
 
 use super::layout::layout;
-use super::model;
+use super::write_model;
 use crate::export::case::Case;
 use crate::export::settings::Settings;
 use crate::strategy::{
@@ -16,7 +16,7 @@ pub const PIPELINE_BEFORE_DATA: MeshOrder =
 /// The arguments of `case`.
 pub fn settings(case: &Case<'_>) -> Settings {
     let mut settings = Settings::default();
-    model::write(case, &mut settings);
+    write_model::write(case, &mut settings);
     workload(case, &mut settings);
     parallelism(case, &mut settings);
     state(case, &mut settings);
@@ -54,14 +54,19 @@ fn parallelism(case: &Case<'_>, settings: &mut Settings) {
     }
     settings.set("pipeline-model-parallel-size", s.pipeline);
     if s.pipeline > 1 {
-        let is_even = s.cuts.iter().all(|blocks| *blocks == s.cuts[0]);
+        let modules = case.decoder().map_or(0, |decoder| decoder.multi_token);
+        // Without a layout, the layers before these are dealt evenly.
+        let is_even = modules == 0 && s.cuts.iter().all(|blocks| *blocks == s.cuts[0]);
         match (is_even, s.virtual_stages) {
             (true, 1) => {}
             (true, chunks) => {
                 settings.set("num-virtual-stages-per-pipeline-rank", chunks);
             }
             (false, _) => {
-                settings.set("pipeline-model-parallel-layout", layout(&s.cuts));
+                settings.set(
+                    "pipeline-model-parallel-layout",
+                    layout(&s.cuts, u32::try_from(modules).unwrap_or(0)),
+                );
             }
         }
     }

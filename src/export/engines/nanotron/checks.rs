@@ -52,7 +52,7 @@ pub fn checks(case: &Case<'_>, release: Release) -> Vec<Check> {
             "config/parallelism_config.py of the release",
         ));
         let is_llama =
-            case.shape().is_some_and(|shape| shape.experts.is_none() && !shape.attention.input_bias);
+            case.decoder().is_some_and(|decoder| decoder.experts.is_none() && !decoder.attention.input_bias);
         checks.push(Check::new(is_llama, "the model is a Llama", "config/models_config.py of the release"));
     }
     if s.context > 1 {

@@ -4,6 +4,7 @@ use super::{checks, model, read, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
+use crate::export::differences::Build;
 use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
@@ -76,8 +77,12 @@ impl Dialect for Release {
         write::settings(case, *self)
     }
 
+    fn builds(&self, _case: &Case<'_>, settings: &Settings) -> Option<Build> {
+        model::build(settings, *self).map(Build::from)
+    }
+
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
-        let mut sentences = model::unsaid(case);
+        let mut sentences = Vec::new();
         if case.problem.workload.dropout > 0.0 {
             sentences.push("Its Llama and Qwen have no dropout; the plan has.".to_owned());
         }
@@ -87,7 +92,7 @@ impl Dialect for Release {
                 .to_owned(),
         );
         if *self == Self::Published
-            && case.shape().is_some_and(|shape| shape.experts.is_some() || shape.attention.input_bias)
+            && case.decoder().is_some_and(|decoder| decoder.experts.is_some() || decoder.attention.input_bias)
         {
             sentences.push("This release has no model with experts or biases.".to_owned());
         }
@@ -154,9 +159,7 @@ impl Dialect for Release {
             "model.model_config.pad_token_id",
             "model.model_config.initializer_range",
             "model.model_config.pretraining_tp",
-            "model.model_config.rms_norm_eps",
             "model.model_config.rope_scaling",
-            "model.model_config.rope_theta",
             "model.model_config.rope_interleaved",
             "model.model_config.use_cache",
             "model.model_config.z_loss_enabled",

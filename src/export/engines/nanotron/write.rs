@@ -24,7 +24,7 @@ pub fn settings(case: &Case<'_>, release: Release) -> Settings {
         _ => "bfloat16",
     };
     settings.set("model.dtype", dtype);
-    settings.set("model.init_method.std", 0.025);
+    settings.set("model.init_method.std", case.problem.model.constants.initializer_range);
     settings.set("model.make_vocab_size_divisible_by", 1);
     model::write(case, release, &mut settings);
     optimizer(case, release, &mut settings);

@@ -1,11 +1,15 @@
 //! The models that torchtitan has, by family and flavor, and how another Llama is registered.
 
+use std::sync::LazyLock;
+
 use serde_json::json;
 
 use crate::export::case::Case;
+use crate::export::decoder::Decoder;
+use crate::export::differences::{Build, differences};
 use crate::export::meaning::ModelClue;
-use crate::export::shape::Shape;
-use crate::model::presets;
+use crate::model::constants::{Rotary, RotaryScaling};
+use crate::model::{Constants, presets};
 
 /// Family, flavor, the preset of this program with the same shape, and where its files lie on Hugging Face
 /// (v0.2.2 `models/*/__init__.py`).
@@ -39,50 +43,128 @@ pub enum Flavor {
     Unknown,
 }
 
-/// The flavor of the model of `case`.
+/// The flavor of the model of `case`: its own where it is that or no module can say it better, else one that a module
+/// registers.
 pub fn flavor(case: &Case<'_>) -> Flavor {
-    let Some(shape) = case.shape() else { return Flavor::Unknown };
-    let same = |preset: &str| {
-        presets()
-            .iter()
-            .find(|known| known.name == preset)
-            .and_then(|known| known.model().ok())
-            .is_some_and(|model| Shape::of(&model).as_ref() == Some(&shape))
-    };
-    // Presets of one shape differ in their names only, so the plan's own name goes first.
-    let name = &case.problem.model.name;
-    let mut order: Vec<_> = FLAVORS.iter().collect();
-    order.sort_by_key(|(_, _, preset, _)| preset != name);
-    match order.into_iter().find(|(_, _, preset, _)| same(preset)) {
-        Some((family, flavor, _, folder)) => Flavor::Own(family, flavor, folder),
-        None if is_registrable(&shape) => Flavor::Registered,
+    let Some(decoder) = case.decoder() else { return Flavor::Unknown };
+    // Presets of one shape differ in their names and constants only, so the plan's own name goes first.
+    let is_named = |own: &&Own| own.preset == case.problem.model.name;
+    let order = OWN.iter().filter(is_named).chain(OWN.iter());
+    let all: Vec<&Own> = order.filter(|own| has_sizes_of(&own.decoder, &decoder)).collect();
+    let is_exact = |own: &&&Own| differences(&decoder, &build(own.decoder.clone())).len() == OPEN.len();
+    let can_register = is_registrable(&decoder);
+    match all.iter().find(is_exact).or_else(|| all.first().filter(|_| !can_register)) {
+        Some(own) => own.flavor.clone(),
+        None if can_register => Flavor::Registered,
         None => Flavor::Unknown,
     }
 }
 
+/// A flavor of torchtitan's, and what it builds.
+struct Own {
+    preset: &'static str,
+    flavor: Flavor,
+    decoder: Decoder,
+}
+
+static OWN: LazyLock<Vec<Own>> = LazyLock::new(|| {
+    let own =
+        |&(family, flavor, preset, folder): &(&'static str, &'static str, &'static str, &'static str)| {
+            let decoder = built(family, flavor, preset)?;
+            Some(Own { preset, flavor: Flavor::Own(family, flavor, folder), decoder })
+        };
+    FLAVORS.iter().filter_map(own).collect()
+});
+
+/// Fields that torchtitan sets in ways of its own: it draws each kind of weight otherwise.
+const OPEN: [&str; 1] = ["constants.initializer_range"];
+
+/// A decoder that torchtitan builds.
+pub fn build(decoder: Decoder) -> Build {
+    Build { decoder, open: OPEN.to_vec() }
+}
+
+/// What torchtitan builds under the name of its own flavor: the preset, with what its own arguments have otherwise
+/// (v0.2.2 `models/*/__init__.py`, `models/*/model/args.py`; v0.3.0 has the same).
+fn built(family: &str, flavor: &str, preset: &str) -> Option<Decoder> {
+    let known = presets().iter().find(|known| known.name == preset)?;
+    let mut decoder = Decoder::of(&known.model().ok()?)?;
+    let constants = &mut decoder.constants;
+    match (family, flavor) {
+        ("qwen3", "235B-A22B") => constants.rotary.theta = 5e6,
+        ("deepseek_v3", _) => constants.norm_epsilon = 1e-5,
+        // Its optimizer balances the load of experts by biases.
+        ("gpt_oss", _) => constants.router.corrected = true,
+        _ => {}
+    }
+    Some(decoder)
+}
+
+/// The decoder that `flavor` is.
+pub fn own(flavor: &Flavor) -> Option<Decoder> {
+    OWN.iter().find(|own| own.flavor == *flavor).map(|own| own.decoder.clone())
+}
+
+/// Whether two decoders differ in constants only.
+fn has_sizes_of(built: &Decoder, planned: &Decoder) -> bool {
+    Decoder { constants: planned.constants.clone(), ..built.clone() } == *planned
+}
+
 /// Whether its Llama can take these sizes: heads of hidden / heads elements, a head of its own.
-fn is_registrable(shape: &Shape) -> bool {
-    shape.is_llama()
-        && !shape.head.tied
-        && shape.head_dim().is_some_and(|size| size * shape.attention.heads == shape.hidden())
+fn is_registrable(decoder: &Decoder) -> bool {
+    decoder.is_llama()
+        && !decoder.head.tied
+        && decoder.multi_token == 0
+        && decoder.head_dim().is_some_and(|size| size * decoder.attention.heads == decoder.hidden())
 }
 
 /// The module that registers the model of `case` as a flavor of Llama 3.
 pub fn module(case: &Case<'_>) -> Option<String> {
-    let shape = case.shape()?;
-    let (hidden, inner) = (shape.hidden(), shape.intermediate());
+    let decoder = case.decoder()?;
+    let (hidden, inner) = (decoder.hidden(), decoder.intermediate());
+    let Constants { norm_epsilon, rotary: Rotary { theta, .. }, .. } = decoder.constants;
+    let (factor, low, high, original) = scaling(&decoder);
     // The width inside the MLP is ⌊multiplier · ⌊8 · dim / 3⌋⌋, rounded up to a multiple of `multiple_of`.
     let base = 8 * hidden / 3;
     Some(format!(
         "# Registers the planned model with torchtitan; [experimental] custom_import names this file.\n\
-         from torchtitan.models.llama3 import TransformerModelArgs, llama3_args\n\n\
+         from torchtitan.models.llama3 import TransformerModelArgs, llama3_args\n\
+         from torchtitan.models.llama3.model.args import RoPEScalingArgs\n\n\
          llama3_args[\"{PLANNED}\"] = TransformerModelArgs(\n    dim={hidden},\n    n_layers={},\n    n_heads={},\n    \
-         n_kv_heads={},\n    vocab_size={},\n    ffn_dim_multiplier={inner} / {base},\n    multiple_of={inner},\n)\n",
-        shape.blocks,
-        shape.attention.heads,
-        shape.kv_heads(),
-        shape.embedding.vocabulary,
+         n_kv_heads={},\n    vocab_size={},\n    ffn_dim_multiplier={inner} / {base},\n    multiple_of={inner},\n    \
+         norm_eps={norm_epsilon:?},\n    rope_theta={theta:?},\n    rope_scaling_args=RoPEScalingArgs(\n        \
+         scaling_factor={factor:?},\n        low_freq_factor={low:?},\n        high_freq_factor={high:?},\n        \
+         original_max_position_embeddings={original},\n    ),\n)\n",
+        decoder.blocks,
+        decoder.attention.heads,
+        decoder.kv_heads(),
+        decoder.embedding.vocabulary,
     ))
+}
+
+/// The factor of rotary frequencies that the module says, with its low and high frequencies and the original context; a
+/// factor of 1 leaves them alone, and without one torchtitan takes that of Llama 3.1.
+fn scaling(decoder: &Decoder) -> (f64, f64, f64, u64) {
+    match decoder.constants.rotary.scaling {
+        RotaryScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position } => {
+            (factor, low_freq_factor, high_freq_factor, original_max_position)
+        }
+        _ => (1.0, 1.0, 4.0, 8192),
+    }
+}
+
+/// The decoder that the module of `case` registers.
+pub fn registered(case: &Case<'_>) -> Option<Decoder> {
+    let planned = case.decoder()?;
+    let Constants { norm_epsilon, ref rotary, .. } = planned.constants;
+    let scaling = match &rotary.scaling {
+        scaling @ RotaryScaling::Llama3 { .. } => scaling.clone(),
+        _ => RotaryScaling::None,
+    };
+    // It turns neighbours, of weights that it permutes when it reads them: that is Llama's way.
+    let rotary = Rotary { theta: rotary.theta, scaling, ..Rotary::default() };
+    let constants = Constants { norm_epsilon, rotary, ..Constants::default() };
+    Some(Decoder { constants, ..Decoder::llama(planned.sizes()) })
 }
 
 /// The model of a flavor of whatever family, the first in the order of the table that has it: Llama 3 before others.

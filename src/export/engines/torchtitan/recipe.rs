@@ -10,13 +10,14 @@ use super::{read, registry, schedule_file, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
+use crate::export::differences::Build;
 use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::{Document, Syntax, python_assignments};
-use crate::profile::capabilities::{Cited, ExpertTensorOffer, ExpertWidth, Supports};
+use crate::profile::capabilities::{Cited, ExpertTensorOffer, ExpertWidth, SequenceDivisor, Supports};
 use crate::strategy::{CheckpointEntry, CheckpointMode, LossMode, OffloadCategory};
 use crate::units::ElementType;
 
@@ -100,8 +101,8 @@ fn settings(unit: BatchUnit, case: &Case<'_>) -> Settings {
             "loss"
         }
     };
-    if let Some(shape) = case.shape() {
-        settings.set(&format!("{inner}.global_vocab_size"), shape.embedding.vocabulary);
+    if let Some(decoder) = case.decoder() {
+        settings.set(&format!("{inner}.global_vocab_size"), decoder.embedding.vocabulary);
     }
     settings.set_noted("compile.enable", false, "the plan is of the model as it is, uncompiled");
     settings.set("compile.enable_async_tensor_parallel", false);
@@ -150,6 +151,8 @@ impl Dialect for Recipe {
         // There is no key for it: spread experts are whole.
         let widths = ExpertTensorOffer { alone: vec![ExpertWidth::Tensor], spread: vec![ExpertWidth::One] };
         supports.expert_tensor = Cited { value: widths, source: source() };
+        let divisor = Cited { value: SequenceDivisor::TensorTwiceContext, source: source() };
+        supports.sequence_divisor = Some(divisor);
     }
 
     fn file(&self) -> &'static str {
@@ -185,6 +188,13 @@ impl Dialect for Recipe {
 
     fn companions(&self, case: &Case<'_>) -> Vec<(String, String)> {
         schedule_file::of(case).into_iter().collect()
+    }
+
+    fn builds(&self, case: &Case<'_>, _settings: &Settings) -> Option<Build> {
+        match flavors::flavor(case) {
+            own @ Flavor::Own(..) => flavors::own(&own).map(flavors::build),
+            Flavor::Registered | Flavor::Unknown => None,
+        }
     }
 
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {

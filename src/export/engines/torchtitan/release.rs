@@ -5,6 +5,7 @@ use super::{read, schedule_file, write};
 use crate::export::case::Case;
 use crate::export::check::Check;
 use crate::export::dialect::Dialect;
+use crate::export::differences::Build;
 use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
@@ -70,6 +71,15 @@ impl Dialect for Release {
         files
     }
 
+    fn builds(&self, case: &Case<'_>, _settings: &Settings) -> Option<Build> {
+        match flavors::flavor(case) {
+            own @ Flavor::Own(..) => flavors::own(&own),
+            Flavor::Registered => flavors::registered(case),
+            Flavor::Unknown => None,
+        }
+        .map(flavors::build)
+    }
+
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
         let mut sentences = Vec::new();
         if flavors::flavor(case) == Flavor::Unknown {
@@ -88,7 +98,13 @@ impl Dialect for Release {
     }
 
     fn checks(&self, case: &Case<'_>) -> Vec<Check> {
-        checks(case)
+        let mut checks = checks(case);
+        if let (true, Flavor::Own(family, ..)) = (case.strategy.pipeline > 1, flavors::flavor(case)) {
+            let is_piped = matches!(family, "llama3" | "deepseek_v3");
+            let rule = format!("its {family} runs in a pipeline");
+            checks.push(Check::new(is_piped, rule, "train.py:219, models/*/__init__.py, pipelining_fn"));
+        }
+        checks
     }
 
     fn program(&self, case: &Case<'_>) -> Program {
@@ -160,6 +176,14 @@ impl Dialect for Release {
     }
 }
 
+/// What the version asks the sequence to be a multiple of.
+fn divisor(case: &Case<'_>) -> u64 {
+    let s = case.strategy;
+    let tensor = if s.sequence_parallel { s.tensor } else { 1 };
+    let divisor = case.problem.facts.profile.supports.sequence_divisor.as_ref();
+    divisor.map_or(1, |divisor| divisor.of(tensor, s.context))
+}
+
 /// The rules that both versions have.
 pub fn checks(case: &Case<'_>) -> Vec<Check> {
     let (s, seq_len) = (case.strategy, case.problem.workload.seq_len);
@@ -178,7 +202,7 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         ),
         Check::divides(
             ("seq_len", seq_len),
-            ("tp · 2 · cp", s.tensor * if s.context > 1 { 2 * s.context } else { 1 }),
+            ("what tp and cp ask for", divisor(case)),
             "models/llama3/infra/parallelize.py:69",
         ),
         Check::divides(
@@ -200,7 +224,7 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
             ("pp", s.pipeline),
             "distributed/pipeline_parallel.py:85",
         ));
-        let tied = case.shape().is_some_and(|shape| shape.head.tied);
+        let tied = case.problem.facts.tied;
         checks.push(Check::new(
             !tied,
             "tied weights do not go with a pipeline",

@@ -110,6 +110,7 @@ const STRICT: [&str; 4] = ["zero_optimization.", "bf16.", "fp16.", "tensor_paral
 
 /// Refuses keys of these sections that nobody asked for; what is near a known one is named later.
 pub fn strangers(reader: &Reader<'_>) -> Result<(), ImportError> {
+    reader.sections(HARMLESS)?;
     for (found, near) in reader.left(HARMLESS) {
         if near.is_none() && STRICT.iter().any(|section| found.path.starts_with(section)) {
             return Err(
