@@ -11,6 +11,7 @@ use super::folder::Folder;
 use super::output::print;
 use super::progress::Bar;
 use crate::export::{Check, ExportError, Exported, Goal, Origin, Target, export};
+use crate::plan::shell::quoted;
 use crate::plan::{self, Plan, Prediction};
 
 pub const EXAMPLES: &str = "\
@@ -121,6 +122,11 @@ pub fn text(exported: &Exported, folder: &str) -> String {
         }
         Origin::PlannedAnew { reason, .. } => format!("planned anew: {reason}"),
     };
+    // As a shell takes it: the last line is there to be followed.
+    let [folder, readme, run] = ["", "/README.md", "/run.sh"].map(|name| {
+        let path = format!("{folder}{name}");
+        quoted(&if path.starts_with('-') { format!("./{path}") } else { path })
+    });
     let broken: Vec<&Check> = exported.checks.iter().filter(|check| !check.holds).collect();
     let mut lines = vec![
         format!("{} files for {} in {folder}", exported.files.len(), exported.target),
@@ -144,7 +150,7 @@ pub fn text(exported: &Exported, folder: &str) -> String {
     }
     lines.push(match broken.len() {
         0 => format!(
-            "All {} rules of {} that were checked hold; read {folder}/README.md, then start {folder}/run.sh.",
+            "All {} rules of {} that were checked hold; read {readme}, then start {run}.",
             exported.checks.len(),
             exported.target
         ),
