@@ -87,10 +87,9 @@ pub fn file_diff(
 /// What has to be changed in `before` to make it `after`.
 fn edits(before: &Settings, after: &Settings) -> Vec<Edit> {
     let gone = before.iter().filter(|setting| after.get(&setting.path).is_none());
-    let gone = gone.map(|setting| Edit { path: setting.path.clone(), value: None });
+    let gone = gone.map(|setting| Edit::remove(&setting.path));
     let new = after.iter().filter(|setting| before.get(&setting.path) != Some(&setting.value));
-    let new = new.map(|setting| Edit { path: setting.path.clone(), value: Some(setting.value.clone()) });
-    gone.chain(new).collect()
+    gone.chain(new.map(Edit::set)).collect()
 }
 
 /// All settings of the better plan; of those in the file that shape a strategy, the others go.
@@ -104,14 +103,12 @@ fn thorough(imported: &Imported, scene: &Scene<'_>, after: &Settings) -> Vec<Edi
     let is_of_model = |path: &str| of_model.iter().any(|known| known == path);
     let stays = |path: &str| is_of_model(path) || after.get(path).is_some();
     let gone = imported.document.found.iter().filter(|found| is_read && reader.was_asked(&found.path));
-    let gone =
-        gone.filter(|found| !stays(&found.path)).map(|found| Edit { path: found.path.clone(), value: None });
+    let gone = gone.filter(|found| !stays(&found.path)).map(|found| Edit::remove(&found.path));
     let new = after.iter().filter(|setting| !is_of_model(&setting.path));
     let differs =
         |path: &str, value: &Value| imported.document.get(path).is_none_or(|found| found.value != *value);
     let new = new.filter(|setting| differs(&setting.path, &setting.value));
-    let new = new.map(|setting| Edit { path: setting.path.clone(), value: Some(setting.value.clone()) });
-    gone.chain(new).collect()
+    gone.chain(new.map(Edit::set)).collect()
 }
 
 fn shown(value: &Value) -> String {

@@ -12,7 +12,7 @@ use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::syntax::{Document, Found, Syntax};
+use crate::export::syntax::{Code, Document, Found, Syntax};
 use crate::profile::capabilities::{Cited, OffloadGrain, Supports};
 use crate::strategy::{AttentionKernel, CheckpointMode, OffloadCategory};
 
@@ -242,12 +242,10 @@ impl Dialect for Recipe {
     }
 
     fn program(&self, case: &Case<'_>) -> Program {
-        let recipe = recipe(case).unwrap_or("?name the recipe");
-        let arguments =
-            format!("llm pretrain --yes --factory \"${{RECIPE:-{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
-        let arguments = arguments.replace(":-?", ":?");
-        let mut program = Program::torchrun("--no-python nemo", &arguments);
-        program.prepare.push("source overrides.sh".to_owned());
+        let (or, recipe) = recipe(case).map_or((":?", "name the recipe"), |recipe| (":-", recipe));
+        let arguments = Code::from("llm pretrain --yes --factory \"${RECIPE").then(or).then(recipe);
+        let mut program = Program::torchrun("--no-python nemo", arguments.then("}\" \"${ARGUMENTS[@]}\""));
+        program.prepare.push("source ./overrides.sh".into());
         arranged(program, case.strategy)
     }
 
