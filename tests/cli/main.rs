@@ -21,6 +21,8 @@ mod machine;
 mod malformed;
 mod map;
 mod place;
+#[cfg(unix)]
+mod quoting;
 mod slice;
 mod small;
 mod terminal;
