@@ -6,6 +6,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::error::Category;
 
+use crate::spelling::hidden::{first_hidden, is_hidden, shown};
+
+/// What others wrote is kept under this name as it stands: a model's `config.json` in a layer graph.
+const FOREIGN: &str = "config";
+
 /// Why a text is not the JSON document that it should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fault {
@@ -47,9 +52,16 @@ impl Fault {
 /// The document that `text` holds; a mark of byte order before it does not count.
 ///
 /// # Errors
-/// What is wrong with which field.
+/// What is wrong with which field; also a string of more than one line of shown characters, see [`plain`].
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // Such characters stand in the text by themselves or behind a backslash.
+    let is_blank = |c: char| matches!(c, '\n' | '\r' | '\t');
+    if text.chars().any(|c| c == '\\' || (is_hidden(c) && !is_blank(c)))
+        && let Ok(whole) = serde_json::from_str::<Value>(text)
+    {
+        plain(&whole)?;
+    }
     let mut reader = serde_json::Deserializer::from_str(text);
     let document = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
@@ -61,6 +73,58 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     })?;
     reader.end()?;
     Ok(document)
+}
+
+/// Whether all names and texts of `document` are one line each, without characters that are not shown but obeyed: what is
+/// read here goes into scripts, tables and onto terminals.
+///
+/// # Errors
+/// The first field that is otherwise, with what it holds.
+pub fn plain(document: &Value) -> Result<(), Fault> {
+    searched(document, &mut String::new())
+}
+
+/// `path` is that of `value`, and is left as it was.
+fn searched(value: &Value, path: &mut String) -> Result<(), Fault> {
+    let fault = |text: &str, field: &str| match first_hidden(text) {
+        None => Ok(()),
+        Some(c) => Err(Fault {
+            field: Some(shown(field).into_owned()),
+            value: Some(shown(text).into_owned()),
+            reason: hidden(c),
+            is_cut_off: false,
+        }),
+    };
+    let length = path.len();
+    match value {
+        Value::String(text) => fault(text, path)?,
+        Value::Array(list) => {
+            for (place, value) in list.iter().enumerate() {
+                path.push_str(&format!("[{place}]"));
+                searched(value, path)?;
+                path.truncate(length);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields.iter().filter(|(name, _)| *name != FOREIGN) {
+                path.push_str(if length == 0 { "" } else { "." });
+                path.push_str(name);
+                fault(name, path)?;
+                searched(value, path)?;
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Why a text with `c` will not do.
+pub fn hidden(c: char) -> String {
+    format!(
+        "it holds the character U+{:04X}, which is not shown; one line of shown characters is needed",
+        c as u32
+    )
 }
 
 /// What `document` holds at `path`, such as `levels[0].span`, as it is written; of lists and objects how many there are.
@@ -113,5 +177,19 @@ mod tests {
         assert!(!fault("prose").is_cut_off);
         assert!(fault(r#"{"levels": []} more"#).reason.contains("trailing"));
         assert!(read::<Outer>("\u{feff}{\"levels\": []}").is_ok());
+    }
+
+    #[test]
+    fn texts_are_one_line_of_shown_characters() {
+        let fault = |text: &str| read::<Value>(text).unwrap_err();
+        for hidden in ["\\n", "\\u0000", "\\u001b[2J", "\u{7f}", "\u{85}", "\u{2028}", "\u{202e}"] {
+            let found = fault(&format!("{{\"levels\": [{{\n\t\"name\": \"a{hidden}b\"}}]}}"));
+            assert_eq!(found.field.as_deref(), Some("levels[0].name"), "{hidden}");
+            let text = found.to_string();
+            assert!(text.contains("U+") && first_hidden(&text).is_none(), "{text}");
+        }
+        assert_eq!(fault("{\"a\": {\"b\\tc\": 1}}").field.as_deref(), Some("a.b\\u0009c"));
+        let others = r#"{"graph": {"config": {"prefix": "a\nb"}}, "source": "C:\\x \"é\""}"#;
+        assert!(read::<Value>(others).is_ok());
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! The modules are floors. Each uses only those that stand before it here, which `tests/floors.rs` checks:
 //!
-//! 1. [`spelling`]: which known names are nearest to a mistyped one
+//! 1. [`spelling`]: which known names are nearest to a mistyped one, and which characters no name has
 //! 2. [`json`]: reading JSON documents, with the field at fault
 //! 3. [`units`]: bytes, FLOPs, seconds and rates as types; element types
 //! 4. [`ops`]: the operator vocabulary: shapes, FLOPs, bytes moved

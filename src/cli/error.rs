@@ -11,6 +11,7 @@ use crate::model::ModelError;
 use crate::plan::PlanFileError;
 use crate::search::Failure;
 use crate::spelling::distance;
+use crate::spelling::hidden::{self, shown_but};
 use crate::strategy::{RuleBreak, StrategyTextError};
 
 /// Whose fault it is; each kind has its exit code.
@@ -89,11 +90,13 @@ pub struct ErrorDocument {
 impl fmt::Display for CliError {
     /// `error: ...`, and a line `nearest: ...` where the message does not name them all.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
+        // What was typed or read may hold ends of lines; of the program's own texts only the log of a compiler does.
+        let is_log = |c: char| c == '\n' && self.kind == Kind::Run;
+        write!(f, "error: {}", shown_but(&self.message, is_log))?;
         if self.nearest.iter().all(|near| self.message.contains(near.as_str())) {
             return Ok(());
         }
-        write!(f, "\n  nearest: {}", self.nearest.join(", "))
+        write!(f, "\n  nearest: {}", hidden::shown(&self.nearest.join(", ")))
     }
 }
 

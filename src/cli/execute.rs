@@ -1,7 +1,7 @@
 //! `meshwright execute`: trains under a plan on this machine, and measures what was predicted.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,7 +12,7 @@ use super::error::{CliError, Kind};
 use super::execute_plan::{self, Changes, Planned};
 use super::execute_slice as slice;
 use super::number::{real, whole};
-use super::output::{Outputs, print};
+use super::output::{Outputs, print, say};
 use super::predicted_by::{Predicted, PredictedBy};
 use super::progress::RunBar;
 use super::{gpu, interrupt, keys, workload};
@@ -294,8 +294,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     if !outcome.was_broken_off {
         return Ok(0);
     }
-    // Nobody may be there to read it.
-    let _ = writeln!(io::stderr(), "{}", interrupted(&outcome.trace));
+    say(&interrupted(&outcome.trace));
     Ok(interrupt::CODE)
 }
 

@@ -11,6 +11,7 @@ use super::folder::Folder;
 use super::output::print;
 use super::progress::Bar;
 use crate::export::{Check, ExportError, Exported, Goal, Origin, Target, export};
+use crate::plan::shell::quoted;
 use crate::plan::{self, Plan, Prediction};
 
 pub const EXAMPLES: &str = "\
@@ -115,6 +116,11 @@ pub fn text(exported: &Exported, folder: &str) -> String {
         }
         Origin::PlannedAnew { reason, .. } => format!("planned anew: {reason}"),
     };
+    // As a shell takes it: the last line is there to be followed.
+    let [folder, readme, run] = ["", "/README.md", "/run.sh"].map(|name| {
+        let path = format!("{folder}{name}");
+        quoted(&if path.starts_with('-') { format!("./{path}") } else { path })
+    });
     let mut lines = vec![
         format!("{} files for {} in {folder}", exported.files.len(), exported.target),
         format!("  strategy  {}", exported.plan.strategy.text),
@@ -133,7 +139,7 @@ pub fn text(exported: &Exported, folder: &str) -> String {
         lines.push(format!("  not said  {sentence}"));
     }
     let rules = format!("{} rules of {} that were checked hold", exported.checks.len(), exported.target);
-    let next = format!("read {folder}/README.md, then start {folder}/run.sh");
+    let next = format!("read {readme}, then start {run}");
     lines.push(match warning(exported) {
         None => format!("All {rules}; {next}."),
         Some(warning) => format!("Warning: {warning} The {rules}; {next}."),

@@ -1,7 +1,8 @@
 //! `execute --device cuda`: which built-in cost model knows the GPU of this machine, and what is said of a plan for another
 //! device.
 
-use super::machine::{Source, say};
+use super::machine::Source;
+use super::output::say;
 use crate::calibrate::card::built_in;
 use crate::cluster::Cluster;
 use crate::execute::device::cuda::survey;

@@ -1,12 +1,12 @@
 //! The cost model that `execute` predicts by: this machine's, measured where it is not known yet, or another one.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::kept::{self, Kept};
+use super::output::say;
 use super::progress::Bar;
 use crate::calibrate::{Effort, calibrate, machine};
 use crate::cluster::Cluster;
@@ -118,9 +118,4 @@ fn refused(file: &str, error: &ProfileError) -> CliError {
     let message = format!("{file}: {error}");
     CliError { kind: Kind::Input, message, ..CliError::usage(error.field(), &error.value(), "") }
         .or(error.nearest())
-}
-
-/// A line on stderr. Nobody may be there to read it.
-pub fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -41,7 +41,7 @@ mod workload;
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -121,8 +121,11 @@ pub fn run() -> ExitCode {
         }
         Err(error) => {
             if !asks_for_json(&typed) {
-                // With clap's own tips and usage; that nobody reads them is no reason to fail otherwise.
-                let _ = error.print();
+                // With clap's own tips and usage.
+                let text = error.render();
+                let text =
+                    if io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+                output::say(text.trim_end());
                 return ExitCode::from(Kind::Usage.code());
             }
             return end(Err(error.into()), true);
@@ -180,8 +183,7 @@ fn end(done: Result<u8, CliError>, json: bool) -> ExitCode {
         Ok(code) => return ExitCode::from(code),
         Err(error) => error,
     };
-    // Nothing more can be said where stderr is closed too.
-    let _ = writeln!(io::stderr(), "{error}");
+    output::say(&error.to_string());
     let code = error.kind.code();
     if json {
         let _ = output::print(&document::pretty(&ErrorDocument { error }));

@@ -1,13 +1,15 @@
 //! What a command hands out: text on stdout, and files that appear whole, by rename.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
 use super::error::{CliError, Kind};
 use super::interrupt;
+use crate::spelling::hidden::{escape, shown_but};
 
 /// Files that a command is to write.
 #[derive(Debug, Default)]
@@ -171,6 +173,7 @@ fn temporary(place: &Path) -> io::Result<NamedTempFile> {
 /// Prints `text` on stdout. A reader that went away is no error; a full disk is.
 pub fn print(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
+    let text = harmless(text, stdout.is_terminal());
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError {
             kind: Kind::Output,
@@ -181,9 +184,60 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
+/// A line on stderr, or several. Nobody may be there to read it, and nothing more could be said.
+pub fn say(text: &str) {
+    let mut stderr = io::stderr().lock();
+    let text = harmless(text, stderr.is_terminal());
+    let _ = writeln!(stderr, "{text}");
+}
+
+/// `text` with what a terminal would obey spelt out: paths, names and values are others'. Left are the ends of lines and,
+/// where a terminal reads it, the colours of this program.
+fn harmless(text: &str, is_coloured: bool) -> Cow<'_, str> {
+    let is_layout = |c: char| matches!(c, '\n' | '\t');
+    if !is_coloured || !text.contains('\u{1b}') {
+        return shown_but(text, is_layout);
+    }
+    let parts = text.split_inclusive('\u{1b}').map(|part| match part.strip_suffix('\u{1b}') {
+        Some(before) => (before, true),
+        None => (part, false),
+    });
+    let mut written = String::with_capacity(text.len());
+    let mut is_escape = false;
+    for (part, escapes_next) in parts {
+        if is_escape {
+            match colour(part) {
+                true => written.push('\u{1b}'),
+                false => escape('\u{1b}', &mut written),
+            }
+        }
+        written.push_str(&shown_but(part, is_layout));
+        is_escape = escapes_next;
+    }
+    if is_escape {
+        escape('\u{1b}', &mut written);
+    }
+    Cow::Owned(written)
+}
+
+/// Whether `text` begins with what selects a colour or a weight: a bracket, numbers and an `m`.
+fn colour(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('[') else { return false };
+    rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').starts_with('m')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_spelt_out() {
+        let text = "one\n\ttwo \u{1b}[1mbold\u{1b}[0m \u{1b}[2J\u{1b}]0;title\u{7}\r\u{9b}31m\u{1b}";
+        let rest = "\\u001b[2J\\u001b]0;title\\u0007\\u000d\\u009b31m\\u001b";
+        assert_eq!(harmless(text, false), format!("one\n\ttwo \\u001b[1mbold\\u001b[0m {rest}"));
+        assert_eq!(harmless(text, true), format!("one\n\ttwo \u{1b}[1mbold\u{1b}[0m {rest}"));
+        assert_eq!(harmless("{\n  \"a\": 1\n}\n", false), "{\n  \"a\": 1\n}\n");
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(folder)

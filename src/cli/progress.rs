@@ -1,6 +1,6 @@
 //! How far a search or a run is, on stderr: a bar on a terminal, else a line now and then while it takes long.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::interrupt;
+use super::output::say;
 use crate::execute::fleet::StepResult;
 use crate::execute::observe::observer::Observer;
 use crate::search::Progress;
@@ -40,8 +41,7 @@ impl Lines {
     fn say(&self, line: impl FnOnce() -> String) {
         let passed = self.began.elapsed();
         if self.is_due(passed) {
-            // Nobody may read it; the work goes on.
-            let _ = writeln!(io::stderr(), "{} s: {}", passed.as_secs(), line());
+            say(&format!("{} s: {}", passed.as_secs(), line()));
         }
     }
 }

@@ -8,7 +8,7 @@ use super::launch::Program;
 use super::meaning::{Meaning, ModelClue, Scene};
 use super::reader::Reader;
 use super::settings::Settings;
-use super::syntax::{Document, Syntax};
+use super::syntax::{Comment, Document, Syntax};
 use crate::profile::capabilities::Supports;
 
 /// One version of one engine.
@@ -41,7 +41,7 @@ pub trait Dialect: Sync {
     fn settings(&self, case: &Case<'_>) -> Settings;
 
     /// The text of the file. `head` are the lines that it begins with, as comments.
-    fn text(&self, _case: &Case<'_>, settings: &Settings, head: &[String]) -> String {
+    fn text(&self, _case: &Case<'_>, settings: &Settings, head: &[Comment]) -> String {
         self.syntax().write(settings, head)
     }
 

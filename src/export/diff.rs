@@ -89,11 +89,7 @@ pub fn file_diff(
 fn edits(before: &Settings, after: &Settings) -> Vec<Edit> {
     let gone = before.iter().filter(|setting| after.get(&setting.path).is_none());
     let new = after.iter().filter(|setting| before.get(&setting.path) != Some(&setting.value));
-    gone.map(|setting| removal(&setting.path)).chain(new.map(|setting| edit(setting, after))).collect()
-}
-
-fn removal(path: &str) -> Edit {
-    Edit { path: path.to_owned(), value: None, after: Vec::new() }
+    gone.map(|setting| Edit::remove(&setting.path)).chain(new.map(|setting| edit(setting, after))).collect()
 }
 
 /// The edit that makes `setting` as it is in `all`; a new one stands after the nearest that the file has of those that
@@ -103,7 +99,7 @@ fn edit(setting: &Setting, all: &Settings) -> Edit {
     let mut near: Vec<String> = all.iter().take_while(is_before).map(|other| other.path.clone()).collect();
     near.reverse();
     near.extend(all.iter().skip(near.len() + 1).map(|other| other.path.clone()));
-    Edit { path: setting.path.clone(), value: Some(setting.value.clone()), after: near }
+    Edit { after: near, ..Edit::set(setting) }
 }
 
 /// All settings of the better plan; of those in the file that shape a strategy, the others go.
@@ -117,7 +113,7 @@ fn thorough(imported: &Imported, scene: &Scene<'_>, after: &Settings) -> Vec<Edi
     let is_of_model = |path: &str| of_model.iter().any(|known| known == path);
     let stays = |path: &str| is_of_model(path) || after.get(path).is_some();
     let gone = imported.document.found.iter().filter(|found| is_read && reader.was_asked(&found.path));
-    let gone = gone.filter(|found| !stays(&found.path)).map(|found| removal(&found.path));
+    let gone = gone.filter(|found| !stays(&found.path)).map(|found| Edit::remove(&found.path));
     let new = after.iter().filter(|setting| !is_of_model(&setting.path));
     let differs =
         |path: &str, value: &Value| imported.document.get(path).is_none_or(|found| found.value != *value);

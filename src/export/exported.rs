@@ -8,6 +8,7 @@ use super::import::{self, Beside, Given, Understood};
 use super::launch::{ranks, scripts};
 use super::meaning::{Meaning, Scene};
 use super::readme::readme;
+use super::syntax::Comment;
 use super::targets::Target;
 use crate::plan::{self, Plan};
 use crate::profile::EngineProfile;
@@ -308,14 +309,14 @@ fn files(target: Target, case: &Case<'_>, exported: &Exported) -> Vec<File> {
     let plain = |name: &str, text: String| File { name: name.to_owned(), text, is_executable: false };
     let program = dialect.program(case);
     let placed = ranks(case.strategy, program.order);
-    let head = vec![
-        format!(
+    let head = [
+        Comment::from(format!(
             "{} for {}, written by meshwright {}",
             exported.plan.model.name,
             exported.target,
             env!("CARGO_PKG_VERSION")
-        ),
-        format!("strategy: {}", exported.plan.strategy.text),
+        )),
+        Comment::from(format!("strategy: {}", exported.plan.strategy.text)),
     ];
     let mut files = vec![plain(dialect.file(), dialect.text(case, &dialect.settings(case), &head))];
     files.extend(dialect.companions(case).into_iter().map(|(name, text)| plain(&name, text)));

@@ -2,6 +2,7 @@
 
 use super::case::Case;
 use super::exported::{Exported, Origin, Outlook};
+use super::syntax::markdown::{code, sentence, words};
 use super::targets::Target;
 use crate::strategy::KeyChange;
 
@@ -9,15 +10,17 @@ use crate::strategy::KeyChange;
 pub fn readme(target: Target, case: &Case<'_>, exported: &Exported) -> String {
     let mut text = format!(
         "# {} on {}, for {}\n\n",
-        exported.plan.model.name, exported.plan.cluster.name, exported.target
+        words(&exported.plan.model.name),
+        words(&exported.plan.cluster.name),
+        exported.target
     );
     let work = &exported.plan.workload;
     let prediction = &exported.plan.prediction;
     text += &format!(
-        "{}\n\n`{}`\n\n{} sequences of {} tokens a step, {}. Predicted for {}: **{}** a step, **{}** of the fullest \
+        "{}\n\n{}\n\n{} sequences of {} tokens a step, {}. Predicted for {}: **{}** a step, **{}** of the fullest \
          device{}.\n\n",
-        exported.plan.strategy.description,
-        exported.plan.strategy.text,
+        sentence(&exported.plan.strategy.description),
+        code(&exported.plan.strategy.text),
         work.global_batch,
         work.seq_len,
         work.precision,
@@ -31,12 +34,12 @@ pub fn readme(target: Target, case: &Case<'_>, exported: &Exported) -> String {
     text += "## What was checked\n\n";
     text += &format!("The rules of {} ({}), which hold:\n\n", exported.target, target.dialect.source());
     for check in &exported.checks {
-        text += &format!("- {} ({})\n", check.rule, check.source);
+        text += &format!("- {} ({})\n", sentence(&check.rule), sentence(&check.source));
     }
     text += "\nThe file was read back as `meshwright simulate --from` reads it, and means the strategy above.\n\n";
     text += "## What it does not say\n\n";
-    for sentence in &exported.unsaid {
-        text += &format!("- {sentence}\n");
+    for said in &exported.unsaid {
+        text += &format!("- {}\n", sentence(said));
     }
     text += "- Data, checkpoints and the learning rate are yours to set.\n";
     text
@@ -77,7 +80,8 @@ fn origin(exported: &Exported) -> String {
             cost(&exported.planned, &now)
         ),
         Origin::PlannedAnew { changes, reason } => format!(
-            "## Planned anew\n\nThe given plan cannot be exported as it is ({reason}). This one is the best that {} can run:\n\n{}\n{}",
+            "## Planned anew\n\nThe given plan cannot be exported as it is ({}). This one is the best that {} can run:\n\n{}\n{}",
+            sentence(reason),
             exported.target,
             table(changes),
             cost(&exported.planned, &now)
@@ -88,7 +92,7 @@ fn origin(exported: &Exported) -> String {
 fn table(changes: &[KeyChange]) -> String {
     let rows: String = changes
         .iter()
-        .map(|change| format!("| {} | {} | {} |\n", change.key, change.from, change.to))
+        .map(|change| format!("| {} | {} | {} |\n", change.key, words(&change.from), words(&change.to)))
         .collect();
     format!("| key | planned | exported |\n| --- | --- | --- |\n{rows}")
 }
@@ -98,6 +102,10 @@ fn cost(before: &Outlook, now: &Outlook) -> String {
     let time = 100.0 * (now.step_time.0 / before.step_time.0 - 1.0);
     format!(
         "{} a step in place of {} ({time:+.1} %), {} in place of {} a device (before: as planned for {}).\n\n",
-        now.step_time, before.step_time, now.process, before.process, before.engine
+        now.step_time,
+        before.step_time,
+        now.process,
+        before.process,
+        words(&before.engine)
     )
 }

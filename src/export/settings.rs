@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::syntax::Comment;
+
 /// What an engine is told, in the order in which it is written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -13,25 +15,57 @@ pub struct Settings {
 pub struct Setting {
     /// Names from the outermost section to the key, joined by dots; of an argument its name without dashes.
     pub path: String,
-    /// A switch that an argument line only names is `true`.
+    /// A switch that an argument line only names is `true`; a call is the text of it without its arguments, as it reads
+    /// back.
     pub value: Value,
+    /// What is called, where the value is a call of Python.
+    pub callee: Option<&'static str>,
     /// What a reader of the file should know, in one line.
-    pub note: Option<String>,
+    pub note: Option<Comment>,
 }
+
+/// What a setting is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    Value(Value),
+    /// A call of Python, such as `dict()`, whose arguments are the settings below it. It is written without quotes, so only
+    /// the program itself can say one.
+    Call(&'static str),
+}
+
+macro_rules! terms {
+    ($($value:ty),*) => {
+        $(impl From<$value> for Term {
+            fn from(value: $value) -> Self {
+                Self::Value(value.into())
+            }
+        })*
+    };
+}
+
+terms!(bool, i32, u8, u32, u64, f64, &str, String, Vec<u32>, Value);
 
 impl Settings {
     /// Adds a setting, or gives one that is there another value.
     pub fn set(&mut self, path: &str, value: impl Into<Value>) -> &mut Self {
-        let value = value.into();
+        self.put(path, Term::Value(value.into()))
+    }
+
+    /// The same of what may be a call.
+    pub fn put(&mut self, path: &str, term: Term) -> &mut Self {
+        let (value, callee) = match term {
+            Term::Value(value) => (value, None),
+            Term::Call(call) => (Value::from(call), Some(call.trim_end_matches("()"))),
+        };
         match self.list.iter_mut().find(|setting| setting.path == path) {
-            Some(setting) => setting.value = value,
-            None => self.list.push(Setting { path: path.to_owned(), value, note: None }),
+            Some(setting) => (setting.value, setting.callee) = (value, callee),
+            None => self.list.push(Setting { path: path.to_owned(), value, callee, note: None }),
         }
         self
     }
 
     /// Adds a setting with a note.
-    pub fn set_noted(&mut self, path: &str, value: impl Into<Value>, note: impl Into<String>) -> &mut Self {
+    pub fn set_noted(&mut self, path: &str, value: impl Into<Value>, note: impl Into<Comment>) -> &mut Self {
         self.set(path, value);
         if let Some(setting) = self.list.iter_mut().find(|setting| setting.path == path) {
             setting.note = Some(note.into());

@@ -7,6 +7,8 @@ use super::graph::{LossWeight, Model};
 use super::layer::{LayerKind, LossFunction};
 use super::parameters::parameters;
 use super::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, LAYER_LIMIT, parameter_count, sizes};
+use crate::json;
+use crate::spelling::hidden::{first_hidden, shown};
 
 /// Checks all rules of a model; after it, counts and widths fit in 64 bits.
 pub(super) fn check(model: &Model) -> Result<(), ModelError> {
@@ -28,8 +30,11 @@ fn names(model: &Model) -> Result<(), ModelError> {
         let rule = format!("is too many; at most {LAYER_LIMIT}");
         return Err(ModelError::rule("layers", model.graph.node_count(), rule, [LAYER_LIMIT]));
     }
+    one_line("name", &model.name)?;
+    model.losses.iter().try_for_each(|loss| one_line("losses", &loss.name))?;
     let mut seen = HashSet::new();
     for layer in model.layers() {
+        one_line("layer", &layer.name)?;
         if layer.name.is_empty() {
             return Err(ModelError::graph("", "has no name"));
         }
@@ -38,6 +43,19 @@ fn names(model: &Model) -> Result<(), ModelError> {
         }
     }
     Ok(())
+}
+
+/// Names go into scripts, tables and onto terminals. That of a configuration is its folder's or file's.
+pub(super) fn one_line(field: &str, name: &str) -> Result<(), ModelError> {
+    match first_hidden(name) {
+        None => Ok(()),
+        Some(c) => Err(ModelError::rule(
+            field,
+            format!("`{}`", shown(name)),
+            format!("will not do: {}", json::hidden(c)),
+            [""; 0],
+        )),
+    }
 }
 
 fn widths(model: &Model) -> Result<(), ModelError> {

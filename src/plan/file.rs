@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::assemble::digest;
 use super::document::Plan;
 use super::shell::quoted;
+use crate::json::{self, Fault};
 use crate::units::Bytes;
 
 /// The version of the document that this program writes and reads.
@@ -27,6 +28,8 @@ pub enum PlanFileError {
     NotJson { path: String, reason: String },
     #[error("`{path}` is not a plan: {reason}")]
     NotAPlan { path: String, reason: String },
+    #[error("`{path}` is not a plan: {fault}")]
+    Text { path: String, fault: Fault },
     #[error("`{path}` has version {version}, and this program reads version {VERSION}; {remedy}")]
     Version { path: String, version: String, remedy: String },
     #[error("`{path}` has no digest, so nothing says that it is as it was written; {remedy}")]
@@ -39,8 +42,9 @@ pub enum PlanFileError {
 
 impl PlanFileError {
     /// The field at fault.
-    pub const fn field(&self) -> &'static str {
+    pub fn field(&self) -> &str {
         match self {
+            Self::Text { fault, .. } => fault.field.as_deref().unwrap_or("plan"),
             Self::Unreadable { .. } | Self::NotJson { .. } | Self::NotAPlan { .. } => "plan",
             Self::Version { .. } => "version",
             Self::NoDigest { .. } | Self::Digest { .. } => "digest",
@@ -53,6 +57,7 @@ impl PlanFileError {
             Self::Unreadable { path, .. } | Self::NotJson { path, .. } | Self::NotAPlan { path, .. } => {
                 path.clone()
             }
+            Self::Text { fault, .. } => fault.value.clone().unwrap_or_default(),
             Self::Version { version, .. } => version.clone(),
             Self::NoDigest { .. } => String::new(),
             Self::Digest { found, .. } => found.clone(),
@@ -101,6 +106,7 @@ fn parse(text: &str, path: &str) -> Result<Plan, PlanFileError> {
         let remedy = remedy(&value, &path);
         return Err(PlanFileError::NoDigest { path, remedy });
     }
+    json::plain(&value).map_err(|fault| PlanFileError::Text { path: path.clone(), fault })?;
     let plan: Plan = serde_json::from_value(value)
         .map_err(|error| PlanFileError::NotAPlan { path: path.clone(), reason: error.to_string() })?;
     let expected = digest(&plan);

@@ -9,7 +9,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::neighbours::neighbours;
+use crate::json::{self, Fault};
 use crate::plan;
+use crate::spelling::hidden::{first_hidden, shown};
 use crate::trace::published::{PublishedRun, PublishedTrace, Quality};
 use crate::trace::{Trace, VERSION, published};
 
@@ -123,8 +125,9 @@ fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
             }
             if is_published {
                 return family(value)
-                    .map_err(|error| failed(format!("is no trace of published runs: {error}")));
+                    .map_err(|fault| failed(format!("is no trace of published runs: {fault}")));
             }
+            json::plain(&value).map_err(|fault| failed(format!("is no trace: {fault}")))?;
             let trace: Trace =
                 serde_json::from_value(value).map_err(|error| failed(format!("is no trace: {error}")))?;
             let expected = plan::digest(&trace.plan);
@@ -142,8 +145,9 @@ fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
 }
 
 /// The runs of a trace of one family; one that does not read is left to be reported, like an entry of an array.
-fn family(mut value: Value) -> Result<Vec<(String, Measured)>, serde_json::Error> {
+fn family(mut value: Value) -> Result<Vec<(String, Measured)>, Fault> {
     let runs = value.get_mut("runs").map_or(Value::Null, |runs| mem::replace(runs, Value::Array(Vec::new())));
+    json::plain(&value)?;
     let _: PublishedTrace = serde_json::from_value(value)?;
     let runs: Vec<Value> = serde_json::from_value(runs)?;
     Ok(runs.into_iter().enumerate().map(|(place, run)| one(place, run)).collect())
@@ -151,19 +155,34 @@ fn family(mut value: Value) -> Result<Vec<(String, Measured)>, serde_json::Error
 
 /// One run, called by its id or, where it has none, by its place.
 fn one(place: usize, run: Value) -> (String, Measured) {
-    let text = |field: &str| run.get(field).and_then(Value::as_str).map(str::to_owned);
+    let text = |field: &str| run.get(field).and_then(Value::as_str).map(|text| shown(text).into_owned());
     let id = text("id").unwrap_or_else(|| place.to_string());
     let family = text("family").unwrap_or_else(|| "unread".to_owned());
     let quality = run.get("quality").and_then(|quality| Quality::deserialize(quality).ok());
-    let measured = match serde_path_to_error::deserialize::<_, PublishedRun>(run) {
-        Ok(run) => Measured::Published(Box::new(run)),
-        Err(error) => {
+    let measured = named(&run).and_then(|()| {
+        serde_path_to_error::deserialize::<_, PublishedRun>(run).map_err(|error| {
             let field = error.path().to_string();
-            let reason = format!("is no published run: {field}: {}", error.into_inner()).replace(" .: ", " ");
-            Measured::Unread { family, quality: quality.unwrap_or(Quality::C), reason }
-        }
+            format!("is no published run: {field}: {}", error.into_inner()).replace(" .: ", " ")
+        })
+    });
+    let measured = match measured {
+        Ok(run) => Measured::Published(Box::new(run)),
+        Err(reason) => Measured::Unread { family, quality: quality.unwrap_or(Quality::C), reason },
     };
     (id, measured)
+}
+
+/// That the names in `run` are one line each; its notes need not be.
+fn named(run: &Value) -> Result<(), String> {
+    const NAMES: [&str; 5] = ["/id", "/family", "/model/name", "/hardware/gpu", "/framework"];
+    for name in NAMES {
+        let hidden = run.pointer(name).and_then(Value::as_str).and_then(first_hidden);
+        if let Some(c) = hidden {
+            let field = name[1..].replace('/', ".");
+            return Err(format!("is no published run: {field}: {}", json::hidden(c)));
+        }
+    }
+    Ok(())
 }
 
 /// `text` with the names that Python writes for numbers that JSON has not, as text, so that they are found at their

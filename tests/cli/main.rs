@@ -24,6 +24,8 @@ mod malformed;
 mod map;
 mod outputs;
 mod place;
+#[cfg(unix)]
+mod quoting;
 mod slice;
 mod small;
 mod terminal;

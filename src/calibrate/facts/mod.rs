@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use self::numbers::Taken;
 use super::card::built_in;
+use crate::json;
 use crate::profile::{DeviceModel, ProfileError, device_model};
 
 /// What is wrong with a file of facts.
@@ -66,7 +67,7 @@ struct Document {
 
 impl Document {
     fn read(text: &str) -> Result<Self, FactsError> {
-        serde_json::from_str(text).map_err(|error| FactsError::Format { reason: error.to_string() })
+        json::read(text).map_err(|fault| FactsError::Format { reason: fault.to_string() })
     }
 
     /// The cost model of its card, called `name` or as the driver's name means.

@@ -6,19 +6,20 @@ mod scripts;
 pub use ranks::{order_of, ranks};
 pub use scripts::scripts;
 
+use super::syntax::Code;
 use crate::strategy::MeshOrder;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// A Python file, `-m` and a module, or `--no-python` and a command, as torchrun takes it.
-    pub entry: String,
+    pub entry: &'static str,
     /// Lines of the shell before the program is run, such as one that reads arguments from a file.
-    pub prepare: Vec<String>,
+    pub prepare: Vec<Code>,
     /// The arguments, as the shell is to see them.
-    pub arguments: String,
+    pub arguments: Code,
     /// Variables of the environment, each with why.
-    pub environment: Vec<(String, String, String)>,
+    pub environment: Vec<(&'static str, Code, &'static str)>,
     /// The order in which the engine numbers its ranks.
     pub order: MeshOrder,
     /// Whether one process is started for each node and starts the others by itself.
@@ -36,15 +37,15 @@ pub enum Launcher {
 
 impl Program {
     /// A program that torchrun starts, ranks in the default order.
-    pub fn torchrun(entry: &str, arguments: &str) -> Self {
+    pub fn torchrun(entry: &'static str, arguments: impl Into<Code>) -> Self {
         Self {
-            entry: entry.to_owned(),
+            entry,
             prepare: Vec::new(),
-            arguments: arguments.to_owned(),
+            arguments: arguments.into(),
             environment: vec![(
-                "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
-                "expandable_segments:True".to_owned(),
-                "freed blocks of other sizes are used again; without it the reserve is larger".to_owned(),
+                "PYTORCH_CUDA_ALLOC_CONF",
+                "expandable_segments:True".into(),
+                "freed blocks of other sizes are used again; without it the reserve is larger",
             )],
             order: MeshOrder::default(),
             launcher: Launcher::Torchrun,
@@ -60,8 +61,8 @@ impl Program {
     }
 
     /// The same with a variable of the environment.
-    pub fn with(mut self, name: &str, value: &str, why: &str) -> Self {
-        self.environment.push((name.to_owned(), value.to_owned(), why.to_owned()));
+    pub fn with(mut self, name: &'static str, value: impl Into<Code>, why: &'static str) -> Self {
+        self.environment.push((name, value.into(), why));
         self
     }
 }

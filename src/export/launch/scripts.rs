@@ -1,6 +1,7 @@
 //! The scripts that start a run: one for torchrun, one for Slurm, one for mpirun.
 
 use super::{Launcher, Program};
+use crate::export::syntax::Comment;
 
 /// File, text and whether it is run, of all scripts of `program` on so many nodes and devices of a node. `ranks` is
 /// the engine's rank on each device where that is not the device's number.
@@ -25,7 +26,7 @@ pub fn scripts(
 fn environment(program: &Program) -> String {
     let mut text = "# Read by the run scripts on every node.\n".to_owned();
     for (name, value, why) in &program.environment {
-        text.push_str(&format!("# {why}\nexport {name}={value}\n"));
+        text.push_str(&format!("{}\nexport {name}={value}\n", Comment::from(*why)));
     }
     text.push_str(
         "# Interfaces and logging of NCCL are the site's: set NCCL_SOCKET_IFNAME, NCCL_IB_HCA, NCCL_DEBUG here.\n",
@@ -35,11 +36,13 @@ fn environment(program: &Program) -> String {
 
 /// The part in which all scripts agree: where the files are, environment, preparation.
 fn head(program: &Program, what: &str) -> String {
-    let mut text = format!("#!/usr/bin/env bash\n# {what}\nset -euo pipefail\ncd \"$(dirname \"$0\")\"\n");
-    text.push_str("source environment.sh\n");
+    let mut text = format!(
+        "#!/usr/bin/env bash\n{}\nset -euo pipefail\ncd -- \"$(dirname -- \"$0\")\"\n",
+        Comment::from(what)
+    );
+    text.push_str("source ./environment.sh\n");
     for line in &program.prepare {
-        text.push_str(line);
-        text.push('\n');
+        text.push_str(&format!("{line}\n"));
     }
     text
 }
@@ -89,7 +92,7 @@ fn slurm(nodes: u64, devices: u64) -> String {
          #SBATCH --exclusive\n#SBATCH --job-name=meshwright\n\
          # One task a node starts the processes of its devices. Slurm numbers the nodes as SLURM_NODEID says.\n\
          set -euo pipefail\n\
-         cd \"${{SLURM_SUBMIT_DIR:-.}}\"\n\
+         cd -- \"${{SLURM_SUBMIT_DIR:-.}}\"\n\
          export MASTER_ADDR=\"$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\"\n\
          srun --kill-on-bad-exit=1 bash -c 'NODE_RANK=\"$SLURM_NODEID\" exec ./run.sh \"$@\"' run \"$@\"\n"
     )

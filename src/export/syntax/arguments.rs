@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::shell::{Word, words};
-use super::{Found, SyntaxError};
+use super::{Code, Comment, Found, SyntaxError};
 use crate::export::settings::Settings;
 
 /// How an argument is written.
@@ -16,29 +16,31 @@ pub enum Form {
 }
 
 /// `settings` as an array of the shell, `ARGUMENTS`, one a line.
-pub fn write(settings: &Settings, head: &[String], form: Form) -> String {
-    let mut text: String = head.iter().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
+pub fn write(settings: &Settings, head: &[Comment], form: Form) -> String {
+    let mut text = Comment::head(head);
     text.push_str("ARGUMENTS=(\n");
     for setting in settings.iter() {
         let Some(argument) = argument(&setting.path, &setting.value, form) else { continue };
-        let note = setting.note.as_ref().map_or_else(String::new, |note| format!("  # {note}"));
-        text.push_str(&format!("  {argument}{note}\n"));
+        text.push_str(&format!("  {argument}{}\n", Comment::behind(setting.note.as_ref())));
     }
     text.push_str(")\n");
     text
 }
 
 /// One argument with its values; none for a switch that is off.
-pub fn argument(name: &str, value: &Value, form: Form) -> Option<String> {
+pub fn argument(name: &str, value: &Value, form: Form) -> Option<Code> {
+    let behind = |argument: Code, between, value| argument.then(between).then(Code::word(plain(value)));
+    let dashes = || Code::word(format!("--{name}"));
     match (form, value) {
-        (Form::Equals, value) => Some(format!("{name}={}", quoted(&plain(value)))),
+        (Form::Equals, value) => Some(behind(Code::word(name), "=", value)),
         (Form::Dashes, Value::Bool(false) | Value::Null) => None,
-        (Form::Dashes, Value::Bool(true)) => Some(format!("--{name}")),
+        (Form::Dashes, Value::Bool(true)) => Some(dashes()),
         (Form::Dashes, Value::Array(values)) => {
-            let values: Vec<String> = values.iter().map(|value| quoted(&plain(value))).collect();
-            Some(format!("--{name} {}", values.join(" ")))
+            Some(values.iter().fold(dashes(), |argument, value| behind(argument, " ", value)))
         }
-        (Form::Dashes, value) => Some(format!("--{name} {}", quoted(&plain(value)))),
+        // By itself it would be taken for a name.
+        (Form::Dashes, Value::String(word)) if word.starts_with('-') => Some(behind(dashes(), "=", value)),
+        (Form::Dashes, value) => Some(behind(dashes(), " ", value)),
     }
 }
 
@@ -51,15 +53,6 @@ fn plain(value: &Value) -> String {
         Value::Null => "None".to_owned(),
         other => other.to_string(),
     }
-}
-
-/// `word` so that a shell takes it as one word, as it is.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,=+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The arguments that stand in a line or a script. Variables that the text itself sets are put in; values of others are

@@ -3,16 +3,50 @@
 use serde_json::Value;
 
 use super::arguments::{self, Form};
-use super::{Document, Found, Syntax, python, yaml};
+use super::{Document, Found, Syntax, json, python, quoted, toml, yaml};
+use crate::export::settings::Setting;
 
 /// A setting that is to have another value, or none.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
     pub path: String,
     pub value: Option<Value>,
+    /// What is called, where the value is a call of Python.
+    pub callee: Option<&'static str>,
     /// Settings after which it stands if it is new, the first of them that is there; of an argument line only, whose other
     /// arguments may be those of what starts the program.
     pub after: Vec<String>,
+}
+
+impl Edit {
+    /// The setting at `path` goes.
+    pub fn remove(path: &str) -> Self {
+        Self { path: path.to_owned(), value: None, callee: None, after: Vec::new() }
+    }
+
+    /// What `setting` says is to be said.
+    pub fn set(setting: &Setting) -> Self {
+        let value = Some(setting.value.clone());
+        Self { path: setting.path.clone(), value, callee: setting.callee, after: Vec::new() }
+    }
+
+    /// `value` as this edit has it written.
+    fn written(&self, syntax: Syntax, value: &Value) -> String {
+        match syntax {
+            Syntax::Toml => toml::written(value).unwrap_or_default(),
+            Syntax::Json => json::written(value),
+            Syntax::Yaml => yaml::scalar(value),
+            Syntax::Python => {
+                self.callee.map_or_else(|| python::literal(value), |callee| format!("{callee}()"))
+            }
+            Syntax::Arguments => self.argument(value, Form::Dashes),
+            Syntax::Overrides => self.argument(value, Form::Equals),
+        }
+    }
+
+    fn argument(&self, value: &Value, form: Form) -> String {
+        arguments::argument(&self.path, value, form).map_or_else(String::new, |argument| argument.to_string())
+    }
 }
 
 /// The text of `document` with `edits` made. What is new stands behind the last setting of its section.
@@ -32,39 +66,26 @@ pub fn edited(document: &Document, edits: &[Edit]) -> String {
 fn one(document: &Document, edit: &Edit) -> String {
     let is_off = match document.syntax {
         Syntax::Arguments => matches!(edit.value, None | Some(Value::Bool(false) | Value::Null)),
+        Syntax::Toml => matches!(edit.value, None | Some(Value::Null)),
         _ => edit.value.is_none(),
     };
     match (document.get(&edit.path), &edit.value) {
         (Some(found), _) if is_off => removed(document, found),
-        (Some(found), Some(value)) => replaced(document, found, value),
-        (None, Some(value)) if !is_off => inserted(document, edit, value),
+        (Some(found), Some(value)) => replaced(document, found, &edit.written(document.syntax, value)),
+        (None, Some(value)) if !is_off => inserted(document, edit, &edit.written(document.syntax, value)),
         _ => document.text.clone(),
     }
 }
 
-fn replaced(document: &Document, found: &Found, value: &Value) -> String {
-    let (range, new) = match document.syntax {
-        Syntax::Arguments => {
-            let new = arguments::argument(&found.path, value, Form::Dashes).unwrap_or_default();
-            (found.entry.clone(), new)
-        }
-        Syntax::Overrides => {
-            let new = arguments::argument(&found.path, value, Form::Equals).unwrap_or_default();
-            (found.entry.clone(), new)
-        }
-        syntax => (found.span.clone(), rendered(syntax, value)),
+/// With `new`, which is a value, or an argument with its name, in place of what is there.
+fn replaced(document: &Document, found: &Found, new: &str) -> String {
+    let range = match document.syntax {
+        Syntax::Arguments | Syntax::Overrides => found.entry.clone(),
+        _ => found.span.clone(),
     };
     let mut text = document.text.clone();
-    text.replace_range(range, &new);
+    text.replace_range(range, new);
     text
-}
-
-fn rendered(syntax: Syntax, value: &Value) -> String {
-    match syntax {
-        Syntax::Yaml => yaml::scalar(value),
-        Syntax::Python => python::literal(value),
-        _ => value.to_string(),
-    }
 }
 
 /// Without the setting; without its line where nothing else stands there.
@@ -116,7 +137,7 @@ fn argument_before<'d>(document: &'d Document, after: &[String]) -> Option<&'d F
     known.or_else(last).or_else(|| document.found.last())
 }
 
-fn inserted(document: &Document, edit: &Edit, value: &Value) -> String {
+fn inserted(document: &Document, edit: &Edit, value: &str) -> String {
     let path = edit.path.as_str();
     let names: Vec<&str> = path.split('.').collect();
     let shared = |found: &Found| {
@@ -148,32 +169,30 @@ fn inserted(document: &Document, edit: &Edit, value: &Value) -> String {
     let indent: String = text[line_start..].chars().take_while(|c| c.is_whitespace() && *c != '\n').collect();
     let line_end = text[sibling.entry.end..].find('\n').map_or(text.len(), |at| sibling.entry.end + at);
     let (at, new) = match document.syntax {
-        Syntax::Toml => (line_end, format!("\n{indent}{} = {value}", names[names.len() - 1])),
+        Syntax::Toml => (line_end, format!("\n{indent}{} = {value}", toml::key(names[names.len() - 1]))),
         Syntax::Json => {
             let new = json_nested(&names[most..], value);
             (sibling.entry.end, format!(",\n{indent}{new}"))
         }
         Syntax::Yaml => (line_end, yaml_nested(&names[most..], value, &indent)),
         Syntax::Arguments | Syntax::Overrides => {
-            let form = if document.syntax == Syntax::Arguments { Form::Dashes } else { Form::Equals };
-            let argument = arguments::argument(path, value, form).unwrap_or_default();
             let is_alone = text[line_start..sibling.entry.start].trim().is_empty();
             match is_alone {
                 true if text[sibling.entry.end..line_end].trim_end().ends_with('\\') => {
-                    (line_end, format!("\n{indent}{argument} \\"))
+                    (line_end, format!("\n{indent}{value} \\"))
                 }
                 true if text[line_end..].trim_start().starts_with([')', '-']) => {
-                    (line_end, format!("\n{indent}{argument}"))
+                    (line_end, format!("\n{indent}{value}"))
                 }
-                _ => (sibling.entry.end, format!(" {argument}")),
+                _ => (sibling.entry.end, format!(" {value}")),
             }
         }
         Syntax::Python => {
             let is_argument = text[sibling.entry.end..].trim_start().starts_with([',', ')']);
             let name = names[names.len() - 1];
             match is_argument {
-                true => (sibling.entry.end, format!(", {name}={}", python::literal(value))),
-                false => (line_end, format!("\n{indent}{path} = {}", python::literal(value))),
+                true => (sibling.entry.end, format!(", {name}={value}")),
+                false => (line_end, format!("\n{indent}{path} = {value}")),
             }
         }
     };
@@ -182,30 +201,32 @@ fn inserted(document: &Document, edit: &Edit, value: &Value) -> String {
     text
 }
 
-fn json_nested(names: &[&str], value: &Value) -> String {
+fn json_nested(names: &[&str], value: &str) -> String {
     match names {
-        [name] => format!("\"{name}\": {value}"),
-        [name, rest @ ..] => format!("\"{name}\": {{{}}}", json_nested(rest, value)),
-        [] => value.to_string(),
+        [name] => format!("{}: {value}", quoted(name)),
+        [name, rest @ ..] => format!("{}: {{{}}}", quoted(name), json_nested(rest, value)),
+        [] => value.to_owned(),
     }
 }
 
-fn yaml_nested(names: &[&str], value: &Value, indent: &str) -> String {
+fn yaml_nested(names: &[&str], value: &str, indent: &str) -> String {
     match names {
-        [name] => format!("\n{indent}{name}: {}", yaml::scalar(value)),
+        [name] => format!("\n{indent}{}: {value}", yaml::key(name)),
         [name, rest @ ..] => {
-            format!("\n{indent}{name}:{}", yaml_nested(rest, value, &format!("{indent}  ")))
+            format!("\n{indent}{}:{}", yaml::key(name), yaml_nested(rest, value, &format!("{indent}  ")))
         }
         [] => String::new(),
     }
 }
 
 /// Behind the text's end, in a section of its own.
-fn appended(document: &Document, path: &str, value: &Value) -> String {
+fn appended(document: &Document, path: &str, value: &str) -> String {
     let mut text = document.text.trim_end().to_owned();
     match document.syntax {
         Syntax::Toml => match path.rsplit_once('.') {
-            Some((section, name)) => text.push_str(&format!("\n\n[{section}]\n{name} = {value}\n")),
+            Some((section, name)) => {
+                text.push_str(&format!("\n\n[{section}]\n{} = {value}\n", toml::key(name)));
+            }
             None => text.insert_str(0, &format!("{path} = {value}\n")),
         },
         Syntax::Yaml => {
@@ -216,19 +237,8 @@ fn appended(document: &Document, path: &str, value: &Value) -> String {
             let names: Vec<&str> = path.split('.').collect();
             text = format!("{{\n  {}\n}}\n", json_nested(&names, value));
         }
-        Syntax::Python => text.push_str(&format!("\n{path} = {}\n", python::literal(value))),
-        Syntax::Arguments => {
-            text.push_str(&format!(
-                " {}\n",
-                arguments::argument(path, value, Form::Dashes).unwrap_or_default()
-            ));
-        }
-        Syntax::Overrides => {
-            text.push_str(&format!(
-                " {}\n",
-                arguments::argument(path, value, Form::Equals).unwrap_or_default()
-            ));
-        }
+        Syntax::Python => text.push_str(&format!("\n{path} = {value}\n")),
+        Syntax::Arguments | Syntax::Overrides => text.push_str(&format!(" {value}\n")),
     }
     text
 }

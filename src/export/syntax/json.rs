@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{DEEPEST, Found, SyntaxError, joined, line_of};
+use super::{DEEPEST, Found, SyntaxError, joined, line_of, quoted};
 use crate::export::settings::{Node, Settings};
 
 /// `settings` as JSON, an object a section; JSON has no comments.
@@ -23,14 +23,29 @@ fn write_object(nodes: &[Node<'_>], depth: usize, text: &mut String) {
         text.push_str(if index == 0 { "\n" } else { ",\n" });
         text.push_str(&"  ".repeat(depth + 1));
         match node {
-            Node::Key { name, setting } => text.push_str(&format!("\"{name}\": {}", setting.value)),
+            Node::Key { name, setting } => {
+                text.push_str(&format!("{}: {}", quoted(name), written(&setting.value)));
+            }
             Node::Section { name, nodes } => {
-                text.push_str(&format!("\"{name}\": "));
+                text.push_str(&format!("{}: ", quoted(name)));
                 write_object(nodes, depth + 1, text);
             }
         }
     }
     text.push_str(&format!("\n{}}}", "  ".repeat(depth)));
+}
+
+/// A value on one line.
+pub fn written(value: &Value) -> String {
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(list) => format!("[{}]", list.iter().map(written).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => {
+            let pairs = map.iter().map(|(name, value)| format!("{}:{}", quoted(name), written(value)));
+            format!("{{{}}}", pairs.collect::<Vec<_>>().join(","))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// The settings of a JSON text.
@@ -75,8 +90,7 @@ fn object(
             serde_json::from_str(raw.get()).map_err(|error| malformed(&error, line_of(text, from)))?;
         // The name stands before the value: its quotes, a colon, blanks.
         let before = text[..from].trim_end().trim_end_matches(':').trim_end();
-        let quoted = serde_json::to_string(&name).unwrap_or_default();
-        let entry = before.len().saturating_sub(quoted.len());
+        let entry = before.len().saturating_sub(serde_json::to_string(&name).unwrap_or_default().len());
         let span = from..from + raw.get().len();
         found.push(Found { path, value, entry: entry..span.end, span, is_open: false });
     }

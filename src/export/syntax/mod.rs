@@ -3,21 +3,31 @@
 //! What is read keeps its place in the text, so that a value can be changed and the rest of the file left as it is.
 
 mod arguments;
+mod code;
+mod comment;
 mod document;
 mod edit;
 mod error;
 mod json;
+pub mod markdown;
 mod python;
 mod python_expression;
 mod python_lines;
+mod python_string;
+mod quoted;
 mod shell;
+mod shell_string;
 mod toml;
 mod yaml;
 
+pub use code::Code;
+pub use comment::Comment;
 pub use document::{Document, Found};
 pub use edit::{Edit, edited};
 pub use error::SyntaxError;
 pub use python::assignments as python_assignments;
+
+use quoted::quoted;
 
 use crate::export::settings::Settings;
 
@@ -40,7 +50,7 @@ pub enum Syntax {
 
 impl Syntax {
     /// The text of `settings`. `head` are lines that the file begins with, as comments where the syntax has these.
-    pub fn write(self, settings: &Settings, head: &[String]) -> String {
+    pub fn write(self, settings: &Settings, head: &[Comment]) -> String {
         match self {
             Self::Toml => toml::write(settings, head),
             Self::Json => json::write(settings),
@@ -97,5 +107,7 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
+#[cfg(test)]
+mod attacks;
 #[cfg(test)]
 mod tests;

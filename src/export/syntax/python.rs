@@ -10,14 +10,12 @@ use serde_json::Value;
 
 use super::python_expression::{Argument, Expression, Kind, expression};
 use super::python_lines::{Line, lines};
-use super::{Found, SyntaxError, joined};
-use crate::export::settings::{Node, Settings};
+use super::{Comment, Found, SyntaxError, joined, quoted};
+use crate::export::settings::{Node, Setting, Settings};
 
 /// `settings` as assignments; a value that is a call takes the settings below it as its arguments.
-pub fn write(settings: &Settings, head: &[String]) -> String {
-    let mut text: String = head.iter().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
-    text.push_str(&assignments(settings, "", ""));
-    text
+pub fn write(settings: &Settings, head: &[Comment]) -> String {
+    Comment::head(head) + &assignments(settings, "", "")
 }
 
 /// The assignments alone, each behind `indent` and with `owner` (a variable and a dot) before its name.
@@ -31,12 +29,12 @@ fn write_nodes(nodes: &[Node<'_>], owner: &str, indent: &str, text: &mut String)
     for node in nodes {
         match node {
             Node::Key { name, setting } => {
-                let note = setting.note.as_ref().map_or_else(String::new, |note| format!("  # {note}"));
-                let value = called(nodes, name, &setting.value, indent);
-                text.push_str(&format!("{indent}{owner}{name} = {value}{note}\n"));
+                let note = Comment::behind(setting.note.as_ref());
+                let value = called(nodes, name, setting, indent);
+                text.push_str(&format!("{indent}{owner}{} = {value}{note}\n", identifier(name)));
             }
             Node::Section { name, nodes: inside } if !is_call(nodes, name) => {
-                write_nodes(inside, &format!("{owner}{name}."), indent, text);
+                write_nodes(inside, &format!("{owner}{}.", identifier(name)), indent, text);
             }
             Node::Section { .. } => {}
         }
@@ -44,8 +42,8 @@ fn write_nodes(nodes: &[Node<'_>], owner: &str, indent: &str, text: &mut String)
 }
 
 /// The value of `name`, with its arguments where it is a call.
-fn called(siblings: &[Node<'_>], name: &str, value: &Value, indent: &str) -> String {
-    let Some(callee) = callee(value) else { return literal(value) };
+fn called(siblings: &[Node<'_>], name: &str, setting: &Setting, indent: &str) -> String {
+    let Some(callee) = setting.callee else { return literal(&setting.value) };
     let inside = siblings.iter().find_map(|node| match node {
         Node::Section { name: section, nodes } if *section == name => Some(nodes),
         _ => None,
@@ -55,10 +53,10 @@ fn called(siblings: &[Node<'_>], name: &str, value: &Value, indent: &str) -> Str
     let mut text = format!("{callee}(\n");
     for node in nodes {
         if let Node::Key { name, setting } = node {
-            let note = setting.note.as_ref().map_or_else(String::new, |note| format!("  # {note}"));
-            let value = called(nodes, name, &setting.value, &deeper);
+            let note = Comment::behind(setting.note.as_ref());
+            let value = called(nodes, name, setting, &deeper);
             let is_placed = name.chars().all(|c| c.is_ascii_digit());
-            let name = if is_placed { String::new() } else { format!("{name}=") };
+            let name = if is_placed { String::new() } else { format!("{}=", identifier(name)) };
             text.push_str(&format!("{deeper}{name}{value},{note}\n"));
         }
     }
@@ -67,15 +65,13 @@ fn called(siblings: &[Node<'_>], name: &str, value: &Value, indent: &str) -> Str
 
 fn is_call(nodes: &[Node<'_>], name: &str) -> bool {
     nodes.iter().any(
-        |node| matches!(node, Node::Key { name: key, setting } if *key == name && callee(&setting.value).is_some()),
+        |node| matches!(node, Node::Key { name: key, setting } if *key == name && setting.callee.is_some()),
     )
 }
 
-/// What is called, where `value` stands for a call.
-pub fn callee(value: &Value) -> Option<&str> {
-    let name = value.as_str()?.strip_suffix("()")?;
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'));
-    is_name.then_some(name)
+/// `name` as Python takes names, which it has no quotes for: what can be in none is `_`.
+fn identifier(name: &str) -> String {
+    name.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect()
 }
 
 /// A value as a literal of Python.
@@ -86,14 +82,12 @@ pub fn literal(value: &Value) -> String {
         Value::Bool(false) => "False".to_owned(),
         Value::Array(list) => format!("[{}]", list.iter().map(literal).collect::<Vec<_>>().join(", ")),
         Value::Object(map) => {
-            let pairs: Vec<String> = map
-                .iter()
-                .map(|(key, value)| format!("{}: {}", Value::from(key.as_str()), literal(value)))
-                .collect();
+            let pairs: Vec<String> =
+                map.iter().map(|(key, value)| format!("{}: {}", quoted(key), literal(value))).collect();
             format!("{{{}}}", pairs.join(", "))
         }
-        Value::String(_) if callee(value).is_some() => value.as_str().unwrap_or_default().to_owned(),
-        other => other.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Number(number) => number.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::python::trimmed;
 use super::python_lines::string_end;
-use super::{DEEPEST, SyntaxError, line_of};
+use super::{DEEPEST, SyntaxError, line_of, python_string};
 
 /// An expression and its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +62,7 @@ fn deep(text: &str, range: Range<usize>, depth: usize) -> Result<Expression, Syn
         }
         Some(b'{') if closes(text, &span)? => Kind::Literal(mapping(text, &span, depth)?),
         Some(b'\'' | b'"') if string_end(text, span.start)? == span.end => {
-            Kind::Literal(Value::from(string(source)))
+            Kind::Literal(Value::from(python_string::text(source)))
         }
         Some(first) if first.is_ascii_alphabetic() || *first == b'_' => name_or_call(text, &span, depth)?,
         _ => number(source).map_or_else(|| Kind::Name(source.to_owned()), Kind::Literal),
@@ -231,11 +231,4 @@ fn product(term: &str) -> Option<f64> {
             Some(real(base)?.powf(real(power)?))
         })
         .product()
-}
-
-/// A string without its quotes and with the plainest escapes read.
-fn string(source: &str) -> String {
-    let close = if source.starts_with("\"\"\"") || source.starts_with("'''") { 3 } else { 1 };
-    let inside = &source[close..source.len() - close];
-    inside.replace("\\n", "\n").replace("\\\"", "\"").replace("\\'", "'").replace("\\\\", "\\")
 }

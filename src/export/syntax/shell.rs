@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::SyntaxError;
+use super::shell_string::escape;
 
 /// One word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +153,7 @@ impl Splitter<'_> {
                     word.text.push(next);
                     self.next();
                 }
+                '$' if self.text[self.at + 1..].starts_with('\'') => self.spelt(&mut word)?,
                 '$' => self.variable(&mut word),
                 '\\' if self.text[self.at + 1..].starts_with(['\n', '\r']) => break,
                 '\\' => {
@@ -200,6 +202,26 @@ impl Splitter<'_> {
             rest.find('\'').ok_or_else(|| SyntaxError::at(self.text, start, "the quote ' is not closed"))?;
         word.text.push_str(&rest[..end]);
         self.at += end + 1;
+        Ok(())
+    }
+
+    /// `$'…'`, in which backslashes spell characters.
+    fn spelt(&mut self, word: &mut Word) -> Result<(), SyntaxError> {
+        let start = self.at;
+        self.at += 2;
+        let mut bytes = Vec::new();
+        loop {
+            let rest = &self.text[self.at..];
+            let not_closed = || SyntaxError::at(self.text, start, "the quote $' is not closed");
+            let next = rest.chars().next().ok_or_else(not_closed)?;
+            self.at += next.len_utf8();
+            match next {
+                '\'' => break,
+                '\\' => self.at += escape(&rest[1..], &mut bytes),
+                other => bytes.extend(other.encode_utf8(&mut [0; 4]).bytes()),
+            }
+        }
+        word.text.push_str(&String::from_utf8_lossy(&bytes));
         Ok(())
     }
 

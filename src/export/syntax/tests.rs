@@ -28,7 +28,7 @@ fn settings(syntax: Syntax) -> Settings {
 fn what_is_written_reads_back() {
     for syntax in ALL {
         let settings = settings(syntax);
-        let text = syntax.write(&settings, &["a head".to_owned()]);
+        let text = syntax.write(&settings, &["a head".into()]);
         let document = syntax.read(&text).unwrap_or_else(|error| panic!("{syntax:?}: {error}\n{text}"));
         let read: Vec<(&str, &Value)> =
             document.found.iter().map(|found| (found.path.as_str(), &found.value)).collect();
@@ -48,9 +48,14 @@ fn an_edit_leaves_the_rest() {
             _ => format!("{section}.{key}"),
         };
         let edits = [
-            Edit { path: path("one", "count"), value: Some(json!(16)), after: Vec::new() },
-            Edit { path: path("one", "word"), value: None, after: Vec::new() },
-            Edit { path: path("two", "new"), value: Some(json!(7)), after: Vec::new() },
+            Edit {
+                path: path("one", "count"),
+                value: Some(json!(16)),
+                callee: None,
+                after: Vec::new(),
+            },
+            Edit::remove(&path("one", "word")),
+            Edit { path: path("two", "new"), value: Some(json!(7)), callee: None, after: Vec::new() },
         ];
         let after = edited(&document, &edits);
         let read = syntax.read(&after).unwrap_or_else(|error| panic!("{syntax:?}: {error}\n{after}"));
@@ -107,8 +112,8 @@ fn strings_of_arguments_are_read_where_they_are_set() {
         ("$OTHER", json!(true)),
     ];
     assert_eq!(found, expected);
-    let edit =
-        Edit { path: "tensor-model-parallel-size".to_owned(), value: Some(json!(8)), after: Vec::new() };
+    let path = "tensor-model-parallel-size".to_owned();
+    let edit = Edit { path, value: Some(json!(8)), callee: None, after: Vec::new() };
     assert!(edited(&document, &[edit]).contains("ARGS=\"--tensor-model-parallel-size 8 \\"));
 }
 

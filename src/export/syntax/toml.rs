@@ -5,12 +5,12 @@ use std::ops::Range;
 use serde_json::Value;
 use toml_edit::{Document, Item, TableLike};
 
-use super::{DEEPEST, Found, SyntaxError, joined, line_of};
+use super::{Comment, DEEPEST, Found, SyntaxError, joined, line_of, quoted};
 use crate::export::settings::{Node, Settings};
 
 /// `settings` as TOML.
-pub fn write(settings: &Settings, head: &[String]) -> String {
-    let mut text: String = head.iter().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
+pub fn write(settings: &Settings, head: &[Comment]) -> String {
+    let mut text = Comment::head(head);
     write_section("", &settings.tree(), &mut text);
     text
 }
@@ -26,15 +26,37 @@ fn write_section(outer: &str, nodes: &[Node<'_>], text: &mut String) {
     }
     for node in nodes {
         if let Node::Key { name, setting } = node {
-            let note = setting.note.as_ref().map_or_else(String::new, |note| format!("  # {note}"));
-            text.push_str(&format!("{name} = {}{note}\n", setting.value));
+            // TOML has no null: what is not there is none.
+            let Some(value) = written(&setting.value) else { continue };
+            text.push_str(&format!("{} = {value}{}\n", key(name), Comment::behind(setting.note.as_ref())));
         }
     }
     for node in nodes {
         if let Node::Section { name, nodes } = node {
-            write_section(&joined(outer, name), nodes, text);
+            write_section(&joined(outer, &key(name)), nodes, text);
         }
     }
+}
+
+/// A key: bare where it may be.
+pub fn key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if !name.is_empty() && name.chars().all(is_bare) { name.to_owned() } else { quoted(name) }
+}
+
+/// A value; none of null.
+pub fn written(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => return None,
+        Value::String(text) => quoted(text),
+        Value::Array(list) => format!("[{}]", list.iter().filter_map(written).collect::<Vec<_>>().join(",")),
+        Value::Object(map) => {
+            let pairs =
+                map.iter().filter_map(|(name, value)| Some(format!("{} = {}", key(name), written(value)?)));
+            format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    })
 }
 
 /// The settings of a TOML text.

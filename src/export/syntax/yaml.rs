@@ -3,12 +3,12 @@
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Value};
 
-use super::{DEEPEST, Found, SyntaxError, joined, line_of};
+use super::{Comment, DEEPEST, Found, SyntaxError, joined, json, line_of, quoted};
 use crate::export::settings::{Node, Settings};
 
 /// `settings` as YAML.
-pub fn write(settings: &Settings, head: &[String]) -> String {
-    let mut text: String = head.iter().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
+pub fn write(settings: &Settings, head: &[Comment]) -> String {
+    let mut text = Comment::head(head);
     write_mapping(&settings.tree(), 0, &mut text);
     text
 }
@@ -18,11 +18,11 @@ fn write_mapping(nodes: &[Node<'_>], depth: usize, text: &mut String) {
     for node in nodes {
         match node {
             Node::Key { name, setting } => {
-                let note = setting.note.as_ref().map_or_else(String::new, |note| format!("  # {note}"));
+                let (name, note) = (key(name), Comment::behind(setting.note.as_ref()));
                 text.push_str(&format!("{indent}{name}: {}{note}\n", scalar(&setting.value)));
             }
             Node::Section { name, nodes } => {
-                text.push_str(&format!("{indent}{name}:\n"));
+                text.push_str(&format!("{indent}{}:\n", key(name)));
                 write_mapping(nodes, depth + 1, text);
             }
         }
@@ -41,8 +41,13 @@ pub fn scalar(value: &Value) -> String {
                 _ => text,
             }
         }
-        other => other.to_string(),
+        other => json::written(other),
     }
+}
+
+/// A key: plain where it may be.
+pub fn key(name: &str) -> String {
+    if is_plain(name) { name.to_owned() } else { quoted(name) }
 }
 
 fn is_plain(word: &str) -> bool {

@@ -8,7 +8,7 @@ use super::families::{Absent, COMMON_ALIASES, Family, refuse};
 use crate::model::error::ModelError;
 use crate::model::layer::Activation;
 use crate::model::sizes::{BLOCK_LIMIT, DIMENSION_LIMIT, EXPERT_LIMIT, HEAD_LIMIT, MULTI_TOKEN_LIMIT};
-use crate::spelling::nearest;
+use crate::spelling::{hidden, nearest};
 
 /// The fields of one config, read by the names that `transformers` gives them.
 pub(super) struct Config<'a> {
@@ -289,11 +289,11 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// A text cut to what fits a message, without control characters.
+/// A text cut to what fits a message, on one line of shown characters.
 pub(super) fn shortened(text: &str) -> String {
     const LONGEST: usize = 60;
-    let mut short: String =
-        text.chars().take(LONGEST).map(|char| if char.is_control() { ' ' } else { char }).collect();
+    let short: String = text.chars().take(LONGEST).collect();
+    let mut short = hidden::shown(&short).into_owned();
     if text.chars().nth(LONGEST).is_some() {
         short.push('…');
     }

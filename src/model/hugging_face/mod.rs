@@ -16,6 +16,7 @@ mod windows;
 
 use serde_json::{Map, Value};
 
+use super::check::one_line;
 use super::error::ModelError;
 use super::graph::Model;
 use crate::spelling::nearest;
@@ -76,6 +77,11 @@ fn import_text(
     multi_token: MultiToken,
 ) -> Result<Model, ModelError> {
     let nested = !std::ptr::eq(outer, text);
+    for name in ["model_type", "_name_or_path"] {
+        for value in [outer, text].into_iter().filter_map(|fields| fields.get(name)?.as_str()) {
+            one_line(name, value)?;
+        }
+    }
     let model_type = match text.get("model_type").or_else(|| outer.get("model_type")) {
         Some(Value::String(model_type)) => model_type.as_str(),
         Some(other) => {

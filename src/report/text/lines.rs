@@ -1,5 +1,7 @@
 //! Words and strategies in lines: broken between words and keys, never inside one.
 
+use crate::spelling::hidden::is_hidden;
+
 /// A piece of a strategy that is longer may break behind what is said of a stage.
 pub const LONG_PIECE: usize = 24;
 
@@ -9,7 +11,7 @@ const UNITS: [&str; 14] =
 
 /// Without characters that a terminal obeys; names come from files.
 pub fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_hidden(c) { ' ' } else { c }).collect()
 }
 
 /// A text in lines of `width`, broken behind blanks and the commas of strategies.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::listing::{Listing, listings};
+use crate::export::syntax::markdown::sentence;
 use crate::validate::Validation;
 
 /// The listings of `validation` as Markdown, dated `date`; `every_run` shows each run however many there are.
@@ -32,7 +33,5 @@ fn part(text: &mut String, listing: &Listing) {
 }
 
 fn row<'a>(text: &mut String, cells: impl Iterator<Item = &'a str>) {
-    let escaped =
-        |cell: &str| cell.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('\n', " ");
-    let _ = writeln!(text, "| {} |", cells.map(escaped).collect::<Vec<_>>().join(" | "));
+    let _ = writeln!(text, "| {} |", cells.map(sentence).collect::<Vec<_>>().join(" | "));
 }

@@ -9,7 +9,7 @@ use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::syntax::Syntax;
+use crate::export::syntax::{Code, Syntax};
 use crate::profile::capabilities::{Cited, OffloadGrain, OffloadOffer, Supports, SyncOffer};
 use crate::strategy::{CheckpointMode, GradientSync, OffloadCategory};
 
@@ -84,9 +84,9 @@ impl Dialect for Config {
     }
 
     fn program(&self, case: &Case<'_>) -> Program {
-        Program::torchrun(script::STARTER, &script::arguments(case)).with(
+        Program::torchrun(script::STARTER, script::arguments(case)).with(
             "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
-            &case.strategy.accumulation.to_string(),
+            Code::word(case.strategy.accumulation),
             "Accelerator() takes its accumulation from here (accelerator.py:547)",
         )
     }

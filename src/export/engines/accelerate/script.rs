@@ -4,6 +4,7 @@
 //! knows (1.15.0 `commands/launch.py:1262-1278`), so a file may hold others. The names are those of transformers.
 
 use crate::export::case::Case;
+use crate::export::syntax::Code;
 use crate::strategy::{AttentionKernel, CheckpointMode};
 
 /// Sequences a micro-batch.
@@ -27,16 +28,16 @@ pub fn recomputes(case: &Case<'_>) -> bool {
 }
 
 /// The arguments of the training script.
-pub fn arguments(case: &Case<'_>) -> String {
-    let mut text = format!(
-        "\"${{TRAIN_SCRIPT:-train.py}}\" --per_device_train_batch_size {} --gradient_accumulation_steps {}",
-        case.strategy.micro_batch, case.strategy.accumulation
-    );
+pub fn arguments(case: &Case<'_>) -> Code {
+    let mut text = Code::from("\"${TRAIN_SCRIPT:-train.py}\" --per_device_train_batch_size ")
+        .then(Code::word(case.strategy.micro_batch))
+        .then(" --gradient_accumulation_steps ")
+        .then(Code::word(case.strategy.accumulation));
     if recomputes(case) {
-        text.push_str(" --gradient_checkpointing True");
+        text = text.then(" --gradient_checkpointing True");
     }
     if case.strategy.attention == AttentionKernel::Materialised {
-        text.push_str(" --attn_implementation eager");
+        text = text.then(" --attn_implementation eager");
     }
     text
 }

@@ -10,7 +10,7 @@ use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
-use crate::export::settings::Settings;
+use crate::export::settings::{Settings, Term};
 use crate::export::syntax::Syntax;
 use crate::profile::capabilities::{CheckpointGrain, Cited, ShardGroups, Supports};
 use crate::strategy::{AttentionKernel, OffloadCategory, Schedule};
@@ -81,12 +81,12 @@ impl Dialect for OpenSora {
             (Plugin::LowLevelZero, _) => "zero2",
             _ => "hybrid",
         };
-        settings.set("plugin", name).set("plugin_config", "dict()");
+        settings.set("plugin", name).put("plugin_config", Term::Call("dict()"));
         settings.set("plugin_config._delete_", true);
-        let mut set = |name: &str, value: serde_json::Value| {
+        let mut set = |name: &str, value: Term| {
             // The program gives the stage, and attention is the model's own.
             if !matches!(name, "stage" | "enable_flash_attention") {
-                settings.set(&format!("plugin_config.{name}"), value);
+                settings.put(&format!("plugin_config.{name}"), value);
             }
         };
         match plugin {
@@ -107,7 +107,7 @@ impl Dialect for OpenSora {
         settings.set("grad_checkpoint", recomputes(s));
         let most = u64::from(case.problem.model.blocks()).max(100);
         settings.set_noted("grad_ckpt_settings", vec![most, most], "blocks of two streams and of one: all");
-        settings.set("model", "dict()").set("model.grad_ckpt_settings", vec![most, most]);
+        settings.put("model", Term::Call("dict()")).set("model.grad_ckpt_settings", vec![most, most]);
         settings
     }
 
@@ -170,7 +170,7 @@ impl Dialect for OpenSora {
         let mut program = Program::torchrun(entry, arguments);
         program
             .prepare
-            .push("cp config.py \"${OPEN_SORA_PATH:-.}/configs/diffusion/train/config.py\"".to_owned());
+            .push("cp config.py \"${OPEN_SORA_PATH:-.}/configs/diffusion/train/config.py\"".into());
         program.order = order(plugin, kind(plugin, case.strategy), is_outside(plugin, case.strategy));
         program
     }

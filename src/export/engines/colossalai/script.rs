@@ -9,8 +9,8 @@ use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, Scene};
 use crate::export::reader::Reader;
-use crate::export::settings::Settings;
-use crate::export::syntax::Syntax;
+use crate::export::settings::{Settings, Term};
+use crate::export::syntax::{Comment, Syntax};
 use crate::strategy::{AttentionKernel, Schedule};
 
 /// ColossalAI at 4f9953be3.
@@ -45,7 +45,7 @@ impl Dialect for Script {
         let s = case.strategy;
         let plugin = Plugin::of(case);
         let mut settings = Settings::default();
-        settings.set("plugin", format!("{}()", plugin.class()));
+        settings.put("plugin", Term::Call(plugin.class()));
         write::arguments(case, "plugin", &mut settings);
         let (local, steps) = match s.pipeline {
             1 => (s.micro_batch, s.accumulation),
@@ -65,9 +65,8 @@ impl Dialect for Script {
         settings
     }
 
-    fn text(&self, case: &Case<'_>, settings: &Settings, head: &[String]) -> String {
-        let mut text: String =
-            head.iter().map(|line| format!("# {line}").trim_end().to_owned() + "\n").collect();
+    fn text(&self, case: &Case<'_>, settings: &Settings, head: &[Comment]) -> String {
+        let mut text = Comment::head(head);
         text += &format!("from colossalai.booster.plugin import {}\n", Plugin::of(case).class());
         if settings.get("plugin.gradient_checkpoint_config").is_some() {
             text += "from colossalai.shardformer import PipelineGradientCheckpointConfig\n";

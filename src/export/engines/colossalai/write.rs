@@ -1,10 +1,8 @@
 //! The arguments of plugins that make them run a strategy.
 
-use serde_json::Value;
-
 use super::plugin::{MEGA, Plugin, is_outside, kind, partly, place};
 use crate::export::case::{Case, common};
-use crate::export::settings::Settings;
+use crate::export::settings::{Settings, Term};
 use crate::strategy::{AttentionKernel, ContextKind, OffloadCategory, Schedule};
 use crate::units::ElementType;
 
@@ -25,8 +23,8 @@ pub const fn precision(element: ElementType) -> &'static str {
 /// The arguments of the plugin that runs `case`, below `prefix`.
 pub fn arguments(case: &Case<'_>, prefix: &str, settings: &mut Settings) {
     let plugin = Plugin::of(case);
-    let mut set = |name: &str, value: Value| {
-        settings.set(&format!("{prefix}.{name}"), value);
+    let mut set = |name: &str, value: Term| {
+        settings.put(&format!("{prefix}.{name}"), value);
     };
     match plugin {
         Plugin::LowLevelZero => low_level(case, &mut set),
@@ -39,13 +37,13 @@ pub fn arguments(case: &Case<'_>, prefix: &str, settings: &mut Settings) {
 }
 
 /// Those of ZeRO 1 and 2 over all ranks, but for precision and norm.
-pub fn low_level(case: &Case<'_>, set: &mut impl FnMut(&str, Value)) {
+pub fn low_level(case: &Case<'_>, set: &mut impl FnMut(&str, Term)) {
     set("stage", case.strategy.zero.clamp(1, 2).into());
     set("cpu_offload", is_offloaded(case).into());
     set("reduce_bucket_size_in_m", (case.strategy.bucket as f64 / MEGA).into());
 }
 
-fn gemini(case: &Case<'_>, set: &mut impl FnMut(&str, Value)) {
+fn gemini(case: &Case<'_>, set: &mut impl FnMut(&str, Term)) {
     let s = case.strategy;
     set("placement_policy", "static".into());
     set("shard_param_frac", 1.0.into());
@@ -62,7 +60,7 @@ fn gemini(case: &Case<'_>, set: &mut impl FnMut(&str, Value)) {
 }
 
 /// Those of the hybrid plugins, but for precision and norm.
-pub fn hybrid(case: &Case<'_>, plugin: Plugin, set: &mut impl FnMut(&str, Value)) {
+pub fn hybrid(case: &Case<'_>, plugin: Plugin, set: &mut impl FnMut(&str, Term)) {
     let s = case.strategy;
     set("tp_size", s.tensor.into());
     set("pp_size", s.pipeline.into());
@@ -95,7 +93,7 @@ pub fn hybrid(case: &Case<'_>, plugin: Plugin, set: &mut impl FnMut(&str, Value)
     set(outside, is_outside(plugin, s).into());
 }
 
-fn sequence(case: &Case<'_>, plugin: Plugin, set: &mut impl FnMut(&str, Value)) {
+fn sequence(case: &Case<'_>, plugin: Plugin, set: &mut impl FnMut(&str, Term)) {
     let s = case.strategy;
     let mode = match (s.context > 1, s.sequence_parallel) {
         (true, _) if kind(plugin, s) == ContextKind::Ring => "ring_attn",
@@ -111,7 +109,7 @@ fn sequence(case: &Case<'_>, plugin: Plugin, set: &mut impl FnMut(&str, Value)) 
     set("sp_size", s.context.into());
 }
 
-fn pipeline(case: &Case<'_>, set: &mut impl FnMut(&str, Value)) {
+fn pipeline(case: &Case<'_>, set: &mut impl FnMut(&str, Term)) {
     let s = case.strategy;
     let style = match s.schedule {
         Schedule::Interleaved => "interleaved",
@@ -123,14 +121,14 @@ fn pipeline(case: &Case<'_>, set: &mut impl FnMut(&str, Value)) {
     set("num_layers_per_stage", s.cuts.clone().into());
     set("microbatch_size", s.micro_batch.into());
     if s.schedule == Schedule::ZeroBubbleV {
-        set("scheduler_nodes", "zbv_nodes()".into());
+        set("scheduler_nodes", Term::Call("zbv_nodes()"));
     }
     if let Some(counts) = partly(s) {
         let mut list = vec![0; counts.len()];
         for (index, count) in counts.iter().enumerate() {
             list[place(s, index as u64)] = *count;
         }
-        set("gradient_checkpoint_config", "PipelineGradientCheckpointConfig()".into());
+        set("gradient_checkpoint_config", Term::Call("PipelineGradientCheckpointConfig()"));
         set("gradient_checkpoint_config.num_ckpt_layers_per_stage", list.into());
     }
 }

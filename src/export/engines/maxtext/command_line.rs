@@ -10,7 +10,7 @@ use crate::export::launch::{Launcher, Program};
 use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::syntax::Syntax;
+use crate::export::syntax::{Code, Syntax};
 
 /// MaxText at e591f30cb.
 pub struct CommandLine;
@@ -70,10 +70,9 @@ impl Dialect for CommandLine {
     fn program(&self, case: &Case<'_>) -> Program {
         let nodes = case.nodes();
         let mut program = Program {
-            entry: "-m maxtext.trainers.pre_train.train".to_owned(),
-            prepare: vec!["source arguments.sh".to_owned()],
-            arguments: "\"${MAXTEXT_REPO_ROOT:-.}/src/maxtext/configs/base.yml\" \"${ARGUMENTS[@]}\""
-                .to_owned(),
+            entry: "-m maxtext.trainers.pre_train.train",
+            prepare: vec!["source ./arguments.sh".into()],
+            arguments: "\"${MAXTEXT_REPO_ROOT:-.}/src/maxtext/configs/base.yml\" \"${ARGUMENTS[@]}\"".into(),
             environment: Vec::new(),
             // Devices are numbered as the nodes have them: ICI and DCN parts say the rest.
             order: case.strategy.order,
@@ -93,11 +92,7 @@ impl Dialect for CommandLine {
             program = program
                 .with("JAX_COORDINATOR_IP", "\"${MASTER_ADDR:?the first node}\"", "where the processes meet")
                 .with("JAX_COORDINATOR_PORT", "\"${MASTER_PORT:-29500}\"", "and its port")
-                .with(
-                    "NNODES",
-                    &nodes.to_string(),
-                    "processes, one a node; NODE_RANK says which one this is",
-                );
+                .with("NNODES", Code::word(nodes), "processes, one a node; NODE_RANK says which one this is");
         }
         program
     }

@@ -60,7 +60,7 @@ impl Dialect for CommandLine {
 
     fn program(&self, case: &Case<'_>) -> Program {
         let mut program = Program::torchrun("\"${MEGATRON_PATH:-.}/pretrain_gpt.py\"", "\"${ARGUMENTS[@]}\"");
-        program.prepare.push("source arguments.sh".to_owned());
+        program.prepare.push("source ./arguments.sh".into());
         arranged(program, case.strategy)
     }
 

@@ -14,7 +14,7 @@ use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
 use crate::export::settings::Settings;
-use crate::export::syntax::{Document, Found, Syntax};
+use crate::export::syntax::{Code, Document, Found, Syntax};
 use crate::profile::capabilities::{Cited, OffloadGrain, Supports};
 use crate::strategy::{AttentionKernel, CheckpointMode, OffloadCategory};
 
@@ -271,13 +271,11 @@ impl Dialect for Recipe {
     }
 
     fn program(&self, case: &Case<'_>) -> Program {
-        let recipe = match recipe(case) {
-            None => ":?name the recipe".to_owned(),
-            Some(known) => format!(":-{}", known.start(case.strategy)),
-        };
-        let arguments = format!("llm pretrain --yes --factory \"${{RECIPE{recipe}}}\" \"${{ARGUMENTS[@]}}\"");
-        let mut program = Program::torchrun("--no-python nemo", &arguments);
-        program.prepare.push("source overrides.sh".to_owned());
+        let known = recipe(case).map(|known| known.start(case.strategy));
+        let recipe = known.map_or_else(|| Code::from(":?name the recipe"), |known| Code::from(":-").then(known));
+        let arguments = Code::from("llm pretrain --yes --factory \"${RECIPE").then(recipe);
+        let mut program = Program::torchrun("--no-python nemo", arguments.then("}\" \"${ARGUMENTS[@]}\""));
+        program.prepare.push("source ./overrides.sh".into());
         arranged(program, case.strategy)
     }
 

@@ -8,6 +8,7 @@ use crate::export::case::Case;
 use crate::export::decoder::Decoder;
 use crate::export::differences::Build;
 use crate::export::settings::Settings;
+use crate::export::syntax::Code;
 use crate::model::constants::RotaryScaling;
 use crate::model::layer::Projection;
 use crate::model::preset;
@@ -57,11 +58,9 @@ impl Recipe {
     }
 
     /// What `--factory` is given: plans are priced as its performance mode runs them.
-    pub fn start(self, strategy: &Strategy) -> String {
-        match self.is_fast_as_planned(strategy) {
-            true => format!("{}(performance_mode=True)", self.name),
-            false => self.name.to_owned(),
-        }
+    pub fn start(self, strategy: &Strategy) -> Code {
+        let name = Code::from(self.name);
+        if self.is_fast_as_planned(strategy) { name.then("(performance_mode=True)") } else { name }
     }
 }
 

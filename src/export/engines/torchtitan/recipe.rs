@@ -15,8 +15,8 @@ use crate::export::error::ImportError;
 use crate::export::launch::Program;
 use crate::export::meaning::{Meaning, ModelClue, Scene};
 use crate::export::reader::Reader;
-use crate::export::settings::Settings;
-use crate::export::syntax::{Document, Syntax, python_assignments};
+use crate::export::settings::{Settings, Term};
+use crate::export::syntax::{Comment, Document, Syntax, python_assignments};
 use crate::profile::capabilities::{Cited, ExpertTensorOffer, ExpertWidth, SequenceDivisor, Supports};
 use crate::strategy::{CheckpointEntry, CheckpointMode, LossMode, OffloadCategory};
 use crate::units::ElementType;
@@ -62,7 +62,7 @@ fn settings(unit: BatchUnit, case: &Case<'_>) -> Settings {
     let mut settings = Settings::default();
     if let Flavor::Own(_, flavor, folder) = flavors::flavor(case) {
         // Functions of the registry may convert products of their model to 8 bits: the model is made anew.
-        settings.set("model_spec", "model_registry()").set("model_spec.0", flavor);
+        settings.put("model_spec", Term::Call("model_registry()")).set("model_spec.0", flavor);
         settings.set("hf_assets_path", format!("./assets/hf/{folder}"));
     }
     unit.write(case, &mut settings);
@@ -86,18 +86,18 @@ fn settings(unit: BatchUnit, case: &Case<'_>) -> Settings {
         settings.set("parallelism.expert_parallel_degree", strategy.expert);
     }
     let policy = match case.checkpoint() {
-        Some(CheckpointMode::Full) => Value::from(FULL),
-        Some(CheckpointMode::Selective) => Value::from(SELECTIVE),
-        Some(CheckpointMode::None) | None => Value::Null,
+        Some(CheckpointMode::Full) => Term::Call(FULL),
+        Some(CheckpointMode::Selective) => Term::Call(SELECTIVE),
+        Some(CheckpointMode::None) | None => Term::Value(Value::Null),
     };
-    settings.set("activation_checkpoint", policy);
+    settings.put("activation_checkpoint", policy);
     let inner = match strategy.loss {
         LossMode::Chunked => {
-            settings.set("loss", CHUNKED).set("loss.loss_fn", WHOLE);
+            settings.put("loss", Term::Call(CHUNKED)).put("loss.loss_fn", Term::Call(WHOLE));
             "loss.loss_fn"
         }
         LossMode::Full => {
-            settings.set("loss", WHOLE);
+            settings.put("loss", Term::Call(WHOLE));
             "loss"
         }
     };
@@ -167,9 +167,8 @@ impl Dialect for Recipe {
         settings(self.unit, case)
     }
 
-    fn text(&self, case: &Case<'_>, settings: &Settings, head: &[String]) -> String {
+    fn text(&self, case: &Case<'_>, settings: &Settings, head: &[Comment]) -> String {
         let (base, family) = base(case);
-        let comments: String = head.iter().map(|line| format!("# {line}\n")).collect();
         let mut imports = vec![
             "from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss".to_owned(),
             "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC".to_owned(),
@@ -180,7 +179,8 @@ impl Dialect for Recipe {
         }
         imports.sort();
         format!(
-            "{comments}{}\n\n\ndef planned():\n    c = {base}()\n{}    return c\n",
+            "{}{}\n\n\ndef planned():\n    c = {base}()\n{}    return c\n",
+            Comment::head(head),
             imports.join("\n"),
             python_assignments(settings, "c.", "    ")
         )

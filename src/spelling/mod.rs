@@ -1,4 +1,6 @@
-//! Which known names are nearest to a mistyped one.
+//! Which known names are nearest to a mistyped one, and which characters no name has.
+
+pub mod hidden;
 
 use std::cmp::Reverse;
 
