@@ -31,6 +31,12 @@ impl From<ExecuteError> for CliError {
             | ExecuteError::MemoryOfOne { extent, beside, available, .. } => {
                 (Kind::Infeasible, "memory", (extent + beside).0.to_string(), vec![available.0.to_string()])
             }
+            ExecuteError::Arena { bytes, .. } => {
+                (Kind::Infeasible, "memory", bytes.0.to_string(), Vec::new())
+            }
+            ExecuteError::Threads { threads, .. } => {
+                (Kind::Run, "threads", threads.to_string(), Vec::new())
+            }
             #[cfg(unix)]
             ExecuteError::Cuda(error) => match *error {
                 CudaError::Memory { asked, free, .. } => {
@@ -60,6 +66,12 @@ impl From<ExecuteError> for CliError {
             ExecuteError::Weights(WeightsError::Unwritable { path, .. }) => {
                 (Kind::Output, "save", path, Vec::new())
             }
+            ExecuteError::Weights(WeightsError::NotFinite { name, .. }) => {
+                (Kind::Run, "weights", name, Vec::new())
+            }
+            ExecuteError::Weights(WeightsError::NoRoom { path, .. }) => {
+                (Kind::Infeasible, "memory", path, Vec::new())
+            }
             ExecuteError::Weights(error) => (Kind::Input, "init", error.value().to_owned(), Vec::new()),
             ExecuteError::FrozenParameter { name } => (Kind::Input, "grads", name, Vec::new()),
             ExecuteError::UnknownParameter { name, nearest } => (Kind::Input, "grads", name, vec![nearest]),
@@ -75,6 +87,7 @@ impl From<DataError> for CliError {
                 let formats = ["text", "u16", "llmc"].map(str::to_owned);
                 ("data-format", value.clone(), formats.to_vec())
             }
+            DataError::NoRoom { path, .. } => ("memory", path.display().to_string(), Vec::new()),
             DataError::Unreadable { path, .. }
             | DataError::OddLength { path, .. }
             | DataError::NoHeader { path, .. }
@@ -89,7 +102,11 @@ impl From<DataError> for CliError {
             DataError::SequenceLength { value } => ("seq-len", value.to_string(), Vec::new()),
             DataError::Vocabulary { vocabulary } => ("model", vocabulary.to_string(), Vec::new()),
         };
-        let kind = if matches!(error, DataError::Format { .. }) { Kind::Usage } else { Kind::Input };
+        let kind = match error {
+            DataError::Format { .. } => Kind::Usage,
+            DataError::NoRoom { .. } => Kind::Infeasible,
+            _ => Kind::Input,
+        };
         Self { kind, field: field.to_owned(), value: shown(&value), message: error.to_string(), nearest }
     }
 }

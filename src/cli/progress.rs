@@ -141,6 +141,11 @@ impl Observer for RunBar {
         self.memory = Bytes(peak);
     }
 
+    fn remark(&mut self, what: &str) {
+        // Nobody may read it; the run goes on.
+        self.bar.suspend(|| drop(writeln!(io::stderr(), "note: {what}")));
+    }
+
     fn step(&mut self, result: &StepResult) -> ControlFlow<()> {
         let said = match self.tokens {
             Some(tokens) => {

@@ -20,7 +20,11 @@ mod lists;
 mod machine;
 mod malformed;
 mod map;
+#[cfg(target_os = "linux")]
+mod memory;
 mod place;
+#[cfg(unix)]
+mod saves;
 mod slice;
 mod small;
 mod terminal;
