@@ -11,8 +11,8 @@ use crate::calibrate::programs::{self, Small};
 use crate::calibrate::samples::{self, Sample};
 use crate::cost::cores::{copied, meetings};
 use crate::execute::comm::{Channel, Hub, Reduction};
-use crate::execute::kernels::adamw::{self, AdamW};
 use crate::execute::error::ExecuteError;
+use crate::execute::kernels::adamw::{self, AdamW};
 use crate::execute::pool::Pool;
 use crate::execute::run::Settings;
 use crate::execute::threads::{STACK, Work, together};
@@ -247,7 +247,9 @@ const LEAST_COPY: Bytes = Bytes(64 << 10);
 
 /// Bytes/s of AdamW over arrays that no cache holds, on `cores` cores.
 pub(super) fn memory(cores: usize) -> f64 {
-    let pool = (cores > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(cores).stack_size(STACK).build().ok()).flatten();
+    let pool = (cores > 1)
+        .then(|| rayon::ThreadPoolBuilder::new().num_threads(cores).stack_size(STACK).build().ok())
+        .flatten();
     let pool = pool.as_ref().map_or(Pool::Serial, Pool::Threads);
     let update = AdamW {
         learning_rate: 1e-4,

@@ -34,9 +34,7 @@ impl From<ExecuteError> for CliError {
             ExecuteError::Arena { bytes, .. } => {
                 (Kind::Infeasible, "memory", bytes.0.to_string(), Vec::new())
             }
-            ExecuteError::Threads { threads, .. } => {
-                (Kind::Run, "threads", threads.to_string(), Vec::new())
-            }
+            ExecuteError::Threads { threads, .. } => (Kind::Run, "threads", threads.to_string(), Vec::new()),
             #[cfg(unix)]
             ExecuteError::Cuda(error) => match *error {
                 CudaError::Memory { asked, free, .. } => {
@@ -87,7 +85,6 @@ impl From<DataError> for CliError {
                 let formats = ["text", "u16", "llmc"].map(str::to_owned);
                 ("data-format", value.clone(), formats.to_vec())
             }
-            DataError::NoRoom { path, .. } => ("memory", path.display().to_string(), Vec::new()),
             DataError::Unreadable { path, .. }
             | DataError::OddLength { path, .. }
             | DataError::NoHeader { path, .. }
@@ -102,11 +99,7 @@ impl From<DataError> for CliError {
             DataError::SequenceLength { value } => ("seq-len", value.to_string(), Vec::new()),
             DataError::Vocabulary { vocabulary } => ("model", vocabulary.to_string(), Vec::new()),
         };
-        let kind = match error {
-            DataError::Format { .. } => Kind::Usage,
-            DataError::NoRoom { .. } => Kind::Infeasible,
-            _ => Kind::Input,
-        };
+        let kind = if matches!(error, DataError::Format { .. }) { Kind::Usage } else { Kind::Input };
         Self { kind, field: field.to_owned(), value: shown(&value), message: error.to_string(), nearest }
     }
 }

@@ -58,7 +58,8 @@ pub fn prepare(json: bool) -> Result<(), CliError> {
     let left = limits::addresses();
     if let Some(left) = left {
         if left < LEAST {
-            let message = format!("the limit on this process (ulimit -v) leaves {left}; it needs {LEAST} at least");
+            let message =
+                format!("the limit on this process (ulimit -v) leaves {left}; it needs {LEAST} at least");
             return Err(lacking(message, left));
         }
         end::with_one_heap();
@@ -80,7 +81,10 @@ pub fn prepare(json: bool) -> Result<(), CliError> {
         }
     }
     let message = format!("the system gives no thread: {}", last.unwrap_or_default());
-    Err(CliError { kind: Kind::Run, ..CliError { field: "threads".to_owned(), ..lacking(message, Bytes::ZERO) } })
+    Err(CliError {
+        kind: Kind::Run,
+        ..CliError { field: "threads".to_owned(), ..lacking(message, Bytes::ZERO) }
+    })
 }
 
 fn lacking(message: String, left: Bytes) -> CliError {

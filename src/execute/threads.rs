@@ -24,7 +24,10 @@ pub fn together<R>(others: Vec<Work<'_>>, own: impl FnOnce() -> R) -> io::Result
     // A thread that finds no memory for its signals' stack cannot say so: it ends the process.
     let needed = Bytes(others.len() as u64 * ADDRESSES.0);
     if limits::addresses().is_some_and(|left| left < needed) {
-        return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the limit on its memory leaves no room for them"));
+        return Err(io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            "the limit on its memory leaves no room for them",
+        ));
     }
     thread::scope(|scope| {
         let mut starts = Vec::with_capacity(others.len());

@@ -4,8 +4,6 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::units::Bytes;
-
 /// What is wrong with a data file, or with the batches asked of it.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum DataError {
@@ -13,11 +11,6 @@ pub enum DataError {
     Format { value: String },
     #[error("cannot read data file `{}`: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: String },
-    #[error(
-        "data file `{}` has {bytes}, which this process may not map: its memory is limited (ulimit -v)",
-        path.display()
-    )]
-    NoRoom { path: PathBuf, bytes: Bytes },
     /// 16-bit ids that do not fill the file.
     #[error("data file `{}` has {bytes} bytes, which is no whole number of 16-bit token ids", path.display())]
     OddLength { path: PathBuf, bytes: u64 },

@@ -3,14 +3,12 @@
 #![expect(unsafe_code, reason = "mapping a file")]
 
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use memmap2::Mmap;
 
 use super::format::Width;
 use super::{DataError, DataFormat};
-use crate::units::Bytes;
 
 /// Token ids in a file; all of them are below the vocabulary that it was opened for.
 pub struct TokenFile {
@@ -31,12 +29,7 @@ impl TokenFile {
         let file = File::open(path).map_err(unreadable)?;
         // SAFETY: the map is only read, and read as bytes, of which any are valid. Whoever changes the file while
         // it is open breaks what `open` says; ids are looked up with their bounds checked.
-        let map = unsafe { Mmap::map(&file) }.map_err(|error| match file.metadata() {
-            Ok(found) if error.kind() == ErrorKind::OutOfMemory => {
-                DataError::NoRoom { path: path.to_owned(), bytes: Bytes(found.len()) }
-            }
-            _ => unreadable(error),
-        })?;
+        let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
         let format = format.unwrap_or_else(|| DataFormat::of(path, &map));
         let (start, width) = format.layout(path, &map)?;
         let file = Self { map, start, width };

@@ -123,8 +123,9 @@ pub(super) struct Mapped {
 impl Mapped {
     /// The file at `path`, which errors name `shown`.
     pub fn open(path: &Path, shown: PathBuf) -> Result<Self, WeightsError> {
-        let unreadable = |error: io::Error| {
-            WeightsError::Unreadable { path: shown.display().to_string(), reason: error.to_string() }
+        let unreadable = |error: io::Error| WeightsError::Unreadable {
+            path: shown.display().to_string(),
+            reason: error.to_string(),
         };
         let file = File::open(path).map_err(unreadable)?;
         let bytes = map(&file).map_err(|error| match file.metadata() {
@@ -133,8 +134,9 @@ impl Mapped {
             }
             _ => unreadable(error),
         })?;
-        let (header, metadata) = SafeTensors::read_metadata(&bytes)
-            .map_err(|error| WeightsError::Malformed { path: shown.display().to_string(), reason: error.to_string() })?;
+        let (header, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| {
+            WeightsError::Malformed { path: shown.display().to_string(), reason: error.to_string() }
+        })?;
         let data = header + size_of::<u64>();
         Ok(Self { path: shown, data, bytes: Arc::new(bytes), metadata })
     }

@@ -27,7 +27,9 @@ pub enum WeightsError {
     #[error("tensor `{name}` in `{path}` is of type {found}; F64, F32, F16 and BF16 can be read")]
     Type { path: String, name: String, found: String },
     /// A byte of it is another than was written.
-    #[error("`{path}` was changed after it was saved: its {what} do not have the checksum that was written with them")]
+    #[error(
+        "`{path}` was changed after it was saved: its {what} do not have the checksum that was written with them"
+    )]
     Damaged { path: String, what: &'static str },
     /// Two files of one folder that are of two saves.
     #[error("`{path}` was not saved with `{weights}`: {why}{FRESH}")]

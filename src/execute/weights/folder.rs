@@ -94,15 +94,14 @@ impl Staging {
             return Err(io::Error::other(format!("`{name}` in it is a folder")));
         }
         // Beside it, it can take its place. Where nothing can be put there, or moved in from there, it is written inside.
-        let beside = folder.parent().map(|parent| Self::within(parent, folder.clone()));
-        match beside {
-            Some(Ok(staging)) if staging.moves_in().is_ok() => {
-                let _alone = locked(&folder, File::try_lock)?;
+        if let Some(Ok(staging)) = folder.parent().map(|parent| Self::within(parent, folder.clone())) {
+            let _alone = locked(&folder, File::try_lock)?;
+            if staging.moves_in().is_ok() {
                 sweep(&folder);
-                Ok(staging)
+                return Ok(staging);
             }
-            _ => Self::within(&folder.clone(), folder),
         }
+        Self::within(&folder.clone(), folder)
     }
 
     /// A staging folder in `place`, which is `folder` or its parent.

@@ -25,8 +25,8 @@ use checkpoint::Checkpoint;
 pub use error::WeightsError;
 pub use opened::{Begin, Opened};
 pub use save::{Progress, Written, check, memory_of_saving, save_tensors, write};
-pub use tensor_file::Source as Values;
 pub use state::{State, trained};
+pub use tensor_file::Source as Values;
 
 /// The files of a save.
 const WEIGHTS: &str = "model.safetensors";

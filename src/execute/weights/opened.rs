@@ -51,7 +51,9 @@ impl Opened {
                 Begin::WhereItStopped => map_if_there(&place, STATE)?,
                 Begin::Fresh => None,
             };
-            (weights(&place)?, state, fs::read(place.file(CONFIG)).ok())
+            let config = place.file(CONFIG);
+            let config = config.is_file().then(|| fs::read(config).unwrap_or_default());
+            (weights(&place)?, state, config)
         };
         let found = Found { weights, state, config, folder };
         let remark = found.check(begin)?;
@@ -113,8 +115,7 @@ impl Found<'_> {
             return Err(damaged(STATE));
         }
         let weights_name = || self.weights.first().map_or_else(|| shown(WEIGHTS), Mapped::shown);
-        let mixture =
-            |name, why| WeightsError::Mixture { path: shown(name), weights: weights_name(), why };
+        let mixture = |name, why| WeightsError::Mixture { path: shown(name), weights: weights_name(), why };
         match (&own, &of_state) {
             (_, Some(theirs)) if theirs.weights != weights => {
                 let why = match &own {

@@ -61,7 +61,8 @@ pub fn write(
         Some(config) => serde_json::to_string_pretty(config),
         None => serde_json::to_string_pretty(&layer_graph::document(model)),
     };
-    let config = config.map_err(|error| WeightsError::unwritable(&folder.join(CONFIG), &error.into()))? + "\n";
+    let config =
+        config.map_err(|error| WeightsError::unwritable(&folder.join(CONFIG), &error.into()))? + "\n";
     let (weights, state) = (tensors(model), trained(model));
     let mut files = [TensorFile::new(element), TensorFile::new(element)];
     files[0].group("", &weights, Kept::Parameters);
@@ -139,10 +140,7 @@ pub fn memory_of_saving(model: &Model, element: ElementType) -> Bytes {
 }
 
 /// Writes a file beside its place and renames it, so that it appears whole.
-fn whole_file(
-    path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), WeightsError> {
+fn whole_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), WeightsError> {
     let write = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut builder = Builder::new();

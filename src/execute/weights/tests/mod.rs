@@ -55,7 +55,7 @@ fn save_all(
     all: [Option<&Weights>; 3],
 ) {
     let all = all.map(|weights| weights.map(|weights| whole(model, weights)));
-    let values = |kept, parameter| {
+    let values = |kept: Kept, parameter: (usize, Role)| {
         let place = match kept {
             Kept::Parameters => 0,
             Kept::FirstMoments => 1,

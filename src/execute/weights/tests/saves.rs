@@ -26,7 +26,9 @@ fn open(model: &Model, folder: &Path) -> Result<Opened, WeightsError> {
 
 fn copied(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
-    NAMES.map(|name| fs::copy(folder.join(name), copy.path().join(name)).unwrap());
+    for name in NAMES {
+        fs::copy(folder.join(name), copy.path().join(name)).unwrap();
+    }
     copy
 }
 
@@ -49,15 +51,19 @@ fn every_byte_that_is_changed_is_seen() {
     for name in NAMES {
         let path = folder.path().join(name);
         let sound = fs::read(&path).unwrap();
-        let header =
-            if name == CONFIG { sound.len() } else { 8 + u64::from_le_bytes(*sound.first_chunk().unwrap()) as usize };
+        let header = if name == CONFIG {
+            sound.len()
+        } else {
+            8 + u64::from_le_bytes(*sound.first_chunk().unwrap()) as usize
+        };
         // All of the header, and tensors here and there.
         for at in (0..header).chain((header..sound.len()).step_by(61)) {
             for bit in [0, 5, 7] {
                 let mut bytes = sound.clone();
                 bytes[at] ^= 1 << bit;
                 fs::write(&path, &bytes).unwrap();
-                let error = open(&model, folder.path()).expect_err(&format!("{name}: bit {bit} of byte {at}"));
+                let error =
+                    open(&model, folder.path()).expect_err(&format!("{name}: bit {bit} of byte {at}"));
                 assert!(error.to_string().contains(name), "{name} {at} {bit}: {error}");
             }
         }
@@ -82,7 +88,8 @@ fn files_of_another_save_are_refused() {
         for name in NAMES {
             let folder = copied(own.path());
             fs::copy(other.path().join(name), folder.path().join(name)).unwrap();
-            let is_same = fs::read(own.path().join(name)).unwrap() == fs::read(other.path().join(name)).unwrap();
+            let is_same =
+                fs::read(own.path().join(name)).unwrap() == fs::read(other.path().join(name)).unwrap();
             let opened = open(&first, folder.path());
             if is_same {
                 assert!(opened.is_ok(), "{name} is the same");
@@ -187,12 +194,10 @@ fn a_save_that_fails_leaves_the_old_one() {
     let folder = place.path().join("out");
     save_into(&folder, &model, 1, 5);
     let before = contents(&folder);
-    for (wrong, of) in [
-        (f64::INFINITY, Kept::Parameters),
-        (f64::NAN, Kept::SecondMoments),
-        (1e300, Kept::FirstMoments),
-    ] {
-        let values = |kept, parameter: (usize, Role)| {
+    for (wrong, of) in
+        [(f64::INFINITY, Kept::Parameters), (f64::NAN, Kept::SecondMoments), (1e300, Kept::FirstMoments)]
+    {
+        let values = |kept: Kept, parameter: (usize, Role)| {
             let number = if kept == of && parameter.0 == 4 { wrong } else { 0.5 };
             Some(vec![number; 1 << 12])
         };
@@ -203,7 +208,7 @@ fn a_save_that_fails_leaves_the_old_one() {
     }
     fs::remove_file(folder.join(STATE)).unwrap();
     fs::create_dir(folder.join(STATE)).unwrap();
-    let values = |_, _| None;
+    let values = |_: Kept, _: (usize, Role)| None;
     let progress = Progress { step: 6, data_position: 24 };
     let error = write(&folder, &model, ElementType::Fp32, progress, &values).map(drop).unwrap_err();
     assert!(error.to_string().contains(STATE), "{error}");
