@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+use meshwright::cli::Heap;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
+
 /// How many queues of a GPU its streams share: 8 unless asked, 32 at most. Ranks that share a GPU have more streams than
 /// that, and streams of one queue wait for one another. The driver reads it when it starts.
 const QUEUES: (&str, &str) = ("CUDA_DEVICE_MAX_CONNECTIONS", "32");

@@ -11,9 +11,11 @@ use crate::calibrate::programs::{self, Small};
 use crate::calibrate::samples::{self, Sample};
 use crate::cost::cores::{copied, meetings};
 use crate::execute::comm::{Channel, Hub, Reduction};
+use crate::execute::error::ExecuteError;
 use crate::execute::kernels::adamw::{self, AdamW};
 use crate::execute::pool::Pool;
 use crate::execute::run::Settings;
+use crate::execute::threads::{STACK, Work, together};
 use crate::lower::Stream;
 use crate::ops::{Collective, CollectiveKind, Group, Op};
 use crate::units::{Bytes, ElementType, FlopsPerSecond};
@@ -184,9 +186,10 @@ fn sharing(bench: &Bench, cores: usize) -> Result<Sharing, CalibrateError> {
 fn collectives(bench: &Bench, cores: usize, effective: f64) -> Result<(f64, f64), CalibrateError> {
     let large = |kind| {
         let bytes = Bytes((LARGE / 8 * size_of::<f32>()) as u64);
-        copied(&Collective::new(kind, Group::World, bytes), 2.0) / alone(kind, LARGE / 8)
+        Ok(copied(&Collective::new(kind, Group::World, bytes), 2.0) / alone(kind, LARGE / 8)?)
     };
-    let rate = median(vec![large(CollectiveKind::AllReduce), large(CollectiveKind::AllGather)]);
+    let kinds = [CollectiveKind::AllReduce, CollectiveKind::AllGather].into_iter();
+    let rate = median(kinds.map(large).collect::<Result<_, CalibrateError>>()?);
     let mut meeting = Vec::new();
     for seen in bench.run_all(&programs::collectives(), cores)? {
         let inside = samples::collectives(&seen).into_iter();
@@ -197,7 +200,7 @@ fn collectives(bench: &Bench, cores: usize, effective: f64) -> Result<(f64, f64)
 }
 
 /// The median time of a collective of `elements` elements between two threads.
-fn alone(kind: CollectiveKind, elements: usize) -> f64 {
+fn alone(kind: CollectiveKind, elements: usize) -> Result<f64, CalibrateError> {
     const TURNS: usize = 7;
     let hub = Hub::new(2);
     let channel = Channel { group: Group::World, stream: Stream::Data };
@@ -223,13 +226,9 @@ fn alone(kind: CollectiveKind, elements: usize) -> f64 {
         }
         times
     };
-    let times = std::thread::scope(|scope| {
-        let other = scope.spawn(|| member(1));
-        let own = member(0);
-        drop(other.join());
-        own
-    });
-    median(times)
+    let other: Work<'_> = Box::new(|| drop(member(1)));
+    let times = together(vec![other], || member(0));
+    times.map(median).map_err(|error| ExecuteError::Threads { threads: 2, reason: error.to_string() }.into())
 }
 
 /// Bytes/s of copies to and from the host arena.
@@ -248,7 +247,9 @@ const LEAST_COPY: Bytes = Bytes(64 << 10);
 
 /// Bytes/s of AdamW over arrays that no cache holds, on `cores` cores.
 pub(super) fn memory(cores: usize) -> f64 {
-    let pool = (cores > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(cores).build().ok()).flatten();
+    let pool = (cores > 1)
+        .then(|| rayon::ThreadPoolBuilder::new().num_threads(cores).stack_size(STACK).build().ok())
+        .flatten();
     let pool = pool.as_ref().map_or(Pool::Serial, Pool::Threads);
     let update = AdamW {
         learning_rate: 1e-4,

@@ -43,7 +43,7 @@ pub fn run(args: &DevicesArgs) -> Result<(), CliError> {
     let cuda = Survey::take();
     let cpu = Cores {
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        free_bytes: crate::execute::device::cpu::free_memory(),
+        free_bytes: crate::execute::limits::free_memory(),
     };
     let verdict = verdict(&cuda);
     let listing = Listing { cpu, cuda, verdict };

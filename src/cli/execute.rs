@@ -21,6 +21,7 @@ use crate::execute::data::DataFormat;
 use crate::execute::gradients::Wanted;
 use crate::execute::run::{DeviceKind, Settings};
 use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
+use crate::execute::weights::Begin;
 use crate::report::run_text;
 use crate::strategy::Draft;
 use crate::trace::{RunReport, Trace};
@@ -72,10 +73,13 @@ pub struct ExecuteArgs {
     /// Permute the windows of the data by this seed
     #[arg(long, value_name = "SEED", allow_negative_numbers = true)]
     shuffle: Option<String>,
-    /// Start from the weights in this folder, and go on where it holds a run's state
+    /// Start from the weights in this folder, and go on where the run stopped that saved them
     #[arg(long, value_name = "DIR")]
     init: Option<PathBuf>,
-    /// Write weights, config and state to this folder at the end
+    /// Start at step 0 from the weights of --init, whatever run they were saved by
+    #[arg(long, requires = "init")]
+    fresh: bool,
+    /// Write weights, config and state to this folder at the end, as one: all of them or none
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
     /// Write the trace here: plan, times of all instructions, memory curve, losses
@@ -271,7 +275,8 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     } else {
         let mut bar = RunBar::new(!args.json, steps, job.workload.tokens());
         let gradients = gradients.map(|wanted| (wanted, args.grads_out.clone()));
-        let (init, save) = (args.init, args.save.clone());
+        let begin = if args.fresh { Begin::Fresh } else { Begin::WhereItStopped };
+        let (init, save) = (args.init.map(|folder| (folder, begin)), args.save.clone());
         let planned = own;
         let request =
             Request { plan, job, planned, calibrated, settings, steps, data, init, save, gradients };

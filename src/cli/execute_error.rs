@@ -31,6 +31,10 @@ impl From<ExecuteError> for CliError {
             | ExecuteError::MemoryOfOne { extent, beside, available, .. } => {
                 (Kind::Infeasible, "memory", (extent + beside).0.to_string(), vec![available.0.to_string()])
             }
+            ExecuteError::Arena { bytes, .. } => {
+                (Kind::Infeasible, "memory", bytes.0.to_string(), Vec::new())
+            }
+            ExecuteError::Threads { threads, .. } => (Kind::Run, "threads", threads.to_string(), Vec::new()),
             #[cfg(unix)]
             ExecuteError::Cuda(error) => match *error {
                 CudaError::Memory { asked, free, .. } => {
@@ -59,6 +63,12 @@ impl From<ExecuteError> for CliError {
             ExecuteError::Data(error) => return error.into(),
             ExecuteError::Weights(WeightsError::Unwritable { path, .. }) => {
                 (Kind::Output, "save", path, Vec::new())
+            }
+            ExecuteError::Weights(WeightsError::NotFinite { name, .. }) => {
+                (Kind::Run, "weights", name, Vec::new())
+            }
+            ExecuteError::Weights(WeightsError::NoRoom { path, .. }) => {
+                (Kind::Infeasible, "memory", path, Vec::new())
             }
             ExecuteError::Weights(error) => (Kind::Input, "init", error.value().to_owned(), Vec::new()),
             ExecuteError::FrozenParameter { name } => (Kind::Input, "grads", name, Vec::new()),

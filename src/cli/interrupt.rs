@@ -1,4 +1,5 @@
-//! An interrupted command ends with exit code 130 and leaves no half-written file; a run ends after its step.
+//! A command that is interrupted, by Ctrl-C or SIGTERM, ends with exit code 130 and leaves no half-written file; a run ends
+//! after its step.
 
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,7 @@ pub fn hold() -> MutexGuard<'static, ()> {
 
 /// From here on an interrupt ends the process in good order.
 pub fn install() {
+    let hangup = hangup::ignored();
     // Where no handler can be installed, the system's default ends the process as well.
     let _ = ctrlc::set_handler(|| {
         // Who interrupts twice does not want to wait.
@@ -31,6 +33,38 @@ pub fn install() {
         let _guard = hold();
         process::exit(i32::from(CODE));
     });
+    if hangup {
+        hangup::ignore();
+    }
+}
+
+/// Under `nohup` a run outlives its terminal.
+#[cfg(unix)]
+mod hangup {
+    #![expect(unsafe_code, reason = "the standard library has no signals")]
+
+    pub fn ignored() -> bool {
+        // SAFETY: an action may be all zeros, and the call fills it.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut action) == 0
+                && action.sa_sigaction == libc::SIG_IGN
+        }
+    }
+
+    pub fn ignore() {
+        // SAFETY: no handler of ours is set for it.
+        unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    }
+}
+
+#[cfg(not(unix))]
+mod hangup {
+    pub const fn ignored() -> bool {
+        false
+    }
+
+    pub const fn ignore() {}
 }
 
 /// From here on, until [`ignore`], the first interrupt is only noted.

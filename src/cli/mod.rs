@@ -26,6 +26,7 @@ mod keys;
 mod layers;
 mod machine;
 mod map;
+mod memory;
 mod models;
 mod number;
 mod output;
@@ -47,6 +48,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use error::{CliError, ErrorDocument, Kind};
+pub use memory::Heap;
 
 /// Plans, simulates and explains parallel training of large models.
 #[derive(Parser, Debug)]
@@ -111,8 +113,12 @@ enum Command {
 
 /// Runs what the process was asked for; the exit code is as documented.
 pub fn run() -> ExitCode {
-    interrupt::install();
     let typed: Vec<OsString> = env::args_os().collect();
+    let json = asks_for_json(&typed);
+    if let Err(error) = memory::prepare(json) {
+        return end(Err(error), json);
+    }
+    interrupt::install();
     let cli = match Cli::try_parse_from(&typed) {
         Ok(cli) => cli,
         // Help and version are not errors.
@@ -120,8 +126,8 @@ pub fn run() -> ExitCode {
             return end(output::print(&shown.render().to_string()).map(|()| 0), false);
         }
         Err(error) => {
-            if !asks_for_json(&typed) {
-                // With clap's own tips and usage.
+            if !json {
+                // With clap's own tips and usage; that nobody reads them is no reason to fail otherwise.
                 let text = error.render();
                 let text =
                     if io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };

@@ -141,6 +141,10 @@ impl Observer for RunBar {
         self.memory = Bytes(peak);
     }
 
+    fn remark(&mut self, what: &str) {
+        self.bar.suspend(|| say(&format!("note: {what}")));
+    }
+
     fn step(&mut self, result: &StepResult) -> ControlFlow<()> {
         let said = match self.tokens {
             Some(tokens) => {

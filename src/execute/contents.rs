@@ -15,6 +15,7 @@ use crate::execute::ranks::rank::Rank;
 use crate::execute::ranks::state::Piece;
 use crate::execute::ranks::unit::Unit;
 use crate::execute::storage::Storage;
+use crate::execute::threads::{Work, together};
 use crate::execute::weights::Weights;
 use crate::model::layer::LayerKind;
 use crate::model::roles::Role;
@@ -58,16 +59,18 @@ impl Fleet {
     pub fn set_parameters(&self, weights: &Weights) {
         let threads = self.loading_threads();
         let from = Values { weights, pool: threads.as_ref().map_or(Pool::Serial, Pool::Threads) };
-        std::thread::scope(|scope| {
-            for rank in &self.ranks {
-                scope.spawn(move || {
-                    for place in 0..rank.units.len() {
-                        self.set_unit(rank, &rank.units[place], from);
-                    }
-                    self.set_owned(rank, from);
-                });
+        let fill = |rank: &Rank| {
+            for unit in &rank.units {
+                self.set_unit(rank, unit, from);
             }
-        });
+            self.set_owned(rank, from);
+        };
+        let fill = &fill;
+        let all = self.ranks.iter().map(|rank| -> Work<'_> { Box::new(move || fill(rank)) }).collect();
+        if together(all, || ()).is_err() {
+            // With one thread it takes longer.
+            self.ranks.iter().for_each(fill);
+        }
     }
 
     /// Threads that all ranks load by; none where the system gives none.
@@ -164,32 +167,49 @@ impl Fleet {
         values
     }
 
-    /// The parameter that a local tensor is part of, and which part. A copy of a tied table is the embedding's.
+    /// The parameter that a local tensor is part of, and which part.
     pub(super) fn mapping(&self, rank: &Rank, unit: &Unit, tensor: &LocalTensor) -> (Parameter, Mapping) {
         let kind = &unit.layers[usize::from(tensor.layer)].kind;
-        let mapping = Mapping::new(kind, tensor, &rank.slot);
+        (self.parameter(unit, tensor), Mapping::new(kind, tensor, &rank.slot))
+    }
+
+    /// The parameter that a local tensor is part of. A copy of a tied table is the embedding's.
+    fn parameter(&self, unit: &Unit, tensor: &LocalTensor) -> Parameter {
+        let kind = &unit.layers[usize::from(tensor.layer)].kind;
         let layer = unit.tensors.first_layer + usize::from(tensor.layer);
         if matches!(tensor.section, Section::Table | Section::FrozenTable)
             && matches!(kind, LayerKind::Head(_))
         {
             let is_embedding = |layer: &crate::model::Layer| matches!(layer.kind, LayerKind::Embedding(_));
             let table = self.run.model.layers().position(is_embedding).unwrap_or(layer);
-            return ((table, Role::Tokens), mapping);
+            return (table, Role::Tokens);
         }
-        ((layer, tensor.tensor.role), mapping)
+        (layer, tensor.tensor.role)
     }
 
     /// All tensors of what is kept, gathered from the ranks that own them. Frozen parameters have no gradients and
     /// no moments. Under mixed precision, parameters are the master weights.
     pub fn read(&self, kept: Kept) -> Tensors {
+        self.read_those(kept, |_| true)
+    }
+
+    /// One of them, whole; none where no rank has it.
+    pub fn read_one(&self, kept: Kept, parameter: Parameter) -> Option<Vec<f64>> {
+        self.read_those(kept, |other| other == parameter).remove(&parameter)
+    }
+
+    fn read_those(&self, kept: Kept, is_wanted: impl Fn(Parameter) -> bool) -> Tensors {
         let mut tensors = Tensors::new();
         for rank in self.ranks.iter().rev().filter(|rank| rank.is_first_holder || rank.is_first_expert_holder)
         {
             for (on_host, piece) in owned(rank) {
-                self.read_piece(rank, (on_host, &piece), kept, &mut tensors);
+                let unit = &rank.units[piece.unit];
+                if is_wanted(self.parameter(unit, &unit.tensors.tensors[piece.tensor])) {
+                    self.read_piece(rank, (on_host, &piece), kept, &mut tensors);
+                }
             }
             if kept == Kept::Parameters {
-                self.read_frozen(rank, &mut tensors);
+                self.read_frozen(rank, &is_wanted, &mut tensors);
             }
         }
         tensors
@@ -210,9 +230,12 @@ impl Fleet {
         self.place(rank, unit, tensor, (piece.range.start - tensor.start, &values), tensors);
     }
 
-    fn read_frozen(&self, rank: &Rank, tensors: &mut Tensors) {
+    fn read_frozen(&self, rank: &Rank, is_wanted: impl Fn(Parameter) -> bool, tensors: &mut Tensors) {
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
+                if !is_wanted(self.parameter(unit, tensor)) {
+                    continue;
+                }
                 let range = self.stored_range(rank, unit, tensor);
                 if range.start >= range.end {
                     continue;

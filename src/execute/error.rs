@@ -16,6 +16,8 @@ pub enum Holder {
     Gpu,
     /// Beside a GPU.
     Host,
+    /// A limit on what this process may map (`ulimit -v`).
+    Limit,
 }
 
 impl fmt::Display for Holder {
@@ -24,6 +26,7 @@ impl fmt::Display for Holder {
             Self::Machine => "this machine",
             Self::Gpu => "the GPU",
             Self::Host => "the host",
+            Self::Limit => "the limit on this process (ulimit -v)",
         })
     }
 }
@@ -50,6 +53,10 @@ pub enum ExecuteError {
         and_beside(*beside)
     )]
     MemoryOfOne { rank: usize, extent: Bytes, live: Bytes, beside: Bytes, holder: Holder, available: Bytes },
+    #[error("the arena of rank {rank} takes {bytes}, which the system does not give: {reason}")]
+    Arena { rank: usize, bytes: Bytes, reason: String },
+    #[error("the system does not give the {threads} threads of this run: {reason}")]
+    Threads { threads: usize, reason: String },
     /// A slice of a rank that the plan has not.
     #[error("the plan has no rank {rank}: its ranks are 0 to {last}")]
     NoSuchRank { rank: u64, last: u64 },

@@ -1,12 +1,12 @@
 //! The fixed kernel: one product on every core at once, timed again and again, which tells how fast the machine is now.
 
 use std::sync::Barrier;
-use std::thread;
 use std::time::Instant;
 
 use crate::execute::kernels::{gemm, linear};
 use crate::execute::matrix::{Matrix, MatrixMut};
 use crate::execute::pool::Pool;
+use crate::execute::threads::{Work, together};
 use crate::lower::kernel::Into;
 use crate::units::FlopsPerSecond;
 
@@ -72,19 +72,24 @@ impl FixedKernel {
     pub fn turn(&mut self) {
         let gate = Barrier::new(self.cores.len());
         let Some((own, others)) = self.cores.split_first_mut() else { return };
-        let began = thread::scope(|scope| {
-            for operands in others {
-                scope.spawn(|| {
-                    gate.wait();
-                    operands.multiply();
-                });
-            }
+        let gate = &gate;
+        let multiply = |operands: &'_ mut Operands| {
+            gate.wait();
+            operands.multiply();
+        };
+        let multiply = &multiply;
+        let others = others.iter_mut();
+        let others = others.map(|operands| -> Work<'_> { Box::new(move || multiply(operands)) }).collect();
+        let own = || {
             gate.wait();
             let began = Instant::now();
             own.multiply();
             began
-        });
-        self.seconds.push(began.elapsed().as_secs_f64());
+        };
+        // Without threads it has no speed.
+        if let Ok(began) = together(others, own) {
+            self.seconds.push(began.elapsed().as_secs_f64());
+        }
     }
 
     /// Times the turns that stand before a run and behind it.

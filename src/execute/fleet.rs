@@ -3,7 +3,6 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread;
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
@@ -19,9 +18,10 @@ use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::{self, Parts};
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::room;
+use crate::execute::room::{self, Beside};
 use crate::execute::run::{DeviceKind, Run, Weighing};
 use crate::execute::storage::Types;
+use crate::execute::threads::{Work, together};
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -114,7 +114,8 @@ impl Fleet {
             (Peers::Absent, [rank]) => Some(rank.index),
             _ => None,
         };
-        room::check(&*device, alone, &placings, &needs)?;
+        let ranks_here: Vec<&Rank> = ranks.iter().collect();
+        room::check(&*device, alone, &placings, (&needs, &Beside::of(&run, &ranks_here)))?;
         let taken_before = device.taken_memory()?;
         let beside = device.beside(&needs);
         device.allocate(needs)?;
@@ -178,16 +179,18 @@ impl Fleet {
             step: Mutex::new((first, Instant::now(), Tracing::On)),
             failure: Mutex::new(None),
         };
-        thread::scope(|scope| {
-            for (rank, worker) in workers {
-                let control = &control;
-                scope.spawn(move || control.serve(rank, worker));
-            }
-            let result = self.steps(&control, (first, count), watcher);
+        let control = &control;
+        let serve = |(rank, worker)| -> Work<'_> { Box::new(move || control.serve(rank, worker)) };
+        let others: Vec<_> = workers.into_iter().map(serve).collect();
+        let threads = others.len();
+        let steps = || {
+            let result = self.steps(control, (first, count), watcher);
             control.stop.store(true, Ordering::Release);
             control.gate.wait();
             result
-        })
+        };
+        together(others, steps)
+            .unwrap_or_else(|error| Err(ExecuteError::Threads { threads, reason: error.to_string() }))
     }
 
     fn steps(

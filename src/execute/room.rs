@@ -1,7 +1,13 @@
 //! Whether ranks find room on a device before any memory is taken.
 
+use crate::execute::comm::Peers;
 use crate::execute::device::{Device, FreeMemory, Need};
 use crate::execute::error::{ExecuteError, Holder};
+use crate::execute::limits;
+use crate::execute::ranks::rank::Rank;
+use crate::execute::run::Run;
+use crate::execute::threads;
+use crate::execute::weights::memory_of_saving;
 use crate::program::placing::{Placing, Space};
 use crate::units::Bytes;
 
@@ -16,7 +22,40 @@ struct Taking {
     available: Bytes,
 }
 
-/// That ranks of these `placings`, or rank `alone`, find room on `device`, with what their `needs` take beside the arenas.
+/// What ranks take of this process beside their arenas.
+pub(super) struct Beside {
+    /// To fill and to read the arenas, whole parameters at a time.
+    memory: Bytes,
+    /// That, the threads' stacks, and what the system and small things take.
+    addresses: Bytes,
+}
+
+/// Small things: what is known of a run's steps, files' buffers.
+const SMALL: Bytes = Bytes(24 << 20);
+
+impl Beside {
+    /// What `ranks` of `run` take.
+    pub fn of(run: &Run, ranks: &[&Rank]) -> Self {
+        // Each rank fills its own parameters, and needs them as numbers, as bytes and in pieces.
+        let largest = |rank: &&Rank| {
+            let tensors = rank.units.iter().flat_map(|unit| &unit.tensors.tensors);
+            tensors.map(|tensor| 3 * size_of::<f64>() * tensor.elements()).max().unwrap_or_default()
+        };
+        let filling = Bytes(ranks.iter().map(largest).sum::<usize>() as u64);
+        let memory = match run.settings.peers {
+            Peers::Present => filling.max(memory_of_saving(&run.model, run.workload.state_type())),
+            // What a rank alone has is not saved.
+            Peers::Absent => filling,
+        };
+        let streams = |rank: &&Rank| rank.placement.streams.iter().filter(|list| !list.is_empty()).count();
+        let threads = ranks.iter().map(streams).sum::<usize>() + run.settings.cores.max(ranks.len());
+        let stacks = Bytes(threads as u64 * threads::ADDRESSES.0);
+        Self { memory, addresses: memory + stacks + SMALL }
+    }
+}
+
+/// That ranks of these `placings`, or rank `alone`, find room on `device`, with what they take beside the arenas:
+/// of the device by their `needs`, of this process as `process` says.
 ///
 /// # Errors
 /// [`ExecuteError::Memory`] or [`ExecuteError::MemoryOfOne`] where they do not.
@@ -24,7 +63,7 @@ pub(super) fn check(
     device: &dyn Device,
     alone: Option<usize>,
     placings: &[&Placing],
-    needs: &[Need],
+    (needs, process): (&[Need], &Beside),
 ) -> Result<(), ExecuteError> {
     let on_device = |bytes: fn(&Space) -> Bytes| placings.iter().map(|placing| bytes(&placing.device)).sum();
     let on_host = |bytes: fn(&Space) -> Bytes| placings.iter().map(|placing| bytes(&placing.host)).sum();
@@ -35,10 +74,10 @@ pub(super) fn check(
         holder: Holder::Host,
         extent: host_extent,
         live: host_live,
-        beside: Bytes::ZERO,
+        beside: process.memory,
         available,
     };
-    let takings = match device.free_memory() {
+    let mut takings = match device.free_memory() {
         FreeMemory::Shared(free) => vec![Taking {
             holder: Holder::Machine,
             extent: device_extent + host_extent,
@@ -56,6 +95,12 @@ pub(super) fn check(
             host(free_on_host),
         ],
     };
+    // Of what this process may map, the last is the arenas' on the host.
+    if let (Some(left), Some(last)) = (limits::addresses(), takings.last()) {
+        let (extent, live) = (last.extent, last.live);
+        let beside = process.addresses;
+        takings.push(Taking { holder: Holder::Limit, extent, live, beside, available: left });
+    }
     let lacking = takings.into_iter().find(|taking| taking.extent + taking.beside > taking.available);
     let Some(Taking { holder, extent, live, beside, available }) = lacking else { return Ok(()) };
     Err(match alone {

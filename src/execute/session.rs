@@ -1,7 +1,7 @@
 //! A whole run, from what was asked for to the trace: weights and data opened, steps made, results kept.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -9,7 +9,6 @@ use std::time::Instant;
 use rayon::prelude::*;
 use thiserror::Error;
 
-use crate::execute::contents::Kept;
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
 use crate::execute::device::null::Null;
 use crate::execute::device::{Device, Tracing};
@@ -17,6 +16,7 @@ use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::Fleet;
 use crate::execute::gradients::{GradientFile, Wanted};
+use crate::execute::observe::load::Load;
 use crate::execute::observe::measure::Measured;
 use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Loader, Recorder, Steps};
@@ -26,7 +26,7 @@ use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{Job, Run, Settings};
-use crate::execute::weights::{State, Weights, save_state, save_weights};
+use crate::execute::weights::{self, Begin, Opened, Progress};
 use crate::execute::worker::Worker;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
@@ -53,8 +53,8 @@ pub struct Request {
     pub settings: Settings,
     pub steps: u64,
     pub data: DataRequest,
-    /// A folder of weights to start from, and of a run's state to go on from if it has one.
-    pub init: Option<PathBuf>,
+    /// A folder of weights to start from, and where in the run that it may hold.
+    pub init: Option<(PathBuf, Begin)>,
     /// Where weights and state go at the end.
     pub save: Option<PathBuf>,
     /// Which gradients of the last step are kept, and where.
@@ -158,15 +158,16 @@ struct Ready {
     /// Steps made before, and sequences read in them.
     first: u64,
     position: u64,
+    /// On what it starts from.
+    remark: Option<String>,
 }
 
 fn ready(run: Run, request: &Request) -> Result<Ready, ExecuteError> {
     let model = &request.job.model;
-    let weights = match &request.init {
-        Some(folder) => Weights::open(model, folder)?,
-        None => Weights::random(model, request.settings.seed),
+    let Opened { weights, state, remark } = match &request.init {
+        Some((folder, begin)) => Opened::new(model, folder, *begin)?,
+        None => Opened::drawn(model, request.settings.seed),
     };
-    let state = request.init.as_ref().map(|folder| State::open(model, folder)).transpose()?.flatten();
     let file = match &request.gradients {
         Some((wanted, path)) => Some(GradientFile::new(model, wanted, path)?),
         None => None,
@@ -179,11 +180,14 @@ fn ready(run: Run, request: &Request) -> Result<Ready, ExecuteError> {
         fleet.set_moments(&state.first, &state.second);
         (first, position) = (state.step, state.data_position);
     }
-    Ok(Ready { fleet, batches, file, first, position })
+    Ok(Ready { fleet, batches, file, first, position, remark })
 }
 
 fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Failure> {
-    let Ready { fleet, batches, file, first, position } = ready(run, request)?;
+    let Ready { fleet, batches, file, first, position, remark } = ready(run, request)?;
+    if let Some(remark) = remark {
+        observer.remark(&remark);
+    }
     let placements: Vec<_> = (0..fleet.run.strategy.pipeline as u32)
         .filter_map(|stage| fleet.ranks.iter().find(|rank| rank.stage == stage))
         .map(|rank| Arc::clone(&rank.placement))
@@ -206,7 +210,9 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         kernel,
         steps: Steps::default(),
     };
+    let load = Load::begin();
     let trained = if request.steps > 0 { fleet.train((first, request.steps), &mut recorder) } else { Ok(()) };
+    let elsewhere = load.filter(|_| request.steps > 0).and_then(|load| load.cores());
     let now = recorder.kernel.and_then(|mut kernel| {
         kernel.turns();
         kernel.speed()
@@ -221,6 +227,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     trace.first_step = first;
     trace.planned = request.planned.clone();
     trace.step_time_s.drift = now.zip(request.calibrated).map(|(now, then)| now.0 / then.0);
+    trace.step_time_s.elsewhere = elsewhere;
     trace.losses = steps.losses;
     trace.named_gradients = steps.gradients;
     let losses = &fleet.run.model.losses;
@@ -230,14 +237,11 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         };
         trace.loss_parts = losses.iter().enumerate().map(part).collect();
     }
-    let ended = trained.map_err(|error| (error, true)).and_then(|()| match &request.save {
-        Some(folder) => {
-            let read = (first as i64 + skipped) as u64 + done;
-            let sequences = read * fleet.run.workload.global_batch;
-            save(&fleet, folder, (first + done, sequences)).map_err(|error| (error, false))
-        }
-        None => Ok(()),
-    });
+    let read = (first as i64 + skipped) as u64 + done;
+    let data_position = read * fleet.run.workload.global_batch;
+    let progress = Progress { step: first + done, data_position };
+    let ended = trained.map_err(|error| (error, true));
+    let ended = ended.and_then(|()| end(&fleet, request, progress).map_err(|error| (error, false)));
     if let Err((error, in_training)) = ended {
         let error = if in_training { explained(fleet, error, &batches, skipped) } else { error };
         trace.failure = Some(error.to_string());
@@ -246,15 +250,21 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     Ok(Outcome { trace, was_broken_off: steps.broken_off && done < request.steps })
 }
 
-/// Writes weights and moments of `fleet` to `folder`, after `steps` steps and with `sequences` sequences read.
-fn save(fleet: &Fleet, folder: &Path, (steps, sequences): (u64, u64)) -> Result<(), ExecuteError> {
+/// Saves what `fleet` holds where that is asked for. Its weights must be numbers in any case.
+fn end(fleet: &Fleet, request: &Request, progress: Progress) -> Result<(), ExecuteError> {
     let (model, element) = (&fleet.run.model, fleet.run.workload.state_type());
-    let parameters = fleet.read(Kept::Parameters);
-    fleet.check()?;
-    save_weights(folder, model, element, &parameters)?;
-    let (first, second) = (fleet.read(Kept::FirstMoments), fleet.read(Kept::SecondMoments));
-    fleet.check()?;
-    Ok(save_state(folder, model, element, (steps, sequences), [&first, &second])?)
+    let values = |kept, parameter| fleet.read_one(kept, parameter);
+    match &request.save {
+        Some(folder) => {
+            let written = weights::write(folder, model, element, progress, &values)?;
+            // Nothing is put there before all copies from the ranks' memory are known to be good.
+            fleet.check()?;
+            written.put()?;
+        }
+        None if progress.step > 0 => weights::check(model, element, progress.step, &values)?,
+        None => {}
+    }
+    Ok(())
 }
 
 /// The batches that `request` asks for, checked against the model's vocabulary.
@@ -333,6 +343,7 @@ fn trace(
             predicted: plan.prediction.step_time_s,
             measured: samples.median().map(Seconds),
             drift: None,
+            elsewhere: None,
         },
         planned: None,
         memory: measure::memory(run, measured),

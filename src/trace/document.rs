@@ -104,6 +104,10 @@ pub struct StepTime {
     /// not known.
     #[serde(default)]
     pub drift: Option<f64>,
+    /// Cores of this machine that other programs kept busy while the steps were made, on average; null where the system
+    /// does not tell.
+    #[serde(default)]
+    pub elsewhere: Option<f64>,
 }
 
 impl StepTime {

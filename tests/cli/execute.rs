@@ -3,6 +3,7 @@
 use std::fs;
 
 use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
 use crate::place::Place;
@@ -308,14 +309,19 @@ fn a_loss_that_is_no_number_names_its_layer() {
     let place = Place::new();
     planned(&place, "pp=2,micro=1", "fp32");
     done(&place, "execute plan.json --steps 0 --save weights");
-    let path = place.path().join("weights/model.safetensors");
-    let mut bytes = fs::read(&path).unwrap();
-    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize + 8;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
-    let (start, _) = metadata.info("transformer.h.1.mlp.c_fc.weight").unwrap().data_offsets;
-    bytes[header + start..header + start + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    fs::write(&path, bytes).unwrap();
-    let line = "execute plan.json --steps 3 --init weights";
+    // As a checkpoint of others: in one's own, a byte that was changed is seen before anything runs.
+    let bytes = fs::read(place.path().join("weights/model.safetensors")).unwrap();
+    let sound = SafeTensors::deserialize(&bytes).unwrap();
+    let wrong = "transformer.h.1.mlp.c_fc.weight";
+    let mut changed = sound.tensor(wrong).unwrap().data().to_vec();
+    changed[..4].copy_from_slice(&f32::NAN.to_le_bytes());
+    let tensors = sound.tensors().into_iter().map(|(name, tensor)| {
+        let data = if name == wrong { &changed[..] } else { tensor.data() };
+        (name, TensorView::new(tensor.dtype(), tensor.shape().to_vec(), data).unwrap())
+    });
+    fs::create_dir(place.path().join("theirs")).unwrap();
+    safetensors::serialize_to_file(tensors, None, &place.path().join("theirs/model.safetensors")).unwrap();
+    let line = "execute plan.json --steps 3 --init theirs";
     fails(
         &place,
         line,
@@ -422,4 +428,32 @@ fn a_failed_run_leaves_the_trace_of_its_steps() {
     jsonschema::validate(&schema, &trace).unwrap();
     let run = place.line("validate trace.json --json");
     assert_eq!(run.code, 0, "{}", run.stderr);
+}
+
+/// Programs that keep all cores busy are seen, and then the advice is to wait for them and not to change the plan.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_loaded_machine_is_noticed_and_the_advice_follows() {
+    use std::process::{Command, Stdio};
+
+    let place = Place::new();
+    planned(&place, "dp=2,micro=1", "fp32");
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let spin = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let mut others: Vec<_> = (0..2 * cores).map(|_| spin()).collect();
+    let runs = ["--json", ""].map(|form| place.line(&format!("execute plan.json --steps 400 {form}")));
+    for other in &mut others {
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    let [document, text] = runs;
+    assert_eq!((document.code, text.code), (0, 0), "{}{}", document.stderr, text.stderr);
+    let elsewhere = document.json()["step_time_s"]["elsewhere"].as_f64().unwrap();
+    assert!(elsewhere > 0.15 * cores as f64 && elsewhere <= 1.05 * cores as f64, "{elsewhere} of {cores}");
+    let last = text.stdout.lines().last().unwrap();
+    assert!(last.contains("other programs kept") && last.contains("run it again"), "{last}");
+    assert!(!last.contains("more ranks"), "{last}");
 }

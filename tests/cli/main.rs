@@ -22,10 +22,14 @@ mod lists;
 mod machine;
 mod malformed;
 mod map;
+#[cfg(target_os = "linux")]
+mod memory;
 mod outputs;
 mod place;
 #[cfg(unix)]
 mod quoting;
+#[cfg(unix)]
+mod saves;
 mod slice;
 mod small;
 mod terminal;

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::execute::contents::Tensors;
+use crate::execute::contents::Kept;
 use crate::execute::error::ExecuteError;
+use crate::execute::fleet::Fleet;
 use crate::execute::gradients::{names, parts};
 use crate::execute::weights::{save_tensors, trained};
 use crate::model::Model;
 use crate::model::tensors::NamedTensor;
-use crate::units::ElementType;
 
 /// Gradients asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +44,13 @@ impl GradientFile {
         names(&self.tensors)
     }
 
-    /// Writes those of `gradients` that are wanted.
+    /// Writes those gradients of `fleet` that are wanted.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn write(&self, gradients: &Tensors, element: ElementType) -> Result<(), ExecuteError> {
-        Ok(save_tensors(&self.path, &self.tensors, element, gradients)?)
+    pub fn write(&self, fleet: &Fleet) -> Result<(), ExecuteError> {
+        let element = fleet.run.workload.state_type();
+        let source = |kept, parameter| fleet.read_one(kept, parameter);
+        Ok(save_tensors(&self.path, (&self.tensors, Kept::Gradients), element, &source)?)
     }
 }

@@ -9,6 +9,9 @@ pub trait Observer {
     /// All ranks are laid out and filled; the highest rank's peak is in bytes.
     fn ready(&mut self, peak: u64);
 
+    /// Something is odd about what the run starts from, or about the machine.
+    fn remark(&mut self, what: &str);
+
     /// A step is done. Breaking off ends the run in good order.
     fn step(&mut self, result: &StepResult) -> ControlFlow<()>;
 }

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::execute::contents::Kept;
 use crate::execute::data::Batches;
 use crate::execute::device::Tracing;
 use crate::execute::error::ExecuteError;
@@ -65,7 +64,7 @@ impl Recorder<'_> {
     /// Writes the gradients that were asked for, if not done yet.
     fn write_gradients(&mut self, fleet: &Fleet) -> Result<(), ExecuteError> {
         let Some(file) = self.file.filter(|_| self.steps.gradients.is_empty()) else { return Ok(()) };
-        file.write(&fleet.read(Kept::Gradients), fleet.run.workload.state_type())?;
+        file.write(fleet)?;
         let gradients = fleet.gradients()?;
         self.steps.gradients =
             file.names().into_iter().map(|name| gradients.record(name)).collect::<Result<_, _>>()?;

@@ -15,7 +15,7 @@ use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Recorder, Steps};
 use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
-use crate::execute::room;
+use crate::execute::room::{self, Beside};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::session::{DataRequest, Failure, Outcome, batches};
 use crate::execute::weights::Weights;
@@ -77,8 +77,9 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let device = fleet::device(&run, 1)?;
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
-        let (.., need) = parts::part(&run, rank, &stages)?;
-        room::check(&*device, Some(rank as usize), &[placing], &[need])?;
+        let (laid_out, _, need) = parts::part(&run, rank, &stages)?;
+        let beside = Beside::of(&run, &[&laid_out]);
+        room::check(&*device, Some(rank as usize), &[placing], (&[need], &beside))?;
         peak = peak.max(placing.device.live);
     }
     drop(device);

@@ -51,7 +51,12 @@ pub(super) fn trace(
         losses: Vec::new(),
         loss_parts: BTreeMap::new(),
         step_times_s: Vec::new(),
-        step_time_s: StepTime { predicted: plan.prediction.step_time_s, measured: None, drift: None },
+        step_time_s: StepTime {
+            predicted: plan.prediction.step_time_s,
+            measured: None,
+            drift: None,
+            elsewhere: None,
+        },
         planned: None,
         memory: measure::memory(run, &measured),
         extent: measure::extents(run, placements, &measured),

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use half::{bf16, f16};
 use memmap2::Mmap;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use super::error::WeightsError;
 use crate::model::tensors::NamedTensor;
+use crate::units::Bytes;
 
 /// What base models' names begin with in a causal language model, and without in a checkpoint of the base alone.
 const BASE_PREFIXES: [&str; 3] = ["transformer.", "model.", "gpt_neox."];
@@ -42,18 +44,6 @@ enum Stored {
 }
 
 impl Checkpoint {
-    /// The tensors of the list in `model.safetensors` of a folder, or in the files that its index names.
-    pub fn open(folder: &Path, tensors: &[NamedTensor]) -> Result<Self, WeightsError> {
-        let single = folder.join("model.safetensors");
-        let index = folder.join("model.safetensors.index.json");
-        if single.exists() || !index.exists() {
-            return Self::find(vec![Mapped::open(single)?], tensors, "");
-        }
-        let files = indexed(&index)?;
-        let files = files.iter().map(|name| Mapped::open(folder.join(name))).collect::<Result<_, _>>()?;
-        Self::find(files, tensors, "")
-    }
-
     /// The tensors of the list, each name with `suffix` behind it, in mapped files.
     pub fn find(files: Vec<Mapped>, tensors: &[NamedTensor], suffix: &str) -> Result<Self, WeightsError> {
         let owner: HashMap<String, usize> = (0..)
@@ -104,7 +94,7 @@ fn gather<const SIZE: usize>(
 }
 
 /// The files that an index names, each once; they must lie beside it.
-fn indexed(index: &Path) -> Result<BTreeSet<String>, WeightsError> {
+pub(super) fn indexed(index: &Path) -> Result<BTreeSet<String>, WeightsError> {
     let shown = || index.display().to_string();
     let text = std::fs::read_to_string(index)
         .map_err(|error| WeightsError::Unreadable { path: shown(), reason: error.to_string() })?;
@@ -121,24 +111,44 @@ fn indexed(index: &Path) -> Result<BTreeSet<String>, WeightsError> {
 }
 
 /// One mapped file with what its header says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mapped {
     path: PathBuf,
-    bytes: Mmap,
+    bytes: Arc<Mmap>,
     pub metadata: Metadata,
     /// Bytes before the first tensor.
     data: usize,
 }
 
 impl Mapped {
-    pub fn open(path: PathBuf) -> Result<Self, WeightsError> {
-        let shown = || path.display().to_string();
-        let bytes = File::open(&path)
-            .and_then(|file| map(&file))
-            .map_err(|error| WeightsError::Unreadable { path: shown(), reason: error.to_string() })?;
-        let (header, metadata) = SafeTensors::read_metadata(&bytes)
-            .map_err(|error| WeightsError::Malformed { path: shown(), reason: error.to_string() })?;
-        Ok(Self { path, data: header + size_of::<u64>(), bytes, metadata })
+    /// The file at `path`, which errors name `shown`.
+    pub fn open(path: &Path, shown: PathBuf) -> Result<Self, WeightsError> {
+        let unreadable = |error: io::Error| WeightsError::Unreadable {
+            path: shown.display().to_string(),
+            reason: error.to_string(),
+        };
+        let file = File::open(path).map_err(unreadable)?;
+        let bytes = map(&file).map_err(|error| match file.metadata() {
+            Ok(found) if error.kind() == io::ErrorKind::OutOfMemory => {
+                WeightsError::NoRoom { path: shown.display().to_string(), bytes: Bytes(found.len()) }
+            }
+            _ => unreadable(error),
+        })?;
+        let (header, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| {
+            WeightsError::Malformed { path: shown.display().to_string(), reason: error.to_string() }
+        })?;
+        let data = header + size_of::<u64>();
+        Ok(Self { path: shown, data, bytes: Arc::new(bytes), metadata })
+    }
+
+    /// The header's text.
+    pub fn header(&self) -> &[u8] {
+        &self.bytes[size_of::<u64>()..self.data]
+    }
+
+    /// All that stands behind the header.
+    pub fn data(&self) -> &[u8] {
+        &self.bytes[self.data..]
     }
 
     pub fn shown(&self) -> String {

@@ -2,9 +2,14 @@
 
 mod checkpoint;
 mod error;
+mod exchange;
+mod folder;
+mod opened;
 mod random;
 mod save;
+mod seal;
 mod state;
+mod tensor_file;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +23,15 @@ use crate::model::roles::Role;
 use crate::model::tensors::{Initial, NamedTensor, tensors};
 use checkpoint::Checkpoint;
 pub use error::WeightsError;
-pub use save::{save_tensors, save_weights};
-pub use state::{State, save_state, trained};
+pub use opened::{Begin, Opened};
+pub use save::{Progress, Written, check, memory_of_saving, save_tensors, write};
+pub use state::{State, trained};
+pub use tensor_file::Source as Values;
+
+/// The files of a save.
+const WEIGHTS: &str = "model.safetensors";
+const CONFIG: &str = "config.json";
+const STATE: &str = "state.safetensors";
 
 /// The values of a model's parameters, to be read in the rows and columns of each parameter, so that any sharding
 /// reads just its part.
@@ -53,9 +65,7 @@ impl Weights {
     /// # Errors
     /// When a file cannot be read, or a tensor is missing or has another shape or a type that is no float.
     pub fn open(model: &Model, folder: &Path) -> Result<Self, WeightsError> {
-        let tensors = tensors(model);
-        let checkpoint = Checkpoint::open(folder, &tensors)?;
-        Ok(Self::new(tensors, Source::Checkpoint(checkpoint)))
+        Ok(Opened::new(model, folder, Begin::Fresh)?.weights)
     }
 
     fn new(tensors: Vec<NamedTensor>, source: Source) -> Self {

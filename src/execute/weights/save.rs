@@ -1,39 +1,99 @@
-//! Writing weights as Hugging Face keeps them: `model.safetensors` and `config.json`, each whole or not at all.
+//! Saving a run: weights, configuration and state as one, as Hugging Face keeps them.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 use tempfile::Builder;
 
 use super::error::WeightsError;
-use crate::execute::contents::Tensors;
+use super::folder::Staging;
+use super::seal::{self, Seal};
+use super::state::{FIRST, POSITION, SECOND, STEP, trained};
+use super::tensor_file::{Source, TensorFile, framed};
+use super::{CONFIG, STATE, WEIGHTS};
+use crate::execute::contents::Kept;
 use crate::model::tensors::{NamedTensor, tensors};
 use crate::model::{Model, layer_graph};
-use crate::units::ElementType;
+use crate::units::{Bytes, ElementType};
 
-/// Writes `model.safetensors` and `config.json` into a folder, which is made where there is none.
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Steps done.
+    pub step: u64,
+    /// Sequences read.
+    pub data_position: u64,
+}
+
+/// A save that is written and not yet in its folder.
+pub struct Written {
+    staging: Staging,
+    folder: PathBuf,
+}
+
+impl Written {
+    /// Puts it in its folder: all of its files appear at once, or what was there stays. Other files in the folder stay.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn put(self) -> Result<(), WeightsError> {
+        self.staging.commit().map_err(|error| WeightsError::unwritable(&self.folder, &error))
+    }
+}
+
+/// Writes weights, configuration and state as one, for `folder`: `model.safetensors`, `config.json` and
+/// `state.safetensors`.
 ///
 /// Elements are fp64 under fp64, otherwise fp32. A model of our own layer graph has that graph as `config.json`.
 ///
 /// # Errors
-/// When a file cannot be written.
-pub fn save_weights(
+/// When a file cannot be written, or a value is not finite: then nothing is saved.
+pub fn write(
     folder: &Path,
     model: &Model,
     element: ElementType,
-    values: &Tensors,
-) -> Result<(), WeightsError> {
-    fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
-    save_tensors(&folder.join("model.safetensors"), &tensors(model), element, values)?;
+    progress: Progress,
+    source: &Source<'_>,
+) -> Result<Written, WeightsError> {
     let config = match &model.config {
         Some(config) => serde_json::to_string_pretty(config),
         None => serde_json::to_string_pretty(&layer_graph::document(model)),
     };
-    let config = config.map_err(|error| unwritable(&folder.join("config.json"), &error.into()))?;
-    whole_file(&folder.join("config.json"), |file| writeln!(file, "{config}"))
+    let config =
+        config.map_err(|error| WeightsError::unwritable(&folder.join(CONFIG), &error.into()))? + "\n";
+    let (weights, state) = (tensors(model), trained(model));
+    let mut files = [TensorFile::new(element), TensorFile::new(element)];
+    files[0].group("", &weights, Kept::Parameters);
+    files[1].number(STEP, progress.step);
+    files[1].number(POSITION, progress.data_position);
+    files[1].group(FIRST, &state, Kept::FirstMoments);
+    files[1].group(SECOND, &state, Kept::SecondMoments);
+
+    let staging = Staging::new(folder).map_err(|error| WeightsError::unwritable(folder, &error))?;
+    let mut seal = Seal { config: seal::digest(config.as_bytes()), ..Seal::blank(progress.step) };
+    let mut written = Vec::new();
+    for (name, file) in [WEIGHTS, STATE].into_iter().zip(&files) {
+        let shown = folder.join(name);
+        written.push(file.begin(&staging.file(name), &seal, &shown, source)?);
+    }
+    [seal.weights, seal.state] = [&written[0], &written[1]].map(|(_, digest)| digest.clone());
+    for ((name, tensors), (mut file, _)) in [WEIGHTS, STATE].into_iter().zip(&files).zip(written) {
+        let mut end = || -> io::Result<()> {
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(&framed(&seal::sealed(&tensors.header(seal.metadata()))))?;
+            file.sync_all()
+        };
+        end().map_err(|error| WeightsError::unwritable(&folder.join(name), &error))?;
+    }
+    let write = || -> io::Result<()> {
+        let mut file = File::create_new(staging.file(CONFIG))?;
+        file.write_all(config.as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(|error| WeightsError::unwritable(&folder.join(CONFIG), &error))?;
+    Ok(Written { staging, folder: folder.to_owned() })
 }
 
 /// Writes some of a model's tensors (all parts of each) into one safetensors file, e.g. gradients.
@@ -42,111 +102,45 @@ pub fn save_weights(
 /// When the file cannot be written.
 pub fn save_tensors(
     path: &Path,
-    tensors: &[NamedTensor],
+    (tensors, kept): (&[NamedTensor], Kept),
     element: ElementType,
-    values: &Tensors,
+    source: &Source<'_>,
 ) -> Result<(), WeightsError> {
+    let mut tensor_file = TensorFile::new(element);
+    tensor_file.group("", tensors, kept);
+    let header = tensor_file.header(Map::new());
+    whole_file(path, |file| {
+        file.write_all(&framed(&header))?;
+        tensor_file.tensors(source, |_, bytes, _| file.write_all(bytes))
+    })
+}
+
+/// That the weights are numbers, as they would be stored.
+///
+/// # Errors
+/// [`WeightsError::NotFinite`] if they are not.
+pub fn check(
+    model: &Model,
+    element: ElementType,
+    step: u64,
+    source: &Source<'_>,
+) -> Result<(), WeightsError> {
+    let tensors = tensors(model);
     let mut file = TensorFile::new(element);
-    file.group("", tensors, values);
-    file.write(path)
+    file.group("", &tensors, Kept::Parameters);
+    file.check(step, source)
 }
 
-/// The stored tensors of a file, by name, each with its parts.
-pub(super) struct TensorFile<'a> {
-    /// Bytes of an element.
-    size: usize,
-    stored: BTreeMap<String, (&'a Tensors, Vec<&'a NamedTensor>)>,
-    numbers: BTreeMap<&'a str, u64>,
-}
-
-impl<'a> TensorFile<'a> {
-    pub fn new(element: ElementType) -> Self {
-        let size = if element == ElementType::Fp64 { 8 } else { 4 };
-        Self { size, stored: BTreeMap::new(), numbers: BTreeMap::new() }
-    }
-
-    /// Adds tensors under their names with `suffix` behind each, and `values` of the parameters that they hold; what is
-    /// not among them is 0.
-    pub fn group(&mut self, suffix: &str, tensors: &'a [NamedTensor], values: &'a Tensors) {
-        for tensor in tensors {
-            let entry = self.stored.entry(format!("{}{suffix}", tensor.name));
-            entry.or_insert_with(|| (values, Vec::new())).1.push(tensor);
-        }
-    }
-
-    /// Adds a whole number as a tensor of one element.
-    pub fn number(&mut self, name: &'a str, value: u64) {
-        self.numbers.insert(name, value);
-    }
-
-    /// The header, and the length of all tensors after it.
-    fn header(&self) -> String {
-        let mut header = Map::new();
-        // Hugging Face's loader asks for the format.
-        header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
-        let mut end = 0;
-        let mut entry = |name: &str, kind: &str, shape: &[u64], bytes: u64| {
-            let begin = end;
-            end += bytes;
-            let value = json!({ "dtype": kind, "shape": shape, "data_offsets": [begin, end] });
-            header.insert(name.to_owned(), value);
-        };
-        for name in self.numbers.keys() {
-            entry(name, "U64", &[1], 8);
-        }
-        let kind = if self.size == 8 { "F64" } else { "F32" };
-        for (name, (_, parts)) in &self.stored {
-            entry(name, kind, &parts[0].shape, parts[0].elements() * self.size as u64);
-        }
-        let mut text = Value::Object(header).to_string();
-        let aligned = text.len().next_multiple_of(8);
-        text.extend(std::iter::repeat_n(' ', aligned - text.len()));
-        text
-    }
-
-    /// Writes the file, one tensor after the other.
-    pub fn write(&self, path: &Path) -> Result<(), WeightsError> {
-        let header = self.header();
-        whole_file(path, |file| {
-            file.write_all(&(header.len() as u64).to_le_bytes())?;
-            file.write_all(header.as_bytes())?;
-            for value in self.numbers.values() {
-                file.write_all(&value.to_le_bytes())?;
-            }
-            for (values, parts) in self.stored.values() {
-                file.write_all(&self.bytes(values, parts))?;
-            }
-            Ok(())
-        })
-    }
-
-    /// One stored tensor, put together from its parts.
-    fn bytes(&self, values: &Tensors, parts: &[&NamedTensor]) -> Vec<u8> {
-        let size = self.size;
-        let mut bytes = vec![0; parts[0].elements() as usize * size];
-        for part in parts {
-            let Some(values) = values.get(&(part.layer, part.role)) else { continue };
-            let rows = values.chunks(part.columns as usize).enumerate().skip(part.first_row as usize);
-            for (row, values) in rows.take(part.rows as usize) {
-                for (column, value) in (0..).zip(values) {
-                    let at = part.position(row as u64, column) as usize * size;
-                    if size == 8 {
-                        bytes[at..at + size].copy_from_slice(&value.to_le_bytes());
-                    } else {
-                        bytes[at..at + size].copy_from_slice(&(*value as f32).to_le_bytes());
-                    }
-                }
-            }
-        }
-        bytes
-    }
+/// The most that [`write`] holds at once for tensors of `model`, beside what they are read from.
+pub fn memory_of_saving(model: &Model, element: ElementType) -> Bytes {
+    let tensors = tensors(model);
+    let mut file = TensorFile::new(element);
+    file.group("", &tensors, Kept::Parameters);
+    file.memory()
 }
 
 /// Writes a file beside its place and renames it, so that it appears whole.
-fn whole_file(
-    path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> Result<(), WeightsError> {
+fn whole_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), WeightsError> {
     let write = || {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let mut builder = Builder::new();
@@ -155,13 +149,9 @@ fn whole_file(
         let file = builder.prefix(".meshwright-").tempfile_in(folder.unwrap_or(Path::new(".")))?;
         let mut buffered = BufWriter::with_capacity(1 << 20, file);
         fill(&mut buffered)?;
-        let file = buffered.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+        let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
     };
-    write().map_err(|error| unwritable(path, &error))
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> WeightsError {
-    WeightsError::Unwritable { path: path.display().to_string(), reason: error.to_string() }
+    write().map_err(|error| WeightsError::unwritable(path, &error))
 }

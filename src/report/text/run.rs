@@ -302,6 +302,21 @@ fn time_row(table: &mut Listing, name: &str, predicted: Seconds, measured: Optio
     table.row([name.to_owned(), predicted.to_string(), shown, difference]);
 }
 
+/// The share of the cores from which on other programs are named as what makes steps longer.
+const LOADED: f64 = 0.15;
+
+/// What to do about other programs, if they kept cores busy that ranks compute on.
+fn loaded(trace: &Trace) -> Option<String> {
+    let (elsewhere, cores) = (trace.step_time_s.elsewhere?, trace.machine.cores as f64);
+    let is_loaded = trace.machine.gpu.is_none() && elsewhere > LOADED * cores;
+    is_loaded.then(|| {
+        format!(
+            "other programs kept {elsewhere:.1} of {} busy meanwhile, so run it again when they have ended",
+            words::several("core", trace.machine.cores)
+        )
+    })
+}
+
 /// One sentence or two: whether memory is as predicted, what binds, what to do next.
 fn verdict(trace: &Trace) -> String {
     let wrong = trace.memory.iter().filter(|row| row.difference() != 0).count();
@@ -340,6 +355,7 @@ fn verdict(trace: &Trace) -> String {
         .into_iter()
         .reduce(|most, next| if next.1.0 > most.1.0 { next } else { most })
         .unwrap_or(advice[0]);
+    let next = loaded(trace).unwrap_or_else(|| next.to_owned());
     let StepTime { predicted, .. } = trace.step_time_s;
     let (expected, apart) = match trace.step_time_s.at_present_speed() {
         Some(now) => (now, ", drift apart"),

@@ -1,7 +1,8 @@
 //! One block of memory a rank and space: buffers are ranges of it, placed before the run.
 
-use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
-use std::cell::UnsafeCell;
+use std::io;
+
+use memmap2::MmapMut;
 
 use crate::execute::storage::Plain;
 use crate::units::Bytes;
@@ -11,42 +12,42 @@ pub use crate::program::placing::Region;
 /// Every region starts at a multiple of this.
 const ALIGNMENT: usize = Bytes::ALIGNMENT as usize;
 
-#[repr(C, align(64))]
-struct Line(UnsafeCell<[u8; ALIGNMENT]>);
-
 /// A block of zeroed memory.
 pub struct Arena {
-    lines: Box<[Line]>,
+    start: *mut u8,
+    bytes: usize,
+    /// What `start` points into; none of an empty block.
+    _map: Option<MmapMut>,
 }
+
+// SAFETY: the memory is the arena's own, and it goes with it.
+unsafe impl Send for Arena {}
 
 // SAFETY: the arena hands out slices only through unsafe functions, whose callers keep them apart.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// A block of at least `bytes` bytes.
-    pub fn new(bytes: usize) -> Self {
-        let count = bytes.div_ceil(ALIGNMENT);
-        let Ok(layout) = Layout::array::<Line>(count) else { handle_alloc_error(Layout::new::<Line>()) };
-        if count == 0 {
-            return Self { lines: Box::default() };
+    /// A block of at least `bytes` bytes. Pages that nobody touches are never made.
+    ///
+    /// # Errors
+    /// If the system does not give it.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.next_multiple_of(ALIGNMENT);
+        if bytes == 0 {
+            return Ok(Self { start: std::ptr::dangling_mut(), bytes, _map: None });
         }
-        // SAFETY: the layout is not empty. Pages that nobody touches are never made.
-        let start = unsafe { alloc_zeroed(layout) }.cast::<Line>();
-        if start.is_null() {
-            handle_alloc_error(layout);
-        }
-        // SAFETY: allocated just so, and zero is a value of every byte of a line.
-        Self { lines: unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, count)) } }
+        let mut map = MmapMut::map_anon(bytes)?;
+        Ok(Self { start: map.as_mut_ptr(), bytes, _map: Some(map) })
     }
 
     /// Bytes of the block.
     pub const fn bytes(&self) -> usize {
-        self.lines.len() * ALIGNMENT
+        self.bytes
     }
 
     /// Where the block begins.
     pub const fn address(&self) -> *mut u8 {
-        self.lines.as_ptr().cast::<u8>().cast_mut()
+        self.start
     }
 
     fn start<T: Plain>(&self, region: Region) -> (*mut T, usize) {

@@ -30,8 +30,10 @@ use crate::execute::comm::{Channel, Endpoint, Hub, Peers};
 use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
+use crate::execute::limits;
 use crate::execute::pool::Pool;
 use crate::execute::storage::{Storage, Types};
+use crate::execute::threads as stacks;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::units::{Bytes, ElementType};
@@ -58,21 +60,6 @@ const fn kernels(types: Types) -> Option<Kernels> {
         (ElementType::Bf16, ElementType::Fp32) => Some(Kernels::Bf16WithFp32),
         _ => None,
     }
-}
-
-/// Memory of this machine that nobody uses, as far as the system tells.
-pub fn free_memory() -> Bytes {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kibibytes.map_or(Bytes(u64::MAX), Bytes::kib)
-}
-
-/// Memory of this process that is resident and no file's; none where the system does not tell.
-fn resident() -> Option<Bytes> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    Some(Bytes::kib(line.trim().trim_end_matches(" kB").parse().ok()?))
 }
 
 /// The memory of ranks that compute on this machine's cores.
@@ -120,22 +107,30 @@ impl Cpu {
 
 impl Device for Cpu {
     fn free_memory(&self) -> FreeMemory {
-        FreeMemory::Shared(free_memory())
+        FreeMemory::Shared(limits::free_memory())
     }
 
     fn taken_memory(&self) -> Result<Option<Bytes>, ExecuteError> {
-        Ok(resident())
+        Ok(limits::resident())
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
-        let rank = |need: Need| CpuRank {
-            number: need.rank,
-            peers: need.peers,
-            device: Arena::new(need.device.0 as usize),
-            host: Arena::new(need.host.0 as usize),
-            lists: need.lists,
+        let rank = |need: Need| {
+            let arena = |bytes: Bytes| {
+                Arena::new(bytes.0 as usize).map_err(|error| {
+                    let reason = error.to_string();
+                    ExecuteError::Arena { rank: need.rank, bytes, reason }
+                })
+            };
+            Ok(CpuRank {
+                number: need.rank,
+                peers: need.peers,
+                device: arena(need.device)?,
+                host: arena(need.host)?,
+                lists: need.lists,
+            })
         };
-        self.ranks = ranks.into_iter().map(rank).collect();
+        self.ranks = ranks.into_iter().map(rank).collect::<Result<_, ExecuteError>>()?;
         Ok(())
     }
 
@@ -153,7 +148,9 @@ impl Device for Cpu {
         let count = self.ranks.len();
         let threads = self.cores / count.max(1);
         let pool = |rank| {
-            let pool = (threads > 1).then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build());
+            let pool = (threads > 1).then(|| {
+                rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(stacks::STACK).build()
+            });
             pool.transpose().map_err(|error| ExecuteError::Rank { rank, message: error.to_string() })
         };
         Ok(Box::new(CpuQueues {

@@ -60,9 +60,10 @@ use self::stream::{Event, Stream as GpuStream, Timing};
 use self::work::Span;
 use crate::execute::call::{Space, View};
 use crate::execute::comm::{Channel, Hub, Peers};
-use crate::execute::device::cpu::{self, Cpu};
+use crate::execute::device::cpu::Cpu;
 use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Tracing};
 use crate::execute::error::ExecuteError;
+use crate::execute::limits;
 use crate::execute::storage::Types;
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -138,7 +139,7 @@ impl Cuda {
 
 impl Device for Cuda {
     fn free_memory(&self) -> FreeMemory {
-        FreeMemory::Apart { device: self.gpu.free().unwrap_or(Bytes::ZERO), host: cpu::free_memory() }
+        FreeMemory::Apart { device: self.gpu.free().unwrap_or(Bytes::ZERO), host: limits::free_memory() }
     }
 
     fn taken_memory(&self) -> Result<Option<Bytes>, ExecuteError> {

@@ -1,5 +1,7 @@
 //! Initial weights against values computed elsewhere; checkpoints there and back; what can be wrong with them.
 
+mod saves;
+
 use std::fs;
 use std::path::Path;
 
@@ -7,7 +9,7 @@ use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 
 use super::*;
-use crate::execute::contents::Tensors;
+use crate::execute::contents::{Kept, Tensors};
 use crate::model::parameters::parameters;
 use crate::model::roles::Role;
 use crate::model::{from_text, load};
@@ -20,7 +22,7 @@ const MIXTRAL: &str = r#"{"model_type":"mixtral","hidden_size":8,"num_hidden_lay
     "num_key_value_heads":2,"intermediate_size":6,"vocab_size":11,"num_local_experts":2,
     "num_experts_per_tok":1}"#;
 
-const GRAPH: &str = include_str!("../../../tests/layer_graphs/two-losses.json");
+const GRAPH: &str = include_str!("../../../../tests/layer_graphs/two-losses.json");
 
 fn model(text: &str) -> Model {
     from_text(text, "test", "test").unwrap()
@@ -40,8 +42,28 @@ fn all(model: &Model, weights: &Weights) -> Vec<Vec<f64>> {
     values
 }
 
+/// Saves the weights, with moments that are all 0.
 fn save(folder: &Path, model: &Model, element: ElementType, weights: &Weights) {
-    save_weights(folder, model, element, &whole(model, weights)).unwrap();
+    save_all(folder, model, (element, Progress { step: 3, data_position: 12 }), [Some(weights), None, None]);
+}
+
+/// Saves weights and both moments; what is none is all 0.
+fn save_all(
+    folder: &Path,
+    model: &Model,
+    (element, progress): (ElementType, Progress),
+    all: [Option<&Weights>; 3],
+) {
+    let all = all.map(|weights| weights.map(|weights| whole(model, weights)));
+    let values = |kept: Kept, parameter: (usize, Role)| {
+        let place = match kept {
+            Kept::Parameters => 0,
+            Kept::FirstMoments => 1,
+            _ => 2,
+        };
+        all[place].as_ref().map(|tensors| tensors[&parameter].clone())
+    };
+    write(folder, model, element, progress, &values).unwrap().put().unwrap();
 }
 
 /// Every parameter, by layer and role.
@@ -120,8 +142,8 @@ fn what_is_saved_is_read_back() {
         assert_eq!(single(all(&model, &weights)), all(&again, &opened));
         assert_eq!(
             fs::read_dir(&folder).unwrap().count(),
-            2,
-            "nothing but the weights and the configuration"
+            3,
+            "nothing but the weights, the configuration and the state"
         );
     }
 }
@@ -268,13 +290,15 @@ fn moments_step_and_position_are_read_back() {
     let mut model = model(GPT2);
     model.graph[petgraph::graph::NodeIndex::new(0)].frozen = true;
     let folder = tempfile::tempdir().unwrap();
-    assert!(State::open(&model, folder.path()).unwrap().is_none());
-    let (first, second) = (Weights::random(&model, 8), Weights::random(&model, 9));
-    let moments = [&first, &second].map(|weights| whole(&model, weights));
-    save_state(folder.path(), &model, ElementType::Fp64, (20, 640), moments.each_ref()).unwrap();
-    let state = State::open(&model, folder.path()).unwrap().unwrap();
+    let weights = [7, 8, 9].map(|seed| Weights::random(&model, seed));
+    let progress = Progress { step: 20, data_position: 640 };
+    let [own, first, second] = &weights;
+    save_all(folder.path(), &model, (ElementType::Fp64, progress), weights.each_ref().map(Some));
+    let opened = Opened::new(&model, folder.path(), Begin::WhereItStopped).unwrap();
+    assert_eq!((all(&model, &opened.weights), opened.remark), (all(&model, own), None));
+    let state = opened.state.unwrap();
     assert_eq!((state.step, state.data_position), (20, 640));
-    for (saved, opened) in [(&first, &state.first), (&second, &state.second)] {
+    for (saved, opened) in [(first, &state.first), (second, &state.second)] {
         let (mut wanted, mut found) = ([0.0; 64], [1.0; 64]);
         saved.read(3, Role::Output, 0..8, 0..8, &mut wanted, Pool::Serial);
         opened.read(3, Role::Output, 0..8, 0..8, &mut found, Pool::Serial);
