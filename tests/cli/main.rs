@@ -20,6 +20,8 @@ mod lists;
 mod machine;
 mod malformed;
 mod map;
+#[cfg(unix)]
+mod paths;
 mod place;
 mod slice;
 mod small;

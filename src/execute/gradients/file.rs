@@ -1,11 +1,10 @@
 //! Which gradients are kept, by the names of their weights, and the file that they go to.
 
-use std::path::{Path, PathBuf};
-
 use crate::execute::contents::Tensors;
 use crate::execute::error::ExecuteError;
 use crate::execute::gradients::{names, parts};
 use crate::execute::weights::{save_tensors, trained};
+use crate::files::Target;
 use crate::model::Model;
 use crate::model::tensors::NamedTensor;
 use crate::units::ElementType;
@@ -18,17 +17,17 @@ pub enum Wanted {
 }
 
 /// Gradients to be written, and where.
-pub struct GradientFile {
+pub struct GradientFile<'a> {
     tensors: Vec<NamedTensor>,
-    path: PathBuf,
+    target: &'a Target,
 }
 
-impl GradientFile {
-    /// The gradients of `model` that are `wanted`, for the file at `path`.
+impl<'a> GradientFile<'a> {
+    /// The gradients of `model` that are `wanted`, for `target`.
     ///
     /// # Errors
     /// A name that no weight has, or a frozen one.
-    pub fn new(model: &Model, wanted: &Wanted, path: &Path) -> Result<Self, ExecuteError> {
+    pub fn new(model: &Model, wanted: &Wanted, target: &'a Target) -> Result<Self, ExecuteError> {
         let mut tensors = trained(model);
         if let Wanted::Named(names) = wanted {
             for name in names {
@@ -36,7 +35,7 @@ impl GradientFile {
             }
             tensors.retain(|tensor| names.contains(&tensor.name));
         }
-        Ok(Self { tensors, path: path.to_owned() })
+        Ok(Self { tensors, target })
     }
 
     /// The names of what is wanted, in model order.
@@ -49,6 +48,9 @@ impl GradientFile {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, gradients: &Tensors, element: ElementType) -> Result<(), ExecuteError> {
-        Ok(save_tensors(&self.path, &self.tensors, element, gradients)?)
+        save_tensors(self.target, &self.tensors, element, gradients).map_err(|error| {
+            let path = self.target.path().display().to_string();
+            ExecuteError::UnwrittenGradients { path, reason: error.to_string() }
+        })
     }
 }

@@ -10,6 +10,7 @@ use tempfile::Builder;
 
 use super::error::WeightsError;
 use crate::execute::contents::Tensors;
+use crate::files::Target;
 use crate::model::tensors::{NamedTensor, tensors};
 use crate::model::{Model, layer_graph};
 use crate::units::ElementType;
@@ -27,7 +28,10 @@ pub fn save_weights(
     values: &Tensors,
 ) -> Result<(), WeightsError> {
     fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
-    save_tensors(&folder.join("model.safetensors"), &tensors(model), element, values)?;
+    let tensors = tensors(model);
+    let mut file = TensorFile::new(element);
+    file.group("", &tensors, values);
+    file.write(&folder.join("model.safetensors"))?;
     let config = match &model.config {
         Some(config) => serde_json::to_string_pretty(config),
         None => serde_json::to_string_pretty(&layer_graph::document(model)),
@@ -36,19 +40,19 @@ pub fn save_weights(
     whole_file(&folder.join("config.json"), |file| writeln!(file, "{config}"))
 }
 
-/// Writes some of a model's tensors (all parts of each) into one safetensors file, e.g. gradients.
+/// Writes some of a model's tensors (all parts of each) as one safetensors file, e.g. gradients, to `target`.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// When it cannot be written.
 pub fn save_tensors(
-    path: &Path,
+    target: &Target,
     tensors: &[NamedTensor],
     element: ElementType,
     values: &Tensors,
-) -> Result<(), WeightsError> {
+) -> std::io::Result<()> {
     let mut file = TensorFile::new(element);
     file.group("", tensors, values);
-    file.write(path)
+    target.write(|out| file.fill(out))
 }
 
 /// The stored tensors of a file, by name, each with its parts.
@@ -104,20 +108,23 @@ impl<'a> TensorFile<'a> {
         text
     }
 
-    /// Writes the file, one tensor after the other.
+    /// Writes the file to `path`, so that it appears whole.
     pub fn write(&self, path: &Path) -> Result<(), WeightsError> {
+        whole_file(path, |file| self.fill(file))
+    }
+
+    /// Writes what the file holds to `out`, one tensor after the other.
+    fn fill(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let header = self.header();
-        whole_file(path, |file| {
-            file.write_all(&(header.len() as u64).to_le_bytes())?;
-            file.write_all(header.as_bytes())?;
-            for value in self.numbers.values() {
-                file.write_all(&value.to_le_bytes())?;
-            }
-            for (values, parts) in self.stored.values() {
-                file.write_all(&self.bytes(values, parts))?;
-            }
-            Ok(())
-        })
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(header.as_bytes())?;
+        for value in self.numbers.values() {
+            out.write_all(&value.to_le_bytes())?;
+        }
+        for (values, parts) in self.stored.values() {
+            out.write_all(&self.bytes(values, parts))?;
+        }
+        Ok(())
     }
 
     /// One stored tensor, put together from its parts.
