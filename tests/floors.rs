@@ -106,7 +106,10 @@ fn files_are_read_and_written_one_way() {
             let text = fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap();
             for call in OPENS {
-                assert!(!code.contains(call), "{name} has {call}; crate::files reads and writes what is named");
+                assert!(
+                    !code.contains(call),
+                    "{name} has {call}; crate::files reads and writes what is named"
+                );
             }
         }
     }

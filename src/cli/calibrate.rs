@@ -135,7 +135,8 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let failed =
         |message: String| CliError { kind: Kind::Input, message, ..CliError::usage("facts", &shown, "") };
     let mut claims = Claims::default().reads("--facts", Some(path));
-    let outputs = Outputs::new(&mut claims, [("out", Some(args.out.clone())), ("trace", args.trace.clone())])?;
+    let outputs =
+        Outputs::new(&mut claims, [("out", Some(args.out.clone())), ("trace", args.trace.clone())])?;
     let text = files::text(path, LARGEST_FACTS)
         .map_err(|unread| failed(format!("{shown} cannot be read: {unread}")))?;
     let unusable = |error: FactsError| match error {

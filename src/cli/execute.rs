@@ -134,7 +134,8 @@ impl ExecuteArgs {
             makeable(&mut claims, "save", folder, &SAVED)?;
         }
         if let Some(folder) = &self.init {
-            claims = SAVED.iter().fold(claims, |claims, name| claims.reads("--init", Some(folder.join(name))));
+            claims =
+                SAVED.iter().fold(claims, |claims, name| claims.reads("--init", Some(folder.join(name))));
         }
         let gradients = has_gradients.then(|| self.grads_out.clone());
         Outputs::new(&mut claims, [("trace", self.trace.clone()), ("grads-out", gradients)])
@@ -143,7 +144,8 @@ impl ExecuteArgs {
     /// That data and weights are there and are files, before anything is measured or planned.
     fn look(&self) -> Result<(), CliError> {
         if let Some(path) = &self.data {
-            let unreadable = |unread: Unread| DataError::Unreadable { path: path.clone(), reason: unread.to_string() };
+            let unreadable =
+                |unread: Unread| DataError::Unreadable { path: path.clone(), reason: unread.to_string() };
             files::regular(path).map_err(unreadable)?;
         }
         let Some(folder) = &self.init else { return Ok(()) };

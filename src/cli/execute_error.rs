@@ -61,9 +61,7 @@ impl From<ExecuteError> for CliError {
                 (Kind::Output, "save", path, Vec::new())
             }
             ExecuteError::Weights(error) => (Kind::Input, "init", error.value().to_owned(), Vec::new()),
-            ExecuteError::UnwrittenGradients { path, .. } => {
-                (Kind::Output, "grads-out", path, Vec::new())
-            }
+            ExecuteError::UnwrittenGradients { path, .. } => (Kind::Output, "grads-out", path, Vec::new()),
             ExecuteError::FrozenParameter { name } => (Kind::Input, "grads", name, Vec::new()),
             ExecuteError::UnknownParameter { name, nearest } => (Kind::Input, "grads", name, vec![nearest]),
         };

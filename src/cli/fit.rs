@@ -9,12 +9,12 @@ use super::folder::makeable;
 use super::output::{Outputs, print, write_all};
 use super::progress::Bar;
 use super::table::table;
+use crate::calibrate::fitting::LARGEST_FILE;
 use crate::calibrate::fitting::evidence;
 use crate::calibrate::fitting::report::Bound;
 use crate::calibrate::fitting::{File, Fit, FitError, FitReport, Models, ParameterFile, Request, fit};
-use crate::calibrate::fitting::LARGEST_FILE;
-use crate::report::Column::{Name, Number, Text};
 use crate::files::{self, Unread};
+use crate::report::Column::{Name, Number, Text};
 use crate::validate::{read, sources};
 
 /// What was typed.
@@ -72,7 +72,8 @@ pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
 fn claim(command: &FitCommand<'_>) -> Result<Outputs, CliError> {
     let is_of_all = command.device.is_none() && command.engine.is_none();
     if is_of_all && matches!(places(command), Places::Files(_)) {
-        let rule = "a fit of all devices and engines goes into a folder; name one of them (--device, --engine)";
+        let rule =
+            "a fit of all devices and engines goes into a folder; name one of them (--device, --engine)";
         let folder = command.out.with_extension("");
         let error = CliError::usage("out", &command.out.display().to_string(), rule);
         return Err(error.or([folder.display()]));
@@ -133,9 +134,8 @@ fn write(command: &FitCommand<'_>, outputs: &Outputs, fitted: &Fit) -> Result<()
         }
         Places::Files(files) => files,
     };
-    let text = |(file, path): (Option<File>, Option<PathBuf>)| {
-        Some((path?, fitted.files.get(&file?)?.as_str()))
-    };
+    let text =
+        |(file, path): (Option<File>, Option<PathBuf>)| Some((path?, fitted.files.get(&file?)?.as_str()));
     outputs.write_at(&files.into_iter().filter_map(text).collect::<Vec<_>>())
 }
 

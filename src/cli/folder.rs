@@ -36,7 +36,8 @@ impl Folder {
         let place = claim(claims, field, &path)?;
         let folder = Self { field, path, place: place.path.clone() };
         if place.found.is_some() {
-            let mut entries = fs::read_dir(&folder.place).map_err(|error| folder.failure(&error.to_string()))?;
+            let mut entries =
+                fs::read_dir(&folder.place).map_err(|error| folder.failure(&error.to_string()))?;
             if !is_forced && entries.next().is_some() {
                 let rule = "it holds files; name another folder, or put these over them with --force";
                 return Err(folder.failure(rule));
@@ -77,7 +78,8 @@ impl Folder {
     /// A folder beside the place, or inside one that is there: it may be all that can be written.
     fn stage(&self) -> Result<TempDir, CliError> {
         let beside = if self.place.is_dir() { Some(self.place.as_path()) } else { self.place.parent() };
-        let made = tempfile::Builder::new().prefix(".meshwright-").tempdir_in(beside.unwrap_or(Path::new("/")));
+        let made =
+            tempfile::Builder::new().prefix(".meshwright-").tempdir_in(beside.unwrap_or(Path::new("/")));
         made.map_err(|error| {
             let own = error.raw_os_error().map_or(error, io::Error::from_raw_os_error);
             self.failure(&own.to_string())

@@ -48,7 +48,9 @@ impl Outputs {
 
     /// That none of them is read, by what came to light since they were looked at.
     pub fn spare(&self, claims: &Claims) -> Result<(), CliError> {
-        self.targets.iter().try_for_each(|(field, target)| claims.spares(field, target.path(), target.place()))
+        self.targets
+            .iter()
+            .try_for_each(|(field, target)| claims.spares(field, target.path(), target.place()))
     }
 
     /// Writes `texts`, by flag. No file is put in its place before all are written; where one cannot be put there,

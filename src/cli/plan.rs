@@ -149,7 +149,17 @@ impl PlanArgs {
             super::export::target_of(&engine.name)?;
         }
         let export = export.transpose()?;
-        Ok(PlanRequest { workload, search, map, memory_limit, typed, outputs, claims, export, json: self.json })
+        Ok(PlanRequest {
+            workload,
+            search,
+            map,
+            memory_limit,
+            typed,
+            outputs,
+            claims,
+            export,
+            json: self.json,
+        })
     }
 }
 
@@ -200,7 +210,9 @@ fn tolerance(text: &str) -> Result<f64, CliError> {
         (Some(Some(given)), _) if percent(&given) => Ok(given / 100.0),
         (None, Some(share)) if (0.0..1.0).contains(&share) => Ok(share),
         // It may be a share or percents.
-        (None, Some(1.0)) => refused("1% and 100% are both written so", vec!["1%".to_owned(), "100%".to_owned()]),
+        (None, Some(1.0)) => {
+            refused("1% and 100% are both written so", vec!["1%".to_owned(), "100%".to_owned()])
+        }
         (None, Some(given)) if percent(&given) => refused(range, vec![format!("{given}%")]),
         _ => refused(range, vec!["3%".to_owned()]),
     }

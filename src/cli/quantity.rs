@@ -140,7 +140,10 @@ mod tests {
             assert_eq!(near(text), ["70GiB", "70GB"], "{text}");
         }
         assert_eq!(near("70gb"), ["70GB", "70GiB"]);
-        assert_eq!((near("lots"), near("-1GiB"), near("0")), (vec!["80GiB".to_owned()], vec!["80GiB".to_owned()], vec!["1B".to_owned()]));
+        assert_eq!(
+            (near("lots"), near("-1GiB"), near("0")),
+            (vec!["80GiB".to_owned()], vec!["80GiB".to_owned()], vec!["1B".to_owned()])
+        );
         assert_eq!(size("memory-limit", "70GiB"), Ok(Bytes::gib(70)));
         assert_eq!(size("memory-limit", "75161927680"), Ok(Bytes::gib(70)));
         assert_eq!(size("memory-limit", "70B"), Ok(Bytes(70)));

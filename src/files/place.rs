@@ -92,7 +92,13 @@ impl Place {
                         return Err(ErrorKind::NotADirectory.into());
                     }
                     let ground = Ground::of(&found, &folder);
-                    return Ok(Self { path: folder.join(&rest), found: None, descriptor: None, ground, rest });
+                    return Ok(Self {
+                        path: folder.join(&rest),
+                        found: None,
+                        descriptor: None,
+                        ground,
+                        rest,
+                    });
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),

@@ -33,7 +33,10 @@ enum Way {
 pub struct Staged(Stage);
 
 enum Stage {
-    File { file: NamedTempFile, place: PathBuf },
+    File {
+        file: NamedTempFile,
+        place: PathBuf,
+    },
     /// For a device or pipe.
     Text(Vec<u8>),
 }
@@ -45,7 +48,9 @@ impl Target {
     /// If none could be written there now. Nothing is left behind.
     pub fn new(path: PathBuf) -> io::Result<Self> {
         let place = Place::of(&path)?;
-        if place.found.as_ref().is_some_and(fs::Metadata::is_dir) || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        if place.found.as_ref().is_some_and(fs::Metadata::is_dir)
+            || path.as_os_str().as_encoded_bytes().ends_with(b"/")
+        {
             return Err(io::Error::other("it is a directory"));
         }
         if !place.has_folder() {
@@ -55,7 +60,9 @@ impl Target {
             (Some(1), _) => Way::Stdout,
             (Some(2), _) => Way::Stderr,
             // What a shell has opened is added to, as a redirection would.
-            (Some(_), Some(found)) if found.is_file() => Way::Stream(File::options().append(true).open(&path)?),
+            (Some(_), Some(found)) if found.is_file() => {
+                Way::Stream(File::options().append(true).open(&path)?)
+            }
             (_, Some(found)) if !found.is_file() => {
                 refuse_disks(found)?;
                 Way::Stream(pipe::open_to_write(&path)?)

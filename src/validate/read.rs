@@ -99,7 +99,8 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>, left: &mut usize) -> Result<
     let entries = fs::read_dir(folder).map_err(failed)?.take(*left + 1);
     let mut entries = entries.collect::<Result<Vec<DirEntry>, _>>().map_err(failed)?;
     *left = left.checked_sub(entries.len()).ok_or_else(|| {
-        let reason = format!("is among more than {MOST_ENTRIES} files and folders; name the folder of the traces");
+        let reason =
+            format!("is among more than {MOST_ENTRIES} files and folders; name the folder of the traces");
         UnreadTrace::new(folder, reason)
     })?;
     entries.sort_by_key(DirEntry::path);

@@ -86,7 +86,8 @@ impl RunRequest {
 
 fn failures(args: &MapArgs, mtbf: Seconds) -> Result<Failures, CliError> {
     let interval = args.checkpoint_interval.as_ref();
-    let interval = interval.map(|text| positive_time("checkpoint-interval", text, &["m", "h", "s"])).transpose()?;
+    let interval =
+        interval.map(|text| positive_time("checkpoint-interval", text, &["m", "h", "s"])).transpose()?;
     let bandwidth = args.checkpoint_bandwidth.as_ref().map(|text| {
         let rule = Rule {
             is_legal: |rate: &BytesPerSecond| rate.0 > 0.0,
