@@ -78,3 +78,39 @@ fn nothing_below_the_command_line_prints_or_exits() {
         }
     }
 }
+
+/// Calls that open, make or replace a file.
+const OPENS: [&str; 8] = [
+    "fs::read(",
+    "read_to_string(",
+    "File::open(",
+    "File::create",
+    "File::options(",
+    "OpenOptions::new(",
+    "fs::write(",
+    ".persist(",
+];
+
+/// Where that is done: the one way to read and to write, what the system says of itself, and folders that appear whole.
+const OPENERS: [&str; 5] =
+    ["files/", "execute/weights/", "execute/device/", "calibrate/machine.rs", "cli/folder.rs"];
+
+#[test]
+fn files_are_read_and_written_one_way() {
+    for own in floors() {
+        for file in files(source().join(own)) {
+            let name = file.strip_prefix(source()).unwrap().to_string_lossy().into_owned();
+            if OPENERS.iter().any(|opener| name.starts_with(opener)) || name.contains("tests") {
+                continue;
+            }
+            let text = fs::read_to_string(&file).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            for call in OPENS {
+                assert!(
+                    !code.contains(call),
+                    "{name} has {call}; crate::files reads and writes what is named"
+                );
+            }
+        }
+    }
+}

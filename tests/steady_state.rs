@@ -50,7 +50,7 @@ struct Meter<'a> {
 
 impl Watcher for Meter<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        fleet.load(self.batches, step);
+        fleet.load(self.batches, step)?;
         self.before = LIVE.load(Ordering::Relaxed);
         PEAK.store(self.before, Ordering::Relaxed);
         Ok(())

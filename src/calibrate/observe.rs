@@ -76,7 +76,7 @@ struct Looker<'a> {
 
 impl Watcher for Looker<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        fleet.load(self.batches, step);
+        fleet.load(self.batches, step)?;
         Ok(())
     }
 

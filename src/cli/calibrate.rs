@@ -1,10 +1,10 @@
 //! `meshwright calibrate`: measures this machine and writes its cost model, or fits cost models to published runs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::claims::Claims;
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::fit::{self, FitCommand};
@@ -13,8 +13,12 @@ use super::progress::Bar;
 use super::table::table;
 use crate::calibrate::facts::{self, Facts, FactsError};
 use crate::calibrate::{CalibrateError, Calibration, Effort, calibrate, gpu};
+use crate::files;
 use crate::report::Column::{Name, Number};
-use crate::units::{FlopsPerSecond, grouped};
+use crate::units::{Bytes, FlopsPerSecond, grouped};
+
+/// The largest file of facts that is read.
+const LARGEST_FACTS: Bytes = Bytes::mib(64);
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -101,7 +105,7 @@ const fn effort(is_quick: bool) -> Effort {
 /// `--device cpu`.
 fn measure_cores(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
-    let outputs = Outputs::new([("out", Some(args.out))])?;
+    let outputs = Outputs::new(&mut Claims::default(), [("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
     let calibration = calibrate(effort(args.quick), &|part, share| bar.part(part, share));
     bar.clear();
@@ -114,7 +118,7 @@ fn measure_cores(args: CalibrateArgs) -> Result<(), CliError> {
 /// `--device cuda`.
 fn measure_gpu(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
-    let outputs = Outputs::new([("out", Some(args.out))])?;
+    let outputs = Outputs::new(&mut Claims::default(), [("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
     let say = |part, share| bar.part(part, share);
     let calibration = gpu::calibrate(args.base.as_deref(), effort(args.quick), &say);
@@ -130,8 +134,11 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let shown = path.display().to_string();
     let failed =
         |message: String| CliError { kind: Kind::Input, message, ..CliError::usage("facts", &shown, "") };
-    let text =
-        fs::read_to_string(path).map_err(|error| failed(format!("{shown} cannot be read: {error}")))?;
+    let mut claims = Claims::default().reads("--facts", Some(path));
+    let outputs =
+        Outputs::new(&mut claims, [("out", Some(args.out.clone())), ("trace", args.trace.clone())])?;
+    let text = files::text(path, LARGEST_FACTS)
+        .map_err(|unread| failed(format!("{shown} cannot be read: {unread}")))?;
     let unusable = |error: FactsError| match error {
         FactsError::Number(error) => failed(format!("{shown}: {error}")).or(error.nearest()),
         error @ FactsError::Run { .. } => failed(format!("{shown}: {error}")),
@@ -142,7 +149,6 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let training =
         args.trace.as_ref().map(|_| facts::training(&text, device)).transpose().map_err(unusable)?;
     let target = args.out.display().to_string();
-    let outputs = Outputs::new([("out", Some(args.out.clone())), ("trace", args.trace.clone())])?;
     let document = pretty(&model);
     let trace = training.as_ref().map(|training| ("trace", pretty(&training.trace)));
     outputs.write(&[("out", document.clone())].into_iter().chain(trace).collect::<Vec<_>>())?;

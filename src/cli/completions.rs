@@ -1,6 +1,6 @@
 //! `meshwright completions`: what a shell needs to complete commands and flags.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
 use super::error::CliError;
@@ -23,7 +23,7 @@ pub struct CompletionsArgs {
 /// Runs the command.
 pub fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
-    let mut command = super::Cli::command();
+    let mut command = super::command();
     clap_complete::generate(args.shell, &mut command, "meshwright", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

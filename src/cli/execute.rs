@@ -1,27 +1,29 @@
 //! `meshwright execute`: trains under a plan on this machine, and measures what was predicted.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use super::claims::Claims;
 use super::document::{pretty, style};
-use super::error::{CliError, Kind};
+use super::error::CliError;
 use super::execute_plan::{self, Changes, Planned};
 use super::execute_slice as slice;
+use super::folder::makeable;
 use super::number::{real, whole};
 use super::output::{Outputs, print, say};
 use super::predicted_by::{Predicted, PredictedBy};
 use super::progress::RunBar;
 use super::{gpu, interrupt, keys, workload};
 use crate::execute;
-use crate::execute::data::DataFormat;
+use crate::execute::data::{DataError, DataFormat};
+use crate::execute::error::ExecuteError;
 use crate::execute::gradients::Wanted;
 use crate::execute::run::{DeviceKind, Settings};
 use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
-use crate::execute::weights::Begin;
+use crate::execute::weights::{Begin, WeightsError};
+use crate::files::{self, Unread};
 use crate::report::run_text;
 use crate::strategy::Draft;
 use crate::trace::{RunReport, Trace};
@@ -119,7 +121,54 @@ pub struct ExecuteArgs {
     changes: ChangeArgs,
 }
 
+/// What a save holds, beside whose names nothing else is written.
+const SAVED: [&str; 3] = ["model.safetensors", "config.json", "state.safetensors"];
+
 impl ExecuteArgs {
+    /// What is to be written beside the save; nothing of it, nor the save, goes to where something is read. A run may be
+    /// saved over the one that it goes on from.
+    fn outputs(&self, has_gradients: bool) -> Result<Outputs, CliError> {
+        let mut claims = Claims::default()
+            .reads("PLAN.json", self.plan.as_ref())
+            .reads("--data", self.data.as_ref())
+            .reads("--cost-model", self.cost_model.as_ref());
+        if let Some(folder) = &self.save {
+            makeable(&mut claims, "save", folder, &SAVED)?;
+        }
+        if let Some(folder) = &self.init {
+            claims =
+                SAVED.iter().fold(claims, |claims, name| claims.reads("--init", Some(folder.join(name))));
+        }
+        let gradients = has_gradients.then(|| self.grads_out.clone());
+        Outputs::new(&mut claims, [("trace", self.trace.clone()), ("grads-out", gradients)])
+    }
+
+    /// That data and weights are there and are files, before anything is measured or planned.
+    fn look(&self) -> Result<(), CliError> {
+        if let Some(path) = &self.data {
+            let unreadable =
+                |unread: Unread| DataError::Unreadable { path: path.clone(), reason: unread.to_string() };
+            files::regular(path).map_err(unreadable)?;
+        }
+        let Some(folder) = &self.init else { return Ok(()) };
+        let unreadable = |path: &Path, unread: Unread| {
+            let (path, reason) = (path.display().to_string(), unread.to_string());
+            ExecuteError::from(WeightsError::Unreadable { path, reason })
+        };
+        if folder.as_os_str().is_empty() {
+            return Err(unreadable(folder, Unread::NoPath).into());
+        }
+        let has_index = folder.join("model.safetensors.index.json").exists();
+        for path in SAVED.iter().map(|name| folder.join(name)) {
+            // Only the weights must be there.
+            let is_needed = path.ends_with(SAVED[0]) && !has_index;
+            if is_needed || path.symlink_metadata().is_ok() {
+                files::regular(&path).map_err(|unread| unreadable(&path, unread))?;
+            }
+        }
+        Ok(())
+    }
+
     fn beside_slice(&self, steps: u64) -> slice::Beside {
         slice::Beside {
             grads: self.grads.is_some(),
@@ -236,17 +285,15 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     let settings = Settings { device, ..args.optimizer.settings()? };
     let changes = args.changes.changes()?;
     let data = DataRequest {
-        file: args.data,
+        file: args.data.clone(),
         format: args.data_format.as_deref().map(str::parse::<DataFormat>).transpose()?,
         shuffle: args.shuffle.as_deref().map(|text| seed("shuffle", text)).transpose()?,
     };
     let gradients = args.grads.as_deref().map(wanted).filter(|_| steps > 0 && !args.dry_run);
-    let outputs = Outputs::new([
-        ("trace", args.trace.clone()),
-        ("grads-out", gradients.is_some().then(|| args.grads_out.clone())),
-    ])?;
-    if let Some(folder) = &args.save {
-        probe(folder)?;
+    let has_gradients = gradients.is_some();
+    let mut outputs = args.outputs(has_gradients)?;
+    if !args.dry_run {
+        args.look()?;
     }
     if device != DeviceKind::Cpu && !args.dry_run {
         gpu::warn_of_several_kinds();
@@ -268,13 +315,13 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         let outcome = execute::slice::run(&request, &mut bar);
         bar.clear();
         interrupt::ignore();
-        outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref()))?
+        outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref(), has_gradients))?
     } else if args.dry_run {
         let trace = session::dry_run(plan, job, settings)?;
         Outcome { trace, was_broken_off: false }
     } else {
         let mut bar = RunBar::new(!args.json, steps, job.workload.tokens());
-        let gradients = gradients.map(|wanted| (wanted, args.grads_out.clone()));
+        let gradients = gradients.and_then(|wanted| Some((wanted, outputs.take("grads-out")?)));
         let begin = if args.fresh { Begin::Fresh } else { Begin::WhereItStopped };
         let (init, save) = (args.init.map(|folder| (folder, begin)), args.save.clone());
         let planned = own;
@@ -284,7 +331,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         let outcome = session::run(&request, &mut bar);
         bar.clear();
         interrupt::ignore();
-        outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref()))?
+        outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref(), has_gradients))?
     };
     if outputs.wants("trace") {
         outputs.write(&[("trace", compact(&outcome.trace))])?;
@@ -311,7 +358,7 @@ fn interrupted(trace: &Trace) -> String {
 }
 
 /// The error of a run that failed; the trace of its complete steps is written, where one was asked for.
-fn failed(failure: Failure, outputs: &Outputs, path: Option<&Path>) -> CliError {
+fn failed(failure: Failure, outputs: &Outputs, path: Option<&Path>, asked_for_gradients: bool) -> CliError {
     let mut error = CliError::from(failure.error);
     let Some(trace) = failure.trace else { return error };
     if let Some(path) = path {
@@ -324,7 +371,7 @@ fn failed(failure: Failure, outputs: &Outputs, path: Option<&Path>) -> CliError 
             Err(other) => format!("; {}", other.message),
         };
     }
-    if outputs.wants("grads-out") && trace.named_gradients.is_empty() {
+    if asked_for_gradients && trace.named_gradients.is_empty() {
         error.message += "; no gradients were written";
     }
     error
@@ -384,20 +431,4 @@ fn wanted(text: &str) -> Wanted {
     Wanted::Named(
         text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect(),
     )
-}
-
-/// That files could be made in `folder`, or in a folder made there; leaves nothing behind.
-fn probe(folder: &Path) -> Result<(), CliError> {
-    let existing = folder.ancestors().find(|ancestor| ancestor.as_os_str().is_empty() || ancestor.exists());
-    let existing = existing.filter(|found| !found.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let made = match fs::metadata(existing) {
-        Ok(found) if !found.is_dir() => Err(io::Error::other("it is no folder")),
-        Ok(_) => tempfile::tempfile_in(existing).map(drop),
-        Err(error) => Err(error),
-    };
-    made.map_err(|error| {
-        let path = folder.display().to_string();
-        let message = format!("cannot write to folder `{path}`: {error}");
-        CliError { kind: Kind::Output, message, ..CliError::usage("save", &path, "") }
-    })
 }

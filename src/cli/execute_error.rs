@@ -71,6 +71,7 @@ impl From<ExecuteError> for CliError {
                 (Kind::Infeasible, "memory", path, Vec::new())
             }
             ExecuteError::Weights(error) => (Kind::Input, "init", error.value().to_owned(), Vec::new()),
+            ExecuteError::UnwrittenGradients { path, .. } => (Kind::Output, "grads-out", path, Vec::new()),
             ExecuteError::FrozenParameter { name } => (Kind::Input, "grads", name, Vec::new()),
             ExecuteError::UnknownParameter { name, nearest } => (Kind::Input, "grads", name, vec![nearest]),
         };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
+use super::claims::Claims;
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::folder::Folder;
@@ -57,7 +58,8 @@ fn target_help() -> String {
 /// Runs the command.
 pub fn run(args: ExportArgs) -> Result<(), CliError> {
     let target = target(&args.to)?;
-    let folder = Folder::new("out", args.out.clone(), args.force)?;
+    let mut claims = Claims::default().reads("PLAN.json", Some(&args.plan));
+    let folder = Folder::new(&mut claims, "out", args.out.clone(), args.force)?;
     let plan = plan::read(&args.plan)?;
     let goal = Goal { target, is_as_is: args.as_is };
     let bar = Bar::new(!args.json);
@@ -73,7 +75,7 @@ pub fn run(args: ExportArgs) -> Result<(), CliError> {
             nearest: Vec::new(),
         });
     }
-    folder.write(&exported.files)?;
+    folder.write(&mut claims, &exported.files)?;
     let shown = args.out.display().to_string();
     print(&if args.json { pretty(&Summary::of(&exported, &shown)) } else { text(&exported, &shown) })
 }
@@ -95,10 +97,10 @@ pub fn target_of(name: &str) -> Result<Target, CliError> {
 }
 
 /// Writes `plan` to `folder` for its own engine.
-pub fn exported(plan: &Plan, folder: &Folder) -> Result<Exported, CliError> {
+pub fn exported(plan: &Plan, folder: &Folder, claims: &mut Claims) -> Result<Exported, CliError> {
     let goal = Goal { target: target_of(&plan.engine)?, is_as_is: false };
     let exported = export(plan, goal, &|_| {})?;
-    folder.write(&exported.files)?;
+    folder.write(claims, &exported.files)?;
     Ok(exported)
 }
 

@@ -1,18 +1,21 @@
 //! `meshwright calibrate --fit`: fits cost models and engine profiles to published runs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::claims::Claims;
 use super::document::pretty;
 use super::error::{CliError, Kind};
-use super::output::{Outputs, print};
+use super::folder::makeable;
+use super::output::{Outputs, print, write_all};
 use super::progress::Bar;
 use super::table::table;
+use crate::calibrate::fitting::LARGEST_FILE;
 use crate::calibrate::fitting::evidence;
 use crate::calibrate::fitting::report::Bound;
 use crate::calibrate::fitting::{File, Fit, FitError, FitReport, Models, ParameterFile, Request, fit};
+use crate::files::{self, Unread};
 use crate::report::Column::{Name, Number, Text};
-use crate::validate::read;
+use crate::validate::{read, sources};
 
 /// What was typed.
 pub struct FitCommand<'a> {
@@ -27,6 +30,7 @@ pub struct FitCommand<'a> {
 
 /// Fits, writes the files and prints the report.
 pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
+    let outputs = claim(command)?;
     let mut runs = Vec::new();
     for path in command.traces {
         runs.extend(read(path)?);
@@ -36,16 +40,16 @@ pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
         Some(folder) => {
             let path = folder.join("fit/parameters.json");
             let shown = path.display().to_string();
-            let unread = |error: std::io::Error| FitError::File {
-                file: shown.clone(),
-                reason: format!("cannot be read: {error}"),
+            let models = Models::read(folder)?;
+            let parameters = match files::text(&path, LARGEST_FILE) {
+                Ok(text) => ParameterFile::parse(&shown, &text)?,
+                Err(Unread::Missing) if path.symlink_metadata().is_err() => ParameterFile::built_in()?,
+                Err(unread) => {
+                    let reason = format!("cannot be read: {unread}");
+                    return Err(FitError::File { file: shown, reason }.into());
+                }
             };
-            let parameters = if path.exists() {
-                ParameterFile::parse(&shown, &fs::read_to_string(&path).map_err(unread)?)?
-            } else {
-                ParameterFile::built_in()?
-            };
-            (Models::read(folder)?, parameters)
+            (models, parameters)
         }
     };
     let request = Request {
@@ -59,19 +63,53 @@ pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
     let fitted = fit(runs, &request, &|part, share| bar.part(part, share));
     bar.clear();
     let fitted = fitted?;
-    write(command, &fitted)?;
+    write(command, &outputs, &fitted)?;
     print(&if command.json { pretty(&fitted.report) } else { text(&fitted.report) })
 }
 
+/// The files that a fit may write, if it writes no folder: that they can be written, and are nothing that it reads. A
+/// folder of cost models may be fitted in place.
+fn claim(command: &FitCommand<'_>) -> Result<Outputs, CliError> {
+    let is_of_all = command.device.is_none() && command.engine.is_none();
+    if is_of_all && matches!(places(command), Places::Files(_)) {
+        let rule =
+            "a fit of all devices and engines goes into a folder; name one of them (--device, --engine)";
+        let folder = command.out.with_extension("");
+        let error = CliError::usage("out", &command.out.display().to_string(), rule);
+        return Err(error.or([folder.display()]));
+    }
+    let sources = command.traces.iter().flat_map(|path| sources(path));
+    let mut claims = sources.fold(Claims::default(), |claims, path| claims.reads("--fit", Some(path)));
+    match places(command) {
+        Places::Folder => {
+            let models = Models::built_in();
+            let names: Vec<String> = models.files().map(File::path).chain([EVIDENCE.to_owned()]).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            makeable(&mut claims, "out", command.out, &names)?;
+            Ok(Outputs::default())
+        }
+        Places::Files(files) => {
+            let [device, engine] = files.map(|(_, path)| path);
+            Outputs::new(&mut claims, [("out", device), ("out", engine)])
+        }
+    }
+}
+
+/// Where the table of a folder goes.
+const EVIDENCE: &str = "fit/evidence.json";
+
+/// What goes where.
+enum Places {
+    /// All into one folder.
+    Folder,
+    /// The device's and the engine's file, each if it is fitted.
+    Files([(Option<File>, Option<PathBuf>); 2]),
+}
+
 /// One file goes where `--out` says if it ends in `.json`; else all go into that folder.
-fn write(command: &FitCommand<'_>, fitted: &Fit) -> Result<(), CliError> {
-    let is_file = command.out.extension().is_some_and(|extension| extension == "json");
-    if !is_file {
-        let place = |file: &File| command.out.join(file.path());
-        let table = fitted.evidence.as_ref().map(evidence::text);
-        let files = fitted.files.iter().map(|(file, text)| (place(file), text.as_str()));
-        let table = table.as_deref().map(|text| (command.out.join("fit/evidence.json"), text));
-        return Outputs::write_all("out", files.chain(table).collect());
+fn places(command: &FitCommand<'_>) -> Places {
+    if command.out.extension().is_none_or(|extension| extension != "json") {
+        return Places::Folder;
     }
     let device = command.device.map(|name| File::Device(name.to_owned()));
     let engine = command.engine.map(|name| File::Engine(name.to_owned()));
@@ -80,9 +118,25 @@ fn write(command: &FitCommand<'_>, fitted: &Fit) -> Result<(), CliError> {
         (Some(_), Some(engine)) => command.out.with_extension(format!("{}.json", engine.name())),
         _ => command.out.to_owned(),
     };
-    let targets = [(device, command.out.to_owned()), (engine, beside)];
-    let text = |(file, path): (Option<File>, PathBuf)| Some((path, fitted.files.get(&file?)?.as_str()));
-    Outputs::write_all("out", targets.into_iter().filter_map(text).collect())
+    let out = device.is_some().then(|| command.out.to_owned());
+    let beside = engine.is_some().then_some(beside);
+    Places::Files([(device, out), (engine, beside)])
+}
+
+fn write(command: &FitCommand<'_>, outputs: &Outputs, fitted: &Fit) -> Result<(), CliError> {
+    let files = match places(command) {
+        Places::Folder => {
+            let place = |file: &File| command.out.join(file.path());
+            let files = fitted.files.iter().map(|(file, text)| (place(file), text.as_str()));
+            let table = fitted.evidence.as_ref().map(evidence::text);
+            let table = table.as_deref().map(|text| (command.out.join(EVIDENCE), text));
+            return write_all("out", files.chain(table).collect());
+        }
+        Places::Files(files) => files,
+    };
+    let text =
+        |(file, path): (Option<File>, Option<PathBuf>)| Some((path?, fitted.files.get(&file?)?.as_str()));
+    outputs.write_at(&files.into_iter().filter_map(text).collect::<Vec<_>>())
 }
 
 fn text(report: &FitReport) -> String {

@@ -2,14 +2,19 @@
 
 use std::env;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::output::Outputs;
+use super::interrupt;
+use super::output::failure;
+use crate::files::{self, Unread};
 use crate::profile::catalog::sha256;
 use crate::profile::device::MachineKey;
 use crate::profile::{DeviceModel, parse_device_model};
+use crate::units::Bytes;
+
+/// The largest cost model that is read.
+pub const LARGEST_FILE: Bytes = Bytes::mib(16);
 
 /// Names the folder.
 pub const VARIABLE: &str = "MESHWRIGHT_CACHE";
@@ -52,10 +57,10 @@ pub fn path(folder: &Path, key: &MachineKey) -> PathBuf {
 
 /// What `folder` has for the machine `key`.
 pub fn read(folder: &Path, key: &MachineKey) -> Kept {
-    let text = match fs::read_to_string(path(folder, key)) {
+    let text = match files::regular_text(&path(folder, key), LARGEST_FILE) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Kept::Nothing,
-        Err(error) => return Kept::Unusable(error.to_string()),
+        Err(Unread::Missing) => return Kept::Nothing,
+        Err(unread) => return Kept::Unusable(unread.to_string()),
     };
     match parse_device_model(&text) {
         Ok((model, hash)) => match &model.machine {
@@ -72,7 +77,10 @@ pub fn read(folder: &Path, key: &MachineKey) -> Kept {
 /// If it cannot be written there.
 pub fn write(folder: &Path, key: &MachineKey, text: &str) -> Result<PathBuf, CliError> {
     let path = path(folder, key);
-    Outputs::write_all(VARIABLE, vec![(path.clone(), text)])?;
+    let _guard = interrupt::hold();
+    // A link or a pipe there is somebody else's doing.
+    let written = fs::create_dir_all(folder).and_then(|()| files::replace(&path, text.as_bytes()));
+    written.map_err(|error| failure((VARIABLE, &path), &error, &[]))?;
     Ok(path)
 }
 

@@ -1,6 +1,5 @@
 //! The cost model that `execute` predicts by: this machine's, measured where it is not known yet, or another one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::document::pretty;
@@ -10,6 +9,7 @@ use super::output::say;
 use super::progress::Bar;
 use crate::calibrate::{Effort, calibrate, machine};
 use crate::cluster::Cluster;
+use crate::files;
 use crate::profile::catalog::sha256;
 use crate::profile::device::DeviceClass;
 use crate::profile::{DeviceModel, ProfileError, device_model, parse_device_model};
@@ -93,8 +93,8 @@ fn of_machine() -> Result<CostModel, CliError> {
 
 fn of_file(path: &Path, class: DeviceClass) -> Result<CostModel, CliError> {
     let shown = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| {
-        let message = format!("{shown} cannot be read: {error}");
+    let text = files::text(path, kept::LARGEST_FILE).map_err(|unread| {
+        let message = format!("{shown} cannot be read: {unread}");
         CliError { kind: Kind::Input, message, ..CliError::usage("cost-model", &shown, "") }
     })?;
     let model = parse_device_model(&text).map_err(|error| error.in_file(&shown));

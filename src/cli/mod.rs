@@ -3,6 +3,7 @@
 //! Two stages: `Args` is what was typed; from it comes a validated request. Nothing below sees a flag.
 
 mod calibrate;
+mod claims;
 mod clusters;
 mod completions;
 #[cfg(unix)]
@@ -33,6 +34,7 @@ mod output;
 mod plan;
 mod predicted_by;
 mod progress;
+mod quantity;
 mod quick;
 mod report;
 mod simulate;
@@ -45,7 +47,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use error::{CliError, ErrorDocument, Kind};
 pub use memory::Heap;
@@ -109,6 +111,11 @@ enum Command {
     /// Print completions for a shell
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::CompletionsArgs),
+}
+
+/// All commands with their arguments, as they are defined.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs what the process was asked for; the exit code is as documented.
@@ -199,13 +206,11 @@ fn end(done: Result<u8, CliError>, json: bool) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn examples_can_be_pasted_from_a_terminal_of_80_columns() {
-        let root = Cli::command();
+        let root = command();
         let commands: Vec<_> = std::iter::once(&root).chain(root.get_subcommands()).collect();
         for command in commands {
             let help = command.get_after_help().unwrap().to_string();

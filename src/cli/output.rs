@@ -1,173 +1,159 @@
 //! What a command hands out: text on stdout, and files that appear whole, by rename.
 
 use std::borrow::Cow;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
+use super::claims::Claims;
 use super::error::{CliError, Kind};
 use super::interrupt;
+use crate::files::{Place, Target};
 use crate::spelling::hidden::{escape, shown_but};
 
 /// Files that a command is to write.
 #[derive(Debug, Default)]
 pub struct Outputs {
-    targets: Vec<Target>,
-}
-
-#[derive(Debug)]
-struct Target {
-    field: &'static str,
-    /// As it was typed.
-    path: PathBuf,
-}
-
-/// A file that is written and not yet in its place.
-struct Staged<'a> {
-    target: &'a Target,
-    file: NamedTempFile,
-    /// With links followed, so that what they point to is replaced and not they.
-    place: PathBuf,
+    targets: Vec<(&'static str, Target)>,
 }
 
 impl Outputs {
-    /// Outputs at the paths that are given, each with its flag; a path that could not be written is an error now.
-    pub fn new<const N: usize>(paths: [(&'static str, Option<PathBuf>); N]) -> Result<Self, CliError> {
+    /// Outputs at the paths that are given, each with its flag. A path that could not be written is an error now, and so
+    /// is one where `claims` has something else.
+    pub fn new<const N: usize>(
+        claims: &mut Claims,
+        paths: [(&'static str, Option<PathBuf>); N],
+    ) -> Result<Self, CliError> {
+        for (field, path) in &paths {
+            path.as_deref().map_or(Ok(()), |path| claim(claims, field, path))?;
+        }
         let mut outputs = Self::default();
+        let _guard = interrupt::hold();
         for (field, path) in paths {
             let Some(path) = path else { continue };
-            if let Some(other) = outputs.targets.iter().find(|other| other.path == path) {
-                let rule = format!("--{} writes there too", other.field);
-                return Err(CliError::usage(field, &path.display().to_string(), rule));
-            }
-            let target = Target { field, path };
-            target.probe().map_err(|error| target.failure(&error, &[]))?;
-            outputs.targets.push(target);
+            let target = Target::new(path.clone()).map_err(|error| failure((field, &path), &error, &[]))?;
+            outputs.targets.push((field, target));
         }
         Ok(outputs)
     }
 
     /// Whether the flag `field` asked for a file.
     pub fn wants(&self, field: &str) -> bool {
-        self.targets.iter().any(|target| target.field == field)
+        self.targets.iter().any(|(own, _)| *own == field)
+    }
+
+    /// The file that flag `field` asked for, to be written by others.
+    pub fn take(&mut self, field: &str) -> Option<Target> {
+        let index = self.targets.iter().position(|(own, _)| *own == field)?;
+        Some(self.targets.remove(index).1)
+    }
+
+    /// That none of them is read, by what came to light since they were looked at.
+    pub fn spare(&self, claims: &Claims) -> Result<(), CliError> {
+        self.targets
+            .iter()
+            .try_for_each(|(field, target)| claims.spares(field, target.path(), target.place()))
     }
 
     /// Writes `texts`, by flag. No file is put in its place before all are written; where one cannot be put there,
     /// the error says which were.
     pub fn write(&self, texts: &[(&'static str, String)]) -> Result<(), CliError> {
-        let mut done = Vec::new();
-        let mut files = Vec::new();
-        for (field, text) in texts {
-            let Some(target) = self.targets.iter().find(|target| target.field == *field) else { continue };
-            if target.is_special() {
-                target.stream(text).map_err(|error| target.failure(&error, &done))?;
-                done.push(target);
-            } else {
-                files.push((target, text.as_str()));
-            }
-        }
-        put(&files, done)
+        write(texts.iter().filter_map(|(field, text)| {
+            let (field, target) = self.targets.iter().find(|(own, _)| own == field)?;
+            Some((*field, target, text.as_str()))
+        }))
     }
 
-    /// Writes `files` (path and text) that the flag `field` asked for, like [`Self::write`]; folders are made.
-    pub fn write_all(field: &'static str, files: Vec<(PathBuf, &str)>) -> Result<(), CliError> {
-        let targets = files.into_iter().map(|(path, text)| (Target { field, path }, text));
-        let targets: Vec<(Target, &str)> = targets.collect();
-        for (target, _) in &targets {
-            if let Some(folder) = target.path.parent() {
-                fs::create_dir_all(folder).map_err(|error| target.failure(&error, &[]))?;
-            }
-        }
-        let files: Vec<(&Target, &str)> = targets.iter().map(|(target, text)| (target, *text)).collect();
-        put(&files, Vec::new())
+    /// The same by path.
+    pub fn write_at(&self, texts: &[(PathBuf, &str)]) -> Result<(), CliError> {
+        write(texts.iter().filter_map(|(path, text)| {
+            let (field, target) = self.targets.iter().find(|(_, target)| target.path() == path)?;
+            Some((*field, target, *text))
+        }))
     }
 }
 
+fn write<'a>(texts: impl Iterator<Item = (&'static str, &'a Target, &'a str)>) -> Result<(), CliError> {
+    let (streams, files): (Vec<_>, Vec<_>) = texts.partition(|(_, target, _)| target.is_stream());
+    let mut done = Vec::new();
+    for (field, target, text) in streams {
+        let written = target.write(|out| out.write_all(text.as_bytes()));
+        written.map_err(|error| failure((field, target.path()), &error, &done))?;
+        done.push(target.path());
+    }
+    put(&files, done)
+}
+
+/// Writes `files` (path and text) that the flag `field` asked for, into folders that are made. None is put in its place
+/// before all are written.
+pub fn write_all(field: &'static str, files: Vec<(PathBuf, &str)>) -> Result<(), CliError> {
+    let mut targets = Vec::new();
+    for (path, text) in files {
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let target = made.and_then(|()| Target::new(path.clone()));
+        targets.push((target.map_err(|error| failure((field, &path), &error, &[]))?, text));
+    }
+    let files: Vec<_> = targets.iter().map(|(target, text)| (field, target, *text)).collect();
+    put(&files, Vec::new())
+}
+
 /// Writes all `files` and then puts them in their places; `done` were put there before.
-fn put<'a>(files: &[(&'a Target, &str)], mut done: Vec<&'a Target>) -> Result<(), CliError> {
+fn put<'a>(files: &[(&str, &'a Target, &str)], mut done: Vec<&'a Path>) -> Result<(), CliError> {
     let _guard = interrupt::hold();
     let mut staged = Vec::new();
-    for (target, text) in files {
-        staged.push(target.stage(text).map_err(|error| target.failure(&error, &done))?);
+    for (field, target, text) in files {
+        let file = target.stage(|out| out.write_all(text.as_bytes()));
+        staged.push(file.map_err(|error| failure((field, target.path()), &error, &done))?);
     }
-    for Staged { target, file, place } in staged {
-        file.persist(&place).map_err(|error| target.failure(&error.error, &done))?;
-        done.push(target);
+    for ((field, target, _), file) in files.iter().zip(staged) {
+        target.put(file).map_err(|error| failure((field, target.path()), &error, &done))?;
+        done.push(target.path());
     }
     Ok(())
 }
 
-impl Target {
-    /// Whether a device or pipe stands there, which must not be replaced by a file.
-    fn is_special(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+/// That flag `field` may write a file at `path`, as far as `claims` and what is printed go.
+pub fn claim(claims: &mut Claims, field: &'static str, path: &Path) -> Result<(), CliError> {
+    if path.as_os_str() == "-" {
+        let rule = "the standard output is called /dev/stdout, and a file of this name ./-";
+        return Err(CliError::usage(field, "-", rule).or(["/dev/stdout", "./-"]));
     }
-
-    /// That a file could be made here now; leaves nothing behind.
-    fn probe(&self) -> io::Result<()> {
-        if self.path.is_dir() {
-            return Err(io::Error::other("it is a directory"));
+    // What leads nowhere is no place of anything else either.
+    let Ok(place) = Place::of(path) else { return Ok(()) };
+    claims.writes(field, path, &place)?;
+    let is_own = |(_, own): &(_, Place)| place.descriptor.is_none() && own.is(&place);
+    match streams().into_iter().find(is_own) {
+        Some((name, _)) => {
+            let rule = format!("the {name} goes there too");
+            Err(CliError::usage(field, &path.display().to_string(), rule))
         }
-        if self.is_special() {
-            return Ok(());
-        }
-        let _guard = interrupt::hold();
-        temporary(&self.place()).map(drop)
-    }
-
-    fn stream(&self, text: &str) -> io::Result<()> {
-        File::options().write(true).open(&self.path)?.write_all(text.as_bytes())
-    }
-
-    /// Writes `text` beside the path.
-    fn stage(&self, text: &str) -> io::Result<Staged<'_>> {
-        let place = self.place();
-        let mut file = temporary(&place)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        Ok(Staged { target: self, file, place })
-    }
-
-    fn place(&self) -> PathBuf {
-        fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone())
-    }
-
-    /// The error that this target was not written, though `done` were.
-    fn failure(&self, error: &io::Error, done: &[&Self]) -> CliError {
-        let path = self.path.display().to_string();
-        let reason = match error.kind() {
-            ErrorKind::NotFound => "its folder does not exist".to_owned(),
-            _ => error.to_string(),
-        };
-        let mut message = format!("cannot write `{path}`: {reason}");
-        let done: Vec<_> = done.iter().map(|target| format!("`{}`", target.path.display())).collect();
-        match done.as_slice() {
-            [] => {}
-            [one] => message += &format!("; {one} was written"),
-            several => message += &format!("; {} were written", several.join(" and ")),
-        }
-        CliError { kind: Kind::Output, message, ..CliError::usage(self.field, &path, "") }
+        None => Ok(()),
     }
 }
 
-/// A file beside `place`, with the permissions of any new file.
-fn temporary(place: &Path) -> io::Result<NamedTempFile> {
-    if place.file_name().is_none() {
-        return Err(io::Error::other("it names no file"));
-    }
-    let folder = match place.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+/// Where what is printed goes, if into a file.
+fn streams() -> Vec<(&'static str, Place)> {
+    let named = [("standard output", "/dev/stdout"), ("standard error", "/dev/stderr")];
+    let place = |path: &str| Place::of(Path::new(path)).ok();
+    let is_file = |place: &Place| place.found.as_ref().is_some_and(fs::Metadata::is_file);
+    named.into_iter().filter_map(|(name, path)| Some((name, place(path).filter(is_file)?))).collect()
+}
+
+/// The error that the file at `path`, which `field` asked for, was not written, though `done` were.
+pub fn failure((field, path): (&str, &Path), error: &io::Error, done: &[&Path]) -> CliError {
+    let path = path.display().to_string();
+    let reason = match error.kind() {
+        ErrorKind::NotFound => "its folder does not exist".to_owned(),
+        _ => error.to_string(),
     };
-    let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.prefix(".meshwright-").tempfile_in(folder).map_err(|error| {
-        // Without the temporary file's own name, which means nothing to the reader.
-        error.raw_os_error().map_or(error, io::Error::from_raw_os_error)
-    })
+    let mut message = format!("cannot write `{path}`: {reason}");
+    let done: Vec<_> = done.iter().map(|path| format!("`{}`", path.display())).collect();
+    match done.as_slice() {
+        [] => {}
+        [one] => message += &format!("; {one} was written"),
+        several => message += &format!("; {} were written", several.join(" and ")),
+    }
+    CliError { kind: Kind::Output, message, ..CliError::usage(field, &path, "") }
 }
 
 /// Prints `text` on stdout. A reader that went away is no error; a full disk is.
@@ -239,6 +225,10 @@ mod tests {
         assert_eq!(harmless("{\n  \"a\": 1\n}\n", false), "{\n  \"a\": 1\n}\n");
     }
 
+    fn outputs<const N: usize>(paths: [(&'static str, Option<PathBuf>); N]) -> Result<Outputs, CliError> {
+        Outputs::new(&mut Claims::default(), paths)
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<_> = fs::read_dir(folder)
             .unwrap()
@@ -252,11 +242,11 @@ mod tests {
     fn files_appear_whole_and_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan.json");
-        let outputs = Outputs::new([("out", Some(path.clone())), ("report", None)]).unwrap();
-        assert!(outputs.wants("out") && !outputs.wants("report"));
+        let whole = outputs([("out", Some(path.clone())), ("report", None)]).unwrap();
+        assert!(whole.wants("out") && !whole.wants("report"));
         assert_eq!(names(folder.path()), [""; 0], "the probe leaves nothing");
-        outputs.write(&[("out", "1".to_owned()), ("report", "2".to_owned())]).unwrap();
-        outputs.write(&[("out", "3".to_owned())]).unwrap();
+        whole.write(&[("out", "1".to_owned()), ("report", "2".to_owned())]).unwrap();
+        whole.write(&[("out", "3".to_owned())]).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "3");
         assert_eq!(names(folder.path()), ["plan.json"]);
     }
@@ -264,14 +254,14 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_said_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let kind = |path: &str| Outputs::new([("out", Some(folder.path().join(path)))]).unwrap_err();
+        let kind = |path: &str| outputs([("out", Some(folder.path().join(path)))]).unwrap_err();
         assert_eq!(kind("missing/plan.json").kind, Kind::Output);
         assert!(kind("missing/plan.json").message.ends_with("its folder does not exist"));
         assert!(kind("").message.ends_with("it is a directory"));
         fs::write(folder.path().join("file"), "").unwrap();
         assert_eq!(kind("file/plan.json").kind, Kind::Output);
         let same = folder.path().join("same");
-        let error = Outputs::new([("out", Some(same.clone())), ("report", Some(same))]).unwrap_err();
+        let error = outputs([("out", Some(same.clone())), ("report", Some(same))]).unwrap_err();
         assert_eq!((error.kind, error.field.as_str()), (Kind::Usage, "report"));
     }
 
@@ -279,10 +269,10 @@ mod tests {
     fn a_second_output_that_fails_names_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let [first, second] = ["plan.json", "page.html"].map(|name| folder.path().join(name));
-        let outputs = Outputs::new([("out", Some(first.clone())), ("report", Some(second.clone()))]).unwrap();
+        let whole = outputs([("out", Some(first.clone())), ("report", Some(second.clone()))]).unwrap();
         fs::create_dir(&second).unwrap();
         fs::write(second.join("in the way"), "").unwrap();
-        let error = outputs.write(&[("out", "1".to_owned()), ("report", "2".to_owned())]).unwrap_err();
+        let error = whole.write(&[("out", "1".to_owned()), ("report", "2".to_owned())]).unwrap_err();
         assert_eq!(error.field, "report");
         assert!(error.message.ends_with("plan.json` was written"), "{}", error.message);
         assert_eq!(names(folder.path()), ["page.html", "plan.json"]);
@@ -292,13 +282,13 @@ mod tests {
     #[test]
     fn devices_are_written_and_links_followed() {
         let folder = tempfile::tempdir().unwrap();
-        let null = Outputs::new([("out", Some(PathBuf::from("/dev/null")))]).unwrap();
+        let null = outputs([("out", Some(PathBuf::from("/dev/null")))]).unwrap();
         null.write(&[("out", "1".to_owned())]).unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
         fs::write(&file, "old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        Outputs::new([("out", Some(link.clone()))]).unwrap().write(&[("out", "new".to_owned())]).unwrap();
+        outputs([("out", Some(link.clone()))]).unwrap().write(&[("out", "new".to_owned())]).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }

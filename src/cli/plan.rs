@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use super::claims::Claims;
 use super::document;
 use super::error::CliError;
 use super::folder::Folder;
@@ -14,12 +15,13 @@ use super::map::{MapArgs, MapRequest};
 use super::number::whole;
 use super::output::Outputs;
 use super::progress::Bar;
+use super::quantity::{self, Rule, TIMES};
 use super::workload::{EngineChoice, Subject, WorkloadArgs, WorkloadRequest};
 use crate::plan::{self, map::Goal};
 use crate::search::map::{Setting, Watch};
 use crate::search::{Objective, Request};
 use crate::strategy::{Draft, Key};
-use crate::units::{Bytes, QuantityError, Seconds};
+use crate::units::{Bytes, Seconds};
 
 /// Plans that may be asked for beside the best.
 const MOST_ALTERNATIVES: u64 = 1000;
@@ -93,6 +95,7 @@ struct PlanRequest {
     memory_limit: Option<Bytes>,
     typed: TypedLimits,
     outputs: Outputs,
+    claims: Claims,
     export: Option<(Folder, String)>,
     pub(super) json: bool,
 }
@@ -105,6 +108,7 @@ struct TypedLimits {
 
 impl PlanArgs {
     fn request(self) -> Result<PlanRequest, CliError> {
+        let mut claims = self.workload.claims();
         let workload = self.workload.request()?.of_engines_in_use()?;
         let (objective, goal) = match self.objective.as_str() {
             "memory" => (Objective::Memory, Goal::Given),
@@ -133,11 +137,11 @@ impl PlanArgs {
             return Err(CliError::usage("engine", "all", rule).or(["auto"]));
         }
         let memory_limit = self.memory_limit.as_deref().map(memory_limit).transpose()?;
-        let outputs = Outputs::new([("out", self.out), ("report", self.report)])?;
+        let outputs = Outputs::new(&mut claims, [("out", self.out), ("report", self.report)])?;
         let typed = TypedLimits { time: self.time_limit, memory: self.memory_limit };
         let export = self.export.map(|path| {
             let shown = path.display().to_string();
-            Ok::<_, CliError>((Folder::new("export", path, false)?, shown))
+            Ok::<_, CliError>((Folder::new(&mut claims, "export", path, false)?, shown))
         });
         if export.is_some()
             && let EngineChoice::Named(engine) = workload.engine
@@ -145,13 +149,24 @@ impl PlanArgs {
             super::export::target_of(&engine.name)?;
         }
         let export = export.transpose()?;
-        Ok(PlanRequest { workload, search, map, memory_limit, typed, outputs, export, json: self.json })
+        Ok(PlanRequest {
+            workload,
+            search,
+            map,
+            memory_limit,
+            typed,
+            outputs,
+            claims,
+            export,
+            json: self.json,
+        })
     }
 }
 
 /// Runs the command.
 pub fn run(args: PlanArgs) -> Result<(), CliError> {
-    let PlanRequest { workload, search, map, memory_limit, typed, outputs, export, json } = args.request()?;
+    let PlanRequest { workload, search, map, memory_limit, typed, outputs, mut claims, export, json } =
+        args.request()?;
     let compares = workload.engine == EngineChoice::All;
     let Subject { model, cluster, workload, engine } = workload.load()?;
     let home = Setting { model: &model, engine: &engine, cluster, workload, memory_limit };
@@ -169,7 +184,7 @@ pub fn run(args: PlanArgs) -> Result<(), CliError> {
         error.with_typed("memory-limit", typed.memory.as_deref())
     })?;
     let Some((folder, shown)) = export else { return document::hand_out(&plan, &outputs, json) };
-    let exported = super::export::exported(&plan, &folder)?;
+    let exported = super::export::exported(&plan, &folder, &mut claims)?;
     document::hand_out(&plan, &outputs, json)?;
     if json { Ok(()) } else { super::output::print(&format!("\n{}", super::export::text(&exported, &shown))) }
 }
@@ -188,28 +203,40 @@ fn named(text: &str) -> Result<Vec<Key>, CliError> {
 /// `--tolerance`: a share, such as 3% or 0.03.
 fn tolerance(text: &str) -> Result<f64, CliError> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
-    let share = match text.strip_suffix('%') {
-        Some(percent) => number(percent).map(|percent| percent / 100.0),
-        None => number(text),
-    };
-    let legal = share.filter(|share| (0.0..=1.0).contains(share));
-    legal.ok_or_else(|| CliError::usage("tolerance", text, "a share from 0% to 100% is needed").or(["3%"]))
+    let percent = |percent: &f64| (0.0..=100.0).contains(percent);
+    let refused = |rule: &str, near: Vec<String>| Err(CliError::usage("tolerance", text, rule).or(near));
+    let range = "a share from 0% to 100% is needed";
+    match (text.strip_suffix('%').map(number), number(text)) {
+        (Some(Some(given)), _) if percent(&given) => Ok(given / 100.0),
+        (None, Some(share)) if (0.0..1.0).contains(&share) => Ok(share),
+        // It may be a share or percents.
+        (None, Some(1.0)) => {
+            refused("1% and 100% are both written so", vec!["1%".to_owned(), "100%".to_owned()])
+        }
+        (None, Some(given)) if percent(&given) => refused(range, vec![format!("{given}%")]),
+        _ => refused(range, vec!["3%".to_owned()]),
+    }
 }
 
 /// `--time-limit`.
 fn time_limit(text: &str) -> Result<Duration, CliError> {
-    let seconds: Seconds = text
-        .parse()
-        .map_err(|error: QuantityError| CliError::usage("time-limit", text, &error).or(["5s"]))?;
-    let limit = Duration::try_from_secs_f64(seconds.0).ok().filter(|limit| !limit.is_zero());
-    limit.ok_or_else(|| CliError::usage("time-limit", text, "a time above 0 is needed").or(["5s"]))
+    // A bare number is in seconds, as everywhere where a limit of time is typed.
+    let rule = Rule {
+        is_legal: |time: &Seconds| as_limit(*time).is_some(),
+        legal: "above 0 with s, m or h",
+        example: "5s",
+        spellings: TIMES,
+        units: &["s"],
+        needs_unit: |_| false,
+    };
+    Ok(as_limit(quantity::quantity("time-limit", text, &rule)?).unwrap_or_default())
+}
+
+fn as_limit(time: Seconds) -> Option<Duration> {
+    Duration::try_from_secs_f64(time.0).ok().filter(|limit| !limit.is_zero())
 }
 
 /// `--memory-limit`.
 pub(super) fn memory_limit(text: &str) -> Result<Bytes, CliError> {
-    match text.parse::<Bytes>() {
-        Ok(Bytes::ZERO) => Err(CliError::usage("memory-limit", text, "at least 1 byte is needed").or(["1B"])),
-        Ok(limit) => Ok(limit),
-        Err(error) => Err(CliError::usage("memory-limit", text, &error).or([error.example])),
-    }
+    quantity::size("memory-limit", text)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::claims::Claims;
 use super::document::pretty;
 use super::error::CliError;
 use super::output::{Outputs, print};
@@ -33,7 +34,8 @@ pub struct ReportArgs {
 /// Runs the command.
 pub fn run(args: ReportArgs) -> Result<(), CliError> {
     let path = args.out.display().to_string();
-    let outputs = Outputs::new([("out", Some(args.out))])?;
+    let mut claims = Claims::default().reads("PLAN.json", Some(&args.plan));
+    let outputs = Outputs::new(&mut claims, [("out", Some(args.out))])?;
     let plan = plan::read(&args.plan)?;
     outputs.write(&[("out", page(&plan))])?;
     if args.json { print(&pretty(&json!({ "report": path }))) } else { Ok(()) }

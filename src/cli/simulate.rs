@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::claims::Claims;
 use super::document;
 use super::error::CliError;
 use super::from::{Asked, Question};
 use super::keys;
 use super::output::Outputs;
 use super::workload::WorkloadArgs;
+use crate::export::Imported;
 use crate::plan;
 use crate::search::Problem;
 
@@ -61,18 +63,19 @@ struct SimulateRequest {
 
 impl SimulateArgs {
     fn request(self) -> Result<SimulateRequest, CliError> {
-        Ok(SimulateRequest {
-            question: Question::new(self.workload, self.strategy, self.from)?.of_one_engine(false)?,
-            outputs: Outputs::new([("out", self.out), ("report", self.report), ("timeline", self.timeline)])?,
-            json: self.json,
-        })
+        let mut claims = self.workload.claims().reads("--from", self.from.as_ref());
+        let question = Question::new(self.workload, self.strategy, self.from)?.of_one_engine(false)?;
+        let named = [("out", self.out), ("report", self.report), ("timeline", self.timeline)];
+        Ok(SimulateRequest { question, outputs: Outputs::new(&mut claims, named)?, json: self.json })
     }
 }
 
 /// Runs the command; false where the strategy does not fit.
 pub fn run(args: SimulateArgs) -> Result<bool, CliError> {
     let SimulateRequest { question, outputs, json } = args.request()?;
-    let Asked { subject, draft, .. } = question.load()?;
+    let Asked { subject, draft, imported, .. } = question.load()?;
+    let beside = imported.iter().flat_map(Imported::companions);
+    outputs.spare(&beside.fold(Claims::default(), |claims, path| claims.reads("--from", Some(path))))?;
     let problem = Problem::new(&subject.model, &subject.cluster, subject.workload, &subject.engine, None);
     let plan = plan::simulate_draft(&problem, &draft)?;
     document::hand_out(&plan, &outputs, json)?;

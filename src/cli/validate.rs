@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::claims::Claims;
 use super::document::{pretty, style};
 use super::error::{CliError, Kind};
 use super::output::{Outputs, print};
@@ -11,7 +12,7 @@ use crate::profile::engines::{engine, engines};
 use crate::report::{validation_markdown, validation_page, validation_text};
 use crate::spelling::nearest;
 use crate::trace::today;
-use crate::validate::{UnreadTrace, read, validate};
+use crate::validate::{UnreadTrace, read, sources, validate};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -56,7 +57,9 @@ pub fn run(args: ValidateArgs) -> Result<(), CliError> {
     };
     let is_markdown =
         args.report.as_ref().is_some_and(|path| path.extension().is_some_and(|extension| extension == "md"));
-    let outputs = Outputs::new([("report", args.report)])?;
+    let sources = args.traces.iter().flat_map(|path| sources(path));
+    let mut claims = sources.fold(Claims::default(), |claims, path| claims.reads("TRACE", Some(path)));
+    let outputs = Outputs::new(&mut claims, [("report", args.report)])?;
     let mut traces = Vec::new();
     for path in &args.traces {
         traces.extend(read(path)?);

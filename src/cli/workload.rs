@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use super::claims::Claims;
 use super::error::{CliError, Kind};
 use super::freeze::freeze;
 use super::number::{real, whole};
@@ -136,6 +137,12 @@ impl WorkloadArgs {
             multi_token: if self.mtp { MultiToken::Counted } else { MultiToken::LeftOut },
             engine: engine_choice(&self.engine)?,
         })
+    }
+
+    /// What would be read: the model and the cluster, where files describe them.
+    pub fn claims(&self) -> Claims {
+        let model = self.model.as_deref().and_then(model::source_of);
+        Claims::default().reads("MODEL", model).reads("--cluster", cluster::source_of(&self.cluster))
     }
 
     /// The same with the defaults put in.

@@ -1,14 +1,14 @@
 //! A cluster from what a user typed: a shorthand or the path of a file.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Cluster, ClusterDocument, ClusterError, shorthand};
+use crate::files;
 use crate::profile::parse_device_model;
+use crate::units::Bytes;
 
 /// The largest cluster file that is read.
-const LARGEST_FILE: u64 = 16 << 20;
+const LARGEST_FILE: Bytes = Bytes::mib(16);
 
 /// The most GPUs that any machine joins by one fast link, of those that are announced: NVL576 (NVIDIA, GTC 2025).
 const MOST_IN_A_NODE: u32 = 576;
@@ -52,30 +52,22 @@ fn named(text: &str) -> Result<Cluster, ClusterError> {
     cluster.map_err(|error| error.in_file(text, &json))
 }
 
-/// The text of a regular file of bearable size, or why not.
+/// The file that [`load`] would read of `text`, if it would read one.
+pub fn source_of(text: &str) -> Option<PathBuf> {
+    if shorthand::is_shorthand(text) {
+        return shorthand::device(text).filter(|device| device.ends_with(".json")).map(PathBuf::from);
+    }
+    Some(PathBuf::from(text))
+}
+
 fn read(path: &Path) -> Result<String, String> {
-    let text = |error: io::Error| error.to_string();
-    // Before opening: a pipe would block, a device might never end.
-    let metadata = fs::metadata(path).map_err(text)?;
-    if metadata.is_dir() {
-        return Err("it is a directory".to_owned());
-    }
-    if !metadata.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
-    let mut bytes = Vec::new();
-    if metadata.len() <= LARGEST_FILE {
-        // It may grow while it is read.
-        File::open(path).map_err(text)?.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(text)?;
-    }
-    if metadata.len() > LARGEST_FILE || bytes.len() as u64 > LARGEST_FILE {
-        return Err(format!("it is larger than {} MiB", LARGEST_FILE >> 20));
-    }
-    String::from_utf8(bytes).map_err(|error| error.to_string())
+    files::text(path, LARGEST_FILE).map_err(|unread| unread.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+
     use super::*;
 
     fn reason(text: &str) -> String {
@@ -106,7 +98,7 @@ mod tests {
         fs::write(&path, &text[..200]).unwrap();
         let broken = load(&format!("1x2x{}", path.display())).unwrap_err();
         assert!(matches!(broken, ClusterError::Device(_)), "{broken}");
-        assert!(reason("1x2xmissing.json").contains("No such file"));
+        assert_eq!(reason("1x2xmissing.json"), "there is no such file");
     }
 
     #[test]
@@ -120,12 +112,12 @@ mod tests {
     fn what_cannot_be_read_is_told() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(reason(folder.path().to_str().unwrap()), "it is a directory");
-        assert!(reason("missing.json").contains("No such file"));
+        assert_eq!(reason("missing.json"), "there is no such file");
         let path = folder.path().join("large.json");
-        File::create(&path).unwrap().set_len(LARGEST_FILE + 1).unwrap();
-        assert_eq!(reason(path.to_str().unwrap()), "it is larger than 16 MiB");
+        File::create(&path).unwrap().set_len(LARGEST_FILE.0 + 1).unwrap();
+        assert!(reason(path.to_str().unwrap()).starts_with("it is larger than 16.0 MiB"));
         fs::write(&path, [0xff, 0xfe]).unwrap();
-        assert!(reason(path.to_str().unwrap()).contains("utf-8"));
+        assert!(reason(path.to_str().unwrap()).contains("UTF-8"));
         fs::write(&path, "{\"version\": 1").unwrap();
         assert!(matches!(load(path.to_str().unwrap()), Err(ClusterError::CutOff(_))));
     }
@@ -133,6 +125,6 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn special_files_are_not_read() {
-        assert_eq!(reason("/dev/zero"), "it is no regular file");
+        assert_eq!(reason("/dev/zero"), "it is a device, not a regular file");
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::execute::call::View;
 use crate::execute::comm::small_numbers;
-use crate::execute::data::Batches;
+use crate::execute::data::{Batches, DataError};
 use crate::execute::fleet::Fleet;
 use crate::execute::pool::Pool;
 use crate::execute::ranks::layout::{LocalTensor, Section};
@@ -297,7 +297,10 @@ impl Fleet {
     }
 
     /// The ids of step `step` into the memory of all ranks.
-    pub fn load(&self, batches: &Batches, step: u64) {
+    ///
+    /// # Errors
+    /// If the data cannot be read any more.
+    pub fn load(&self, batches: &Batches, step: u64) -> Result<(), DataError> {
         let strategy = &self.run.strategy;
         let tokens = self.run.workload.seq_len as usize;
         let sequences = strategy.micro_batch as usize;
@@ -309,7 +312,7 @@ impl Fleet {
                 continue;
             }
             for micro in 0..strategy.accumulation {
-                batches.read(step, data_rank, micro, &mut inputs, &mut targets);
+                batches.read(step, data_rank, micro, &mut inputs, &mut targets)?;
                 for rank in &ranks {
                     let positions = &self.run.positions(rank.context);
                     for (holds, ids) in [(Holds::Tokens, &inputs), (Holds::Targets, &targets)] {
@@ -330,5 +333,6 @@ impl Fleet {
                 }
             }
         }
+        Ok(())
     }
 }

@@ -96,6 +96,8 @@ pub enum ExecuteError {
         "no gradients are there: they are from a step's last backward pass on, until the next step begins"
     )]
     NoGradients,
+    #[error("cannot write `{path}`: {reason}")]
+    UnwrittenGradients { path: String, reason: String },
     #[error("{name} is frozen: it has no gradient")]
     FrozenParameter { name: String },
     #[error("no parameter is named {name}; {nearest} is")]

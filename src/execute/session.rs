@@ -28,6 +28,7 @@ use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::weights::{self, Begin, Opened, Progress};
 use crate::execute::worker::Worker;
+use crate::files::Target;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
 use crate::model::{LossTerm, Model};
@@ -58,7 +59,7 @@ pub struct Request {
     /// Where weights and state go at the end.
     pub save: Option<PathBuf>,
     /// Which gradients of the last step are kept, and where.
-    pub gradients: Option<(Wanted, PathBuf)>,
+    pub gradients: Option<(Wanted, Target)>,
 }
 
 /// What is trained on.
@@ -151,10 +152,10 @@ fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), Execute
 }
 
 /// A fleet that is filled and what its steps read.
-struct Ready {
+struct Ready<'a> {
     fleet: Fleet,
     batches: Batches,
-    file: Option<GradientFile>,
+    file: Option<GradientFile<'a>>,
     /// Steps made before, and sequences read in them.
     first: u64,
     position: u64,
@@ -162,14 +163,14 @@ struct Ready {
     remark: Option<String>,
 }
 
-fn ready(run: Run, request: &Request) -> Result<Ready, ExecuteError> {
+fn ready(run: Run, request: &Request) -> Result<Ready<'_>, ExecuteError> {
     let model = &request.job.model;
     let Opened { weights, state, remark } = match &request.init {
         Some((folder, begin)) => Opened::new(model, folder, *begin)?,
         None => Opened::drawn(model, request.settings.seed),
     };
     let file = match &request.gradients {
-        Some((wanted, path)) => Some(GradientFile::new(model, wanted, path)?),
+        Some((wanted, target)) => Some(GradientFile::new(model, wanted, target)?),
         None => None,
     };
     let batches = batches(&request.data, &run)?;

@@ -1,7 +1,6 @@
 //! From a file of an engine to a strategy: which engine it is for, what it says, what of it is not understood.
 
-use std::fs;
-use std::io;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use super::error::ImportError;
@@ -10,6 +9,7 @@ use super::meaning::{Meaning, ModelClue, Scene};
 use super::reader::Reader;
 use super::syntax::{Document, Syntax};
 use super::targets::{Target, targets};
+use crate::files::{self, Unread};
 use crate::profile::engines::root;
 use crate::strategy::{Axis, MeshOrder};
 use crate::units::Bytes;
@@ -25,7 +25,7 @@ const LARGEST_COMPANION: Bytes = Bytes::mib(64);
 pub enum Beside<'a> {
     Nothing,
     /// On disk, in the folder of the configuration.
-    Folder(&'a Path),
+    Folder(&'a Companions),
     /// Names and texts.
     Files(&'a [(String, String)]),
 }
@@ -42,10 +42,25 @@ impl Beside<'_> {
                 let file = files.iter().find(|(known, _)| known == name);
                 file.map(|(_, text)| text.clone()).ok_or_else(|| "there is no such file".to_owned())
             }
-            Self::Folder(folder) => {
-                text_up_to(&folder.join(name), LARGEST_COMPANION).map_err(|error| error.to_string())
-            }
+            Self::Folder(companions) => companions.text(name).map_err(|error| error.to_string()),
         }
+    }
+}
+
+/// The files that a configuration names, in its folder.
+#[derive(Clone, Debug, Default)]
+pub struct Companions {
+    folder: PathBuf,
+    /// Those that were read.
+    read: RefCell<Vec<PathBuf>>,
+}
+
+impl Companions {
+    fn text(&self, name: &str) -> Result<String, ImportError> {
+        let path = self.folder.join(name);
+        let text = text_up_to(&path, LARGEST_COMPANION)?;
+        self.read.borrow_mut().push(path);
+        Ok(text)
     }
 }
 
@@ -66,7 +81,7 @@ pub struct Imported {
     pub document: Document,
     pub path: String,
     ranks: Option<Vec<u64>>,
-    folder: PathBuf,
+    companions: Companions,
 }
 
 /// What a configuration says.
@@ -84,14 +99,15 @@ pub struct Understood {
 pub fn import(path: &Path, engine: Option<&str>) -> Result<Imported, ImportError> {
     let text = text_of(path)?;
     let beside = path.parent().map(|folder| folder.join("ranks.txt")).filter(|file| file.is_file());
-    let ranks = match beside {
+    let ranks = match &beside {
         None => None,
-        Some(file) => Some(ranks(&text_of(&file)?, &file)?),
+        Some(file) => Some(ranks(&text_of(file)?, file)?),
     };
     let shown = path.display().to_string();
     let (target, document) = recognised(&shown, &text, engine)?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-    Ok(Imported { target, document, path: shown, ranks, folder })
+    let companions = Companions { folder, read: RefCell::new(beside.into_iter().collect()) };
+    Ok(Imported { target, document, path: shown, ranks, companions })
 }
 
 /// Which model the settings of `document`, a file of `target`, are for, where they say it.
@@ -121,7 +137,12 @@ impl Imported {
 
     /// Where the files are that it names.
     pub fn beside(&self) -> Beside<'_> {
-        Beside::Folder(&self.folder)
+        Beside::Folder(&self.companions)
+    }
+
+    /// The files beside it that were read so far.
+    pub fn companions(&self) -> Vec<PathBuf> {
+        self.companions.read.borrow().clone()
     }
 }
 
@@ -277,20 +298,13 @@ fn text_of(path: &Path) -> Result<String, ImportError> {
 }
 
 fn text_up_to(path: &Path, largest: Bytes) -> Result<String, ImportError> {
-    let refused = |reason: String| ImportError::Unreadable { path: path.display().to_string(), reason };
-    let failed = |error: io::Error| refused(error.to_string());
-    let metadata = fs::metadata(path).map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(refused("it is a directory; name the file that holds the settings".to_owned()));
-    }
-    if !metadata.is_file() {
-        return Err(refused("it is no regular file".to_owned()));
-    }
-    if metadata.len() > largest.0 {
-        return Err(refused(format!("it is larger than {largest}")));
-    }
-    let text = String::from_utf8(fs::read(path).map_err(failed)?)
-        .map_err(|error| refused(format!("it is not UTF-8 text ({})", error.utf8_error())))?;
+    let text = files::text(path, largest).map_err(|unread| {
+        let reason = match unread {
+            Unread::Folder => "it is a directory; name the file that holds the settings".to_owned(),
+            other => other.to_string(),
+        };
+        ImportError::Unreadable { path: path.display().to_string(), reason }
+    })?;
     Ok(text.strip_prefix('\u{feff}').map_or_else(|| text.clone(), str::to_owned))
 }
 

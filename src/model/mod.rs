@@ -29,5 +29,5 @@ pub use layer::{Layer, LayerKind};
 pub use loss_weight::{Adaptive, Weight};
 pub use presets::{Preset, preset, presets};
 pub use repeat::Repeat;
-pub use source::{from_text, load, load_with};
+pub use source::{from_text, load, load_with, source_of};
 pub use weighing::Watch;

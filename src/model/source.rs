@@ -1,8 +1,8 @@
 //! Where a model comes from: a preset's name, a `config.json` or its folder, or a layer-graph file.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
-use std::path::Path;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ use super::graph::Model;
 use super::hugging_face::MultiToken;
 use super::presets::{preset, presets};
 use super::{hugging_face, layer_graph};
+use crate::files::{self, Unread};
 use crate::spelling::ranked;
 use crate::units::Bytes;
 
@@ -33,47 +34,37 @@ pub fn load_with(text: &str, multi_token: MultiToken) -> Result<Model, ModelErro
     if let Some(preset) = preset(text) {
         return preset.model_with(multi_token);
     }
+    let path = file_of(text)?;
+    let shown = path.display().to_string();
+    let json = files::text(&path, FILE_LIMIT).map_err(|unread| match unread {
+        Unread::Missing if path.as_os_str() != text => {
+            unreadable(text, "the folder has no config.json".to_owned())
+        }
+        Unread::Missing => not_found(text),
+        Unread::TooLarge { limit, bytes: Some(bytes) } => {
+            ModelError::TooLarge { path: shown.clone(), bytes, limit }
+        }
+        other => unreadable(&shown, other.to_string()),
+    })?;
+    from_text_with(&json, &shown, &name_of(&path), multi_token)
+}
+
+/// The file that `text`, which is no preset's name, leads to: in a folder it is `config.json`.
+///
+/// # Errors
+/// When nothing stands there.
+fn file_of(text: &str) -> Result<PathBuf, ModelError> {
     let path = Path::new(text);
-    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+    let found = fs::metadata(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::InvalidFilename => not_found(text),
         _ => unreadable(text, error.to_string()),
     })?;
-    if metadata.is_dir() {
-        let inside = path.join("config.json");
-        let shown = inside.display().to_string();
-        return match fs::metadata(&inside) {
-            Ok(metadata) if metadata.is_file() => read(&inside, metadata.len(), multi_token),
-            Ok(_) => Err(unreadable(&shown, "it is not a regular file".to_owned())),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err(unreadable(text, "the folder has no config.json".to_owned()))
-            }
-            Err(error) => Err(unreadable(&shown, error.to_string())),
-        };
-    }
-    if !metadata.is_file() {
-        return Err(unreadable(text, "it is not a regular file".to_owned()));
-    }
-    read(path, metadata.len(), multi_token)
+    Ok(if found.is_dir() { path.join("config.json") } else { path.to_owned() })
 }
 
-/// The model in a regular file of `length` bytes.
-fn read(path: &Path, length: u64, multi_token: MultiToken) -> Result<Model, ModelError> {
-    let shown = path.display().to_string();
-    let too_large = |bytes| ModelError::TooLarge { path: shown.clone(), bytes, limit: FILE_LIMIT };
-    if length > FILE_LIMIT.0 {
-        return Err(too_large(Bytes(length)));
-    }
-    let file = File::open(path).map_err(|error| unreadable(&shown, error.to_string()))?;
-    let mut bytes = Vec::new();
-    // A file may be longer than its metadata says (it grows, or the kernel makes it up).
-    let mut limited = file.take(FILE_LIMIT.0 + 1);
-    limited.read_to_end(&mut bytes).map_err(|error| unreadable(&shown, error.to_string()))?;
-    if bytes.len() as u64 > FILE_LIMIT.0 {
-        return Err(too_large(Bytes(bytes.len() as u64)));
-    }
-    let text = String::from_utf8(bytes)
-        .map_err(|error| unreadable(&shown, format!("it is not UTF-8 text ({})", error.utf8_error())))?;
-    from_text_with(&text, &shown, &name_of(path), multi_token)
+/// The file that [`load`] would read of `text`, if it would read one.
+pub fn source_of(text: &str) -> Option<PathBuf> {
+    preset(text).is_none().then(|| file_of(text).ok()).flatten()
 }
 
 /// The model that JSON text describes, told apart by its content; `path` is for messages, `name` for a config.

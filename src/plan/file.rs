@@ -1,7 +1,5 @@
 //! Reading plan documents: their size, version and digest are checked before anything is believed.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::Value;
@@ -10,6 +8,7 @@ use thiserror::Error;
 use super::assemble::digest;
 use super::document::Plan;
 use super::shell::quoted;
+use crate::files;
 use crate::json::{self, Fault};
 use crate::units::Bytes;
 
@@ -79,7 +78,8 @@ impl PlanFileError {
 /// When the file cannot be read, holds no plan, is of another version, or was changed since it was written.
 pub fn read(path: &Path) -> Result<Plan, PlanFileError> {
     let shown = path.display().to_string();
-    let text = text_of(path).map_err(|reason| PlanFileError::Unreadable { path: shown.clone(), reason })?;
+    let text = files::text(path, LARGEST_FILE)
+        .map_err(|unread| PlanFileError::Unreadable { path: shown.clone(), reason: unread.to_string() })?;
     parse(&text, &shown)
 }
 
@@ -138,28 +138,4 @@ fn remedy(value: &Value, path: &str) -> String {
         ))
     };
     command().unwrap_or_else(|| "`meshwright plan` makes a new one".to_owned())
-}
-
-/// The text of a regular file of bearable size, or why not.
-fn text_of(path: &Path) -> Result<String, String> {
-    let reason = |error: io::Error| error.to_string();
-    // Before opening: a pipe would block, a device might never end.
-    let metadata = fs::metadata(path).map_err(reason)?;
-    if metadata.is_dir() {
-        return Err("it is a directory".to_owned());
-    }
-    if !metadata.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
-    let too_large = || format!("it is larger than {LARGEST_FILE}");
-    if metadata.len() > LARGEST_FILE.0 {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    // It may grow while it is read.
-    File::open(path).map_err(reason)?.take(LARGEST_FILE.0 + 1).read_to_end(&mut bytes).map_err(reason)?;
-    if bytes.len() as u64 > LARGEST_FILE.0 {
-        return Err(too_large());
-    }
-    String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 text ({})", error.utf8_error()))
 }

@@ -8,7 +8,7 @@ mod tokens;
 
 pub use element::ElementType;
 pub use money::Price;
-pub use parse::{QuantityError, Written};
+pub use parse::{QuantityError, Written, split as number_and_unit};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Money, Seconds};
 pub use tokens::Tokens;
 

@@ -87,7 +87,7 @@ impl FromStr for Seconds {
 }
 
 /// Number and unit of a text: the unit starts at the first letter that is no exponent.
-pub(super) fn split(text: &str) -> Option<(&str, &str)> {
+pub fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     let bytes = text.as_bytes();
     let exponent = |at: usize| {

@@ -16,7 +16,7 @@ use crate::trace::published::Quality;
 pub use document::{
     Errors, Figures, Flag, Group, Quantities, Quantity, Ranking, Run, Skipped, Validation, Worst,
 };
-pub use read::{Measured, UnreadTrace, read};
+pub use read::{Measured, UnreadTrace, read, sources};
 
 use rayon::prelude::*;
 

@@ -9,11 +9,19 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::neighbours::neighbours;
+use crate::files::{self, Unread};
 use crate::json::{self, Fault};
 use crate::plan;
 use crate::spelling::hidden::{first_hidden, shown};
 use crate::trace::published::{PublishedRun, PublishedTrace, Quality};
 use crate::trace::{Trace, VERSION, published};
+use crate::units::Bytes;
+
+/// Files and folders that are looked at for traces.
+const MOST_ENTRIES: usize = 20_000;
+
+/// The largest file that is read as a trace.
+const LARGEST_FILE: Bytes = Bytes::mib(256);
 
 /// A measured run.
 #[derive(Clone, Debug)]
@@ -47,14 +55,14 @@ impl UnreadTrace {
 /// # Errors
 /// If a file cannot be read, is neither a trace nor an array of runs, or holds none.
 pub fn read(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
-    if !path.exists() {
-        let error = UnreadTrace::new(path, "does not exist".to_owned());
-        return Err(UnreadTrace { nearest: neighbours(path), ..error });
-    }
     if !path.is_dir() {
-        return file(path);
+        let text = files::text(path, LARGEST_FILE);
+        return runs(path, text).map_err(|error| match path.try_exists() {
+            Ok(false) => UnreadTrace { nearest: neighbours(path), ..error },
+            _ => error,
+        });
     }
-    let files = files(path)?;
+    let files = inside(path)?;
     let read: Vec<_> = files.iter().map(|path| file(path)).collect();
     // Where some files are traces, those that are none are mistakes of their own.
     if read.iter().any(Result::is_ok) {
@@ -74,41 +82,66 @@ pub fn read(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     Err(UnreadTrace { nearest, ..UnreadTrace::new(path, reason) })
 }
 
+/// The files that [`read`] would read of `path`.
+pub fn sources(path: &Path) -> Vec<PathBuf> {
+    if path.is_dir() { inside(path).unwrap_or_default() } else { vec![path.to_owned()] }
+}
+
 /// All `.json` files under `folder`, by name; links to folders are not followed.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, UnreadTrace> {
-    let failed = |error: io::Error| UnreadTrace::new(folder, format!("cannot be read: {error}"));
-    let mut entries =
-        fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<DirEntry>, _>>).map_err(failed)?;
-    entries.sort_by_key(DirEntry::path);
+fn inside(folder: &Path) -> Result<Vec<PathBuf>, UnreadTrace> {
     let mut found = Vec::new();
+    let mut left = MOST_ENTRIES;
+    collect(folder, &mut found, &mut left)?;
+    Ok(found)
+}
+
+/// Adds those under `folder` to `found`; so many entries may yet be looked at.
+fn collect(folder: &Path, found: &mut Vec<PathBuf>, left: &mut usize) -> Result<(), UnreadTrace> {
+    let failed = |error: io::Error| UnreadTrace::new(folder, format!("cannot be read: {error}"));
+    let entries = fs::read_dir(folder).map_err(failed)?.take(*left + 1);
+    let mut entries = entries.collect::<Result<Vec<DirEntry>, _>>().map_err(failed)?;
+    *left = left.checked_sub(entries.len()).ok_or_else(|| {
+        let reason =
+            format!("is among more than {MOST_ENTRIES} files and folders; name the folder of the traces");
+        UnreadTrace::new(folder, reason)
+    })?;
+    entries.sort_by_key(DirEntry::path);
     for entry in entries {
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(files(&path)?);
+            collect(&path, found, left)?;
         } else if path.extension().is_some_and(|extension| extension == "json") {
             found.push(path);
         }
     }
-    Ok(found)
+    Ok(())
 }
 
-/// The runs in the file at `path`, at least one.
+/// The runs in the regular file at `path`, which was found in a folder; at least one.
 pub(super) fn file(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
-    let runs = contents(path)?;
+    runs(path, files::regular_text(path, LARGEST_FILE))
+}
+
+/// The runs in `text`, read from `path`; at least one.
+fn runs(path: &Path, text: Result<String, Unread>) -> Result<Vec<(String, Measured)>, UnreadTrace> {
+    let text = text.map_err(|unread| {
+        let reason = match unread {
+            Unread::Missing => "does not exist".to_owned(),
+            other => format!("cannot be read: {other}"),
+        };
+        UnreadTrace::new(path, reason)
+    })?;
+    let runs = contents(path, &text)?;
     if runs.is_empty() {
         return Err(UnreadTrace::new(path, "holds no run".to_owned()));
     }
     Ok(runs)
 }
 
-fn contents(path: &Path) -> Result<Vec<(String, Measured)>, UnreadTrace> {
+fn contents(path: &Path, text: &str) -> Result<Vec<(String, Measured)>, UnreadTrace> {
     let failed = |reason: String| UnreadTrace::new(path, reason);
-    if path.exists() && !path.is_file() {
-        return Err(failed("is no regular file".to_owned()));
-    }
-    let text = fs::read_to_string(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let value: Value = serde_json::from_str(&text)
-        .or_else(|error| serde_json::from_str(&quoted(&text)).map_err(|_| error))
+    let value: Value = serde_json::from_str(text)
+        .or_else(|error| serde_json::from_str(&quoted(text)).map_err(|_| error))
         .map_err(|error| failed(format!("is no JSON: {error}")))?;
     let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     match value {

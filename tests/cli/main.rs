@@ -25,6 +25,8 @@ mod map;
 #[cfg(target_os = "linux")]
 mod memory;
 mod outputs;
+#[cfg(unix)]
+mod paths;
 mod place;
 #[cfg(unix)]
 mod quoting;

@@ -37,7 +37,7 @@ struct Looker {
 impl Watcher for Looker {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
         assert!(matches!(fleet.gradients(), Err(ExecuteError::NoGradients)), "before step {step}");
-        fleet.load(&self.batches, step);
+        fleet.load(&self.batches, step)?;
         Ok(())
     }
 

@@ -33,7 +33,7 @@ struct Recorder<'a, T, G> {
 
 impl<T: Element, G: Element<Wide = T::Wide>> Watcher for Recorder<'_, T, G> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        fleet.load(self.batches, step);
+        fleet.load(self.batches, step)?;
         Ok(())
     }
 

@@ -16,7 +16,7 @@ pub mod solver;
 mod tests;
 
 pub use error::FitError;
-pub use models::{File, Models};
+pub use models::{File, LARGEST_FILE, Models};
 pub use parameters::{Parameter, ParameterFile};
 pub use report::{Fit, FitReport};
 

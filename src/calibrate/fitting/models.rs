@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::FitError;
+use crate::files;
 use crate::profile::catalog;
 use crate::profile::engines;
 use crate::profile::inherit::read_engine;
 use crate::profile::{DeviceModel, EngineProfile};
 use crate::spelling::nearest;
+use crate::units::Bytes;
+
+/// The largest cost model, profile or list of parameters that is read.
+pub const LARGEST_FILE: Bytes = Bytes::mib(16);
 
 /// A file of numbers, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,22 +77,31 @@ impl Models {
     /// The files of a folder laid out like `cost_models/`; what it does not hold is built in.
     ///
     /// # Errors
-    /// If a file cannot be read.
+    /// If there is no such folder, or a file cannot be read.
     pub fn read(folder: &Path) -> Result<Self, FitError> {
+        if !folder.is_dir() {
+            let file = folder.display().to_string();
+            return Err(FitError::File { file, reason: "is no folder of cost models".to_owned() });
+        }
         let mut models = Self::built_in();
         for (file, entry) in &mut models.files {
             let path = folder.join(file.path());
-            if !path.is_file() {
+            if path.symlink_metadata().is_err() {
                 continue;
             }
             let failed = |reason: String| FitError::File { file: path.display().to_string(), reason };
-            let text =
-                fs::read_to_string(&path).map_err(|error| failed(format!("cannot be read: {error}")))?;
+            let text = files::text(&path, LARGEST_FILE)
+                .map_err(|unread| failed(format!("cannot be read: {unread}")))?;
             let value =
                 serde_json::from_str(&text).map_err(|error| failed(format!("is no JSON: {error}")))?;
             *entry = (text, value);
         }
         Ok(models)
+    }
+
+    /// The files.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        self.files.keys()
     }
 
     /// Whether there is such a file.

@@ -1,12 +1,10 @@
 //! `--tokens`, `--mtbf` and what goes with them: a run and its failures.
 
-use std::fmt::Display;
-use std::str::FromStr;
-
 use super::super::error::CliError;
+use super::super::quantity::{LEAST_COUNTED, RATES, Rule, TIMES, TOKENS, quantity};
 use super::MapArgs;
 use crate::plan::goodput::{CHECKPOINT_BANDWIDTH, Failures, RESTART_TIME, Run};
-use crate::units::{BytesPerSecond, QuantityError, Seconds, Tokens};
+use crate::units::{BytesPerSecond, Seconds, Tokens};
 
 /// A run with its syntax checked.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +28,8 @@ impl RunRequest {
                 let rule = "--mtbf says how often the whole job fails; one of the two is needed";
                 return Err(CliError::usage("mtbf-device", device, rule));
             }
-            (Some(text), None) => Some((Mtbf::Job, positive_time("mtbf", text)?)),
-            (None, Some(text)) => Some((Mtbf::Device, positive_time("mtbf-device", text)?)),
+            (Some(text), None) => Some((Mtbf::Job, positive_time("mtbf", text, &["h", "d", "m"])?)),
+            (None, Some(text)) => Some((Mtbf::Device, positive_time("mtbf-device", text, &["y", "d", "h"])?)),
             (None, None) => None,
         };
         let beside = [
@@ -60,8 +58,15 @@ impl RunRequest {
                 }
             };
         };
-        let tokens =
-            quantity("tokens", tokens, |_: &Tokens| true, "from 1 to 1000T with K, M, B or T", "15T")?;
+        let rule = Rule {
+            is_legal: |_: &Tokens| true,
+            legal: "from 1 to 1000T with K, M, B or T",
+            example: "15T",
+            spellings: TOKENS,
+            units: &["T", "B", "M"],
+            needs_unit: |tokens| tokens.0 < LEAST_COUNTED,
+        };
+        let tokens = quantity("tokens", tokens, &rule)?;
         let failures = match mtbf {
             None => None,
             Some((of, mtbf)) => Some((of, failures(args, mtbf)?)),
@@ -81,13 +86,29 @@ impl RunRequest {
 
 fn failures(args: &MapArgs, mtbf: Seconds) -> Result<Failures, CliError> {
     let interval = args.checkpoint_interval.as_ref();
-    let interval = interval.map(|text| positive_time("checkpoint-interval", text)).transpose()?;
+    let interval =
+        interval.map(|text| positive_time("checkpoint-interval", text, &["m", "h", "s"])).transpose()?;
     let bandwidth = args.checkpoint_bandwidth.as_ref().map(|text| {
-        let is_positive = |rate: &BytesPerSecond| rate.0 > 0.0;
-        quantity("checkpoint-bandwidth", text, is_positive, "above 0 with a unit", "2GB/s")
+        let rule = Rule {
+            is_legal: |rate: &BytesPerSecond| rate.0 > 0.0,
+            legal: "above 0 with a unit",
+            example: "2GB/s",
+            spellings: RATES,
+            units: &["GB/s", "MB/s"],
+            needs_unit: |_| true,
+        };
+        quantity("checkpoint-bandwidth", text, &rule)
     });
     let restart = args.restart_time.as_ref().map(|text| {
-        quantity("restart-time", text, |_: &Seconds| true, "of at least 0 with s, m, h, d or y", "10m")
+        let rule = Rule {
+            is_legal: |_: &Seconds| true,
+            legal: "of at least 0 with s, m, h, d or y",
+            example: "10m",
+            spellings: TIMES,
+            units: &["m", "s", "h"],
+            needs_unit: |time| time.0 > 0.0,
+        };
+        quantity("restart-time", text, &rule)
     });
     Ok(Failures {
         device_mtbf: mtbf,
@@ -97,23 +118,14 @@ fn failures(args: &MapArgs, mtbf: Seconds) -> Result<Failures, CliError> {
     })
 }
 
-fn positive_time(field: &str, text: &str) -> Result<Seconds, CliError> {
-    quantity(field, text, |time: &Seconds| time.0 > 0.0, "above 0 with s, m, h, d or y", "3h")
-}
-
-/// The quantity `text`, given for flag `field`, that `is_legal`; `legal` says which are, and `example` is one.
-fn quantity<T: FromStr<Err = QuantityError>>(
-    field: &str,
-    text: &str,
-    is_legal: impl Fn(&T) -> bool,
-    legal: &str,
-    example: impl Display,
-) -> Result<T, CliError> {
-    match text.parse::<T>() {
-        Ok(value) if is_legal(&value) => Ok(value),
-        _ => {
-            let rule = format!("a number {legal} is needed, such as {example}");
-            Err(CliError::usage(field, text, rule).or([example]))
-        }
-    }
+fn positive_time(field: &str, text: &str, units: &[&str]) -> Result<Seconds, CliError> {
+    let rule = Rule {
+        is_legal: |time: &Seconds| time.0 > 0.0,
+        legal: "above 0 with s, m, h, d or y",
+        example: "3h",
+        spellings: TIMES,
+        units,
+        needs_unit: |_| true,
+    };
+    quantity(field, text, &rule)
 }

@@ -2,6 +2,7 @@
 
 use super::super::error::{CliError, Kind};
 use super::super::number::whole;
+use super::super::quantity::size;
 use super::super::workload::{MOST_SEQ_LEN, MOST_SEQUENCES, limit};
 use crate::cluster::ClusterError;
 use crate::cluster::uniform::MOST_DEVICES;
@@ -136,11 +137,7 @@ fn number(key: SweepKey, text: &str) -> Result<u64, CliError> {
         SweepKey::Batch => MOST_SEQUENCES,
         SweepKey::SeqLen => MOST_SEQ_LEN,
         SweepKey::Memory => {
-            return match text.parse::<Bytes>() {
-                Ok(Bytes(bytes)) if bytes > 0 => Ok(bytes),
-                Ok(_) => Err(CliError::usage("sweep", text, "at least 1 byte is needed").or(["1B"])),
-                Err(error) => Err(CliError::usage("sweep", text, &error).or([error.example])),
-            };
+            return Ok(size("sweep", text)?.0);
         }
     };
     whole("sweep", text, 1..=most)
@@ -160,7 +157,8 @@ mod tests {
         assert_eq!(error("devices=0..8").nearest, ["1"]);
         assert_eq!(error("devices=8..").value, "");
         assert!(error("devices").message.contains("devices, batch, seq-len, memory"));
-        assert_eq!(error("memory=40gigs").nearest, ["80GiB"]);
+        assert_eq!(error("memory=40gigs").nearest, ["40GiB", "40GB"]);
+        assert_eq!(error("memory=40..80GiB").nearest, ["40GiB", "40GB", "40B"]);
         let many: Vec<String> = (1..=65).map(|value: u64| value.to_string()).collect();
         assert!(error(&format!("batch={}", many.join(","))).message.contains("at most 64"));
     }

@@ -57,7 +57,17 @@ impl Batches {
 
     /// Writes what data rank `data_rank` sees in micro-batch `micro_batch` of step `step`. Both slices are (sequences
     /// of the micro-batch, T), and as long as they are equal in all micro-batches.
-    pub fn read(&self, step: u64, data_rank: u64, micro_batch: u64, inputs: &mut [u32], targets: &mut [u32]) {
+    ///
+    /// # Errors
+    /// If the data has become another since it was opened.
+    pub fn read(
+        &self,
+        step: u64,
+        data_rank: u64,
+        micro_batch: u64,
+        inputs: &mut [u32],
+        targets: &mut [u32],
+    ) -> Result<(), DataError> {
         assert_eq!(inputs.len(), targets.len(), "as many targets as inputs");
         let length = self.sequence_length as usize;
         let first =
@@ -65,10 +75,11 @@ impl Batches {
         let rows = inputs.chunks_exact_mut(length).zip(targets.chunks_exact_mut(length));
         for (sequence, (inputs, targets)) in (first..).zip(rows) {
             let start = self.window(step, sequence) * self.sequence_length;
-            self.tokens.read(start, inputs);
+            self.tokens.read(start, inputs)?;
             let (shared, last) = targets.split_at_mut(length - 1);
             shared.copy_from_slice(&inputs[1..]);
-            self.tokens.read(start + self.sequence_length, last);
+            self.tokens.read(start + self.sequence_length, last)?;
         }
+        Ok(())
     }
 }

@@ -66,39 +66,39 @@ impl DataFormat {
         }
     }
 
-    /// Where the ids of a file start, and how wide they are; the file holds whole ids from there on.
-    pub(super) fn layout(self, path: &Path, bytes: &[u8]) -> Result<(usize, Width), DataError> {
-        let length = bytes.len() as u64;
+    /// Where the ids of a file of `length` bytes that begins with `head` start, and how wide they are; the file holds
+    /// whole ids from there on. The head is that of llm.c, or the whole file where that is shorter.
+    pub(super) fn layout(self, path: &Path, head: &[u8], length: u64) -> Result<(u64, Width), DataError> {
         match self {
             Self::Text => Ok((0, Width::One)),
             Self::U16 if !length.is_multiple_of(2) => {
                 Err(DataError::OddLength { path: path.to_owned(), bytes: length })
             }
             Self::U16 => Ok((0, Width::Two)),
-            Self::Llmc => llmc_layout(path, bytes),
+            Self::Llmc => llmc_layout(path, head, length),
         }
     }
 }
 
-fn llmc_layout(path: &Path, bytes: &[u8]) -> Result<(usize, Width), DataError> {
+fn llmc_layout(path: &Path, head: &[u8], length: u64) -> Result<(u64, Width), DataError> {
     let wrong = |field, value, expected| DataError::Header { path: path.to_owned(), field, value, expected };
-    let Some(ids) = bytes.get(HEADER_BYTES..) else {
-        return Err(DataError::NoHeader { path: path.to_owned(), bytes: bytes.len() as u64 });
+    let Some(ids) = length.checked_sub(HEADER_BYTES as u64) else {
+        return Err(DataError::NoHeader { path: path.to_owned(), bytes: length });
     };
-    let Some(header) = header(bytes) else {
+    let Some(header) = header(head) else {
         let magics = HEADERS.iter().map(|header| i64::from(header.magic)).collect();
-        return Err(wrong("magic number", i64::from(field(bytes, 0).unwrap_or_default()), magics));
+        return Err(wrong("magic number", i64::from(field(head, 0).unwrap_or_default()), magics));
     };
-    let version = i64::from(field(bytes, 1).unwrap_or_default());
+    let version = i64::from(field(head, 1).unwrap_or_default());
     if !header.versions.contains(&version) {
         return Err(wrong("version", version, header.versions.to_vec()));
     }
-    let count = i64::from(field(bytes, 2).unwrap_or_default());
-    let held = ids.len() / header.width as usize;
-    if count != held as i64 || !ids.len().is_multiple_of(header.width as usize) {
+    let count = i64::from(field(head, 2).unwrap_or_default());
+    let held = ids / header.width as u64;
+    if count != held as i64 || !ids.is_multiple_of(header.width as u64) {
         return Err(wrong("number of tokens", count, vec![held as i64]));
     }
-    Ok((HEADER_BYTES, header.width))
+    Ok((HEADER_BYTES as u64, header.width))
 }
 
 fn header(bytes: &[u8]) -> Option<&'static Header> {

@@ -35,10 +35,16 @@ impl Tokens {
     }
 
     /// Writes the tokens from `position` on to `tokens`; `position + tokens.len()` is at most [`Self::count`].
-    pub fn read(&self, position: u64, tokens: &mut [u32]) {
+    ///
+    /// # Errors
+    /// As [`TokenFile::read`].
+    pub fn read(&self, position: u64, tokens: &mut [u32]) -> Result<(), DataError> {
         match self {
             Self::File(file) => file.read(position, tokens),
-            Self::Synthetic(stream) => stream.read(position, tokens),
+            Self::Synthetic(stream) => {
+                stream.read(position, tokens);
+                Ok(())
+            }
         }
     }
 }

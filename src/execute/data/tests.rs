@@ -36,7 +36,7 @@ fn llmc(numbers: [i32; 3], ids: &[u8]) -> Vec<u8> {
 
 fn all(file: &TokenFile) -> Vec<u32> {
     let mut tokens = vec![0; file.count() as usize];
-    file.read(0, &mut tokens);
+    file.read(0, &mut tokens).unwrap();
     tokens
 }
 
@@ -98,6 +98,33 @@ fn wrong_files_are_refused_with_what_would_do() {
 }
 
 #[test]
+fn a_file_that_becomes_another_while_it_is_read_is_an_error() {
+    let folder = Folder::new();
+    let path = folder.file("ids.bin", &u16_bytes(&[1, 2, 3, 4]));
+    let file = TokenFile::open(&path, None, 9).unwrap();
+    let mut tokens = [0; 4];
+    file.read(0, &mut tokens).unwrap();
+    assert_eq!(tokens, [1, 2, 3, 4]);
+    std::fs::write(&path, u16_bytes(&[1, 2, 3, 9])).unwrap();
+    let error = file.read(2, &mut tokens[..2]).unwrap_err();
+    assert!(matches!(error, DataError::Token { position: 3, token: 9, .. }), "{error}");
+    std::fs::write(&path, u16_bytes(&[1, 2])).unwrap();
+    let error = file.read(0, &mut tokens).unwrap_err().to_string();
+    assert!(error.ends_with("it became shorter while it was read"), "{error}");
+}
+
+#[test]
+fn long_files_are_checked_to_their_end() {
+    let folder = Folder::new();
+    let mut ids = vec![7u16; 3 << 19];
+    let path = folder.file("ids.bin", &u16_bytes(&ids));
+    assert_eq!(opened(&path, None, 8).unwrap().len(), ids.len());
+    *ids.last_mut().unwrap() = 8;
+    let path = folder.file("ids.bin", &u16_bytes(&ids));
+    assert!(refused(&path, None, 8).starts_with("token 1572863 is 8;"));
+}
+
+#[test]
 fn empty_and_short_files_say_what_a_batch_needs() {
     let folder = Folder::new();
     for (length, windows) in [(0, 0), (1, 0), (24, 2)] {
@@ -139,7 +166,7 @@ proptest! {
             for turn in 0..accumulation {
                 let mut inputs = vec![0; micro as usize * length];
                 let mut targets = inputs.clone();
-                batches.read(step, rank, turn, &mut inputs, &mut targets);
+                batches.read(step, rank, turn, &mut inputs, &mut targets).unwrap();
                 for row in 0..micro as usize {
                     let place = sequence % windows;
                     let window = shuffle.map_or(place, |seed| Permutation::new(windows, seed).of(place)) as usize;

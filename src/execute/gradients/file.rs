@@ -1,12 +1,11 @@
 //! Which gradients are kept, by the names of their weights, and the file that they go to.
 
-use std::path::{Path, PathBuf};
-
 use crate::execute::contents::Kept;
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::Fleet;
 use crate::execute::gradients::{names, parts};
 use crate::execute::weights::{save_tensors, trained};
+use crate::files::Target;
 use crate::model::Model;
 use crate::model::tensors::NamedTensor;
 
@@ -18,17 +17,17 @@ pub enum Wanted {
 }
 
 /// Gradients to be written, and where.
-pub struct GradientFile {
+pub struct GradientFile<'a> {
     tensors: Vec<NamedTensor>,
-    path: PathBuf,
+    target: &'a Target,
 }
 
-impl GradientFile {
-    /// The gradients of `model` that are `wanted`, for the file at `path`.
+impl<'a> GradientFile<'a> {
+    /// The gradients of `model` that are `wanted`, for `target`.
     ///
     /// # Errors
     /// A name that no weight has, or a frozen one.
-    pub fn new(model: &Model, wanted: &Wanted, path: &Path) -> Result<Self, ExecuteError> {
+    pub fn new(model: &Model, wanted: &Wanted, target: &'a Target) -> Result<Self, ExecuteError> {
         let mut tensors = trained(model);
         if let Wanted::Named(names) = wanted {
             for name in names {
@@ -36,7 +35,7 @@ impl GradientFile {
             }
             tensors.retain(|tensor| names.contains(&tensor.name));
         }
-        Ok(Self { tensors, path: path.to_owned() })
+        Ok(Self { tensors, target })
     }
 
     /// The names of what is wanted, in model order.
@@ -51,6 +50,9 @@ impl GradientFile {
     pub fn write(&self, fleet: &Fleet) -> Result<(), ExecuteError> {
         let element = fleet.run.workload.state_type();
         let source = |kept, parameter| fleet.read_one(kept, parameter);
-        Ok(save_tensors(&self.path, (&self.tensors, Kept::Gradients), element, &source)?)
+        save_tensors(self.target, (&self.tensors, Kept::Gradients), element, &source).map_err(|error| {
+            let path = self.target.path().display().to_string();
+            ExecuteError::UnwrittenGradients { path, reason: error.to_string() }
+        })
     }
 }

@@ -23,7 +23,7 @@ pub struct Loader<'a> {
 
 impl Watcher for Loader<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        fleet.load(self.batches, step.saturating_add_signed(self.skipped));
+        fleet.load(self.batches, step.saturating_add_signed(self.skipped))?;
         Ok(())
     }
 
@@ -39,7 +39,7 @@ pub struct Recorder<'a> {
     /// Batches read before, less steps made before.
     pub skipped: i64,
     /// The gradients to be written in the last step.
-    pub file: Option<&'a GradientFile>,
+    pub file: Option<&'a GradientFile<'a>>,
     pub last: u64,
     /// Timed between steps, where it was timed when the cost model was measured.
     pub kernel: Option<FixedKernel>,
@@ -74,7 +74,7 @@ impl Recorder<'_> {
 
 impl Watcher for Recorder<'_> {
     fn load(&mut self, fleet: &Fleet, step: u64) -> Result<(), ExecuteError> {
-        fleet.load(self.batches, step.saturating_add_signed(self.skipped));
+        fleet.load(self.batches, step.saturating_add_signed(self.skipped))?;
         if let Some(&pattern) = PATTERNS.get(self.steps.losses.len()) {
             fleet.mark(pattern);
         }

@@ -12,8 +12,12 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 use serde_json::Value;
 
 use super::error::WeightsError;
+use crate::files;
 use crate::model::tensors::NamedTensor;
 use crate::units::Bytes;
+
+/// The largest index that is read.
+const LARGEST_INDEX: Bytes = Bytes::mib(64);
 
 /// What base models' names begin with in a causal language model, and without in a checkpoint of the base alone.
 const BASE_PREFIXES: [&str; 3] = ["transformer.", "model.", "gpt_neox."];
@@ -96,8 +100,8 @@ fn gather<const SIZE: usize>(
 /// The files that an index names, each once; they must lie beside it.
 pub(super) fn indexed(index: &Path) -> Result<BTreeSet<String>, WeightsError> {
     let shown = || index.display().to_string();
-    let text = std::fs::read_to_string(index)
-        .map_err(|error| WeightsError::Unreadable { path: shown(), reason: error.to_string() })?;
+    let text = files::text(index, LARGEST_INDEX)
+        .map_err(|unread| WeightsError::Unreadable { path: shown(), reason: unread.to_string() })?;
     let malformed = |reason: String| WeightsError::Malformed { path: shown(), reason };
     let value: Value = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
     let map = value.get("weight_map").and_then(Value::as_object);
@@ -123,16 +127,14 @@ pub(super) struct Mapped {
 impl Mapped {
     /// The file at `path`, which errors name `shown`.
     pub fn open(path: &Path, shown: PathBuf) -> Result<Self, WeightsError> {
-        let unreadable = |error: io::Error| WeightsError::Unreadable {
-            path: shown.display().to_string(),
-            reason: error.to_string(),
-        };
-        let file = File::open(path).map_err(unreadable)?;
+        let unreadable =
+            |reason: String| WeightsError::Unreadable { path: shown.display().to_string(), reason };
+        let file = files::regular(path).map_err(|unread| unreadable(unread.to_string()))?;
         let bytes = map(&file).map_err(|error| match file.metadata() {
             Ok(found) if error.kind() == io::ErrorKind::OutOfMemory => {
                 WeightsError::NoRoom { path: shown.display().to_string(), bytes: Bytes(found.len()) }
             }
-            _ => unreadable(error),
+            _ => unreadable(error.to_string()),
         })?;
         let (header, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| {
             WeightsError::Malformed { path: shown.display().to_string(), reason: error.to_string() }

@@ -1,11 +1,10 @@
 //! Saving a run: weights, configuration and state as one, as Hugging Face keeps them.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Map;
-use tempfile::Builder;
 
 use super::error::WeightsError;
 use super::folder::Staging;
@@ -14,6 +13,7 @@ use super::state::{FIRST, POSITION, SECOND, STEP, trained};
 use super::tensor_file::{Source, TensorFile, framed};
 use super::{CONFIG, STATE, WEIGHTS};
 use crate::execute::contents::Kept;
+use crate::files::Target;
 use crate::model::tensors::{NamedTensor, tensors};
 use crate::model::{Model, layer_graph};
 use crate::units::{Bytes, ElementType};
@@ -96,20 +96,20 @@ pub fn write(
     Ok(Written { staging, folder: folder.to_owned() })
 }
 
-/// Writes some of a model's tensors (all parts of each) into one safetensors file, e.g. gradients.
+/// Writes some of a model's tensors (all parts of each) as one safetensors file, e.g. gradients, to `target`.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// When it cannot be written.
 pub fn save_tensors(
-    path: &Path,
+    target: &Target,
     (tensors, kept): (&[NamedTensor], Kept),
     element: ElementType,
     source: &Source<'_>,
-) -> Result<(), WeightsError> {
+) -> io::Result<()> {
     let mut tensor_file = TensorFile::new(element);
     tensor_file.group("", tensors, kept);
     let header = tensor_file.header(Map::new());
-    whole_file(path, |file| {
+    target.write(|file| {
         file.write_all(&framed(&header))?;
         tensor_file.tensors(source, |_, bytes, _| file.write_all(bytes))
     })
@@ -137,21 +137,4 @@ pub fn memory_of_saving(model: &Model, element: ElementType) -> Bytes {
     let mut file = TensorFile::new(element);
     file.group("", &tensors, Kept::Parameters);
     file.memory()
-}
-
-/// Writes a file beside its place and renames it, so that it appears whole.
-fn whole_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), WeightsError> {
-    let write = || {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut builder = Builder::new();
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder.prefix(".meshwright-").tempfile_in(folder.unwrap_or(Path::new(".")))?;
-        let mut buffered = BufWriter::with_capacity(1 << 20, file);
-        fill(&mut buffered)?;
-        let file = buffered.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(|error| WeightsError::unwritable(path, &error))
 }

@@ -12,6 +12,11 @@ use std::path::PathBuf;
 use sha2::{Digest, Sha256};
 
 use super::nvrtc::{Program, Version};
+use crate::files;
+use crate::units::Bytes;
+
+/// The largest entry that is read.
+const LARGEST_ENTRY: Bytes = Bytes::mib(64);
 
 const MAGIC: &[u8; 16] = b"meshwright.cubin";
 
@@ -63,7 +68,7 @@ impl Cache {
 
     /// The binary of `key`, if a whole one is there.
     pub fn get(&self, version: Version, key: &Key) -> Option<Vec<u8>> {
-        let mut entry = fs::read(self.path(version, key)).ok()?;
+        let mut entry = files::bytes(&self.path(version, key), LARGEST_ENTRY).ok()?;
         let (header, body) = entry.split_at_checked(HEADER)?;
         (header == header_of(key, body)).then(|| entry.split_off(HEADER))
     }
