@@ -8,13 +8,14 @@ use clap::Args;
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::fit::{self, FitCommand};
+use super::hints;
 use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
 use crate::calibrate::facts::{self, Facts, FactsError};
 use crate::calibrate::{CalibrateError, Calibration, Effort, calibrate, gpu};
 use crate::report::Column::{Name, Number};
-use crate::units::{FlopsPerSecond, grouped};
+use crate::units::{FlopsPerSecond, grouped, several};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -33,8 +34,9 @@ The machine should do nothing else meanwhile. A cost-model file stands where a c
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArgs {
-    /// What is measured: cpu or cuda; with --fit the device whose cost model is fitted, with --facts the one measured
+    /// What is measured: cpu or cuda; with --fit the device to fit, with --facts the one measured
     #[arg(long, value_name = "NAME", required_unless_present_any = ["fit", "facts"])]
+    #[arg(value_parser = hints::DEVICE, hide_possible_values = true)]
     device: Option<String>,
     /// Fit cost models to the runs in these files or folders instead of measuring
     #[arg(long, value_name = "TRACES", num_args = 1..)]
@@ -45,11 +47,13 @@ pub struct CalibrateArgs {
     /// Write the training runs that PyTorch measured here, as a trace
     #[arg(long, value_name = "FILE", requires = "facts")]
     trace: Option<PathBuf>,
-    /// The built-in device whose numbers stand where a GPU is not measured [default: the one that its driver names]
+    /// The built-in device whose numbers fill what is not measured [default: the one that its driver names]
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with_all = ["fit", "facts"])]
+    #[arg(value_parser = hints::DEVICE, hide_possible_values = true)]
     base: Option<String>,
     /// The engine whose profile is fitted; all devices and engines where none is named
     #[arg(long, value_name = "NAME", requires = "fit")]
+    #[arg(value_parser = hints::ENGINE, hide_possible_values = true)]
     engine: Option<String>,
     /// Cost models to start from, laid out like cost_models/ [default: the built-in ones]
     #[arg(long, value_name = "DIR", requires = "fit")]
@@ -103,7 +107,7 @@ fn measure_cores(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
     let outputs = Outputs::new([("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
-    let calibration = calibrate(effort(args.quick), &|part, share| bar.part(part, share));
+    let calibration = calibrate(effort(args.quick), &|part, share| bar.next(part, share));
     bar.clear();
     let calibration = calibration?;
     let document = pretty(&calibration.model);
@@ -116,7 +120,7 @@ fn measure_gpu(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
     let outputs = Outputs::new([("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
-    let say = |part, share| bar.part(part, share);
+    let say = |part, share| bar.next(part, share);
     let calibration = gpu::calibrate(args.base.as_deref(), effort(args.quick), &say);
     bar.clear();
     let calibration = calibration?;
@@ -147,8 +151,8 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let trace = training.as_ref().map(|training| ("trace", pretty(&training.trace)));
     outputs.write(&[("out", document.clone())].into_iter().chain(trace).collect::<Vec<_>>())?;
     let runs = args.trace.as_ref().zip(training).map_or_else(String::new, |(path, training)| {
-        let (count, path) = (training.trace.runs.len(), path.display());
-        format!("\n{count} runs in {path}, {} that were skipped or failed left out\n", training.left_out)
+        let (count, path) = (several("run", training.trace.runs.len()), path.display());
+        format!("\n{count} in {path}, {} that were skipped or failed left out\n", training.left_out)
     });
     let rows = changed.iter().map(|(path, was, is)| [(*path).to_owned(), number(*was), number(*is)]);
     let text = format!(
@@ -175,12 +179,12 @@ fn text_of_gpu(calibration: &gpu::Calibration, path: &str) -> String {
         count => format!(", {count} left out for lack of time or memory"),
     };
     format!(
-        "{}\n\n{}\n\n{} instructions of {} programs measured in {seconds:.1} s{left_out}. All other numbers, links between \
+        "{}\n\n{}\n\n{} of {} measured in {seconds:.1} s{left_out}. All other numbers, links between \
          GPUs among them, are the built-in model's.\n\nUse it as a device: --cluster 1x1x{path} --engine embedded\n",
         model.title,
         table([("MEASURED", Name), ("BUILT IN", Number), ("HERE", Number)], rows),
-        grouped(instructions as u64),
-        measured.programs,
+        several("instruction", instructions),
+        several("program", measured.programs),
     )
 }
 

@@ -11,7 +11,7 @@ pub mod uniform;
 
 pub use error::ClusterError;
 pub use file::ClusterDocument;
-pub use source::load;
+pub use source::{load, read_as};
 
 use crate::profile::DeviceModel;
 use crate::profile::device::DeviceClass;

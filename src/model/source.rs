@@ -9,15 +9,16 @@ use serde_json::Value;
 use super::error::ModelError;
 use super::graph::Model;
 use super::hugging_face::MultiToken;
-use super::presets::{preset, presets};
+use super::naming::{nearest, preset_named};
+use super::presets::preset;
 use super::{hugging_face, layer_graph};
-use crate::spelling::ranked;
 use crate::units::Bytes;
 
 /// The largest file that is read as a model description.
 const FILE_LIMIT: Bytes = Bytes::mib(16);
 
-/// The model that `text` names: a preset first, else a path (write `./gpt2` for a folder of that name).
+/// The model that `text` names: a preset first, else a path (write `./gpt2` for a folder of that name), else a preset as
+/// others write its name.
 ///
 /// # Errors
 /// When there is no such preset or file, or what is there does not describe a model.
@@ -34,6 +35,13 @@ pub fn load_with(text: &str, multi_token: MultiToken) -> Result<Model, ModelErro
         return preset.model_with(multi_token);
     }
     let path = Path::new(text);
+    if let Some(preset) = preset_named(text).filter(|_| !path.exists()) {
+        let mut model = preset.model_with(multi_token)?;
+        if !text.eq_ignore_ascii_case(preset.name) {
+            model.warnings.insert(0, format!("Model `{text}` is read as the preset {}.", preset.name));
+        }
+        return Ok(model);
+    }
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::InvalidFilename => not_found(text),
         _ => unreadable(text, error.to_string()),
@@ -125,8 +133,6 @@ fn unreadable(path: &str, reason: String) -> ModelError {
 fn not_found(text: &str) -> ModelError {
     const LONGEST: usize = 200;
     let value: String = text.chars().take(LONGEST).collect();
-    let near = ranked(&value, presets().iter().map(|preset| preset.name)).into_iter();
-    let is_near = |(far, name): &(usize, &str)| *far <= name.len() && !value.is_empty();
-    let nearest = near.filter(is_near).take(4).map(|(_, name)| name.to_owned()).collect();
+    let nearest = nearest(&value);
     ModelError::NotFound { value, nearest }
 }

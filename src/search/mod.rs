@@ -82,3 +82,4 @@ mod strategy_bound;
 pub use problem::{Candidate, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
 pub use run::{bound_all, search};
+pub use crate::simulate::Stop;

@@ -37,8 +37,11 @@ pub fn search(
     request: &Request,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Outcome, Failure> {
+    if request.stop.is_asked() {
+        return Err(Failure::Interrupted);
+    }
     let start = Instant::now();
-    let deadline = Deadline::new(start, request.time_limit, problem.facts.blocks);
+    let deadline = Deadline::new(start, request.time_limit, problem.facts.blocks, request.stop);
     let space = Space { deadline, ..Space::new(problem, request) };
     let bounding = Bounding::new(&space);
     let closed_forms = ClosedForms::until(problem, deadline);
@@ -66,7 +69,7 @@ pub fn search(
         least.map(|entry| space.strategy(entry))
     });
     let work = Patience::work(closed_forms.has_like_blocks(), deadline);
-    let patience = if request.exhaustive { Patience::Exhaustive } else { work };
+    let patience = if request.exhaustive { Patience::Exhaustive { deadline } } else { work };
     match request.objective {
         Objective::Time => {
             account.survived =
@@ -104,6 +107,7 @@ pub fn search(
     account.outside = space.axes.outside();
     let Some(mut winner) = found.played.first().cloned() else {
         return Err(match request.time_limit {
+            _ if request.stop.is_asked() => Failure::Interrupted,
             Some(limit) if deadline.is_over() => Failure::TimeIsUp { limit },
             _ => advice::nothing_fits(&space, &closed_forms, near)
                 .unwrap_or_else(|| Failure::Illegal(contradiction(problem, request))),

@@ -12,6 +12,7 @@ mod execute;
 mod experts;
 mod explain;
 mod export;
+mod grammar;
 #[cfg(unix)]
 mod interrupt;
 mod least;
@@ -24,4 +25,5 @@ mod place;
 mod slice;
 mod small;
 mod terminal;
+mod typed;
 mod validate;

@@ -12,6 +12,7 @@ use self::price::Prices;
 use self::run::RunRequest;
 use self::sweep::SweepRequest;
 use super::error::CliError;
+use super::hints;
 use crate::plan::map::{Goal, Questions};
 use crate::search::map::{Maximize, Setting, Sweep, SweepKey};
 use crate::strategy::Draft;
@@ -21,11 +22,11 @@ const MAP: &str = "Map around the plan";
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct MapArgs {
-    /// The best plan for each of several values of devices, batch, seq-len or memory: devices=8..4096 (doublings),
-    /// devices=8,64,96
+    /// The best plan at each of several devices, batch, seq-len or memory: devices=8..4096, devices=8,24
     #[arg(long, value_name = "KEY=VALUES", help_heading = MAP)]
+    #[arg(value_parser = hints::SWEEP, hide_possible_values = true)]
     sweep: Option<String>,
-    /// Also say what the plan would be with half the network, less memory, another batch, and what keeping it would cost
+    /// Also say what the plan would be with half the network, less memory, another batch
     #[arg(long, help_heading = MAP)]
     sensitivity: bool,
     /// Also find the largest batch without accumulation, or the longest sequence, that fits
