@@ -26,9 +26,8 @@ pub fn best<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
 /// `meta-llama/Llama-3.1-8B` has `meta`, `llama`, `llama`, `3.1` and `8b`.
 pub fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().flat_map(char::to_lowercase).collect();
-    let is_digit = |place: Option<usize>| {
-        place.and_then(|place| letters.get(place)).is_some_and(char::is_ascii_digit)
-    };
+    let is_digit =
+        |place: Option<usize>| place.and_then(|place| letters.get(place)).is_some_and(char::is_ascii_digit);
     let is_of_word = |place: usize| {
         let letter = letters[place];
         letter.is_alphanumeric()

@@ -27,8 +27,18 @@ pub struct HelpArgs {
 
 fn topics() -> Vec<PossibleValue> {
     const COMMANDS: [&str; 12] = [
-        "plan", "simulate", "explain", "execute", "calibrate", "validate", "export", "report", "models", "clusters",
-        "devices", "completions",
+        "plan",
+        "simulate",
+        "explain",
+        "execute",
+        "calibrate",
+        "validate",
+        "export",
+        "report",
+        "models",
+        "clusters",
+        "devices",
+        "completions",
     ];
     let here = COMMANDS.into_iter().filter(|name| cfg!(unix) || *name != "devices");
     here.chain([STRATEGY, "help"]).map(PossibleValue::new).collect()
@@ -39,8 +49,18 @@ const RARE: [(&str, &[&str]); 5] = [
     (
         "plan",
         &[
-            "free", "tolerance", "top", "exhaustive", "dropout", "clip", "freeze", "mtp", "mtbf_device",
-            "checkpoint_interval", "checkpoint_bandwidth", "restart_time",
+            "free",
+            "tolerance",
+            "top",
+            "exhaustive",
+            "dropout",
+            "clip",
+            "freeze",
+            "mtp",
+            "mtbf_device",
+            "checkpoint_interval",
+            "checkpoint_bandwidth",
+            "restart_time",
         ],
     ),
     ("simulate", &["dropout", "clip", "freeze", "mtp", "timeline"]),
@@ -48,8 +68,21 @@ const RARE: [(&str, &[&str]); 5] = [
     (
         "execute",
         &[
-            "data_format", "shuffle", "grads_out", "slice", "share_device", "no_calibrate", "betas", "eps", "weight_decay",
-            "dropout", "clip", "freeze", "seq_len", "global_batch", "precision",
+            "data_format",
+            "shuffle",
+            "grads_out",
+            "slice",
+            "share_device",
+            "no_calibrate",
+            "betas",
+            "eps",
+            "weight_decay",
+            "dropout",
+            "clip",
+            "freeze",
+            "seq_len",
+            "global_batch",
+            "precision",
         ],
     ),
     ("calibrate", &["trace", "base", "models"]),
@@ -58,18 +91,23 @@ const RARE: [(&str, &[&str]); 5] = [
 /// The commands as `-h` shows them: without rare options, one example each, and a line on where the rest is.
 pub fn brief(command: Command) -> Command {
     command.mut_subcommands(|command| {
-        let rare = RARE.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, rare)| rare);
+        let rare =
+            RARE.iter().find(|(name, _)| *name == command.get_name()).map_or(&[][..], |(_, rare)| rare);
         let command = command.mut_args(|arg| {
             let is_rare = rare.contains(&arg.get_id().as_str());
             if is_rare { arg.hide(true) } else { arg }
         });
         let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let mut after = first(&examples);
-        if !rare.is_empty() {
-            after += "\n\nAll options: --help";
-        }
-        if command.get_arguments().any(|arg| ["strategy", "fix"].contains(&arg.get_id().as_str())) {
-            after += "\nKeys of strategy texts: meshwright help strategy";
+        let takes_strategies =
+            command.get_arguments().any(|arg| ["strategy", "fix"].contains(&arg.get_id().as_str()));
+        let more = [
+            (!rare.is_empty()).then_some("All options: --help"),
+            takes_strategies.then_some("Keys of strategies: meshwright help strategy"),
+        ];
+        let more = more.into_iter().flatten().collect::<Vec<_>>().join("   ");
+        if !more.is_empty() {
+            after += &format!("\n\n{more}");
         }
         command.after_help(after)
     })
@@ -142,7 +180,10 @@ mod tests {
 
     #[test]
     fn one_example_is_a_whole_command() {
-        assert_eq!(first("Examples:\n  meshwright a \\\n      b\n  meshwright c"), "Examples:\n  meshwright a \\\n      b");
+        assert_eq!(
+            first("Examples:\n  meshwright a \\\n      b\n  meshwright c"),
+            "Examples:\n  meshwright a \\\n      b"
+        );
         assert_eq!(first("Examples:\n  # So\n  meshwright a"), "Examples:\n  meshwright a");
     }
 }

@@ -8,9 +8,9 @@ use clap::{Arg, Command, Error};
 
 use crate::export::targets;
 use crate::model::presets;
+use crate::profile::choices::CheckpointMode;
 use crate::profile::engines::{engine, engines_in_use};
 use crate::profile::{device_model, device_models};
-use crate::profile::choices::CheckpointMode;
 use crate::strategy::Key;
 
 /// Takes any text; what it offers is for completions alone.
@@ -51,9 +51,8 @@ pub const FREE: Hinted = Hinted(|| {
 });
 
 /// What a sweep goes over.
-pub const SWEEP: Hinted = Hinted(|| {
-    ["devices=", "batch=", "seq-len=", "memory="].map(PossibleValue::new).to_vec()
-});
+pub const SWEEP: Hinted =
+    Hinted(|| ["devices=", "batch=", "seq-len=", "memory="].map(PossibleValue::new).to_vec());
 
 /// What plans are exported to.
 pub const TARGET: Hinted = Hinted(|| listed(&TARGETS));

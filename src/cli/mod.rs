@@ -69,8 +69,8 @@ Examples:
 
 How strategies are written: meshwright help strategy
 
-Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal, 5 output could not be written, 6 a run failed,
-130 interrupted.";
+Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal,
+5 output could not be written, 6 a run failed, 130 interrupted.";
 
 #[derive(Subcommand, Debug)]
 enum Command {

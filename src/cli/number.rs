@@ -12,12 +12,7 @@ pub fn whole(field: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64,
 }
 
 /// The same of a count whose `k` is `kilo`.
-pub fn whole_with(
-    kilo: Kilo,
-    field: &str,
-    text: &str,
-    range: RangeInclusive<u64>,
-) -> Result<u64, CliError> {
+pub fn whole_with(kilo: Kilo, field: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, CliError> {
     let (least, most) = (*range.start(), *range.end());
     let error = |nearest: Vec<u64>| {
         CliError::usage(field, text, format!("a whole number from {least} to {most} is needed")).or(nearest)
@@ -38,7 +33,9 @@ pub fn whole_with(
         several => {
             let possible: Vec<u64> = several.iter().copied().filter(|count| range.contains(count)).collect();
             let shown = several.iter().map(|count| grouped(*count)).collect::<Vec<_>>().join(" or ");
-            return Err(CliError::usage(field, text, format!("this may be {shown}; write it out")).or(possible));
+            return Err(
+                CliError::usage(field, text, format!("this may be {shown}; write it out")).or(possible)
+            );
         }
     }
     let Ok(number) = text.parse::<f64>() else { return Err(error(Vec::new())) };

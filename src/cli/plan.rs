@@ -9,13 +9,13 @@ use clap::builder::PossibleValuesParser;
 use super::document;
 use super::error::CliError;
 use super::folder::Folder;
-use super::{hints, interrupt};
 use super::keys;
 use super::map::{MapArgs, MapRequest};
 use super::number::whole;
 use super::output::Outputs;
 use super::progress::Bar;
 use super::workload::{EngineChoice, Subject, WorkloadArgs, WorkloadRequest};
+use super::{hints, interrupt};
 use crate::plan::{self, map::Goal};
 use crate::profile::engines::engines_in_use;
 use crate::search::map::{Setting, Watch};
@@ -46,7 +46,7 @@ Examples:
 pub struct PlanArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// Keys of the strategy that are held, such as tp=8,zero=1 (help strategy lists them)
+    /// Keys of the strategy that are held, such as tp=8,zero=1
     #[arg(long, value_name = "AXES", value_parser = hints::STRATEGY, hide_possible_values = true)]
     fix: Option<String>,
     #[arg(long, value_name = "KEYS", help = keys::free_help())]
@@ -55,8 +55,8 @@ pub struct PlanArgs {
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory_limit: Option<String>,
-    /// What the best plan has least of; robust: within the tolerance of the fastest, the surest and simplest
-    #[arg(long, value_name = "OBJECTIVE", default_value = "robust")]
+    /// What is best: robust, time, memory, devices or cost
+    #[arg(long, value_name = "OBJECTIVE", default_value = "robust", hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(["robust", "time", "memory", "devices", "cost"]))]
     objective: String,
     /// How much longer than the fastest a robust plan may take
@@ -65,7 +65,7 @@ pub struct PlanArgs {
     /// Plans to show beside the best
     #[arg(long, value_name = "K", default_value = "5", allow_negative_numbers = true)]
     top: String,
-    /// Stop each search after this long, such as 5s, and say what is not proven [default: no limit]
+    /// Stop each search after this long, such as 5s [default: no limit]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     time_limit: Option<String>,
     /// Play every strategy with every inner choice, whatever its bound; for small spaces

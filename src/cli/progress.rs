@@ -96,7 +96,11 @@ impl Now {
     /// What is done of `steps` steps. How many searches a question takes is not known before: it is taken to need one
     /// more.
     fn done(&self, steps: u64) -> f64 {
-        let of_step = if self.parts == 0 { self.share } else { (self.parts as f64 - 1.0 + self.share) / (self.parts as f64 + 1.0) };
+        let of_step = if self.parts == 0 {
+            self.share
+        } else {
+            (self.parts as f64 - 1.0 + self.share) / (self.parts as f64 + 1.0)
+        };
         (self.answered as f64 + of_step) / steps.max(1) as f64
     }
 
@@ -197,7 +201,8 @@ impl RunBar {
 
     /// The bar of a slice, of `steps` steps of all its ranks.
     pub fn of_slice(is_wanted: bool, steps: u64) -> Self {
-        let (bar, lines) = shown(is_wanted, steps, "{bar:32} {pos}/{len} steps  {elapsed}  {msg}  {eta} left");
+        let (bar, lines) =
+            shown(is_wanted, steps, "{bar:32} {pos}/{len} steps  {elapsed}  {msg}  {eta} left");
         Self { bar, lines, tokens: None, memory: Bytes::ZERO }
     }
 

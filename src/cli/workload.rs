@@ -40,11 +40,11 @@ pub struct WorkloadArgs {
     /// Sequences a step [default: 512]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WORK)]
     global_batch: Option<String>,
-    /// Tokens a sequence, such as 128k (131,072) [default: 4096, or the model's maximum if smaller]
+    /// Tokens a sequence, such as 128k [default: 4096, or the model's maximum]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WORK)]
     seq_len: Option<String>,
-    /// Type of the arithmetic; below 32 bits with fp32 master weights [default: bf16]
-    #[arg(long, value_name = "TYPE", help_heading = WORK, ignore_case = true)]
+    /// Arithmetic in bf16, fp16, fp32, fp64 or fp8 [default: bf16]
+    #[arg(long, value_name = "TYPE", help_heading = WORK, ignore_case = true, hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(precisions()))]
     precision: Option<String>,
     /// Probability of dropout after attention, MLP and softmax; 0 is off [default: 0]
@@ -251,8 +251,13 @@ fn engine_choice(text: &str) -> Result<EngineChoice, CliError> {
     }
     engine_named(text).map(EngineChoice::Named).ok_or_else(|| {
         let names = || ["auto", "all"].into_iter().chain(engines().iter().map(|engine| engine.name.as_str()));
-        let rule = format!("no such engine; the known ones are {}", names().collect::<Vec<_>>().join(", "));
-        CliError::usage("engine", text, rule).or(nearest_engines(text, names()))
+        let near = nearest_engines(text, names());
+        let rule = format!(
+            "no such engine; nearest: {}; the known ones are {}",
+            near.join(", "),
+            names().collect::<Vec<_>>().join(", ")
+        );
+        CliError::usage("engine", text, rule).or(near)
     })
 }
 

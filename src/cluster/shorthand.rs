@@ -87,8 +87,8 @@ fn build(nodes: u32, devices: u32, (model, hash): (DeviceModel, String)) -> Clus
 }
 
 fn counts(text: &str) -> Result<(u32, u32), ClusterError> {
-    let (nodes, devices, _) =
-        parts(text).ok_or_else(|| ClusterError::NotACluster { text: text.to_owned(), nearest: Vec::new() })?;
+    let (nodes, devices, _) = parts(text)
+        .ok_or_else(|| ClusterError::NotACluster { text: text.to_owned(), nearest: Vec::new() })?;
     let nodes = count(text, "nodes", nodes, MOST_DEVICES)?;
     let devices = count(text, "devices per node", devices, MOST_DEVICES / u64::from(nodes))?;
     Ok((nodes, devices))
@@ -205,7 +205,10 @@ mod tests {
         assert_eq!(parse("8X8XH100-SXM").unwrap(), parse("8x8xh100-sxm").unwrap());
         assert_eq!(parse("2 x 8 × NVIDIA RTX 4090").unwrap(), parse("2x8xrtx-4090").unwrap());
         let error = parse("1x8xa100").unwrap_err();
-        assert!(error.to_string().starts_with("device `a100` may be any of a100-sxm-80gb, a100-sxm-40gb"), "{error}");
+        assert!(
+            error.to_string().starts_with("device `a100` may be any of a100-sxm-80gb, a100-sxm-40gb"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -113,7 +113,10 @@ mod tests {
     #[test]
     fn what_was_not_typed_is_said() {
         let said = |text: &str| read_as(text, &load(text).unwrap());
-        assert_eq!(said("8xH100").unwrap(), "Cluster `8xH100` is read as 1x8xh100-sxm: NVIDIA H100 SXM5 80 GB.");
+        assert_eq!(
+            said("8xH100").unwrap(),
+            "Cluster `8xH100` is read as 1x8xh100-sxm: NVIDIA H100 SXM5 80 GB."
+        );
         assert_eq!((said("1x8xH100-SXM"), said("1x8xh100-sxm")), (None, None));
     }
 

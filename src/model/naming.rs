@@ -35,9 +35,8 @@ pub fn nearest(text: &str) -> Vec<String> {
     kin.sort_by_key(|(name, words)| {
         let shared = own.iter().filter(|word| words.contains(word)).count();
         // Version 3 is nearer to 3.1 than to 2.
-        let is_of_version = |word: &String| {
-            words.iter().any(|other| other.split('.').next() == Some(word) && other != word)
-        };
+        let is_of_version =
+            |word: &String| words.iter().any(|other| other.split('.').next() == Some(word) && other != word);
         (Reverse(2 * shared + own.iter().filter(|word| is_of_version(word)).count()), distance(text, name))
     });
     kin.into_iter().take(MOST).map(|(name, _)| name.to_owned()).collect()
@@ -99,7 +98,16 @@ mod tests {
     #[test]
     fn what_is_another_model_is_not_taken_for_a_preset() {
         for text in [
-            "llama-27b", "llama3-8b", "Mistral-7B-v0.3", "./gpt2", "../llama-2-7b", "models/x/gpt2", "gpt2.json", "", "instruct", "llama",
+            "llama-27b",
+            "llama3-8b",
+            "Mistral-7B-v0.3",
+            "./gpt2",
+            "../llama-2-7b",
+            "models/x/gpt2",
+            "gpt2.json",
+            "",
+            "instruct",
+            "llama",
         ] {
             assert_eq!(named(text), None, "{text}");
         }

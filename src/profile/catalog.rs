@@ -237,13 +237,19 @@ mod tests {
         for (name, _) in FILES {
             let model = device_model(name).unwrap().0;
             for field in model.fields() {
-                let Some((sister, kind)) = field.source.strip_prefix("as on ").and_then(|rest| rest.split_once(", where it is "))
+                let Some((sister, kind)) =
+                    field.source.strip_prefix("as on ").and_then(|rest| rest.split_once(", where it is "))
                 else {
                     continue;
                 };
                 let sister = device_model(sister).unwrap_or_else(|error| panic!("{name}: {error}")).0;
                 let there = sister.fields().into_iter().find(|other| other.path == field.path).unwrap();
-                assert_eq!((field.value, kind), (there.value, there.evidence.to_string().as_str()), "{name}: {}", field.path);
+                assert_eq!(
+                    (field.value, kind),
+                    (there.value, there.evidence.to_string().as_str()),
+                    "{name}: {}",
+                    field.path
+                );
                 assert_eq!(field.evidence, Evidence::Estimate, "{name}: {}", field.path);
                 copied += 1;
             }

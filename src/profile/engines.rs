@@ -81,7 +81,10 @@ pub fn engine(name: &str) -> Option<&'static EngineProfile> {
 /// Tools and libraries whose names people give for the engine, and the profile that is nearest to what these run.
 const OTHER_NAMES: &[(&str, &[&str])] = &[
     ("torchtitan", &["titan", "pytorch", "torch", "fsdp", "fsdp2", "ddp"]),
-    ("accelerate", &["huggingface", "hf", "transformers", "trainer", "trl", "axolotl", "llamafactory", "unsloth"]),
+    (
+        "accelerate",
+        &["huggingface", "hf", "transformers", "trainer", "trl", "axolotl", "llamafactory", "unsloth"],
+    ),
     ("maxtext", &["jax"]),
 ];
 

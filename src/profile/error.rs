@@ -9,7 +9,8 @@ use crate::json::Fault;
 pub enum ProfileError {
     #[error(
         "device `{name}` is unknown{}; `meshwright clusters` lists those that are known, and a cost-model file stands \
-         for any other", nearest_are(nearest)
+         for any other",
+        nearest_are(nearest)
     )]
     UnknownDevice { name: String, nearest: Vec<String> },
     #[error("device `{name}` may be any of {}; name one", nearest.join(", "))]

@@ -10,13 +10,32 @@ use crate::spelling::{ranked, words};
 
 /// Words that say nothing: makers, product lines, and memory that a family has anyway.
 const IDLE: [&str; 18] = [
-    "nvidia", "geforce", "tesla", "quadro", "rtx", "gtx", "amd", "instinct", "intel", "gpu", "tensor", "core",
-    "generation", "hbm2", "hbm2e", "hbm3", "hbm3e", "nvl72",
+    "nvidia",
+    "geforce",
+    "tesla",
+    "quadro",
+    "rtx",
+    "gtx",
+    "amd",
+    "instinct",
+    "intel",
+    "gpu",
+    "tensor",
+    "core",
+    "generation",
+    "hbm2",
+    "hbm2e",
+    "hbm3",
+    "hbm3e",
+    "nvl72",
 ];
 
 /// How a card is built in: the first is the usual one where a name does not say.
-const FORMS: [(&str, &[&str]); 3] =
-    [("sxm", &["sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "hgx", "dgx", "oam"]), ("pcie", &["pcie"]), ("nvl", &["nvl"])];
+const FORMS: [(&str, &[&str]); 3] = [
+    ("sxm", &["sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "hgx", "dgx", "oam"]),
+    ("pcie", &["pcie"]),
+    ("nvl", &["nvl"]),
+];
 
 /// What a name says of a device.
 #[derive(Debug, Default, PartialEq)]
@@ -126,7 +145,10 @@ fn has_memory(said: &Said, name: &str, device: &Said) -> bool {
 /// Of devices of one family, the usual one first.
 fn place(device: &Said) -> (usize, usize) {
     let form = FORMS.iter().position(|(form, _)| device.form.is_none_or(|own| own == *form));
-    (form.unwrap_or(FORMS.len()), usize::from(device.gigabytes.is_some()) + usize::from(device.watts.is_some()))
+    (
+        form.unwrap_or(FORMS.len()),
+        usize::from(device.gigabytes.is_some()) + usize::from(device.watts.is_some()),
+    )
 }
 
 fn gibibytes(name: &str) -> Option<f64> {
@@ -154,13 +176,12 @@ fn nearest(text: &str, said: &Said) -> Vec<String> {
     let families: Vec<(&'static str, String)> =
         families.map(|(name, device)| (name, device.family.join(" "))).collect();
     let near = ranked(&family, families.iter().map(|(_, family)| family.as_str()));
-    let Some((least, _)) = near.first().filter(|(far, name)| *far <= 2 * name.len()) else { return Vec::new() };
+    let Some((least, _)) = near.first().filter(|(far, name)| *far <= 2 * name.len()) else {
+        return Vec::new();
+    };
     let is_near = |own: &str| near.iter().any(|(far, name)| *far == *least && *name == own);
-    let mut alike: Vec<(&'static str, Said)> = families
-        .iter()
-        .filter(|(_, own)| is_near(own))
-        .map(|(name, _)| (*name, Said::read(name)))
-        .collect();
+    let mut alike: Vec<(&'static str, Said)> =
+        families.iter().filter(|(_, own)| is_near(own)).map(|(name, _)| (*name, Said::read(name))).collect();
     alike.sort_by_key(|(_, device)| place(device));
     alike.into_iter().take(MOST).map(|(name, _)| name.to_owned()).collect()
 }
@@ -247,9 +268,14 @@ mod tests {
 
     #[test]
     fn where_several_are_meant_each_is_named_and_no_other_family() {
-        for (text, family) in [("a100", "a100"), ("v100", "v100"), ("a100-pcie", "a100-pcie"), ("a100-64gb", "a100")] {
+        for (text, family) in
+            [("a100", "a100"), ("v100", "v100"), ("a100-pcie", "a100-pcie"), ("a100-64gb", "a100")]
+        {
             let nearest = device_named(text).unwrap_err().nearest();
-            assert!(nearest.len() > 1 && nearest.iter().all(|near| near.starts_with(family)), "{text}: {nearest:?}");
+            assert!(
+                nearest.len() > 1 && nearest.iter().all(|near| near.starts_with(family)),
+                "{text}: {nearest:?}"
+            );
         }
         assert_eq!(device_named("a100-64gb").unwrap_err().nearest()[0], "a100-sxm-80gb");
         assert_eq!(device_named("h1000").unwrap_err().nearest()[0], "h100-sxm");

@@ -79,7 +79,7 @@ mod space;
 mod state_prices;
 mod strategy_bound;
 
+pub use crate::simulate::Stop;
 pub use problem::{Candidate, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
 pub use run::{bound_all, search};
-pub use crate::simulate::Stop;

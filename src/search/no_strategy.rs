@@ -7,7 +7,7 @@ use crate::search::request::Request;
 use crate::search::space::Space;
 use crate::strategy::rules::{Rule, RuleBreak};
 use crate::strategy::{Draft, Workload};
-use crate::units::several;
+use crate::units::typed;
 
 /// Clusters that are tried below and above.
 const MOST_TRIED: u64 = 24;
@@ -35,10 +35,10 @@ pub fn no_strategy(problem: &Problem<'_>, request: &Request) -> RuleBreak {
     let message = format!(
         "no strategy trains {} on the {} of {} with {} of {} a step{reason}{ways}",
         model.name,
-        several("device", cluster.devices()),
+        typed("device", cluster.devices()),
         cluster.name,
-        several("sequence", batch),
-        several("token", workload.seq_len),
+        typed("sequence", batch),
+        typed("token", workload.seq_len),
     );
     let rule = plainest.map_or(Rule::Devices, |broken| broken.rule);
     RuleBreak { rule, field: "cluster".to_owned(), value: cluster.name.clone(), message, nearest }

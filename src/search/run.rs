@@ -45,11 +45,13 @@ pub fn search(
     let space = Space { deadline, ..Space::new(problem, request) };
     let bounding = Bounding::new(&space);
     let closed_forms = ClosedForms::until(problem, deadline);
-    let spare = request.time_limit.and_then(|_| advice::spare(&space, &closed_forms));
+    let by_time = request.objective == Objective::Time && !request.exhaustive;
+    // Seeds come first where a search has any.
+    let has_end = request.time_limit.is_some() || (request.stop.is_possible() && !by_time);
+    let spare = if has_end { advice::spare(&space, &closed_forms) } else { None };
     let solving = Solving::new(&bounding, &closed_forms);
     let mut found = Found::default();
     // What the seeds found is found again, unless something beats it.
-    let by_time = request.objective == Objective::Time && !request.exhaustive;
     if by_time {
         play_seeds(&solving, &likely, &mut found);
     }
@@ -93,6 +95,7 @@ pub fn search(
         found.played.push(seed);
     }
     if found.played.is_empty() {
+        let spare = spare.filter(|_| request.time_limit.is_some() || deadline.is_over());
         found.played.extend(spare.inspect(|_| account.count_played()));
     }
     sort(&mut found.played, request.objective);

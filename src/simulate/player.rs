@@ -78,12 +78,7 @@ pub fn play_below(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> B
 }
 
 /// The same, with how many events that took; given up once `until` is over, when nothing more is known.
-pub fn play_counting(
-    program: &Program,
-    pricing: &dyn Pricing,
-    limit: Seconds,
-    until: Until,
-) -> (Below, u64) {
+pub fn play_counting(program: &Program, pricing: &dyn Pricing, limit: Seconds, until: Until) -> (Below, u64) {
     let mut player = Player::new(program, pricing, true);
     player.until = until;
     if limit.0.is_finite() {

@@ -13,6 +13,11 @@ impl Stop {
         Self(Some(flag))
     }
 
+    /// Whether anybody can ask.
+    pub const fn is_possible(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether to stop.
     pub fn is_asked(self) -> bool {
         self.0.is_some_and(|flag| flag.load(Ordering::Relaxed))

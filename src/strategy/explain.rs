@@ -9,7 +9,7 @@ use super::{
     AttentionKernel, Capacity, Facts, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy,
     capabilities,
 };
-use crate::units::several;
+use crate::units::typed;
 
 /// The account of a broken rule.
 pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBreak {
@@ -39,11 +39,11 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         ),
         Rule::TensorHeads => {
             let heads = facts.heads.iter().map(|heads| heads.query);
-            case.tensor(&several("head", first_undivided(heads, s.tensor)))
+            case.tensor(&typed("head", first_undivided(heads, s.tensor)))
         }
         Rule::TensorKeyValueHeads => {
             let heads = facts.heads.iter().map(|heads| heads.key_value);
-            case.tensor(&several("key-value head", first_undivided(heads, s.tensor)))
+            case.tensor(&typed("key-value head", first_undivided(heads, s.tensor)))
         }
         Rule::TensorWidth => {
             let widths = facts.widths.iter().copied();
@@ -53,7 +53,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::ContextSequence => {
             let pieces = context_pieces(s, facts);
             let what = if pieces == 1 { "" } else { "2 · " };
-            let reason = format!("{what}cp {} does not divide {}", s.context, several("token", facts.workload.seq_len));
+            let reason =
+                format!("{what}cp {} does not divide {}", s.context, typed("token", facts.workload.seq_len));
             case.context(reason)
         }
         Rule::ContextHeads => case.context(format!(
@@ -68,7 +69,10 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         ),
         Rule::TensorSequence => {
             let part = facts.workload.seq_len / s.context.max(1);
-            case.tensor(&format!("the {} of a context rank, as sequence parallelism needs", several("token", part)))
+            case.tensor(&format!(
+                "the {} of a context rank, as sequence parallelism needs",
+                typed("token", part)
+            ))
         }
         Rule::SequenceOffered => case.listed(Key::SequenceParallel),
         Rule::ExpertModel => case.plain(Key::Expert, s.expert, "this model has no experts".to_owned(), &[1]),
@@ -83,7 +87,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             case.experts(format!(
                 "ep {} does not divide {}",
                 s.expert,
-                several("expert", first_undivided(counts, s.expert))
+                typed("expert", first_undivided(counts, s.expert))
             ))
         }
         Rule::ExpertTensor => {
@@ -103,7 +107,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let reason = format!(
                 "{} does not split experts over {} {spread}",
                 facts.profile.name,
-                several("rank", s.expert_tensor)
+                typed("rank", s.expert_tensor)
             );
             case.plain(Key::ExpertTensor, s.expert_tensor, reason, &legal)
         }
@@ -117,7 +121,7 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             "ep {} · etp {} does not divide the {} of a stage",
             s.expert,
             s.expert_tensor,
-            several("rank", s.tensor * s.context * s.data)
+            typed("rank", s.tensor * s.context * s.data)
         )),
         Rule::ExpertReplicas => case.experts(format!(
             "ep {} · etp {} leaves ranks that {} replicas do not divide",
@@ -160,14 +164,14 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::PipelinedMicroBatches => case.pipelined(),
         Rule::CutsCount => case.cuts(format!(
             "cuts names {}, and pp {} · virtual {} is {}",
-            several("chunk", s.cuts.len()),
+            typed("chunk", s.cuts.len()),
             s.pipeline,
             s.virtual_stages,
             s.chunks()
         )),
         Rule::CutsSum => {
             let sum: u64 = s.cuts.iter().map(|&blocks| u64::from(blocks)).sum();
-            case.cuts(format!("cuts sum to {}, and the model has {}", several("block", sum), facts.blocks))
+            case.cuts(format!("cuts sum to {}, and the model has {}", typed("block", sum), facts.blocks))
         }
         Rule::CutsOffered => case.cuts(format!("{} does not cut a model so", facts.profile.name)),
         Rule::AdaptiveLoss => {
@@ -211,8 +215,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::CheckpointCount => {
             let reason = format!(
                 "ckpt has {} for {}",
-                several("entry", s.checkpoint.len()),
-                several("chunk", s.cuts.len())
+                typed("entry", s.checkpoint.len()),
+                typed("chunk", s.cuts.len())
             );
             case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &supports.checkpoint)
         }
@@ -238,7 +242,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::OffloadCount => {
             let counts = OffloadCategory::ALL.iter().map(|&category| s.offload.fractions(category).len());
             let count = counts.filter(|&count| count != 0 && count as u64 != s.pipeline).max().unwrap_or(0);
-            let reason = format!("offload has {} for {}", several("fraction", count), several("stage", s.pipeline));
+            let reason =
+                format!("offload has {} for {}", typed("fraction", count), typed("stage", s.pipeline));
             case.plain(Key::Offload, &s.offload, reason, &["none"])
         }
         Rule::OffloadFraction => {

@@ -13,19 +13,75 @@ pub struct Meant {
 
 /// Keys that take the same values under another name.
 const RENAMED: &[(Key, &[&str])] = &[
-    (Key::Tensor, &["tp_size", "tensor_parallel_size", "tensor_model_parallel_size", "tensor_parallel_degree", "mp", "mp_size", "model_parallel_size"]),
+    (
+        Key::Tensor,
+        &[
+            "tp_size",
+            "tensor_parallel_size",
+            "tensor_model_parallel_size",
+            "tensor_parallel_degree",
+            "mp",
+            "mp_size",
+            "model_parallel_size",
+        ],
+    ),
     (Key::Context, &["cp_size", "context_parallel_size", "context_parallel_degree"]),
-    (Key::Pipeline, &["pp_size", "pipeline_parallel_size", "pipeline_model_parallel_size", "pipeline_parallel_degree", "stages", "pipeline_stages"]),
+    (
+        Key::Pipeline,
+        &[
+            "pp_size",
+            "pipeline_parallel_size",
+            "pipeline_model_parallel_size",
+            "pipeline_parallel_degree",
+            "stages",
+            "pipeline_stages",
+        ],
+    ),
     (Key::Data, &["dp_size", "data_parallel_size", "data_parallel_degree"]),
-    (Key::Expert, &["ep_size", "expert_parallel_size", "expert_model_parallel_size", "expert_parallel_degree"]),
+    (
+        Key::Expert,
+        &["ep_size", "expert_parallel_size", "expert_model_parallel_size", "expert_parallel_degree"],
+    ),
     (Key::ExpertTensor, &["etp_size", "expert_tensor_parallel_size"]),
     (Key::SequenceParallel, &["sequence_parallel"]),
     (Key::Schedule, &["schedule", "pipeline_schedule", "pp_schedule"]),
-    (Key::VirtualStages, &["vp", "vpp", "virtual_stages", "virtual_pipeline_model_parallel_size", "model_chunks"]),
+    (
+        Key::VirtualStages,
+        &["vp", "vpp", "virtual_stages", "virtual_pipeline_model_parallel_size", "model_chunks"],
+    ),
     (Key::Zero, &["zero_stage", "zero_optimization", "stage", "deepspeed"]),
     (Key::Shard, &["dp_shard", "shard_size", "fsdp_size", "data_parallel_shard_degree"]),
-    (Key::MicroBatch, &["bs", "mbs", "batch", "batch_size", "micro_batch", "micro_batch_size", "micro_bs", "local_batch_size", "per_device_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu"]),
-    (Key::Accumulation, &["ga", "gas", "acc", "grad_acc", "grad_accum", "gradient_accumulation", "gradient_accumulation_steps", "accumulation_steps", "microbatches", "num_microbatches"]),
+    (
+        Key::MicroBatch,
+        &[
+            "bs",
+            "mbs",
+            "batch",
+            "batch_size",
+            "micro_batch",
+            "micro_batch_size",
+            "micro_bs",
+            "local_batch_size",
+            "per_device_batch_size",
+            "per_device_train_batch_size",
+            "train_micro_batch_size_per_gpu",
+        ],
+    ),
+    (
+        Key::Accumulation,
+        &[
+            "ga",
+            "gas",
+            "acc",
+            "grad_acc",
+            "grad_accum",
+            "gradient_accumulation",
+            "gradient_accumulation_steps",
+            "accumulation_steps",
+            "microbatches",
+            "num_microbatches",
+        ],
+    ),
     (Key::Bucket, &["bucket_size", "reduce_bucket_size"]),
     (Key::Gradient, &["grad_dtype", "grad_type", "gradient_dtype"]),
     (Key::Reduce, &["reduce_dtype", "grad_reduce_dtype"]),
@@ -36,11 +92,24 @@ const HYBRID: &[&str] = &["hsdp", "hybrid_shard", "hybrid_sharding"];
 const REPLICATED: &[&str] = &["ddp", "data_parallel_replicate_degree"];
 const STAGED: &[&str] = &["sharding", "sharding_stage", "sharding_strategy"];
 const RECOMPUTED: &[&str] = &[
-    "ac", "gc", "activation_checkpoint", "activation_checkpointing", "gradient_checkpointing", "grad_ckpt", "checkpointing",
-    "recompute", "recomputation", "recompute_granularity", "remat", "remat_policy",
+    "ac",
+    "gc",
+    "activation_checkpoint",
+    "activation_checkpointing",
+    "gradient_checkpointing",
+    "grad_ckpt",
+    "checkpointing",
+    "recompute",
+    "recomputation",
+    "recompute_granularity",
+    "remat",
+    "remat_policy",
 ];
 const OFFLOADED: &[(&str, &[&str])] = &[
-    ("optimizer", &["cpu_offload", "optimizer_offload", "offload_optimizer", "zero_offload", "optimizer_cpu_offload"]),
+    (
+        "optimizer",
+        &["cpu_offload", "optimizer_offload", "offload_optimizer", "zero_offload", "optimizer_cpu_offload"],
+    ),
     ("params", &["param_offload", "offload_param", "offload_params", "parameter_offload"]),
     ("activations", &["activation_offload", "cpu_offloading", "activation_offloading"]),
 ];
@@ -69,7 +138,8 @@ pub fn meant(name: &str, value: &str) -> Option<Meant> {
     if is(SHARDED) {
         let mut written = vec!["zero=3".to_owned(), "zero=2".to_owned()];
         written.extend(number.map(|size| format!("zero=3,shard={size}")));
-        let groups = if number.is_some() { "; shard is the size of its groups, if not all data ranks" } else { "" };
+        let groups =
+            if number.is_some() { "; shard is the size of its groups, if not all data ranks" } else { "" };
         return says(
             written,
             &format!(
@@ -93,7 +163,10 @@ pub fn meant(name: &str, value: &str) -> Option<Meant> {
         let word = if value.eq_ignore_ascii_case("shard_grad_op") { Some(2) } else { None };
         let stages = last.or(word).map_or(vec![3, 2, 1], |stage| vec![stage]);
         let written = stages.iter().map(|stage| format!("zero={stage}")).collect();
-        return says(written, "zero is the stage: 1 shards optimizer state, 2 gradients too, 3 parameters too");
+        return says(
+            written,
+            "zero is the stage: 1 shards optimizer state, 2 gradients too, 3 parameters too",
+        );
     }
     if is(RECOMPUTED) {
         let modes: &[&str] = match value.to_lowercase().as_str() {

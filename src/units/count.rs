@@ -41,7 +41,8 @@ pub fn counts(text: &str, kilo: Kilo) -> Vec<u64> {
 fn plain(number: &str) -> Option<u64> {
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut groups = number.split([',', '_']);
-    let is_first = groups.next().is_some_and(|first| is_digits(first) && (first.len() <= 3 || first == number));
+    let is_first =
+        groups.next().is_some_and(|first| is_digits(first) && (first.len() <= 3 || first == number));
     let is_grouped = groups.all(|group| is_digits(group) && group.len() == 3);
     if is_first && is_grouped { number.replace([',', '_'], "").parse().ok() } else { None }
 }
@@ -86,8 +87,25 @@ mod tests {
 
     #[test]
     fn what_is_no_whole_number_means_nothing() {
-        let texts = ["", "k", "Ki", "i", "-1k", "+1", "1.0001k", "1e3", "1,2", "12,34,567", "1,,000", ",100", "_", "1kk", "4KB"];
-        for text in texts.into_iter().chain(["99999999999999999999", "99999999999999999T", "1.k", ".5k", "é"]) {
+        let texts = [
+            "",
+            "k",
+            "Ki",
+            "i",
+            "-1k",
+            "+1",
+            "1.0001k",
+            "1e3",
+            "1,2",
+            "12,34,567",
+            "1,,000",
+            ",100",
+            "_",
+            "1kk",
+            "4KB",
+        ];
+        for text in texts.into_iter().chain(["99999999999999999999", "99999999999999999T", "1.k", ".5k", "é"])
+        {
             assert!(counts(text, Kilo::Thousand).is_empty(), "{text}");
         }
     }

@@ -14,7 +14,7 @@ pub use money::Price;
 pub use parse::{QuantityError, Written};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Money, Seconds};
 pub use tokens::Tokens;
-pub use words::{agreeing, several, tenths};
+pub use words::{agreeing, noun_of, several, tenths, typed};
 
 /// `value` with thousands separated by commas: `1,234,567`.
 pub fn grouped(value: u64) -> String {

@@ -2,10 +2,21 @@
 
 use super::grouped;
 
-/// `several("node", 2)` is `2 nodes`, and of 1 it is `1 node`.
+/// `several("node", 2)` is `2 nodes`, and of 1 it is `1 node`; thousands are separated.
 pub fn several(noun: &str, number: impl TryInto<u64>) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
-    format!("{} {}", grouped(number), if number == 1 { noun.to_owned() } else { plural(noun) })
+    format!("{} {}", grouped(number), noun_of(noun, number))
+}
+
+/// The same in digits alone, as they can be typed.
+pub fn typed(noun: &str, number: impl TryInto<u64>) -> String {
+    let number = number.try_into().unwrap_or(u64::MAX);
+    format!("{number} {}", noun_of(noun, number))
+}
+
+/// `noun` in the form that goes with `number`.
+pub fn noun_of(noun: &str, number: u64) -> String {
+    if number == 1 { noun.to_owned() } else { plural(noun) }
 }
 
 /// The form of a verb that goes with `subject`, a noun in either number: `optimizer takes`, `parameters take`.
@@ -38,6 +49,7 @@ mod tests {
         assert_eq!(several("node", 1_u32), "1 node");
         assert_eq!(several("node", 0_usize), "0 nodes");
         assert_eq!(several("micro-batch", 1024_u64), "1,024 micro-batches");
+        assert_eq!(typed("micro-batch", 1024_u64), "1024 micro-batches");
         assert_eq!(several("strategy", 2_u64), "2 strategies");
         assert_eq!(several("key", 2_u64), "2 keys");
         assert_eq!(several("process", 2_u64), "2 processes");

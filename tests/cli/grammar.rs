@@ -36,10 +36,40 @@ const LINES: &[&str] = &[
 
 /// Nouns that are counted somewhere.
 const NOUNS: &[&str] = &[
-    "blocks", "changes", "chunks", "cores", "devices", "elements", "entries", "experts", "files", "fractions", "groups",
-    "heads", "instructions", "keys", "layers", "micro-batches", "nodes", "parameters", "plans", "processes", "programs",
-    "ranks", "replicas", "rules", "runs", "sequences", "shards", "stages", "steps", "strategies", "times", "tokens",
-    "values", "windows",
+    "blocks",
+    "changes",
+    "chunks",
+    "cores",
+    "devices",
+    "elements",
+    "entries",
+    "experts",
+    "files",
+    "fractions",
+    "groups",
+    "heads",
+    "instructions",
+    "keys",
+    "layers",
+    "micro-batches",
+    "nodes",
+    "parameters",
+    "plans",
+    "processes",
+    "programs",
+    "ranks",
+    "replicas",
+    "rules",
+    "runs",
+    "sequences",
+    "shards",
+    "stages",
+    "steps",
+    "strategies",
+    "times",
+    "tokens",
+    "values",
+    "windows",
 ];
 
 /// What is wrong in `text`, each with the words around it.
@@ -54,9 +84,11 @@ fn faults(text: &str) -> Vec<String> {
         let is_plural = |noun: &String| NOUNS.contains(&noun.as_str());
         // `1 devices`, and `1 pipeline ranks`, but not `block 1 takes`.
         let counts = is_one && (is_plural(&after(1)) || is_plural(&after(2)) && !after(1).ends_with('s'));
-        let is_nothing = bare(word) == "0.0" && words.get(place + 1).is_some_and(|next| next.starts_with('%'));
+        let is_nothing =
+            bare(word) == "0.0" && words.get(place + 1).is_some_and(|next| next.starts_with('%'));
         let takes = ["optimizer", "overhead"].contains(word) && after(1) == "take"
-            || ["parameters", "gradients", "activations", "logits", "buffers"].contains(word) && after(1) == "takes";
+            || ["parameters", "gradients", "activations", "logits", "buffers"].contains(word)
+                && after(1) == "takes";
         if counts || is_nothing || takes {
             let around = place.saturating_sub(4)..(place + 5).min(words.len());
             faults.push(words[around].join(" "));
@@ -67,10 +99,23 @@ fn faults(text: &str) -> Vec<String> {
 
 #[test]
 fn faults_are_found() {
-    for text in ["ZeRO-3 over 1 ranks, 2 more", "optimizer take most", "0.0 % less time", "(1 devices)", "1 pipeline ranks"] {
+    for text in [
+        "ZeRO-3 over 1 ranks, 2 more",
+        "optimizer take most",
+        "0.0 % less time",
+        "(1 devices)",
+        "1 pipeline ranks",
+    ] {
         assert_eq!(faults(text).len(), 1, "{text}");
     }
-    for text in ["stage 1 of 8 ranks", "11 ranks", "10.0 % less", "optimizer takes most", "1 node. All ranks", "1 rank of 2 devices"] {
+    for text in [
+        "stage 1 of 8 ranks",
+        "11 ranks",
+        "10.0 % less",
+        "optimizer takes most",
+        "1 node. All ranks",
+        "1 rank of 2 devices",
+    ] {
         assert_eq!(faults(text), [""; 0], "{text}");
     }
 }

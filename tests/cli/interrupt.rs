@@ -71,7 +71,7 @@ fn signalled(place: &Place, line: &str, wait: Duration, signals: &[&str]) -> (Op
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     sleep(wait);
     for signal in signals {
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill").args([*signal, &child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         sleep(Duration::from_millis(100));
     }
@@ -80,52 +80,49 @@ fn signalled(place: &Place, line: &str, wait: Duration, signals: &[&str]) -> (Op
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A search of a minute, which has something to show after a second.
-const LONG: &str = "plan qwen3-235b-a22b --cluster 64x8xh100-sxm --engine embedded --global-batch 4096 --exhaustive";
+/// A search of many minutes, which has something to show after a second.
+const MODEL: &str = "llama-3.1-70b --cluster 8x8xh100-sxm --engine embedded --global-batch 512";
 
 #[test]
 fn an_interrupted_search_prints_the_best_plan_so_far() {
     let place = Place::new();
-    for (signal, flags) in [("-INT", "--json --out plan.json"), ("-TERM", "")] {
-        let line = format!("{LONG} {flags}");
-        let began = Instant::now();
-        let (code, stdout, stderr) = signalled(&place, &line, Duration::from_secs(4), &[signal]);
-        assert_eq!(code, Some(130), "{stderr}");
-        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-        let text = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(text.contains("Interrupted: this is the best plan found so far"), "{stdout}\n{stderr}");
-        if flags.is_empty() {
-            continue;
-        }
-        let plan: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-        assert_eq!(plan["search"]["proven_optimal"], false);
-        assert!(plan["search"]["considered"].as_u64().unwrap() > 0 && plan["search"]["gap"].as_f64().unwrap() > 0.0);
-        // It is a plan like any other: it can be taken up again.
-        assert_eq!(place.read("plan.json"), stdout);
-        assert_eq!(place.line("report plan.json --out page.html").code, 0);
-        let again = format!(
-            "simulate qwen3-235b-a22b --cluster 64x8xh100-sxm --engine embedded --global-batch 4096 --strategy {} --json",
-            plan["strategy"]["text"].as_str().unwrap()
-        );
-        assert_eq!(place.line(&again).json()["prediction"]["step_time_s"], plan["prediction"]["step_time_s"]);
-    }
+    let line = format!("plan {MODEL} --exhaustive --json --out plan.json");
+    let (code, stdout, stderr) = signalled(&place, &line, Duration::from_secs(8), &["-INT"]);
+    assert_eq!(code, Some(130), "{stderr}");
+    let plan: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let warning = plan["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("Interrupted: this is the best plan found so far"), "{warning}");
+    assert_eq!(plan["search"]["proven_optimal"], false);
+    assert!(
+        plan["search"]["considered"].as_u64().unwrap() > 0 && plan["search"]["gap"].as_f64().unwrap() > 0.0
+    );
+    // It is a plan like any other: it can be taken up again.
+    assert_eq!(place.read("plan.json"), stdout);
+    assert_eq!(place.line("report plan.json --out page.html").code, 0);
+    let strategy = plan["strategy"]["text"].as_str().unwrap();
+    let again = place.line(&format!("simulate {MODEL} --strategy {strategy} --json")).json();
+    assert_eq!(again["prediction"]["step_time_s"], plan["prediction"]["step_time_s"]);
 }
 
 #[test]
 fn a_second_interrupt_ends_at_once() {
     let place = Place::new();
     let began = Instant::now();
-    let (code, ..) = signalled(&place, LONG, Duration::from_millis(1500), &["-INT", "-INT"]);
+    let line = format!("plan {MODEL} --exhaustive");
+    let (code, ..) = signalled(&place, &line, Duration::from_millis(1500), &["-INT", "-INT"]);
     assert_eq!(code, Some(130));
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
 }
 
 #[test]
-fn an_interrupted_map_prints_what_is_known() {
+fn a_terminated_map_prints_what_is_known() {
     let place = Place::new();
-    let line = "plan llama-3.1-70b --cluster 64x8xh100-sxm --engine megatron --global-batch 4096 \
-                --sweep devices=64..512 --sensitivity --maximize seq-len";
-    let (code, stdout, stderr) = signalled(&place, line, Duration::from_secs(3), &["-INT"]);
+    let line = format!("plan {MODEL} --sweep devices=8..64 --sensitivity --maximize seq-len");
+    let (code, stdout, stderr) = signalled(&place, &line, Duration::from_secs(3), &["-TERM"]);
     assert_eq!(code, Some(130), "{stderr}");
-    assert!(stdout.contains("Interrupted") || stderr.contains("interrupted before a plan was found"), "{stdout}{stderr}");
+    let text = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("Interrupted: ") || stderr.contains("interrupted before a plan was found"),
+        "{stdout}{stderr}"
+    );
 }

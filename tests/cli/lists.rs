@@ -35,7 +35,8 @@ fn clusters_are_listed_with_what_their_numbers_rest_on() {
         assert!(device["evidence"]["estimate"].as_u64().unwrap() > 0);
         // What no run was measured on is marked so.
         let is_new =
-            ["h100-pcie", "h20", "l4", "rtx-3090", "mi325x", "a800-sxm-80gb", "h800-sxm", "t4", "rtx-5090"].contains(&device["name"].as_str().unwrap());
+            ["h100-pcie", "h20", "l4", "rtx-3090", "mi325x", "a800-sxm-80gb", "h800-sxm", "t4", "rtx-5090"]
+                .contains(&device["name"].as_str().unwrap());
         assert!(!is_new || device["measured_runs"] == 0, "{device}");
         assert_eq!(device["cost_model_hash"].as_str().unwrap().len(), 64);
     }
@@ -71,7 +72,9 @@ fn every_shell_has_completions() {
         assert!(run.stdout.contains("simulate") && run.stdout.contains("memory-limit"), "{shell}");
         // Elvish and PowerShell complete no values.
         if ["bash", "zsh", "fish"].contains(&shell) {
-            for name in ["llama-3.1-8b", "1x8xh100-sxm", "torchtitan", "sched=zb-v", "zero=3", "ckpt=full", "grad"] {
+            for name in
+                ["llama-3.1-8b", "1x8xh100-sxm", "torchtitan", "sched=zb-v", "zero=3", "ckpt=full", "grad"]
+            {
                 assert!(run.stdout.contains(name), "{shell}: {name}");
             }
         }
@@ -104,7 +107,9 @@ fn help_on_strategies_says_of_every_key_how_it_is_written() {
         let row = format!(" {key:<10} {}", form.split(' ').next().unwrap());
         assert!(topic.stdout.contains(&row), "{row}");
     }
-    for line in ["--help strategy", "plan --help strategy", "simulate gpt2 --help strategy", "plan -h strategy"] {
+    for line in
+        ["--help strategy", "plan --help strategy", "simulate gpt2 --help strategy", "plan -h strategy"]
+    {
         assert_eq!(place.line(line).stdout, topic.stdout, "{line}");
     }
 }
@@ -114,12 +119,26 @@ fn help_on_strategies_says_of_every_key_how_it_is_written() {
 fn help_fits_a_screen() {
     let place = Place::new();
     let commands = [
-        "", "plan", "simulate", "explain", "execute", "calibrate", "validate", "export", "report", "models", "clusters",
-        "devices", "completions", "help",
+        "",
+        "plan",
+        "simulate",
+        "explain",
+        "execute",
+        "calibrate",
+        "validate",
+        "export",
+        "report",
+        "models",
+        "clusters",
+        "devices",
+        "completions",
+        "help",
     ];
     for command in commands {
-        let (short, long) =
-            (place.wide(&format!("{command} -h"), 100).stdout, place.wide(&format!("{command} --help"), 100).stdout);
+        let (short, long) = (
+            place.wide(&format!("{command} -h"), 100).stdout,
+            place.wide(&format!("{command} --help"), 100).stdout,
+        );
         assert!(short.lines().count() <= 42, "{command}: {}\n{short}", short.lines().count());
         assert!(long.lines().count() <= 80, "{command}: {}\n{long}", long.lines().count());
         for text in [&short, &long] {
@@ -133,7 +152,9 @@ fn help_fits_a_screen() {
     }
     // Each option is in the long one, and what is typed daily in the short one.
     let (short, long) = (place.line("plan -h").stdout, place.line("plan --help").stdout);
-    for option in ["--cluster", "--seq-len", "--engine", "--fix", "--memory-limit", "--report", "--sweep", "--export"] {
+    for option in
+        ["--cluster", "--seq-len", "--engine", "--fix", "--memory-limit", "--report", "--sweep", "--export"]
+    {
         assert!(short.contains(option) && long.contains(option), "{option}");
     }
     for option in ["--mtbf-device", "--tolerance", "--free", "--mtp", "--exhaustive"] {

@@ -76,7 +76,10 @@ fn devices_of_several_sizes_are_not_guessed() {
         }
     }
     let error = refused(&simulate("gpt2", "1x8xtpu-v5p", &["--strategy", "zero=1"]), 3);
-    assert!(nearest(&error).is_empty() && error["message"].as_str().unwrap().contains("meshwright clusters"), "{error}");
+    assert!(
+        nearest(&error).is_empty() && error["message"].as_str().unwrap().contains("meshwright clusters"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -91,7 +94,9 @@ fn models_are_understood_as_hubs_call_them() {
         let document = understood(&simulate(typed, "1x8xh100-sxm", &["--strategy", "zero=1"]));
         assert_eq!(document["model"]["name"], name, "{typed}");
     }
-    for (typed, near) in [("llama3-8b", "llama-3.1-8b"), ("LLaMA 3 70B", "llama-3.1-70b"), ("qwen2-7b", "qwen2.5-7b")] {
+    for (typed, near) in
+        [("llama3-8b", "llama-3.1-8b"), ("LLaMA 3 70B", "llama-3.1-70b"), ("qwen2-7b", "qwen2.5-7b")]
+    {
         let error = refused(&simulate(typed, "1x8xh100-sxm", &["--strategy", "zero=1"]), 3);
         assert_eq!(nearest(&error)[0], near, "{error}");
     }
@@ -108,13 +113,16 @@ fn counts_have_units() {
         let rest = [rest, &["--strategy", "zero=1,ckpt=full"]].concat();
         understood(&simulate("llama-3.1-8b", "1x8xh100-sxm", &rest))["workload"].clone()
     };
-    for (typed, tokens) in [("128k", 131_072), ("128K", 131_072), ("32Ki", 32_768), ("8,192", 8_192), ("4_096", 4_096)] {
+    for (typed, tokens) in
+        [("128k", 131_072), ("128K", 131_072), ("32Ki", 32_768), ("8,192", 8_192), ("4_096", 4_096)]
+    {
         assert_eq!(workload(&["--seq-len", typed, "--global-batch", "8"])["seq_len"], tokens, "{typed}");
     }
     assert_eq!(workload(&["--seq-len", "1k", "--global-batch", "1Ki"])["global_batch"], 1024);
     assert_eq!(workload(&["--precision", "BFloat16", "--global-batch", "8"])["precision"], "bf16");
     // People write 1k for both.
-    let error = refused(&simulate("gpt2", "1x8xh100-sxm", &["--strategy", "zero=1", "--global-batch", "1k"]), 2);
+    let error =
+        refused(&simulate("gpt2", "1x8xh100-sxm", &["--strategy", "zero=1", "--global-batch", "1k"]), 2);
     assert_eq!(nearest(&error), ["1000", "1024"]);
     for typed in ["128kb", "k", "1.5", "1,28", "-1k", "128 k tokens"] {
         refused(&simulate("gpt2", "1x8xh100-sxm", &["--strategy", "zero=1", "--seq-len", typed]), 2);
@@ -157,7 +165,9 @@ fn keys_of_other_tools_are_answered_with_ours() {
 #[test]
 fn engines_are_known_by_other_names() {
     let place = Place::new();
-    for (typed, name) in [("Megatron", "megatron"), ("TorchTitan", "torchtitan"), ("megatron-core", "megatron")] {
+    for (typed, name) in
+        [("Megatron", "megatron"), ("TorchTitan", "torchtitan"), ("megatron-core", "megatron")]
+    {
         let line = format!("simulate gpt2 --cluster 1x8xh100-sxm --strategy zero=1 --engine {typed} --json");
         assert_eq!(place.line(&line).json()["engine"], name);
     }

@@ -3,7 +3,7 @@
 use super::{Goal, Questions};
 use crate::search::map::{Maximize, Maximum, Point, Setting, Watch};
 use crate::search::{Failure, Outcome, Request, search};
-use crate::units::several;
+use crate::units::typed;
 
 /// The setting that the plan is of, and what was found there.
 pub struct Chosen<'a> {
@@ -59,7 +59,7 @@ pub fn choose<'a>(
             setting.cluster.device.name,
             setting.cluster.device.memory.value,
             setting.workload.global_batch,
-            several("token", setting.workload.seq_len)
+            typed("token", setting.workload.seq_len)
         )
     };
     elsewhere.warning = Some(format!(

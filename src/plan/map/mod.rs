@@ -36,8 +36,7 @@ pub fn answer(
     let swept = questions.sweep.as_ref().inspect(|_| (watch.step)("sweep"));
     let points = swept.map(|asked| sweep(asked, request, until, watch)).unwrap_or_default();
     let maximized = questions.maximize.as_ref().inspect(|_| (watch.step)("maximize"));
-    let largest = maximized
-        .map(|(what, ceiling)| (*what, maximum(home, request, *what, ceiling, watch)));
+    let largest = maximized.map(|(what, ceiling)| (*what, maximum(home, request, *what, ceiling, watch)));
     (watch.step)("the plan");
     let chosen = choose(home, request, questions, &points, largest.as_ref(), watch)?;
     let Chosen { setting, outcome, warning } = &chosen;

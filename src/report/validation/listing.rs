@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::amount::{NOTHING, amounts, percent, share, signed};
 use crate::trace::published::Quality;
-use crate::validate::{Figures, Group, Quantity, Run, Validation, Worst};
 use crate::units::several;
+use crate::validate::{Figures, Group, Quantity, Run, Validation, Worst};
 
 /// Columns of one of the worst runs.
 const WORST: [(&str, bool); 5] =

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::listing::{Listing, listings};
-use crate::validate::Validation;
 use crate::units::several;
+use crate::validate::Validation;
 
 /// The listings of `validation` as Markdown, dated `date`; `every_run` shows each run however many there are.
 pub fn validation_markdown(validation: &Validation, date: &str, every_run: bool) -> String {

@@ -9,7 +9,7 @@ use crate::strategy::text_error::list;
 use crate::strategy::{
     Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, capabilities, cuts, defaults,
 };
-use crate::units::several;
+use crate::units::typed;
 
 /// One broken rule, where it was broken.
 pub(super) struct Case<'a> {
@@ -175,7 +175,8 @@ impl Case<'_> {
         let rest = product(&[s.tensor, s.context, s.pipeline]);
         if let Some(rest) = rest.filter(|&rest| devices.is_multiple_of(rest)) {
             let data = devices / rest;
-            let product = product(&[rest, s.data]).map_or("too many devices".to_owned(), |all| several("device", all));
+            let product =
+                product(&[rest, s.data]).map_or("too many devices".to_owned(), |all| typed("device", all));
             let message = format!(
                 "tp {} · cp {} · pp {} · dp {} is {product}, not {devices}; dp {data} makes {devices}",
                 s.tensor, s.context, s.pipeline, s.data
@@ -194,7 +195,7 @@ impl Case<'_> {
             let before = before.fold(1_u64, |product, (_, size)| product.saturating_mul(*size));
             let mut nearest = self.sizes(key, false);
             nearest.retain(|near| devices.is_multiple_of(before.saturating_mul(*near)));
-            return self.dividing(key, size, &several("device", devices), nearest);
+            return self.dividing(key, size, &typed("device", devices), nearest);
         }
         // The first that, with those before it, does not divide; no size of it does where the others do not.
         let mut all = 1_u64;
@@ -212,7 +213,7 @@ impl Case<'_> {
             s.tensor,
             s.context,
             s.pipeline,
-            several("device", devices),
+            typed("device", devices),
             fine(&format!("{key} "), &nearest, "does", "do"),
         );
         self.told(key, size, message, &nearest)
@@ -237,7 +238,7 @@ impl Case<'_> {
             if nearest.is_empty() {
                 nearest = neighbours(s.micro_batch, divisors(batch / s.data));
             }
-            let whole = format!("the {} of a data rank", several("sequence", batch / s.data));
+            let whole = format!("the {} of a data rank", typed("sequence", batch / s.data));
             return self.dividing(Key::MicroBatch, s.micro_batch, &whole, nearest);
         }
         let message = format!("dp {} does not divide the global batch of {batch}", s.data);
@@ -295,7 +296,7 @@ impl Case<'_> {
         let reason = format!(
             "{} does not run {} in a pipeline of {}",
             profile.name,
-            several("micro-batch", s.accumulation),
+            typed("micro-batch", s.accumulation),
             s.pipeline
         );
         let nearest = self.micro_batches();
@@ -353,7 +354,8 @@ impl Case<'_> {
         let Some((chunk, (modes, blocks))) = wrong else {
             return self.told(Key::Checkpoint, s.checkpoint_text(), "ckpt is legal".to_owned(), &[""; 0]);
         };
-        let reason = format!("ckpt names {} of chunk {chunk}, which has {blocks}", several("block", modes.blocks()));
+        let reason =
+            format!("ckpt names {} of chunk {chunk}, which has {blocks}", typed("block", modes.blocks()));
         // One entry stands for all chunks.
         let least = s.cuts.iter().copied().min().unwrap_or(0);
         let nearest = ["none".to_owned(), "full".to_owned(), format!("full:{least}")];
