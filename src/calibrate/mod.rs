@@ -1,6 +1,5 @@
 //! Measures this machine: runs small step programs, and fits a cost model to what their instructions took.
 
-pub mod card;
 pub mod efficiency;
 pub mod error;
 pub mod facts;

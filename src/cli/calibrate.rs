@@ -8,6 +8,7 @@ use super::claims::Claims;
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::fit::{self, FitCommand};
+use super::hints;
 use super::output::{Outputs, print};
 use super::progress::Bar;
 use super::table::table;
@@ -15,7 +16,7 @@ use crate::calibrate::facts::{self, Facts, FactsError};
 use crate::calibrate::{CalibrateError, Calibration, Effort, calibrate, gpu};
 use crate::files;
 use crate::report::Column::{Name, Number};
-use crate::units::{Bytes, FlopsPerSecond, grouped};
+use crate::units::{Bytes, FlopsPerSecond, grouped, several};
 
 /// The largest file of facts that is read.
 const LARGEST_FACTS: Bytes = Bytes::mib(64);
@@ -37,8 +38,9 @@ The machine should do nothing else meanwhile. A cost-model file stands where a c
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArgs {
-    /// What is measured: cpu or cuda; with --fit the device whose cost model is fitted, with --facts the one measured
+    /// What is measured: cpu or cuda; with --fit the device to fit, with --facts the one measured
     #[arg(long, value_name = "NAME", required_unless_present_any = ["fit", "facts"])]
+    #[arg(value_parser = hints::DEVICE, hide_possible_values = true)]
     device: Option<String>,
     /// Fit cost models to the runs in these files or folders instead of measuring
     #[arg(long, value_name = "TRACES", num_args = 1..)]
@@ -49,11 +51,13 @@ pub struct CalibrateArgs {
     /// Write the training runs that PyTorch measured here, as a trace
     #[arg(long, value_name = "FILE", requires = "facts")]
     trace: Option<PathBuf>,
-    /// The built-in device whose numbers stand where a GPU is not measured [default: the one that its driver names]
+    /// The built-in device whose numbers fill what is not measured [default: the one that its driver names]
     #[arg(long, value_name = "NAME", requires = "device", conflicts_with_all = ["fit", "facts"])]
+    #[arg(value_parser = hints::DEVICE, hide_possible_values = true)]
     base: Option<String>,
     /// The engine whose profile is fitted; all devices and engines where none is named
     #[arg(long, value_name = "NAME", requires = "fit")]
+    #[arg(value_parser = hints::ENGINE, hide_possible_values = true)]
     engine: Option<String>,
     /// Cost models to start from, laid out like cost_models/ [default: the built-in ones]
     #[arg(long, value_name = "DIR", requires = "fit")]
@@ -107,7 +111,7 @@ fn measure_cores(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
     let outputs = Outputs::new(&mut Claims::default(), [("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
-    let calibration = calibrate(effort(args.quick), &|part, share| bar.part(part, share));
+    let calibration = calibrate(effort(args.quick), &|part, share| bar.next(part, share));
     bar.clear();
     let calibration = calibration?;
     let document = pretty(&calibration.model);
@@ -120,7 +124,7 @@ fn measure_gpu(args: CalibrateArgs) -> Result<(), CliError> {
     let shown = args.out.display().to_string();
     let outputs = Outputs::new(&mut Claims::default(), [("out", Some(args.out))])?;
     let bar = Bar::new(!args.json);
-    let say = |part, share| bar.part(part, share);
+    let say = |part, share| bar.next(part, share);
     let calibration = gpu::calibrate(args.base.as_deref(), effort(args.quick), &say);
     bar.clear();
     let calibration = calibration?;
@@ -153,8 +157,8 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let trace = training.as_ref().map(|training| ("trace", pretty(&training.trace)));
     outputs.write(&[("out", document.clone())].into_iter().chain(trace).collect::<Vec<_>>())?;
     let runs = args.trace.as_ref().zip(training).map_or_else(String::new, |(path, training)| {
-        let (count, path) = (training.trace.runs.len(), path.display());
-        format!("\n{count} runs in {path}, {} that were skipped or failed left out\n", training.left_out)
+        let (count, path) = (several("run", training.trace.runs.len()), path.display());
+        format!("\n{count} in {path}, {} that were skipped or failed left out\n", training.left_out)
     });
     let rows = changed.iter().map(|(path, was, is)| [(*path).to_owned(), number(*was), number(*is)]);
     let text = format!(
@@ -181,12 +185,12 @@ fn text_of_gpu(calibration: &gpu::Calibration, path: &str) -> String {
         count => format!(", {count} left out for lack of time or memory"),
     };
     format!(
-        "{}\n\n{}\n\n{} instructions of {} programs measured in {seconds:.1} s{left_out}. All other numbers, links between \
+        "{}\n\n{}\n\n{} of {} measured in {seconds:.1} s{left_out}. All other numbers, links between \
          GPUs among them, are the built-in model's.\n\nUse it as a device: --cluster 1x1x{path} --engine embedded\n",
         model.title,
         table([("MEASURED", Name), ("BUILT IN", Number), ("HERE", Number)], rows),
-        grouped(instructions as u64),
-        measured.programs,
+        several("instruction", instructions),
+        several("program", measured.programs),
     )
 }
 

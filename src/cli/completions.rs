@@ -1,6 +1,6 @@
-//! `meshwright completions`: what a shell needs to complete commands and flags.
+//! `meshwright completions`: what a shell needs to complete commands, flags and the names that they take.
 
-use clap::Args;
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 
 use super::error::CliError;
@@ -25,5 +25,26 @@ pub fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
     let mut command = super::command();
     clap_complete::generate(args.shell, &mut command, "meshwright", &mut script);
-    print(&String::from_utf8_lossy(&script))
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if args.shell == Shell::Fish {
+        script += &arguments_for_fish(&command);
+    }
+    print(&script)
+}
+
+/// What fish may offer for arguments without a flag, which the generator leaves out.
+fn arguments_for_fish(command: &Command) -> String {
+    let mut lines = String::new();
+    for subcommand in command.get_subcommands() {
+        let values = subcommand.get_positionals().flat_map(Arg::get_possible_values);
+        let names: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+        if !names.is_empty() {
+            lines += &format!(
+                "complete -c meshwright -n \"__fish_meshwright_using_subcommand {}\" -a \"{}\"\n",
+                subcommand.get_name(),
+                names.join(" ")
+            );
+        }
+    }
+    lines
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde::Serialize;
 
+use super::interrupt;
 use crate::cluster::ClusterError;
 use crate::export::error::ImportError;
 use crate::model::ModelError;
@@ -30,6 +31,8 @@ pub enum Kind {
     Output,
     /// A run that failed: a rank, a device, numbers.
     Run,
+    /// Somebody did not want to wait.
+    Interrupted,
 }
 
 impl Kind {
@@ -41,6 +44,7 @@ impl Kind {
             Self::Illegal | Self::Infeasible => 4,
             Self::Output => 5,
             Self::Run => 6,
+            Self::Interrupted => interrupt::CODE,
         }
     }
 }
@@ -178,6 +182,13 @@ impl From<Failure> for CliError {
         let message = error.to_string();
         match error {
             Failure::Illegal(broken) => broken.into(),
+            Failure::Interrupted => Self {
+                kind: Kind::Interrupted,
+                field: String::new(),
+                value: String::new(),
+                message,
+                nearest: Vec::new(),
+            },
             Failure::TimeIsUp { limit } => Self {
                 kind: Kind::Infeasible,
                 field: "time-limit".to_owned(),

@@ -15,7 +15,7 @@ use super::number::{real, whole};
 use super::output::{Outputs, print, say};
 use super::predicted_by::{Predicted, PredictedBy};
 use super::progress::RunBar;
-use super::{gpu, interrupt, keys, workload};
+use super::{gpu, hints, interrupt, workload};
 use crate::execute;
 use crate::execute::data::{DataError, DataFormat};
 use crate::execute::error::ExecuteError;
@@ -96,7 +96,7 @@ pub struct ExecuteArgs {
     /// Compute nothing: count the memory of every rank
     #[arg(long)]
     dry_run: bool,
-    /// Run only these ranks, one by one with their peers absent: memory and compute time are measured, communication is priced
+    /// Run only these ranks, one by one: memory and compute are measured, communication is priced
     #[arg(long, value_name = "RANK,…")]
     slice: Option<String>,
     /// What ranks run on: this machine's cores, or its first NVIDIA GPU
@@ -109,7 +109,7 @@ pub struct ExecuteArgs {
     /// Predict by the cost model in this file [default: this machine's, measured once and kept]
     #[arg(long, value_name = "FILE")]
     cost_model: Option<PathBuf>,
-    /// Predict by the built-in cost model of CPUs; measure nothing. On a GPU, nothing is measured anyway
+    /// Predict by the built-in cost model of CPUs; measure nothing
     #[arg(long, conflicts_with = "cost_model")]
     no_calibrate: bool,
     /// Print losses, memory and time as JSON
@@ -206,7 +206,7 @@ struct OptimizerArgs {
 #[command(next_help_heading = "Other than the plan says")]
 struct ChangeArgs {
     /// The strategy, such as tp=2,zero=1
-    #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
+    #[arg(long, value_name = "STRATEGY", value_parser = hints::STRATEGY, hide_possible_values = true)]
     strategy: Option<String>,
     /// Sequences a step
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

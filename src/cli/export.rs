@@ -9,11 +9,13 @@ use super::claims::Claims;
 use super::document::pretty;
 use super::error::{CliError, Kind};
 use super::folder::Folder;
+use super::hints;
 use super::output::print;
 use super::progress::Bar;
 use crate::export::{Check, ExportError, Exported, Goal, Origin, Target, export};
 use crate::plan::shell::quoted;
 use crate::plan::{self, Plan, Prediction};
+use crate::units::several;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -31,6 +33,7 @@ pub struct ExportArgs {
     #[arg(value_name = "PLAN.json")]
     plan: PathBuf,
     #[arg(long, value_name = "ENGINE[@VERSION]", help = target_help())]
+    #[arg(value_parser = hints::TARGET, hide_possible_values = true)]
     to: String,
     /// The folder to write; it must be empty or not be there
     #[arg(long, value_name = "DIR")]
@@ -124,7 +127,7 @@ pub fn text(exported: &Exported, folder: &str) -> String {
         quoted(&if path.starts_with('-') { format!("./{path}") } else { path })
     });
     let mut lines = vec![
-        format!("{} files for {} in {folder}", exported.files.len(), exported.target),
+        format!("{} for {} in {folder}", several("file", exported.files.len()), exported.target),
         format!("  strategy  {}", exported.plan.strategy.text),
         format!("            {origin}"),
         format!(

@@ -60,7 +60,7 @@ pub fn run(command: &FitCommand<'_>) -> Result<(), CliError> {
         is_quick: command.quick,
     };
     let bar = Bar::new(!command.json);
-    let fitted = fit(runs, &request, &|part, share| bar.part(part, share));
+    let fitted = fit(runs, &request, &|part, share| bar.next(part, share));
     bar.clear();
     let fitted = fitted?;
     write(command, &outputs, &fitted)?;

@@ -96,6 +96,7 @@ fn load(typed: Typed, path: &Path) -> Result<Asked, CliError> {
     let imported = import(path, asked.map(|engine| engine.name.as_str()))?;
     let mut model = model_of(&typed, &imported)?;
     let cluster = cluster::load(&typed.cluster)?;
+    model.warnings.extend(cluster::read_as(&typed.cluster, &cluster));
     let understood = imported.understood(&Scene {
         model: &model,
         devices: cluster.devices(),

@@ -3,11 +3,11 @@
 
 use super::machine::Source;
 use super::output::say;
-use crate::calibrate::card::built_in;
 use crate::cluster::Cluster;
 use crate::execute::device::cuda::survey;
 use crate::plan::shell::quoted;
 use crate::profile::device::DeviceClass;
+use crate::profile::device_named;
 
 /// What predicts where nobody knows the GPU.
 const USUAL: &str = "h100-sxm";
@@ -28,14 +28,14 @@ pub fn warn_of_several_kinds() {
 
 /// The cost model of what is planned here for the GPU.
 pub fn own() -> Source {
-    Source::BuiltIn(first_card().as_deref().and_then(built_in).unwrap_or(USUAL))
+    Source::BuiltIn(first_card().and_then(|card| device_named(&card).ok()).unwrap_or(USUAL))
 }
 
 /// The cost model that predicts a plan for `cluster` on the GPU, where that is another device than the plan's. Says so, and
 /// how to plan for the GPU. Where there is no GPU, the run says it.
 pub fn instead_of(cluster: &Cluster) -> Option<Source> {
     let (card, planned) = (first_card()?, &cluster.device.name);
-    let Some(known) = built_in(&card) else {
+    let Ok(known) = device_named(&card) else {
         let base = if cluster.device.class == DeviceClass::Gpu { planned } else { USUAL };
         say(&format!(
             "the plan is for {planned}, and no built-in cost model is of this GPU, {card}: times are predicted for \

@@ -5,6 +5,8 @@ use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::search::Stop;
+
 /// The documented exit code.
 pub const CODE: u8 = 130;
 
@@ -75,6 +77,11 @@ pub fn heed() {
 /// From here on an interrupt ends the process again.
 pub fn ignore() {
     HEEDED.store(false, Ordering::SeqCst);
+}
+
+/// Asks a search to stop at the first interrupt.
+pub fn stop() -> Stop {
+    Stop::once(&INTERRUPTED)
 }
 
 /// Whether there was an interrupt.

@@ -7,39 +7,26 @@ const NAME: usize = 11;
 /// Columns for what is said of it; a narrower terminal wraps that.
 const WIDTH: usize = 75;
 
-/// Of `--strategy`.
+/// How strategies are written, for `help strategy`.
 pub fn strategy_help() -> String {
-    help("The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default [in brackets]:", |_| {
-        true
-    })
-}
-
-/// Of `--fix`.
-pub fn fix_help() -> String {
     help(
-        "Keys of the strategy text that are held, such as tp=8,zero=1; their defaults [in brackets]:",
-        |_| true,
+        "A strategy is key=value pairs, separated by commas, in any order: tp=8,pp=2,zero=1,micro=2. What is left out\n\
+         takes its default [in brackets]. --strategy takes the whole, --fix of plan the keys that it must hold, and\n\
+         --free of plan keys that change numerics and may vary all the same; meshwright explain says what is wrong\n\
+         with one.\n",
     )
 }
 
-/// Of `--free`, in short.
+/// Of `--free`.
 pub fn free_help() -> String {
     let keys = Key::ALL.iter().filter(|key| key.changes_numerics()).map(|key| key.name());
     format!("Keys that change numerics and may vary all the same: {}", keys.collect::<Vec<_>>().join(", "))
 }
 
-/// Of `--free`.
-pub fn free_long_help() -> String {
-    help(
-        "Keys that change numerics and may vary all the same; their defaults [in brackets]:",
-        Key::changes_numerics,
-    )
-}
-
-/// `title`, and of each key that `is_listed` its form with the default, and what it means.
-fn help(title: &str, is_listed: impl Fn(Key) -> bool) -> String {
+/// `title`, and of each key its form with the default, and what it means.
+fn help(title: &str) -> String {
     let mut text = title.to_owned();
-    for &key in Key::ALL.iter().filter(|&&key| is_listed(key)) {
+    for &key in Key::ALL {
         text += &format!("\n  {:<NAME$}", key.name());
         text += &indented(&format!("{} [{}]", key.form(), key.default_words()));
         text += &format!("\n  {:NAME$}{}", "", indented(key.doc()));

@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::model::outline::{LayerGroup, outline};
 use crate::model::parameters::{ParameterTensor, parameters};
 use crate::report::Column::{Name, Number, Text};
-use crate::units::grouped;
+use crate::units::{grouped, several};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -96,12 +96,13 @@ pub fn text(model: &Model) -> String {
         ("TOGETHER", Number),
         ("TENSORS OF EACH", Text),
     ];
+    let layers = several("block", layers);
     let warnings: String = warnings.iter().map(|warning| format!("{warning}\n")).collect();
     format!(
-        "{name}: {} parameters in {} layers, {layers} blocks\n{warnings}\n{}\n\n--freeze takes these names, with `*` \
+        "{name}: {} parameters in {}, {layers}\n{warnings}\n{}\n\n--freeze takes these names, with `*` \
          for any run of characters: --freeze \"block * attention\".\n",
         grouped(parameters),
-        model.layers().len(),
+        several("layer", model.layers().len()),
         table(columns, rows),
     )
 }

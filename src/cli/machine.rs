@@ -79,7 +79,7 @@ fn of_machine() -> Result<CostModel, CliError> {
         }
     }
     let bar = Bar::new(true);
-    let calibration = calibrate(Effort::Quick, &|part, share| bar.part(part, share));
+    let calibration = calibrate(Effort::Quick, &|part, share| bar.next(part, share));
     bar.clear();
     let calibration = calibration?;
     let text = pretty(&calibration.model);

@@ -21,6 +21,8 @@ mod folder;
 mod freeze;
 mod from;
 mod gpu;
+mod help;
+mod hints;
 mod interrupt;
 mod kept;
 mod keys;
@@ -47,7 +49,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use error::{CliError, ErrorDocument, Kind};
 pub use memory::Heap;
@@ -69,8 +71,10 @@ Examples:
   meshwright explain gpt2 --cluster 1x2xh100-sxm --strategy tp=2
   meshwright execute
 
-Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal, 5 output could not be written, 6 a run failed,
-130 interrupted.";
+How strategies are written: meshwright help strategy
+
+Exit codes: 0 done, 2 usage, 3 input, 4 infeasible or illegal,
+5 output could not be written, 6 a run failed, 130 interrupted.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -111,6 +115,9 @@ enum Command {
     /// Print completions for a shell
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::CompletionsArgs),
+    /// Explain a command in full, or how strategies are written: help strategy
+    #[command(after_help = help::EXAMPLES)]
+    Help(help::HelpArgs),
 }
 
 /// All commands with their arguments, as they are defined.
@@ -126,7 +133,10 @@ pub fn run() -> ExitCode {
         return end(Err(error), json);
     }
     interrupt::install();
-    let cli = match Cli::try_parse_from(&typed) {
+    if help::asks_for_strategy(&typed) {
+        return end(help::strategy().map(|()| 0), false);
+    }
+    let cli = match parse(&typed) {
         Ok(cli) => cli,
         // Help and version are not errors.
         Err(shown) if !shown.use_stderr() => {
@@ -146,7 +156,7 @@ pub fn run() -> ExitCode {
     };
     let json = cli.command.prints_json();
     let done = match cli.command {
-        Command::Plan(args) => plan::run(args).map(|()| 0),
+        Command::Plan(args) => plan::run(args),
         Command::Simulate(args) => {
             simulate::run(args).map(|fits| if fits { 0 } else { Kind::Infeasible.code() })
         }
@@ -161,8 +171,16 @@ pub fn run() -> ExitCode {
         #[cfg(unix)]
         Command::Devices(args) => devices::run(&args).map(|()| 0),
         Command::Completions(args) => completions::run(&args).map(|()| 0),
+        Command::Help(args) => help::run(&args).map(|()| 0),
     };
     end(done, json)
+}
+
+/// What was typed; `-h` shows less than `--help`.
+fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
+    let command = Cli::command();
+    let command = if typed.iter().any(|argument| argument == "-h") { help::brief(command) } else { command };
+    Cli::from_arg_matches(&command.try_get_matches_from(typed)?)
 }
 
 impl Command {
@@ -180,7 +198,7 @@ impl Command {
             Self::Clusters(args) => args.json,
             #[cfg(unix)]
             Self::Devices(args) => args.json,
-            Self::Completions(_) => false,
+            Self::Completions(_) | Self::Help(_) => false,
         }
     }
 }
@@ -214,7 +232,7 @@ mod tests {
         let commands: Vec<_> = std::iter::once(&root).chain(root.get_subcommands()).collect();
         for command in commands {
             let help = command.get_after_help().unwrap().to_string();
-            let examples = help.split_once("Examples:\n").unwrap().1.split("\n\nExit").next().unwrap();
+            let examples = help.split_once("Examples:\n").unwrap().1.split("\n\nHow").next().unwrap();
             let lines = examples.lines().filter(|line| line.starts_with("  "));
             assert!(lines.clone().all(|line| line.chars().count() <= 80), "{examples}");
             let mut parsed = 0;

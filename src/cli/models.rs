@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::document::{pretty, style};
 use super::error::CliError;
+use super::hints;
 use super::layers;
 use super::output::print;
 use super::table::table;
@@ -27,7 +28,7 @@ Examples:
 #[derive(Args, Clone, Debug)]
 pub struct ModelsArgs {
     /// List the layers of this model: a preset's name, a config.json or its folder, or a layer-graph JSON
-    #[arg(value_name = "MODEL")]
+    #[arg(value_name = "MODEL", value_parser = hints::MODEL, hide_possible_values = true)]
     model: Option<String>,
     /// Print the list as JSON
     #[arg(long)]

@@ -4,9 +4,15 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::error::CliError;
+use crate::units::{Kilo, counts, grouped};
 
-/// The whole number `text`, given for flag `field`, which lies in `range`.
+/// The whole number `text`, given for flag `field`, which lies in `range`; its `k` is 1000.
 pub fn whole(field: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, CliError> {
+    whole_with(Kilo::Thousand, field, text, range)
+}
+
+/// The same of a count whose `k` is `kilo`.
+pub fn whole_with(kilo: Kilo, field: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, CliError> {
     let (least, most) = (*range.start(), *range.end());
     let error = |nearest: Vec<u64>| {
         CliError::usage(field, text, format!("a whole number from {least} to {most} is needed")).or(nearest)
@@ -19,6 +25,18 @@ pub fn whole(field: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64,
         } else {
             Err(error(vec![number.clamp(least, most)]))
         };
+    }
+    match counts(text, kilo).as_slice() {
+        [] => {}
+        [only] if range.contains(only) => return Ok(*only),
+        [only] => return Err(error(vec![(*only).clamp(least, most)])),
+        several => {
+            let possible: Vec<u64> = several.iter().copied().filter(|count| range.contains(count)).collect();
+            let shown = several.iter().map(|count| grouped(*count)).collect::<Vec<_>>().join(" or ");
+            return Err(
+                CliError::usage(field, text, format!("this may be {shown}; write it out")).or(possible)
+            );
+        }
     }
     let Ok(number) = text.parse::<f64>() else { return Err(error(Vec::new())) };
     // The casts saturate, and turn what is no number into 0.
@@ -62,6 +80,11 @@ mod tests {
             whole("seq-len", "0", 1..=100).unwrap_err().message,
             "--seq-len 0: a whole number from 1 to 100 is needed"
         );
+        assert_eq!(whole_with(Kilo::Binary, "seq-len", "128k", 1..=1 << 20), Ok(131_072));
+        assert_eq!(nearest("1k"), ["100"]);
+        let either = whole_with(Kilo::Either, "global-batch", "1k", 1..=1010).unwrap_err();
+        assert_eq!(either.message, "--global-batch 1k: this may be 1,000 or 1,024; write it out");
+        assert_eq!(either.nearest, ["1000"]);
         let fraction = |text: &str| real("dropout", text, |p| (0.0..1.0).contains(&p), "from 0", 0);
         assert_eq!(fraction("0.1"), Ok(0.1));
         for text in ["1", "-0.1", "inf", "nan", "", "half"] {

@@ -17,7 +17,9 @@ use super::output::Outputs;
 use super::progress::Bar;
 use super::quantity::{self, Rule, TIMES};
 use super::workload::{EngineChoice, Subject, WorkloadArgs, WorkloadRequest};
+use super::{hints, interrupt};
 use crate::plan::{self, map::Goal};
+use crate::profile::engines::engines_in_use;
 use crate::search::map::{Setting, Watch};
 use crate::search::{Objective, Request};
 use crate::strategy::{Draft, Key};
@@ -46,17 +48,17 @@ Examples:
 pub struct PlanArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// Keys of the strategy text that are held, such as tp=8,zero=1
-    #[arg(long, value_name = "AXES", long_help = keys::fix_help())]
+    /// Keys of the strategy that are held, such as tp=8,zero=1
+    #[arg(long, value_name = "AXES", value_parser = hints::STRATEGY, hide_possible_values = true)]
     fix: Option<String>,
-    #[arg(long, value_name = "KEYS", help = keys::free_help(), long_help = keys::free_long_help())]
+    #[arg(long, value_name = "KEYS", help = keys::free_help())]
+    #[arg(value_parser = hints::FREE, hide_possible_values = true)]
     free: Option<String>,
     /// Device memory that a plan may use, such as 70GiB [default: all of it]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     memory_limit: Option<String>,
-    /// What the best plan has least of: robust is the plan within the tolerance of the fastest that rests on most
-    /// evidence and is the simplest; devices and cost choose among 1 to all devices of the cluster
-    #[arg(long, value_name = "OBJECTIVE", default_value = "robust")]
+    /// What is best: robust, time, memory, devices or cost
+    #[arg(long, value_name = "OBJECTIVE", default_value = "robust", hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(["robust", "time", "memory", "devices", "cost"]))]
     objective: String,
     /// How much longer than the fastest a robust plan may take
@@ -65,7 +67,7 @@ pub struct PlanArgs {
     /// Plans to show beside the best
     #[arg(long, value_name = "K", default_value = "5", allow_negative_numbers = true)]
     top: String,
-    /// Stop each search after this long at the latest, such as 5s, and say what is not proven [default: no limit]
+    /// Stop each search after this long, such as 5s [default: no limit]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     time_limit: Option<String>,
     /// Play every strategy with every inner choice, whatever its bound; for small spaces
@@ -79,7 +81,7 @@ pub struct PlanArgs {
     /// Write a page for the browser here
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Write the plan as the engine's configuration into this folder, which must be empty or not be there
+    /// Write the engine's configuration into this folder, empty or new
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
     /// Print the plan document as JSON
@@ -129,6 +131,7 @@ impl PlanArgs {
             tolerance: (self.objective == "robust").then_some(share),
             top: whole("top", &self.top, 0..=MOST_ALTERNATIVES)? as usize,
             time_limit: self.time_limit.as_deref().map(time_limit).transpose()?,
+            stop: interrupt::stop(),
             exhaustive: self.exhaustive,
         };
         let map = self.map.request(goal, &search.fix)?;
@@ -163,30 +166,43 @@ impl PlanArgs {
     }
 }
 
-/// Runs the command.
-pub fn run(args: PlanArgs) -> Result<(), CliError> {
+/// Runs the command; the exit code is 0, or 130 after an interrupt, with the best plan found until then.
+pub fn run(args: PlanArgs) -> Result<u8, CliError> {
     let PlanRequest { workload, search, map, memory_limit, typed, outputs, mut claims, export, json } =
         args.request()?;
     let compares = workload.engine == EngineChoice::All;
     let Subject { model, cluster, workload, engine } = workload.load()?;
     let home = Setting { model: &model, engine: &engine, cluster, workload, memory_limit };
     let questions = map.questions(&home)?;
-    let bar = Bar::new(!json);
-    let watch = Watch { part: &|what| bar.name(what), progress: &|progress| bar.show(progress) };
+    let steps = if compares { engines_in_use().count() as u64 } else { questions.steps() };
+    let bar = Bar::of_steps(!json, steps);
+    let watch = Watch {
+        step: &|what| bar.step(what),
+        part: &|what| bar.part(what),
+        progress: &|progress| bar.show(progress),
+    };
+    interrupt::heed();
     let plan = if compares {
         plan::engines::compare(&home, &search, watch)
     } else {
         plan::map::answer(&home, &search, &questions, watch)
     };
+    interrupt::ignore();
     bar.clear();
+    let code = if interrupt::came() { interrupt::CODE } else { 0 };
     let plan = plan.map_err(|failure| {
         let error = CliError::from(failure).with_typed("time-limit", typed.time.as_deref());
         error.with_typed("memory-limit", typed.memory.as_deref())
     })?;
-    let Some((folder, shown)) = export else { return document::hand_out(&plan, &outputs, json) };
-    let exported = super::export::exported(&plan, &folder, &mut claims)?;
+    let exported = export.map(|(folder, shown)| {
+        Ok::<_, CliError>((super::export::exported(&plan, &folder, &mut claims)?, shown))
+    });
+    let exported = exported.transpose()?;
     document::hand_out(&plan, &outputs, json)?;
-    if json { Ok(()) } else { super::output::print(&format!("\n{}", super::export::text(&exported, &shown))) }
+    if let Some((exported, shown)) = exported.filter(|_| !json) {
+        super::output::print(&format!("\n{}", super::export::text(&exported, &shown)))?;
+    }
+    Ok(code)
 }
 
 /// Names of strategy keys, separated by commas.

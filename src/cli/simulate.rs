@@ -8,7 +8,7 @@ use super::claims::Claims;
 use super::document;
 use super::error::CliError;
 use super::from::{Asked, Question};
-use super::keys;
+use super::hints;
 use super::output::Outputs;
 use super::workload::WorkloadArgs;
 use crate::export::Imported;
@@ -33,11 +33,11 @@ The timeline opens in https://ui.perfetto.dev and in Chrome's tracing page.";
 pub struct SimulateArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
-    /// The strategy, such as tp=8,pp=2,zero=1; what is left out takes its default
-    #[arg(long, value_name = "STRATEGY", long_help = keys::strategy_help())]
+    /// The strategy, such as tp=8,pp=2,zero=1 (help strategy lists its keys and defaults)
+    #[arg(long, value_name = "STRATEGY", value_parser = hints::STRATEGY, hide_possible_values = true)]
     #[arg(required_unless_present = "from")]
     strategy: Option<String>,
-    /// Read the strategy, and what it says of model and workload, from a configuration of a training engine
+    /// Read the strategy from a training engine's configuration, and what that says of model and workload
     #[arg(long, value_name = "FILE", conflicts_with = "strategy")]
     from: Option<PathBuf>,
     /// Write the plan document here

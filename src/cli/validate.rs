@@ -7,6 +7,7 @@ use clap::Args;
 use super::claims::Claims;
 use super::document::{pretty, style};
 use super::error::{CliError, Kind};
+use super::hints;
 use super::output::{Outputs, print};
 use crate::profile::engines::{engine, engines};
 use crate::report::{validation_markdown, validation_page, validation_text};
@@ -31,7 +32,7 @@ pub struct ValidateArgs {
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Predict all runs as this engine would run them; auto: each as its own
-    #[arg(long, value_name = "E", default_value = "auto")]
+    #[arg(long, value_name = "E", default_value = "auto", value_parser = hints::ENGINE, hide_possible_values = true)]
     engine: String,
     /// Show every run, however many there are
     #[arg(long)]

@@ -3,22 +3,22 @@
 use std::borrow::Cow;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use super::claims::Claims;
 use super::error::{CliError, Kind};
 use super::freeze::freeze;
-use super::number::{real, whole};
+use super::hints;
+use super::number::{real, whole_with};
 use crate::cluster::{self, Cluster};
 use crate::model::layer::LayerKind;
 use crate::model::{self, Model, MultiToken};
 use crate::profile::EngineProfile;
 use crate::profile::automatic::automatic;
 use crate::profile::device::DeviceClass;
-use crate::profile::engines::{engine, engines, engines_in_use};
-use crate::spelling::nearest;
+use crate::profile::engines::{engine_named, engines, engines_in_use, nearest_engines};
 use crate::strategy::Workload;
-use crate::units::{ElementType, grouped};
+use crate::units::{ElementType, Kilo, grouped};
 
 /// Sequences a step: far above any run, and few enough that every micro-batch can be played.
 pub const MOST_SEQUENCES: u64 = 1 << 20;
@@ -33,20 +33,20 @@ const DEFAULT_GLOBAL_BATCH: u64 = 512;
 #[derive(Args, Clone, Debug)]
 pub struct WorkloadArgs {
     /// A preset's name, a Hugging Face config.json or its folder, or a layer-graph JSON
-    #[arg(value_name = "MODEL")]
+    #[arg(value_name = "MODEL", value_parser = hints::MODEL, hide_possible_values = true)]
     model: Option<String>,
     /// NODESxDEVICESxDEVICE, such as 8x8xh100-sxm, or a cluster JSON
-    #[arg(long, value_name = "CLUSTER")]
+    #[arg(long, value_name = "CLUSTER", value_parser = hints::CLUSTER, hide_possible_values = true)]
     cluster: String,
     /// Sequences a step [default: 512]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WORK)]
     global_batch: Option<String>,
-    /// Tokens a sequence [default: 4096, or the model's maximum if smaller]
+    /// Tokens a sequence, such as 128k [default: 4096, or the model's maximum]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = WORK)]
     seq_len: Option<String>,
-    /// Type of the arithmetic; 16 and 8 bits keep fp32 master weights and Adam states [default: bf16]
-    #[arg(long, value_name = "TYPE", help_heading = WORK)]
-    #[arg(value_parser = PossibleValuesParser::new(["bf16", "fp16", "fp32", "fp64", "fp8"]))]
+    /// Arithmetic in bf16, fp16, fp32, fp64 or fp8 [default: bf16]
+    #[arg(long, value_name = "TYPE", help_heading = WORK, ignore_case = true, hide_possible_values = true)]
+    #[arg(value_parser = PossibleValuesParser::new(precisions()))]
     precision: Option<String>,
     /// Probability of dropout after attention, MLP and softmax; 0 is off [default: 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = WORK)]
@@ -54,24 +54,37 @@ pub struct WorkloadArgs {
     /// Norm that gradients are clipped to; 0 is off [default: 1.0]
     #[arg(long, value_name = "C", allow_negative_numbers = true, help_heading = WORK)]
     clip: Option<String>,
-    /// Layers that are not trained, by name (`*` any run of characters, `?` any one); may be given again
+    /// Layers that are not trained, by name with `*` and `?`; may be given again
     #[arg(long, value_name = "GLOB", help_heading = WORK)]
     freeze: Vec<String>,
     /// Count and price multi-token prediction layers; without it they are left out
     #[arg(long, help_heading = WORK)]
     mtp: bool,
     #[arg(long, value_name = "ENGINE", default_value = "auto", help_heading = WORK, help = engine_help())]
+    #[arg(value_parser = hints::ENGINE, hide_possible_values = true)]
     engine: String,
 }
 
 const WORK: &str = "Workload";
 
+/// The types of `--precision`, each with the names that frameworks have for it.
+const PRECISIONS: [(&str, &[&str]); 5] = [
+    ("bf16", &["bfloat16", "bf16-mixed"]),
+    ("fp16", &["float16", "half", "fp16-mixed"]),
+    ("fp32", &["float32", "float", "single"]),
+    ("fp64", &["float64", "double"]),
+    ("fp8", &["float8"]),
+];
+
+fn precisions() -> [PossibleValue; 5] {
+    PRECISIONS.map(|(name, others)| PossibleValue::new(name).aliases(others))
+}
+
 /// One line on `--engine`, with the names of all.
 fn engine_help() -> String {
     let names: Vec<&str> = engines_in_use().map(|engine| engine.name.as_str()).collect();
     format!(
-        "The training engine that is to run the plan: auto takes the one with most measured runs on the device, all \
-         (plan only) shows the best plan of each; {}",
+        "What is to run the plan: auto (the one with most measured runs on the device), all (plan only), {}",
         names.join(", ")
     )
 }
@@ -190,6 +203,7 @@ impl WorkloadRequest {
                 .push(format!("--mtp changes nothing: {name} has no multi-token prediction layers"));
         }
         let cluster = cluster::load(&self.cluster)?;
+        model.warnings.extend(cluster::read_as(&self.cluster, &cluster));
         check_precision(&cluster, self.workload.precision)?;
         freeze(&mut model, &self.freeze, Some(&self.model))?;
         let mut workload = self.workload;
@@ -233,30 +247,38 @@ fn predicts_ahead(model: &Model) -> bool {
 
 /// `--engine`.
 fn engine_choice(text: &str) -> Result<EngineChoice, CliError> {
-    match text {
+    match text.to_lowercase().as_str() {
         "auto" => return Ok(EngineChoice::Automatic),
         "all" => return Ok(EngineChoice::All),
         _ => {}
     }
-    engine(text).map(EngineChoice::Named).ok_or_else(|| {
+    engine_named(text).map(EngineChoice::Named).ok_or_else(|| {
         let names = || ["auto", "all"].into_iter().chain(engines().iter().map(|engine| engine.name.as_str()));
-        let rule = format!("no such engine; the known ones are {}", names().collect::<Vec<_>>().join(", "));
-        CliError::usage("engine", text, rule).or(nearest(text, names()))
+        let near = nearest_engines(text, names());
+        let rule = format!(
+            "no such engine; nearest: {}; the known ones are {}",
+            near.join(", "),
+            names().collect::<Vec<_>>().join(", ")
+        );
+        CliError::usage("engine", text, rule).or(near)
     })
 }
 
 /// `--global-batch`.
 pub fn global_batch(text: &str) -> Result<u64, CliError> {
-    whole("global-batch", text, 1..=MOST_SEQUENCES)
+    whole_with(Kilo::Either, "global-batch", text, 1..=MOST_SEQUENCES)
 }
 
 /// `--seq-len`.
 pub fn seq_len(text: &str) -> Result<u64, CliError> {
-    whole("seq-len", text, 1..=MOST_SEQ_LEN)
+    whole_with(Kilo::Binary, "seq-len", text, 1..=MOST_SEQ_LEN)
 }
 
 /// `--precision`.
 pub fn precision(text: &str) -> Result<ElementType, CliError> {
+    let text = text.to_lowercase();
+    let known = PRECISIONS.iter().find(|(_, others)| others.contains(&text.as_str()));
+    let text = known.map_or(text.as_str(), |(name, _)| name);
     text.parse::<ElementType>().map_err(|rule| CliError::usage("precision", text, rule))
 }
 

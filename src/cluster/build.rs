@@ -4,7 +4,7 @@ use super::file::{ClusterDocument, LevelDocument};
 use super::uniform::MOST_DEVICES;
 use super::{Cluster, ClusterError, Level, Link};
 use crate::profile::catalog::sha256;
-use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model};
+use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced, device_model, device_named};
 use crate::spelling::nearest;
 use crate::units::BytesPerSecond;
 
@@ -48,7 +48,7 @@ impl ClusterDocument {
                     Err(value("cost_model_hash", hash, &rule, [built_in]))
                 };
             }
-            return Ok(device_model(&self.device)?);
+            return Ok(device_model(device_named(&self.device)?)?);
         };
         model.validate()?;
         if model.name != self.device {

@@ -10,9 +10,9 @@ use crate::profile::ProfileError;
 pub enum ClusterError {
     #[error(
         "cluster `{text}` is neither NODESxDEVICESxDEVICE, such as {}, nor a file",
-        nearest.as_deref().unwrap_or("8x8xh100-sxm")
+        if nearest.is_empty() { "8x8xh100-sxm".to_owned() } else { nearest.join(" or ") }
     )]
-    NotACluster { text: String, nearest: Option<String> },
+    NotACluster { text: String, nearest: Vec<String> },
     #[error("cluster `{text}`: {field} is `{value}`; nearest legal: {nearest}")]
     Count { text: String, field: &'static str, value: String, nearest: u64 },
     #[error(
@@ -76,9 +76,8 @@ impl ClusterError {
         match self {
             Self::Count { nearest, .. } => vec![nearest.to_string()],
             Self::Node { nearest, .. } => vec![nearest.clone()],
-            Self::Value { nearest, .. } => nearest.clone(),
+            Self::Value { nearest, .. } | Self::NotACluster { nearest, .. } => nearest.clone(),
             Self::Device(error) => error.nearest(),
-            Self::NotACluster { nearest, .. } => nearest.iter().cloned().collect(),
             Self::File { .. } | Self::Json(_) | Self::CutOff(_) => Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ pub mod uniform;
 
 pub use error::ClusterError;
 pub use file::ClusterDocument;
-pub use source::{load, source_of};
+pub use source::{load, read_as, source_of};
 
 use crate::profile::DeviceModel;
 use crate::profile::device::DeviceClass;

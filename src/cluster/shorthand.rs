@@ -3,28 +3,65 @@
 use super::Cluster;
 use super::error::ClusterError;
 use super::uniform::MOST_DEVICES;
-use crate::profile::{DeviceModel, device_model};
+use crate::profile::device::DeviceClass;
+use crate::profile::{DeviceModel, device_model, device_named};
 
 /// Whether `text` has the shape of a shorthand: two numbers, right or wrong, before the device's name.
 pub fn is_shorthand(text: &str) -> bool {
-    let number = |part: &str| {
-        !part.is_empty()
-            && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | '_' | ','))
-    };
-    parts(text).is_some_and(|(nodes, devices, _)| number(nodes) && number(devices))
+    parts(text).is_some_and(|(nodes, devices, _)| is_number(nodes) && is_number(devices))
 }
 
-/// The shorthand that a text of one count and a device, or of a device alone, may have meant.
-pub fn meant(text: &str) -> Option<String> {
-    let is_device = |name: &str| device_model(name).is_ok();
-    let (count, device) = match text.split_once('x') {
-        Some((count, device)) if is_device(device) && count.parse::<u32>().is_ok_and(|count| count > 0) => {
-            (count.to_owned(), device)
+/// `text` with the nodes that it leaves out: `8xh100-sxm` is one node, and `64xh100-sxm` eight of the usual size. None
+/// where `text` has another shape, or no number of whole nodes has so many devices.
+pub fn with_nodes(text: &str) -> Option<String> {
+    let (count, device) = split_at_times(text)?;
+    if !is_number(count) || is_shorthand(text) {
+        return None;
+    }
+    let wanted: u64 = count.parse().unwrap_or(0);
+    let node = usual_node(device).filter(|&node| wanted > node);
+    match node {
+        None => Some(format!("1x{count}x{device}")),
+        Some(node) if wanted.is_multiple_of(node) => Some(format!("{}x{node}x{device}", wanted / node)),
+        Some(_) => None,
+    }
+}
+
+/// The shorthands that a text may have meant which is none: a device alone, a device before its count, more devices than
+/// are in a node and no whole nodes.
+pub fn meant(text: &str) -> Vec<String> {
+    if let Ok(name) = device_named(text) {
+        let node = usual_node(name).unwrap_or(1);
+        return vec![format!("1x{node}x{name}")];
+    }
+    let around = |at: usize| (&text[..at], text[at..].trim_start_matches(['x', 'X', '×', ':', '*', ' ']));
+    let is_sign = |c: char| matches!(c, 'x' | 'X' | '×' | ':' | '*' | ' ');
+    let mut pairs = text.char_indices().filter(|(_, c)| is_sign(*c)).map(|(at, _)| around(at));
+    let pair = pairs.find_map(|(one, other)| {
+        let named = |count: &str, device: &str| {
+            Some((count.trim().parse::<u64>().ok().filter(|&count| count > 0)?, device_named(device).ok()?))
+        };
+        named(one, other).or_else(|| named(other, one))
+    });
+    let Some((count, name)) = pair else { return Vec::new() };
+    match usual_node(name).filter(|&node| count > node && !count.is_multiple_of(node)) {
+        None => with_nodes(&format!("{count}x{name}")).into_iter().collect(),
+        Some(node) => {
+            let few = count / node;
+            [few, few + 1].map(|nodes| format!("{nodes}x{node}x{name}")).to_vec()
         }
-        _ if is_device(text) => (device_model(text).ok()?.0.devices_per_node.value.to_string(), text),
-        _ => return None,
-    };
-    Some(format!("1x{count}x{device}"))
+    }
+}
+
+/// Devices that are built into a node of `device`; none where ranks are threads, or the device is not known.
+fn usual_node(device: &str) -> Option<u64> {
+    let (model, _) = device_model(device_named(device).ok()?).ok()?;
+    (model.class == DeviceClass::Gpu).then_some(u64::from(model.devices_per_node.value))
+}
+
+/// Whether `part` stands where a count does, right or wrong.
+fn is_number(part: &str) -> bool {
+    !part.is_empty() && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | '_' | ','))
 }
 
 /// The device of a shorthand.
@@ -35,7 +72,7 @@ pub fn device(text: &str) -> Option<&str> {
 /// Reads a shorthand; the device is one of the built-in cost models.
 pub fn parse(text: &str) -> Result<Cluster, ClusterError> {
     let (nodes, devices) = counts(text)?;
-    let model = device_model(device(text).unwrap_or_default())?;
+    let model = device_model(device_named(device(text).unwrap_or_default())?)?;
     Ok(build(nodes, devices, model))
 }
 
@@ -50,8 +87,8 @@ fn build(nodes: u32, devices: u32, (model, hash): (DeviceModel, String)) -> Clus
 }
 
 fn counts(text: &str) -> Result<(u32, u32), ClusterError> {
-    let (nodes, devices, _) =
-        parts(text).ok_or_else(|| ClusterError::NotACluster { text: text.to_owned(), nearest: None })?;
+    let (nodes, devices, _) = parts(text)
+        .ok_or_else(|| ClusterError::NotACluster { text: text.to_owned(), nearest: Vec::new() })?;
     let nodes = count(text, "nodes", nodes, MOST_DEVICES)?;
     let devices = count(text, "devices per node", devices, MOST_DEVICES / u64::from(nodes))?;
     Ok((nodes, devices))
@@ -59,9 +96,15 @@ fn counts(text: &str) -> Result<(u32, u32), ClusterError> {
 
 /// The three parts; the device's name may itself hold an `x`.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
-    let (nodes, rest) = text.split_once('x')?;
-    let (devices, device) = rest.split_once('x')?;
+    let (nodes, rest) = split_at_times(text)?;
+    let (devices, device) = split_at_times(rest)?;
     Some((nodes, devices, device))
+}
+
+/// What stands before and after the first sign of multiplication.
+fn split_at_times(text: &str) -> Option<(&str, &str)> {
+    let (before, after) = text.split_once(['x', 'X', '×'])?;
+    Some((before.trim(), after.trim()))
 }
 
 /// A whole number from 1 to `most`.
@@ -150,17 +193,38 @@ mod tests {
 
     #[test]
     fn unknown_devices_name_the_nearest() {
-        let error = parse("8x8xh100").unwrap_err();
+        let error = parse("8x8xh1000").unwrap_err();
         assert_eq!(error.field(), "device");
-        assert_eq!(error.value(), "h100");
+        assert_eq!(error.value(), "h1000");
         assert_eq!(error.nearest()[0], "h100-sxm");
     }
 
     #[test]
+    fn short_names_of_devices_are_understood() {
+        assert_eq!(parse("8x8xh100").unwrap(), parse("8x8xh100-sxm").unwrap());
+        assert_eq!(parse("8X8XH100-SXM").unwrap(), parse("8x8xh100-sxm").unwrap());
+        assert_eq!(parse("2 x 8 × NVIDIA RTX 4090").unwrap(), parse("2x8xrtx-4090").unwrap());
+        let error = parse("1x8xa100").unwrap_err();
+        assert!(
+            error.to_string().starts_with("device `a100` may be any of a100-sxm-80gb, a100-sxm-40gb"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_shorthand_without_nodes_is_understood() {
-        assert_eq!(meant("8xh100-sxm").as_deref(), Some("1x8xh100-sxm"));
-        assert_eq!(meant("gb200").as_deref(), Some("1x4xgb200"));
-        assert_eq!((meant("0xh100-sxm"), meant("eight"), meant("")), (None, None, None));
+        let nodes = |text: &str| with_nodes(text).map(|text| parse(&text).unwrap().name);
+        assert_eq!(nodes("8xh100-sxm").as_deref(), Some("1x8xh100-sxm"));
+        assert_eq!(nodes("64xH100").as_deref(), Some("8x8xh100-sxm"));
+        assert_eq!(nodes("4x4090").as_deref(), Some("1x4xrtx-4090"));
+        assert_eq!(nodes("64xcpu").as_deref(), Some("1x64xcpu"));
+        assert_eq!(nodes("12xh100-sxm"), None);
+        assert_eq!(meant("12xh100-sxm"), ["1x8xh100-sxm", "2x8xh100-sxm"]);
+        assert_eq!(meant("gb200"), ["1x4xgb200"]);
+        for text in ["h100-sxm:16", "H100 x 16", "16*h100", "16 h100"] {
+            assert_eq!(meant(text), ["2x8xh100-sxm"], "{text}");
+        }
+        assert_eq!((meant("eight"), meant(""), meant("é×x")), (vec![], vec![], vec![]));
     }
 
     #[test]

@@ -31,7 +31,23 @@ pub fn load(text: &str) -> Result<Cluster, ClusterError> {
     Ok(cluster)
 }
 
+/// What a shorthand was read as, where that has not been typed: `8xH100` is `1x8xh100-sxm`.
+pub fn read_as(text: &str, cluster: &Cluster) -> Option<String> {
+    let is_shorthand = shorthand::is_shorthand(text) || without_nodes(text).is_some();
+    let is_as_typed = text.eq_ignore_ascii_case(&cluster.name) || text.ends_with(".json");
+    (is_shorthand && !is_as_typed)
+        .then(|| format!("Cluster `{text}` is read as {}: {}.", cluster.name, cluster.device.title))
+}
+
+/// The shorthand of a text that names no file and leaves the nodes out.
+fn without_nodes(text: &str) -> Option<String> {
+    if Path::new(text).exists() { None } else { shorthand::with_nodes(text) }
+}
+
 fn named(text: &str) -> Result<Cluster, ClusterError> {
+    if let Some(whole) = without_nodes(text) {
+        return named(&whole);
+    }
     if shorthand::is_shorthand(text) {
         return match shorthand::device(text).filter(|device| device.ends_with(".json")) {
             Some(path) => {
@@ -54,6 +70,9 @@ fn named(text: &str) -> Result<Cluster, ClusterError> {
 
 /// The file that [`load`] would read of `text`, if it would read one.
 pub fn source_of(text: &str) -> Option<PathBuf> {
+    if let Some(whole) = without_nodes(text) {
+        return source_of(&whole);
+    }
     if shorthand::is_shorthand(text) {
         return shorthand::device(text).filter(|device| device.ends_with(".json")).map(PathBuf::from);
     }
@@ -87,6 +106,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_typed_is_said() {
+        let said = |text: &str| read_as(text, &load(text).unwrap());
+        assert_eq!(
+            said("8xH100").unwrap(),
+            "Cluster `8xH100` is read as 1x8xh100-sxm: NVIDIA H100 SXM5 80 GB."
+        );
+        assert_eq!((said("1x8xH100-SXM"), said("1x8xh100-sxm")), (None, None));
+    }
+
+    #[test]
     fn a_device_may_be_a_cost_model_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("box.json");
@@ -103,7 +132,8 @@ mod tests {
 
     #[test]
     fn what_is_neither_says_so() {
-        assert!(matches!(load("8xh100-sxm"), Err(ClusterError::NotACluster { .. })));
+        assert!(matches!(load("12xh100-sxm"), Err(ClusterError::NotACluster { .. })));
+        assert!(matches!(load("h100-sxm"), Err(ClusterError::NotACluster { .. })));
         assert!(matches!(load(""), Err(ClusterError::NotACluster { .. })));
         assert!(matches!(load("0x8xh100-sxm"), Err(ClusterError::Count { .. })));
     }

@@ -9,16 +9,17 @@ use serde_json::Value;
 use super::error::ModelError;
 use super::graph::Model;
 use super::hugging_face::MultiToken;
-use super::presets::{preset, presets};
+use super::naming::{nearest, preset_named};
+use super::presets::preset;
 use super::{hugging_face, layer_graph};
 use crate::files::{self, Unread};
-use crate::spelling::ranked;
 use crate::units::Bytes;
 
 /// The largest file that is read as a model description.
 const FILE_LIMIT: Bytes = Bytes::mib(16);
 
-/// The model that `text` names: a preset first, else a path (write `./gpt2` for a folder of that name).
+/// The model that `text` names: a preset first, else a path (write `./gpt2` for a folder of that name), else a preset as
+/// others write its name.
 ///
 /// # Errors
 /// When there is no such preset or file, or what is there does not describe a model.
@@ -33,6 +34,13 @@ pub fn load(text: &str) -> Result<Model, ModelError> {
 pub fn load_with(text: &str, multi_token: MultiToken) -> Result<Model, ModelError> {
     if let Some(preset) = preset(text) {
         return preset.model_with(multi_token);
+    }
+    if let Some(preset) = preset_named(text).filter(|_| !Path::new(text).exists()) {
+        let mut model = preset.model_with(multi_token)?;
+        if !text.eq_ignore_ascii_case(preset.name) {
+            model.warnings.insert(0, format!("Model `{text}` is read as the preset {}.", preset.name));
+        }
+        return Ok(model);
     }
     let path = file_of(text)?;
     let shown = path.display().to_string();
@@ -116,8 +124,6 @@ fn unreadable(path: &str, reason: String) -> ModelError {
 fn not_found(text: &str) -> ModelError {
     const LONGEST: usize = 200;
     let value: String = text.chars().take(LONGEST).collect();
-    let near = ranked(&value, presets().iter().map(|preset| preset.name)).into_iter();
-    let is_near = |(far, name): &(usize, &str)| *far <= name.len() && !value.is_empty();
-    let nearest = near.filter(is_near).take(4).map(|(_, name)| name.to_owned()).collect();
+    let nearest = nearest(&value);
     ModelError::NotFound { value, nearest }
 }

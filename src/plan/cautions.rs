@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::plan::document::Prediction;
 use crate::profile::device::DeviceClass;
 use crate::search::Problem;
-use crate::units::{Bytes, ElementType};
+use crate::units::{Bytes, ElementType, several};
 
 /// The warnings about `problem`, whatever its strategy.
 pub fn of_problem(problem: &Problem<'_>) -> Vec<String> {
@@ -44,10 +44,10 @@ fn precision(problem: &Problem<'_>) -> Option<String> {
 fn node(cluster: &Cluster) -> Option<String> {
     let innermost = cluster.levels.first().filter(|_| cluster.stretches_fast_link())?;
     Some(format!(
-        "A node of {} has {} devices, and {} are built {} to a node: all {} are taken to be joined by the same fast \
+        "A node of {} has {}, and {} are built {} to a node: all {} are taken to be joined by the same fast \
          link, {} each. {} joins nodes of that size by the network.",
         cluster.name,
-        cluster.devices_per_node,
+        several("device", cluster.devices_per_node),
         cluster.device.name,
         cluster.board(),
         innermost.span,
@@ -62,9 +62,9 @@ fn processes(cluster: &Cluster) -> Option<String> {
     let host = cluster.host.memory;
     (cluster.device.class == DeviceClass::Gpu && host < needed).then(|| {
         format!(
-            "The host of a node has {host}; the processes of its {} ranks take about {needed} with the system, before \
+            "The host of a node has {host}; the processes of its {} take about {needed} with the system, before \
              anything is offloaded: nothing can be kept on the host, and ranks may fail to start.",
-            cluster.devices_per_node
+            several("rank", cluster.devices_per_node)
         )
     })
 }

@@ -17,7 +17,10 @@ pub fn compare(home: &Setting<'_>, request: &Request, watch: Watch<'_>) -> Resul
     let mut records = Vec::new();
     let mut failed = None;
     for engine in engines_in_use() {
-        (watch.part)(&engine.name);
+        if request.stop.is_asked() {
+            break;
+        }
+        (watch.step)(&engine.name);
         let Setting { model, cluster, workload, memory_limit, .. } = home;
         let problem = Problem::new(model, cluster, *workload, engine, *memory_limit);
         match search(&problem, request, watch.progress) {
@@ -47,6 +50,7 @@ pub fn compare(home: &Setting<'_>, request: &Request, watch: Watch<'_>) -> Resul
         };
     };
     plan.engines = records;
+    searched::say_interrupted(&mut plan, request);
     plan.digest = digest(&plan);
     Ok(plan)
 }

@@ -5,7 +5,7 @@ use crate::plan::document::{Alternative, FastestRecord, LadderStep, ParetoPoint,
 use crate::plan::evidence::evidence;
 use crate::plan::verdict::{memory_verdict, verdict};
 use crate::search::{Account, Candidate, Failure, Objective, Outcome, Problem, Progress, Request};
-use crate::units::Bytes;
+use crate::units::{Bytes, several, tenths};
 
 /// Searches `problem` and writes the best plan up, with its neighbours and the ladder that leads to it.
 ///
@@ -69,6 +69,31 @@ pub(super) fn written(problem: &Problem<'_>, outcome: &Outcome) -> Plan {
     plan
 }
 
+/// Warns that `plan` is what was found until `request` was asked to stop, where it was.
+pub(super) fn say_interrupted(plan: &mut Plan, request: &Request) {
+    let Some(search) = plan.search.as_ref().filter(|_| request.stop.is_asked()) else { return };
+    let considered = several("strategy", search.considered);
+    let measure = match search.objective {
+        Objective::Time => "time",
+        Objective::Memory => "memory",
+    };
+    let said = if search.proven_optimal {
+        "Interrupted: the plan was found, but what was asked for beside it is not complete.".to_owned()
+    } else if search.gap < 1.0 {
+        format!(
+            "Interrupted: this is the best plan found so far, of {considered} considered. It is not proven: the best may \
+             take up to {:.0} % less {measure}.",
+            (100.0 * search.gap).ceil()
+        )
+    } else {
+        format!(
+            "Interrupted: this is the best plan found so far, of {considered} considered. It is not proven: others were \
+             not looked at, and no bound is known of them."
+        )
+    };
+    plan.warnings.insert(0, said);
+}
+
 /// The fastest plan, beside `winner`, which stands in for it.
 fn fastest_record(problem: &Problem<'_>, winner: &Candidate, fastest: &Candidate) -> FastestRecord {
     let prediction = prediction(problem, fastest);
@@ -82,8 +107,8 @@ fn fastest_record(problem: &Problem<'_>, winner: &Candidate, fastest: &Candidate
         _ => format!("; no measured run covers {}", unvalidated.join(", ")),
     };
     let buys = format!(
-        "{:.1} % less time on paper for {}, with {:.0} % of the memory free{doubts}",
-        100.0 * bought,
+        "{} less time on paper for {}, with {:.0} % of the memory free{doubts}",
+        tenths(bought),
         changes.join(" "),
         100.0 * memory
     );

@@ -2,7 +2,7 @@
 
 use crate::plan::document::Prediction;
 use crate::search::{Candidate, Problem};
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bytes, Seconds, agreeing};
 
 /// What binds `candidate`: memory where it does not fit, else the largest cause of time that is not compute.
 pub fn verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: &Prediction) -> String {
@@ -66,13 +66,14 @@ pub fn memory_verdict(problem: &Problem<'_>, candidate: &Candidate, prediction: 
     }
     let (dominant, bytes) = dominant(prediction);
     let share = 100.0 * bytes.0 as f64 / prediction.peak_memory_bytes.0.max(1) as f64;
+    let take = agreeing(dominant, "take");
     let advice = match dominant {
         "parameters" | "gradients" | "optimizer" => "more devices to shard them over would take less",
         "activations" | "logits" => "shorter sequences would take less",
         _ => "they are the engine's and the driver's own",
     };
     format!(
-        "{} of {} a device; {dominant} take most ({share:.0} %): {advice}. Where memory need not be the least, \
+        "{} of {} a device; {dominant} {take} most ({share:.0} %): {advice}. Where memory need not be the least, \
          --objective robust finds a faster plan.",
         candidate.memory.process, problem.memory_limit
     )
@@ -107,6 +108,7 @@ fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction:
         );
     }
     let (dominant, bytes) = dominant(prediction);
+    let take = agreeing(dominant, "take");
     let over = process.saturating_sub(limit);
     let error = memory_error(prediction);
     let doubt = if (over.0 as f64) < error * process.0 as f64 {
@@ -115,7 +117,7 @@ fn does_not_fit(problem: &Problem<'_>, process: Bytes, limit: Bytes, prediction:
         String::new()
     };
     format!(
-        "Does not fit: {process} are needed and {limit} are there, {over} too much; {dominant} take most ({bytes}).{doubt}"
+        "Does not fit: {process} are needed and {limit} are there, {over} too much; {dominant} {take} most ({bytes}).{doubt}"
     )
 }
 

@@ -6,7 +6,7 @@ use crate::plan::verdict::memory_error;
 use crate::plan::verdict::verdict;
 use crate::search::explain::Finding;
 use crate::search::{Candidate, Failure, Problem, reasons};
-use crate::units::Bytes;
+use crate::units::{Bytes, tenths};
 
 /// Steps that differ by less than this share are equally fast.
 const EQUAL: f64 = 5e-4;
@@ -171,7 +171,7 @@ fn pace(prediction: &Prediction, best: &Prediction) -> String {
     match times - 1.0 {
         slower if slower < -EQUAL => format!("{:.1} % faster on paper than the best plan", -100.0 * slower),
         slower if slower < EQUAL => "as fast as the best plan".to_owned(),
-        slower if slower < 1.0 => format!("{:.1} % slower than the best plan", 100.0 * slower),
+        slower if slower < 1.0 => format!("{} slower than the best plan", tenths(slower)),
         _ => format!("{times:.1} times as long as the best plan"),
     }
 }

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use super::device::DeviceModel;
 use super::error::ProfileError;
+use super::naming::device_named;
 use crate::json;
-use crate::spelling::nearest;
 
 macro_rules! cost_models {
     ($($name:literal),* $(,)?) => {
@@ -17,26 +17,43 @@ macro_rules! cost_models {
 
 /// Name and text of each built-in file.
 const FILES: &[(&str, &str)] = cost_models![
+    "a10",
+    "a100-pcie-40gb",
     "a100-pcie-80gb",
     "a100-sxm-40gb",
     "a100-sxm-80gb",
     "a10g",
+    "a30",
+    "a40",
+    "a800-pcie-40gb",
+    "a800-pcie-80gb",
+    "a800-sxm-80gb",
     "b200-sxm",
     "b300-sxm",
     "cpu",
     "gb200",
     "gb300",
+    "h100-nvl",
     "h100-pcie",
     "h100-sxm",
     "h100-sxm-96gb-500w",
     "h20",
     "h200-sxm",
+    "h800-pcie",
+    "h800-sxm",
     "l4",
+    "l40",
     "l40s",
     "mi300x",
     "mi325x",
     "rtx-3090",
     "rtx-4090",
+    "rtx-5090",
+    "rtx-6000-ada",
+    "rtx-a6000",
+    "t4",
+    "v100-pcie-16gb",
+    "v100-pcie-32gb",
     "v100-sxm-16gb",
     "v100-sxm-32gb",
 ];
@@ -61,8 +78,8 @@ pub fn device_model(name: &str) -> Result<(DeviceModel, String), ProfileError> {
     match CATALOG.iter().find(|(known, _)| *known == name) {
         Some((_, parsed)) => parsed.clone(),
         None => {
-            let nearest = nearest(name, FILES.iter().map(|(known, _)| *known));
-            Err(ProfileError::UnknownDevice { name: name.to_owned(), nearest })
+            let meant = device_named(name)?;
+            Err(ProfileError::UnknownDevice { name: name.to_owned(), nearest: vec![meant.to_owned()] })
         }
     }
 }
@@ -126,6 +143,23 @@ mod tests {
         ("h20", 148.0, 44.0, 4000.0, 450.0, 50.0),
         ("rtx-3090", 71.0, 35.6, 936.0, 31.5, 3.125),
         ("l4", 121.0, 30.3, 300.0, 31.5, 1.5625),
+        ("a100-pcie-40gb", 312.0, 19.5, 1555.0, 31.5, 12.5),
+        ("a800-sxm-80gb", 312.0, 19.5, 2039.0, 200.0, 25.0),
+        ("a800-pcie-80gb", 312.0, 19.5, 1935.0, 31.5, 12.5),
+        ("a800-pcie-40gb", 312.0, 19.5, 1555.0, 31.5, 12.5),
+        ("h800-sxm", 989.0, 67.0, 3350.0, 200.0, 50.0),
+        ("h800-pcie", 756.0, 51.2, 2000.0, 63.0, 25.0),
+        ("h100-nvl", 835.5, 60.0, 3900.0, 63.0, 25.0),
+        ("v100-pcie-16gb", 112.0, 14.0, 900.0, 15.75, 3.125),
+        ("v100-pcie-32gb", 112.0, 14.0, 900.0, 15.75, 3.125),
+        ("a30", 165.0, 10.3, 933.0, 31.5, 3.125),
+        ("a10", 125.0, 31.2, 600.0, 31.5, 1.5625),
+        ("a40", 149.7, 37.4, 696.0, 31.5, 3.125),
+        ("rtx-a6000", 154.8, 38.7, 768.0, 31.5, 3.125),
+        ("l40", 181.05, 90.5, 864.0, 31.5, 12.5),
+        ("rtx-6000-ada", 364.25, 91.1, 960.0, 31.5, 12.5),
+        ("rtx-5090", 209.5, 104.8, 1792.0, 63.0, 3.125),
+        ("t4", 65.0, 8.1, 320.0, 15.75, 1.5625),
     ];
 
     #[test]
@@ -172,6 +206,19 @@ mod tests {
             ("h100-pcie", 80),
             ("h20", 96),
             ("rtx-3090", 24),
+            ("a100-pcie-40gb", 40),
+            ("a800-sxm-80gb", 80),
+            ("a800-pcie-80gb", 80),
+            ("a800-pcie-40gb", 40),
+            ("h800-sxm", 80),
+            ("h800-pcie", 80),
+            ("h100-nvl", 94),
+            ("v100-pcie-16gb", 16),
+            ("v100-pcie-32gb", 32),
+            ("a30", 24),
+            ("rtx-a6000", 48),
+            ("rtx-6000-ada", 48),
+            ("rtx-5090", 32),
         ];
         for (name, size) in nominal {
             let memory = device_model(name).unwrap().0.memory.value;
@@ -181,6 +228,33 @@ mod tests {
         // GDDR6 with error correction in the data bits loses a sixteenth.
         assert!((device_model("l40s").unwrap().0.memory.value.as_gib() - 44.4).abs() < 0.1);
         assert!((device_model("a10g").unwrap().0.memory.value.as_gib() - 21.99).abs() < 0.01);
+    }
+
+    /// A device without runs of its own has its sister's numbers, and calls them estimates.
+    #[test]
+    fn what_is_copied_from_a_sister_is_as_it_is_there() {
+        let mut copied = 0;
+        for (name, _) in FILES {
+            let model = device_model(name).unwrap().0;
+            for field in model.fields() {
+                let Some((sister, kind)) =
+                    field.source.strip_prefix("as on ").and_then(|rest| rest.split_once(", where it is "))
+                else {
+                    continue;
+                };
+                let sister = device_model(sister).unwrap_or_else(|error| panic!("{name}: {error}")).0;
+                let there = sister.fields().into_iter().find(|other| other.path == field.path).unwrap();
+                assert_eq!(
+                    (field.value, kind),
+                    (there.value, there.evidence.to_string().as_str()),
+                    "{name}: {}",
+                    field.path
+                );
+                assert_eq!(field.evidence, Evidence::Estimate, "{name}: {}", field.path);
+                copied += 1;
+            }
+        }
+        assert!(copied > 50, "{copied}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::engine::EngineProfile;
 use super::inherit::read_engine;
+use crate::spelling::{nearest, words};
 
 const FILES: [&str; 15] = [
     include_str!("../../cost_models/engines/embedded.json"),
@@ -77,9 +78,54 @@ pub fn engine(name: &str) -> Option<&'static EngineProfile> {
     engines().iter().find(|profile| profile.name == name)
 }
 
+/// Tools and libraries whose names people give for the engine, and the profile that is nearest to what these run.
+const OTHER_NAMES: &[(&str, &[&str])] = &[
+    ("torchtitan", &["titan", "pytorch", "torch", "fsdp", "fsdp2", "ddp"]),
+    (
+        "accelerate",
+        &["huggingface", "hf", "transformers", "trainer", "trl", "axolotl", "llamafactory", "unsloth"],
+    ),
+    ("maxtext", &["jax"]),
+];
+
+/// The profile that `text` means, whatever its case and signs: `Megatron-Core` is `megatron`.
+pub fn engine_named(text: &str) -> Option<&'static EngineProfile> {
+    let bare = |name: &str| words(name).concat().replace('.', "");
+    let wanted = bare(text);
+    let same = || engines().iter().find(|profile| bare(&profile.name) == wanted);
+    let core = || engine("megatron").filter(|_| ["megatroncore", "mcore"].contains(&wanted.as_str()));
+    engine(text).or_else(same).or_else(core)
+}
+
+/// The profiles nearest to a name that is none's: what a tool of that name runs, else those that are spelled alike.
+pub fn nearest_engines<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let wanted = words(text).concat();
+    let other = OTHER_NAMES.iter().find(|(_, others)| others.contains(&wanted.as_str()));
+    other.map_or_else(|| nearest(text, names), |(name, _)| vec![(*name).to_owned()])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn engines_are_known_by_other_spellings() {
+        for (text, name) in [
+            ("Megatron", "megatron"),
+            ("Megatron-LM", "megatron-lm"),
+            ("megatron-core", "megatron"),
+            ("TorchTitan", "torchtitan"),
+            ("DeepSpeed", "deepspeed"),
+            ("Colossal-AI", "colossalai"),
+            ("LLM Foundry", "llm-foundry"),
+        ] {
+            assert_eq!(engine_named(text).map(|profile| profile.name.as_str()), Some(name), "{text}");
+        }
+        assert!(engine_named("fsdp").is_none() && engine_named("").is_none() && engine_named("-").is_none());
+        assert_eq!(nearest_engines("FSDP", ["megatron"]), ["torchtitan"]);
+        assert_eq!(nearest_engines("megaton", ["megatron", "nemo"]), ["megatron"]);
+        assert!(OTHER_NAMES.iter().all(|(name, _)| engine(name).is_some()));
+    }
 
     #[test]
     fn built_in_profiles_are_valid_and_named_once() {

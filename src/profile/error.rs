@@ -7,8 +7,14 @@ use crate::json::Fault;
 /// Why a cost model or an engine profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ProfileError {
-    #[error("device `{name}` is unknown; nearest: {}", nearest.join(", "))]
+    #[error(
+        "device `{name}` is unknown{}; `meshwright clusters` lists those that are known, and a cost-model file stands \
+         for any other",
+        nearest_are(nearest)
+    )]
     UnknownDevice { name: String, nearest: Vec<String> },
+    #[error("device `{name}` may be any of {}; name one", nearest.join(", "))]
+    SeveralDevices { name: String, nearest: Vec<String> },
     #[error("cost model is not readable: {0}")]
     Json(Fault),
     #[error("cost model `{model}` has version {version}; 1 and 2 are read")]
@@ -37,7 +43,7 @@ impl ProfileError {
     /// The field at fault.
     pub fn field(&self) -> &str {
         match self {
-            Self::UnknownDevice { .. } => "device",
+            Self::UnknownDevice { .. } | Self::SeveralDevices { .. } => "device",
             Self::Json(fault) => fault.field.as_deref().unwrap_or("cost_model"),
             Self::Version { .. } => "version",
             Self::UnknownParent { .. } | Self::Chain { .. } => "inherits",
@@ -48,7 +54,7 @@ impl ProfileError {
     /// The value at fault, as text; empty where there is none.
     pub fn value(&self) -> String {
         match self {
-            Self::UnknownDevice { name, .. } => name.clone(),
+            Self::UnknownDevice { name, .. } | Self::SeveralDevices { name, .. } => name.clone(),
             Self::Json(fault) => fault.value.clone().unwrap_or_default(),
             Self::Engine { .. } => String::new(),
             Self::UnknownParent { parent, .. } | Self::Chain { parent, .. } => parent.clone(),
@@ -60,10 +66,16 @@ impl ProfileError {
     /// The nearest legal values.
     pub fn nearest(&self) -> Vec<String> {
         match self {
-            Self::UnknownDevice { nearest, .. } | Self::UnknownParent { nearest, .. } => nearest.clone(),
+            Self::UnknownDevice { nearest, .. }
+            | Self::SeveralDevices { nearest, .. }
+            | Self::UnknownParent { nearest, .. } => nearest.clone(),
             Self::Json(_) | Self::Value { .. } | Self::Engine { .. } => Vec::new(),
             Self::Chain { root, .. } => vec![root.clone()],
             Self::Version { .. } => vec!["2".to_owned()],
         }
     }
+}
+
+fn nearest_are(nearest: &[String]) -> String {
+    if nearest.is_empty() { String::new() } else { format!("; nearest: {}", nearest.join(", ")) }
 }

@@ -14,6 +14,7 @@ pub mod evidence;
 pub mod expert_load;
 pub mod field;
 pub mod inherit;
+mod naming;
 mod variant;
 
 pub use catalog::{device_model, device_models, parse_device_model};
@@ -21,3 +22,4 @@ pub use device::DeviceModel;
 pub use engine::EngineProfile;
 pub use error::ProfileError;
 pub use evidence::{Evidence, Sourced};
+pub use naming::device_named;

@@ -5,7 +5,7 @@ use crate::plan::goodput::Goodput;
 use crate::plan::map::{BreakEvenRecord, KeptRecord, MaximumRecord, SensitivityRecord, SweepPoint};
 use crate::plan::money::Cost;
 use crate::search::map::{Maximize, SweepKey};
-use crate::units::{Bytes, Money, Seconds, grouped};
+use crate::units::{Bytes, Money, Seconds, grouped, noun_of};
 
 use super::words;
 
@@ -88,7 +88,11 @@ pub fn cost(cost: &Cost, goodput: Option<&Goodput>) -> Vec<String> {
     let mut items =
         vec![format!("{} a step", cost.step), format!("{} a million tokens", million(cost.token))];
     if let (Some(run), Some(goodput)) = (cost.run, goodput) {
-        items.push(format!("{run} for {} tokens", words::count(goodput.tokens.0)));
+        items.push(format!(
+            "{run} for {} {}",
+            words::count(goodput.tokens.0),
+            noun_of("token", goodput.tokens.0)
+        ));
     }
     items.push(format!("at {} a device-hour", cost.device_hour));
     items
@@ -96,10 +100,10 @@ pub fn cost(cost: &Cost, goodput: Option<&Goodput>) -> Vec<String> {
 
 /// How long a run takes, and what failures have to do with it.
 pub fn run(goodput: &Goodput) -> Vec<String> {
-    let tokens = words::count(goodput.tokens.0);
+    let tokens = format!("{} {}", words::count(goodput.tokens.0), noun_of("token", goodput.tokens.0));
     let head = match goodput.days {
-        Some(days) => format!("{tokens} tokens in {}", span(days * 86_400.0)),
-        None => format!("{tokens} tokens never: failures come faster than training gets on"),
+        Some(days) => format!("{tokens} in {}", span(days * 86_400.0)),
+        None => format!("{tokens} never: failures come faster than training gets on"),
     };
     let mut items = vec![head, words::several("step", goodput.steps)];
     let (Some(mtbf), Some(interval), Some(write), Some(bytes), Some(restart)) = (

@@ -7,17 +7,18 @@ use crate::plan::{GradientRecord, GradientSumRecord, Plan, Prediction, RankPredi
 use crate::program::GradientBuffer;
 use crate::search::Objective;
 use crate::strategy::Workload;
-use crate::units::{Bytes, Seconds, grouped};
+pub use crate::units::several;
+use crate::units::{Bytes, Seconds, grouped, tenths};
 
 /// `value` as bars and axes can show it: from 0 to 10^30, where what is less than 10^-18 is 0.
 pub fn drawable(value: f64) -> f64 {
     if value >= 1e-18 { value.min(1e30) } else { 0.0 }
 }
 
-/// `41.2 %`; whole from 100 on.
+/// `41.2 %`; whole from 100 on, and in words where that would be nothing.
 pub fn percent(share: f64) -> String {
     let value = 100.0 * share;
-    if value.abs() >= 99.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }
+    if share == 0.0 || value.abs() >= 99.95 { format!("{value:.0} %") } else { tenths(share) }
 }
 
 /// `amount / whole` in percent, or nothing where there is no whole.
@@ -40,11 +41,6 @@ pub fn count(value: u64) -> String {
 pub fn rate(value: f64) -> String {
     let value = drawable(value);
     if value < 100.0 { format!("{value:.1}") } else { grouped(value.round() as u64) }
-}
-
-/// `several("node", 2)` is `2 nodes`.
-pub fn several(noun: &str, number: u64) -> String {
-    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// What plans of the front are compared in.
@@ -96,7 +92,7 @@ pub fn gradient_sums(sums: &[GradientSumRecord]) -> String {
     let words: Vec<_> = sums
         .iter()
         .map(|sum| {
-            let times = if sum.times == 1 { "once".to_owned() } else { several("time", sum.times.into()) };
+            let times = if sum.times == 1 { "once".to_owned() } else { several("time", sum.times) };
             format!("{} over {}, {times}", sum.collective, sum.over)
         })
         .collect();
@@ -134,20 +130,20 @@ pub fn subject(plan: &Plan) -> String {
 
 /// `gpt2 (124.4 M parameters, 12 blocks)`.
 pub fn sized_model(name: &str, parameters: u64, layers: u32) -> String {
-    format!("{name} ({} parameters, {})", count(parameters), several("block", layers.into()))
+    format!("{name} ({} parameters, {})", count(parameters), several("block", layers))
 }
 
 /// `64 x h100-sxm in 8 nodes`.
 pub fn devices(number: u64, device: &str, nodes: u32) -> String {
-    format!("{} x {device} in {}", grouped(number), several("node", nodes.into()))
+    format!("{} x {device} in {}", grouped(number), several("node", nodes))
 }
 
 /// What a step trains on, and the engine that runs it.
 pub fn work(work: &Workload, engine: &str) -> String {
     let mut text = format!(
-        "{} of {} tokens a step, {}",
+        "{} of {} a step, {}",
         several("sequence", work.global_batch),
-        grouped(work.seq_len),
+        several("token", work.seq_len),
         work.precision
     );
     if work.dropout > 0.0 {
@@ -234,9 +230,9 @@ pub fn busiest_stage(prediction: &Prediction) -> String {
 /// What became of all strategies, in one sentence.
 pub fn search(account: &SearchAccount) -> String {
     format!(
-        "{} strategies considered in {}: {} illegal, {} out of memory, {} ruled out by their bound, {} priced, {} of these \
+        "{} considered in {}: {} illegal, {} out of memory, {} ruled out by their bound, {} priced, {} of these \
          played",
-        grouped(account.considered),
+        several("strategy", account.considered),
         Seconds(account.wall_time_s),
         grouped(account.illegal),
         grouped(account.out_of_memory),
@@ -252,7 +248,9 @@ pub fn proof(account: &SearchAccount) -> String {
         Objective::Time => "faster",
         Objective::Memory => "leaner",
     };
-    let mut text = match (account.proven_optimal, account.gap) {
+    // A bound stays one where it is rounded.
+    let gap = (1e3 * account.gap).ceil() / 1e3;
+    let mut text = match (account.proven_optimal, gap) {
         (true, gap) if gap > 0.0 => format!("proven: none of them is more than {} {better}", percent(gap)),
         (true, _) => format!("proven: none of them is {better}"),
         (false, gap) => format!("none of them can be more than {} {better}", percent(gap)),
@@ -335,8 +333,6 @@ mod tests {
         assert_eq!(rate(992.9), "993");
         assert_eq!(rate(f64::NAN), "0.0");
         assert_eq!([-1.0, 1e-300, 2.0, f64::INFINITY].map(drawable), [0.0, 0.0, 2.0, 1e30]);
-        assert_eq!(several("node", 1), "1 node");
-        assert_eq!(several("node", 8), "8 nodes");
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub fn best_first(
     // With what is known of all their inner choices.
     let mut open: Vec<Open> = Vec::new();
     let mut waiting = Waiting::new(match patience {
-        Patience::Exhaustive => {
+        Patience::Exhaustive { .. } => {
             let left = play_all(solving, &entries, found, account).into_iter();
             open.extend(left.map(|solved| Open { solved, is_played: true }));
             Vec::new()

@@ -12,6 +12,7 @@ use crate::search::rank::RankProblem;
 use crate::search::request::Account;
 use crate::search::solve::{Solved, Solving};
 use crate::strategy::Strategy;
+use crate::units::Seconds;
 
 /// Outer strategies whose inner choices are listed at once.
 const LISTED_A_ROUND: usize = 64;
@@ -28,6 +29,13 @@ pub fn play_all(
 ) -> Vec<Solved> {
     let mut left = Vec::new();
     for round in entries.chunks(LISTED_A_ROUND) {
+        if solving.closed_forms.deadline.is_over() {
+            // What is not played keeps its bound.
+            let bounds = round.iter().map(|entry| Seconds(entry.lower_bound));
+            account.lowest_bound = account.lowest_bound.into_iter().chain(bounds).reduce(Seconds::min);
+            account.bounded += round.len() as u64;
+            continue;
+        }
         let listed: Vec<Option<Vec<Solved>>> =
             round.par_iter().map(|entry| solving.every_choice(entry)).collect();
         for (entry, choices) in round.iter().zip(listed) {

@@ -84,7 +84,7 @@ fn prove(
     patience: Patience,
 ) -> Vec<Open> {
     // An exhaustive search takes its time for what has too many inner choices to play each.
-    let is_exhaustive = matches!(patience, Patience::Exhaustive);
+    let is_exhaustive = matches!(patience, Patience::Exhaustive { .. });
     let mut effort = if is_exhaustive { 10 * MOST_PROVEN } else { MOST_PROVEN };
     let near = if is_exhaustive { 0.0 } else { NEAR };
     open.sort_by(|one, other| one.solved.lower_bound.total_cmp(&other.solved.lower_bound));

@@ -84,6 +84,7 @@ mod spare;
 mod state_prices;
 mod strategy_bound;
 
+pub use crate::simulate::Stop;
 pub use problem::{Candidate, Problem, ProcessMemory};
 pub use request::{Account, Failure, Objective, Outcome, Progress, Request};
 pub use robust::reasons;

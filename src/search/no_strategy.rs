@@ -7,6 +7,7 @@ use crate::search::request::Request;
 use crate::search::space::Space;
 use crate::strategy::rules::{Rule, RuleBreak};
 use crate::strategy::{Draft, Workload};
+use crate::units::typed;
 
 /// Clusters that are tried below and above.
 const MOST_TRIED: u64 = 24;
@@ -32,11 +33,12 @@ pub fn no_strategy(problem: &Problem<'_>, request: &Request) -> RuleBreak {
     ways.extend((larger != batch && would(larger)).then(|| format!("a global batch of {larger}")));
     let ways = if ways.is_empty() { String::new() } else { format!("; {} would do", ways.join(" or ")) };
     let message = format!(
-        "no strategy trains {} on the {} devices of {} with {batch} sequences of {} tokens a step{reason}{ways}",
+        "no strategy trains {} on the {} of {} with {} of {} a step{reason}{ways}",
         model.name,
-        cluster.devices(),
+        typed("device", cluster.devices()),
         cluster.name,
-        workload.seq_len,
+        typed("sequence", batch),
+        typed("token", workload.seq_len),
     );
     let rule = plainest.map_or(Rule::Devices, |broken| broken.rule);
     RuleBreak { rule, field: "cluster".to_owned(), value: cluster.name.clone(), message, nearest }

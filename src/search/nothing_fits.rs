@@ -12,7 +12,7 @@ use crate::search::solve::Solving;
 use crate::search::space::Space;
 use crate::simulate::memory::dominant;
 use crate::strategy::{Strategy, rules};
-use crate::units::{Bytes, ElementType, grouped};
+use crate::units::{Bytes, ElementType, several};
 
 /// Most times the nodes are doubled in search of a count that fits.
 const MOST_DOUBLINGS: u32 = 12;
@@ -91,7 +91,7 @@ fn advice(closed_forms: &ClosedForms<'_>, request: &Request, near: &Candidate) -
         parts.push(format!("{change} would fit"));
     }
     if let Some((devices, text)) = more_devices(closed_forms.problem, request, closed_forms.deadline) {
-        parts.push(format!("{} such devices would fit, with {text}", grouped(devices)));
+        parts.push(format!("{} would fit, with {text}", several("such device", devices)));
     }
     if parts.is_empty() {
         parts.push(format!("devices of at least {} would fit", near.memory.process));

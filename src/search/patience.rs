@@ -23,8 +23,8 @@ const MOST_NEAR: [usize; 2] = [3_000, 200];
 pub enum Patience {
     /// A fixed amount of work, as far as there is time: so many are solved at the most.
     Work { solved: usize, deadline: Deadline },
-    /// To the end, whatever the bounds say.
-    Exhaustive,
+    /// To the end, whatever the bounds say, unless somebody asks to stop.
+    Exhaustive { deadline: Deadline },
 }
 
 impl Patience {
@@ -39,7 +39,7 @@ impl Patience {
         let most = match self {
             Self::Work { solved, .. } if found.is_near(lowest) => solved.min(MOST_NEAR[0]),
             Self::Work { solved, .. } => solved,
-            Self::Exhaustive => usize::MAX,
+            Self::Exhaustive { .. } => usize::MAX,
         };
         self.may_play(found, lowest) && (found.best.is_none() || solved < most)
     }
@@ -49,14 +49,15 @@ impl Patience {
         let most = if found.is_near(lowest) { MOST_NEAR[1] } else { MOST_PLAYED };
         let has_work = match self {
             Self::Work { .. } => found.tried < most && found.effort < MOST_EFFORT,
-            Self::Exhaustive => true,
+            Self::Exhaustive { .. } => true,
         };
         !self.is_over() && (found.best.is_none() || has_work)
     }
 
     /// Whether the time is up.
     pub fn is_over(self) -> bool {
-        matches!(self, Self::Work { deadline, .. } if deadline.is_over())
+        let (Self::Work { deadline, .. } | Self::Exhaustive { deadline }) = self;
+        deadline.is_over()
     }
 
     /// Whether so long a step is played.

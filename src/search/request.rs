@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::search::problem::Candidate;
+use crate::simulate::Stop;
 use crate::strategy::rules::RuleBreak;
 use crate::strategy::{Draft, Key};
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bytes, Seconds, agreeing};
 
 /// What makes a plan the best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +44,8 @@ pub struct Request {
     pub top: usize,
     /// When to stop and say what is not proven; where none is given, after a fixed amount of work.
     pub time_limit: Option<Duration>,
+    /// Asks the search to stop and to say what is not proven, as a time limit does.
+    pub stop: Stop,
     /// Plays every strategy with every inner choice, whatever its bound.
     pub exhaustive: bool,
 }
@@ -162,12 +165,16 @@ pub enum Failure {
         "no plan was found within the time limit, and whether there is one is not known; allow more time"
     )]
     TimeIsUp { limit: Duration },
+    /// It was asked to stop before anything was found.
+    #[error("interrupted before a plan was found")]
+    Interrupted,
     /// The fixed keys break a rule whatever the others are.
     #[error("{0}")]
     Illegal(RuleBreak),
     /// Legal strategies, but none fits.
     #[error(
-        "nothing fits: the smallest peak {known} is {smallest} a device of {limit}, and {dominant} take most of it{binds}; {advice}"
+        "nothing fits: the smallest peak {known} is {smallest} a device of {limit}, and {dominant} {} most of it{binds}; {advice}",
+        agreeing(dominant, "take")
     )]
     NothingFits {
         /// Process bytes of the strategy that comes nearest.

@@ -41,16 +41,21 @@ pub fn search(
     request: &Request,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Outcome, Failure> {
+    if request.stop.is_asked() {
+        return Err(Failure::Interrupted);
+    }
     let start = Instant::now();
-    let deadline = Deadline::new(start, request.time_limit, problem.facts.blocks);
+    let deadline = Deadline::new(start, request.time_limit, problem.facts.blocks, request.stop);
     let space = Space { deadline, ..Space::new(problem, request) };
     let bounding = Bounding::new(&space);
     let closed_forms = ClosedForms::until(problem, deadline);
-    let spare = request.time_limit.and_then(|_| spare::spare(&space, &closed_forms));
+    let by_time = request.objective == Objective::Time && !request.exhaustive;
+    // Seeds come first where a search has any.
+    let has_end = request.time_limit.is_some() || (request.stop.is_possible() && !by_time);
+    let spare = if has_end { spare::spare(&space, &closed_forms) } else { None };
     let solving = Solving::new(&bounding, &closed_forms);
     let mut found = Found::default();
     // What the seeds found is found again, unless something beats it.
-    let by_time = request.objective == Objective::Time && !request.exhaustive;
     if by_time {
         play_seeds(&solving, &likely, &mut found);
     }
@@ -71,7 +76,7 @@ pub fn search(
     });
     let least_bound = entries.iter().map(|entry| entry.lower_bound).reduce(f64::min);
     let work = Patience::work(closed_forms.has_like_blocks(), deadline);
-    let patience = if request.exhaustive { Patience::Exhaustive } else { work };
+    let patience = if request.exhaustive { Patience::Exhaustive { deadline } } else { work };
     match request.objective {
         Objective::Time => {
             account.survived =
@@ -102,6 +107,7 @@ pub fn search(
         account.lowest_bound = least_bound.map(Seconds);
     }
     if found.played.is_empty() {
+        let spare = spare.filter(|_| request.time_limit.is_some() || deadline.is_over());
         found.played.extend(spare.inspect(|_| account.count_played()));
     }
     sort(&mut found.played, request.objective);
@@ -114,6 +120,7 @@ pub fn search(
     account.outside = space.axes.outside();
     let Some(mut winner) = found.played.first().cloned() else {
         return Err(match request.time_limit {
+            _ if request.stop.is_asked() => Failure::Interrupted,
             Some(limit) if deadline.is_over() => Failure::TimeIsUp { limit },
             _ => nothing_fits(&space, &closed_forms, near)
                 .unwrap_or_else(|| Failure::Illegal(contradiction(problem, request))),

@@ -13,6 +13,7 @@ mod quiet;
 mod rank;
 mod starts;
 mod steady;
+mod until;
 mod watch;
 
 pub use account::{Counters, account};
@@ -24,4 +25,5 @@ pub use over_time::{MemoryMoment, memory_over_time};
 pub use player::{
     Playback, RankPlayback, Span, busiest, play, play_below, play_counting, play_every_instruction,
 };
+pub use until::{Stop, Until};
 pub use watch::{Below, Slower};

@@ -4,7 +4,6 @@ use crate::simulate::rank::{END, MessageEnd, Messages, Position, Rank, Running};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
-use std::time::Instant;
 
 use crate::cost::{Pricing, Resource};
 use crate::lower::Stream;
@@ -17,6 +16,7 @@ use crate::simulate::memory::MemoryPeak;
 use crate::simulate::outlook::Outlook;
 use crate::simulate::starts::Starts;
 use crate::simulate::steady::Steady;
+use crate::simulate::until::Until;
 use crate::simulate::watch::{Below, Slower, Watch};
 use crate::units::Seconds;
 
@@ -90,16 +90,11 @@ pub fn play(program: &Program, pricing: &dyn Pricing) -> Playback {
 
 /// Plays `program` like [`play`], until it is known that its step takes `limit` or more.
 pub fn play_below(program: &Program, pricing: &dyn Pricing, limit: Seconds) -> Below {
-    play_counting(program, pricing, limit, None).0
+    play_counting(program, pricing, limit, Until::default()).0
 }
 
-/// The same, with how many events that took; given up `until` a moment, when nothing more is known.
-pub fn play_counting(
-    program: &Program,
-    pricing: &dyn Pricing,
-    limit: Seconds,
-    until: Option<Instant>,
-) -> (Below, u64) {
+/// The same, with how many events that took; given up once `until` is over, when nothing more is known.
+pub fn play_counting(program: &Program, pricing: &dyn Pricing, limit: Seconds, until: Until) -> (Below, u64) {
     let mut player = Player::new(program, pricing, true);
     player.until = until;
     if limit.0.is_finite() {
@@ -144,7 +139,7 @@ pub(super) struct Player<'a> {
     /// Events so far.
     played: u64,
     /// When playing is given up, and what is known then.
-    until: Option<Instant>,
+    until: Until,
     given_up: Option<Slower>,
     /// Looks for states that come again; none where every instruction is played.
     pub(super) steady: Option<Steady>,
@@ -198,7 +193,7 @@ impl<'a> Player<'a> {
             scratch: (Vec::new(), Vec::new()),
             watch: None,
             played: 0,
-            until: None,
+            until: Until::default(),
             given_up: None,
         }
     }
@@ -265,9 +260,7 @@ impl<'a> Player<'a> {
             if self.watch.as_ref().is_some_and(|watch| watch.over.is_some()) {
                 return;
             }
-            if self.played.is_multiple_of(EVENTS_A_LOOK)
-                && self.until.is_some_and(|end| Instant::now() >= end)
-            {
+            if self.played.is_multiple_of(EVENTS_A_LOOK) && self.until.is_over() {
                 self.given_up = Some(Slower { at_least: Seconds(time), about: Seconds(f64::INFINITY) });
                 return;
             }

@@ -24,6 +24,28 @@ pub fn best<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
     ranked.into_iter().take(3).take_while(|(distance, _)| *distance == least).map(|(_, name)| name).collect()
 }
 
+/// The words of a name in lower case, as they stand between signs; a point between digits belongs to a number. So
+/// `meta-llama/Llama-3.1-8B` has `meta`, `llama`, `llama`, `3.1` and `8b`.
+pub fn words(name: &str) -> Vec<String> {
+    let letters: Vec<char> = name.chars().flat_map(char::to_lowercase).collect();
+    let is_digit =
+        |place: Option<usize>| place.and_then(|place| letters.get(place)).is_some_and(char::is_ascii_digit);
+    let is_of_word = |place: usize| {
+        let letter = letters[place];
+        letter.is_alphanumeric()
+            || (letter == '.' && is_digit(place.checked_sub(1)) && is_digit(Some(place + 1)))
+    };
+    let mut words = vec![String::new()];
+    for (place, letter) in letters.iter().enumerate() {
+        match words.last_mut() {
+            Some(word) if is_of_word(place) => word.push(*letter),
+            _ => words.push(String::new()),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// How far apart two names are, whatever their case: edits of the letters (Levenshtein 1966; two that changed places are
 /// one), but that what one of them has behind the end of the other counts for less, and so does what stands around a
 /// name's part. So `h1000` is nearer to `h100-sxm` than to `a10g`, and `wte` is near to `transformer.wte.weight`.
@@ -103,6 +125,14 @@ mod tests {
         assert_eq!(nearest("h1000", ["h20", "h100-pcie", "h100-sxm"])[0], "h100-sxm");
         assert_eq!(nearest("a100", ["a10g", "a100-sxm-80gb"])[0], "a100-sxm-80gb");
         assert_eq!(nearest("zzzzzzzz", names).len(), 1);
+    }
+
+    #[test]
+    fn words_stand_between_signs() {
+        assert_eq!(words("meta-llama/Llama-3.1-8B"), ["meta", "llama", "llama", "3.1", "8b"]);
+        assert_eq!(words(" RTX_4090 (24 GB). "), ["rtx", "4090", "24", "gb"]);
+        assert_eq!(words("./v0.1."), ["v0.1"]);
+        assert!(words("-/.").is_empty() && words("").is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{
     CheckpointMode, Compression, ContextKind, GradientSync, Group, LossMode, Mesh, OffloadCategory, Schedule,
     Strategy,
 };
+use crate::units::several;
 
 impl Strategy {
     /// `tensor parallel 4 inside a node, pipeline 2 (1F1B), ZeRO-1 over 8 ranks, 16 micro-batches of 1`, for nodes
@@ -25,7 +26,7 @@ impl Strategy {
             parts.push(format!("context parallel {} ({kind}){}", self.context, reach(Group::Context)));
         }
         if self.expert > 1 {
-            parts.push(format!("experts over {} ranks{}", self.expert, reach(Group::Expert)));
+            parts.push(format!("experts over {}{}", several("rank", self.expert), reach(Group::Expert)));
         }
         if self.pipeline > 1 {
             parts.push(format!("pipeline {} ({})", self.pipeline, self.schedule_words()));
@@ -33,7 +34,7 @@ impl Strategy {
         parts.push(self.state_words());
         parts.push(match self.accumulation {
             1 => format!("one micro-batch of {}", self.micro_batch),
-            several => format!("{several} micro-batches of {}", self.micro_batch),
+            many => format!("{many} micro-batches of {}", self.micro_batch),
         });
         if self.accumulation > 1 && self.sync != super::defaults::sync(self.zero) {
             parts.push(
@@ -68,7 +69,7 @@ impl Strategy {
         match self.schedule {
             Schedule::GPipe => "GPipe".to_owned(),
             Schedule::OneForwardOneBackward => "1F1B".to_owned(),
-            Schedule::Interleaved => format!("interleaved, {} chunks a rank", self.virtual_stages),
+            Schedule::Interleaved => format!("interleaved, {} a rank", several("chunk", self.virtual_stages)),
             Schedule::ZeroBubbleH1 => "zero bubble H1".to_owned(),
             Schedule::ZeroBubbleH2 => "zero bubble H2".to_owned(),
             Schedule::ZeroBubbleV => "zero bubble V".to_owned(),
@@ -84,10 +85,13 @@ impl Strategy {
         }
         let kept = if self.zero == 3 && !self.reshard_after_forward { " kept after forward" } else { "" };
         match (self.state_shards(), self.replicas()) {
-            (shards, 1) => format!("ZeRO-{}{kept} over {shards} ranks", self.zero),
-            (shards, replicas) => {
-                format!("ZeRO-{}{kept} over {shards} ranks in {replicas} replicas", self.zero)
-            }
+            (shards, 1) => format!("ZeRO-{}{kept} over {}", self.zero, several("rank", shards)),
+            (shards, replicas) => format!(
+                "ZeRO-{}{kept} over {} in {}",
+                self.zero,
+                several("rank", shards),
+                several("replica", replicas)
+            ),
         }
     }
 
@@ -103,7 +107,7 @@ impl Strategy {
             .filter_map(|&mode| match covered(mode) {
                 0 => None,
                 all if all == blocks => Some(format!("{mode} recompute")),
-                some => Some(format!("{mode} recompute of {some} of {blocks} blocks")),
+                some => Some(format!("{mode} recompute of {some} of {}", several("block", blocks))),
             })
             .collect();
         (!words.is_empty()).then(|| words.join(" and "))

@@ -9,6 +9,7 @@ use super::{
     AttentionKernel, Capacity, Facts, Key, MeshOrder, OffloadCategory, Rule, RuleBreak, Schedule, Strategy,
     capabilities,
 };
+use crate::units::typed;
 
 /// The account of a broken rule.
 pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBreak {
@@ -38,11 +39,11 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         ),
         Rule::TensorHeads => {
             let heads = facts.heads.iter().map(|heads| heads.query);
-            case.tensor(&format!("{} heads", first_undivided(heads, s.tensor)))
+            case.tensor(&typed("head", first_undivided(heads, s.tensor)))
         }
         Rule::TensorKeyValueHeads => {
             let heads = facts.heads.iter().map(|heads| heads.key_value);
-            case.tensor(&format!("{} key-value heads", first_undivided(heads, s.tensor)))
+            case.tensor(&typed("key-value head", first_undivided(heads, s.tensor)))
         }
         Rule::TensorWidth => {
             let widths = facts.widths.iter().copied();
@@ -52,7 +53,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::ContextSequence => {
             let pieces = context_pieces(s, facts);
             let what = if pieces == 1 { "" } else { "2 · " };
-            let reason = format!("{what}cp {} does not divide {} tokens", s.context, facts.workload.seq_len);
+            let reason =
+                format!("{what}cp {} does not divide {}", s.context, typed("token", facts.workload.seq_len));
             case.context(reason)
         }
         Rule::ContextHeads => case.context(format!(
@@ -67,7 +69,10 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         ),
         Rule::TensorSequence => {
             let part = facts.workload.seq_len / s.context.max(1);
-            case.tensor(&format!("the {part} tokens of a context rank, as sequence parallelism needs"))
+            case.tensor(&format!(
+                "the {} of a context rank, as sequence parallelism needs",
+                typed("token", part)
+            ))
         }
         Rule::SequenceDivisor => {
             let (engine, tokens) = (&facts.profile.name, facts.workload.seq_len);
@@ -89,9 +94,9 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::Experts => {
             let counts = facts.experts.iter().map(|experts| experts.count);
             case.experts(format!(
-                "ep {} does not divide {} experts",
+                "ep {} does not divide {}",
                 s.expert,
-                first_undivided(counts, s.expert)
+                typed("expert", first_undivided(counts, s.expert))
             ))
         }
         Rule::ExpertTensor => {
@@ -109,8 +114,9 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             let legal = case.legal(Key::ExpertTensor, &sizes, |s, size| s.expert_tensor = size);
             let spread = if s.expert == 1 { "without expert parallelism" } else { "with expert parallelism" };
             let reason = format!(
-                "{} does not split experts over {} ranks {spread}",
-                facts.profile.name, s.expert_tensor
+                "{} does not split experts over {} {spread}",
+                facts.profile.name,
+                typed("rank", s.expert_tensor)
             );
             case.plain(Key::ExpertTensor, s.expert_tensor, reason, &legal)
         }
@@ -121,10 +127,10 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             case.dividing(Key::ExpertTensor, s.expert_tensor, &format!("the expert width {width}"), whole)
         }
         Rule::ExpertRanks => case.experts(format!(
-            "ep {} · etp {} does not divide the {} ranks of a stage",
+            "ep {} · etp {} does not divide the {} of a stage",
             s.expert,
             s.expert_tensor,
-            s.tensor * s.context * s.data
+            typed("rank", s.tensor * s.context * s.data)
         )),
         Rule::ExpertReplicas => case.experts(format!(
             "ep {} · etp {} leaves ranks that {} replicas do not divide",
@@ -166,15 +172,15 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::InterleavedRounds => case.rounds(),
         Rule::PipelinedMicroBatches => case.pipelined(),
         Rule::CutsCount => case.cuts(format!(
-            "cuts names {} chunks, and pp {} · virtual {} is {}",
-            s.cuts.len(),
+            "cuts names {}, and pp {} · virtual {} is {}",
+            typed("chunk", s.cuts.len()),
             s.pipeline,
             s.virtual_stages,
             s.chunks()
         )),
         Rule::CutsSum => {
             let sum: u64 = s.cuts.iter().map(|&blocks| u64::from(blocks)).sum();
-            case.cuts(format!("cuts sum to {sum} blocks, and the model has {}", facts.blocks))
+            case.cuts(format!("cuts sum to {}, and the model has {}", typed("block", sum), facts.blocks))
         }
         Rule::CutsOffered => case.cuts_offered(),
         Rule::AdaptiveLoss => {
@@ -216,7 +222,11 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
             case.plain(Key::Sync, s.sync, reason, &case.syncs())
         }
         Rule::CheckpointCount => {
-            let reason = format!("ckpt has {} entries for {} chunks", s.checkpoint.len(), s.cuts.len());
+            let reason = format!(
+                "ckpt has {} for {}",
+                typed("entry", s.checkpoint.len()),
+                typed("chunk", s.cuts.len())
+            );
             case.plain(Key::Checkpoint, s.checkpoint_text(), reason, &supports.checkpoint)
         }
         Rule::CheckpointBlocks => case.checkpoint_blocks(),
@@ -241,7 +251,8 @@ pub(super) fn explain(rule: Rule, strategy: &Strategy, facts: &Facts) -> RuleBre
         Rule::OffloadCount => {
             let counts = OffloadCategory::ALL.iter().map(|&category| s.offload.fractions(category).len());
             let count = counts.filter(|&count| count != 0 && count as u64 != s.pipeline).max().unwrap_or(0);
-            let reason = format!("offload has {count} fractions for {} stages", s.pipeline);
+            let reason =
+                format!("offload has {} for {}", typed("fraction", count), typed("stage", s.pipeline));
             case.plain(Key::Offload, &s.offload, reason, &["none"])
         }
         Rule::OffloadFraction => {

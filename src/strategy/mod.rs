@@ -21,6 +21,7 @@ mod keys;
 pub mod mesh;
 mod nearest;
 pub mod numerics;
+mod other_names;
 mod parse;
 pub mod resolve;
 pub mod rules;

@@ -2,7 +2,7 @@
 
 use super::{Capacity, Compression, Facts, Strategy, defaults};
 use crate::profile::engine::TypeRule;
-use crate::units::{ElementType, grouped};
+use crate::units::{ElementType, grouped, several};
 
 impl Strategy {
     /// One short sentence for each way in which the numbers differ from those of plain data parallelism in the
@@ -45,8 +45,8 @@ impl Strategy {
         let batch = self.data * self.micro_batch * self.accumulation;
         if batch != workload.global_batch {
             sentences.push(format!(
-                "The batch is {} sequences, not {}.",
-                grouped(batch),
+                "The batch is {}, not {}.",
+                several("sequence", batch),
                 grouped(workload.global_batch)
             ));
         }

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::other_names::Meant;
 use super::{Draft, Key};
 use crate::spelling::nearest;
 
@@ -12,6 +13,9 @@ pub enum StrategyTextError {
     NotAPair { item: String },
     #[error("there is no strategy key `{key}`; did you mean {}?", nearest.join(" or "))]
     UnknownKey { key: String, nearest: Vec<&'static str> },
+    /// A key of another tool.
+    #[error("there is no strategy key `{key}`; write {}: {}", meant.written.join(" or "), meant.why)]
+    OtherName { key: String, meant: Meant },
     #[error("{key} is given twice")]
     Twice { key: Key, value: String },
     #[error("{key} {problem}")]
@@ -45,7 +49,7 @@ impl StrategyTextError {
     pub fn field(&self) -> &str {
         match self {
             Self::NotAPair { .. } => "strategy",
-            Self::UnknownKey { key, .. } => key,
+            Self::UnknownKey { key, .. } | Self::OtherName { key, .. } => key,
             Self::Twice { key, .. } | Self::Value { key, .. } => key.name(),
         }
     }
@@ -54,7 +58,7 @@ impl StrategyTextError {
     pub fn value(&self) -> &str {
         match self {
             Self::NotAPair { item } => item,
-            Self::UnknownKey { key, .. } => key,
+            Self::UnknownKey { key, .. } | Self::OtherName { key, .. } => key,
             Self::Twice { value, .. } | Self::Value { value, .. } => value,
         }
     }
@@ -64,6 +68,7 @@ impl StrategyTextError {
         match self {
             Self::NotAPair { item } => meant(item).into_iter().collect(),
             Self::UnknownKey { nearest, .. } => nearest.iter().map(|&name| name.to_owned()).collect(),
+            Self::OtherName { meant, .. } => meant.written.clone(),
             Self::Twice { .. } => Vec::new(),
             Self::Value { key, value, problem } => {
                 let (text, nearest) = problem.nearest();

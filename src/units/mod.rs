@@ -1,16 +1,20 @@
 //! Quantities as types (bytes, seconds, FLOPs, rates), money, element types, and how they are shown to people.
 
+mod count;
 mod element;
 mod money;
 mod parse;
 mod quantity;
 mod tokens;
+mod words;
 
+pub use count::{Kilo, counts};
 pub use element::ElementType;
 pub use money::Price;
 pub use parse::{QuantityError, Written, split as number_and_unit};
 pub use quantity::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Money, Seconds};
 pub use tokens::Tokens;
+pub use words::{agreeing, noun_of, several, tenths, typed};
 
 /// `value` with thousands separated by commas: `1,234,567`.
 pub fn grouped(value: u64) -> String {

@@ -66,18 +66,18 @@ impl FromStr for BytesPerSecond {
 impl FromStr for Seconds {
     type Err = QuantityError;
 
-    /// A number with ns, us, ms, s, m (minutes), h, d, y (365.25 days) or nothing (seconds).
+    /// A number with ns, us, ms, s, m or min (minutes), h, d, y (365.25 days) or nothing (seconds).
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let error = || QuantityError { text: text.to_owned(), what: "time", example: "5us" };
         let (number, unit) = split(text).ok_or_else(error)?;
         let number = real(number).ok_or_else(error)?;
         let seconds = match unit {
-            "" | "s" => number,
+            "" | "s" | "sec" => number,
             "ms" => number / 1e3,
             "us" => number / 1e6,
             "ns" => number / 1e9,
-            "m" => number * 60.0,
-            "h" => number * HOUR,
+            "m" | "min" => number * 60.0,
+            "h" | "hr" => number * HOUR,
             "d" => number * 24.0 * HOUR,
             "y" => number * 365.25 * 24.0 * HOUR,
             _ => return Err(error()),

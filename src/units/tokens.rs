@@ -18,16 +18,16 @@ const MOST: f64 = 1e15;
 impl FromStr for Tokens {
     type Err = QuantityError;
 
-    /// A number from 1 to 10^15 with K, M, B, T (10^3, 10^6, 10^9, 10^12) or nothing, rounded to whole tokens.
+    /// A number from 1 to 10^15 with K, M, B, T (10^3, 10^6, 10^9, 10^12; small letters, and G for B, will do) or nothing, rounded to whole tokens.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let error = || QuantityError { text: text.to_owned(), what: "number of tokens", example: "15T" };
         let (number, unit) = split(text).ok_or_else(error)?;
         let factor = match unit {
             "" => 1.0,
-            "K" => 1e3,
-            "M" => 1e6,
-            "B" => 1e9,
-            "T" => 1e12,
+            "k" | "K" => 1e3,
+            "m" | "M" => 1e6,
+            "b" | "B" | "g" | "G" => 1e9,
+            "t" | "T" => 1e12,
             _ => return Err(error()),
         };
         let tokens = (real(number).ok_or_else(error)? * factor).round();
@@ -46,8 +46,10 @@ mod tests {
         assert_eq!(read("1.5B"), Some(1_500_000_000));
         assert_eq!(read("20 M"), Some(20_000_000));
         assert_eq!(read("3K"), Some(3_000));
+        assert_eq!(read("300g"), Some(300_000_000_000));
+        assert_eq!(read("15t"), Some(15_000_000_000_000));
         assert_eq!(read("7"), Some(7));
-        for text in ["", "T", "0", "-1T", "nan", "15G", "15t", "1e16", "0.1"] {
+        for text in ["", "T", "0", "-1T", "nan", "15P", "15TB", "1e16", "0.1"] {
             assert_eq!(read(text), None, "{text}");
         }
     }

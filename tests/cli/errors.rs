@@ -128,7 +128,8 @@ fn files_and_values_that_cannot_be_used_are_input_errors() {
     }
     let line = |rest: &str| format!("simulate tiny.json {rest} --strategy dp=2 --out plan.json");
     for (rest, field, says) in [
-        ("--cluster 1x2xh100", "device", "h100-sxm"),
+        ("--cluster 1x2xh1000", "device", "h100-sxm"),
+        ("--cluster 1x2xa100", "device", "a100-sxm-80gb"),
         ("--cluster nowhere", "cluster", "neither"),
         ("--cluster nowhere.json", "cluster", "nowhere.json"),
         ("--cluster prose.json", "cluster", "schema"),

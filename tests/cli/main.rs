@@ -14,6 +14,7 @@ mod experts;
 mod explain;
 mod export;
 mod export_model;
+mod grammar;
 #[cfg(unix)]
 mod interrupt;
 mod least;
@@ -35,4 +36,5 @@ mod saves;
 mod slice;
 mod small;
 mod terminal;
+mod typed;
 mod validate;

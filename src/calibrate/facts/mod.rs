@@ -11,9 +11,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::numbers::Taken;
-use super::card::built_in;
 use crate::json;
-use crate::profile::{DeviceModel, ProfileError, device_model};
+use crate::profile::{DeviceModel, ProfileError, device_model, device_named};
 
 /// What is wrong with a file of facts.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -72,8 +71,11 @@ impl Document {
 
     /// The cost model of its card, called `name` or as the driver's name means.
     fn card(&self, name: Option<&str>) -> Result<DeviceModel, FactsError> {
-        let unknown = || FactsError::Device { name: self.device.name.clone() };
-        let name = name.or_else(|| built_in(&self.device.name)).ok_or_else(unknown)?;
+        let name = match name {
+            Some(name) => device_named(name)?,
+            None => device_named(&self.device.name)
+                .map_err(|_| FactsError::Device { name: self.device.name.clone() })?,
+        };
         Ok(device_model(name)?.0)
     }
 

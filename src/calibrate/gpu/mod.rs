@@ -8,12 +8,10 @@ mod programs;
 
 use std::time::Instant;
 
-use crate::calibrate::card::built_in;
 use crate::calibrate::error::CalibrateError;
 use crate::calibrate::measure::Effort;
 use crate::execute::device::cuda::measure::Bench;
-use crate::profile::{DeviceModel, device_model, device_models};
-use crate::spelling::nearest;
+use crate::profile::{DeviceModel, device_model, device_named};
 
 pub use measure::Measured;
 pub use model::Change;
@@ -42,10 +40,11 @@ pub fn calibrate(
     let began = Instant::now();
     let bench = Bench::open()?;
     let card = bench.card();
-    let known = base.or_else(|| built_in(&card.name)).ok_or_else(|| {
-        let names: Vec<&str> = device_models().map(|(name, _)| name).collect();
-        CalibrateError::Card { card: card.name.clone(), nearest: nearest(&card.name, names) }
-    })?;
+    let known = match base {
+        Some(base) => device_named(base)?,
+        None => device_named(&card.name)
+            .map_err(|error| CalibrateError::Card { card: card.name.clone(), nearest: error.nearest() })?,
+    };
     let base = device_model(known)?.0;
     let measured = measure::measure(&bench, effort, began, say)?;
     let (model, changed) = model::model(&base, &measured)?;

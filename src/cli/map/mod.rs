@@ -12,6 +12,7 @@ use self::price::Prices;
 use self::run::RunRequest;
 use self::sweep::SweepRequest;
 use super::error::CliError;
+use super::hints;
 use crate::plan::map::{Goal, Questions};
 use crate::search::map::{Maximize, Setting, Sweep, SweepKey};
 use crate::strategy::Draft;
@@ -21,15 +22,15 @@ const MAP: &str = "Map around the plan";
 /// What was typed.
 #[derive(Args, Clone, Debug)]
 pub struct MapArgs {
-    /// The best plan for each of several values of devices, batch, seq-len or memory: devices=8..4096 (doublings),
-    /// devices=8,64,96
+    /// Best plans over devices, batch, seq-len or memory: devices=8..64
     #[arg(long, value_name = "KEY=VALUES", help_heading = MAP)]
+    #[arg(value_parser = hints::SWEEP, hide_possible_values = true)]
     sweep: Option<String>,
-    /// Also say what the plan would be with half the network, less memory, another batch, and what keeping it would cost
+    /// What changes with half the network, less memory, another batch
     #[arg(long, help_heading = MAP)]
     sensitivity: bool,
-    /// Also find the largest batch without accumulation, or the longest sequence, that fits
-    #[arg(long, value_name = "WHAT", help_heading = MAP)]
+    /// The largest batch without accumulation, or seq-len, that fits
+    #[arg(long, value_name = "batch|seq-len", help_heading = MAP, hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(["batch", "seq-len"]))]
     maximize: Option<String>,
     /// What a device costs an hour, such as h100-sxm=2.5/h
@@ -38,7 +39,7 @@ pub struct MapArgs {
     /// Tokens of the whole run, such as 15T, for its days and its cost
     #[arg(long, value_name = "N", allow_hyphen_values = true, help_heading = MAP)]
     tokens: Option<String>,
-    /// Mean time between failures of the whole job on this cluster, such as 3h
+    /// Mean time between failures of the whole job, such as 3h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = MAP)]
     mtbf: Option<String>,
     /// The same of one device with its share of the node, such as 5y

@@ -1,6 +1,7 @@
 //! `--price`: what devices cost an hour.
 
 use super::super::error::CliError;
+use crate::profile::device_named;
 use crate::units::Price;
 
 /// Prices by device; the one without a device is of all.
@@ -34,7 +35,8 @@ impl Prices {
 
     /// The price of `device`, the only kind that the cluster has.
     pub fn of(&self, device: &str) -> Result<Option<Price>, CliError> {
-        let stranger = self.0.iter().find_map(|(named, _)| named.as_deref().filter(|named| *named != device));
+        let is_other = |named: &&str| *named != device && device_named(named).ok() != Some(device);
+        let stranger = self.0.iter().find_map(|(named, _)| named.as_deref().filter(is_other));
         if let Some(stranger) = stranger {
             let rule = format!("the cluster has no such device; it has {device}");
             return Err(CliError::usage("price", stranger, rule).or([device]));

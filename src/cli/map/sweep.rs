@@ -1,7 +1,7 @@
 //! `--sweep`: which values of what.
 
 use super::super::error::{CliError, Kind};
-use super::super::number::whole;
+use super::super::number::whole_with;
 use super::super::quantity::size;
 use super::super::workload::{MOST_SEQ_LEN, MOST_SEQUENCES, limit};
 use crate::cluster::ClusterError;
@@ -9,7 +9,7 @@ use crate::cluster::uniform::MOST_DEVICES;
 use crate::profile::{Evidence, Sourced};
 use crate::search::map::{Setting, Sweep, SweepKey};
 use crate::spelling::nearest;
-use crate::units::Bytes;
+use crate::units::{Bytes, Kilo};
 
 /// Values that may be listed; each is a search.
 const MOST_VALUES: usize = 64;
@@ -132,15 +132,15 @@ fn resized<'a>(home: &Setting<'a>, devices: u64) -> Result<Setting<'a>, CliError
 
 fn number(key: SweepKey, text: &str) -> Result<u64, CliError> {
     let text = text.trim();
-    let most = match key {
-        SweepKey::Devices => MOST_DEVICES,
-        SweepKey::Batch => MOST_SEQUENCES,
-        SweepKey::SeqLen => MOST_SEQ_LEN,
+    let (most, kilo) = match key {
+        SweepKey::Devices => (MOST_DEVICES, Kilo::Either),
+        SweepKey::Batch => (MOST_SEQUENCES, Kilo::Either),
+        SweepKey::SeqLen => (MOST_SEQ_LEN, Kilo::Binary),
         SweepKey::Memory => {
             return Ok(size("sweep", text)?.0);
         }
     };
-    whole("sweep", text, 1..=most)
+    whole_with(kilo, "sweep", text, 1..=most)
 }
 
 #[cfg(test)]

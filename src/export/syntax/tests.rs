@@ -48,12 +48,7 @@ fn an_edit_leaves_the_rest() {
             _ => format!("{section}.{key}"),
         };
         let edits = [
-            Edit {
-                path: path("one", "count"),
-                value: Some(json!(16)),
-                callee: None,
-                after: Vec::new(),
-            },
+            Edit { path: path("one", "count"), value: Some(json!(16)), callee: None, after: Vec::new() },
             Edit::remove(&path("one", "word")),
             Edit { path: path("two", "new"), value: Some(json!(7)), callee: None, after: Vec::new() },
         ];

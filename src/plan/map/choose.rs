@@ -3,6 +3,7 @@
 use super::{Goal, Questions};
 use crate::search::map::{Maximize, Maximum, Point, Setting, Watch};
 use crate::search::{Failure, Outcome, Request, search};
+use crate::units::typed;
 
 /// The setting that the plan is of, and what was found there.
 pub struct Chosen<'a> {
@@ -42,7 +43,7 @@ pub fn choose<'a>(
     let (setting, found) = match point {
         Some(point) => (point.setting.clone(), point.found.clone()),
         None => {
-            (watch.part)("the plan");
+            (watch.part)("");
             (home.clone(), search(&home.problem(), request, watch.progress))
         }
     };
@@ -53,12 +54,12 @@ pub fn choose<'a>(
     let Some(mut elsewhere) = nearest(home, questions, points, largest) else { return Err(failure) };
     let what = |setting: &Setting<'_>| {
         format!(
-            "{} x {} of {} with a batch of {} x {} tokens",
+            "{} x {} of {} with a batch of {} x {}",
             setting.cluster.devices(),
             setting.cluster.device.name,
             setting.cluster.device.memory.value,
             setting.workload.global_batch,
-            setting.workload.seq_len
+            typed("token", setting.workload.seq_len)
         )
     };
     elsewhere.warning = Some(format!(

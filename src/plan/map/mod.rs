@@ -29,12 +29,11 @@ pub fn answer(
     watch: Watch<'_>,
 ) -> Result<Plan, Failure> {
     let until = if questions.goal == Goal::FewestDevices { Until::FirstFit } else { Until::End };
-    let points =
-        questions.sweep.as_ref().map(|asked| sweep(asked, request, until, watch)).unwrap_or_default();
-    let largest = questions
-        .maximize
-        .as_ref()
-        .map(|(what, ceiling)| (*what, maximum(home, request, *what, ceiling, watch)));
+    let swept = questions.sweep.as_ref().inspect(|_| (watch.step)("sweep"));
+    let points = swept.map(|asked| sweep(asked, request, until, watch)).unwrap_or_default();
+    let maximized = questions.maximize.as_ref().inspect(|_| (watch.step)("maximize"));
+    let largest = maximized.map(|(what, ceiling)| (*what, maximum(home, request, *what, ceiling, watch)));
+    (watch.step)("the plan");
     let chosen = choose(home, request, questions, &points, largest.as_ref(), watch)?;
     let Chosen { setting, outcome, warning } = &chosen;
     let problem = setting.problem();
@@ -51,6 +50,7 @@ pub fn answer(
         plan.pareto = pareto;
     }
     if questions.sensitivity {
+        (watch.step)("sensitivity");
         let answers = sensitivity(setting, request, &winner.strategy, watch);
         plan.sensitivity = answers.iter().map(written::sensitivity).collect();
     }
@@ -58,6 +58,7 @@ pub fn answer(
     let found = largest.as_ref().and_then(|(_, found)| Some(found.as_ref().ok()?.setting.workload.seq_len));
     plan.warnings.extend(too_long(home, lengths.chain(found).max()));
     plan.maximum = largest.map(|(what, found)| written::maximum(what, found));
+    searched::say_interrupted(&mut plan, request);
     plan.digest = digest(&plan);
     Ok(plan)
 }

@@ -31,6 +31,12 @@ pub struct Questions<'a> {
 }
 
 impl Questions<'_> {
+    /// How many questions are answered one after the other, the plan itself among them.
+    pub fn steps(&self) -> u64 {
+        let asked = [self.sweep.is_some(), self.maximize.is_some(), true, self.sensitivity];
+        asked.into_iter().filter(|is_asked| *is_asked).count() as u64
+    }
+
     /// Time and money of the run that is asked about, under `candidate`.
     pub fn money(&self, problem: &Problem<'_>, candidate: &Candidate) -> (Option<Goodput>, Option<Cost>) {
         let goodput = self.run.as_ref().map(|run| goodput(problem, candidate, run));

@@ -212,7 +212,7 @@ pub fn pareto(plan: &Plan) -> Markup {
         "pareto",
         "Memory against time",
         html! {
-            p { (words::several("plan", plan.pareto.len() as u64)) " that no other beats in " (words::dimensions(plan)) ", fastest first." }
+            p { (words::several("plan", plan.pareto.len())) " that no other beats in " (words::dimensions(plan)) ", fastest first." }
             (fitting(|width| plot::pareto(plan, width), html! { "Numbers are those of the table." }))
             (tables::pareto(plan))
         },

@@ -8,6 +8,7 @@ use super::super::unit::Unit;
 use super::axis::Axis;
 use super::panel::{Panel, shortened};
 use super::{Ink, Width, draw};
+use crate::units::several;
 
 /// There are too many dots to draw them twice.
 const WIDTH: Width = Width::Wide;
@@ -37,7 +38,7 @@ pub fn scatter(marks: &[Mark<'_>], quantity: Quantity) -> String {
     let height = 560;
     draw(
         (WIDTH, height),
-        &format!("Predicted against measured {what} of {} runs", marks.len()),
+        &format!("Predicted against measured {what} of {}", several("run", marks.len())),
         |root, inks| {
             let panel = Panel::new(root, inks, 80..WIDTH.units() as i32 - 30, 36..height as i32 - 52, 1);
             panel.bottom_axis(&axis, &format!("measured {what}"))?;

@@ -68,7 +68,7 @@ fn losses(sheet: &mut Sheet, trace: &Trace) {
     sheet.gap();
     sheet.flow("loss", &items);
     if let Some(rate) = trace.tokens_per_s() {
-        let steps = words::several("step", count as u64);
+        let steps = words::several("step", count);
         sheet.flow("", &[steps, format!("{} tokens/s on {}", words::rate(rate), machine(trace))]);
     }
 }
@@ -147,7 +147,7 @@ fn ranks(sheet: &mut Sheet, trace: &Trace) {
     }
     if let [(first, last, ..)] = runs.as_slice() {
         if first < last {
-            sheet.paragraph("", &format!("All {} ranks hold the same.", grouped(last - first + 1)));
+            sheet.paragraph("", &format!("All {} hold the same.", words::several("rank", last - first + 1)));
         }
         return;
     }
@@ -322,7 +322,7 @@ fn verdict(trace: &Trace) -> String {
     let wrong = trace.memory.iter().filter(|row| row.difference() != 0).count();
     let memory = match wrong {
         0 => "Memory is as predicted to the byte".to_owned(),
-        count => format!("Memory differs in {}: please report this", words::several("row", count as u64)),
+        count => format!("Memory differs in {}: please report this", words::several("row", count)),
     };
     if let Some(slice) = &trace.slice {
         let ranks: Vec<_> = slice.ranks.iter().map(u64::to_string).collect();

@@ -6,6 +6,7 @@ use super::listing::{
 };
 use super::sheet::Sheet;
 use crate::trace::{Slice, TimeFrom, Trace};
+use crate::units::several;
 
 /// The time of every rank that ran, where it was measured, and the composed step with its notes.
 pub(super) fn time(sheet: &mut Sheet, trace: &Trace, slice: &Slice) {
@@ -19,9 +20,9 @@ pub(super) fn time(sheet: &mut Sheet, trace: &Trace, slice: &Slice) {
     if let Some(step) = slice.composed_step_time_s {
         let measured = slice.composed.iter().filter(|stage| stage.time_from == TimeFrom::Measured).count();
         let text = format!(
-            "A step of the plan would take {step}: composed and not measured. Computing of {measured} of {} stages was \
+            "A step of the plan would take {step}: composed and not measured. Computing of {measured} of {} was \
              measured; all else, and all communication, is priced by the cost model {}.",
-            slice.composed.len(),
+            several("stage", slice.composed.len()),
             trace.plan.cost_model.name
         );
         sheet.paragraph("", &text);

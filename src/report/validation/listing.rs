@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::amount::{NOTHING, amounts, percent, share, signed};
 use crate::trace::published::Quality;
+use crate::units::several;
 use crate::validate::{Figures, Group, Quantity, Run, Validation, Worst};
 
 /// Columns of one of the worst runs.
@@ -179,7 +180,7 @@ pub fn skipped(validation: &Validation) -> Listing {
         .into_iter()
         .map(|(reason, ids)| vec![ids.len().to_string(), reason.to_owned(), ids[0].to_owned()]);
     Listing {
-        title: format!("Not simulated: {} runs", validation.skipped.len()),
+        title: format!("Not simulated: {}", several("run", validation.skipped.len())),
         note: "",
         columns: vec![("runs", true), ("reason", false), ("first of them", false)],
         rows: rows.collect(),

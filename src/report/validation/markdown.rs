@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 
 use super::listing::{Listing, listings};
 use crate::export::syntax::markdown::sentence;
+use crate::units::several;
 use crate::validate::Validation;
 
 /// The listings of `validation` as Markdown, dated `date`; `every_run` shows each run however many there are.
 pub fn validation_markdown(validation: &Validation, date: &str, every_run: bool) -> String {
     let mut text = format!(
-        "# Predicted against measured\n\nWritten by `meshwright validate` {} on {date}: {} runs simulated, {} not.\n",
+        "# Predicted against measured\n\nWritten by `meshwright validate` {} on {date}: {} simulated, {} not.\n",
         env!("CARGO_PKG_VERSION"),
-        validation.runs.len(),
+        several("run", validation.runs.len()),
         validation.skipped.len(),
     );
     for listing in listings(validation, every_run) {

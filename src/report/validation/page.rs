@@ -8,7 +8,7 @@ use super::super::html::{figure, frame, legend, plain, section, table};
 use super::super::plot::validation::{Mark, residuals, scatter};
 use super::amount::{amounts, percent, share, signed};
 use super::listing::{self, Listing, listings, name};
-use crate::units::grouped;
+use crate::units::{grouped, several};
 use crate::validate::{Group, Quantity, Run, Validation};
 
 /// Inks of the sources with the most runs; all others share the last.
@@ -53,7 +53,7 @@ fn headline(all: &Group) -> Markup {
                 (tile("mean error of step time", percent(all.time.mape), beside(&all.time)))
                 (tile("step times within 10 %", share(all.time.within_10), format!("{} within 20 %", share(all.time.within_20))))
                 (tile("mean error of peak memory", percent(all.memory.mape), beside(&all.memory)))
-                (tile("mean regret of our best", percent(all.ranking.mean_regret), format!("over {} groups", all.ranking.groups)))
+                (tile("mean regret of our best", percent(all.ranking.mean_regret), format!("over {}", several("group", all.ranking.groups))))
             }
         }
     }

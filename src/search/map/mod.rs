@@ -21,7 +21,9 @@ use crate::search::request::Progress;
 /// Who is told how far the map is; both may be called from any thread.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
-    /// The next search begins: what it is of.
+    /// The next question begins, of those that were asked.
+    pub step: &'a (dyn Fn(&str) + Sync),
+    /// The next search begins, of one or many that answer the question: what it is of.
     pub part: &'a (dyn Fn(&str) + Sync),
     /// How far that search is.
     pub progress: &'a (dyn Fn(Progress) + Sync),
@@ -29,5 +31,5 @@ pub struct Watch<'a> {
 
 impl Watch<'_> {
     /// Tells nobody.
-    pub const SILENT: Watch<'static> = Watch { part: &|_| {}, progress: &|_| {} };
+    pub const SILENT: Watch<'static> = Watch { step: &|_| {}, part: &|_| {}, progress: &|_| {} };
 }

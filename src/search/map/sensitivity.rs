@@ -100,7 +100,7 @@ pub fn sensitivity<'a>(
 ) -> Vec<Answer<'a>> {
     let request = Request { top: 0, ..request.clone() };
     let answer = |scenario: Scenario| {
-        let setting = scenario.setting(home, chosen)?;
+        let setting = scenario.setting(home, chosen).filter(|_| !request.stop.is_asked())?;
         (watch.part)(scenario.words());
         let problem = setting.problem();
         let kept = match again(chosen, home, &setting) {
@@ -111,6 +111,9 @@ pub fn sensitivity<'a>(
             }
         };
         let found = search(&problem, &request, watch.progress).map(|outcome| outcome.winner);
+        if request.stop.is_asked() {
+            return None;
+        }
         // A search that does not prove its answer may pass over what is known to be as good.
         let best = match (&kept, found) {
             (Kept::Fits(kept), Err(_)) => Ok(kept.clone()),

@@ -85,7 +85,7 @@ pub fn sweep<'a>(sweep: &Sweep<'a>, request: &Request, until: Until, watch: Watc
         let found = search(&setting.problem(), request, watch.progress);
         let fits = found.is_ok();
         points.push(Point { setting: setting.clone(), found });
-        if fits && until == Until::FirstFit {
+        if request.stop.is_asked() || (fits && until == Until::FirstFit) {
             break;
         }
     }

@@ -9,6 +9,7 @@ use crate::strategy::text_error::list;
 use crate::strategy::{
     Facts, GradientSync, Key, Offload, Rule, RuleBreak, Schedule, Strategy, capabilities, cuts, defaults,
 };
+use crate::units::typed;
 
 /// One broken rule, where it was broken.
 pub(super) struct Case<'a> {
@@ -174,9 +175,10 @@ impl Case<'_> {
         let rest = product(&[s.tensor, s.context, s.pipeline]);
         if let Some(rest) = rest.filter(|&rest| devices.is_multiple_of(rest)) {
             let data = devices / rest;
-            let product = product(&[rest, s.data]).map_or("too many".to_owned(), |all| all.to_string());
+            let product =
+                product(&[rest, s.data]).map_or("too many devices".to_owned(), |all| typed("device", all));
             let message = format!(
-                "tp {} · cp {} · pp {} · dp {} is {product} devices, not {devices}; dp {data} makes {devices}",
+                "tp {} · cp {} · pp {} · dp {} is {product}, not {devices}; dp {data} makes {devices}",
                 s.tensor, s.context, s.pipeline, s.data
             );
             let can_be = self.fits_batch(data, s.pipeline) || self.mesh_of_batch().is_some();
@@ -193,7 +195,7 @@ impl Case<'_> {
             let before = before.fold(1_u64, |product, (_, size)| product.saturating_mul(*size));
             let mut nearest = self.sizes(key, false);
             nearest.retain(|near| devices.is_multiple_of(before.saturating_mul(*near)));
-            return self.dividing(key, size, &format!("{devices} devices"), nearest);
+            return self.dividing(key, size, &typed("device", devices), nearest);
         }
         // The first that, with those before it, does not divide; no size of it does where the others do not.
         let mut all = 1_u64;
@@ -207,10 +209,11 @@ impl Case<'_> {
         let mut nearest = self.sizes(key, false);
         nearest.retain(|near| devices.is_multiple_of(others.saturating_mul(*near)));
         let message = format!(
-            "tp {} · cp {} · pp {} does not divide {devices} devices{}",
+            "tp {} · cp {} · pp {} does not divide {}{}",
             s.tensor,
             s.context,
             s.pipeline,
+            typed("device", devices),
             fine(&format!("{key} "), &nearest, "does", "do"),
         );
         self.told(key, size, message, &nearest)
@@ -235,7 +238,7 @@ impl Case<'_> {
             if nearest.is_empty() {
                 nearest = neighbours(s.micro_batch, divisors(batch / s.data));
             }
-            let whole = format!("the {} sequences of a data rank", batch / s.data);
+            let whole = format!("the {} of a data rank", typed("sequence", batch / s.data));
             return self.dividing(Key::MicroBatch, s.micro_batch, &whole, nearest);
         }
         let message = format!("dp {} does not divide the global batch of {batch}", s.data);
@@ -299,8 +302,10 @@ impl Case<'_> {
     pub(super) fn pipelined(&self) -> RuleBreak {
         let (s, profile) = (self.strategy, self.facts.profile);
         let reason = format!(
-            "{} does not run {} micro-batches in a pipeline of {}",
-            profile.name, s.accumulation, s.pipeline
+            "{} does not run {} in a pipeline of {}",
+            profile.name,
+            typed("micro-batch", s.accumulation),
+            s.pipeline
         );
         let nearest = self.micro_batches();
         if !nearest.is_empty() {
@@ -385,7 +390,8 @@ impl Case<'_> {
         let Some((chunk, (modes, blocks))) = wrong else {
             return self.told(Key::Checkpoint, s.checkpoint_text(), "ckpt is legal".to_owned(), &[""; 0]);
         };
-        let reason = format!("ckpt names {} blocks of chunk {chunk}, which has {blocks}", modes.blocks());
+        let reason =
+            format!("ckpt names {} of chunk {chunk}, which has {blocks}", typed("block", modes.blocks()));
         // One entry stands for all chunks.
         let least = s.cuts.iter().copied().min().unwrap_or(0);
         let nearest = ["none".to_owned(), "full".to_owned(), format!("full:{least}")];

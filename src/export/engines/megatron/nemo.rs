@@ -272,7 +272,8 @@ impl Dialect for Recipe {
 
     fn program(&self, case: &Case<'_>) -> Program {
         let known = recipe(case).map(|known| known.start(case.strategy));
-        let recipe = known.map_or_else(|| Code::from(":?name the recipe"), |known| Code::from(":-").then(known));
+        let recipe =
+            known.map_or_else(|| Code::from(":?name the recipe"), |known| Code::from(":-").then(known));
         let arguments = Code::from("llm pretrain --yes --factory \"${RECIPE").then(recipe);
         let mut program = Program::torchrun("--no-python nemo", arguments.then("}\" \"${ARGUMENTS[@]}\""));
         program.prepare.push("source ./overrides.sh".into());
