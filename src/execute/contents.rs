@@ -209,7 +209,7 @@ impl Fleet {
                 }
             }
             if kept == Kept::Parameters {
-                self.read_frozen(rank, &is_wanted, &mut tensors);
+                self.read_frozen(rank, &mut tensors, &is_wanted);
             }
         }
         tensors
@@ -230,7 +230,7 @@ impl Fleet {
         self.place(rank, unit, tensor, (piece.range.start - tensor.start, &values), tensors);
     }
 
-    fn read_frozen(&self, rank: &Rank, is_wanted: impl Fn(Parameter) -> bool, tensors: &mut Tensors) {
+    fn read_frozen(&self, rank: &Rank, tensors: &mut Tensors, is_wanted: impl Fn(Parameter) -> bool) {
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
                 if !is_wanted(self.parameter(unit, tensor)) {

@@ -57,15 +57,12 @@ fn every_byte_that_is_changed_is_seen() {
             8 + u64::from_le_bytes(*sound.first_chunk().unwrap()) as usize
         };
         // All of the header, and tensors here and there.
-        for at in (0..header).chain((header..sound.len()).step_by(61)) {
-            for bit in [0, 5, 7] {
-                let mut bytes = sound.clone();
-                bytes[at] ^= 1 << bit;
-                fs::write(&path, &bytes).unwrap();
-                let error =
-                    open(&model, folder.path()).expect_err(&format!("{name}: bit {bit} of byte {at}"));
-                assert!(error.to_string().contains(name), "{name} {at} {bit}: {error}");
-            }
+        for at in (0..header).chain((header..sound.len()).step_by(211)) {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1 << (at % 8);
+            fs::write(&path, &bytes).unwrap();
+            let error = open(&model, folder.path()).expect_err(&format!("{name}: byte {at}"));
+            assert!(error.to_string().contains(name), "{name} {at}: {error}");
         }
         for length in [0, 7, header - 1, sound.len() - 1] {
             fs::write(&path, &sound[..length]).unwrap();
