@@ -140,7 +140,7 @@ pub struct Dominant {
 }
 
 impl Dominant {
-    /// The category in words that can `take most`.
+    /// The category in words, which may be of one or of several.
     pub fn words(&self) -> &str {
         if self.category == "optimizer" { "optimizer states" } else { &self.category }
     }

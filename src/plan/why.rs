@@ -6,7 +6,7 @@ use crate::plan::verdict::memory_error;
 use crate::plan::verdict::verdict;
 use crate::search::explain::Finding;
 use crate::search::{Candidate, Failure, Problem, reasons};
-use crate::units::{Bytes, tenths};
+use crate::units::{Bytes, agreeing, tenths};
 
 /// Steps that differ by less than this share are equally fast.
 const EQUAL: f64 = 5e-4;
@@ -87,8 +87,9 @@ fn binds(document: &Explanation) -> String {
         return format!("Out of host memory by {host} a device: offload less");
     }
     let most = document.dominated_by.as_ref();
-    let most =
-        most.map_or(String::new(), |most| format!(", and {} take most ({})", most.words(), most.bytes));
+    let most = most.map_or(String::new(), |most| {
+        format!(", and {} {} most ({})", most.words(), agreeing(most.words(), "take"), most.bytes)
+    });
     let process = document.prediction.as_ref().map(|prediction| prediction.safe_memory_bytes.process);
     let error = document.prediction.as_ref().map_or(0.0, memory_error);
     let is_close = process.is_some_and(|process| (over.0 as f64) < error * process.0 as f64);

@@ -165,8 +165,9 @@ fn nearest(text: &str, said: &Said) -> Vec<String> {
     kin.sort_by_key(|(name, device)| {
         let lacks_memory = !has_memory(said, name, device);
         let lacks_form = said.form.is_some() && said.form != device.form;
-        let memory = gibibytes(name).map_or(0, |seen| seen as u64);
-        (Reverse(shared(device)), lacks_memory, lacks_form, place(device).0, letters(name), Reverse(memory))
+        let memory = gibibytes(name).unwrap_or(0.0);
+        let other_memory = said.gigabytes.map_or(0, |wanted| (memory - wanted).abs() as u64);
+        (Reverse(shared(device)), lacks_memory, lacks_form, other_memory, place(device).0, letters(name), Reverse(memory as u64))
     });
     if !kin.is_empty() {
         return kin.into_iter().take(MOST).map(|(name, _)| name.to_owned()).collect();

@@ -14,7 +14,7 @@ use crate::units::{Bytes, Money, Price, Seconds, Tokens};
 pub fn mapped_plan() -> Plan {
     let mut plan = sample_plan();
     let wide = strategy("tp=4,pp=4,dp=8,zero=1,micro=1,accum=64,ckpt=selective", "another plan");
-    let reason = "nothing fits: the smallest peak found is 91.20 GiB a device of 80.00 GiB, and optimizer take most of \
+    let reason = "nothing fits: the smallest peak found is 91.20 GiB a device of 80.00 GiB, and optimizer takes most of \
                   it; 64 such devices would fit, with tp=8,pp=8";
     let points = [(32, None), (64, Some(plan.strategy.clone())), (128, Some(wide.clone()))];
     plan.swept = Some(SweepKey::Devices);

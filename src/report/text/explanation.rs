@@ -2,7 +2,7 @@
 
 use crate::plan::explanation::{Explained, Explanation, FileDiff, Fix, KeyMove, KeyOutcome, KeyStep};
 use crate::plan::{CauseSeconds, Prediction};
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bytes, Seconds, agreeing};
 
 use super::super::{parts, words};
 use super::listing::{
@@ -94,8 +94,9 @@ fn lacking(sheet: &mut Sheet, explanation: &Explanation, prediction: &Prediction
     memory(sheet, prediction, explanation.memory_limit_bytes);
     if let Some(most) = &explanation.dominated_by {
         let text = format!(
-            "{} take most: {} on stage {}, in {}",
+            "{} {} most: {} on stage {}, in {}",
             most.words(),
+            agreeing(most.words(), "take"),
             most.bytes,
             most.stage,
             most.instant
