@@ -130,7 +130,7 @@ fn a_model_of_known_sizes_and_other_constants_is_another_model() {
     };
     for (engine, file) in [("torchtitan", "planned_model.py"), ("maxtext", "arguments.sh")] {
         let place = Place::new();
-        place.write("config.json", &config("1234567"));
+        place.write("config.json", config("1234567"));
         let run = place.run([
             "simulate",
             "./config.json",
@@ -312,7 +312,7 @@ fn scripts_that_megatron_refuses_are_refused() {
         ("--num-experts 8 --moe-router-group-topk 2", "--moe-router-num-groups"),
     ] {
         let place = Place::new();
-        place.write("train.sh", &format!("{base} {more}\n"));
+        place.write("train.sh", format!("{base} {more}\n"));
         let arguments =
             ["simulate", "mixtral-8x7b", "--cluster", "1x8xh100-sxm", "--from", "train.sh", "--json"];
         let run = place.run(arguments);

@@ -120,8 +120,8 @@ fn a_killed_run_leaves_the_old_save_or_the_new_one() {
     }
     println!("{kills} kills: {} left the old save, {} the new one, 0 a mixture", counts[0], counts[1]);
     done(&place, line);
-    assert_eq!(stagings(place.path()), [PathBuf::new(); 0], "the next save takes away what was left");
-    assert_eq!(stagings(&out), [PathBuf::new(); 0]);
+    assert_eq!(stagings(place.path()), Vec::<PathBuf>::new(), "the next save takes away what was left");
+    assert_eq!(stagings(&out), Vec::<PathBuf>::new());
 }
 
 /// Every file of a save in turn cut, changed, gone, or that of another step, run or model.
@@ -279,5 +279,5 @@ fn a_save_goes_where_it_is_told_or_leaves_things_as_they_are() {
     place.write("file", "mine");
     let run = place.line("execute plan.json --steps 1 --save file");
     assert_eq!((run.code, place.read("file")), (5, "mine".to_owned()), "{}", run.stderr);
-    assert_eq!(stagings(place.path()), [PathBuf::new(); 0]);
+    assert_eq!(stagings(place.path()), Vec::<PathBuf>::new());
 }

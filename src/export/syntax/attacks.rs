@@ -213,7 +213,7 @@ proptest! {
             let (settings, head) = settings("tame", dotted);
             let document = syntax.read(&syntax.write(&settings, &head)).unwrap();
             let value = Some(json!(text));
-            let edits = ["one.value", "one.new"].map(|path| Edit { path: path.to_owned(), value: value.clone(), callee: None });
+            let edits = ["one.value", "one.new"].map(|path| Edit { path: path.to_owned(), value: value.clone(), callee: None, after: Vec::new() });
             let after = edited(&document, &edits);
             let read = syntax.read(&after).map_err(|error| TestCaseError::fail(format!("{syntax:?} {error}\n{after}")))?;
             for edit in &edits {
