@@ -106,10 +106,12 @@ fn files_are_read_and_written_one_way() {
             let text = fs::read_to_string(&file).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap();
             for call in OPENS {
-                assert!(
-                    !code.contains(call),
-                    "{name} has {call}; crate::files reads and writes what is named"
-                );
+                // Not the end of a longer name, like that of a type of ours.
+                let is_whole =
+                    |place: usize| !code[..place].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                let is_called =
+                    code.match_indices(call).any(|(place, _)| call.starts_with('.') || is_whole(place));
+                assert!(!is_called, "{name} has {call}; crate::files reads and writes what is named");
             }
         }
     }

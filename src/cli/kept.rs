@@ -141,6 +141,37 @@ mod tests {
         assert!(unusable(&pretty(&device_model("cpu").unwrap().0)).contains("another machine"));
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn what_stands_in_its_place_is_not_read_and_not_followed() {
+        use std::os::unix::fs::symlink;
+        use std::process::Command;
+
+        let folder = tempfile::tempdir().unwrap();
+        let own = machine::key();
+        let place = path(folder.path(), &own);
+        let theirs = folder.path().join("theirs");
+        fs::write(&theirs, "theirs").unwrap();
+        let hostile: [(&str, &dyn Fn()); 4] = [
+            ("a pipe", &|| assert!(Command::new("mkfifo").arg(&place).status().unwrap().success())),
+            ("it is a device", &|| symlink("/dev/zero", &place).unwrap()),
+            ("larger than", &|| fs::File::create(&place).unwrap().set_len(5 << 30).unwrap()),
+            ("not readable", &|| symlink(&theirs, &place).unwrap()),
+        ];
+        for (says, make) in hostile {
+            make();
+            match read(folder.path(), &own) {
+                Kept::Unusable(reason) => assert!(reason.contains(says), "{reason}"),
+                other => panic!("{other:?}"),
+            }
+            write(folder.path(), &own, &pretty(&model(&own))).unwrap();
+            assert!(fs::symlink_metadata(&place).unwrap().is_file(), "{says}");
+            assert!(matches!(read(folder.path(), &own), Kept::Model(..)), "{says}");
+            fs::remove_file(&place).unwrap();
+        }
+        assert_eq!(fs::read_to_string(theirs).unwrap(), "theirs");
+    }
+
     #[test]
     fn a_folder_that_cannot_be_written_is_an_error_value() {
         let folder = tempfile::tempdir().unwrap();

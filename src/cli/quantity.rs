@@ -1,6 +1,5 @@
 //! Quantities as they are typed: with a unit where one matters, and where it is missing or misspelt, what it may have been.
 
-use std::fmt::Display;
 use std::str::FromStr;
 
 use super::error::CliError;
@@ -43,14 +42,20 @@ pub const TOKENS: &Spellings = &[("k", &["K"]), ("m", &["M"]), ("b", &["B"]), ("
 
 /// The size of a memory.
 pub fn size(field: &str, text: &str) -> Result<Bytes, CliError> {
+    let is_legal = |size: &Bytes| *size > Bytes::ZERO;
+    let is_bare = number_and_unit(text).is_some_and(|(number, unit)| {
+        unit.is_empty() && number.parse::<f64>().is_ok_and(|number| number > 0.0)
+    });
     match text.parse::<Bytes>() {
-        Ok(Bytes::ZERO) => Err(CliError::usage(field, text, "at least 1 byte is needed").or(["1B"])),
-        Ok(size) if has_unit(text) || size >= LEAST_IN_BYTES => Ok(size),
         // What drivers print is in MiB.
-        Ok(Bytes(count)) if count >= 1024 => Err(bare::<Bytes>(field, text, &["MiB", "MB", "B"])),
-        Ok(_) => Err(bare::<Bytes>(field, text, &["GiB", "GB", "B"])),
+        Ok(Bytes(count)) if is_bare && (1024..LEAST_IN_BYTES.0).contains(&count) => {
+            Err(bare(field, text, &["MiB", "MB", "B"], is_legal))
+        }
+        Ok(size) if is_bare && size < LEAST_IN_BYTES => Err(bare(field, text, &["GiB", "GB", "B"], is_legal)),
+        Ok(Bytes::ZERO) => Err(CliError::usage(field, text, "at least 1 byte is needed").or(["1B"])),
+        Ok(size) => Ok(size),
         Err(error) => {
-            let near = spelt::<Bytes>(text, SIZES);
+            let near = spelt(text, SIZES, is_legal);
             let near = if near.is_empty() { vec![error.example.to_owned()] } else { near };
             Err(CliError::usage(field, text, &error).or(near))
         }
@@ -78,13 +83,12 @@ pub fn quantity<T: FromStr<Err = QuantityError>>(
     match text.parse::<T>() {
         Ok(value) if (rule.is_legal)(&value) => {
             if (rule.needs_unit)(&value) && !has_unit(text) {
-                return Err(bare::<T>(field, text, rule.units));
+                return Err(bare(field, text, rule.units, rule.is_legal));
             }
             Ok(value)
         }
         _ => {
-            let mut near = spelt::<T>(text, rule.spellings);
-            near.retain(|text| text.parse::<T>().is_ok_and(|value| (rule.is_legal)(&value)));
+            let mut near = spelt(text, rule.spellings, rule.is_legal);
             if near.is_empty() {
                 near.push(rule.example.to_owned());
             }
@@ -99,8 +103,8 @@ fn has_unit(text: &str) -> bool {
 }
 
 /// The error that the number `text` has none of `units`.
-fn bare<T: FromStr>(field: &str, text: &str, units: &[&str]) -> CliError {
-    let near = with::<T>(text, units.iter().copied());
+fn bare<T: FromStr>(field: &str, text: &str, units: &[&str], is_legal: fn(&T) -> bool) -> CliError {
+    let near = with(text, units, is_legal);
     let rule = match near.as_slice() {
         [others @ .., last] if !others.is_empty() => {
             format!("a unit is needed: {} or {last}", others.join(", "))
@@ -111,17 +115,17 @@ fn bare<T: FromStr>(field: &str, text: &str, units: &[&str]) -> CliError {
 }
 
 /// What `text` may mean by its unit, which is not spelt so.
-fn spelt<T: FromStr>(text: &str, spellings: &Spellings) -> Vec<String> {
+fn spelt<T: FromStr>(text: &str, spellings: &Spellings, is_legal: fn(&T) -> bool) -> Vec<String> {
     let Some((number, unit)) = number_and_unit(text) else { return Vec::new() };
     let unit = unit.to_lowercase();
     let known = spellings.iter().find(|(letters, _)| unit.starts_with(letters));
-    known.map_or_else(Vec::new, |(_, units)| with::<T>(number, units.iter().copied()))
+    known.map_or_else(Vec::new, |(_, units)| with(number, units, is_legal))
 }
 
-/// `number` with each of `units` that makes a quantity of it.
-fn with<T: FromStr>(number: &str, units: impl Iterator<Item = impl Display>) -> Vec<String> {
-    let number = number.trim();
-    units.map(|unit| format!("{number}{unit}")).filter(|text| text.parse::<T>().is_ok()).collect()
+/// `number` with each of `units` that makes a legal quantity of it.
+fn with<T: FromStr>(number: &str, units: &[&str], is_legal: fn(&T) -> bool) -> Vec<String> {
+    let texts = units.iter().map(|unit| format!("{}{unit}", number.trim()));
+    texts.filter(|text| text.parse::<T>().is_ok_and(|value| is_legal(&value))).collect()
 }
 
 #[cfg(test)]
@@ -135,7 +139,8 @@ mod tests {
         let near = |text: &str| size("memory-limit", text).unwrap_err().nearest;
         assert_eq!(near("70"), ["70GiB", "70GB", "70B"]);
         assert_eq!(near("81920"), ["81920MiB", "81920MB", "81920B"]);
-        assert_eq!(near("0.5"), ["0.5GiB", "0.5GB", "0.5B"]);
+        assert_eq!(near("0.3"), ["0.3GiB", "0.3GB"]);
+        assert_eq!(near("0k"), ["80GiB"]);
         for text in ["70g", "70G", "70Gi", "70gib", "70 GIB", "70gigs", "70 gigabytes"] {
             assert_eq!(near(text), ["70GiB", "70GB"], "{text}");
         }

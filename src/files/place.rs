@@ -56,11 +56,14 @@ impl Place {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            // What is not there may be a link to what is not there.
-            match fs::read_link(&path) {
-                Ok(target) => path = folder_of(&path).join(target),
-                Err(_) => return Self::absent(&path),
-            }
+            // What is not there may be a link to what is not there, or lie in one.
+            let link = path.ancestors().find_map(|above| Some((above, fs::read_link(above).ok()?)));
+            let Some((above, target)) = link else { return Self::absent(&path) };
+            let followed = folder_of(above).join(target);
+            path = match path.strip_prefix(above) {
+                Ok(rest) if !rest.as_os_str().is_empty() => followed.join(rest),
+                _ => followed,
+            };
         }
         Err(io::Error::other("it is a link that leads to too many others"))
     }
