@@ -61,17 +61,9 @@ fn arguments_of_deepseek_v3_make_deepseek_v3() {
         assert!(text.contains(argument), "{argument} in {text}");
     }
     // What is read back is the same model: its constants travel to the next engine.
-    let back = [
-        "simulate",
-        "--cluster",
-        "32x8xh100-sxm",
-        "--from",
-        "run/arguments.sh",
-        "--out",
-        "back.json",
-        "--force",
-    ];
-    let run = place.run(&back[..7]);
+    let cluster = ["--cluster", "32x8xh100-sxm"];
+    let from = ["simulate", "--from", "run/arguments.sh", "--out", "back.json"];
+    let run = place.run(from.iter().chain(&cluster).copied());
     assert!(matches!(run.code, 0 | 4), "{}", run.stderr);
     let run = place.run(["export", "back.json", "--to", "megatron", "--out", "again", "--as-is"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
