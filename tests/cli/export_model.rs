@@ -150,7 +150,8 @@ fn nemo_starts_as_it_is_priced() {
     let script = place.read("run/run.sh");
     assert!(script.contains("--factory \"${RECIPE:-llama31_8b(performance_mode=True)}\""), "{script}");
     let text = place.read("run/overrides.sh");
-    for field in ["rotary_base=500000", "layernorm_epsilon=1e-5", "scale_factor=8.0", "vocab_size=128256"] {
+    for field in ["rotary_base=500000", "layernorm_epsilon=0.00001", "scale_factor=8.0", "vocab_size=128256"]
+    {
         assert!(text.contains(&format!("model.config.{field}\n")), "{field}: {text}");
     }
     let place = planned("mixtral-8x7b", "1x8xh100-sxm", "nemo", "ep=8,zero=1");
