@@ -508,7 +508,7 @@ fn engines_refuse_at_once_what_they_would_refuse_at_their_start() {
             dense(),
             "megatron",
             4100,
-            "cp=8,cp_kind=ulysses",
+            "cp=4,cp_kind=ulysses",
             Rule::SequenceDivisor,
             "cp",
             "cp=2,cp_kind=ulysses",

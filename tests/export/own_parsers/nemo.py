@@ -32,7 +32,7 @@ from nemo_run.cli.cli_parser import parse_cli_args  # noqa: E402
 
 script = pathlib.Path("run.sh").read_text()
 name, mode = re.search(r"RECIPE:-(\w+)(\(performance_mode=True\))?\}", script).groups()
-recipe = import_module(f"nemo.collections.llm.recipes.{name}").pretrain_recipe(performance_mode=bool(mode))
+recipe = import_module(f"nemo.collections.llm.recipes.{name}").pretrain_recipe(**({"performance_mode": True} if mode else {}))
 
 text = pathlib.Path(sys.argv[1]).read_text()
 inside = text[text.index("ARGUMENTS=(") + len("ARGUMENTS=(") : text.rindex(")")]

@@ -250,18 +250,18 @@ impl Dialect for Recipe {
     fn unsaid(&self, case: &Case<'_>) -> Vec<String> {
         let mut sentences =
             vec!["The data and its tokenizer are the recipe's: override data.paths and the rest.".to_owned()];
-        match recipe(case) {
+        match recipe(case).map(|known| (known, known.slow(case.strategy))) {
             None => sentences.push(format!(
                 "No recipe of NeMo is known here for {}: name yours in RECIPE, for run.sh, in its performance mode \
                  (RECIPE='name(performance_mode=True)'), for which the step is predicted.",
                 case.problem.model.name
             )),
-            Some(known) if !known.is_fast_as_planned(case.strategy) => sentences.push(format!(
-                "The performance mode of {} drops tokens, so it is left out; messages of tensor and pipeline ranks are \
-                 predicted beside computing all the same.",
+            Some((known, Some(why))) => sentences.push(format!(
+                "{} is started without a performance mode, as {why}; messages of tensor and pipeline ranks are predicted \
+                 beside computing all the same.",
                 known.name
             )),
-            Some(_) => {}
+            Some((_, None)) => {}
         }
         sentences
     }

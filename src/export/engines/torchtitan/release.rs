@@ -101,7 +101,7 @@ impl Dialect for Release {
         let mut checks = checks(case);
         if let (true, Flavor::Own(family, ..)) = (case.strategy.pipeline > 1, flavors::flavor(case)) {
             let is_piped = matches!(family, "llama3" | "deepseek_v3");
-            let rule = format!("its {family} runs in a pipeline");
+            let rule = format!("a pipeline goes with its llama3 and deepseek_v3, and this is {family}");
             checks.push(Check::new(is_piped, rule, "train.py:219, models/*/__init__.py, pipelining_fn"));
         }
         checks
