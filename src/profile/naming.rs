@@ -167,7 +167,15 @@ fn nearest(text: &str, said: &Said) -> Vec<String> {
         let lacks_form = said.form.is_some() && said.form != device.form;
         let memory = gibibytes(name).unwrap_or(0.0);
         let other_memory = said.gigabytes.map_or(0, |wanted| (memory - wanted).abs() as u64);
-        (Reverse(shared(device)), lacks_memory, lacks_form, other_memory, place(device).0, letters(name), Reverse(memory as u64))
+        (
+            Reverse(shared(device)),
+            lacks_memory,
+            lacks_form,
+            other_memory,
+            place(device).0,
+            letters(name),
+            Reverse(memory as u64),
+        )
     });
     if !kin.is_empty() {
         return kin.into_iter().take(MOST).map(|(name, _)| name.to_owned()).collect();
