@@ -92,8 +92,15 @@ const OPENS: [&str; 8] = [
 ];
 
 /// Where that is done: the one way to read and to write, what the system says of itself, and folders that appear whole.
-const OPENERS: [&str; 5] =
-    ["files/", "execute/weights/", "execute/device/", "calibrate/machine.rs", "cli/folder.rs"];
+const OPENERS: [&str; 7] = [
+    "files/",
+    "execute/weights/",
+    "execute/device/",
+    "execute/limits.rs",
+    "execute/observe/load.rs",
+    "calibrate/machine.rs",
+    "cli/folder.rs",
+];
 
 #[test]
 fn files_are_read_and_written_one_way() {
