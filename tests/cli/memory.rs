@@ -15,7 +15,10 @@ fn limited(place: &Place, kibibytes: u64, line: &str) -> Output {
     command.env("MESHWRIGHT_CACHE", place.cache()).env("CUDA_VISIBLE_DEVICES", "").output().unwrap()
 }
 
-/// The least limit, to 64 KiB, under which the system can start the program at all: below it, none of it runs.
+/// What Rust's runtime needs before `main`, in KiB: where even that is lacking, it aborts.
+const RUNTIME: u64 = 512;
+
+/// The least limit, to 64 KiB, under which `main` runs: below it, the system's loader or Rust's runtime ends the process.
 fn least(place: &Place) -> u64 {
     let starts =
         |kibibytes| limited(place, kibibytes, "--version").status.code().is_some_and(|code| code <= 6);
@@ -25,7 +28,7 @@ fn least(place: &Place) -> u64 {
         let middle = u64::midpoint(below, above);
         if starts(middle) { above = middle } else { below = middle }
     }
-    above
+    above + RUNTIME
 }
 
 fn check(place: &Place, kibibytes: u64, line: &str) -> i32 {
