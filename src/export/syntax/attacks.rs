@@ -234,7 +234,7 @@ proptest! {
             }
             prop_assert!(!escaped);
         }
-        let code = markdown::code(&text);
+        let code = markdown::code(&format!("{text} "));
         let fence = code.chars().take_while(|c| *c == '`').count();
         let inside = &code[fence..code.len() - fence];
         prop_assert!(inside.split(|c| c != '`').all(|run| run.len() != fence), "{}", code);
@@ -248,13 +248,15 @@ fn texts(count: usize) -> Vec<String> {
     ATTACKS.iter().map(|attack| attack.replace('\0', "")).chain((0..count).map(one)).collect()
 }
 
-/// What `program` prints that is given `script`, in a folder where nothing else must appear; none where there is no such
-/// program, which is said.
-fn printed(program: &str, arguments: &[&str], script: &str) -> Option<Vec<u8>> {
-    let folder = tempfile::tempdir().unwrap();
+/// What `program` prints that is given `script` in a file, from a folder where nothing must appear; none where there is no
+/// such program, which is said.
+fn printed(program: &str, arguments: &[&str], locale: &str, script: &str) -> Option<Vec<u8>> {
+    let [folder, beside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let file = beside.path().join("script");
+    std::fs::write(&file, script).unwrap();
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(folder.path()).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let Ok(mut child) = command.spawn() else {
+    command.args(arguments).arg(&file).current_dir(folder.path()).env("LC_ALL", locale).stdin(Stdio::null());
+    let Ok(output) = command.output() else {
         // Not `eprintln!`, which a test that passes keeps to itself.
         let _ = writeln!(
             std::io::stderr(),
@@ -262,9 +264,7 @@ fn printed(program: &str, arguments: &[&str], script: &str) -> Option<Vec<u8>> {
         );
         return None;
     };
-    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{program}: {}", output.status);
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{program} was made to write");
     Some(output.stdout)
 }
@@ -296,7 +296,7 @@ fn shells_take_any_text_as_it_is() {
         wanted.extend([text.clone(), "end".to_owned()]);
     }
     for locale in ["C", "C.UTF-8"] {
-        let Some(found) = printed("env", &[&format!("LC_ALL={locale}"), "bash"], &script) else { return };
+        let Some(found) = printed("bash", &[], locale, &script) else { return };
         let found: Vec<String> = String::from_utf8(found).unwrap().split('\0').map(str::to_owned).collect();
         for (found, wanted) in found.iter().zip(&wanted) {
             assert_eq!(found, wanted);
@@ -330,7 +330,7 @@ fn python_takes_any_text_as_it_is() {
         files += "assert sorted(set(scope) - {'__builtins__'}) == ['x'], scope\n";
     }
     let script = files + &script + "sys.stdout.buffer.write(json.dumps(found).encode())\n";
-    let Some(found) = printed("python3", &["-I", "-"], &script) else { return };
+    let Some(found) = printed("python3", &["-I"], "C.UTF-8", &script) else { return };
     let found: Vec<Value> = serde_json::from_slice(&found).unwrap();
     assert_eq!(found, wanted);
 }

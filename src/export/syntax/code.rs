@@ -19,11 +19,6 @@ impl Code {
         self.0.push_str(&next.into().0);
         self
     }
-
-    /// The text.
-    pub fn text(&self) -> &str {
-        &self.0
-    }
 }
 
 impl From<&'static str> for Code {
