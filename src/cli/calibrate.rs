@@ -158,7 +158,7 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     outputs.write(&[("out", document.clone())].into_iter().chain(trace).collect::<Vec<_>>())?;
     let runs = args.trace.as_ref().zip(training).map_or_else(String::new, |(path, training)| {
         let (count, path) = (several("run", training.trace.runs.len()), path.display());
-        format!("\n{count} in {path}, {} that were skipped or failed left out\n", training.left_out)
+        format!("\n{count} in {path}, {} skipped or failed and left out\n", training.left_out)
     });
     let rows = changed.iter().map(|(path, was, is)| [(*path).to_owned(), number(*was), number(*is)]);
     let text = format!(

@@ -15,6 +15,9 @@ use crate::spelling::distance;
 use crate::spelling::hidden::{self, shown_but};
 use crate::strategy::{RuleBreak, StrategyTextError};
 
+/// So many values are offered in place of one that was not given.
+const MOST_OFFERED: usize = 12;
+
 /// Whose fault it is; each kind has its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -258,11 +261,16 @@ impl From<clap::Error> for CliError {
         .map(strings)
         .find(|list| !list.is_empty())
         .unwrap_or_default();
+        // Of a value that was not given none is nearer than others, and many say nothing.
+        if value.is_empty() && nearest.len() > MOST_OFFERED {
+            nearest.clear();
+        }
         nearest.sort_by_key(|near| distance(&value, near));
         // The first paragraph says it; tips and usage follow.
         let text = error.render().to_string();
         let said = text.split("\n\n").next().unwrap_or_default();
         let said = said.strip_prefix("error: ").unwrap_or(said);
+        let said = said.split("[possible values").next().filter(|_| nearest.is_empty()).unwrap_or(said);
         let message = said.split_whitespace().collect::<Vec<_>>().join(" ");
         Self { kind: Kind::Usage, field: shown(&field), value: shown(&value), message, nearest }
     }

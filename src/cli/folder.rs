@@ -1,7 +1,7 @@
 //! A folder of files that appears whole: written beside its place, then put there.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -126,7 +126,10 @@ fn claim(claims: &mut Claims, field: &'static str, path: &Path) -> Result<Place,
     if path.as_os_str() == "-" {
         return Err(CliError::usage(field, "-", "a folder of this name is called ./-").or(["./-"]));
     }
-    let place = Place::of(path).map_err(|error| failure(field, path, &error.to_string()))?;
+    let place = Place::of(path).map_err(|error| match error.kind() {
+        ErrorKind::NotADirectory => failure(field, path, "what stands before it is no folder"),
+        _ => failure(field, path, &error.to_string()),
+    })?;
     if place.found.as_ref().is_some_and(|found| !found.is_dir()) {
         return Err(failure(field, path, "it is no folder"));
     }

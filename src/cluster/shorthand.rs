@@ -15,7 +15,10 @@ pub fn is_shorthand(text: &str) -> bool {
 /// where `text` has another shape, or no number of whole nodes has so many devices.
 pub fn with_nodes(text: &str) -> Option<String> {
     let (count, device) = split_at_times(text)?;
-    if !is_number(count) || is_shorthand(text) {
+    // A count that is no number, as in `1x1e3xh100-sxm`, is none that was left out.
+    let is_counted =
+        split_at_times(device).is_some_and(|(count, _)| count.starts_with(|c: char| c.is_ascii_digit()));
+    if !is_number(count) || is_counted || is_shorthand(text) {
         return None;
     }
     let wanted: u64 = count.parse().unwrap_or(0);

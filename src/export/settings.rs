@@ -55,7 +55,10 @@ impl Settings {
     pub fn put(&mut self, path: &str, term: Term) -> &mut Self {
         let (value, callee) = match term {
             Term::Value(value) => (value, None),
-            Term::Call(call) => (Value::from(call), Some(call.trim_end_matches("()"))),
+            Term::Call(call) => {
+                let callee = call.trim_end_matches("()");
+                (Value::from(format!("{callee}()")), Some(callee))
+            }
         };
         match self.list.iter_mut().find(|setting| setting.path == path) {
             Some(setting) => (setting.value, setting.callee) = (value, callee),

@@ -117,7 +117,10 @@ pub fn device_named(text: &str) -> Result<&'static str, ProfileError> {
     match first.as_slice() {
         [only] => Ok(only),
         [] => Err(ProfileError::UnknownDevice { name, nearest: nearest(text, &said) }),
-        _ => Err(ProfileError::SeveralDevices { name, nearest: nearest(text, &said) }),
+        several => {
+            let nearest = several.iter().map(|name| (*name).to_owned()).collect();
+            Err(ProfileError::SeveralDevices { name, nearest })
+        }
     }
 }
 

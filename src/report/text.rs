@@ -96,7 +96,7 @@ fn must_fit(sheet: &mut Sheet, prediction: &Prediction, device: Bytes) {
     if prediction.host_memory_bytes > Bytes::ZERO {
         figures.push(format!("host {} a device", prediction.host_memory_bytes));
     }
-    sheet.flow("memory", &figures);
+    sheet.paragraph("memory", &figures.join("; "));
 }
 
 /// Memory of the fullest rank: what must fit, and what of it is live at the peak, by category.

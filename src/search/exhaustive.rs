@@ -28,11 +28,14 @@ pub fn play_all(
     account: &mut Account,
 ) -> Vec<Solved> {
     let mut left = Vec::new();
+    // What is not played keeps its bound.
+    let keep = |round: &[Entry], account: &mut Account| {
+        let bounds = round.iter().map(|entry| Seconds(entry.lower_bound));
+        account.lowest_bound = account.lowest_bound.into_iter().chain(bounds).reduce(Seconds::min);
+    };
     for round in entries.chunks(LISTED_A_ROUND) {
         if solving.closed_forms.deadline.is_over() {
-            // What is not played keeps its bound.
-            let bounds = round.iter().map(|entry| Seconds(entry.lower_bound));
-            account.lowest_bound = account.lowest_bound.into_iter().chain(bounds).reduce(Seconds::min);
+            keep(round, account);
             account.bounded += round.len() as u64;
             continue;
         }
@@ -53,6 +56,10 @@ pub fn play_all(
             for few in choices.chunks(LISTED_A_ROUND) {
                 play(solving, few.to_vec(), f64::INFINITY, found, &mut Account::default());
             }
+        }
+        if solving.closed_forms.deadline.is_over() {
+            // Some of it was cut short.
+            keep(round, account);
         }
     }
     left

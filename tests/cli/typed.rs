@@ -168,7 +168,7 @@ fn engines_are_known_by_other_names() {
     for (typed, name) in
         [("Megatron", "megatron"), ("TorchTitan", "torchtitan"), ("megatron-core", "megatron")]
     {
-        let line = format!("simulate gpt2 --cluster 1x8xh100-sxm --strategy zero=1 --engine {typed} --json");
+        let line = format!("simulate gpt2 --cluster 1x8xh100-sxm --strategy micro=1 --engine {typed} --json");
         assert_eq!(place.line(&line).json()["engine"], name);
     }
     let run = place.line("simulate gpt2 --cluster 1x8xh100-sxm --strategy zero=1 --engine fsdp --json");

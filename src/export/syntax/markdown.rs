@@ -18,7 +18,9 @@ pub fn code(text: &str) -> String {
     let text = shown(text);
     let runs = text.split(|c| c != '`').map(str::len);
     let fence = "`".repeat(1 + runs.max().unwrap_or(0));
-    let pad = if text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) { " " } else { "" };
+    // A span of nothing would be two fences.
+    let pad =
+        if text.is_empty() || text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 

@@ -144,6 +144,10 @@ fn shares(config: &str, engine_name: &str, seed: u64) -> Vec<f64> {
         let state = dice.pick(states);
         state.apply(&mut outer);
         let strategy = inner(&outer, &problem, &mut dice);
+        if strategy.zero != outer.zero {
+            // A stage that shards nothing, and without offload is none: the strategy is that of another state.
+            continue;
+        }
         let closed = closed_forms.close(&strategy);
         // It just fits.
         let limited = Problem { memory_limit: closed.memory.process, ..problem.clone() };

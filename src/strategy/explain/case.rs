@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::profile::capabilities::{Aspect, CheckpointGrain};
+use crate::profile::capabilities::{Aspect, CheckpointGrain, CutGrain};
 use crate::strategy::nearest::{divisors, neighbours};
 use crate::strategy::rules::{gradient_types, product};
 use crate::strategy::text_error::list;
@@ -134,8 +134,18 @@ impl Case<'_> {
             let stages = if key == Key::Pipeline { *size } else { self.strategy.pipeline };
             self.fits_batch((left / size).max(1), stages)
         };
+        let mut legal = legal;
+        legal.retain(|size| key != Key::Pipeline || self.is_cut_into(*size));
         let best: Vec<u64> = legal.iter().copied().filter(fits).collect();
         neighbours(value, if best.is_empty() && !must { legal } else { best })
+    }
+
+    /// Whether the engine can cut the model into so many stages, where it cuts by itself.
+    fn is_cut_into(&self, stages: u64) -> bool {
+        let (s, facts) = (self.strategy, self.facts);
+        let chunks = usize::try_from(stages.saturating_mul(s.virtual_stages)).unwrap_or(usize::MAX);
+        let is_cut_freely = *facts.profile.supports.cuts == CutGrain::Any;
+        stages == 1 || is_cut_freely || cuts::of_engine(facts, chunks).is_some()
     }
 
     /// Whether the batch divides into `data` shares, each with enough micro-batches for `stages`.
@@ -361,15 +371,12 @@ impl Case<'_> {
         if cuts::of_engine(facts, s.chunks() as usize).is_some() {
             return self.cuts(format!("{name} does not cut a model so"));
         }
-        let cuts_into = |stages: u64| {
-            let chunks = usize::try_from(stages.saturating_mul(s.virtual_stages)).unwrap_or(usize::MAX);
-            stages == 1 || cuts::of_engine(facts, chunks).is_some()
-        };
         let others = product(&[s.tensor, s.context]).unwrap_or(u64::MAX);
         let sizes = divisors(facts.devices.checked_div(others).unwrap_or(1));
-        let most = sizes.into_iter().filter(|stages| cuts_into(*stages));
+        let most = sizes.into_iter().filter(|stages| self.is_cut_into(*stages));
         let mut nearest: Vec<u64> = most.filter(|stages| *stages < s.pipeline).collect();
         nearest.sort_unstable_by(|one, other| other.cmp(one));
+        nearest.dedup();
         nearest.truncate(3);
         let reason = format!(
             "{name} cuts the model itself, and its {} blocks leave a stage of pp {} without any",

@@ -586,7 +586,7 @@ fn engines_that_lack_experts_or_shard_groups_say_so() {
 fn experts_are_split_as_engines_split_them() {
     let model = moe();
     let titan = facts(&model, 64, "torchtitan");
-    let message = "torchtitan does not split experts over 1 ranks without expert parallelism; 4 is legal";
+    let message = "torchtitan does not split experts over 1 rank without expert parallelism; 4 is legal";
     assert_eq!(broken_by("tp=4,etp=1,zero=3", &titan).message, message);
     assert_eq!(broken_by("zero=3,shard=1", &titan).rule, Rule::ShardOffered);
     for text in ["tp=4,zero=3", "tp=4,ep=8,etp=1,zero=3", "cp=2,zero=3,shard=1"] {
