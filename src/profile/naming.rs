@@ -118,7 +118,8 @@ pub fn device_named(text: &str) -> Result<&'static str, ProfileError> {
         [only] => Ok(only),
         [] => Err(ProfileError::UnknownDevice { name, nearest: nearest(text, &said) }),
         several => {
-            let nearest = several.iter().map(|name| (*name).to_owned()).collect();
+            let mut nearest = nearest(text, &said);
+            nearest.retain(|near| several.contains(&near.as_str()));
             Err(ProfileError::SeveralDevices { name, nearest })
         }
     }
