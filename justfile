@@ -30,7 +30,8 @@ size:
 
 # The outputs and figures that README.md and docs/ show, from runs of today; a test fails when they are stale.
 outputs:
-    MESHWRIGHT_OUTPUTS=write cargo test --release --test cli outputs
+    cargo build --release
+    MESHWRIGHT_OUTPUTS=write MESHWRIGHT_PROGRAM="$PWD/target/release/meshwright" cargo test --test cli outputs -- --include-ignored
 
 # Matrix products as shares of what this machine's multiply-adds reach; on a quiet machine only.
 products:

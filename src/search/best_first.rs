@@ -152,5 +152,7 @@ pub fn best_first(
     let lowest = finish(solving, open, found, account, patience);
     let limit = found.limit();
     let left = lowest.into_iter().chain(waiting.lowest());
+    // Beside what was left before it began.
+    let left = left.chain(account.lowest_bound.map(|bound| bound.0));
     account.lowest_bound = left.filter(|bound| *bound < limit).reduce(f64::min).map(Seconds);
 }
