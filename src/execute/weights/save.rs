@@ -131,7 +131,7 @@ pub fn check(
     file.check(step, source)
 }
 
-/// The most that [`write`] holds at once for tensors of `model`, beside what they are read from.
+/// The most that [`write()`] holds at once for tensors of `model`, beside what they are read from.
 pub fn memory_of_saving(model: &Model, element: ElementType) -> Bytes {
     let tensors = tensors(model);
     let mut file = TensorFile::new(element);

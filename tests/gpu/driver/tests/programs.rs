@@ -136,7 +136,8 @@ fn a_capture_must_join_its_streams() {
 
 #[test]
 fn a_wait_for_the_context_spoils_a_capture_of_another_thread() {
-    program("context-wait-beside-capture").fails(&["STREAM_CAPTURE_UNSUPPORTED", "STREAM_CAPTURE_INVALIDATED"]);
+    program("context-wait-beside-capture")
+        .fails(&["STREAM_CAPTURE_UNSUPPORTED", "STREAM_CAPTURE_INVALIDATED"]);
 }
 
 #[test]
