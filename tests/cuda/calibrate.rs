@@ -132,7 +132,7 @@ fn what_cannot_be_measured_is_said() {
     ends(("FAKE_CUDA_DRIVER", "11080"), "", (6, "device", "12.0 or newer"));
     // No built-in device is called so.
     ends(("FAKE_CUDA_NAME", "Fake GPU"), "", (3, "base", "--base"));
-    ends(("FAKE_CUDA_NAME", "Fake GPU"), "--base h200", (3, "device", "h200-sxm"));
+    ends(("FAKE_CUDA_NAME", "Fake GPU"), "--base h2000", (3, "device", "h200-sxm"));
     ends(("FAKE_CUDA_FAIL", "cuLaunchKernel:3:719"), "--base l4", (6, "device", "719"));
     ends(
         ("FAKE_CUDA_FAIL", "cuMemAlloc_v2:1:2"),
