@@ -8,7 +8,7 @@ use serde_json::error::Category;
 
 use crate::spelling::hidden::{first_hidden, is_hidden, shown};
 
-/// What others wrote is kept under this name as it stands: a model's `config.json` in a layer graph.
+/// Under this name a document of others is kept as it is: a model's `config.json` in a layer graph.
 const FOREIGN: &str = "config";
 
 /// Why a text is not the JSON document that it should be.
@@ -52,10 +52,10 @@ impl Fault {
 /// The document that `text` holds; a mark of byte order before it does not count.
 ///
 /// # Errors
-/// What is wrong with which field; also a string of more than one line of shown characters, see [`plain`].
+/// The field at fault and its fault; also a string of more than one line of shown characters, see [`plain`].
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // Such characters stand in the text by themselves or behind a backslash.
+    // Such characters are in the text by themselves or after a backslash.
     let is_blank = |c: char| matches!(c, '\n' | '\r' | '\t');
     if text.chars().any(|c| c == '\\' || (is_hidden(c) && !is_blank(c)))
         && let Ok(whole) = serde_json::from_str::<Value>(text)

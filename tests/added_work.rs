@@ -1,4 +1,4 @@
-//! What proofs rest on (`search::proof`), looked for a counterexample: a step to which work is added never ends before
+//! Looks for a counterexample to what proofs rest on (`search::proof`): a step to which work is added never ends before
 //! the step without it would if nothing slowed anything down; and it gains no more than that step waits.
 //!
 //! That it never ends earlier at all is not true: `more_work_may_take_less_time` has one that does.

@@ -1,4 +1,4 @@
-//! What a command reads and what it writes: nothing is written over what it reads, nor twice at one place.
+//! The files that a command reads and writes: nothing is written over what it reads, nor twice at one place.
 
 use std::path::Path;
 

@@ -32,7 +32,7 @@ pub fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     print(&script)
 }
 
-/// What fish may offer for arguments without a flag, which the generator leaves out.
+/// Values that fish may offer for arguments without a flag, which the generator leaves out.
 fn arguments_for_fish(command: &Command) -> String {
     let mut lines = String::new();
     for subcommand in command.get_subcommands() {

@@ -22,7 +22,7 @@ use crate::execute::error::ExecuteError;
 use crate::execute::gradients::Wanted;
 use crate::execute::run::{DeviceKind, Settings};
 use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
-use crate::execute::weights::{Begin, WeightsError};
+use crate::execute::weights::{self, Begin, SAVED, WeightsError};
 use crate::files::{self, Unread};
 use crate::report::run_text;
 use crate::strategy::Draft;
@@ -121,9 +121,6 @@ pub struct ExecuteArgs {
     changes: ChangeArgs,
 }
 
-/// What a save holds, beside whose names nothing else is written.
-const SAVED: [&str; 3] = ["model.safetensors", "config.json", "state.safetensors"];
-
 impl ExecuteArgs {
     /// What is to be written beside the save; nothing of it, nor the save, goes to where something is read. A run may be
     /// saved over the one that it goes on from.
@@ -151,21 +148,11 @@ impl ExecuteArgs {
             files::regular(path).map_err(unreadable)?;
         }
         let Some(folder) = &self.init else { return Ok(()) };
-        let unreadable = |path: &Path, unread: Unread| {
-            let (path, reason) = (path.display().to_string(), unread.to_string());
-            ExecuteError::from(WeightsError::Unreadable { path, reason })
-        };
         if folder.as_os_str().is_empty() {
-            return Err(unreadable(folder, Unread::NoPath).into());
+            let reason = Unread::NoPath.to_string();
+            return Err(ExecuteError::from(WeightsError::Unreadable { path: String::new(), reason }).into());
         }
-        let has_index = folder.join("model.safetensors.index.json").exists();
-        for path in SAVED.iter().map(|name| folder.join(name)) {
-            // Only the weights must be there.
-            let is_needed = path.ends_with(SAVED[0]) && !has_index;
-            if is_needed || path.symlink_metadata().is_ok() {
-                files::regular(&path).map_err(|unread| unreadable(&path, unread))?;
-            }
-        }
+        weights::look(folder).map_err(ExecuteError::from)?;
         Ok(())
     }
 

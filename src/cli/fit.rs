@@ -98,7 +98,7 @@ fn claim(command: &FitCommand<'_>) -> Result<Outputs, CliError> {
 /// Where the table of a folder goes.
 const EVIDENCE: &str = "fit/evidence.json";
 
-/// What goes where.
+/// The file that each document goes to.
 enum Places {
     /// All into one folder.
     Folder,

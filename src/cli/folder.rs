@@ -26,7 +26,7 @@ impl Folder {
     /// The folder at `path`, which flag `field` asked for. Unless `is_forced`, it must be empty or not be there.
     ///
     /// # Errors
-    /// If something else stands there or in `claims`, it holds files, or nothing can be written beside it.
+    /// If something else is there or in `claims`, it holds files, or nothing can be written beside it.
     pub fn new(
         claims: &mut Claims,
         field: &'static str,
@@ -95,7 +95,7 @@ impl Folder {
 /// `files` can be written there.
 ///
 /// # Errors
-/// If something else stands there or in `claims`.
+/// If something else is there or in `claims`.
 pub fn makeable(
     claims: &mut Claims,
     field: &'static str,

@@ -14,7 +14,7 @@ Examples:
   meshwright help plan
   meshwright help strategy";
 
-/// What the topic of the strategy text is called.
+/// The name of the topic of the strategy text.
 const STRATEGY: &str = "strategy";
 
 /// What was typed.
@@ -126,7 +126,7 @@ fn first(examples: &str) -> String {
     text
 }
 
-/// Whether help is asked for on the strategy text: `--help strategy`, whatever stands before it.
+/// Whether help is asked for on the strategy text: `--help strategy`, whatever comes before it.
 pub fn asks_for_strategy(typed: &[OsString]) -> bool {
     typed.windows(2).any(|pair| (pair[0] == "--help" || pair[0] == "-h") && pair[1] == STRATEGY)
 }

@@ -1,4 +1,4 @@
-//! What shells may offer for values that can be anything else as well: models, clusters, devices, engines, strategies.
+//! Words that shells may offer for values that can be anything else as well: models, clusters, devices, engines, strategies.
 
 use std::ffi::OsStr;
 use std::sync::LazyLock;
@@ -50,11 +50,11 @@ pub const FREE: Hinted = Hinted(|| {
     keys.map(|key| PossibleValue::new(key.name()).help(key.doc())).collect()
 });
 
-/// What a sweep goes over.
+/// Keys that a sweep may go over.
 pub const SWEEP: Hinted =
     Hinted(|| ["devices=", "batch=", "seq-len=", "memory="].map(PossibleValue::new).to_vec());
 
-/// What plans are exported to.
+/// Targets of `export`.
 pub const TARGET: Hinted = Hinted(|| listed(&TARGETS));
 
 /// Names that are made up of others, and what each is.

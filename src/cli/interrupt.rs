@@ -55,7 +55,7 @@ mod hangup {
     }
 
     pub fn ignore() {
-        // SAFETY: no handler of ours is set for it.
+        // SAFETY: it replaces the handler that ctrlc has just set, and ignoring a signal runs no code.
         unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
     }
 }

@@ -11,7 +11,7 @@ use crate::units::Bytes;
 /// Addresses that any command needs.
 const LEAST: Bytes = Bytes(48 << 20);
 
-/// What the main thread may put on its stack.
+/// Bytes of the main thread's stack.
 const STACK: usize = 1 << 20;
 
 /// The system's allocator, which ends the process where there is no memory: Rust would abort it.
@@ -64,26 +64,24 @@ pub fn prepare(json: bool) -> Result<(), CliError> {
         }
         end::with_one_heap();
         // Later there may be no room for it to grow.
-        touch_stack();
+        if limits::stack().is_none_or(|most| most.0 >= 4 * STACK as u64) {
+            touch_stack();
+        }
     }
     // A quarter of what there is for threads leaves the rest for work.
     let most = left.map_or(usize::MAX, |left| (left.0 / 4 / threads::ADDRESSES.0).max(1) as usize);
     let wanted = std::thread::available_parallelism().map_or(1, usize::from);
     let said = std::env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok());
     let wanted: usize = said.filter(|count| *count > 0).unwrap_or(wanted).min(most);
-    let counts = std::iter::successors(Some(wanted), |count| Some(count / 2).filter(|half| *half > 0));
-    let mut last = None;
-    for count in counts {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(count).stack_size(threads::STACK);
-        match pool.build_global() {
-            Ok(()) => return Ok(()),
-            Err(error) => last = Some(error.to_string()),
+    // Rayon makes this pool once, so there is no second try with fewer.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(wanted).stack_size(threads::STACK);
+    pool.build_global().map_err(|error| {
+        let message =
+            format!("the system does not give {wanted} threads: {error}; RAYON_NUM_THREADS asks for fewer");
+        CliError {
+            kind: Kind::Run,
+            ..CliError { field: "threads".to_owned(), ..lacking(message, Bytes::ZERO) }
         }
-    }
-    let message = format!("the system gives no thread: {}", last.unwrap_or_default());
-    Err(CliError {
-        kind: Kind::Run,
-        ..CliError { field: "threads".to_owned(), ..lacking(message, Bytes::ZERO) }
     })
 }
 

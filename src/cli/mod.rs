@@ -176,7 +176,7 @@ pub fn run() -> ExitCode {
     end(done, json)
 }
 
-/// What was typed; `-h` shows less than `--help`.
+/// The command that was typed; `-h` shows less than `--help`.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let command = Cli::command();
     let command = if typed.iter().any(|argument| argument == "-h") { help::brief(command) } else { command };

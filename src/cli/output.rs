@@ -88,11 +88,14 @@ fn write<'a>(texts: impl Iterator<Item = (&'static str, &'a Target, &'a str)>) -
 /// before all are written.
 pub fn write_all(field: &'static str, files: Vec<(PathBuf, &str)>) -> Result<(), CliError> {
     let mut targets = Vec::new();
+    // To look whether a file can be written makes one.
+    let guard = interrupt::hold();
     for (path, text) in files {
         let made = path.parent().map_or(Ok(()), fs::create_dir_all);
         let target = made.and_then(|()| Target::new(path.clone()));
         targets.push((target.map_err(|error| failure((field, &path), &error, &[]))?, text));
     }
+    drop(guard);
     let files: Vec<_> = targets.iter().map(|(target, text)| (field, target, *text)).collect();
     put(&files, Vec::new())
 }

@@ -93,7 +93,7 @@ struct Now {
 }
 
 impl Now {
-    /// What is done of `steps` steps. How many searches a question takes is not known before: it is taken to need one
+    /// The share that is done of `steps` steps. How many searches a question takes is not known before: it is taken to need one
     /// more.
     fn done(&self, steps: u64) -> f64 {
         let of_step = if self.parts == 0 {
@@ -176,9 +176,10 @@ impl Bar {
         }
         if let Some(lines) = &self.lines {
             let percent = 100 * self.bar.position() / WHOLE;
-            let parts = [words(), format!("{percent} %"), said()];
-            let parts = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
-            lines.say(|| parts.join(", "));
+            lines.say(|| {
+                let parts = [words(), format!("{percent} %"), said()];
+                parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+            });
         }
     }
 }

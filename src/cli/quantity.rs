@@ -114,7 +114,7 @@ fn bare<T: FromStr>(field: &str, text: &str, units: &[&str], is_legal: fn(&T) ->
     CliError::usage(field, text, rule).or(near)
 }
 
-/// What `text` may mean by its unit, which is not spelt so.
+/// Amounts that `text` may mean, whose unit is misspelt.
 fn spelt<T: FromStr>(text: &str, spellings: &Spellings, is_legal: fn(&T) -> bool) -> Vec<String> {
     let Some((number, unit)) = number_and_unit(text) else { return Vec::new() };
     let unit = unit.to_lowercase();

@@ -152,7 +152,7 @@ impl WorkloadArgs {
         })
     }
 
-    /// What would be read: the model and the cluster, where files describe them.
+    /// Files that would be read: of the model and the cluster, if files describe them.
     pub fn claims(&self) -> Claims {
         let model = self.model.as_deref().and_then(model::source_of);
         Claims::default().reads("MODEL", model).reads("--cluster", cluster::source_of(&self.cluster))

@@ -62,7 +62,7 @@ fn usual_node(device: &str) -> Option<u64> {
     (model.class == DeviceClass::Gpu).then_some(u64::from(model.devices_per_node.value))
 }
 
-/// Whether `part` stands where a count does, right or wrong.
+/// Whether `part` is in the place of a count, right or wrong.
 fn is_number(part: &str) -> bool {
     !part.is_empty() && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | '_' | ','))
 }
@@ -104,7 +104,7 @@ fn parts(text: &str) -> Option<(&str, &str, &str)> {
     Some((nodes, devices, device))
 }
 
-/// What stands before and after the first sign of multiplication.
+/// The text before and after the first sign of multiplication.
 fn split_at_times(text: &str) -> Option<(&str, &str)> {
     let (before, after) = text.split_once(['x', 'X', '×'])?;
     Some((before.trim(), after.trim()))

@@ -31,7 +31,7 @@ pub fn load(text: &str) -> Result<Cluster, ClusterError> {
     Ok(cluster)
 }
 
-/// What a shorthand was read as, where that has not been typed: `8xH100` is `1x8xh100-sxm`.
+/// A sentence that says how a shorthand was read, if it was not typed so: `8xH100` is `1x8xh100-sxm`.
 pub fn read_as(text: &str, cluster: &Cluster) -> Option<String> {
     let is_shorthand = shorthand::is_shorthand(text) || without_nodes(text).is_some();
     let is_as_typed = text.eq_ignore_ascii_case(&cluster.name) || text.ends_with(".json");

@@ -103,15 +103,15 @@ impl UnitDigest {
     }
 }
 
-/// What forms of one unit hold at the least, moment by moment: a rank whose units have this digest never holds more than
+/// The least that forms of one unit hold, moment by moment: a rank whose units have this digest never holds more than
 /// one whose units have any of the `forms`, whichever each of them has. Times are those of the first form.
 ///
 /// A unit holds what its passes left so far and what the pass under way takes beside that. Of each such sum the least
-/// stands here, not of each part.
+/// is kept here, not of each part.
 pub fn leanest(forms: &[UnitDigest]) -> UnitDigest {
     let Some(&first) = forms.first() else { return UnitDigest::default() };
     let least = |bytes: &dyn Fn(&UnitDigest) -> i64| forms.iter().map(bytes).min().unwrap_or_default();
-    // What a form leaves behind its forward, and behind its backward.
+    // What a form leaves after its forward, and after its backward.
     let forward = |form: &UnitDigest| form.forward.net;
     let backward = |form: &UnitDigest| form.forward.net + form.backward.net;
     let pass = |of: &dyn Fn(&UnitDigest) -> PassDigest, there: &dyn Fn(&UnitDigest) -> i64| {

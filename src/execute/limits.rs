@@ -1,4 +1,4 @@
-//! What the system lets this process have: memory, and addresses where a limit is set on them.
+//! Limits that the system sets on this process: of memory, and of addresses.
 
 use std::fs;
 use std::path::Path;
@@ -30,14 +30,14 @@ pub fn resident() -> Option<Bytes> {
     kibibytes("/proc/self/status", "RssAnon:")
 }
 
-/// The number behind `name` in a file of lines such as `VmSize:  1024 kB`.
+/// The number after `name` in a file of lines such as `VmSize:  1024 kB`.
 fn kibibytes(path: &str, name: &str) -> Option<Bytes> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(Bytes::kib(line.trim().trim_end_matches(" kB").parse().ok()?))
 }
 
-/// What is left to the control group of this process and to each that this one is in (version 2).
+/// Bytes left to the control group of this process and to each group above it (version 2).
 fn of_groups() -> Vec<Bytes> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
@@ -54,6 +54,13 @@ fn left_to_group(folder: &Path) -> Option<Bytes> {
     let stat = read("memory.stat").unwrap_or_default();
     let idle = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok()).unwrap_or(0);
     Some(Bytes((most + idle).saturating_sub(taken)))
+}
+
+/// Bytes that the stack of the main thread may take (`ulimit -s`); none if there is no limit.
+pub fn stack() -> Option<Bytes> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?;
+    Some(Bytes(line.split_whitespace().next()?.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ struct Taking {
     available: Bytes,
 }
 
-/// What ranks take of this process beside their arenas.
+/// Memory of this process that ranks take beside their arenas.
 pub(super) struct Beside {
     /// To fill and to read the arenas, whole parameters at a time.
     memory: Bytes,
@@ -34,7 +34,7 @@ pub(super) struct Beside {
 const SMALL: Bytes = Bytes(24 << 20);
 
 impl Beside {
-    /// What `ranks` of `run` take.
+    /// The memory that `ranks` of `run` take.
     pub fn of(run: &Run, ranks: &[&Rank]) -> Self {
         // Each rank fills its own parameters, and needs them as numbers, as bytes and in pieces.
         let largest = |rank: &&Rank| {

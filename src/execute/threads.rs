@@ -7,13 +7,13 @@ use std::thread::{self, Builder};
 use crate::execute::limits;
 use crate::units::Bytes;
 
-/// What each thread may put on its stack.
+/// Bytes of each thread's stack.
 pub const STACK: usize = 2 << 20;
 
 /// Addresses that a thread takes: its stack and what guards it, the one that signals have, and the first of its memory.
 pub const ADDRESSES: Bytes = Bytes((STACK + (256 << 10)) as u64);
 
-/// What one thread does.
+/// The work of one thread.
 pub type Work<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// Does each of `others` on a thread of its own while this one does `own`; ends when all have ended.

@@ -13,11 +13,11 @@ use crate::model::{Constants, LossWeight, Model};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decoder {
     pub blocks: u64,
-    /// Multi-token prediction modules, which stand after the blocks.
+    /// Multi-token prediction modules, which come after the blocks.
     pub multi_token: u64,
     pub residual: Residual,
     pub embedding: Embedding,
-    /// That of every block; what differs between blocks stands in `windows`.
+    /// That of every block; what differs between blocks is in `windows`.
     pub attention: Attention,
     /// Keys that a query of each block sees, where a sliding window limits them.
     #[serde(serialize_with = "repeated")]
@@ -38,11 +38,11 @@ pub struct Experts {
     pub in_blocks: Vec<bool>,
 }
 
-/// What the feed-forward layer of a block reads.
+/// The input of a block's feed-forward layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residual {
-    /// What attention wrote.
+    /// The output of attention.
     Sequential,
     /// The block's input, as attention does (GPT-J, Falcon).
     Parallel,
@@ -309,7 +309,7 @@ impl Decoder {
     }
 }
 
-/// What was seen of a model so far.
+/// The parts of a model that were seen so far.
 #[derive(Default)]
 struct Parts {
     embedding: Option<Embedding>,
@@ -320,7 +320,7 @@ struct Parts {
     blocks: Vec<Block>,
 }
 
-/// What was seen of a block.
+/// The parts of a block that were seen.
 #[derive(Default)]
 struct Block {
     /// MLPs before attention.

@@ -55,7 +55,7 @@ pub trait Dialect: Sync {
         None
     }
 
-    /// What of `case` no setting says, but for the model: one sentence each.
+    /// Facts of `case` that no setting says, but for the model: one sentence each.
     fn unsaid(&self, _case: &Case<'_>) -> Vec<String> {
         Vec::new()
     }

@@ -92,7 +92,7 @@ fn edits(before: &Settings, after: &Settings) -> Vec<Edit> {
     gone.map(|setting| Edit::remove(&setting.path)).chain(new.map(|setting| edit(setting, after))).collect()
 }
 
-/// The edit that makes `setting` as it is in `all`; a new one stands after the nearest that the file has of those that
+/// The edit that makes `setting` as it is in `all`; a new one comes after the nearest that the file has of those that
 /// engines are told before it, else before the nearest after it.
 fn edit(setting: &Setting, all: &Settings) -> Edit {
     let is_before = |other: &&Setting| other.path != setting.path;

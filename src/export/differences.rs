@@ -1,4 +1,4 @@
-//! What an engine builds otherwise than the plan has it, field by field, in the names of our model's own types.
+//! Fields that an engine builds otherwise than the plan has them, field by field, in the names of our model's own types.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::decoder::Decoder;
 use crate::model::Model;
 use crate::model::outline::outline;
 
-/// What an engine builds from settings.
+/// The model that an engine builds from settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Build {
     pub decoder: Decoder,

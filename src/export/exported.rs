@@ -15,7 +15,7 @@ use crate::profile::EngineProfile;
 use crate::profile::engines::{embedded, engine};
 use crate::search::{Problem, Progress, Request};
 use crate::strategy::{Draft, KeyChange, Strategy, rules};
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bytes, Seconds, several};
 
 /// What is to be exported, and how strictly.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ pub struct Outlook {
     pub strategy: String,
     pub step_time: Seconds,
     pub peak: Bytes,
-    /// What must fit.
+    /// The memory that must fit.
     pub process: Bytes,
 }
 
@@ -221,7 +221,7 @@ pub fn export(
     Ok(exported)
 }
 
-/// What of a case no setting says: what the engine has no word for, what no engine's settings say, and of the model what
+/// Facts of a case that no setting says: what the engine has no word for, what no engine's settings say, and of the model what
 /// the engine builds otherwise, or all of it where it is made by hand.
 pub fn unsaid(target: Target, case: &Case<'_>) -> (Vec<String>, Vec<Difference>) {
     let dialect = target.dialect;
@@ -230,7 +230,7 @@ pub fn unsaid(target: Target, case: &Case<'_>) -> (Vec<String>, Vec<Difference>)
     let frozen = model.layers().filter(|layer| layer.frozen).count();
     if frozen > 0 {
         sentences
-            .push(format!("{frozen} layers are frozen in the plan: freeze them in the training script."));
+            .push(format!("The plan freezes {}: so must the training script.", several("layer", frozen)));
     }
     let Some((decoder, build)) = case.decoder().zip(dialect.builds(case, &dialect.settings(case))) else {
         sentences.push(format!("{} is yours to make, as follows.", model.name));

@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// That no value stands where others stand that were asked for, as `false` in the place of a section.
+    /// That no value is in the place of others that were asked for, as `false` in the place of a section.
     ///
     /// # Errors
     /// If one does, in a syntax that has sections.

@@ -18,13 +18,13 @@ pub struct Setting {
     /// A switch that an argument line only names is `true`; a call is the text of it without its arguments, as it reads
     /// back.
     pub value: Value,
-    /// What is called, where the value is a call of Python.
+    /// The function that is called, if the value is a call of Python.
     pub callee: Option<&'static str>,
     /// What a reader of the file should know, in one line.
     pub note: Option<Comment>,
 }
 
-/// What a setting is set to.
+/// The value of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
     Value(Value),

@@ -1,4 +1,4 @@
-//! A file that is read: what stands at its path is looked at first, and no more is read than it may hold.
+//! A file that is read: what is at its path is looked at first, and no more is read than it may hold.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-use super::pipe::{self, Broken, SILENCE};
+use super::pipe::{self, Broken};
 use crate::units::Bytes;
 
 /// Why a file cannot be read; reads on after its path.
@@ -26,8 +26,6 @@ pub enum Unread {
     Pipe,
     #[error("it is a pipe, and nobody writes to it")]
     NoWriter,
-    #[error("it is a pipe, and nothing has come out of it for {} s", SILENCE.as_secs())]
-    Silent,
     #[error("it is larger than {limit}{}", .bytes.map_or_else(String::new, |bytes| format!(": it has {bytes}")))]
     TooLarge { limit: Bytes, bytes: Option<Bytes> },
     #[error("it is not UTF-8 text ({0})")]
@@ -46,20 +44,24 @@ impl From<io::Error> for Unread {
     }
 }
 
-/// What may be read.
+/// Kinds of files that may be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kinds {
     RegularFiles,
-    /// What a person names may be what another program just writes.
+    /// Also pipes: another program may be writing what a person names.
     PipesToo,
 }
 
 /// The bytes of the regular file or pipe at `path`, which holds at most `limit`.
 ///
 /// # Errors
-/// If something else or nothing stands there, it is larger, or the system does not let it be read.
+/// If something else or nothing is there, it is larger, or the system does not let it be read.
 pub fn bytes(path: &Path, limit: Bytes) -> Result<Vec<u8>, Unread> {
-    let (file, found) = open(path, Kinds::PipesToo)?;
+    read(path, limit, Kinds::PipesToo)
+}
+
+fn read(path: &Path, limit: Bytes, kinds: Kinds) -> Result<Vec<u8>, Unread> {
+    let (file, found) = open(path, kinds)?;
     let too_large = |bytes| Unread::TooLarge { limit, bytes };
     if found.is_file() && found.len() > limit.0 {
         return Err(too_large(Some(Bytes(found.len()))));
@@ -72,7 +74,6 @@ pub fn bytes(path: &Path, limit: Bytes) -> Result<Vec<u8>, Unread> {
     } else {
         pipe::read(&file, limit.0).map_err(|broken| match broken {
             Broken::NoWriter => Unread::NoWriter,
-            Broken::Silent => Unread::Silent,
             Broken::System(error) => error.into(),
         })?
     };
@@ -84,7 +85,10 @@ pub fn bytes(path: &Path, limit: Bytes) -> Result<Vec<u8>, Unread> {
 /// # Errors
 /// As [`bytes`], or if it is no UTF-8.
 pub fn text(path: &Path, limit: Bytes) -> Result<String, Unread> {
-    let bytes = bytes(path, limit)?;
+    decoded(bytes(path, limit)?)
+}
+
+fn decoded(bytes: Vec<u8>) -> Result<String, Unread> {
     String::from_utf8(bytes).map_err(|error| Unread::NotText(error.utf8_error().to_string()))
 }
 
@@ -93,14 +97,13 @@ pub fn text(path: &Path, limit: Bytes) -> Result<String, Unread> {
 /// # Errors
 /// As [`text`], or if it is a pipe.
 pub fn regular_text(path: &Path, limit: Bytes) -> Result<String, Unread> {
-    look(path, Kinds::RegularFiles)?;
-    text(path, limit)
+    decoded(read(path, limit, Kinds::RegularFiles)?)
 }
 
 /// The regular file at `path`, of any size, of which parts are read or mapped into memory.
 ///
 /// # Errors
-/// If something else or nothing stands there, or the system does not let it be read.
+/// If something else or nothing is there, or the system does not let it be read.
 pub fn regular(path: &Path) -> Result<File, Unread> {
     Ok(open(path, Kinds::RegularFiles)?.0)
 }
@@ -114,7 +117,7 @@ fn open(path: &Path, kinds: Kinds) -> Result<(File, Metadata), Unread> {
     Ok((file, found))
 }
 
-/// That what stands at `path` may be read.
+/// That what is at `path` may be read.
 fn look(path: &Path, kinds: Kinds) -> Result<(), Unread> {
     if path.as_os_str().is_empty() {
         return Err(Unread::NoPath);

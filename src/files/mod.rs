@@ -1,6 +1,6 @@
-//! Files that somebody named: one way to read them and one to write them, whatever stands at the path.
+//! Files that somebody named: one way to read them and one to write them, whatever is at the path.
 //!
-//! What is read is looked at first: a folder or a device is refused, nothing is larger than it may be, and a pipe is
+//! A file is looked at before it is read: a folder or a device is refused, nothing is larger than it may be, and a pipe is
 //! waited for, but not for ever. What is written is looked at before the work begins, appears whole, and goes to where
 //! links lead.
 

@@ -1,4 +1,4 @@
-//! Pipes and devices that may have nobody at their other end: they are waited for, but not for ever.
+//! Pipes and devices that may have nobody at their other end: nobody is waited for for ever.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// How long somebody may take to open the other end.
 const OPENING: Duration = Duration::from_secs(2);
 
-/// How long the other end may do nothing: a program that makes a plan may think for a while.
-pub const SILENCE: Duration = Duration::from_secs(30);
+/// How long a reader may take nothing.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// Between two looks.
 const TURN: Duration = Duration::from_millis(5);
@@ -19,8 +19,6 @@ const TURN: Duration = Duration::from_millis(5);
 pub enum Broken {
     /// Nobody writes to it.
     NoWriter,
-    /// Its writer wrote nothing for [`SILENCE`].
-    Silent,
     System(io::Error),
 }
 
@@ -35,23 +33,21 @@ pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 pub fn read(mut file: &File, most: u64) -> Result<Vec<u8>, Broken> {
     let mut bytes = Vec::new();
     let mut piece = vec![0; 1 << 16];
-    let mut since = Instant::now();
+    let start = Instant::now();
     let mut has_writer = false;
     while bytes.len() as u64 <= most {
         match file.read(&mut piece) {
             // Without a writer there is nothing to read either, and one may yet come.
             Ok(0) if has_writer => break,
-            Ok(0) if since.elapsed() >= OPENING => return Err(Broken::NoWriter),
+            Ok(0) if start.elapsed() >= OPENING => return Err(Broken::NoWriter),
             Ok(0) => sleep(TURN),
             Ok(count) => {
                 bytes.extend_from_slice(&piece[..count]);
-                (has_writer, since) = (true, Instant::now());
+                has_writer = true;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // A writer may think for as long as it likes: a plan may take minutes.
                 has_writer = true;
-                if since.elapsed() >= SILENCE {
-                    return Err(Broken::Silent);
-                }
                 sleep(TURN);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

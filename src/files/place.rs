@@ -12,11 +12,11 @@ const MOST_LINKS: usize = 40;
 pub struct Place {
     /// Without links on the way; as it was given where the place has no name, like a pipe that a shell made.
     pub path: PathBuf,
-    /// What stands there.
+    /// The file that is there.
     pub found: Option<Metadata>,
     /// The descriptor of this process that it is.
     pub descriptor: Option<u32>,
-    /// What stands there, or the nearest folder above that is there.
+    /// The file that is there, or the nearest folder above it that exists.
     ground: Ground,
     /// The way from that folder.
     rest: PathBuf,
@@ -27,7 +27,7 @@ pub struct Place {
 struct Ground(u64, u64, PathBuf);
 
 impl Ground {
-    /// Of what stands at `path`.
+    /// Of what is at `path`.
     #[cfg(unix)]
     fn of(found: &Metadata, _: &Path) -> Self {
         use std::os::unix::fs::MetadataExt;
@@ -124,7 +124,7 @@ impl Place {
         self.is(other) || self.path.starts_with(&other.path)
     }
 
-    /// Whether a terminal or the like stands there, of which any number may be written to at once.
+    /// Whether a terminal or the like is there, of which any number may be written to at once.
     #[cfg(unix)]
     pub fn is_shared(&self) -> bool {
         use std::os::unix::fs::FileTypeExt;

@@ -29,7 +29,7 @@ enum Way {
     Stderr,
 }
 
-/// What is written and not yet in its place.
+/// A file that is written and not yet in its place.
 pub struct Staged(Stage);
 
 enum Stage {
@@ -134,7 +134,7 @@ impl Target {
     }
 }
 
-/// Puts `bytes` at `path` in place of whatever stands there, which is not followed if it is a link.
+/// Puts `bytes` at `path` in place of whatever is there, which is not followed if it is a link.
 ///
 /// # Errors
 /// If it cannot be written there.
@@ -156,7 +156,7 @@ fn filled(
     Ok(file)
 }
 
-/// An empty file beside `place`, with the permissions of what stands there, or of any new file.
+/// An empty file beside `place`, with the permissions of what is there, or of any new file.
 fn beside(place: &Path, old: Option<Permissions>) -> io::Result<NamedTempFile> {
     if place.file_name().is_none() {
         return Err(io::Error::other("it names no file"));

@@ -32,7 +32,7 @@ pub struct Constants {
     /// Queries, keys and values are clamped to ± this (MPT's `clip_qkv`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub projection_clip: Option<f64>,
-    /// What attention and MLP return is multiplied by it before the residual add (1; Granite).
+    /// The outputs of attention and MLP are multiplied by it before the residual add (1; Granite).
     #[serde(skip_serializing_if = "is_one")]
     pub residual_scale: f64,
     /// Logits are multiplied by it (1; Granite, Cohere).
@@ -169,7 +169,7 @@ pub enum RotaryScaling {
     Other(String),
 }
 
-/// What YaRN is given; what is left out has the default of transformers.
+/// The parameters of YaRN; what is left out has the default of transformers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Yarn {

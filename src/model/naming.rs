@@ -42,7 +42,7 @@ pub fn nearest(text: &str) -> Vec<String> {
     kin.into_iter().take(MOST).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// What a name says; none of a path.
+/// The facts in a name; none in a path.
 fn said(text: &str) -> Option<Vec<String>> {
     let name = match text.split_once('/') {
         None => text,

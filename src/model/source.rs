@@ -60,7 +60,7 @@ pub fn load_with(text: &str, multi_token: MultiToken) -> Result<Model, ModelErro
 /// The file that `text`, which is no preset's name, leads to: in a folder it is `config.json`.
 ///
 /// # Errors
-/// When nothing stands there.
+/// When nothing is there.
 fn file_of(text: &str) -> Result<PathBuf, ModelError> {
     let path = Path::new(text);
     let found = fs::metadata(path).map_err(|error| match error.kind() {

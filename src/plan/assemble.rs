@@ -23,6 +23,7 @@ use crate::program::state::StateRules;
 use crate::program::{Layout, Pass, Program};
 use crate::search::{Candidate, Problem};
 use crate::simulate::{RankPlayback, Span};
+use crate::spelling::hidden;
 use crate::strategy::{Draft, RuleBreak, Strategy};
 use crate::units::{Bytes, Seconds};
 
@@ -54,7 +55,9 @@ pub(super) fn document(problem: &Problem<'_>, candidate: &Candidate) -> Plan {
     let graph = layer_graph::document(problem.model);
     let strategy = strategy_record(problem, &candidate.strategy);
     let prediction = prediction(problem, candidate);
-    let mut warnings = problem.model.warnings.clone();
+    // They quote what others wrote, and a document has no hidden characters.
+    let shown = problem.model.warnings.iter().map(|warning| hidden::shown(warning).into_owned());
+    let mut warnings: Vec<String> = shown.collect();
     warnings.extend(expert_slots(problem, &candidate.strategy));
     warnings.extend(cautions::of_problem(problem));
     warnings.extend(cautions::of_prediction(cluster, &prediction));

@@ -262,7 +262,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// What must fit: all that the process of the fullest rank takes of its device.
+    /// The memory that must fit: all that the process of the fullest rank takes of its device.
     pub const fn process_bytes(&self) -> Bytes {
         self.safe_memory_bytes.process
     }
@@ -426,7 +426,7 @@ pub struct ParetoPoint {
     pub strategy: String,
     pub step_time_s: Seconds,
     pub peak_memory_bytes: Bytes,
-    /// What must fit, as `safe_memory_bytes.process` of a prediction.
+    /// The memory that must fit, as `safe_memory_bytes.process` of a prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_bytes: Option<Bytes>,
     /// Of a sweep over devices, which it occupies.
@@ -438,7 +438,7 @@ pub struct ParetoPoint {
 }
 
 impl ParetoPoint {
-    /// What must fit; of documents that do not say it, the peak.
+    /// The memory that must fit; of documents that do not say it, the peak.
     pub fn process_bytes(&self) -> Bytes {
         self.process_bytes.unwrap_or(self.peak_memory_bytes)
     }

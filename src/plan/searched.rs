@@ -78,7 +78,7 @@ pub(super) fn say_interrupted(plan: &mut Plan, request: &Request) {
         Objective::Memory => "memory",
     };
     let said = if search.proven_optimal {
-        "Interrupted: the plan itself is proven; what stands beside it may not be complete.".to_owned()
+        "Interrupted: the plan itself is proven; what is listed beside it may be incomplete.".to_owned()
     } else if search.gap < 1.0 {
         format!(
             "Interrupted: this is the best plan found so far, of {considered} considered. It is not proven: the best may \

@@ -9,7 +9,8 @@ use crate::spelling::hidden::is_hidden;
 /// U+0000, for which U+FFFD stands.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,=+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    // zsh reads a word that begins with = as the path of a command.
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
         return word.to_owned();
     }
     if !word.chars().any(is_hidden) {

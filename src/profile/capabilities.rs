@@ -69,7 +69,7 @@ pub struct Supports {
     pub attention: Cited<Vec<AttentionKernel>>,
     /// Gradients kept or reduced in a 16-bit type other than the parameters', where the strategy says the type.
     pub foreign_gradient_types: Cited<bool>,
-    /// What the engine wants the sequence to be a multiple of, where that is more than its ranks need.
+    /// The multiple that the engine wants a sequence to be, if that is more than its ranks need.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence_divisor: Option<Cited<SequenceDivisor>>,
     /// What does not go together, each of which goes alone.
@@ -77,7 +77,7 @@ pub struct Supports {
     pub conflicts: Vec<Conflict>,
 }
 
-/// What a sequence must be a multiple of.
+/// The number that a sequence must be a multiple of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SequenceDivisor {

@@ -37,7 +37,7 @@ const FORMS: [(&str, &[&str]); 3] = [
     ("nvl", &["nvl"]),
 ];
 
-/// What a name says of a device.
+/// The facts about a device in a name.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     /// In alphabetical order.
@@ -53,7 +53,8 @@ impl Said {
         let mut names = words(text);
         // `80 GB` is `80gb`.
         for place in (1..names.len()).rev() {
-            let is_number = names[place - 1].parse::<f64>().is_ok();
+            let is_number = names[place - 1].starts_with(|c: char| c.is_ascii_digit())
+                && names[place - 1].parse::<f64>().is_ok();
             if is_number && ["gb", "gib", "w"].contains(&names[place].as_str()) {
                 let unit = names.remove(place);
                 names[place - 1] += &unit;
@@ -69,7 +70,7 @@ impl Said {
     fn add(&mut self, word: &str) {
         let number_before = |units: &[&str]| {
             let digits = units.iter().find_map(|unit| word.strip_suffix(unit))?;
-            digits.parse::<f64>().ok()
+            digits.parse::<f64>().ok().filter(|_| digits.starts_with(|c: char| c.is_ascii_digit()))
         };
         if let Some((form, _)) = FORMS.iter().find(|(_, spellings)| spellings.contains(&word)) {
             self.form = Some(form);

@@ -89,7 +89,7 @@ pub fn plan_text(plan: &Plan, style: Style) -> String {
     sheet.finish()
 }
 
-/// What must fit the `device`, and what is on the host.
+/// The memory that must fit the `device`, and that on the host.
 fn must_fit(sheet: &mut Sheet, prediction: &Prediction, device: Bytes) {
     let fit = words::fit(prediction, device);
     let mut figures = vec![format!("{} of {device} a device: {fit}", words::memory(prediction))];

@@ -172,7 +172,7 @@ pub fn step_time(prediction: &Prediction) -> String {
     }
 }
 
-/// What must fit, with half its 80 % interval: `77.01 GiB (± 9 %)`.
+/// The memory that must fit, with half its 80 % interval: `77.01 GiB (± 9 %)`.
 pub fn memory(prediction: &Prediction) -> String {
     let [low, high] = prediction.interval.peak_memory_bytes;
     let half = high.saturating_sub(low).0 as f64 / 2.0;

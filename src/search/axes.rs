@@ -391,7 +391,7 @@ impl<'a> Axes<'a> {
 }
 
 /// All ways to write the devices as tp · cp · pp · dp that hold the fixed sizes. Unless fixed, a pipeline has no more
-/// stages than it takes for each block, and for what stands before and behind them, to have one of its own; a tensor
+/// stages than it takes for each block, and for the layers before and after the blocks, to have one of its own; a tensor
 /// group no more ranks than heads; and a context rank a sensible share of the sequence.
 fn meshes(problem: &Problem<'_>, fix: &Draft) -> Vec<MeshSizes> {
     let facts = &problem.facts;

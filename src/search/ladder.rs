@@ -152,7 +152,7 @@ impl Change {
         }
     }
 
-    /// What `chosen` has and `now`, the strategy with it, where that is legal.
+    /// The change to what `chosen` has, and `now`, the strategy with it, where that is legal.
     fn words(self, chosen: &Strategy, now: Option<&Strategy>) -> String {
         match self {
             Self::Shard => format!("shard state: ZeRO {}", chosen.zero),

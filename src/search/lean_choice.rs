@@ -1,6 +1,6 @@
 //! The inner choice of an outer strategy that takes the least memory, and what no inner choice of it undercuts.
 //!
-//! What blocks recompute is left open first: each then holds at every moment what it holds at the least under any mode.
+//! Recomputation is left open first: each then holds at every moment what it holds at the least under any mode.
 //! The leanest cuts of such blocks bound all choices from below. Choices that are real are compared with that.
 
 use crate::profile::choices::CheckpointMode;
@@ -15,7 +15,7 @@ use crate::strategy::{CheckpointEntry, Strategy, rules};
 /// backward comes first, and is leaner without.
 const FIRSTS: usize = 4;
 
-/// What an outer strategy takes at the least.
+/// The least that an outer strategy takes.
 #[derive(Clone, Debug)]
 pub struct LeanChoice {
     /// No inner choice peaks below so many bytes.
@@ -107,7 +107,7 @@ fn leanest_free(inner: &InnerProblem<'_, '_>, outer: &Strategy, most: u64) -> Op
     Some(LeanChoice { lower, found: found(inner, outer, most) })
 }
 
-/// What no choice with `hosted` on the host and one of `checkpoints` undercuts; none if all take more than `most`.
+/// A bound that no choice with `hosted` on the host and one of `checkpoints` undercuts; none if all take more than `most`.
 fn lower(
     checkpoints: &[Option<CheckpointEntry>],
     hosted: Hosted,

@@ -16,10 +16,10 @@ use crate::search::rank::RankProblem;
 use crate::strategy::Strategy;
 use crate::units::Bytes;
 
-/// A rank that is laid out: which it is, how many blocks stand before its own, and how many it has.
+/// A rank that is laid out: which it is, how many blocks come before its own, and how many it has.
 type Place = (u32, u32, u32);
 
-/// What a rank chooses.
+/// The choice of a rank.
 type Choice = (Modes, Hosted);
 
 /// The least that is known of a rank, and whether all of its choices were looked at.
@@ -29,10 +29,10 @@ struct Known {
     is_all: bool,
 }
 
-/// What is counted of a rank.
+/// The figures of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// What it takes.
+    /// Bytes that it takes.
     Exactly,
     /// No more than that, and no more with fewer blocks.
     AtLeast,
@@ -56,7 +56,7 @@ impl<'s, 'a, 'p> LeanCuts<'s, 'a, 'p> {
         Self { inner, outer, counted, blocks, known: HashMap::new() }
     }
 
-    /// What the fullest rank takes under the leanest cuts, and these; none if that is more than `most` bytes.
+    /// The bytes of the fullest rank under the leanest cuts, and these cuts; none if that is more than `most` bytes.
     pub fn leanest(&mut self, most: u64) -> Option<(u64, Vec<u32>)> {
         let Some(listed) = self.listed() else { return self.adjoining(most) };
         let mut best: Option<(u64, Vec<u32>)> = None;
@@ -106,7 +106,7 @@ impl<'s, 'a, 'p> LeanCuts<'s, 'a, 'p> {
         }
     }
 
-    /// What the fullest rank takes under `cuts`, if that is no more than `most` bytes.
+    /// The bytes of the fullest rank under `cuts`, if that is no more than `most` bytes.
     fn fullest(&self, cuts: &[u32], most: u64) -> Option<u64> {
         let mut strategy = self.inner.with_cuts(self.outer, cuts.to_vec());
         let mut layout = self.inner.closed_forms.whole_layout(self.inner.costs, &strategy);
@@ -127,6 +127,10 @@ impl<'s, 'a, 'p> LeanCuts<'s, 'a, 'p> {
         let (mut fullest, mut cuts) = self.placed(most)?;
         let mut low = 0;
         while low < fullest {
+            // What is cut short says nothing.
+            if self.inner.closed_forms.deadline.is_over() {
+                return None;
+            }
             let middle = low + (fullest - low) / 2;
             match self.placed(middle) {
                 Some(leaner) => (fullest, cuts) = leaner,
@@ -154,7 +158,7 @@ impl<'s, 'a, 'p> LeanCuts<'s, 'a, 'p> {
         Some((fullest, cuts))
     }
 
-    /// The most blocks behind the first `used` that rank `stage` has room for, from `fewest` on and up to `most`.
+    /// The most blocks after the first `used` that rank `stage` has room for, from `fewest` on and up to `most`.
     fn most_blocks(&mut self, stage: u32, (used, fewest, most): (u32, u32, u32), room: u64) -> Option<u32> {
         let (mut low, mut high) = (fewest, most + 1);
         if self.rank((stage, used, low), room).least > room {
@@ -182,10 +186,10 @@ impl<'s, 'a, 'p> LeanCuts<'s, 'a, 'p> {
         Some(cuts)
     }
 
-    /// What the rank at `place` takes at the least, or any less than `enough`.
+    /// The least bytes that the rank at `place` takes, or any less than `enough`.
     fn rank(&mut self, (stage, used, count): Place, enough: u64) -> Known {
         let is_last = u64::from(stage) + 1 == self.outer.pipeline;
-        // The last rank has whatever comes behind the others.
+        // The last rank has whatever comes after the others.
         let used = if is_last { self.blocks - count } else { used };
         // Heads between the blocks tell places apart.
         let start = if self.inner.load.is_plain { self.inner.first_alike(used, count) } else { used };
@@ -202,7 +206,7 @@ impl<'s, 'a, 'p> LeanCuts<'s, 'a, 'p> {
     }
 }
 
-/// What `rank` may choose, the leanest first as a rule: as much on the host as may be there, all blocks recomputed, or
+/// The choices of `rank`, the leanest first as a rule: as much on the host as may be there, all blocks recomputed, or
 /// all but the last, whose backward comes first.
 fn choices(rank: &RankProblem<'_, '_>) -> Vec<Choice> {
     let blocks = rank.blocks;
@@ -218,7 +222,7 @@ fn choices(rank: &RankProblem<'_, '_>) -> Vec<Choice> {
     rank.hosted.iter().rev().flat_map(with).collect()
 }
 
-/// What `rank` takes under the leanest of its choices, or under the first that takes no more than `enough`.
+/// The bytes of `rank` under the leanest of its choices, or under the first that takes no more than `enough`.
 fn least(rank: &mut RankProblem<'_, '_>, enough: u64, counted: Counted) -> Known {
     let mut known = Known { least: u64::MAX, is_all: true };
     for choice in choices(rank) {

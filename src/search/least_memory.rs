@@ -131,7 +131,7 @@ fn bounds(solving: &Solving<'_>, lean: &[Lean], measure: Measure) -> Vec<(Bytes,
 struct Look {
     measure: Measure,
     own: Limit,
-    /// What the leanest that is known takes.
+    /// The bytes of the leanest that is known.
     best: Option<Bytes>,
     leanest: Leanest,
 }

@@ -1,4 +1,4 @@
-//! What is said where nothing fits: the least that any strategy takes, what binds, and what would fit.
+//! The answer if nothing fits: the least that any strategy takes, what binds, and what would fit.
 
 use crate::cluster::Cluster;
 use crate::profile::choices::Compression;
@@ -31,10 +31,9 @@ pub fn nothing_fits(
     let leanest = leanest_of_all(&roomy, request, deadline);
     let known = leanest.found.first().map(|one| one.strategy.clone());
     let strategy = known.or_else(|| near.map(|near| space.recomputing(&near)))?;
-    let closed = closed_forms.close(&strategy);
     let candidate = problem.play(strategy);
     let fullest = candidate.playback.ranks.iter().max_by_key(|rank| rank.memory.total);
-    let is_least = !leanest.found.is_empty() && leanest.lower >= closed.memory.process;
+    let is_least = !leanest.found.is_empty() && leanest.lower >= candidate.memory.process;
     Some(Failure::NothingFits {
         smallest: candidate.memory.process,
         known: if is_least { "of any strategy" } else { "found" },
@@ -84,7 +83,7 @@ fn with_leanest<T>(
     look(&solving, leanest(&solving, Measure::Process))
 }
 
-/// Which device count and which single change fit, both checked in closed form.
+/// Which single change and which device count fit, as they are played.
 fn advice(closed_forms: &ClosedForms<'_>, request: &Request, near: &Candidate) -> String {
     let mut parts = Vec::new();
     if let Some(change) = single_change(closed_forms, &near.strategy) {
@@ -112,7 +111,8 @@ fn single_change(closed_forms: &ClosedForms<'_>, near: &Strategy) -> Option<&'st
         change(&mut strategy);
         let fits = &strategy != near
             && rules::legal(&strategy, &closed_forms.problem.facts)
-            && closed_forms.fits(&closed_forms.close(&strategy));
+            && closed_forms.fits(&closed_forms.close(&strategy))
+            && closed_forms.problem.fits(&closed_forms.problem.play(strategy));
         fits.then_some(name)
     })
 }

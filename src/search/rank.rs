@@ -227,7 +227,7 @@ impl<'a, 'p> RankProblem<'a, 'p> {
         }
     }
 
-    /// What a choice, which is written down, peaks at on device and host.
+    /// The peaks of a choice, which is written down, on device and host.
     pub(super) fn peaks(&mut self, modes: &Modes, hosted: &Hosted) -> (Bytes, Bytes) {
         self.write(modes, hosted);
         self.closed_forms.peaks(self.costs, self.strategy, self.layout, self.stage)

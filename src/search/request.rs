@@ -51,7 +51,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// What is asked where nothing else is said: the plan that somebody would run.
+    /// The request if nothing else is said: the plan that somebody would run.
     pub fn plain() -> Self {
         Self { tolerance: Some(TOLERANCE), ..Self::default() }
     }
@@ -63,7 +63,7 @@ impl Request {
                 let most = other.playback.step_time.0 * (1.0 + self.tolerance.unwrap_or(0.0));
                 best.playback.step_time.0 > most
             }
-            Objective::Memory => best.memory.process > other.memory.process,
+            Objective::Memory => best.peak() > other.peak(),
         }
     }
 }

@@ -147,12 +147,11 @@ pub fn search(
     found.played.insert(0, winner.clone());
     let pareto = pareto(&with_leaner(&closed_forms, request, &found.played));
     let mut alternatives = different(&found.played, request.top);
+    place_buffers(&closed_forms, [&mut winner].into_iter().chain(&mut fastest).chain(&mut alternatives));
+    // Its last step is the winner, placed.
     let mut ladder = ladder::ladder(&closed_forms, &winner);
     let steps = ladder.iter_mut().map(|(_, candidate)| candidate);
-    place_buffers(
-        &closed_forms,
-        alternatives.iter_mut().chain(steps).chain([&mut winner]).chain(&mut fastest),
-    );
+    place_buffers(&closed_forms, steps.filter(|step| step.strategy != winner.strategy));
     account.wall_time = Seconds(start.elapsed().as_secs_f64());
     Ok(Outcome { winner, fastest, alternatives, ladder, pareto, account })
 }
@@ -178,7 +177,7 @@ fn place_buffers<'c>(closed_forms: &ClosedForms<'_>, candidates: impl Iterator<I
     });
 }
 
-/// What the best has least of; the second decides between equals.
+/// The measure that the best has least of; the second decides between equals.
 fn key(candidate: &Candidate, objective: Objective) -> (f64, f64) {
     let time = candidate.playback.step_time.0;
     match objective {

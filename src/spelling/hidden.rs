@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 pub fn is_hidden(c: char) -> bool {
     match c {
         // Separators of lines and paragraphs; marks, embeddings, overrides and isolates of direction.
-        '\u{2028}'
+        '\u{61c}'
+        | '\u{2028}'
         | '\u{2029}'
         | '\u{200e}'
         | '\u{200f}'

@@ -24,7 +24,7 @@ pub fn best<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
     ranked.into_iter().take(3).take_while(|(distance, _)| *distance == least).map(|(_, name)| name).collect()
 }
 
-/// The words of a name in lower case, as they stand between signs; a point between digits belongs to a number. So
+/// The words of a name in lower case, as they are between signs; a point between digits belongs to a number. So
 /// `meta-llama/Llama-3.1-8B` has `meta`, `llama`, `llama`, `3.1` and `8b`.
 pub fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().flat_map(char::to_lowercase).collect();

@@ -1,13 +1,13 @@
-//! What to write here for keys as other tools call them: `mbs=4` is `micro=4`, and FSDP is a ZeRO stage.
+//! Keys as other tools call them, and what to write here: `mbs=4` is `micro=4`, and FSDP is a ZeRO stage.
 
 use super::{Draft, Key};
 
-/// What another tool's key is here.
+/// A key of another tool, and what it is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meant {
-    /// What to write, the likeliest first: pairs of a strategy text, or a flag.
+    /// Texts to write, the likeliest first: pairs of a strategy text, or a flag.
     pub written: Vec<String>,
-    /// What is the same of both, or not.
+    /// How far both are the same.
     pub why: String,
 }
 
@@ -114,7 +114,7 @@ const OFFLOADED: &[(&str, &[&str])] = &[
     ("activations", &["activation_offload", "cpu_offloading", "activation_offloading"]),
 ];
 const FUSED: &[&str] = &["flash", "flash_attn", "flash_attention", "attn", "attn_implementation"];
-/// What the command line says, not a strategy.
+/// Names of flags, which are no part of a strategy.
 const FLAGS: &[(&str, &[&str])] = &[
     ("global-batch", &["gbs", "global_batch", "global_batch_size", "train_batch_size"]),
     ("seq-len", &["seq", "seq_len", "seq_length", "sequence_length", "max_seq_len", "context_length"]),
@@ -123,7 +123,7 @@ const FLAGS: &[(&str, &[&str])] = &[
     ("engine", &["engine", "framework", "backend"]),
 ];
 
-/// What `name`, which is no key, means with `value`; none where it is no other tool's either.
+/// The meaning of `name`, which is no key, with `value`; none if it is no other tool's either.
 pub fn meant(name: &str, value: &str) -> Option<Meant> {
     let name = name.trim_start_matches('-').to_lowercase().replace('-', "_");
     let is = |names: &[&str]| names.contains(&name.as_str());
@@ -190,11 +190,17 @@ pub fn meant(name: &str, value: &str) -> Option<Meant> {
     }
     let (flag, _) = FLAGS.iter().find(|(_, names)| is(names))?;
     let value = match *flag {
-        "precision" if ["bf16", "fp16", "fp8"].contains(&name.as_str()) => &name,
+        "precision" if ["bf16", "fp16", "fp8"].contains(&name.as_str()) => name.as_str(),
+        // A count of devices is no cluster, and a switch no precision.
+        "cluster" => "",
+        "precision" if SWITCHES.contains(&value.to_lowercase().as_str()) => "",
         _ => value,
     };
     says(vec![format!("--{flag} {value}").trim_end().to_owned()], "it is a flag, not part of a strategy")
 }
+
+/// Values that only turn something on or off.
+const SWITCHES: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "1", "0"];
 
 /// Other tools' `true`, `1F1B` and `ZBV` as ours.
 fn in_our_words(value: &str) -> String {

@@ -474,8 +474,8 @@ pub(super) fn context_pieces(strategy: &Strategy, facts: &Facts) -> u64 {
     if strategy.context > 1 && strategy.context_kind == ContextKind::Ring && is_causal { 2 } else { 1 }
 }
 
-/// What the engine asks the sequence to be a multiple of.
-pub(super) fn sequence_divisor(strategy: &Strategy, facts: &Facts) -> u64 {
+/// The number that the engine asks the sequence to be a multiple of.
+pub fn sequence_divisor(strategy: &Strategy, facts: &Facts) -> u64 {
     let tensor = if strategy.sequence_parallel { strategy.tensor } else { 1 };
     let divisor = facts.profile.supports.sequence_divisor.as_ref();
     divisor.map_or(1, |divisor| divisor.of(tensor, strategy.context))

@@ -1,6 +1,6 @@
 //! Whole numbers as people write them: `131072`, `131,072`, `128k`, `4Ki`, `1.5M`.
 
-/// What the `k` of a count stands for. `Ki` is always 1024.
+/// The meaning of `k` in a count. `Ki` is always 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kilo {
     /// 1000, as of steps and tokens.
@@ -11,7 +11,7 @@ pub enum Kilo {
     Either,
 }
 
-/// What `text` may mean, the smallest first: nothing where it is no whole number.
+/// Numbers that `text` may mean, the smallest first: none if it is no whole number.
 pub fn counts(text: &str, kilo: Kilo) -> Vec<u64> {
     let text = text.trim();
     let start = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

@@ -9,7 +9,7 @@ use crate::simulate::{Issue, play};
 use crate::strategy::Strategy;
 use crate::units::{Bytes, Seconds};
 
-/// What is predicted of `strategy`, which must be legal, and the share of the busiest rank's kernel time in which its
+/// The prediction of `strategy`, which must be legal, and the share of the busiest rank's kernel time in which its
 /// device waits for the host; with them the memory peak of every pipeline rank's program.
 pub(super) fn simulate(problem: &Problem<'_>, strategy: &Strategy) -> (Prediction, f64, Vec<Bytes>) {
     let program = problem.program(strategy);

@@ -86,7 +86,7 @@ impl Models {
         let mut models = Self::built_in();
         for (file, entry) in &mut models.files {
             let path = folder.join(file.path());
-            if path.symlink_metadata().is_err() {
+            if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
                 continue;
             }
             let failed = |reason: String| FitError::File { file: path.display().to_string(), reason };

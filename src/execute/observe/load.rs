@@ -61,7 +61,7 @@ fn busy(stat: &str, cores: &[usize]) -> Option<f64> {
     cores.iter().map(of_core).sum()
 }
 
-/// Ticks of this process, as `/proc/self/stat` has it: behind its name, which may hold anything.
+/// Ticks of this process, as `/proc/self/stat` has it: after its name, which may hold anything.
 fn own(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).map(|field| field.parse::<f64>().ok());

@@ -148,7 +148,7 @@ impl Mapped {
         &self.bytes[size_of::<u64>()..self.data]
     }
 
-    /// All that stands behind the header.
+    /// All bytes after the header.
     pub fn data(&self) -> &[u8] {
         &self.bytes[self.data..]
     }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::units::Bytes;
 
-/// What helps where weights are as they were saved.
+/// Advice for weights that are as they were saved.
 const FRESH: &str = "; --fresh starts at step 0 from the weights alone";
 
 /// Why weights could not be read or written.

@@ -48,7 +48,8 @@ fn take_away(old: &Path, new: &Path, is_replaced: impl Fn(&OsStr) -> bool) -> io
             Ok(is_same(&fs::symlink_metadata(&path)?, &fs::symlink_metadata(&target)?))
         };
         if is_replaced(&entry.file_name()) || is_linked().unwrap_or(false) {
-            fs::remove_file(&path)?;
+            // What cannot go must not keep the rest from coming along.
+            let _ = fs::remove_file(&path);
         } else {
             fs::rename(&path, &target)?;
         }

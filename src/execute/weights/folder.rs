@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::{Builder, TempDir};
 
+use super::SAVED;
 use super::exchange::{self, is_same};
-use super::{CONFIG, STATE, WEIGHTS};
-
-const FILES: [&str; 3] = [WEIGHTS, STATE, CONFIG];
+use crate::files::Place;
 
 /// In the folder: a whole save whose files are on their way into it. What is there counts more than the folder's own.
 const ARRIVING: &str = ".meshwright-save";
@@ -41,10 +40,10 @@ impl<'a> Folder<'a> {
     /// Where the file `name` is, which may be on its way.
     pub fn file(&self, name: &str) -> PathBuf {
         let arriving = self.path.join(ARRIVING).join(name);
-        if FILES.contains(&name) && arriving.exists() { arriving } else { self.path.join(name) }
+        if SAVED.contains(&name) && arriving.exists() { arriving } else { self.path.join(name) }
     }
 
-    /// What the file `name` is called in messages.
+    /// The name of the file `name` in messages.
     pub fn shown(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -62,7 +61,8 @@ fn locked(path: &Path, lock: impl Fn(&File) -> Result<(), TryLockError>) -> io::
             Ok(()) if is_same(&folder.metadata()?, &fs::metadata(path)?) => return Ok(Some(folder)),
             Err(TryLockError::Error(_)) => return Ok(None),
             _ if began.elapsed() > PATIENCE => {
-                return Err(io::Error::other("another program holds its lock"));
+                // What was trained is worth more than the order of two saves.
+                return Ok(None);
             }
             _ => thread::sleep(Duration::from_millis(5)),
         }
@@ -82,15 +82,14 @@ impl Staging {
     /// A place for the files of a save in `folder`; its parents are made. What killed runs left there is taken away.
     pub fn new(folder: &Path) -> io::Result<Self> {
         if !folder.exists() {
-            let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let parent = parent.unwrap_or(Path::new("."));
-            fs::create_dir_all(parent)?;
-            let parent = fs::canonicalize(parent)?;
-            let name = folder.file_name().ok_or_else(|| io::Error::other("it names no folder"))?;
-            return Self::within(&parent, parent.join(name));
+            // A link may lead to what is not there yet.
+            let folder = Place::of(folder)?.path;
+            let parent = folder.parent().ok_or_else(|| io::Error::other("it names no folder"))?.to_owned();
+            fs::create_dir_all(&parent)?;
+            return Self::within(&parent, folder);
         }
         let folder = fs::canonicalize(folder)?;
-        if let Some(name) = FILES.into_iter().find(|name| folder.join(name).is_dir()) {
+        if let Some(name) = SAVED.into_iter().find(|name| folder.join(name).is_dir()) {
             return Err(io::Error::other(format!("`{name}` in it is a folder")));
         }
         // Beside it, it can take its place. Where nothing can be put there, or moved in from there, it is written inside.
@@ -132,7 +131,7 @@ impl Staging {
     /// Puts the files in their place; all of them are written.
     ///
     /// # Errors
-    /// If that is not possible: then what was there is there.
+    /// If that is not possible: then what was there is there, or the new save is on its way into it.
     pub fn commit(self) -> io::Result<()> {
         let Self { folder, files, lock: _lock } = self;
         sync(files.path());
@@ -170,7 +169,7 @@ fn sync(folder: &Path) {
 /// Whether a save writes an entry of this name.
 fn is_ours(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    FILES.contains(&name.as_ref()) || name == ARRIVING || name.starts_with(STAGING)
+    SAVED.contains(&name.as_ref()) || name == ARRIVING || name.starts_with(STAGING)
 }
 
 /// Moves the files of a save that is arriving in `folder` to their places.
@@ -179,7 +178,7 @@ fn settle(folder: &Path) -> io::Result<()> {
     if !arriving.exists() {
         return Ok(());
     }
-    for name in FILES {
+    for name in SAVED {
         match fs::rename(arriving.join(name), folder.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -23,7 +23,7 @@ use crate::model::roles::Role;
 use crate::model::tensors::{Initial, NamedTensor, tensors};
 use checkpoint::Checkpoint;
 pub use error::WeightsError;
-pub use opened::{Begin, Opened};
+pub use opened::{Begin, Opened, look};
 pub use save::{Progress, Written, check, memory_of_saving, save_tensors, write};
 pub use state::{State, trained};
 pub use tensor_file::Source as Values;
@@ -32,6 +32,9 @@ pub use tensor_file::Source as Values;
 const WEIGHTS: &str = "model.safetensors";
 const CONFIG: &str = "config.json";
 const STATE: &str = "state.safetensors";
+
+/// The files of a save.
+pub const SAVED: [&str; 3] = [WEIGHTS, CONFIG, STATE];
 
 /// The values of a model's parameters, to be read in the rows and columns of each parameter, so that any sharding
 /// reads just its part.

@@ -7,7 +7,8 @@ use super::checkpoint::{Checkpoint, Mapped, indexed};
 use super::error::WeightsError;
 use super::folder::Folder;
 use super::seal::{Seal, digest};
-use super::{CONFIG, STATE, Source, State, WEIGHTS, Weights};
+use super::{CONFIG, SAVED, STATE, Source, State, WEIGHTS, Weights};
+use crate::files;
 use crate::model::Model;
 use crate::model::tensors::tensors;
 
@@ -22,12 +23,12 @@ pub enum Begin {
     Fresh,
 }
 
-/// What a run starts from.
+/// The weights and state that a run starts from.
 #[derive(Debug)]
 pub struct Opened {
     pub weights: Weights,
     pub state: Option<State>,
-    /// What whoever starts the run should know of it.
+    /// A note for whoever starts the run.
     pub remark: Option<String>,
 }
 
@@ -63,6 +64,27 @@ impl Opened {
         let weights = Weights::new(tensors, Source::Checkpoint(checkpoint));
         Ok(Self { weights, state, remark })
     }
+}
+
+/// That what a run starts from is there and is made of files.
+///
+/// # Errors
+/// Names what is missing or is no file.
+pub fn look(folder: &Path) -> Result<(), WeightsError> {
+    let place = Folder::open(folder);
+    let has_index = place.file(INDEX).exists();
+    for name in SAVED {
+        let path = place.file(name);
+        // Only the weights must be there.
+        let is_needed = name == WEIGHTS && !has_index;
+        if is_needed || path.symlink_metadata().is_ok() {
+            files::regular(&path).map_err(|unread| {
+                let path = place.shown(name).display().to_string();
+                WeightsError::Unreadable { path, reason: unread.to_string() }
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn weights(place: &Folder<'_>) -> Result<Vec<Mapped>, WeightsError> {

@@ -18,7 +18,7 @@ use crate::model::tensors::{NamedTensor, tensors};
 use crate::model::{Model, layer_graph};
 use crate::units::{Bytes, ElementType};
 
-/// Where a run stands.
+/// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Steps done.

@@ -1,4 +1,4 @@
-//! What the files of a save say of themselves and of one another, in their `__metadata__`: so that a mixture of two
+//! The metadata by which the files of a save vouch for themselves and one another (`__metadata__`): so that a mixture of two
 //! saves, or one with a byte changed, is not taken for a save.
 
 use serde_json::{Map, Value, json};
@@ -8,6 +8,8 @@ use super::checkpoint::Mapped;
 use super::error::WeightsError;
 
 const VERSION: &str = "meshwright.version";
+/// The version that this program writes and reads.
+const FORMAT: &str = "1";
 const STEP: &str = "meshwright.step";
 const WEIGHTS: &str = "meshwright.weights";
 const STATE: &str = "meshwright.state";
@@ -15,13 +17,13 @@ const CONFIG: &str = "meshwright.config";
 /// Of the file's header, with zeros in its own place.
 const CHECKSUM: &str = "meshwright.checksum";
 const KEYS: [&str; 6] = [VERSION, STEP, WEIGHTS, STATE, CONFIG, CHECKSUM];
-/// What every key of ours begins with.
+/// The prefix of all our keys.
 const PREFIX: &str = "meshwright.";
 
 /// In place of a digest that is not known yet.
 const BLANK: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// What all files of one save agree on. Digests are SHA-256 in hexadecimal: of all bytes after the header of a
+/// The facts that all files of one save agree on. Digests are SHA-256 in hexadecimal: of all bytes after the header of a
 /// safetensors file, of the whole `config.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seal {
@@ -42,7 +44,7 @@ impl Seal {
     /// The seal as metadata, with a blank checksum.
     pub fn metadata(&self) -> Map<String, Value> {
         let entries = [
-            (VERSION, "1"),
+            (VERSION, FORMAT),
             (STEP, &self.step.to_string()),
             (WEIGHTS, &self.weights),
             (STATE, &self.state),
@@ -68,7 +70,9 @@ impl Seal {
         let is_sound = checksum.is_some_and(|own| digest(header.replacen(own, BLANK, 1).as_bytes()) == *own);
         let step = step.and_then(|step| step.parse().ok());
         match (version, step, weights, state, config) {
-            (Some(_), Some(step), Some(weights), Some(state), Some(config)) if is_sound => {
+            (Some(version), Some(step), Some(weights), Some(state), Some(config))
+                if is_sound && version == FORMAT =>
+            {
                 let [weights, state, config] = [weights, state, config].map(Clone::clone);
                 Ok(Some(Self { step, weights, state, config }))
             }

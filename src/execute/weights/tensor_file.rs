@@ -14,13 +14,13 @@ use crate::execute::contents::{Kept, Parameter};
 use crate::model::tensors::NamedTensor;
 use crate::units::{Bytes, ElementType};
 
-/// Hands out what is kept of a parameter, whole and row-major; none stands for zeros.
+/// Hands out what is kept of a parameter, whole and row-major; none means zeros.
 pub type Source<'a> = dyn Fn(Kept, Parameter) -> Option<Vec<f64>> + 'a;
 
 /// Something that is kept of one parameter.
 type Key = (Kept, Parameter);
 
-/// A header as it stands in a file: behind its length.
+/// A header as it is in a file: after its length.
 pub(super) fn framed(header: &str) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()
 }
@@ -59,7 +59,7 @@ impl<'a> TensorFile<'a> {
         Self { size, stored: BTreeMap::new(), numbers: BTreeMap::new() }
     }
 
-    /// Adds tensors under their names with `suffix` behind each, and what is kept of the parameters that they hold.
+    /// Adds tensors under their names with `suffix` after each, and what is kept of the parameters that they hold.
     pub fn group(&mut self, suffix: &str, tensors: &'a [NamedTensor], kept: Kept) {
         for tensor in tensors {
             let entry = self.stored.entry(format!("{}{suffix}", tensor.name));
@@ -131,7 +131,7 @@ impl<'a> TensorFile<'a> {
         })
     }
 
-    /// Hands out what stands behind the header, one tensor after the other: name, bytes, and a value that is not finite if
+    /// Hands out all that comes after the header, one tensor after the other: name, bytes, and a value that is not finite if
     /// there is one.
     pub fn tensors<E>(
         &self,

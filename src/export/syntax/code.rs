@@ -14,7 +14,7 @@ impl Code {
         Self(quoted(&word.to_string()))
     }
 
-    /// This with `next` behind it.
+    /// This with `next` after it.
     pub fn then(mut self, next: impl Into<Self>) -> Self {
         self.0.push_str(&next.into().0);
         self

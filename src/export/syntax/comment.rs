@@ -14,7 +14,7 @@ impl Comment {
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// What stands behind a value; nothing without a `note`.
+    /// The comment after a value; nothing without a `note`.
     pub fn behind(note: Option<&Self>) -> String {
         note.map_or_else(String::new, |note| format!("  {note}"))
     }

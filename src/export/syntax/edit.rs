@@ -11,9 +11,9 @@ use crate::export::settings::Setting;
 pub struct Edit {
     pub path: String,
     pub value: Option<Value>,
-    /// What is called, where the value is a call of Python.
+    /// The function that is called, if the value is a call of Python.
     pub callee: Option<&'static str>,
-    /// Settings after which it stands if it is new, the first of them that is there; of an argument line only, whose other
+    /// Settings after which it comes if it is new, the first of them that is there; of an argument line only, whose other
     /// arguments may be those of what starts the program.
     pub after: Vec<String>,
 }
@@ -24,7 +24,7 @@ impl Edit {
         Self { path: path.to_owned(), value: None, callee: None, after: Vec::new() }
     }
 
-    /// What `setting` says is to be said.
+    /// The file is to say `setting`.
     pub fn set(setting: &Setting) -> Self {
         let value = Some(setting.value.clone());
         Self { path: setting.path.clone(), value, callee: setting.callee, after: Vec::new() }
@@ -118,7 +118,7 @@ fn removed(document: &Document, found: &Found) -> String {
     text
 }
 
-/// The argument after which a new one stands: one that `after` names, or else the last that is not before the program.
+/// The argument after which a new one comes: one that `after` names, or else the last that is not before the program.
 fn argument_before<'d>(document: &'d Document, after: &[String]) -> Option<&'d Found> {
     let known = after.iter().find_map(|path| document.get(path));
     let text = &document.text;

@@ -9,7 +9,7 @@ pub enum SyntaxError {
     Malformed { line: usize, reason: String },
     #[error("line {line}: it is nested deeper than {deepest}")]
     TooDeep { line: usize, deepest: usize },
-    #[error("line {line}: `{path}` stands in line {first} too")]
+    #[error("line {line}: `{path}` is in line {first} too")]
     Twice { line: usize, path: String, first: usize },
 }
 

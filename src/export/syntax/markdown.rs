@@ -2,15 +2,21 @@
 
 use crate::spelling::hidden::shown;
 
-/// `text` as words that say what it says: nothing in it is markup, a link, a picture or HTML.
+/// `text` as words that say what it says: nothing in it is markup, a link in brackets, a picture or HTML.
 pub fn words(text: &str) -> String {
     escaped(text, |c| is_structure(c) || matches!(c, '`' | '*' | '_' | '~' | '$' | '#' | '!'))
 }
 
-/// A sentence of this program, which may hold code in backquotes, and in which names stand: it begins no block and holds
-/// no links and no HTML.
+/// A sentence of this program, which may hold code in backquotes and names: it begins no block, and holds no links in brackets
+/// and no HTML.
 pub fn sentence(text: &str) -> String {
-    escaped(text, is_structure)
+    let text = escaped(text.trim_start(), is_structure);
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let begins = |signs: &[&str]| signs.iter().any(|sign| text[digits..].starts_with(sign));
+    // A list, a heading or a fence.
+    let is_block =
+        if digits > 0 { begins(&[".", ")"]) } else { begins(&["#", "- ", "+ ", "* ", "~~~", "```"]) };
+    if is_block { format!("{}\\{}", &text[..digits], &text[digits..]) } else { text }
 }
 
 /// `text` as code.
@@ -24,7 +30,7 @@ pub fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// What makes links, pictures, HTML, entities, cells, and what takes that away.
+/// Characters that make links, pictures, HTML, entities and cells, and the one that takes that away.
 const fn is_structure(c: char) -> bool {
     matches!(c, '\\' | '[' | ']' | '<' | '>' | '&' | '|')
 }

@@ -11,7 +11,7 @@ pub fn text(source: &str) -> String {
         let (meant, length) = meaning(escape);
         match meant {
             Some(meant) => text.push_str(&meant),
-            // What means nothing stands for itself.
+            // An escape that means nothing is itself.
             None => text.push_str(&rest[at..at + 1 + length]),
         }
         rest = &escape[length..];
@@ -19,7 +19,7 @@ pub fn text(source: &str) -> String {
     text + rest
 }
 
-/// What stands behind a backslash means, and how many bytes of it there are.
+/// The character that the text after a backslash means, and how many bytes of it there are.
 fn meaning(escape: &str) -> (Option<String>, usize) {
     let Some(first) = escape.chars().next() else { return (None, 0) };
     let one = |c: char| (Some(c.to_string()), 1);
@@ -44,7 +44,7 @@ fn meaning(escape: &str) -> (Option<String>, usize) {
     }
 }
 
-/// The character whose number stands in `digits` places of `escape` from `start`.
+/// The character whose number is in `digits` places of `escape` from `start`.
 fn number(escape: &str, start: usize, digits: usize, radix: u32) -> (Option<String>, usize) {
     let places = escape
         .get(start..start + digits)

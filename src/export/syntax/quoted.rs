@@ -2,7 +2,7 @@
 
 use crate::spelling::hidden::{escape, is_hidden};
 
-/// `text` in double quotes: behind backslashes only what all four read alike.
+/// `text` in double quotes: after backslashes only what all four read alike.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

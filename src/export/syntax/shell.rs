@@ -40,10 +40,14 @@ pub fn words(text: &str) -> Result<Vec<Word>, SyntaxError> {
         variables: HashMap::new(),
         lists: HashSet::new(),
         begins_line: true,
+        left: MOST_PUT_IN,
     };
     splitter.all()?;
     Ok(splitter.words)
 }
+
+/// Bytes of variables that are put in at the most: a short script can name one twice in the next, thirty times over.
+const MOST_PUT_IN: usize = 1 << 20;
 
 struct Splitter<'a> {
     text: &'a str,
@@ -53,6 +57,8 @@ struct Splitter<'a> {
     /// Variables whose words were read where they are set.
     lists: HashSet<String>,
     begins_line: bool,
+    /// Bytes of variables that may still be put in.
+    left: usize,
 }
 
 impl Splitter<'_> {
@@ -90,12 +96,13 @@ impl Splitter<'_> {
             variables: std::mem::take(&mut self.variables),
             lists: std::mem::take(&mut self.lists),
             begins_line: true,
+            left: self.left,
         };
         inner.all()?;
         // Inside quotes the end of a line is a blank.
         inner.words.iter_mut().skip(1).for_each(|word| word.begins_line = false);
         self.words.append(&mut inner.words);
-        (self.variables, self.lists) = (inner.variables, inner.lists);
+        (self.variables, self.lists, self.left) = (inner.variables, inner.lists, inner.left);
         self.lists.insert(name.to_owned());
         self.at = start + length + 1;
         self.begins_line = true;
@@ -299,8 +306,11 @@ impl Splitter<'_> {
             word.is_list = true;
             return;
         }
-        match self.variables.get(name) {
-            Some(value) => word.text.push_str(value),
+        match self.variables.get(name).filter(|value| value.len() <= self.left) {
+            Some(value) => {
+                self.left -= value.len();
+                word.text.push_str(value);
+            }
             None => {
                 word.is_open = true;
                 word.text.push_str(&self.text[start..self.at]);

@@ -1,6 +1,6 @@
 //! Strings of the shell that begin with `$'`: what a backslash spells.
 
-/// Adds what `escape`, the text behind a backslash of `$'…'`, begins with; how many bytes of it that is.
+/// Adds what `escape`, the text after a backslash of `$'…'`, begins with; how many bytes of it that is.
 pub fn escape(escape: &str, bytes: &mut Vec<u8>) -> usize {
     let Some(first) = escape.chars().next() else { return 0 };
     let digits = |from: usize, most: usize, radix: u32| {

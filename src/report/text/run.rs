@@ -305,7 +305,7 @@ fn time_row(table: &mut Listing, name: &str, predicted: Seconds, measured: Optio
 /// The share of the cores from which on other programs are named as what makes steps longer.
 const LOADED: f64 = 0.15;
 
-/// What to do about other programs, if they kept cores busy that ranks compute on.
+/// Advice about other programs, if they kept cores busy that ranks compute on.
 fn loaded(trace: &Trace) -> Option<String> {
     let (elsewhere, cores) = (trace.step_time_s.elsewhere?, trace.machine.cores as f64);
     let is_loaded = trace.machine.gpu.is_none() && elsewhere > LOADED * cores;

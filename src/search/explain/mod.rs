@@ -110,7 +110,7 @@ impl Best {
         }
     }
 
-    /// Takes note of `known`, which fits and trains the same numbers: what beats the plan stands in its place.
+    /// Takes note of `known`, which fits and trains the same numbers: what beats the plan takes its place.
     fn hear(&mut self, known: &Candidate) {
         let time = |candidate: &Candidate| candidate.playback.step_time.0;
         if self.fastest.as_ref().is_none_or(|fastest| time(known) < time(fastest)) {

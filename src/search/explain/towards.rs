@@ -24,7 +24,7 @@ pub enum StepOutcome {
 }
 
 impl Step {
-    /// What it makes of the strategy, if that can be run.
+    /// The strategy that it makes, if that can be run.
     pub fn runs(&self, problem: &Problem<'_>) -> Option<&Candidate> {
         match &self.outcome {
             StepOutcome::Played(candidate) if problem.fits(candidate) => Some(candidate),

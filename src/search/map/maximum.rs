@@ -115,7 +115,7 @@ struct Probe<'p, 'a> {
 }
 
 impl Probe<'_, '_> {
-    /// Every data-parallel size with the largest micro-batch beside it; of those behind the first, only what is more
+    /// Every data-parallel size with the largest micro-batch beside it; of those after the first, only what is more
     /// than the best so far. For one size, less fits wherever more does.
     fn batches(&mut self, most: u64) {
         let devices = self.home.cluster.devices();

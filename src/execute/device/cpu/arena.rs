@@ -16,7 +16,7 @@ const ALIGNMENT: usize = Bytes::ALIGNMENT as usize;
 pub struct Arena {
     start: *mut u8,
     bytes: usize,
-    /// What `start` points into; none of an empty block.
+    /// The memory that `start` points into; none for an empty block.
     _map: Option<MmapMut>,
 }
 

@@ -238,7 +238,7 @@ fn saves_at_the_same_time_are_one_of_them() {
     }
 }
 
-/// What writing holds at once is what it said before.
+/// Writing holds at once what it said before.
 #[test]
 fn memory_of_saving_is_known_before() {
     use std::cell::Cell;

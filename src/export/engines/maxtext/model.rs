@@ -37,7 +37,7 @@ const NAMES: &[(&str, &str)] = &[
     ("gpt3-175b", "gpt3-175b"),
 ];
 
-/// What MaxText builds under one of its names: the preset, with what its own file has otherwise
+/// The model that MaxText builds under one of its names: the preset, with what its own file has otherwise
 /// (e591f30cb `configs/models/`, `layers/attentions.py:934`).
 fn named(name: &str, preset: &str) -> Option<Decoder> {
     let mut decoder = Decoder::of(&presets().iter().find(|known| known.name == preset)?.model().ok()?)?;

@@ -230,7 +230,7 @@ fn deviation(reader: &Reader<'_>) -> f64 {
     reader.known_number("init-method-std").unwrap_or(0.02)
 }
 
-/// What changes the numbers of a model with rotary positions, and none of its costs.
+/// Arguments that change the numbers of a model with rotary positions, and none of its costs.
 fn constants(reader: &Reader<'_>, is_latent: bool) -> Vec<(&'static str, Value)> {
     let number = |name: &str| reader.known_number(name);
     let is = |name: &str, word: &str| reader.known(name).is_some_and(|value| value == word);

@@ -62,7 +62,7 @@ impl Recipe {
         }
     }
 
-    /// What `--factory` is given: plans are priced as its performance mode runs them.
+    /// The value of `--factory`: plans are priced as its performance mode runs them.
     pub fn start(self, strategy: &Strategy) -> Code {
         let name = Code::from(self.name);
         if self.slow(strategy).is_none() { name.then("(performance_mode=True)") } else { name }

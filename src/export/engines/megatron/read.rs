@@ -35,7 +35,7 @@ pub fn read(reader: &Reader<'_>, scene: &Scene<'_>) -> Result<Meaning, ImportErr
     Ok(meaning)
 }
 
-/// What Megatron-LM refuses at its start, beside what the strategy's own rules say.
+/// Checks that Megatron-LM makes at its start, beside the strategy's own rules.
 fn refused(reader: &Reader<'_>, draft: &Draft) -> Result<(), ImportError> {
     let has_split = draft.sequence_parallel == Some(true);
     if reader.is_on("tp-comm-overlap")? && !has_split {

@@ -44,7 +44,7 @@ pub fn write(case: &Case<'_>, settings: &mut Settings) {
     }
 }
 
-/// What `--make-vocab-size-divisible-by` is: so much that nothing is padded, if products are still of multiples of 8.
+/// The value of `--make-vocab-size-divisible-by`: so much that nothing is padded, if products are still of multiples of 8.
 fn divisor(vocabulary: u64, tensor: u64) -> u64 {
     let sizes = [128, 64, 32, 16, 8].into_iter();
     let mut exact = sizes.filter(|size| vocabulary.is_multiple_of(size * tensor.max(1)));

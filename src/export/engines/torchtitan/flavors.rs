@@ -84,7 +84,7 @@ pub fn build(decoder: Decoder) -> Build {
     Build { decoder, open: OPEN.to_vec() }
 }
 
-/// What torchtitan builds under the name of its own flavor: the preset, with what its own arguments have otherwise
+/// The model that torchtitan builds under the name of its own flavor: the preset, with what its own arguments have otherwise
 /// (v0.2.2 `models/*/__init__.py`, `models/*/model/args.py`; v0.3.0 has the same).
 fn built(family: &str, flavor: &str, preset: &str) -> Option<Decoder> {
     let known = presets().iter().find(|known| known.name == preset)?;

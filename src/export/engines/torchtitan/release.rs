@@ -13,7 +13,7 @@ use crate::export::reader::Reader;
 use crate::export::settings::Settings;
 use crate::export::syntax::Syntax;
 use crate::profile::capabilities::{CheckpointGrain, Cited, ShardGroups, Supports};
-use crate::strategy::LossMode;
+use crate::strategy::{LossMode, rules};
 
 /// torchtitan v0.2.2.
 pub struct Release;
@@ -176,14 +176,6 @@ impl Dialect for Release {
     }
 }
 
-/// What the version asks the sequence to be a multiple of.
-fn divisor(case: &Case<'_>) -> u64 {
-    let s = case.strategy;
-    let tensor = if s.sequence_parallel { s.tensor } else { 1 };
-    let divisor = case.problem.facts.profile.supports.sequence_divisor.as_ref();
-    divisor.map_or(1, |divisor| divisor.of(tensor, s.context))
-}
-
 /// The rules that both versions have.
 pub fn checks(case: &Case<'_>) -> Vec<Check> {
     let (s, seq_len) = (case.strategy, case.problem.workload.seq_len);
@@ -202,7 +194,7 @@ pub fn checks(case: &Case<'_>) -> Vec<Check> {
         ),
         Check::divides(
             ("seq_len", seq_len),
-            ("what tp and cp ask for", divisor(case)),
+            ("what tp and cp ask for", rules::sequence_divisor(s, &case.problem.facts)),
             "models/llama3/infra/parallelize.py:69",
         ),
         Check::divides(
