@@ -241,7 +241,7 @@ fn what_is_wrong_is_named() {
         ("--recompute-granularity full", "--recompute-method"),
         ("--optimizer-cpu-offload", "--use-precision-aware-optimizer"),
         ("--cp-comm-type ring", "p2p"),
-        ("--bf16", "stands in line 1 too"),
+        ("--bf16", "is in line 1 too"),
         ("--title 'open", "not closed"),
     ] {
         let text = format!("{head} {rest}");

@@ -12,10 +12,14 @@ pub fn words(text: &str) -> String {
 pub fn sentence(text: &str) -> String {
     let text = escaped(text.trim_start(), is_structure);
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let begins = |signs: &[&str]| signs.iter().any(|sign| text[digits..].starts_with(sign));
-    // A list, a heading or a fence.
-    let is_block =
-        if digits > 0 { begins(&[".", ")"]) } else { begins(&["#", "- ", "+ ", "* ", "~~~", "```"]) };
+    let rest = &text[digits..];
+    // A list, a heading or a fence. The point of a decimal begins no list.
+    let is_block = if digits > 0 {
+        let after = rest.strip_prefix(['.', ')']);
+        after.is_some_and(|after| after.is_empty() || after.starts_with(char::is_whitespace))
+    } else {
+        ["#", "- ", "+ ", "* ", "~~~", "```"].iter().any(|sign| rest.starts_with(sign))
+    };
     if is_block { format!("{}\\{}", &text[..digits], &text[digits..]) } else { text }
 }
 
