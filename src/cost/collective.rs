@@ -127,9 +127,14 @@ impl GroupShape {
             CollectiveKind::RingShift => return self.point_to_point(collective.bytes),
             CollectiveKind::AllToAll => {
                 // Each member sends 1/n of its bytes to each other; those beyond a domain leave by the next level.
+                // Of the `copies` of an element, spread evenly, those that meet in one of `domains` travel there once:
+                // they come to (domains - 1) · (1 - (1 - 1/domains)^copies) others on average.
+                let copies = collective.copies.max(1) as f64;
                 for (level, busy) in busy.iter_mut().enumerate().take(crossed + 1) {
-                    let there = self.levels[level].members - self.inner(level);
-                    *busy = bytes * there as f64 / n as f64 / self.levels[level].bandwidth;
+                    let inner = self.inner(level).max(1) as f64;
+                    let others = self.levels[level].members as f64 / inner - 1.0;
+                    let met = 1.0 - (1.0 - inner / n as f64).powf(copies);
+                    *busy = bytes / copies * others * met / self.levels[level].bandwidth;
                 }
             }
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllReduce => {

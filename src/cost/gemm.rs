@@ -13,15 +13,19 @@ const LEAST_SPLIT: u64 = 512;
 /// behind the other. Where tiles are fewer than multiprocessors, the inner dimension is split.
 pub fn arithmetic(product: &Linear, device: &DeviceModel) -> Seconds {
     let multiprocessors = u64::from(device.multiprocessors.value.max(1));
-    // Rows that are no whole 16 bytes keep 16-bit products off the matrix units (NVIDIA, Matrix Multiplication
-    // Background User's Guide).
-    let element = if is_aligned(product) { product.element } else { ElementType::Fp32 };
+    // Rows that are no whole 16 bytes keep 16-bit products off the matrix units, or on older kernels for them (NVIDIA,
+    // Matrix Multiplication Background User's Guide).
+    let (element, share) = match &device.gemm.unaligned_share {
+        _ if is_aligned(product) => (product.element, 1.0),
+        Some(share) => (product.element, share.value),
+        None => (ElementType::Fp32, 1.0),
+    };
     let efficiency = match element {
         ElementType::Fp8 => &device.gemm.efficiency_fp8,
         ElementType::Fp32 => device.gemm.efficiency_fp32.as_ref().unwrap_or(&device.gemm.efficiency),
         _ => &device.gemm.efficiency,
     };
-    let sustained = device.peak(element).0 / multiprocessors as f64 * efficiency.value;
+    let sustained = device.peak(element).0 / multiprocessors as f64 * efficiency.value * share;
     let intensity = |(rows, columns): (u32, u32)| {
         let (rows, columns) = (f64::from(rows), f64::from(columns));
         rows * columns / (rows + columns)
@@ -29,7 +33,7 @@ pub fn arithmetic(product: &Linear, device: &DeviceModel) -> Seconds {
     let tiles = &device.gemm.tiles.value;
     let best = tiles.iter().copied().map(intensity).fold(0.0, f64::max);
     let half_intensity = device.gemm.half_intensity.value;
-    let share = |intensity: f64| intensity / (intensity + half_intensity);
+    let reached = |intensity: f64| intensity / (intensity + half_intensity);
     let time = tiles
         .iter()
         .map(|&tile| {
@@ -38,7 +42,7 @@ pub fn arithmetic(product: &Linear, device: &DeviceModel) -> Seconds {
             let splits = (multiprocessors / count.max(1)).clamp(1, (product.depth / LEAST_SPLIT).max(1));
             let depth = product.depth.div_ceil(splits) as f64;
             let waves = (count * splits).div_ceil(multiprocessors) as f64;
-            let rate = sustained * share(intensity(tile)) / share(best) * depth
+            let rate = sustained * reached(intensity(tile)) / reached(best) * depth
                 / (depth + device.gemm.half_depth.value);
             waves * 2.0 * rows as f64 * columns as f64 * depth / rate
         })

@@ -160,6 +160,8 @@ pub struct DevicePricing<'a> {
     hops: Vec<GroupShape>,
     /// Ranks that a message between stages is cut over, to be gathered on arrival.
     message_parts: u64,
+    /// Whether products of experts are kernels of their own, on several streams.
+    runs_experts_apart: bool,
     /// Where ranks share the cores of a machine.
     cores: Option<CorePricing<'a>>,
 }
@@ -225,7 +227,8 @@ impl<'a> DevicePricing<'a> {
         let timing = &engine.timing;
         let is_whole = strategy.tensor > 1 && !strategy.sequence_parallel;
         let message_parts = if timing.scatters_messages && is_whole { strategy.tensor } else { 1 };
-        Self { cluster, timing, compute, groups, hops, message_parts, cores }
+        let runs_experts_apart = engine.buffers.expert_streams > 0;
+        Self { cluster, timing, compute, groups, hops, message_parts, runs_experts_apart, cores }
     }
 
     /// The shapes of the groups that layers send in; others move state.
@@ -281,7 +284,35 @@ impl<'a> DevicePricing<'a> {
     fn streamed(&self, op: &Op) -> Price {
         let bytes = op.bytes_moved().scaled(self.passes(op));
         let known = op.kernel_kind().and_then(|kind| self.cluster.device.kernels.get(&kind));
-        known.map_or_else(|| self.memory_bound(bytes), |rates| self.moving(bytes, rates.rate(self.compute)))
+        let mut price =
+            known.map_or_else(|| self.memory_bound(bytes), |rates| self.moving(bytes, rates.rate(self.compute)));
+        price.seconds += self.cluster.device.kernel_time.value * (self.kernels(op) - 1.0);
+        price
+    }
+
+    /// Kernels that the engine runs for `op`. An engine whose kernels go over an op's bytes several times does so in as
+    /// many kernels.
+    fn kernels(&self, op: &Op) -> f64 {
+        match op {
+            Op::Norm(_) | Op::Elementwise(_) => self.passes(op).max(1.0),
+            // Experts' products are kernels of their own, except where one takes them all.
+            Op::Linear(product) if self.runs_experts_apart => product.batch as f64,
+            Op::Attention(core) => (core.kernels() + self.unfused_softmax(core).0) as f64,
+            _ => 1.0,
+        }
+    }
+
+    /// The share of the device's rate that `product` reaches.
+    fn product_share(&self, product: &Linear) -> f64 {
+        let share = self.timing.product_share.value;
+        let share = if product.batch > 1 { share * self.timing.expert_share.value } else { share };
+        let device = &self.cluster.device;
+        match &device.peak.tf32 {
+            Some(peak) if self.timing.tensor_float && product.element == ElementType::Fp32 => {
+                share * peak.value.0 / device.peak(ElementType::Fp32).0
+            }
+            _ => share,
+        }
     }
 
     fn moving(&self, bytes: Bytes, rate: BytesPerSecond) -> Price {
@@ -374,9 +405,11 @@ impl Pricing for DevicePricing<'_> {
         match op {
             Op::Linear(product) => {
                 let rate = device.memory_bandwidth.value * device.memory_bound.efficiency.value;
-                let arithmetic = gemm::arithmetic(product, device) / self.timing.product_share.value;
+                let arithmetic = gemm::arithmetic(product, device) / self.product_share(product);
                 let casts = self.casts(product).at(rate);
-                self.kernel(arithmetic.max(op.bytes_moved().at(rate)) + casts, 1.0, op.bytes_moved())
+                let launches = device.kernel_time.value * (self.kernels(op) - 1.0);
+                let seconds = arithmetic.max(op.bytes_moved().at(rate)) + casts + launches;
+                self.kernel(seconds, 1.0, op.bytes_moved())
             }
             Op::Attention(core) => self.attention(core),
             Op::AdamW(step) if step.on_host => {
@@ -424,11 +457,7 @@ impl Pricing for DevicePricing<'_> {
                 let messages = collective.messages as f64;
                 self.timing.collective_host_time.value * (together as f64 / 2.0 * messages)
             }
-            Op::Attention(core) => {
-                let (kernels, _) = self.unfused_softmax(core);
-                self.timing.host_time.value * (core.kernels() + kernels) as f64
-            }
-            _ => self.timing.host_time.value,
+            _ => self.timing.host_time.value * self.kernels(op),
         }
     }
 

@@ -282,8 +282,13 @@ impl<'a> Builder<'a> {
         reads: &[ValueId],
         writes: &[ValueId],
     ) {
+        self.exchange(kernel, Collective::new(kind, group, bytes), reads, writes);
+    }
+
+    /// The same, of a collective that is more than its kind, group and bytes.
+    pub fn exchange(&mut self, kernel: Kernel, op: Collective, reads: &[ValueId], writes: &[ValueId]) {
         self.push(Node {
-            op: Op::Collective(Collective::new(kind, group, bytes)),
+            op: Op::Collective(op),
             kernel,
             layer: self.layer,
             stream: Stream::Model,

@@ -4,7 +4,7 @@ use super::graph::{Builder, ValueId};
 use super::kernel::{Branch, Into, Kernel, Matrix, Place};
 use super::mlp::{branch_gradient, residual_add};
 use crate::model::layer::Moe;
-use crate::ops::{CollectiveKind, ElementwiseKind, Group, Op, Routing};
+use crate::ops::{Collective, CollectiveKind, ElementwiseKind, Group, Op, Routing};
 use crate::profile::engine::SavedTensor;
 use crate::units::Bytes;
 
@@ -74,7 +74,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     b.linear(Kernel::Linear(Matrix::Router), (routed, hidden, layer.experts), &[normed], &[routing]);
     let sent = b.activation("slots to send", s.sent * (hidden + 1), None);
     permute(b, Kernel::Permute, (s.sent, routed, hidden + 1), &[normed, routing], &[sent]);
-    let expert_input = to_experts(b, "expert input", sent, Some(SavedTensor::ExpertInput));
+    let expert_input = to_experts(b, layer, "expert input", sent, Some(SavedTensor::ExpertInput));
 
     let rows = s.experts * s.rows;
     let gate = layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::Gate)));
@@ -91,7 +91,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let output = b.activation("expert output", rows * hidden, None);
     let op = b.product(s.experts, s.rows, s.width, hidden);
     b.compute(Kernel::Linear(Matrix::ExpertDown), op, &[activated], &[output]);
-    let returned = from_experts(b, "slots returned", output, s.sent * hidden);
+    let returned = from_experts(b, layer, "slots returned", output, s.sent * hidden);
     let branch = b.activation("combined", stream * hidden, None);
     permute(b, Kernel::Combine, (s.sent, routed, hidden), &[returned, routing], &[branch]);
     if !shape.sequence_parallel {
@@ -115,8 +115,20 @@ fn permute(
     b.compute(kernel, Op::Routing(Routing { slots, rows, width, element: b.shape.compute }), reads, writes);
 }
 
+/// The exchange of `bytes` of slots, each token's in as many as it has experts.
+fn tokens(b: &Builder<'_>, layer: &Moe, bytes: Bytes) -> Collective {
+    let copies = if b.shape.engine.timing.sends_tokens_once { layer.top_k } else { 1 };
+    Collective { copies, ..Collective::new(CollectiveKind::AllToAll, Group::Expert, bytes) }
+}
+
 /// Slots to the ranks of their experts, then gathered inside an expert's tensor group.
-fn to_experts(b: &mut Builder<'_>, name: &'static str, sent: ValueId, saved: Option<SavedTensor>) -> ValueId {
+fn to_experts(
+    b: &mut Builder<'_>,
+    layer: &Moe,
+    name: &'static str,
+    sent: ValueId,
+    saved: Option<SavedTensor>,
+) -> ValueId {
     let shape = b.shape;
     let elements = b.elements(sent);
     let gathers = shape.expert_tensor > 1 && shape.sequence_parallel;
@@ -124,8 +136,7 @@ fn to_experts(b: &mut Builder<'_>, name: &'static str, sent: ValueId, saved: Opt
     if shape.expert > 1 {
         value = b.activation(name, elements, saved.filter(|_| !gathers));
         let bytes = Bytes(elements * shape.compute.size());
-        let all_to_all = (CollectiveKind::AllToAll, Group::Expert);
-        b.collective(Kernel::Collective, all_to_all, bytes, &[sent], &[value]);
+        b.exchange(Kernel::Collective, tokens(b, layer, bytes), &[sent], &[value]);
     } else if !gathers {
         b.values[usize::from(value)].saved = saved;
     }
@@ -140,7 +151,13 @@ fn to_experts(b: &mut Builder<'_>, name: &'static str, sent: ValueId, saved: Opt
 }
 
 /// The way back: reduced inside an expert's tensor group, then to the ranks of the tokens.
-fn from_experts(b: &mut Builder<'_>, name: &'static str, output: ValueId, elements: u64) -> ValueId {
+fn from_experts(
+    b: &mut Builder<'_>,
+    layer: &Moe,
+    name: &'static str,
+    output: ValueId,
+    elements: u64,
+) -> ValueId {
     let shape = b.shape;
     let mut value = output;
     if shape.expert_tensor > 1 && shape.sequence_parallel {
@@ -153,8 +170,7 @@ fn from_experts(b: &mut Builder<'_>, name: &'static str, output: ValueId, elemen
     if shape.expert > 1 {
         let back = b.activation(name, elements, None);
         let bytes = Bytes(elements * shape.compute.size());
-        let all_to_all = (CollectiveKind::AllToAll, Group::Expert);
-        b.collective(Kernel::Collective, all_to_all, bytes, &[value], &[back]);
+        b.exchange(Kernel::Collective, tokens(b, layer, bytes), &[value], &[back]);
         value = back;
     }
     value
@@ -209,7 +225,7 @@ pub fn backward(
     let branch = branch_gradient(b, Branch::Moe, gradient, saved.mask, stream * hidden);
     let sent = b.activation("slot gradients", s.sent * hidden, None);
     permute(b, Kernel::CombineGradient, (s.sent, routed, hidden), &[branch, saved.routing], &[sent]);
-    let output = to_experts(b, "expert output gradient", sent, None);
+    let output = to_experts(b, layer, "expert output gradient", sent, None);
     let activated = b.activation("expert activated gradient", rows * s.width, None);
     let op = b.product(s.experts, s.rows, hidden, s.width);
     b.compute(Kernel::InputGradient(Matrix::ExpertDown, Into::Set), op, &[output], &[activated]);
@@ -234,7 +250,7 @@ pub fn backward(
         let op = b.product(s.experts, s.rows, s.width, hidden);
         b.compute(Kernel::InputGradient(matrix, into), op, &[from], &[input]);
     }
-    let returned = from_experts(b, "slot gradients returned", input, s.sent * (hidden + 1));
+    let returned = from_experts(b, layer, "slot gradients returned", input, s.sent * (hidden + 1));
     if trainable {
         for (matrix, from) in ups() {
             let op = b.product(s.experts, hidden, s.rows, s.width);

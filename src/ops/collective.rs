@@ -82,11 +82,14 @@ pub struct Collective {
     pub bytes: Bytes,
     /// Messages that it is sent in, one behind the other.
     pub messages: u64,
+    /// Members that each of its elements goes to, of which those inside one domain of links share what comes over links
+    /// from outside; 1 where every element goes to one.
+    pub copies: u64,
 }
 
 impl Collective {
     /// A collective in one message.
     pub const fn new(kind: CollectiveKind, group: Group, bytes: Bytes) -> Self {
-        Self { kind, group, bytes, messages: 1 }
+        Self { kind, group, bytes, messages: 1, copies: 1 }
     }
 }

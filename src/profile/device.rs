@@ -105,6 +105,9 @@ pub struct Peaks {
     pub fp16: Option<Sourced<FlopsPerSecond>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Sourced<FlopsPerSecond>>,
+    /// Of 32-bit operands that are rounded to 19 bits (TF32); none where there is no such unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tf32: Option<Sourced<FlopsPerSecond>>,
 }
 
 /// Matrix products: a share of the peak that shrinks with short inner dimensions, on whole tiles and waves.
@@ -121,6 +124,10 @@ pub struct GemmModel {
     /// Outputs for each element that a tile of r × c loads, r·c/(r + c), at which a tile reaches half of what an
     /// endless one would.
     pub half_intensity: Sourced<f64>,
+    /// Share of its rate that a 16-bit product reaches whose rows are no whole 16 bytes; if left out, it runs at the rate
+    /// of 32 bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unaligned_share: Option<Sourced<f64>>,
     /// Output tile sizes (rows, columns) that the library chooses from.
     pub tiles: Sourced<Vec<(u32, u32)>>,
     /// Inner dimension at which half of `efficiency` is reached.

@@ -82,6 +82,16 @@ pub struct TimingModel {
     /// Share of the device's rate of products that the engine sustains: eager kernels leave gaps for allocation,
     /// bookkeeping and bias that fused ones do not.
     pub product_share: Sourced<f64>,
+    /// Whether 32-bit products are multiplied in TF32 where the device can: XLA and NVIDIA's containers say so, PyTorch
+    /// alone does not.
+    #[serde(default)]
+    pub tensor_float: bool,
+    /// Whether a token that goes to several experts of one domain of links is sent there once (DeepEP, HybridEP), and not
+    /// once for each.
+    #[serde(default)]
+    pub sends_tokens_once: bool,
+    /// Share of the rate of products that those of experts reach, which are many small ones.
+    pub expert_share: Sourced<f64>,
     /// Whether its fused attention was written for the devices of 2020 (FlashAttention 2).
     #[serde(default)]
     pub older_attention: bool,

@@ -40,7 +40,7 @@ pub fn reductions(
     let mut push = |part, kind, group, elements: u64| {
         let messages = rules.bucket.map_or(1, |bucket| elements.div_ceil(bucket.max(1)));
         let bytes = Bytes(elements * size);
-        list.push((part, Op::Collective(Collective { kind, group, bytes, messages })));
+        list.push((part, Op::Collective(Collective { kind, group, bytes, messages, copies: 1 })));
     };
     for (part, elements, shards, ranks, (state, replica, gradient)) in parts {
         if elements == 0 || ranks <= 1 {

@@ -1,37 +1,29 @@
 //! The cluster of a published run: the cost model of its GPU, and the network that its table names.
 
 use crate::cluster::Cluster;
-use crate::profile::{DeviceModel, device_model, device_models};
+use crate::profile::{DeviceModel, device_model, device_named};
 use crate::trace::published::{Hardware, PublishedRun};
 use crate::units::BytesPerSecond;
 
-/// GPUs as tables call them, without what stands in brackets, and our names; the first that begins alike counts.
+/// GPUs that tables call otherwise than names of devices can be read, and our names; the first that begins alike counts.
 const DEVICES: &[(&str, &str)] = &[
-    ("A100-SXM-80GB", "a100-sxm-80gb"),
-    // The A100 for China; its links have 400 instead of 600 GB/s.
-    ("A800-SXM-80GB", "a100-sxm-80gb"),
-    ("A100-SXM-40GB", "a100-sxm-40gb"),
-    ("A100-PCIe-80GB", "a100-pcie-80gb"),
-    ("A10G", "a10g"),
     ("H100-SXM-96GB", "h100-sxm-96gb-500w"),
     ("H100-SXM-95GB", "h100-sxm-96gb-500w"),
-    ("H100-SXM", "h100-sxm"),
-    ("H800-SXM", "h100-sxm"),
-    ("H200-SXM", "h200-sxm"),
-    ("B200-SXM", "b200-sxm"),
-    ("B300-SXM", "b300-sxm"),
+    ("V100-SXM2-16GB", "v100-sxm-16gb"),
+    ("V100-SXM", "v100-sxm-32gb"),
+    ("B200", "b200-sxm"),
+    ("B300", "b300-sxm"),
     ("GB200", "gb200"),
     ("GB300", "gb300"),
     ("MI300X", "mi300x"),
     ("MI325X", "mi325x"),
-    ("V100-SXM2-16GB", "v100-sxm-16gb"),
-    ("V100-SXM", "v100-sxm-32gb"),
 ];
 
-/// Name of the cost model of a GPU as tables call it, or as we do.
+/// Name of the cost model of a GPU as tables call it, or as we do; what stands in brackets is not read.
 pub fn device_name(gpu: &str) -> Option<&'static str> {
-    let known = DEVICES.iter().find(|(prefix, _)| gpu.starts_with(prefix)).map(|(_, name)| *name);
-    known.or_else(|| device_models().find(|(name, _)| *name == gpu).map(|(name, _)| name))
+    let plain = gpu.split('(').next().unwrap_or_default().trim();
+    let known = DEVICES.iter().find(|(prefix, _)| plain.starts_with(prefix)).map(|(_, name)| *name);
+    known.or_else(|| device_named(plain).ok())
 }
 
 /// The cluster on which `run` ran, its devices as `models` has them.
@@ -112,6 +104,12 @@ mod tests {
         }
         assert_eq!(device_name("H100-SXM-96GB-HBM2e (500W power limit)"), Some("h100-sxm-96gb-500w"));
         assert_eq!(device_name("A100-SXM-80GB (Azure NDm A100 v4)"), Some("a100-sxm-80gb"));
+        assert_eq!(device_name("A800-SXM-80GB"), Some("a800-sxm-80gb"));
+        assert_eq!(device_name("H800-SXM-80GB"), Some("h800-sxm"));
+        assert_eq!(device_name("H200-SXM"), Some("h200-sxm"));
+        assert_eq!(device_name("A100-SXM-40GB"), Some("a100-sxm-40gb"));
+        assert_eq!(device_name("A100-PCIe-80GB"), Some("a100-pcie-80gb"));
+        assert_eq!(device_name("RTX 4090"), Some("rtx-4090"));
         assert_eq!(device_name("TPU v4"), None);
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::profile::EngineProfile;
 use crate::profile::capabilities::{Cited, CutGrain, Supports};
+use crate::profile::choices::ContextKind;
 use crate::profile::engines::{embedded, engine};
 use crate::trace::published::PublishedRun;
+use crate::validate::published::strategy::context_kind;
 
 /// Programs as tables call them, by how they begin, and our engine profile; the first that begins alike counts.
 const ENGINES: &[(&str, &str)] = &[
@@ -29,18 +31,38 @@ const ENGINES: &[(&str, &str)] = &[
     ("NeMo", "nemo"),
     ("AMD Primus", "megatron"),
     ("torchtitan", "torchtitan"),
-    ("Meta internal", "torchtitan"),
     ("llm-foundry", "llm-foundry"),
-    ("PyTorch FSDP", "llm-foundry"),
-    // One device, 32-bit weights, 16-bit copies of them.
-    ("PyTorch autocast", "torchtitan"),
-    ("LitGPT", "llm-foundry"),
-    ("Galvatron", "llm-foundry"),
-    ("metaseq", "llm-foundry"),
     ("InternEvo", "internevo"),
     ("nanotron", "nanotron"),
     ("JAX", "maxtext"),
     ("Colossal-AI", "colossalai"),
+];
+
+/// Words in the name of a program that begins like none of these, in lower case, and the profile of its kin. What
+/// drives the training is named first: `HF Trainer + DeepSpeed` is DeepSpeed.
+const KIN: &[(&str, &str)] = &[
+    ("deepspeed", "deepspeed"),
+    ("colossal", "colossalai"),
+    ("nemo", "nemo"),
+    ("flagscale", "megatron-lm"),
+    ("megatron", "megatron"),
+    ("nanotron", "nanotron"),
+    ("internlm", "internevo"),
+    ("maxtext", "maxtext"),
+    ("jax", "maxtext"),
+    ("pax", "maxtext"),
+    ("levanter", "maxtext"),
+    // All of them run PyTorch's own layers, on FSDP or DDP: 32-bit weights that are sharded or whole, 16-bit copies of
+    // them.
+    ("fsdp", "torchtitan"),
+    ("torch", "torchtitan"),
+    ("litgpt", "torchtitan"),
+    ("lightning", "torchtitan"),
+    ("accelerate", "accelerate"),
+    ("trainer", "accelerate"),
+    ("transformers", "accelerate"),
+    ("llama-factory", "accelerate"),
+    ("axolotl", "accelerate"),
 ];
 
 /// The profile of the program that ran `run`.
@@ -49,7 +71,9 @@ const ENGINES: &[(&str, &str)] = &[
 /// Says that there is none.
 pub fn profile(run: &PublishedRun) -> Result<&'static EngineProfile, String> {
     let framework = &run.framework;
-    let known = ENGINES.iter().find(|(prefix, _)| framework.starts_with(prefix)).map(|(_, name)| *name);
+    let lower = framework.to_ascii_lowercase();
+    let known = ENGINES.iter().find(|(prefix, _)| framework.starts_with(prefix));
+    let known = known.or_else(|| KIN.iter().find(|(word, _)| lower.contains(word))).map(|(_, name)| *name);
     let name = known.map(|name| match name {
         "megatron-eager" if needs_deepspeed_engine(run) => "megatron-deepspeed",
         name => name,
@@ -65,12 +89,9 @@ fn needs_deepspeed_engine(run: &PublishedRun) -> bool {
         || strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("DeepSpeed"))
 }
 
-/// Programs whose kernels are fused without a compiler: by Transformer Engine, which the name of the one says, and by
-/// hand (an assumption: Llama Team 2024, arXiv 2407.21783, does not say).
-const FUSED: &[&str] = &["NeMo AutoModel", "Meta internal"];
-
-/// Programs that are simulated as llm-foundry and compute the loss as PyTorch does, in 32 bits; its own is FlashAttention's.
-const PLAIN_LOSS: &[&str] = &["PyTorch FSDP", "LitGPT", "Galvatron", "metaseq"];
+/// Words in the names of programs whose kernels are fused without a compiler: by Transformer Engine, and by hand (an
+/// assumption: Llama Team 2024, arXiv 2407.21783, does not say).
+const FUSED: &[&str] = &["NeMo AutoModel", "Transformer Engine", "Meta internal"];
 
 /// Where the engine cuts by itself, as it does; no table says where.
 fn cuts(profile: &EngineProfile) -> Cited<CutGrain> {
@@ -79,28 +100,35 @@ fn cuts(profile: &EngineProfile) -> Cited<CutGrain> {
     if decides { own.clone() } else { embedded().supports.cuts.clone() }
 }
 
+/// How context ranks may exchange keys and values: as the table says, else as the engine does.
+fn contexts(run: &PublishedRun, profile: &EngineProfile) -> Cited<Vec<ContextKind>> {
+    let own = &profile.supports.context;
+    let is_stated = context_kind(&run.strategy).is_some() || own.is_empty();
+    if is_stated { embedded().supports.context.clone() } else { own.clone() }
+}
+
 /// `profile` as it was set in `run`.
 pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
     let mut engine = profile.clone();
     // It ran, on a version or by a patch of its own: what the profile's version can run is not asked of it.
     engine.supports = Supports {
-        schedules: profile.supports.schedules.clone(),
+        schedules: if run.strategy.schedule.is_some() {
+            embedded().supports.schedules.clone()
+        } else {
+            profile.supports.schedules.clone()
+        },
         interleaved: profile.supports.interleaved.clone(),
         cuts: cuts(profile),
         pipelined: profile.supports.pipelined.clone(),
-        context: profile.supports.context.clone(),
-        key_value_replication: profile.supports.key_value_replication.clone(),
+        context: contexts(run, profile),
         ..embedded().supports.clone()
     };
-    let is_fused = || FUSED.iter().any(|prefix| run.framework.starts_with(prefix));
+    let is_fused = || FUSED.iter().any(|words| run.framework.contains(words));
     if run.strategy.compile.unwrap_or_else(is_fused) {
         engine.fuse();
     }
     if run.strategy.compile == Some(true) {
         engine.drop_what_compilers_drop();
-    }
-    if PLAIN_LOSS.iter().any(|prefix| run.framework.starts_with(prefix)) {
-        engine.logits.single_precision_copy = true;
     }
     if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
         engine.make_tensor_parallel_asynchronous();
@@ -125,11 +153,20 @@ mod tests {
 
     #[test]
     fn every_program_has_a_profile() {
-        for (prefix, name) in ENGINES {
+        for (prefix, name) in ENGINES.iter().chain(KIN) {
             assert!(engine(name).is_some(), "{prefix} -> {name}");
         }
         assert_eq!(profile(&run("Megatron-Core r0.8 (GPT)", 0, "1f1b")).unwrap().name, "nemo");
-        assert!(profile(&run("Open-Sora 1.1 / ColossalAI", 0, "1f1b")).is_err());
+        for (framework, name) in [
+            ("HF Trainer + DeepSpeed ZeRO-2", "deepspeed"),
+            ("LLaMA-Factory (HF Trainer)", "accelerate"),
+            ("PyTorch FSDP (CPU offload)", "torchtitan"),
+            ("LitGPT (Lightning Fabric)", "torchtitan"),
+            ("EasyLM (JAX)", "maxtext"),
+        ] {
+            assert_eq!(profile(&run(framework, 0, "1f1b")).map(|profile| &profile.name[..]), Ok(name), "{framework}");
+        }
+        assert!(profile(&run("Cerebras", 0, "1f1b")).is_err());
     }
 
     #[test]

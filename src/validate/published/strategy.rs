@@ -23,7 +23,9 @@ pub fn workload(run: &PublishedRun, dropout: f64) -> Result<Workload, String> {
         global_batch: global_batch(strategy).ok_or("strategy.global_batch is not given")?,
         seq_len: run.model.seq_len,
         precision,
-        dropout: if matches!(run.model.kind.as_str(), "gpt" | "mpt") { dropout } else { 0.0 },
+        dropout: run.model.other.get("dropout").and_then(serde_json::Value::as_f64).unwrap_or(
+            if matches!(run.model.kind.as_str(), "gpt" | "mpt") { dropout } else { 0.0 },
+        ),
         clip: 1.0,
     })
 }
@@ -74,6 +76,7 @@ pub fn draft(run: &PublishedRun, model: &Model, engine: &EngineProfile) -> Resul
         data: Some(data),
         sequence_parallel: strategy.sp.filter(|_| tensor > 1),
         expert: Some(strategy.ep),
+        expert_tensor: strategy.other.get("etp").and_then(serde_json::Value::as_u64),
         capacity: run.model.experts.is_some().then_some(Capacity::Factor(1.0)),
         schedule,
         virtual_stages,
@@ -102,7 +105,7 @@ fn sums_in_sixteen_bits(run: &PublishedRun, engine: &EngineProfile) -> bool {
 }
 
 /// How context ranks exchange keys and values, where the table says.
-fn context_kind(strategy: &PublishedStrategy) -> Option<ContextKind> {
+pub(super) fn context_kind(strategy: &PublishedStrategy) -> Option<ContextKind> {
     match strategy.other.get("cp_comm")?.as_str()? {
         "a2a" => Some(ContextKind::Ulysses),
         "p2p" => Some(ContextKind::Ring),
@@ -129,7 +132,9 @@ fn schedule(
         let blocks = u64::from(model.blocks());
         let even = (2..=blocks / pipeline).find(|chunks| blocks.is_multiple_of(pipeline * chunks));
         let chunks = chunks.or(even).unwrap_or(2);
-        return Ok(if pipeline * chunks <= blocks {
+        // A table may count the embedding and the loss among what chunks share out.
+        let chunks = chunks.min(blocks / pipeline);
+        return Ok(if chunks > 1 {
             (Some(Schedule::Interleaved), Some(chunks))
         } else {
             (Some(Schedule::OneForwardOneBackward), None)
@@ -141,6 +146,8 @@ fn schedule(
         ("zbv", Schedule::ZeroBubbleV),
         ("zero-bubble", Schedule::ZeroBubbleH1),
         ("zbb", Schedule::ZeroBubbleH1),
+        // DualPipe cut in half is a schedule in the shape of a V (deepseek-ai/DualPipe, README: DualPipeV).
+        ("dualpipe", Schedule::ZeroBubbleV),
     ];
     let schedule = known.into_iter().find(|(name, _)| text.starts_with(name)).map(|(_, schedule)| schedule);
     schedule
