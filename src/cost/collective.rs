@@ -218,6 +218,39 @@ mod tests {
     }
 
     #[test]
+    fn tokens_that_are_sent_once_cross_links_once_a_domain() {
+        let exchange = |copies: u64| Collective {
+            copies,
+            ..Collective::new(CollectiveKind::AllToAll, Group::Expert, Bytes(3200))
+        };
+        let seconds = |copies: u64| shape(8, 32).time(&exchange(copies)).seconds.0;
+        // Sent once for each expert, three quarters of the bytes leave the node, at 10 a second.
+        assert!((seconds(1) - 3200.0 * 0.75 / 10.0).abs() < 1e-9);
+        // Of 8 experts on four nodes, a token meets 4 · (1 - (3/4)^8) = 3.6, of which three quarters are others.
+        let met = 3.0 * (1.0 - 0.75_f64.powi(8));
+        assert!((seconds(8) - 400.0 * met / 10.0).abs() < 1e-9, "{}", seconds(8));
+    }
+
+    /// The same by throwing dice.
+    #[test]
+    fn domains_that_a_token_meets_are_counted_right() {
+        let (domains, copies, trials) = (4_u64, 8, 20_000);
+        let mut state = 7_u64;
+        let mut met = 0;
+        for _ in 0..trials {
+            let mut seen = [false; 4];
+            for _ in 0..copies {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                seen[((state >> 33) % domains) as usize] = true;
+            }
+            met += seen[1..].iter().filter(|seen| **seen).count();
+        }
+        let mean = met as f64 / f64::from(trials);
+        let expected = 3.0 * (1.0 - 0.75_f64.powi(copies));
+        assert!((mean / expected - 1.0).abs() < 0.01, "{mean} beside {expected}");
+    }
+
+    #[test]
     fn a_group_of_one_is_free() {
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::RingShift] {
             assert_eq!(seconds(&shape(1, 1), kind, 1 << 30), 0.0);

@@ -56,3 +56,30 @@ fn is_aligned(product: &Linear) -> bool {
     let is_whole = |width: u64| (width * size).is_multiple_of(16);
     size > 2 || (is_whole(product.columns) && (product.over_tokens || is_whole(product.depth)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::device_model;
+
+    /// The head of GPT-2 124M on an H200, measured with both vocabularies (`cost_models/facts/h200-sxm.json`, 8,192
+    /// tokens): 7,475 and 895 µs.
+    #[test]
+    fn an_unpadded_vocabulary_takes_as_much_longer_as_was_measured() {
+        let (device, _) = device_model("h200-sxm").unwrap();
+        let head = |columns: u64| Linear {
+            batch: 1,
+            rows: 8192,
+            columns,
+            depth: 768,
+            element: ElementType::Bf16,
+            over_tokens: false,
+        };
+        let ratio = arithmetic(&head(50_257), &device).0 / arithmetic(&head(50_304), &device).0;
+        assert!((4.0..9.0).contains(&ratio), "{ratio}");
+        // Types of 32 bits do not care.
+        let wide = |columns: u64| Linear { element: ElementType::Fp32, ..head(columns) };
+        let ratio = arithmetic(&wide(50_257), &device).0 / arithmetic(&wide(50_304), &device).0;
+        assert!((0.99..1.01).contains(&ratio), "{ratio}");
+    }
+}

@@ -8,7 +8,7 @@ use crate::ops::{
     AttentionCore, Collective, CollectiveKind, CorePass, Elementwise, ElementwiseKind, Group, Linear, Op,
 };
 use crate::profile::engine::TimingModel;
-use crate::profile::{DeviceModel, EngineProfile};
+use crate::profile::{DeviceModel, EngineProfile, Sourced};
 use crate::strategy::mesh::{Group as MeshGroup, Mesh};
 use crate::strategy::{Axis, Strategy};
 use crate::units::{Bytes, BytesPerSecond, ElementType, FlopsPerSecond, Seconds};
@@ -375,8 +375,19 @@ pub fn fused_attention(op: &AttentionCore, device: &DeviceModel, rate: FlopsPerS
     let blocks = (op.batch * op.heads * op.queries.div_ceil(128)).max(1);
     let multiprocessors = u64::from(device.multiprocessors.value.max(1));
     let ragged = (blocks.div_ceil(multiprocessors) * multiprocessors) as f64 / blocks as f64;
-    op.flops().at(rate) * ragged
+    let half = |number: &Option<Sourced<f64>>| number.as_ref().map_or(0.0, |number| number.value);
+    // A causal mask leaves a query half of the keys on average.
+    let keys = op.keys as f64 / if op.causal { 2.0 } else { 1.0 };
+    let short = 1.0 + half(&device.attention.half_keys) / keys.max(1.0);
+    let half_head = half(&device.attention.half_head);
+    let head = (op.query_dim + op.value_dim).max(1) as f64 / 2.0;
+    let narrow = (1.0 + half_head / head) / (1.0 + half_head / USUAL_HEAD);
+    op.flops().at(rate) * (ragged * short * narrow)
 }
+
+/// Elements of the heads that rates of attention are stated for.
+const USUAL_HEAD: f64 = 128.0;
+
 
 /// The shape of the groups of one kind: the first group's members, the slowest links of any group.
 fn worst(cluster: &Cluster, mesh: &Mesh, strategy: &Strategy, kind: MeshGroup) -> GroupShape {

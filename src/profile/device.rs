@@ -134,7 +134,7 @@ pub struct GemmModel {
     pub half_depth: Sourced<f64>,
 }
 
-/// Fused attention as shares of the dense peak.
+/// Fused attention as shares of the dense peak, over long sequences and heads of 128 elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttentionModel {
@@ -143,6 +143,12 @@ pub struct AttentionModel {
     /// Share of these that kernels reach which were written for the devices of 2020 (FlashAttention 2); all if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub older_kernels: Option<Sourced<f64>>,
+    /// Keys of a query, on average, at which half of the rate is reached; any number of them reaches it if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_keys: Option<Sourced<f64>>,
+    /// Elements of a head at which half of what endless ones would reach is reached; all heads are alike if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_head: Option<Sourced<f64>>,
 }
 
 /// Kernels that only move data.
