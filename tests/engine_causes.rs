@@ -5,7 +5,7 @@ use std::path::Path;
 
 use meshwright::cost::{DevicePricing, Pricing};
 use meshwright::lower::{Category, Stream};
-use meshwright::ops::{ElementwiseKind, Op, Routing};
+use meshwright::ops::{AttentionCore, CorePass, ElementwiseKind, Linear, Op, Routing};
 use meshwright::profile::engines::engine;
 use meshwright::program::build;
 use meshwright::search::Problem;
@@ -225,4 +225,74 @@ fn the_fixed_time_of_an_optimizer_step_does_not_vanish_on_the_host() {
         .map(|offload| step("deepspeed", &format!("zero=3,micro=8{offload}")).0);
     assert!(times.iter().all(|&time| time > fixed), "{times:?} {fixed}");
     assert!(times[3] > 0.99 * times[2], "{times:?}");
+}
+
+/// What `op` takes on one device, priced as `engine` runs it.
+fn priced(engine_name: &str, cluster_text: &str, op: &Op) -> (f64, f64) {
+    let model = model::load("gpt2").unwrap();
+    let cluster = cluster::load(cluster_text).unwrap();
+    let profile = engine(engine_name).unwrap();
+    let precision = ElementType::Bf16;
+    let workload = Workload { global_batch: 8, seq_len: 1024, precision, dropout: 0.0, clip: 1.0 };
+    let facts = meshwright::strategy::Facts::new(&model, cluster.devices(), &workload, profile);
+    let strategy = Draft::default().resolve(&facts).unwrap();
+    let pricing = DevicePricing::new(&cluster, profile, &strategy, ElementType::Bf16);
+    (pricing.price(op, 0).seconds.0, pricing.host_time(op).0)
+}
+
+fn product(batch: u64, element: ElementType) -> Op {
+    Op::Linear(Linear { batch, rows: 4096, columns: 4096, depth: 4096, element, over_tokens: false })
+}
+
+#[test]
+fn products_of_32_bits_run_in_tf32_where_the_engine_says_so() {
+    let single = product(1, ElementType::Fp32);
+    let ratio = priced("torchtitan", "1x1xa100-sxm-80gb", &single).0
+        / priced("megatron", "1x1xa100-sxm-80gb", &single).0;
+    // 156 over 19.5 TFLOP/s, and the shares that the two engines reach.
+    assert!((5.5..10.0).contains(&ratio), "{ratio}");
+    let half = product(1, ElementType::Bf16);
+    let ratio = priced("torchtitan", "1x1xa100-sxm-80gb", &half).0
+        / priced("megatron", "1x1xa100-sxm-80gb", &half).0;
+    assert!((0.7..1.4).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn experts_that_are_launched_apart_cost_a_launch_each() {
+    let (one, host) = priced("megatron", "1x1xh100-sxm", &product(1, ElementType::Bf16));
+    let (many, hosts) = priced("megatron", "1x1xh100-sxm", &product(16, ElementType::Bf16));
+    assert!(many > 16.0 * one, "{many} beside {one}");
+    assert!((hosts / host - 16.0).abs() < 1e-9);
+    // Our own backend has one kernel for all of them.
+    let (_, own) = priced("embedded", "1x1xh100-sxm", &product(16, ElementType::Bf16));
+    assert_eq!(own, 0.0);
+}
+
+#[test]
+fn short_sequences_and_narrow_heads_lose_what_kernels_were_measured_to_lose() {
+    let core = |tokens: u64, dim: u64| AttentionCore {
+        pass: CorePass::Forward,
+        fused: true,
+        batch: 8 * 8192 / tokens,
+        heads: 32 * 128 / dim,
+        kv_heads: 32 * 128 / dim,
+        queries: tokens,
+        keys: tokens,
+        query_dim: dim,
+        value_dim: dim,
+        causal: true,
+        dropout: false,
+        element: ElementType::Bf16,
+    };
+    let rate = |tokens, dim| {
+        let core = core(tokens, dim);
+        core.flops().0 / priced("embedded", "1x1xh100-sxm", &Op::Attention(core)).0
+    };
+    // FlashAttention 2 on an H100, causal, heads of 128: 0.22, 0.27 and 0.31 of the peak at 1,024, 2,048 and 8,192
+    // tokens; 0.28 with heads of 64 at 8,192.
+    let measured = [(1024, 128, 0.22 / 0.31), (2048, 128, 0.27 / 0.31), (8192, 64, 0.28 / 0.31)];
+    for (tokens, dim, measured) in measured {
+        let ratio = rate(tokens, dim) / rate(8192, 128);
+        assert!((ratio / measured - 1.0).abs() < 0.2, "{tokens} tokens of {dim}: {ratio}, measured {measured}");
+    }
 }

@@ -61,6 +61,7 @@ impl DeviceModel {
             ("peak.bf16", self.peak.bf16.as_ref()),
             ("peak.fp16", self.peak.fp16.as_ref()),
             ("peak.fp8", self.peak.fp8.as_ref()),
+            ("peak.tf32", self.peak.tf32.as_ref()),
         ];
         for (path, peak) in peaks {
             fields.extend(peak.map(|peak| field(path, peak, |rate| rate.0, Positive)));
@@ -71,6 +72,8 @@ impl DeviceModel {
         fields.extend(single.map(|single| share("gemm.efficiency_fp32", single)));
         let half_intensity = &self.gemm.half_intensity;
         fields.push(field("gemm.half_intensity", half_intensity, |outputs| *outputs, NotNegative));
+        let unaligned = self.gemm.unaligned_share.as_ref();
+        fields.extend(unaligned.map(|unaligned| share("gemm.unaligned_share", unaligned)));
         let smallest_side = |tiles: &Vec<(u32, u32)>| {
             tiles.iter().map(|&(rows, columns)| f64::from(rows.min(columns))).reduce(f64::min).unwrap_or(0.0)
         };
@@ -80,6 +83,13 @@ impl DeviceModel {
         fields.push(share("attention.backward_efficiency", &self.attention.backward_efficiency));
         let older = self.attention.older_kernels.as_ref();
         fields.extend(older.map(|older| share("attention.older_kernels", older)));
+        let halves = [
+            ("attention.half_keys", self.attention.half_keys.as_ref()),
+            ("attention.half_head", self.attention.half_head.as_ref()),
+        ];
+        for (path, half) in halves {
+            fields.extend(half.map(|half| field(path, half, |size| *size, NotNegative)));
+        }
         fields.push(share("memory_bound.efficiency", &self.memory_bound.efficiency));
         for (kind, rates) in &self.kernels {
             let types =

@@ -12,6 +12,7 @@ use crate::calibrate::facts::rounded;
 use crate::execute::device::cuda::measure::HostMemory;
 use crate::ops::CorePass;
 use crate::profile::device::KernelRates;
+use crate::profile::engines::embedded;
 use crate::profile::{DeviceModel, Evidence, ProfileError, Sourced};
 use crate::trace::today;
 use crate::units::{Bytes, BytesPerSecond, Seconds};
@@ -180,7 +181,10 @@ impl Taken {
 
     fn attention(&mut self, measured: &Measured, start: f64) {
         let share = |pass| {
+            // A cost model says what the device can: what our kernels reach of it is in our profile.
+            let share = embedded().timing.attention_share.value;
             let found = laws::attention(&measured.bf16, pass, &self.model, start);
+            let found = found.map(|found| found.map(|reached| reached / share));
             self.share(found, "fused attention in bf16")
         };
         let (forward, backward) = (share(CorePass::Forward), share(CorePass::Backward));
