@@ -11,6 +11,7 @@ use super::error::FitError;
 use super::linear::{Jacobian, Loss};
 use super::models::{File, Models, Numbers};
 use super::parameters::Parameter;
+use super::prior::{Held, Prior};
 use super::solver::Residuals;
 
 /// Power of a family's size that each of its runs is divided by: 0 lets large families rule, 1 gives all the same say.
@@ -21,6 +22,16 @@ const EVENING: f64 = 0.5;
 pub enum Quantity {
     Time,
     Memory,
+}
+
+impl Quantity {
+    /// As documents spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// One residual.
@@ -39,7 +50,10 @@ pub struct Objective<'a> {
     pub parameters: Vec<Parameter>,
     pub rows: Vec<Row>,
     weights: Vec<f64>,
-    expected: Vec<f64>,
+    /// Members of kin that are not fitted.
+    pub held: Vec<Held>,
+    prior: Prior,
+    limits: Vec<(f64, f64)>,
     /// How deep steps are played for derivatives.
     pub slopes: Depth,
     /// What residuals so played lack, one a row.
@@ -51,7 +65,7 @@ impl<'a> Objective<'a> {
     pub fn new(
         cases: &'a Cases,
         models: &'a Models,
-        parameters: Vec<Parameter>,
+        (parameters, held): (Vec<Parameter>, Vec<Held>),
         say: &'a (dyn Fn(&'static str, f64) + Sync),
     ) -> Self {
         let cases = &cases.list[..];
@@ -73,9 +87,11 @@ impl<'a> Objective<'a> {
             case.weight / sizes[&(row.quantity, case.family.as_str())].powf(EVENING)
         });
         let weights = weights.collect();
-        let expected = parameters.iter().map(Parameter::expected_position).collect();
+        let prior = Prior::of(&parameters, &held);
+        let limits = parameters.iter().map(Parameter::limits).collect();
         let offsets = vec![0.0; rows.len()];
-        Self { cases, models, parameters, rows, weights, expected, slopes: Depth::Passes, offsets, say }
+        let slopes = Depth::Passes;
+        Self { cases, models, parameters, rows, weights, held, prior, limits, slopes, offsets, say }
     }
 
     /// Where the files stand.
@@ -152,7 +168,7 @@ impl<'a> Objective<'a> {
     }
 
     /// The share of the loss by which it differs between the two ends of a short way through `position`; parameters at
-    /// a bound stay there.
+    /// a limit stay there.
     ///
     /// # Errors
     /// If a number cannot be what it is set to.
@@ -163,8 +179,10 @@ impl<'a> Objective<'a> {
                 .map(|(index, (parameter, &at))| {
                     // Signs of no pattern, always the same (Weyl's sequence).
                     let turn = if (index as f64 * 0.618_033_988_75).fract() < 0.5 { -sign } else { sign };
-                    let is_bound = at <= 1e-4 || at >= 1.0 - 1e-4;
-                    if is_bound { at } else { (at + turn * parameter.small_step()).clamp(0.0, 1.0) }
+                    let (least, most) = self.limits[index];
+                    let step = parameter.small_step();
+                    let is_bound = at <= least + step || at >= most - step;
+                    if is_bound { at } else { at + turn * step }
                 })
                 .collect()
         };
@@ -175,11 +193,16 @@ impl<'a> Objective<'a> {
         Ok((ahead - behind).abs() / (ahead + behind))
     }
 
+    /// Says what is under way and the share that is done.
+    pub fn tell(&self, part: &'static str, share: f64) {
+        (self.say)(part, share);
+    }
+
     /// Residuals of the rows that `is_wanted` at `position`, in their order.
     ///
     /// # Errors
     /// If a number cannot be what it is set to.
-    pub fn residuals_of(
+    pub fn predicted(
         &self,
         position: &[f64],
         is_wanted: impl Fn(&Row) -> bool + Sync,
@@ -192,11 +215,35 @@ impl<'a> Objective<'a> {
         };
         Ok(rows.par_iter().map(one).collect())
     }
+
+    /// Residuals at `position` as derivatives are taken of them, set right by the last anchor; of the rows that are not
+    /// `wanted` they are as `guessed`.
+    ///
+    /// # Errors
+    /// If a number cannot be what it is set to.
+    pub fn residuals_near(
+        &self,
+        position: &[f64],
+        mut guessed: Vec<f64>,
+        wanted: &[bool],
+    ) -> Result<Vec<f64>, FitError> {
+        let numbers = self.numbers(position)?;
+        let rows = self.rows.iter().zip(&self.offsets).zip(wanted);
+        guessed.par_iter_mut().zip(rows.collect::<Vec<_>>()).for_each(
+            |(residual, ((row, offset), &is_wanted))| {
+                if is_wanted {
+                    let depth = (row.quantity == Quantity::Time).then_some(self.slopes);
+                    *residual = Self::residual(row, self.cases[row.case].predict(&numbers, depth)) + offset;
+                }
+            },
+        );
+        Ok(guessed)
+    }
 }
 
 impl Residuals for Objective<'_> {
     fn loss(&self) -> Loss<'_> {
-        Loss { weights: &self.weights, expected: &self.expected }
+        Loss { weights: &self.weights, prior: &self.prior, limits: &self.limits }
     }
 
     fn at(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
@@ -209,8 +256,8 @@ impl Residuals for Objective<'_> {
         let shifted: Vec<(f64, Numbers)> = (0..position.len())
             .map(|index| {
                 let step = self.parameters[index].small_step();
-                // Inwards at the upper bound.
-                let step = if position[index] + step > 1.0 { -step } else { step };
+                // Inwards at the upper limit.
+                let step = if position[index] + step > self.limits[index].1 { -step } else { step };
                 let mut there = position.to_vec();
                 there[index] += step;
                 Ok((step, self.numbers(&there)?))

@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::edit;
 use super::error::FitError;
-use super::left_out::LeftOut;
 use super::linear::SMALL;
 use super::models::{File, as_it_was};
 use super::objective::{Objective, Quantity};
+use super::parameters::Parameter;
+use super::prior::{STRENGTH, means};
 use super::solver::{Residuals, Solution};
+use super::unseen::LeftOut;
 use crate::profile::coverage::EvidenceTable;
 
 /// A fit: its report and the texts of the files that it changes.
@@ -29,8 +31,13 @@ pub struct Fit {
 pub struct FitReport {
     pub version: u32,
     pub parameters: Vec<Fitted>,
+    /// What the means of kin came to.
+    #[serde(default)]
+    pub kin: Vec<KinMean>,
     pub families: Vec<FamilyErrors>,
-    pub left_out: Vec<LeftOut>,
+    /// Each source left out in turn; none of a quick fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// Runs fitted to.
     pub runs: u64,
     pub skipped: Vec<(String, String)>,
@@ -60,14 +67,36 @@ pub struct Fitted {
     pub value: f64,
     pub lower: f64,
     pub upper: f64,
-    /// Standard error in the parameter's unit; none at a bound.
+    pub expected: f64,
+    /// Standard deviation of what was known of it beforehand: of its logarithm, or in its unit where it may be 0. Of
+    /// kin, that of their mean and of a member about it together.
+    pub spread: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kin: Option<String>,
+    /// How many spreads it lies above what is expected.
+    pub strain: f64,
+    /// Whether that is more than two: a cause is missing.
+    pub is_strained: bool,
+    /// Standard error in the parameter's unit; none at a limit.
     pub standard_error: Option<f64>,
-    /// The bound that it stands at.
+    /// The limit that it stands at.
     pub at_bound: Option<Bound>,
     /// Runs whose prediction depends on it.
     pub runs: u64,
     /// The families that fix it, by their share of the information on it, largest first.
     pub fixed_by: Vec<Share>,
+}
+
+/// The mean of numbers that are kin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KinMean {
+    pub name: String,
+    pub path: String,
+    pub members: u64,
+    /// What was expected of it, and what it came to.
+    pub expected: f64,
+    pub mean: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -119,7 +148,6 @@ impl Fit {
         objective: &Objective<'_>,
         (before, after): (&[f64], &[f64]),
         solution: &Solution,
-        left_out: Vec<LeftOut>,
         skipped: &[(String, String)],
     ) -> Result<Self, FitError> {
         let parameters = fitted(objective, solution);
@@ -143,10 +171,11 @@ impl Fit {
         }
         let start = objective.start()?;
         let report = FitReport {
-            version: 1,
+            version: 2,
             parameters,
+            kin: kin(objective, solution),
             families: families(objective, before, after),
-            left_out,
+            left_out: None,
             runs: objective.cases.len() as u64,
             skipped: skipped.to_vec(),
             loss_before: objective.loss().value(before, &start),
@@ -175,8 +204,8 @@ impl Fitted {
             return "what is expected: no run tells (fit)".to_owned();
         }
         let error = match (self.standard_error, self.at_bound) {
-            (_, Some(Bound::Lower)) => "at its lower bound".to_owned(),
-            (_, Some(Bound::Upper)) => "at its upper bound".to_owned(),
+            (_, Some(Bound::Lower)) => "at its lower limit".to_owned(),
+            (_, Some(Bound::Upper)) => "at its upper limit".to_owned(),
             (Some(error), None) => format!("standard error {}", rounded(error, 2)),
             (None, None) => "standard error unknown".to_owned(),
         };
@@ -189,25 +218,39 @@ pub fn rounded(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
 }
 
+/// A number that is further from what is expected than so many spreads stands in for something else.
+const STRAINED: f64 = 2.0;
+
+fn kin(objective: &Objective<'_>, solution: &Solution) -> Vec<KinMean> {
+    let means = means(&objective.parameters, &objective.held, &solution.position);
+    let mean = |(name, offset): (String, f64)| {
+        let is_of = |one: &&Parameter| one.kin.as_ref().is_some_and(|kin| kin.name == name);
+        let members = objective.parameters.iter().filter(is_of);
+        let first = members.clone().next()?;
+        Some(KinMean {
+            path: first.path.clone(),
+            members: members.count() as u64,
+            expected: first.expected,
+            mean: rounded(first.at_offset(offset), 4),
+            name,
+        })
+    };
+    means.into_iter().filter_map(mean).collect()
+}
+
 fn fitted(objective: &Objective<'_>, solution: &Solution) -> Vec<Fitted> {
     let loss = objective.loss();
     let normal = loss.normal(&solution.residuals, &solution.jacobian, &solution.position);
-    let at_bound = |position: f64| match position {
-        _ if position <= 1e-6 => Some(Bound::Lower),
-        _ if position >= 1.0 - 1e-6 => Some(Bound::Upper),
-        _ => None,
+    let at_bound = |index: usize| {
+        let ((least, most), position) = (loss.limits[index], solution.position[index]);
+        match position {
+            _ if position <= least + 1e-6 => Some(Bound::Lower),
+            _ if position >= most - 1e-6 => Some(Bound::Upper),
+            _ => None,
+        }
     };
-    let free: Vec<bool> = solution.position.iter().map(|&position| at_bound(position).is_none()).collect();
+    let free: Vec<bool> = (0..solution.position.len()).map(|index| at_bound(index).is_none()).collect();
     let variances = normal.variances(&free);
-    // Scatter of the reweighted residuals about the fit.
-    let squares: f64 = solution
-        .residuals
-        .iter()
-        .zip(loss.weights)
-        .map(|(residual, weight)| weight * residual * residual / (residual * residual + SMALL * SMALL).sqrt())
-        .sum();
-    let freedom = solution.residuals.len().saturating_sub(free.iter().filter(|free| **free).count()).max(1);
-    let scatter = squares / freedom as f64;
     let parameters = objective.parameters.iter().enumerate();
     parameters
         .map(|(index, parameter)| {
@@ -234,11 +277,6 @@ fn fitted(objective: &Objective<'_>, solution: &Solution) -> Vec<Fitted> {
             let value = parameter.value(position);
             let first = parameter.files().next();
             let before = first.and_then(|file| objective.models.number(&file, &parameter.path));
-            let slope = if parameter.lower > 0.0 {
-                value * (parameter.upper / parameter.lower).ln()
-            } else {
-                parameter.upper - parameter.lower
-            };
             Fitted {
                 files: parameter.files().map(|file| file.name().to_owned()).collect(),
                 path: parameter.path.clone(),
@@ -248,8 +286,15 @@ fn fitted(objective: &Objective<'_>, solution: &Solution) -> Vec<Fitted> {
                 value: if parameter.lower > 1e4 { value.round() } else { rounded(value, 5) },
                 lower: parameter.lower,
                 upper: parameter.upper,
-                standard_error: variances[index].map(|variance| slope * (variance * scatter).max(0.0).sqrt()),
-                at_bound: at_bound(position),
+                expected: parameter.expected,
+                spread: rounded(parameter.deviation(), 4),
+                kin: parameter.kin.as_ref().map(|kin| kin.name.clone()),
+                strain: rounded(position, 3),
+                is_strained: position.abs() > STRAINED,
+                // A run of weight 1 is taken to be known to 5 %, as what was known beforehand is by its spread.
+                standard_error: variances[index]
+                    .map(|variance| parameter.unit(position) * (variance * STRENGTH).max(0.0).sqrt()),
+                at_bound: at_bound(index),
                 runs: runs.len() as u64,
                 fixed_by,
             }
@@ -270,7 +315,7 @@ fn families(objective: &Objective<'_>, before: &[f64], after: &[f64]) -> Vec<Fam
         .into_iter()
         .map(|((quantity, family), (before, after))| FamilyErrors {
             family: family.to_owned(),
-            quantity: if quantity == Quantity::Time { "time" } else { "memory" }.to_owned(),
+            quantity: quantity.name().to_owned(),
             runs: after.len() as u64,
             before: mean_error(&before),
             after: mean_error(&after),
