@@ -2,7 +2,7 @@
 
 use super::table::table;
 use crate::calibrate::fitting::report::{Bound, Fitted};
-use crate::calibrate::fitting::unseen::{Beside, Moved, Unseen};
+use crate::calibrate::fitting::unseen::{Beside, Moved, SourceErrors};
 use crate::calibrate::fitting::{FitReport, LeftOut};
 use crate::profile::coverage::HalfWidths;
 use crate::report::Column::{Name, Number, Text};
@@ -33,6 +33,7 @@ pub fn fit_text(report: &FitReport) -> String {
             parameter.path.clone(),
             number(parameter.before),
             number(parameter.value),
+            number(parameter.expected),
             parameter.standard_error.map_or("-".to_owned(), number),
             format!("{:+.1}", parameter.strain),
             note(parameter),
@@ -44,6 +45,7 @@ pub fn fit_text(report: &FitReport) -> String {
         ("NUMBER", Text),
         ("BEFORE", Number),
         ("FITTED", Number),
+        ("EXPECTED", Number),
         ("ERROR", Number),
         ("STRAIN", Number),
         ("", Text),
@@ -106,7 +108,7 @@ fn note(parameter: &Fitted) -> String {
 
 /// The report of sources left out.
 pub fn left_out_text(report: &LeftOut) -> String {
-    let row = |source: &Unseen, quantity: &str, beside: &Beside, moved: String| {
+    let row = |source: &SourceErrors, quantity: &str, beside: &Beside, moved: String| {
         let Beside { runs, fitted, left_out } = beside;
         [
             source.family.clone(),

@@ -1,6 +1,9 @@
 //! What is left out of a fit in turn, and predicted by numbers that were fitted without it.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
 
 use super::error::FitError;
 use super::linear::{Jacobian, Loss, add};
@@ -125,16 +128,20 @@ pub struct Each {
 /// If a number cannot be what it is set to.
 pub fn each(objective: &Objective<'_>, optimum: &Solution, kind: Kind, way: Way) -> Result<Each, FitError> {
     let names: BTreeSet<&str> = objective.rows.iter().map(|row| kind.of(objective, row)).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let done = AtomicUsize::new(0);
+    let one = |name: &&str| {
+        objective.tell(kind.title(), done.fetch_add(1, Ordering::Relaxed) as f64 / names.len() as f64);
+        without(objective, optimum, way, &|row| kind.of(objective, row) == *name)
+    };
+    let all = names.par_iter().map(one).collect::<Result<Vec<Without>, FitError>>()?;
     let mut each = Each { residuals: vec![f64::NAN; objective.rows.len()], positions: Vec::new() };
-    for (done, name) in names.iter().enumerate() {
-        objective.tell(kind.title(), done as f64 / names.len() as f64);
-        let is_out = |row: &Row| kind.of(objective, row) == *name;
-        let anew = without(objective, optimum, way, &is_out)?;
-        let places = objective.rows.iter().enumerate().filter(|(_, row)| is_out(row));
-        for ((place, _), residual) in places.zip(anew.residuals) {
+    for (name, anew) in names.into_iter().zip(all) {
+        let rows = objective.rows.iter().enumerate().filter(|(_, row)| kind.of(objective, row) == name);
+        for ((place, _), residual) in rows.zip(anew.residuals) {
             each.residuals[place] = residual;
         }
-        each.positions.push(((*name).to_owned(), anew.position));
+        each.positions.push((name.to_owned(), anew.position));
     }
     Ok(each)
 }

@@ -1,6 +1,7 @@
 //! `calibrate --fit`: fits numbers of cost models and engine profiles to published runs.
 
 pub mod cases;
+mod derivatives;
 pub mod edit;
 pub mod error;
 pub mod evidence;
@@ -14,6 +15,8 @@ pub mod programs;
 pub mod report;
 pub mod solver;
 pub mod unseen;
+pub mod values;
+mod written;
 
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,12 @@
 //! size.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
 use super::cases::{Case, Cases, Depth, Prediction};
 use super::error::FitError;
-use super::linear::{Jacobian, Loss};
-use super::models::{File, Models, Numbers};
+use super::models::{Models, Numbers};
 use super::parameters::Parameter;
 use super::prior::{Held, Prior};
 use super::solver::Residuals;
@@ -49,15 +47,15 @@ pub struct Objective<'a> {
     pub models: &'a Models,
     pub parameters: Vec<Parameter>,
     pub rows: Vec<Row>,
-    weights: Vec<f64>,
+    pub(super) weights: Vec<f64>,
     /// Members of kin that are not fitted.
     pub held: Vec<Held>,
-    prior: Prior,
-    limits: Vec<(f64, f64)>,
+    pub(super) prior: Prior,
+    pub(super) limits: Vec<(f64, f64)>,
     /// How deep steps are played for derivatives.
     pub slopes: Depth,
     /// What residuals so played lack, one a row.
-    offsets: Vec<f64>,
+    pub(super) offsets: Vec<f64>,
     say: &'a (dyn Fn(&'static str, f64) + Sync),
 }
 
@@ -111,7 +109,7 @@ impl<'a> Objective<'a> {
     }
 
     /// The numbers of all files with the parameters at `position`.
-    fn numbers(&self, position: &[f64]) -> Result<Numbers, FitError> {
+    pub(super) fn numbers(&self, position: &[f64]) -> Result<Numbers, FitError> {
         let settings = self.parameters.iter().zip(position).flat_map(|(parameter, &position)| {
             let value = parameter.value(position);
             parameter.files().map(move |file| (file, parameter.path.as_str(), value))
@@ -127,17 +125,12 @@ impl<'a> Objective<'a> {
         parameter.devices.contains(&case.device) || parameter.engines.contains(&case.engine)
     }
 
-    /// Whether `file` has numbers that are fitted.
-    pub fn fits(&self, file: &File) -> bool {
-        self.parameters.iter().any(|parameter| parameter.files().any(|other| other == *file))
-    }
-
     /// Name of the family of a row.
     pub fn family(&self, row: &Row) -> &str {
         &self.cases[row.case].family
     }
 
-    fn residual(row: &Row, prediction: Prediction) -> f64 {
+    pub(super) fn residual(row: &Row, prediction: Prediction) -> f64 {
         let predicted = match row.quantity {
             Quantity::Time => prediction.time,
             Quantity::Memory => prediction.memory,
@@ -238,65 +231,5 @@ impl<'a> Objective<'a> {
             },
         );
         Ok(guessed)
-    }
-}
-
-impl Residuals for Objective<'_> {
-    fn loss(&self) -> Loss<'_> {
-        Loss { weights: &self.weights, prior: &self.prior, limits: &self.limits }
-    }
-
-    fn at(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
-        (self.say)("stepping", 0.0);
-        let residuals = self.residuals(position, self.slopes)?;
-        Ok(residuals.iter().zip(&self.offsets).map(|(residual, offset)| residual + offset).collect())
-    }
-
-    fn jacobian(&self, position: &[f64]) -> Result<Jacobian, FitError> {
-        let shifted: Vec<(f64, Numbers)> = (0..position.len())
-            .map(|index| {
-                let step = self.parameters[index].small_step();
-                // Inwards at the upper limit.
-                let step = if position[index] + step > self.limits[index].1 { -step } else { step };
-                let mut there = position.to_vec();
-                there[index] += step;
-                Ok((step, self.numbers(&there)?))
-            })
-            .collect::<Result<_, FitError>>()?;
-        let tasks: Vec<(usize, usize)> = (0..self.cases.len())
-            .flat_map(|case| (0..position.len()).map(move |parameter| (case, parameter)))
-            .filter(|&(case, parameter)| Self::touches(&self.parameters[parameter], &self.cases[case]))
-            .collect();
-        let here = self.residuals(position, self.slopes)?;
-        let done = AtomicU64::new(0);
-        let predictions: Vec<Prediction> = tasks
-            .par_iter()
-            .map(|&(case, parameter)| {
-                // What the device keeps to itself takes no time.
-                let asks_time = !self.parameters[parameter].path.starts_with("reserve.");
-                let depth = asks_time.then_some(self.slopes);
-                let count = done.fetch_add(1, Ordering::Relaxed);
-                if count.is_multiple_of(64) {
-                    (self.say)("derivatives", count as f64 / tasks.len() as f64);
-                }
-                self.cases[case].predict(&shifted[parameter].1, depth)
-            })
-            .collect();
-        let mut by_case: Vec<Vec<(usize, Prediction)>> = vec![Vec::new(); self.cases.len()];
-        for (&(case, parameter), prediction) in tasks.iter().zip(predictions) {
-            by_case[case].push((parameter, prediction));
-        }
-        let row = |(row, &residual): (&Row, &f64)| {
-            let entries = by_case[row.case].iter().filter_map(|&(parameter, prediction)| {
-                let is_memory = row.quantity == Quantity::Memory;
-                if !is_memory && self.parameters[parameter].path.starts_with("reserve.") {
-                    return None;
-                }
-                let slope = (Self::residual(row, prediction) - residual) / shifted[parameter].0;
-                Some((parameter, if slope.is_finite() { slope } else { 0.0 }))
-            });
-            entries.collect()
-        };
-        Ok(Jacobian { rows: self.rows.iter().zip(&here).map(row).collect() })
     }
 }

@@ -55,7 +55,7 @@ fn parameter(devices: &[&str], engines: &[&str], path: &str, lower: f64, upper: 
         lower,
         upper,
         expected: (lower * upper).sqrt(),
-        spread: 1.0,
+        spread: 3.0,
         kin: None,
         rests_on: None,
         meaning: String::new(),

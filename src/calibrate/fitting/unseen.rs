@@ -15,9 +15,9 @@ use crate::profile::coverage::HalfWidths;
 pub struct LeftOut {
     pub version: u32,
     /// The sources by name.
-    pub sources: Vec<Unseen>,
+    pub sources: Vec<SourceErrors>,
     /// Over all runs.
-    pub all: Unseen,
+    pub all: SourceErrors,
     /// The share of runs that the intervals of plans hold; none where not all runs were looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
@@ -31,7 +31,7 @@ pub struct LeftOut {
 /// Errors of one source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Unseen {
+pub struct SourceErrors {
     pub family: String,
     pub time: Option<Beside>,
     pub memory: Option<Beside>,
@@ -93,7 +93,7 @@ pub struct UnseenRun {
 /// Numbers that are named for each source.
 const NAMED: usize = 3;
 /// A number that moves by less than this share of what was known of it beforehand is not.
-const FAR: f64 = 0.2;
+const FAR: f64 = 0.1;
 
 impl LeftOut {
     /// Of `each` source left out, and the residuals of numbers that were fitted with all.
@@ -104,7 +104,7 @@ impl LeftOut {
         each: &Each,
         skipped: &[(String, String)],
     ) -> Self {
-        let unseen = |family: &str, is_wanted: &dyn Fn(&Row) -> bool, moved| Unseen {
+        let unseen = |family: &str, is_wanted: &dyn Fn(&Row) -> bool, moved| SourceErrors {
             family: family.to_owned(),
             time: beside(objective, (fitted, &each.residuals), Quantity::Time, is_wanted),
             memory: beside(objective, (fitted, &each.residuals), Quantity::Memory, is_wanted),
