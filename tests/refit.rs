@@ -35,6 +35,17 @@ fn fitted_numbers_are_those_of_the_report() {
     }
 }
 
+/// Where a fit goes to a limit, a cause is missing; and there are few numbers for so many runs.
+#[test]
+fn no_number_stands_at_a_limit_and_they_are_few() {
+    let report = report();
+    for fitted in &report.parameters {
+        assert_eq!(fitted.at_bound, None, "{} {}", fitted.files.join("+"), fitted.path);
+    }
+    let (count, runs) = (report.parameters.len() as u64, report.runs);
+    assert!(10 * count <= runs, "{count} numbers for {runs} runs");
+}
+
 /// The loss changes nowhere near where the numbers stand.
 #[test]
 fn fitted_numbers_are_the_optimum() {

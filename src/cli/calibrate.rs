@@ -31,6 +31,7 @@ Examples:
       --out a100-sxm-80gb.json
   meshwright calibrate --fit traces/published --models cost_models \\
       --out cost_models
+  meshwright calibrate --fit traces/published --left-out
   meshwright calibrate --facts facts.json --out my-h100.json --trace runs.json
 
 The machine should do nothing else meanwhile. A cost-model file stands where a cluster names its device.";
@@ -65,9 +66,13 @@ pub struct CalibrateArgs {
     /// Measure or fit roughly, for a first look
     #[arg(long, conflicts_with = "facts")]
     quick: bool,
+    /// Fit nothing: leave each source of the runs out in turn, predict it by numbers fitted without it, and report the
+    /// errors; the table of evidence goes to --out, if that is given
+    #[arg(long, requires = "fit")]
+    left_out: bool,
     /// Write the cost model here; what a fit of several changes goes into a folder
-    #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "left_out")]
+    out: Option<PathBuf>,
     /// Print the cost model, or the report of a fit, as JSON
     #[arg(long)]
     pub(super) json: bool,
@@ -81,8 +86,9 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
             device: args.device.as_deref(),
             engine: args.engine.as_deref(),
             models: args.models.as_deref(),
-            out: &args.out,
+            out: args.out.as_deref(),
             quick: args.quick,
+            left_out: args.left_out,
             json: args.json,
         });
     }
@@ -102,14 +108,19 @@ pub fn run(args: CalibrateArgs) -> Result<(), CliError> {
     }
 }
 
+/// Where the cost model goes, which is asked for wherever one is written.
+fn out_shown(args: &CalibrateArgs) -> String {
+    args.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+}
+
 const fn effort(is_quick: bool) -> Effort {
     if is_quick { Effort::Quick } else { Effort::Thorough }
 }
 
 /// `--device cpu`.
 fn measure_cores(args: CalibrateArgs) -> Result<(), CliError> {
-    let shown = args.out.display().to_string();
-    let outputs = Outputs::new(&mut Claims::default(), [("out", Some(args.out))])?;
+    let shown = out_shown(&args);
+    let outputs = Outputs::new(&mut Claims::default(), [("out", args.out)])?;
     let bar = Bar::new(!args.json);
     let calibration = calibrate(effort(args.quick), &|part, share| bar.next(part, share));
     bar.clear();
@@ -121,8 +132,8 @@ fn measure_cores(args: CalibrateArgs) -> Result<(), CliError> {
 
 /// `--device cuda`.
 fn measure_gpu(args: CalibrateArgs) -> Result<(), CliError> {
-    let shown = args.out.display().to_string();
-    let outputs = Outputs::new(&mut Claims::default(), [("out", Some(args.out))])?;
+    let shown = out_shown(&args);
+    let outputs = Outputs::new(&mut Claims::default(), [("out", args.out)])?;
     let bar = Bar::new(!args.json);
     let say = |part, share| bar.next(part, share);
     let calibration = gpu::calibrate(args.base.as_deref(), effort(args.quick), &say);
@@ -139,8 +150,7 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let failed =
         |message: String| CliError { kind: Kind::Input, message, ..CliError::usage("facts", &shown, "") };
     let mut claims = Claims::default().reads("--facts", Some(path));
-    let outputs =
-        Outputs::new(&mut claims, [("out", Some(args.out.clone())), ("trace", args.trace.clone())])?;
+    let outputs = Outputs::new(&mut claims, [("out", args.out.clone()), ("trace", args.trace.clone())])?;
     let text = files::text(path, LARGEST_FACTS)
         .map_err(|unread| failed(format!("{shown} cannot be read: {unread}")))?;
     let unusable = |error: FactsError| match error {
@@ -152,7 +162,7 @@ fn take_facts(path: &Path, args: &CalibrateArgs) -> Result<(), CliError> {
     let Facts { model, changed } = facts::read(&text, device).map_err(unusable)?;
     let training =
         args.trace.as_ref().map(|_| facts::training(&text, device)).transpose().map_err(unusable)?;
-    let target = args.out.display().to_string();
+    let target = out_shown(args);
     let document = pretty(&model);
     let trace = training.as_ref().map(|training| ("trace", pretty(&training.trace)));
     outputs.write(&[("out", document.clone())].into_iter().chain(trace).collect::<Vec<_>>())?;

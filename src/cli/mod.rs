@@ -17,6 +17,7 @@ mod execute_slice;
 mod explain;
 mod export;
 mod fit;
+mod fit_text;
 mod folder;
 mod freeze;
 mod from;

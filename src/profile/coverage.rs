@@ -58,6 +58,9 @@ pub struct MeasuredRun {
     /// The error of its step time as predicted by fits that saw nothing of its source, its device, its engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<[f64; 3]>,
+    /// The same of its memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_left_out: Option<[f64; 3]>,
     /// Share of the device's dense peak that its model's operations reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mfu: Option<f64>,
@@ -76,6 +79,13 @@ static TABLE: LazyLock<EvidenceTable> = LazyLock::new(|| {
 /// The built-in table.
 pub fn evidence_table() -> &'static EvidenceTable {
     &TABLE
+}
+
+/// The run called `id` in the built-in table.
+pub fn measured_run(id: &str) -> Option<&'static MeasuredRun> {
+    static PLACES: LazyLock<BTreeMap<&str, &MeasuredRun>> =
+        LazyLock::new(|| TABLE.runs.iter().map(|run| (run.id.as_str(), run)).collect());
+    PLACES.get(id).copied()
 }
 
 /// A plan as evidence is asked for it.
@@ -107,27 +117,36 @@ impl EvidenceTable {
             let shared = features.iter().filter(|one| run.has(**one)).count();
             (run.engine != engine, features.len() - shared, run.features.len() - shared, run.id.as_str())
         });
+        let (unvalidated, half_widths) = self.doubts(question);
+        Coverage { near, unvalidated, half_widths }
+    }
+
+    /// What of `question` no run covers, and half-widths of its intervals.
+    pub fn doubts(&self, question: Question<'_>) -> (Vec<String>, HalfWidths) {
+        let Question { device, engine, features } = question;
         let mut unvalidated = Vec::new();
+        let is_kin = |run: &MeasuredRun| kin(&run.engine, engine);
+        let knows_pair = self.runs.iter().any(|run| is_kin(run) && run.device == device);
         let knows_device = self.runs.iter().any(|run| run.device == device);
-        let knows_engine = self.runs.iter().any(|run| kin(&run.engine, engine));
-        let mut half = match (near.is_empty(), knows_device, knows_engine) {
-            (false, ..) => self.known(device, engine),
-            (true, false, true) => self.device_left_out,
-            (true, true, false) => self.engine_left_out,
-            (true, ..) => self.device_left_out.wider(self.engine_left_out),
+        let knows_engine = self.runs.iter().any(is_kin);
+        let mut half = match (knows_pair, knows_device, knows_engine) {
+            (true, ..) => self.known(device, engine),
+            (false, false, true) => self.device_left_out,
+            (false, true, false) => self.engine_left_out,
+            (false, ..) => self.device_left_out.wider(self.engine_left_out),
         };
-        if near.is_empty() {
+        if !knows_pair {
             unvalidated.push(pair_name(engine, device));
         }
         for &feature in features {
             let runs = || self.runs.iter().filter(|run| run.has(feature));
-            if !runs().any(|run| kin(&run.engine, engine)) && runs().count() < ENOUGH {
+            if !runs().any(is_kin) && runs().count() < ENOUGH {
                 unvalidated.push(feature.to_string());
                 half.time += self.cost_of(feature);
             }
         }
         half.time = half.time.min(0.95);
-        Coverage { near, unvalidated, half_widths: half }
+        (unvalidated, half)
     }
 
     /// The share of its peak that the fastest measured run on `device` reached; of its nearest kin where it has none.

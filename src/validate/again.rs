@@ -48,6 +48,7 @@ pub(super) fn predict(
         quality: "A".to_owned(),
         memory_kind: "allocated".to_owned(),
         error: Errors::of(&predicted, &measured),
+        left_out: None,
         predicted,
         measured,
         time_s: prediction.time_s,

@@ -32,6 +32,10 @@ pub struct Run {
     pub predicted: Quantities,
     pub measured: Quantities,
     pub error: Errors,
+    /// The same of predictions by numbers that were fitted without the run's source; none where it was in no fit, or
+    /// the numbers have changed since that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<Errors>,
     /// Parts of the predicted step on the busiest rank.
     pub time_s: CauseSeconds,
     /// Share of its kernels' time in which they wait for the host to issue them.
@@ -87,9 +91,23 @@ pub struct Group {
     pub simulated: u64,
     pub time: Figures,
     pub memory: Figures,
+    /// The same of runs of sources that were left out of a fit, each predicted by numbers that saw nothing of its
+    /// source; none where there are no such runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     pub ranking: Ranking,
     /// The ten largest errors of step time and of memory, the largest first.
     pub worst: Vec<Worst>,
+}
+
+/// Errors of predictions by numbers that were fitted without a run's source.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// Runs with such an error of time or memory.
+    pub runs: u64,
+    pub time: Figures,
+    pub memory: Figures,
 }
 
 /// One of the largest errors.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::trace::published::Quality;
 use crate::validate::Judged;
 use crate::validate::cause::likely;
-use crate::validate::document::{Figures, Group, Quantity, Ranking, Run, Worst};
+use crate::validate::document::{Errors, Figures, Group, LeftOut, Quantity, Ranking, Run, Worst};
 
 /// The name of the group of all families.
 const ALL: &str = "all";
@@ -37,12 +37,23 @@ fn group(name: String, judged: &[&Judged]) -> Group {
         simulated: runs.len() as u64,
         time: figures(runs.iter().filter_map(|(run, _)| run.error.step_time).collect()),
         memory: figures(runs.iter().filter_map(|(run, _)| run.error.memory).collect()),
+        left_out: left_out(&runs),
         ranking: ranking(&runs),
         worst: [Quantity::StepTime, Quantity::Memory]
             .into_iter()
             .flat_map(|quantity| worst(&runs, quantity))
             .collect(),
     }
+}
+
+fn left_out(runs: &[(&Run, &str)]) -> Option<LeftOut> {
+    let errors: Vec<Errors> = runs.iter().filter_map(|(run, _)| run.left_out).collect();
+    let left_out = LeftOut {
+        runs: errors.len() as u64,
+        time: figures(errors.iter().filter_map(|errors| errors.step_time).collect()),
+        memory: figures(errors.iter().filter_map(|errors| errors.memory).collect()),
+    };
+    (left_out.runs > 0).then_some(left_out)
 }
 
 /// The runs with the largest errors of `quantity`, the largest first, and of equal ones by name.

@@ -8,13 +8,14 @@ mod launches;
 mod neighbours;
 pub mod published;
 mod read;
+mod unseen;
 
 use std::collections::BTreeMap;
 
 use crate::profile::EngineProfile;
 use crate::trace::published::Quality;
 pub use document::{
-    Errors, Figures, Flag, Group, Quantities, Quantity, Ranking, Run, Skipped, Validation, Worst,
+    Errors, Figures, Flag, Group, LeftOut, Quantities, Quantity, Ranking, Run, Skipped, Validation, Worst,
 };
 pub use read::{Measured, UnreadTrace, read, sources};
 
@@ -73,7 +74,11 @@ fn judge(id: String, measured: Measured, engine: Option<&EngineProfile>) -> Judg
         }
         Measured::Published(run) => {
             let mut flags = published::flags(&run);
-            let result = published::judge(&run, engine, &mut flags);
+            let mut result = published::judge(&run, engine, &mut flags);
+            // Left out it was predicted as its own engine.
+            if let (Ok((run, _)), None) = (&mut result, engine) {
+                run.left_out = unseen::errors(run);
+            }
             Judged { id, family: run.family, quality: run.quality, result, flags }
         }
         Measured::Unread { family, quality, reason } => {

@@ -1,106 +1,160 @@
-//! Each source left out in turn: what its error would be had its device or engine been fitted without it.
+//! What is left out of a fit in turn, and predicted by numbers that were fitted without it.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use rayon::prelude::*;
 
 use super::error::FitError;
 use super::linear::{Jacobian, Loss, add};
-use super::models::File;
 use super::objective::{Objective, Quantity, Row};
-use super::parameters::Parameter;
-use super::report::mean_error;
-use super::solver::{Residuals, Solution};
+use super::solver::{Effort, Residuals, Solution, minimise};
 
-/// A family predicted by numbers that were fitted without it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LeftOut {
-    /// The device or engine whose parameters were fitted anew.
-    pub file: String,
-    pub family: String,
-    /// Runs of the family with this device or engine.
-    pub runs: u64,
-    /// Mean absolute error of their step times, fitted with the family and without it.
-    pub fitted: f64,
-    pub left_out: f64,
-    /// The latter over the former.
-    pub ratio: f64,
+/// What is left out: all runs of one source, on one device, or by one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Source,
+    Device,
+    Engine,
 }
 
-/// Leaves out each family of each device and engine that has several. The new fits go by the derivatives at the
-/// optimum; what they predict is simulated.
+impl Kind {
+    /// The name that runs left out together have in common.
+    pub fn of<'o>(self, objective: &'o Objective<'_>, row: &Row) -> &'o str {
+        let case = &objective.cases[row.case];
+        match self {
+            Self::Source => &case.family,
+            Self::Device => &case.device,
+            Self::Engine => &case.engine,
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Source => "sources left out",
+            Self::Device => "devices left out",
+            Self::Engine => "engines left out",
+        }
+    }
+}
+
+/// How numbers are found that some runs say nothing of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By steps whose residuals are true, from the optimum of all runs and its derivatives, which learn from each step.
+    Stepping,
+    /// By one step of these derivatives.
+    Linear,
+}
+
+/// So many steps find them; what is left to gain by then is less than the runs' own scatter.
+const STEPS: Effort = Effort { enough: 2e-5, steps: 6, jacobians: 1, radius: 2.0 };
+/// A residual that the derivatives say to change by less than this is taken as they say.
+const TOUCHED: f64 = 1e-3;
+
+/// Numbers that some runs said nothing of, and what they predict of these.
+pub struct Without {
+    pub position: Vec<f64>,
+    /// Of the rows that were left out, in their order.
+    pub residuals: Vec<f64>,
+}
+
+/// The runs that stay, near the optimum of all.
+struct Rest<'o> {
+    objective: &'o Objective<'o>,
+    optimum: &'o Solution,
+    weights: Vec<f64>,
+}
+
+impl Residuals for Rest<'_> {
+    fn loss(&self) -> Loss<'_> {
+        Loss { weights: &self.weights, ..self.objective.loss() }
+    }
+
+    fn at(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
+        let change: Vec<f64> = position.iter().zip(&self.optimum.position).map(|(a, b)| a - b).collect();
+        let guessed = self.optimum.jacobian.after(&self.optimum.residuals, &change);
+        let moved = guessed.iter().zip(&self.optimum.residuals).map(|(a, b)| (a - b).abs() > TOUCHED);
+        let wanted: Vec<bool> =
+            moved.zip(&self.weights).map(|(moved, weight)| moved && *weight > 0.0).collect();
+        if wanted.contains(&true) {
+            return self.objective.residuals_near(position, guessed, &wanted);
+        }
+        Ok(guessed)
+    }
+
+    fn jacobian(&self, _: &[f64]) -> Result<Jacobian, FitError> {
+        Ok(self.optimum.jacobian.clone())
+    }
+}
+
+/// Numbers fitted to all rows but those that are out, from `optimum` of all on, and what they predict of those: that is
+/// simulated.
 ///
 /// # Errors
 /// If a number cannot be what it is set to.
-pub fn each(objective: &Objective<'_>, solution: &Solution) -> Result<Vec<LeftOut>, FitError> {
-    let files: BTreeSet<File> =
-        objective.parameters.iter().flat_map(|parameter| parameter.files().collect::<Vec<_>>()).collect();
-    let mut results = Vec::new();
-    for file in &files {
-        let is_of = |row: &Row| {
-            let case = &objective.cases[row.case];
-            row.quantity == Quantity::Time
-                && match file {
-                    File::Device(name) => case.device == *name,
-                    File::Engine(name) => case.engine == *name,
-                }
-        };
-        let rows = objective.rows.iter().filter(|row| is_of(row));
-        let families: BTreeSet<&str> = rows.map(|row| objective.family(row)).collect();
-        if families.len() > 1 {
-            for family in families {
-                results.push(without(objective, solution, file, family, &is_of)?);
-            }
-        }
-    }
-    Ok(results)
-}
-
-fn without(
+pub fn without(
     objective: &Objective<'_>,
-    solution: &Solution,
-    file: &File,
-    family: &str,
-    is_of: &(dyn Fn(&Row) -> bool + Sync),
-) -> Result<LeftOut, FitError> {
-    let is_free = |parameter: &Parameter| parameter.files().any(|other| other == *file);
-    let position = refitted(objective, solution, &is_free, &|row| objective.family(row) == family);
-    let is_wanted = |row: &Row| is_of(row) && objective.family(row) == family;
-    let anew = objective.residuals_of(&position, is_wanted)?;
-    let rows = objective.rows.iter().zip(&solution.residuals);
-    let fitted: Vec<f64> = rows.filter(|(row, _)| is_wanted(row)).map(|(_, &residual)| residual).collect();
-    let (fitted, left_out) = (mean_error(&fitted), mean_error(&anew));
-    Ok(LeftOut {
-        file: file.name().to_owned(),
-        family: family.to_owned(),
-        runs: anew.len() as u64,
-        fitted,
-        left_out,
-        ratio: left_out / fitted.max(1e-9),
-    })
-}
-
-/// Where the parameters that are free stand if the rows that are out say nothing, by the derivatives at the optimum.
-pub fn refitted(
-    objective: &Objective<'_>,
-    solution: &Solution,
-    is_free: &dyn Fn(&Parameter) -> bool,
-    is_out: &dyn Fn(&Row) -> bool,
-) -> Vec<f64> {
-    let is_free: Vec<bool> = objective.parameters.iter().map(is_free).collect();
-    let rows = solution.jacobian.rows.iter();
-    let jacobian = Jacobian {
-        rows: rows.map(|row| row.iter().copied().filter(|(i, _)| is_free[*i]).collect()).collect(),
-    };
-    let all = objective.loss();
-    let rows = objective.rows.iter().zip(all.weights);
+    optimum: &Solution,
+    way: Way,
+    is_out: &(dyn Fn(&Row) -> bool + Sync),
+) -> Result<Without, FitError> {
+    let loss = objective.loss();
+    let rows = objective.rows.iter().zip(loss.weights);
     let weights: Vec<f64> = rows.map(|(row, &weight)| if is_out(row) { 0.0 } else { weight }).collect();
-    // What stays is held by its pull alone, which has its smallest value where it stands.
-    let expected: Vec<f64> =
-        (0..is_free.len()).map(|i| if is_free[i] { all.expected[i] } else { solution.position[i] }).collect();
-    let loss = Loss { weights: &weights, expected: &expected };
-    let change = loss.step(&solution.residuals, &jacobian, &solution.position, 1.0);
-    add(&solution.position, &change)
+    let rest = Rest { objective, optimum, weights };
+    let position = match way {
+        Way::Stepping => minimise(&rest, optimum.position.clone(), STEPS)?.position,
+        Way::Linear => {
+            let Solution { residuals, jacobian, position, .. } = optimum;
+            add(position, &rest.loss().step(residuals, jacobian, position, STEPS.radius))
+        }
+    };
+    let residuals = objective.predicted(&position, is_out)?;
+    Ok(Without { position, residuals })
+}
+
+/// What one kind of runs left out in turn showed.
+pub struct Each {
+    /// Of every row, as predicted by numbers that saw nothing of its like.
+    pub residuals: Vec<f64>,
+    /// By name, in order: where the numbers went.
+    pub positions: Vec<(String, Vec<f64>)>,
+}
+
+/// Leaves out each source, device or engine in turn.
+///
+/// # Errors
+/// If a number cannot be what it is set to.
+pub fn each(objective: &Objective<'_>, optimum: &Solution, kind: Kind, way: Way) -> Result<Each, FitError> {
+    let names: BTreeSet<&str> = objective.rows.iter().map(|row| kind.of(objective, row)).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let done = AtomicUsize::new(0);
+    let one = |name: &&str| {
+        objective.tell(kind.title(), done.fetch_add(1, Ordering::Relaxed) as f64 / names.len() as f64);
+        without(objective, optimum, way, &|row| kind.of(objective, row) == *name)
+    };
+    let all = names.par_iter().map(one).collect::<Result<Vec<Without>, FitError>>()?;
+    let mut each = Each { residuals: vec![f64::NAN; objective.rows.len()], positions: Vec::new() };
+    for (name, anew) in names.into_iter().zip(all) {
+        let rows = objective.rows.iter().enumerate().filter(|(_, row)| kind.of(objective, row) == name);
+        for ((place, _), residual) in rows.zip(anew.residuals) {
+            each.residuals[place] = residual;
+        }
+        each.positions.push((name.to_owned(), anew.position));
+    }
+    Ok(each)
+}
+
+/// The residuals of `quantity` among those of all rows that are of `is_wanted` rows.
+pub fn of_quantity(
+    objective: &Objective<'_>,
+    residuals: &[f64],
+    quantity: Quantity,
+    is_wanted: impl Fn(&Row) -> bool,
+) -> Vec<f64> {
+    let rows = objective.rows.iter().zip(residuals);
+    rows.filter(|(row, _)| row.quantity == quantity && is_wanted(row))
+        .map(|(_, residual)| *residual)
+        .collect()
 }

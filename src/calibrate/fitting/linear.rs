@@ -1,11 +1,9 @@
 //! Robust least squares within a box for residuals that are linear in the parameters.
 
+use super::prior::Prior;
+
 /// Residuals smaller than this (5 %) count by their square, larger ones by their size.
 pub const SMALL: f64 = 0.05;
-
-/// What a parameter's distance from what is expected counts, over the whole range of its bounds: a hundredth of one
-/// run that is all wrong. It decides only where no run does.
-pub const PULL: f64 = 0.01;
 
 /// Derivatives of residuals: by row, (parameter, derivative), in the order of the parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,34 +11,33 @@ pub struct Jacobian {
     pub rows: Vec<Vec<(usize, f64)>>,
 }
 
-/// A sum of weighted sizes of residuals, beside the pull of what is expected of the parameters.
+/// A sum of weighted sizes of residuals, beside what is known of the parameters before any run speaks.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss<'a> {
     /// One a residual.
     pub weights: &'a [f64],
-    /// One a parameter, in positions.
-    pub expected: &'a [f64],
+    pub prior: &'a Prior,
+    /// The least and the largest position of each parameter.
+    pub limits: &'a [(f64, f64)],
 }
 
 impl Loss<'_> {
     /// Its value for `residuals` at `position`.
     pub fn value(&self, residuals: &[f64], position: &[f64]) -> f64 {
         let size = |residual: f64| (residual * residual + SMALL * SMALL).sqrt() - SMALL;
-        let errors: f64 = residuals.iter().zip(self.weights).map(|(&r, w)| w * size(r)).sum();
-        let pull: f64 = position.iter().zip(self.expected).map(|(u, e)| PULL * (u - e) * (u - e)).sum();
-        errors + pull
+        // What counts nothing may be no number.
+        let counted = residuals.iter().zip(self.weights).filter(|(_, w)| **w > 0.0);
+        let errors: f64 = counted.map(|(&r, w)| w * size(r)).sum();
+        errors + self.prior.value(position)
     }
 
     /// Gradient and Gauss-Newton Hessian of the reweighted squares at `residuals`.
     pub fn normal(&self, residuals: &[f64], jacobian: &Jacobian, position: &[f64]) -> Normal {
         let n = position.len();
-        let mut gradient: Vec<f64> =
-            position.iter().zip(self.expected).map(|(u, e)| 2.0 * PULL * (u - e)).collect();
-        let mut hessian = vec![0.0; n * n];
-        for i in 0..n {
-            hessian[i * n + i] = 2.0 * PULL;
-        }
-        for ((&residual, &weight), row) in residuals.iter().zip(self.weights).zip(&jacobian.rows) {
+        let mut gradient = self.prior.gradient(position);
+        let mut hessian = self.prior.hessian().to_vec();
+        let rows = residuals.iter().zip(self.weights).zip(&jacobian.rows);
+        for ((&residual, &weight), row) in rows.filter(|((_, weight), _)| **weight > 0.0) {
             let share = weight / (residual * residual + SMALL * SMALL).sqrt();
             for &(i, a) in row {
                 gradient[i] += share * residual * a;
@@ -53,7 +50,7 @@ impl Loss<'_> {
     }
 
     /// The change of `position` that makes the loss of `residuals` + `jacobian` · change smallest, no part of it
-    /// longer than `radius` and all parts within 0 and 1; by iteratively reweighted least squares.
+    /// longer than `radius` and all parts within the limits; by iteratively reweighted least squares.
     pub fn step(&self, residuals: &[f64], jacobian: &Jacobian, position: &[f64], radius: f64) -> Vec<f64> {
         let mut change = vec![0.0; position.len()];
         for _ in 0..REWEIGHTINGS {
@@ -61,8 +58,9 @@ impl Loss<'_> {
             let normal = self.normal(&jacobian.after(residuals, &change), jacobian, &moved);
             let bounds: Vec<(f64, f64)> = position
                 .iter()
+                .zip(self.limits)
                 .zip(&change)
-                .map(|(u, d)| ((-radius).max(-u) - d, radius.min(1.0 - u) - d))
+                .map(|((u, (least, most)), d)| ((-radius).max(least - u) - d, radius.min(most - u) - d))
                 .collect();
             let further = normal.within(&bounds);
             let largest = further.iter().fold(0.0_f64, |largest, part| largest.max(part.abs()));

@@ -2,15 +2,14 @@
 //! size.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
 use super::cases::{Case, Cases, Depth, Prediction};
 use super::error::FitError;
-use super::linear::{Jacobian, Loss};
-use super::models::{File, Models, Numbers};
+use super::models::{Models, Numbers};
 use super::parameters::Parameter;
+use super::prior::{Held, Prior};
 use super::solver::Residuals;
 
 /// Power of a family's size that each of its runs is divided by: 0 lets large families rule, 1 gives all the same say.
@@ -21,6 +20,16 @@ const EVENING: f64 = 0.5;
 pub enum Quantity {
     Time,
     Memory,
+}
+
+impl Quantity {
+    /// As documents spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 /// One residual.
@@ -38,12 +47,15 @@ pub struct Objective<'a> {
     pub models: &'a Models,
     pub parameters: Vec<Parameter>,
     pub rows: Vec<Row>,
-    weights: Vec<f64>,
-    expected: Vec<f64>,
+    pub(super) weights: Vec<f64>,
+    /// Members of kin that are not fitted.
+    pub held: Vec<Held>,
+    pub(super) prior: Prior,
+    pub(super) limits: Vec<(f64, f64)>,
     /// How deep steps are played for derivatives.
     pub slopes: Depth,
     /// What residuals so played lack, one a row.
-    offsets: Vec<f64>,
+    pub(super) offsets: Vec<f64>,
     say: &'a (dyn Fn(&'static str, f64) + Sync),
 }
 
@@ -51,7 +63,7 @@ impl<'a> Objective<'a> {
     pub fn new(
         cases: &'a Cases,
         models: &'a Models,
-        parameters: Vec<Parameter>,
+        (parameters, held): (Vec<Parameter>, Vec<Held>),
         say: &'a (dyn Fn(&'static str, f64) + Sync),
     ) -> Self {
         let cases = &cases.list[..];
@@ -73,9 +85,11 @@ impl<'a> Objective<'a> {
             case.weight / sizes[&(row.quantity, case.family.as_str())].powf(EVENING)
         });
         let weights = weights.collect();
-        let expected = parameters.iter().map(Parameter::expected_position).collect();
+        let prior = Prior::of(&parameters, &held);
+        let limits = parameters.iter().map(Parameter::limits).collect();
         let offsets = vec![0.0; rows.len()];
-        Self { cases, models, parameters, rows, weights, expected, slopes: Depth::Passes, offsets, say }
+        let slopes = Depth::Passes;
+        Self { cases, models, parameters, rows, weights, held, prior, limits, slopes, offsets, say }
     }
 
     /// Where the files stand.
@@ -95,7 +109,7 @@ impl<'a> Objective<'a> {
     }
 
     /// The numbers of all files with the parameters at `position`.
-    fn numbers(&self, position: &[f64]) -> Result<Numbers, FitError> {
+    pub(super) fn numbers(&self, position: &[f64]) -> Result<Numbers, FitError> {
         let settings = self.parameters.iter().zip(position).flat_map(|(parameter, &position)| {
             let value = parameter.value(position);
             parameter.files().map(move |file| (file, parameter.path.as_str(), value))
@@ -111,17 +125,12 @@ impl<'a> Objective<'a> {
         parameter.devices.contains(&case.device) || parameter.engines.contains(&case.engine)
     }
 
-    /// Whether `file` has numbers that are fitted.
-    pub fn fits(&self, file: &File) -> bool {
-        self.parameters.iter().any(|parameter| parameter.files().any(|other| other == *file))
-    }
-
     /// Name of the family of a row.
     pub fn family(&self, row: &Row) -> &str {
         &self.cases[row.case].family
     }
 
-    fn residual(row: &Row, prediction: Prediction) -> f64 {
+    pub(super) fn residual(row: &Row, prediction: Prediction) -> f64 {
         let predicted = match row.quantity {
             Quantity::Time => prediction.time,
             Quantity::Memory => prediction.memory,
@@ -152,7 +161,7 @@ impl<'a> Objective<'a> {
     }
 
     /// The share of the loss by which it differs between the two ends of a short way through `position`; parameters at
-    /// a bound stay there.
+    /// a limit stay there.
     ///
     /// # Errors
     /// If a number cannot be what it is set to.
@@ -163,8 +172,10 @@ impl<'a> Objective<'a> {
                 .map(|(index, (parameter, &at))| {
                     // Signs of no pattern, always the same (Weyl's sequence).
                     let turn = if (index as f64 * 0.618_033_988_75).fract() < 0.5 { -sign } else { sign };
-                    let is_bound = at <= 1e-4 || at >= 1.0 - 1e-4;
-                    if is_bound { at } else { (at + turn * parameter.small_step()).clamp(0.0, 1.0) }
+                    let (least, most) = self.limits[index];
+                    let step = parameter.small_step();
+                    let is_bound = at <= least + step || at >= most - step;
+                    if is_bound { at } else { at + turn * step }
                 })
                 .collect()
         };
@@ -175,11 +186,16 @@ impl<'a> Objective<'a> {
         Ok((ahead - behind).abs() / (ahead + behind))
     }
 
+    /// Says what is under way and the share that is done.
+    pub fn tell(&self, part: &'static str, share: f64) {
+        (self.say)(part, share);
+    }
+
     /// Residuals of the rows that `is_wanted` at `position`, in their order.
     ///
     /// # Errors
     /// If a number cannot be what it is set to.
-    pub fn residuals_of(
+    pub fn predicted(
         &self,
         position: &[f64],
         is_wanted: impl Fn(&Row) -> bool + Sync,
@@ -192,64 +208,28 @@ impl<'a> Objective<'a> {
         };
         Ok(rows.par_iter().map(one).collect())
     }
-}
 
-impl Residuals for Objective<'_> {
-    fn loss(&self) -> Loss<'_> {
-        Loss { weights: &self.weights, expected: &self.expected }
-    }
-
-    fn at(&self, position: &[f64]) -> Result<Vec<f64>, FitError> {
-        (self.say)("stepping", 0.0);
-        let residuals = self.residuals(position, self.slopes)?;
-        Ok(residuals.iter().zip(&self.offsets).map(|(residual, offset)| residual + offset).collect())
-    }
-
-    fn jacobian(&self, position: &[f64]) -> Result<Jacobian, FitError> {
-        let shifted: Vec<(f64, Numbers)> = (0..position.len())
-            .map(|index| {
-                let step = self.parameters[index].small_step();
-                // Inwards at the upper bound.
-                let step = if position[index] + step > 1.0 { -step } else { step };
-                let mut there = position.to_vec();
-                there[index] += step;
-                Ok((step, self.numbers(&there)?))
-            })
-            .collect::<Result<_, FitError>>()?;
-        let tasks: Vec<(usize, usize)> = (0..self.cases.len())
-            .flat_map(|case| (0..position.len()).map(move |parameter| (case, parameter)))
-            .filter(|&(case, parameter)| Self::touches(&self.parameters[parameter], &self.cases[case]))
-            .collect();
-        let here = self.residuals(position, self.slopes)?;
-        let done = AtomicU64::new(0);
-        let predictions: Vec<Prediction> = tasks
-            .par_iter()
-            .map(|&(case, parameter)| {
-                // What the device keeps to itself takes no time.
-                let asks_time = !self.parameters[parameter].path.starts_with("reserve.");
-                let depth = asks_time.then_some(self.slopes);
-                let count = done.fetch_add(1, Ordering::Relaxed);
-                if count.is_multiple_of(64) {
-                    (self.say)("derivatives", count as f64 / tasks.len() as f64);
+    /// Residuals at `position` as derivatives are taken of them, set right by the last anchor; of the rows that are not
+    /// `wanted` they are as `guessed`.
+    ///
+    /// # Errors
+    /// If a number cannot be what it is set to.
+    pub fn residuals_near(
+        &self,
+        position: &[f64],
+        mut guessed: Vec<f64>,
+        wanted: &[bool],
+    ) -> Result<Vec<f64>, FitError> {
+        let numbers = self.numbers(position)?;
+        let rows = self.rows.iter().zip(&self.offsets).zip(wanted);
+        guessed.par_iter_mut().zip(rows.collect::<Vec<_>>()).for_each(
+            |(residual, ((row, offset), &is_wanted))| {
+                if is_wanted {
+                    let depth = (row.quantity == Quantity::Time).then_some(self.slopes);
+                    *residual = Self::residual(row, self.cases[row.case].predict(&numbers, depth)) + offset;
                 }
-                self.cases[case].predict(&shifted[parameter].1, depth)
-            })
-            .collect();
-        let mut by_case: Vec<Vec<(usize, Prediction)>> = vec![Vec::new(); self.cases.len()];
-        for (&(case, parameter), prediction) in tasks.iter().zip(predictions) {
-            by_case[case].push((parameter, prediction));
-        }
-        let row = |(row, &residual): (&Row, &f64)| {
-            let entries = by_case[row.case].iter().filter_map(|&(parameter, prediction)| {
-                let is_memory = row.quantity == Quantity::Memory;
-                if !is_memory && self.parameters[parameter].path.starts_with("reserve.") {
-                    return None;
-                }
-                let slope = (Self::residual(row, prediction) - residual) / shifted[parameter].0;
-                Some((parameter, if slope.is_finite() { slope } else { 0.0 }))
-            });
-            entries.collect()
-        };
-        Ok(Jacobian { rows: self.rows.iter().zip(&here).map(row).collect() })
+            },
+        );
+        Ok(guessed)
     }
 }

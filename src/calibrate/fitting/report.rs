@@ -1,17 +1,18 @@
 //! What a fit found: values with their uncertainty and what fixes them, errors before and after, new files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::edit;
 use super::error::FitError;
-use super::left_out::LeftOut;
-use super::linear::SMALL;
 use super::models::{File, as_it_was};
 use super::objective::{Objective, Quantity};
 use super::solver::{Residuals, Solution};
+use super::unseen::LeftOut;
+pub use super::values::{Bound, Fitted, KinMean, Share};
+use super::values::{fitted, kin};
 use crate::profile::coverage::EvidenceTable;
 
 /// A fit: its report and the texts of the files that it changes.
@@ -29,8 +30,13 @@ pub struct Fit {
 pub struct FitReport {
     pub version: u32,
     pub parameters: Vec<Fitted>,
+    /// What the means of kin came to.
+    #[serde(default)]
+    pub kin: Vec<KinMean>,
     pub families: Vec<FamilyErrors>,
-    pub left_out: Vec<LeftOut>,
+    /// Each source left out in turn; none of a quick fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// Runs fitted to.
     pub runs: u64,
     pub skipped: Vec<(String, String)>,
@@ -47,42 +53,6 @@ pub struct FitReport {
     pub evaluations: u32,
     pub jacobians: u32,
     pub seconds: f64,
-}
-
-/// One parameter.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Fitted {
-    pub files: Vec<String>,
-    pub path: String,
-    pub meaning: String,
-    pub before: f64,
-    pub value: f64,
-    pub lower: f64,
-    pub upper: f64,
-    /// Standard error in the parameter's unit; none at a bound.
-    pub standard_error: Option<f64>,
-    /// The bound that it stands at.
-    pub at_bound: Option<Bound>,
-    /// Runs whose prediction depends on it.
-    pub runs: u64,
-    /// The families that fix it, by their share of the information on it, largest first.
-    pub fixed_by: Vec<Share>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Bound {
-    Lower,
-    Upper,
-}
-
-/// A family's share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Share {
-    pub family: String,
-    pub share: f64,
 }
 
 /// Errors of one family.
@@ -119,7 +89,6 @@ impl Fit {
         objective: &Objective<'_>,
         (before, after): (&[f64], &[f64]),
         solution: &Solution,
-        left_out: Vec<LeftOut>,
         skipped: &[(String, String)],
     ) -> Result<Self, FitError> {
         let parameters = fitted(objective, solution);
@@ -143,10 +112,11 @@ impl Fit {
         }
         let start = objective.start()?;
         let report = FitReport {
-            version: 1,
+            version: 2,
             parameters,
+            kin: kin(objective, solution),
             families: families(objective, before, after),
-            left_out,
+            left_out: None,
             runs: objective.cases.len() as u64,
             skipped: skipped.to_vec(),
             loss_before: objective.loss().value(before, &start),
@@ -162,99 +132,9 @@ impl Fit {
     }
 }
 
-impl Fitted {
-    /// Where its value comes from, for the file.
-    fn source(&self) -> String {
-        let families: Vec<String> = self
-            .fixed_by
-            .iter()
-            .filter(|share| share.share >= 0.05)
-            .map(|share| format!("{} ({:.0} %)", share.family, 100.0 * share.share))
-            .collect();
-        if families.is_empty() {
-            return "what is expected: no run tells (fit)".to_owned();
-        }
-        let error = match (self.standard_error, self.at_bound) {
-            (_, Some(Bound::Lower)) => "at its lower bound".to_owned(),
-            (_, Some(Bound::Upper)) => "at its upper bound".to_owned(),
-            (Some(error), None) => format!("standard error {}", rounded(error, 2)),
-            (None, None) => "standard error unknown".to_owned(),
-        };
-        format!("fit to {} runs, fixed by {}; {error}", self.runs, families.join(", "))
-    }
-}
-
 /// `value` with `digits` significant digits.
 pub fn rounded(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
-}
-
-fn fitted(objective: &Objective<'_>, solution: &Solution) -> Vec<Fitted> {
-    let loss = objective.loss();
-    let normal = loss.normal(&solution.residuals, &solution.jacobian, &solution.position);
-    let at_bound = |position: f64| match position {
-        _ if position <= 1e-6 => Some(Bound::Lower),
-        _ if position >= 1.0 - 1e-6 => Some(Bound::Upper),
-        _ => None,
-    };
-    let free: Vec<bool> = solution.position.iter().map(|&position| at_bound(position).is_none()).collect();
-    let variances = normal.variances(&free);
-    // Scatter of the reweighted residuals about the fit.
-    let squares: f64 = solution
-        .residuals
-        .iter()
-        .zip(loss.weights)
-        .map(|(residual, weight)| weight * residual * residual / (residual * residual + SMALL * SMALL).sqrt())
-        .sum();
-    let freedom = solution.residuals.len().saturating_sub(free.iter().filter(|free| **free).count()).max(1);
-    let scatter = squares / freedom as f64;
-    let parameters = objective.parameters.iter().enumerate();
-    parameters
-        .map(|(index, parameter)| {
-            let mut information: BTreeMap<&str, f64> = BTreeMap::new();
-            let mut runs = BTreeSet::new();
-            let mut total = 0.0;
-            for (at, (row, entries)) in objective.rows.iter().zip(&solution.jacobian.rows).enumerate() {
-                let Some(&(_, slope)) = entries.iter().find(|(other, _)| *other == index) else { continue };
-                let residual = solution.residuals[at];
-                let size = (residual * residual + SMALL * SMALL).sqrt();
-                let part = loss.weights[at] / size * slope * slope;
-                if part > 0.0 {
-                    runs.insert(row.case);
-                    *information.entry(objective.family(row)).or_default() += part;
-                    total += part;
-                }
-            }
-            let mut fixed_by: Vec<Share> = information
-                .into_iter()
-                .map(|(family, part)| Share { family: family.to_owned(), share: part / total })
-                .collect();
-            fixed_by.sort_by(|a, b| b.share.total_cmp(&a.share));
-            let position = solution.position[index];
-            let value = parameter.value(position);
-            let first = parameter.files().next();
-            let before = first.and_then(|file| objective.models.number(&file, &parameter.path));
-            let slope = if parameter.lower > 0.0 {
-                value * (parameter.upper / parameter.lower).ln()
-            } else {
-                parameter.upper - parameter.lower
-            };
-            Fitted {
-                files: parameter.files().map(|file| file.name().to_owned()).collect(),
-                path: parameter.path.clone(),
-                meaning: parameter.meaning.clone(),
-                before: before.unwrap_or(value),
-                // Whole bytes; else five digits, which is more than any run tells.
-                value: if parameter.lower > 1e4 { value.round() } else { rounded(value, 5) },
-                lower: parameter.lower,
-                upper: parameter.upper,
-                standard_error: variances[index].map(|variance| slope * (variance * scatter).max(0.0).sqrt()),
-                at_bound: at_bound(position),
-                runs: runs.len() as u64,
-                fixed_by,
-            }
-        })
-        .collect()
 }
 
 fn families(objective: &Objective<'_>, before: &[f64], after: &[f64]) -> Vec<FamilyErrors> {
@@ -270,7 +150,7 @@ fn families(objective: &Objective<'_>, before: &[f64], after: &[f64]) -> Vec<Fam
         .into_iter()
         .map(|((quantity, family), (before, after))| FamilyErrors {
             family: family.to_owned(),
-            quantity: if quantity == Quantity::Time { "time" } else { "memory" }.to_owned(),
+            quantity: quantity.name().to_owned(),
             runs: after.len() as u64,
             before: mean_error(&before),
             after: mean_error(&after),

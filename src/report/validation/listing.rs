@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::amount::{NOTHING, amounts, percent, share, signed};
 use crate::trace::published::Quality;
 use crate::units::several;
-use crate::validate::{Figures, Group, Quantity, Run, Validation, Worst};
+use crate::validate::{Errors, Figures, Group, LeftOut, Quantity, Run, Validation, Worst};
 
 /// Columns of one of the worst runs.
 const WORST: [(&str, bool); 5] =
@@ -57,6 +57,7 @@ pub fn figures(validation: &Validation, quantity: Quantity, of_weak: bool) -> Li
     let mut groups: Vec<&Group> =
         validation.groups.iter().filter(|group| is_weak(&group.name) == of_weak).collect();
     groups.sort_by_key(|group| group.name == "all");
+    let has_left_out = groups.iter().any(|group| left_out(group, quantity).mape.is_some());
     let rows = groups.into_iter().filter_map(|group| {
         let figures = of(group, quantity);
         let compared = compared(validation, group, quantity);
@@ -64,35 +65,49 @@ pub fn figures(validation: &Validation, quantity: Quantity, of_weak: bool) -> Li
         if compared == 0 && quantity == Quantity::Memory {
             return None;
         }
-        Some(vec![
+        let mut row = vec![
             group.name.strip_suffix("/C").unwrap_or(&group.name).to_owned(),
             group.runs.to_string(),
             group.simulated.to_string(),
             compared.to_string(),
+        ];
+        if has_left_out {
+            let figures = left_out(group, quantity);
+            row.extend([percent(figures.mape), percent(figures.median)]);
+        }
+        row.extend([
             percent(figures.mape),
             percent(figures.median),
             signed(figures.bias),
             share(figures.within_5),
             share(figures.within_10),
             share(figures.within_20),
-        ])
+        ]);
+        Some(row)
     });
     let grades = if of_weak { "quality C, not for headlines" } else { "quality A and B" };
+    let mut columns = vec![("source", false), ("runs", true), ("simulated", true), ("compared", true)];
+    if has_left_out {
+        columns.extend([("left out", true), ("its median", true)]);
+    }
+    columns.extend([
+        ("mean error", true),
+        ("median", true),
+        ("bias", true),
+        ("within 5 %", true),
+        ("10 %", true),
+        ("20 %", true),
+    ]);
     Listing {
         title: format!("{}, {grades}", name(quantity)),
-        note: "Errors are predicted over measured, less one; the mean and the median are of their sizes.",
-        columns: vec![
-            ("source", false),
-            ("runs", true),
-            ("simulated", true),
-            ("compared", true),
-            ("mean error", true),
-            ("median", true),
-            ("bias", true),
-            ("within 5 %", true),
-            ("10 %", true),
-            ("20 %", true),
-        ],
+        note: if has_left_out {
+            "Errors are predicted over measured, less one; means and medians are of their sizes. Left out: predicted by \
+             numbers that were fitted without the source, which is what a run of somebody new may expect; the other \
+             columns are of numbers that were fitted to these runs too."
+        } else {
+            "Errors are predicted over measured, less one; the mean and the median are of their sizes."
+        },
+        columns,
         rows: rows.collect(),
     }
 }
@@ -200,24 +215,26 @@ pub fn flags(validation: &Validation) -> Listing {
 }
 
 fn runs(validation: &Validation) -> Listing {
+    let has_left_out = validation.runs.iter().any(|run| run.left_out.is_some());
+    let both = [Quantity::StepTime, Quantity::Memory];
     let rows = validation.runs.iter().map(|run| {
-        let [predicted, measured] = amounts(run, Quantity::StepTime);
-        let [bytes, measured_bytes] = amounts(run, Quantity::Memory);
-        let (time, memory) = (signed(run.error.step_time), signed(run.error.memory));
-        vec![run.id.clone(), predicted, measured, time, bytes, measured_bytes, memory]
+        let cells = both.into_iter().flat_map(|quantity| {
+            let [predicted, measured] = amounts(run, quantity);
+            let left_out = run.left_out.and_then(|errors: Errors| errors.of_quantity(quantity));
+            let left_out = has_left_out.then(|| signed(left_out));
+            let error = signed(run.error.of_quantity(quantity));
+            [predicted, measured].into_iter().chain(left_out).chain([error])
+        });
+        [run.id.clone()].into_iter().chain(cells).collect()
+    });
+    let columns = ["step predicted", "memory predicted"].into_iter().flat_map(|predicted| {
+        let left_out = has_left_out.then_some(("left out", true));
+        [(predicted, true), ("measured", true)].into_iter().chain(left_out).chain([("error", true)])
     });
     Listing {
         title: "Runs".to_owned(),
         note: "",
-        columns: vec![
-            ("run", false),
-            ("step predicted", true),
-            ("measured", true),
-            ("error", true),
-            ("memory predicted", true),
-            ("measured", true),
-            ("error", true),
-        ],
+        columns: [("run", false)].into_iter().chain(columns).collect(),
         rows: rows.collect(),
     }
 }
@@ -228,6 +245,16 @@ pub const fn of(group: &Group, quantity: Quantity) -> &Figures {
         Quantity::StepTime => &group.time,
         Quantity::Memory => &group.memory,
     }
+}
+
+/// The figures of `quantity` by numbers that were fitted without each source.
+pub fn left_out(group: &Group, quantity: Quantity) -> Figures {
+    let left_out = group.left_out.as_ref();
+    let of = |left_out: &LeftOut| match quantity {
+        Quantity::StepTime => left_out.time,
+        Quantity::Memory => left_out.memory,
+    };
+    left_out.map(of).unwrap_or_default()
 }
 
 /// Runs of `group` with an error of `quantity`.

@@ -151,6 +151,7 @@ pub(super) fn judge(
         quality: run.quality.name().to_owned(),
         memory_kind: kind.name().to_owned(),
         error: Errors::of(&predicted, &judged),
+        left_out: None,
         predicted,
         measured,
         time_s: prediction.time_s,
