@@ -66,7 +66,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let s = sizes(b, layer);
 
     let normed = b.activation("moe norm", stream * hidden, Some(SavedTensor::LinearInput));
-    let statistics = b.statistics("moe norm statistics", stream);
+    let statistics = b.statistics("moe norm statistics", (stream, hidden));
     b.norm(Place::Input, hidden, source, normed, statistics);
 
     let logits = routed * layer.experts * shape.statistic().size();
@@ -77,7 +77,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let expert_input = to_experts(b, "expert input", sent, Some(SavedTensor::ExpertInput));
 
     let rows = s.experts * s.rows;
-    let gate = layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::Gate)));
+    let gate = layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::ExpertGate)));
     let up = b.activation("expert up", rows * s.width, Some(SavedTensor::Up));
     let ups = [gate.map(|gate| (Matrix::ExpertGate, gate)), Some((Matrix::ExpertUp, up))];
     for (matrix, value) in ups.into_iter().flatten() {
@@ -119,6 +119,7 @@ fn permute(
 fn to_experts(b: &mut Builder<'_>, name: &'static str, sent: ValueId, saved: Option<SavedTensor>) -> ValueId {
     let shape = b.shape;
     let elements = b.elements(sent);
+    let saved = saved.map(|input| if shape.expert > 1 { SavedTensor::ReceivedInput } else { input });
     let gathers = shape.expert_tensor > 1 && shape.sequence_parallel;
     let mut value = sent;
     if shape.expert > 1 {
