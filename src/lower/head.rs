@@ -187,11 +187,7 @@ fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) -> ValueId {
                 return target;
             }
             let cast = (ElementwiseKind::Cast, of.elements(), 3);
-            let gradient = if logits_go(b) {
-                like(b, of.logits, "logits gradient")
-            } else {
-                of.logits
-            };
+            let gradient = if logits_go(b) { like(b, of.logits, "logits gradient") } else { of.logits };
             b.elementwise(Kernel::Copy, cast, &[target], &[gradient]);
             soft_cap(b, layer, of.elements(), gradient);
             gradient

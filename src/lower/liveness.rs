@@ -81,8 +81,7 @@ impl Choice {
     fn new(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block: bool) -> Self {
         let activations = &shape.engine.activations;
         let kept = activations.kept(mode);
-        let keeps =
-            |value: &Value| !is_block || value.saved.is_some_and(|saved| shape.keeps(kept, saved));
+        let keeps = |value: &Value| !is_block || value.saved.is_some_and(|saved| shape.keeps(kept, saved));
         let mut choice = Self {
             needed_and_kept: vec![false; graph.values.len()],
             recomputed: vec![false; graph.forward.len()],

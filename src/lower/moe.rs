@@ -77,7 +77,8 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let expert_input = to_experts(b, "expert input", sent, Some(SavedTensor::ExpertInput));
 
     let rows = s.experts * s.rows;
-    let gate = layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::ExpertGate)));
+    let gate =
+        layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::ExpertGate)));
     let up = b.activation("expert up", rows * s.width, Some(SavedTensor::Up));
     let ups = [gate.map(|gate| (Matrix::ExpertGate, gate)), Some((Matrix::ExpertUp, up))];
     for (matrix, value) in ups.into_iter().flatten() {

@@ -2,6 +2,7 @@
 
 use crate::profile::EngineProfile;
 use crate::profile::capabilities::{Cited, CutGrain, Supports};
+use crate::profile::engine::LogitsModel;
 use crate::profile::engines::{embedded, engine};
 use crate::trace::published::PublishedRun;
 
@@ -32,9 +33,8 @@ const ENGINES: &[(&str, &str)] = &[
     ("Meta internal", "torchtitan"),
     ("llm-foundry", "llm-foundry"),
     ("PyTorch FSDP", "llm-foundry"),
-    // One device, 32-bit weights, 16-bit copies of them.
-    ("PyTorch autocast", "torchtitan"),
-    ("LitGPT", "llm-foundry"),
+    ("PyTorch autocast", "autocast"),
+    ("LitGPT", "litgpt"),
     ("Galvatron", "llm-foundry"),
     ("metaseq", "llm-foundry"),
     ("InternEvo", "internevo"),
@@ -70,13 +70,24 @@ fn needs_deepspeed_engine(run: &PublishedRun) -> bool {
 const FUSED: &[&str] = &["NeMo AutoModel", "Meta internal"];
 
 /// Programs that are simulated as llm-foundry and compute the loss as PyTorch does, in 32 bits; its own is FlashAttention's.
-const PLAIN_LOSS: &[&str] = &["PyTorch FSDP", "LitGPT", "Galvatron", "metaseq"];
+const PLAIN_LOSS: &[&str] = &["PyTorch FSDP", "Galvatron", "metaseq"];
 
 /// Where the engine cuts by itself, as it does; no table says where.
 fn cuts(profile: &EngineProfile) -> Cited<CutGrain> {
     let own = &profile.supports.cuts;
     let decides = matches!(**own, CutGrain::FirstMore | CutGrain::ByCost);
     if decides { own.clone() } else { embedded().supports.cuts.clone() }
+}
+
+/// The loss as PyTorch computes it, of which torchtitan's profile says what it makes.
+fn torchtitan_loss(profile: &EngineProfile) -> LogitsModel {
+    engine("torchtitan").unwrap_or(profile).logits.clone()
+}
+
+/// Whether weights are updated in the type that products take them in (Lightning's precision `bf16-true`).
+fn has_no_master_weights(run: &PublishedRun) -> bool {
+    let name = run.strategy.dtype.split_whitespace().next();
+    name.is_some_and(|name| name.ends_with("-true") && !name.starts_with("fp32"))
 }
 
 /// `profile` as it was set in `run`.
@@ -100,7 +111,10 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
         engine.drop_what_compilers_drop();
     }
     if PLAIN_LOSS.iter().any(|prefix| run.framework.starts_with(prefix)) {
-        engine.logits.single_precision_copy = true;
+        engine.logits = torchtitan_loss(&engine);
+    }
+    if has_no_master_weights(run) {
+        engine.keep_no_master_weights();
     }
     if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
         engine.make_tensor_parallel_asynchronous();

@@ -178,7 +178,9 @@ fn offload(strategy: &PublishedStrategy) -> Result<Option<Offloaded>, String> {
     match strategy.offload.as_deref() {
         None | Some("none") => Ok(None),
         Some(text) if text.starts_with("optimizer") => {
-            Ok(Some(vec![(OffloadCategory::Optimizer, vec![1.0])]))
+            let parameters = text.starts_with("optimizer+params");
+            let parameters = parameters.then(|| (OffloadCategory::Parameters, vec![1.0]));
+            Ok(Some([(OffloadCategory::Optimizer, vec![1.0])].into_iter().chain(parameters).collect()))
         }
         Some(other) => Err(format!("strategy.offload `{other}` is not planned")),
     }
