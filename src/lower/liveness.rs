@@ -125,16 +125,15 @@ impl Choice {
         mode: CheckpointMode,
         is_block: bool,
     ) {
-        let listed = SavedTensor::MlpOutput;
-        if !is_block
-            || !CheckpointMode::RECOMPUTING.contains(&mode)
-            || !shape.engine.activations.kept(mode).contains(&listed)
-            || graph.backward.is_empty()
-        {
+        if !is_block || !CheckpointMode::RECOMPUTING.contains(&mode) || graph.backward.is_empty() {
             return;
         }
+        let kept = shape.engine.activations.kept(mode);
+        let is_listed = |saved: &SavedTensor| {
+            matches!(saved, SavedTensor::MlpOutput | SavedTensor::ReturnedOutput) && kept.contains(saved)
+        };
         for (index, value) in graph.values.iter().enumerate() {
-            if value.saved == Some(listed) {
+            if value.saved.as_ref().is_some_and(is_listed) {
                 self.needed_and_kept[index] = true;
             }
         }

@@ -92,7 +92,8 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let output = b.activation("expert output", rows * hidden, None);
     let op = b.product(s.experts, s.rows, s.width, hidden);
     b.compute(Kernel::Linear(Matrix::ExpertDown), op, &[activated], &[output]);
-    let returned = from_experts(b, "slots returned", output, s.sent * hidden);
+    let returned =
+        from_experts(b, "slots returned", output, s.sent * hidden, Some(SavedTensor::ReturnedOutput));
     let branch = b.activation("combined", stream * hidden, None);
     permute(b, Kernel::Combine, (s.sent, routed, hidden), &[returned, routing], &[branch]);
     if !shape.sequence_parallel {
@@ -142,7 +143,13 @@ fn to_experts(b: &mut Builder<'_>, name: &'static str, sent: ValueId, saved: Opt
 }
 
 /// The way back: reduced inside an expert's tensor group, then to the ranks of the tokens.
-fn from_experts(b: &mut Builder<'_>, name: &'static str, output: ValueId, elements: u64) -> ValueId {
+fn from_experts(
+    b: &mut Builder<'_>,
+    name: &'static str,
+    output: ValueId,
+    elements: u64,
+    saved: Option<SavedTensor>,
+) -> ValueId {
     let shape = b.shape;
     let mut value = output;
     if shape.expert_tensor > 1 && shape.sequence_parallel {
@@ -153,7 +160,7 @@ fn from_experts(b: &mut Builder<'_>, name: &'static str, output: ValueId, elemen
         value = shard;
     }
     if shape.expert > 1 {
-        let back = b.activation(name, elements, None);
+        let back = b.activation(name, elements, saved);
         let bytes = Bytes(elements * shape.compute.size());
         let all_to_all = (CollectiveKind::AllToAll, Group::Expert);
         b.collective(Kernel::Collective, all_to_all, bytes, &[value], &[back]);
@@ -236,7 +243,7 @@ pub fn backward(
         let op = b.product(s.experts, s.rows, s.width, hidden);
         b.compute(Kernel::InputGradient(matrix, into), op, &[from], &[input]);
     }
-    let returned = from_experts(b, "slot gradients returned", input, s.sent * (hidden + 1));
+    let returned = from_experts(b, "slot gradients returned", input, s.sent * (hidden + 1), None);
     if trainable {
         for (matrix, from) in ups() {
             let op = b.product(s.experts, hidden, s.rows, s.width);

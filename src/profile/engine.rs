@@ -292,6 +292,8 @@ pub enum SavedTensor {
     ExpertInput,
     /// The same where they come from other ranks.
     ReceivedInput,
+    /// What experts on other ranks made of a rank's own tokens.
+    ReturnedOutput,
 }
 
 /// Where the residual stream that norms read is kept in 32 bits beside kernels of 16.
