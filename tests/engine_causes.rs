@@ -252,8 +252,8 @@ fn products_of_32_bits_run_in_tf32_where_the_engine_says_so() {
     // 156 over 19.5 TFLOP/s, and the shares that the two engines reach.
     assert!((5.5..10.0).contains(&ratio), "{ratio}");
     let half = product(1, ElementType::Bf16);
-    let ratio = priced("torchtitan", "1x1xa100-sxm-80gb", &half).0
-        / priced("megatron", "1x1xa100-sxm-80gb", &half).0;
+    let ratio =
+        priced("torchtitan", "1x1xa100-sxm-80gb", &half).0 / priced("megatron", "1x1xa100-sxm-80gb", &half).0;
     assert!((0.7..1.4).contains(&ratio), "{ratio}");
 }
 
@@ -293,6 +293,9 @@ fn short_sequences_and_narrow_heads_lose_what_kernels_were_measured_to_lose() {
     let measured = [(1024, 128, 0.22 / 0.31), (2048, 128, 0.27 / 0.31), (8192, 64, 0.28 / 0.31)];
     for (tokens, dim, measured) in measured {
         let ratio = rate(tokens, dim) / rate(8192, 128);
-        assert!((ratio / measured - 1.0).abs() < 0.2, "{tokens} tokens of {dim}: {ratio}, measured {measured}");
+        assert!(
+            (ratio / measured - 1.0).abs() < 0.2,
+            "{tokens} tokens of {dim}: {ratio}, measured {measured}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Written apart from `program`: the tests hold its peak against the program's own, to the byte.
 
+use crate::cost::digest::UnitDigest;
 use crate::cost::instants::Instant;
 use crate::cost::known_chunks::KnownChunks;
 use crate::cost::unit_cost::{UnitCost, UnitCosts};
@@ -65,18 +66,27 @@ impl Ledger<'_> {
     pub fn persistent(&self, stage: u32) -> i64 {
         let rules = self.rules;
         let (mut bytes, mut owned, mut dense, mut expert) = (0, 0, 0, 0);
+        let on_host = offloaded_elements(self.strategy, stage as usize, self.owned(stage));
         let (mut reads_tokens, mut reads_targets) = (false, false);
         for (unit, count) in self.runs(stage) {
             let cost = self.cost(stage, unit);
             bytes += count * (cost.held + if unit.offloads_parameters { 0 } else { aligned(cost.stored) });
+            bytes += if cost.comes_late {
+                0
+            } else if rules.gradients_follow_optimizer && owned < on_host {
+                let left = |place| (on_host - owned).saturating_sub(place * cost.owned).min(cost.owned);
+                let on_device = |place| (cost.owned - left(place)) * rules.gradient.size();
+                (0..count).map(|place| aligned(on_device(place))).sum()
+            } else {
+                count * aligned(cost.gradients)
+            };
             owned += count * cost.owned;
             dense += count * cost.trained.0;
             expert += count * cost.trained.1;
             reads_tokens |= unit.reads_tokens;
             reads_targets |= unit.reads_targets;
         }
-        let on_device = owned - offloaded_elements(self.strategy, stage as usize, owned);
-        bytes += aligned(on_device * rules.optimizer_size);
+        bytes += aligned((owned - on_host) * rules.optimizer_size);
         let reduced = if rules.gradient_ranks > 1 { dense } else { 0 }
             + if rules.expert_ranks > 1 { expert } else { 0 };
         let bucket = reduced.min(self.strategy.bucket) * rules.reduce.size();
@@ -118,9 +128,8 @@ impl Ledger<'_> {
             .filter(|(unit, _)| unit.offloads_parameters)
             .map(|(unit, count)| count * aligned(self.cost(stage, unit).stored))
             .sum();
-        let size = rules.optimizer_size + rules.gradient.size() + rules.parameter.size();
         let scalars = if on_host > 0 { aligned(Scalars::head_bytes().0) } else { 0 };
-        let state = aligned(on_host * size) + scalars;
+        let state = aligned(on_host * rules.host_size) + scalars;
         let saved: Vec<i64> = self
             .layout
             .chunks_of(stage)
@@ -174,7 +183,14 @@ impl Ledger<'_> {
             }
             before = end;
         }
-        (aligned(copy) + aligned(updated * self.rules.parameter.size())) as i64
+        let late: u64 = self.runs(stage).map(|(unit, count)| count * self.late(stage, unit) as u64).sum();
+        (aligned(copy) + aligned(updated * self.rules.parameter.size()) + late) as i64
+    }
+
+    /// The gradient that comes with the passes of `unit` and stays until the update.
+    fn late(&self, stage: u32, unit: &PlacedUnit) -> i64 {
+        let cost = self.cost(stage, unit);
+        if cost.comes_late { aligned(cost.gradients) as i64 } else { 0 }
     }
 
     /// Its three passes.
@@ -198,6 +214,7 @@ impl Ledger<'_> {
             |walk, place| {
                 let unit = units[place];
                 let UnitCost { digest, gradient, .. } = self.cost(chunk.stage, unit);
+                walk.coming = self.late(chunk.stage, unit);
                 walk.pass(&digest.forward, *gradient, false);
                 if unit.offloads_activations && digest.kept > 0 {
                     walk.leaving.push(digest.kept);
@@ -258,6 +275,8 @@ impl Ledger<'_> {
                 let pass = if stays(unit) { &digest.backward_again } else { &digest.backward };
                 // Kept whole over the step, a gradient that is held by itself has a buffer of its own for a while.
                 let gradient = if holds(unit) { whole_gradient } else { gradient };
+                let has_come = digest.forward.after.is_some();
+                walk.coming = if has_come { 0 } else { self.late(chunk.stage, unit) };
                 walk.pass(pass, *gradient, holds(unit));
                 // Copies of gradients whose norms are taken over several ranks.
                 for (_, watch) in shaped.watches_at(loss, unit.unit) {
@@ -275,6 +294,12 @@ impl Ledger<'_> {
                 walk.sent += digest(&chunk.units[0]).input_gradient;
             }
         }
+        // The step holds what has come.
+        let adds = |unit: &&PlacedUnit| {
+            let UnitDigest { forward, backward, .. } = digest(unit);
+            forward.after.is_some() || backward.after.is_some()
+        };
+        walk.live -= chunk.units.iter().filter(adds).map(|unit| self.late(chunk.stage, unit)).sum::<i64>();
         walk.done()
     }
 

@@ -284,8 +284,8 @@ impl<'a> DevicePricing<'a> {
     fn streamed(&self, op: &Op) -> Price {
         let bytes = op.bytes_moved().scaled(self.passes(op));
         let known = op.kernel_kind().and_then(|kind| self.cluster.device.kernels.get(&kind));
-        let mut price =
-            known.map_or_else(|| self.memory_bound(bytes), |rates| self.moving(bytes, rates.rate(self.compute)));
+        let mut price = known
+            .map_or_else(|| self.memory_bound(bytes), |rates| self.moving(bytes, rates.rate(self.compute)));
         price.seconds += self.cluster.device.kernel_time.value * (self.kernels(op) - 1.0);
         price
     }
@@ -387,7 +387,6 @@ pub fn fused_attention(op: &AttentionCore, device: &DeviceModel, rate: FlopsPerS
 
 /// Elements of the heads that rates of attention are stated for.
 const USUAL_HEAD: f64 = 128.0;
-
 
 /// The shape of the groups of one kind: the first group's members, the slowest links of any group.
 fn worst(cluster: &Cluster, mesh: &Mesh, strategy: &Strategy, kind: MeshGroup) -> GroupShape {

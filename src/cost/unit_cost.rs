@@ -18,8 +18,11 @@ pub struct UnitCost {
     pub digest: UnitDigest,
     /// Parameters that the rank stores; on the host, where the unit's are there.
     pub stored: u64,
-    /// Whatever else is held over the whole step: what is gathered once, and gradients.
+    /// What is gathered once and held over the whole step.
     pub held: u64,
+    /// Gradients that are kept until the update, from the start of the step or from its backward on.
+    pub gradients: u64,
+    pub comes_late: bool,
     /// Elements of optimizer state.
     pub owned: u64,
     /// Trained elements, dense and expert.
@@ -180,6 +183,7 @@ impl UnitCost {
             0
         };
         let gathered = match rules.gathering {
+            _ if rules.casts_parameters && !p.is_multiplied => 0,
             Gathering::EachPass | Gathering::ForwardToBackward => {
                 let most = p.largest.max(rules.gathers_at_most);
                 (p.total() + p.borrowed).min(most) * rules.compute.size()
@@ -191,7 +195,9 @@ impl UnitCost {
         Self {
             digest,
             stored: (trained(rules.shards_parameters) + frozen) * rules.parameter.size(),
-            held: held(gathered_once) + held(gradients),
+            held: held(gathered_once),
+            gradients,
+            comes_late: rules.gradients_come_late && p.has_own_gradient,
             owned: trained(rules.zero >= 1),
             trained: (p.dense_trained, p.expert_trained),
             gathered: held(gathered) as i64,

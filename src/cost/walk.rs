@@ -33,6 +33,8 @@ pub(super) struct Walk<'a> {
     pub(super) leaving: Vec<i64>,
     /// Unit gradients that wait for the weight of their loss.
     held: Vec<i64>,
+    /// What the next pass leaves of its unit's gradient until the update.
+    pub(super) coming: i64,
 }
 
 impl<'a> Walk<'a> {
@@ -46,6 +48,7 @@ impl<'a> Walk<'a> {
             reducing: Vec::new(),
             leaving: Vec::new(),
             held: Vec::new(),
+            coming: 0,
         }
     }
 
@@ -56,6 +59,9 @@ impl<'a> Walk<'a> {
 
     /// A unit's pass; `gradient` is its own gradient buffer, at most one older one stays beside it.
     pub(super) fn pass(&mut self, digest: &PassDigest, gradient: i64, is_held: bool) {
+        // A whole gradient is there when it is first written to, a shard when the unit's own is reduced.
+        let coming = std::mem::take(&mut self.coming);
+        let (first, last) = if self.ledger.rules.keeps_whole_gradients { (coming, 0) } else { (0, coming) };
         self.peak = self.peak.max(self.live + digest.before);
         if let Some(after) = digest.after {
             if gradient > 0 {
@@ -65,9 +71,13 @@ impl<'a> Walk<'a> {
                 self.live += gradient;
                 if is_held { self.held.push(gradient) } else { self.reducing.push(gradient) }
             }
+            self.live += first;
             self.peak = self.peak.max(self.live + after);
         }
         self.live += digest.net;
+        if digest.after.is_some() {
+            self.take(last);
+        }
     }
 
     /// Held gradients are weighed: added to what is kept, or reduced.

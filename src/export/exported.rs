@@ -126,6 +126,9 @@ pub fn profile_like(
         profile.fuse();
         profile.drop_what_compilers_drop();
     }
+    if meaning.compiles_loss {
+        profile.compile_loss();
+    }
     if meaning.is_asynchronous {
         profile.make_tensor_parallel_asynchronous();
     }

@@ -29,6 +29,8 @@ pub struct Meaning {
     pub dropout: Option<f64>,
     /// The model is compiled.
     pub is_compiled: bool,
+    /// The loss is, whether or not the model is.
+    pub compiles_loss: bool,
     /// Collectives of tensor parallelism are cut in pieces that products use as they come.
     pub is_asynchronous: bool,
     /// The order in which the engine numbers its ranks under these settings.

@@ -71,7 +71,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Attention, source: ValueId) -> (Valu
     let mut normed = source;
     if layer.norm.is_some() {
         normed = b.activation("attention norm", stream * hidden, Some(SavedTensor::LinearInput));
-        statistics = b.statistics("attention norm statistics", stream);
+        statistics = b.statistics("attention norm statistics", (stream, hidden));
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
     let whole = b.gather_input("attention input", normed);
@@ -232,6 +232,9 @@ fn probabilities(b: &mut Builder<'_>, layer: &Attention) -> Vec<ValueId> {
     let pairs = shape.local_heads(layer.heads) * shape.tokens() * shape.seq_len;
     let saved = Some(SavedTensor::AttentionProbabilities);
     let mut values = vec![b.activation("probabilities", pairs, saved)];
+    if shape.engine.activations.single_precision_softmax && shape.compute.size() < shape.statistic().size() {
+        values.push(b.raw("32-bit probabilities", pairs * shape.statistic().size(), saved));
+    }
     if shape.dropout {
         values.push(b.activation("dropped probabilities", pairs, saved));
         if shape.stores(SavedTensor::DropoutMask) {

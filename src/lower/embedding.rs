@@ -35,7 +35,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Embedding) -> (ValueId, Saved) {
     if layer.norm.is_some() {
         b.values[usize::from(summed)].saved = Some(SavedTensor::NormInput);
         output = b.activation("embedding norm", stream * hidden, None);
-        statistics = b.statistics("embedding norm statistics", stream);
+        statistics = b.statistics("embedding norm statistics", (stream, hidden));
         b.norm(Place::Input, hidden, summed, output, statistics);
     }
     let mask = shape

@@ -7,7 +7,7 @@ use crate::lower::kernel::{Into, Kernel, Matrix, Place};
 use crate::lower::shape::Shape;
 use crate::ops::{Collective, CollectiveKind, Elementwise, ElementwiseKind, Group, Linear, Op, RowNorm};
 use crate::profile::engine::SavedTensor;
-use crate::units::{Bytes, ElementType};
+use crate::units::Bytes;
 
 /// The order in which a rank issues instructions is one; each stream then runs its own in that order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,11 +119,8 @@ impl<'a> Builder<'a> {
 
     /// A value of `elements` elements of the compute type.
     pub fn activation(&mut self, name: &'static str, elements: u64, saved: Option<SavedTensor>) -> ValueId {
-        let size = match saved {
-            Some(saved) if self.shape.is_in_eight_bits(saved) => ElementType::Fp8.size(),
-            _ => self.shape.compute.size(),
-        };
-        let bytes = Bytes(elements * size);
+        let element = saved.map_or(self.shape.compute, |saved| self.shape.type_of(saved));
+        let bytes = Bytes(elements * element.size());
         self.value(Value { name, bytes, category: Category::Activations, saved, elements })
     }
 
@@ -137,9 +134,11 @@ impl<'a> Builder<'a> {
         self.shape.stores(saved).then(|| self.raw(name, bytes, Some(saved)))
     }
 
-    /// Mean and reciprocal deviation of `rows` rows.
-    pub fn statistics(&mut self, name: &'static str, rows: u64) -> Option<ValueId> {
-        self.optional(name, 2 * rows * self.shape.statistic().size(), SavedTensor::NormStatistics)
+    /// Mean and reciprocal deviation of `rows` rows of `width` elements, and what else a norm of several kernels keeps.
+    pub fn statistics(&mut self, name: &'static str, (rows, width): (u64, u64)) -> Option<ValueId> {
+        let size = self.shape.statistic().size();
+        let wide = self.optional(name, (2 + width) * rows * size, SavedTensor::WideNorm);
+        wide.or_else(|| self.optional(name, 2 * rows * size, SavedTensor::NormStatistics))
     }
 
     pub fn value(&mut self, value: Value) -> ValueId {

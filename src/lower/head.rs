@@ -51,7 +51,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Head, source: ValueId, trains_matrix
     let mut statistics = None;
     if layer.norm.is_some() {
         normed = b.activation("final norm", stream * hidden, Some(SavedTensor::LinearInput));
-        statistics = b.statistics("final norm statistics", stream);
+        statistics = b.statistics("final norm statistics", (stream, hidden));
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
     let whole = b.gather_input("head input", normed);
@@ -104,7 +104,10 @@ fn loss_forward(
     let matrix = Matrix::Vocabulary { chunk, chunks };
     b.linear(Kernel::Linear(matrix), (rows, width, columns), &[input], &[logits]);
     soft_cap(b, layer, elements, logits);
-    let single = copies(b).then(|| b.value(value("32-bit logits", elements * 4)));
+    let single = copies(b).then(|| {
+        let size = if b.shape.engine.logits.copy_in_their_type { b.shape.compute } else { ElementType::Fp32 };
+        b.value(value("logits for the loss", elements * size.size()))
+    });
     if let Some(single) = single {
         b.elementwise(Kernel::Copy, (ElementwiseKind::Cast, elements, 3), &[logits], &[single]);
     }
@@ -139,7 +142,7 @@ fn soft_cap(b: &mut Builder<'_>, layer: &Head, elements: u64, logits: ValueId) {
     }
 }
 
-/// Whether the engine makes a 32-bit copy of the logits.
+/// Whether the engine makes a copy of the logits for the loss.
 fn copies(b: &Builder<'_>) -> bool {
     b.shape.engine.logits.single_precision_copy && b.shape.compute.size() < 4
 }
@@ -151,7 +154,8 @@ fn cross_entropy(
     reads: &[ValueId],
     writes: &[ValueId],
 ) {
-    let element = if copies(b) { ElementType::Fp32 } else { b.shape.compute };
+    let is_wide = copies(b) && !b.shape.engine.logits.copy_in_their_type;
+    let element = if is_wide { ElementType::Fp32 } else { b.shape.compute };
     b.compute(kernel, Op::CrossEntropy(CrossEntropy { rows, columns, backward, element }), reads, writes);
 }
 
@@ -160,33 +164,41 @@ fn logits_gradient(b: &mut Builder<'_>, layer: &Head, of: &Logits) -> ValueId {
     let sizes = (of.rows, of.columns, true);
     let kernel = Kernel::CrossEntropyGradient { chunk: of.chunk, chunks: of.chunks };
     match of.single {
-        None => cross_entropy(b, kernel, sizes, &[of.logits, of.statistics], &[of.logits]),
+        None => {
+            let is_in_place = b.shape.engine.logits.gradient_in_place || b.shape.compute.size() >= 4;
+            let gradient = if is_in_place { of.logits } else { like(b, of.logits, "logits gradient") };
+            cross_entropy(b, kernel, sizes, &[of.logits, of.statistics], &[gradient]);
+            soft_cap(b, layer, of.elements(), gradient);
+            gradient
+        }
         Some(single) => {
             let target = if b.shape.engine.logits.gradient_in_place {
                 single
             } else {
-                let value = b.values[usize::from(single)];
-                b.value(Value { name: "32-bit logits gradient", ..value })
+                like(b, single, "gradient of the loss")
             };
             let logits = &b.shape.engine.logits;
             let split = if b.shape.tensor > 1 { logits.split_backward_copies } else { 0 };
             let copies = scratch(b, Some(single), logits.backward_copies + split);
             let writes: Vec<_> = [target].into_iter().chain(copies).collect();
             cross_entropy(b, kernel, sizes, &[single, of.statistics], &writes);
+            if logits.copy_in_their_type {
+                soft_cap(b, layer, of.elements(), target);
+                return target;
+            }
             let cast = (ElementwiseKind::Cast, of.elements(), 3);
-            let gradient = if logits_go(b) {
-                let value = b.values[usize::from(of.logits)];
-                b.value(Value { name: "logits gradient", ..value })
-            } else {
-                of.logits
-            };
+            let gradient = if logits_go(b) { like(b, of.logits, "logits gradient") } else { of.logits };
             b.elementwise(Kernel::Copy, cast, &[target], &[gradient]);
             soft_cap(b, layer, of.elements(), gradient);
-            return gradient;
+            gradient
         }
     }
-    soft_cap(b, layer, of.elements(), of.logits);
-    of.logits
+}
+
+/// A value as large as `of`.
+fn like(b: &mut Builder<'_>, of: ValueId, name: &'static str) -> ValueId {
+    let value = b.values[usize::from(of)];
+    b.value(Value { name, ..value })
 }
 
 /// Whether the logits are given back behind their 32-bit copy.

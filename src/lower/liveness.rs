@@ -81,10 +81,7 @@ impl Choice {
     fn new(graph: &UnitGraph, shape: Shape<'_>, mode: CheckpointMode, is_block: bool) -> Self {
         let activations = &shape.engine.activations;
         let kept = activations.kept(mode);
-        let keeps = |value: &Value| {
-            let is_kept = |saved| saved == SavedTensor::BlockInput || kept.contains(&saved);
-            !is_block || value.saved.is_some_and(is_kept)
-        };
+        let keeps = |value: &Value| !is_block || value.saved.is_some_and(|saved| shape.keeps(kept, saved));
         let mut choice = Self {
             needed_and_kept: vec![false; graph.values.len()],
             recomputed: vec![false; graph.forward.len()],
@@ -128,16 +125,15 @@ impl Choice {
         mode: CheckpointMode,
         is_block: bool,
     ) {
-        let listed = SavedTensor::MlpOutput;
-        if !is_block
-            || !CheckpointMode::RECOMPUTING.contains(&mode)
-            || !shape.engine.activations.kept(mode).contains(&listed)
-            || graph.backward.is_empty()
-        {
+        if !is_block || !CheckpointMode::RECOMPUTING.contains(&mode) || graph.backward.is_empty() {
             return;
         }
+        let kept = shape.engine.activations.kept(mode);
+        let is_listed = |saved: &SavedTensor| {
+            matches!(saved, SavedTensor::MlpOutput | SavedTensor::ReturnedOutput) && kept.contains(saved)
+        };
         for (index, value) in graph.values.iter().enumerate() {
-            if value.saved == Some(listed) {
+            if value.saved.as_ref().is_some_and(is_listed) {
                 self.needed_and_kept[index] = true;
             }
         }

@@ -39,7 +39,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Mlp, source: ValueId, residual: Valu
     let mut normed = source;
     if layer.norm.is_some() {
         normed = b.activation("mlp norm", stream * hidden, Some(SavedTensor::LinearInput));
-        statistics = b.statistics("mlp norm statistics", stream);
+        statistics = b.statistics("mlp norm statistics", (stream, hidden));
         b.norm(Place::Input, hidden, source, normed, statistics);
     }
     let whole = b.gather_input("mlp input", normed);
@@ -136,7 +136,7 @@ pub fn residual_norm(
     }
     let elements = b.elements(sum);
     let output = b.activation("normed stream", elements, Some(SavedTensor::LinearInput));
-    let statistics = b.statistics("residual norm statistics", elements / hidden);
+    let statistics = b.statistics("residual norm statistics", (elements / hidden, hidden));
     b.norm(Place::Residual, hidden, sum, output, statistics);
     (output, Some(ResidualNorm { sum, statistics }))
 }

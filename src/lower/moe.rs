@@ -66,7 +66,7 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let s = sizes(b, layer);
 
     let normed = b.activation("moe norm", stream * hidden, Some(SavedTensor::LinearInput));
-    let statistics = b.statistics("moe norm statistics", stream);
+    let statistics = b.statistics("moe norm statistics", (stream, hidden));
     b.norm(Place::Input, hidden, source, normed, statistics);
 
     let logits = routed * layer.experts * shape.statistic().size();
@@ -77,7 +77,8 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let expert_input = to_experts(b, layer, "expert input", sent, Some(SavedTensor::ExpertInput));
 
     let rows = s.experts * s.rows;
-    let gate = layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::Gate)));
+    let gate =
+        layer.gated.then(|| b.activation("expert gate", rows * s.width, Some(SavedTensor::ExpertGate)));
     let up = b.activation("expert up", rows * s.width, Some(SavedTensor::Up));
     let ups = [gate.map(|gate| (Matrix::ExpertGate, gate)), Some((Matrix::ExpertUp, up))];
     for (matrix, value) in ups.into_iter().flatten() {
@@ -91,7 +92,13 @@ pub fn forward(b: &mut Builder<'_>, layer: &Moe, source: ValueId, residual: Valu
     let output = b.activation("expert output", rows * hidden, None);
     let op = b.product(s.experts, s.rows, s.width, hidden);
     b.compute(Kernel::Linear(Matrix::ExpertDown), op, &[activated], &[output]);
-    let returned = from_experts(b, layer, "slots returned", output, s.sent * hidden);
+    let returned = from_experts(
+        b,
+        layer,
+        ("slots returned", Some(SavedTensor::ReturnedOutput)),
+        output,
+        s.sent * hidden,
+    );
     let branch = b.activation("combined", stream * hidden, None);
     permute(b, Kernel::Combine, (s.sent, routed, hidden), &[returned, routing], &[branch]);
     if !shape.sequence_parallel {
@@ -131,6 +138,7 @@ fn to_experts(
 ) -> ValueId {
     let shape = b.shape;
     let elements = b.elements(sent);
+    let saved = saved.map(|input| if shape.expert > 1 { SavedTensor::ReceivedInput } else { input });
     let gathers = shape.expert_tensor > 1 && shape.sequence_parallel;
     let mut value = sent;
     if shape.expert > 1 {
@@ -154,7 +162,7 @@ fn to_experts(
 fn from_experts(
     b: &mut Builder<'_>,
     layer: &Moe,
-    name: &'static str,
+    (name, saved): (&'static str, Option<SavedTensor>),
     output: ValueId,
     elements: u64,
 ) -> ValueId {
@@ -168,7 +176,7 @@ fn from_experts(
         value = shard;
     }
     if shape.expert > 1 {
-        let back = b.activation(name, elements, None);
+        let back = b.activation(name, elements, saved);
         let bytes = Bytes(elements * shape.compute.size());
         b.exchange(Kernel::Collective, tokens(b, layer, bytes), &[value], &[back]);
         value = back;
@@ -250,7 +258,7 @@ pub fn backward(
         let op = b.product(s.experts, s.rows, s.width, hidden);
         b.compute(Kernel::InputGradient(matrix, into), op, &[from], &[input]);
     }
-    let returned = from_experts(b, layer, "slot gradients returned", input, s.sent * (hidden + 1));
+    let returned = from_experts(b, layer, ("slot gradients returned", None), input, s.sent * (hidden + 1));
     if trainable {
         for (matrix, from) in ups() {
             let op = b.product(s.experts, hidden, s.rows, s.width);

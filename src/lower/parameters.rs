@@ -32,15 +32,23 @@ pub struct UnitParameters {
     pub trains_tied: bool,
     /// Of a tied head beside its embedding: the table, which is gathered for the head too.
     pub borrowed: u64,
+    /// Its gradient has one writer in a step: no other unit's backward and no other loss's adds to it.
+    pub has_own_gradient: bool,
+    /// Its kernels multiply with all that it has, and do not look rows up.
+    pub is_multiplied: bool,
 }
 
 impl UnitParameters {
     /// The parameters of `layers` on one rank.
     pub fn of(model: &Model, layers: std::ops::Range<usize>, shape: &Shape<'_>) -> Self {
         let mut sum = Self::default();
+        let mut looks_up = false;
         for index in layers {
             sum.add_layer(model, model.layer(index), shape);
+            looks_up |= matches!(model.layer(index).kind, LayerKind::Embedding(_));
         }
+        sum.has_own_gradient = sum.table == 0 && model.losses.len() <= 1;
+        sum.is_multiplied = !looks_up;
         sum
     }
 

@@ -2,7 +2,7 @@
 
 use crate::profile::EngineProfile;
 use crate::profile::choices::{AttentionKernel, Compression, ContextKind, LossMode};
-use crate::profile::engine::SavedTensor;
+use crate::profile::engine::{SavedTensor, WideStream};
 use crate::strategy::{Capacity, Strategy, Workload};
 use crate::units::{ElementType, ceil_div};
 
@@ -119,8 +119,33 @@ impl<'a> Shape<'a> {
                 | SavedTensor::ActivationOutput
                 | SavedTensor::ProjectionInput
                 | SavedTensor::ExpertInput
+                | SavedTensor::ReceivedInput
         );
         is_input && self.engine.activations.eight_bit_inputs && self.multiply == ElementType::Fp8
+    }
+
+    /// The type of the residual stream.
+    pub fn stream(&self) -> ElementType {
+        match self.engine.activations.wide_stream {
+            WideStream::Never => self.compute,
+            WideStream::Uncompiled | WideStream::Always => self.statistic(),
+        }
+    }
+
+    /// The type that `saved` is kept in.
+    pub fn type_of(&self, saved: SavedTensor) -> ElementType {
+        match saved {
+            SavedTensor::BlockInput | SavedTensor::NormInput => self.stream(),
+            _ if self.is_in_eight_bits(saved) => ElementType::Fp8,
+            _ => self.compute,
+        }
+    }
+
+    /// Whether a block under a mode that keeps what is in `kept` keeps `saved`.
+    pub fn keeps(&self, kept: &[SavedTensor], saved: SavedTensor) -> bool {
+        let drops = &self.engine.activations.eight_bit_drops;
+        let is_dropped = self.multiply == ElementType::Fp8 && drops.contains(&saved);
+        saved == SavedTensor::BlockInput || (kept.contains(&saved) && !is_dropped)
     }
 
     /// Whether the engine stores `tensor` at all when nothing is checkpointed.

@@ -340,7 +340,7 @@ fn leave(
         (Some(output), _) => {
             let value = &mut b.values[usize::from(output)];
             value.elements = elements;
-            value.bytes = Bytes(elements * b.shape.compute.size());
+            value.bytes = Bytes(elements * b.shape.stream().size());
             Some(output)
         }
         (None, Some(input)) => {

@@ -162,6 +162,8 @@ pub enum MasterWeights {
     Separate,
     /// The stored parameters are the 32-bit master weights; 16-bit copies are made a unit at a time.
     Stored,
+    /// There are none: working parameters are updated as they are, and the moments are of their type.
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -194,6 +196,17 @@ pub struct StateModel {
     pub accumulates_apart: bool,
     /// Under ZeRO-3 and one micro-batch, gradients take the place of the parameter shards (Gemini).
     pub gradients_reuse_parameters: bool,
+    /// Gradients are given back behind the update and come with the backward that first writes them (PyTorch's
+    /// `zero_grad(set_to_none=True)`), so that the loss has their room.
+    #[serde(default)]
+    pub gradients_given_back: bool,
+    /// Reduced gradients are kept where the optimizer state is: on the host, if that is there.
+    #[serde(default)]
+    pub gradients_follow_optimizer: bool,
+    /// Parameters that are whole and wider than the kernels' type are cast for the forward, and the casts stay until
+    /// the backward (PyTorch's autocast).
+    #[serde(default)]
+    pub casts_stay: bool,
 }
 
 impl StateModel {
@@ -251,6 +264,9 @@ pub enum SavedTensor {
     NormInput,
     /// Mean and reciprocal deviation of each row.
     NormStatistics,
+    /// The same, and beside them the rows in 32 bits before the norm's weight multiplies them: norms that are several
+    /// kernels.
+    WideNorm,
     /// Norm output: the input of the first matrices.
     LinearInput,
     /// The same, gathered over the tensor group, in place of the rank's share.
@@ -268,6 +284,8 @@ pub enum SavedTensor {
     LogSumExp,
     /// Gate projection, before its activation.
     Gate,
+    /// The same of routed experts.
+    ExpertGate,
     /// Up projection; before the activation where there is no gate.
     Up,
     /// The gate after its activation, kept by unfused gating.
@@ -282,6 +300,21 @@ pub enum SavedTensor {
     Routing,
     /// Tokens as an expert receives them.
     ExpertInput,
+    /// The same where they come from other ranks.
+    ReceivedInput,
+    /// What experts on other ranks made of a rank's own tokens.
+    ReturnedOutput,
+}
+
+/// Where the residual stream that norms read is kept in 32 bits beside kernels of 16.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WideStream {
+    #[default]
+    Never,
+    /// Unless the model is compiled.
+    Uncompiled,
+    Always,
 }
 
 /// What is kept from forward to backward.
@@ -298,6 +331,17 @@ pub struct ActivationModel {
     /// Inputs of products in 8 bits are kept in 8 bits.
     #[serde(default)]
     pub eight_bit_inputs: bool,
+    /// What of these is not kept where products are in 8 bits, and again where the model is compiled too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub eight_bit_drops: Vec<SavedTensor>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compiled_eight_bit_drops: Vec<SavedTensor>,
+    /// Where the residual stream is kept in 32 bits.
+    #[serde(default)]
+    pub wide_stream: WideStream,
+    /// Where scores are tensors, their softmax is made and kept in 32 bits, beside its copy for the product.
+    #[serde(default)]
+    pub single_precision_softmax: bool,
     /// Recomputation stops at the last tensor that the backward reads.
     pub recompute_stops_early: bool,
 }
@@ -323,6 +367,12 @@ impl ActivationModel {
 pub struct LogitsModel {
     /// A 32-bit copy of the logits is made for the loss.
     pub single_precision_copy: bool,
+    /// That copy is in the logits' own type: nothing asks for more digits.
+    #[serde(default)]
+    pub copy_in_their_type: bool,
+    /// The loss is compiled where the model is: it makes no copies, and the gradient is of the logits' type.
+    #[serde(default)]
+    pub compiled_with_model: bool,
     /// The gradient overwrites the logits it is taken of.
     pub gradient_in_place: bool,
     /// The logits are given back behind the 32-bit copy of them.

@@ -8,7 +8,7 @@ use super::engine::EngineProfile;
 use super::inherit::read_engine;
 use crate::spelling::{nearest, words};
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 17] = [
     include_str!("../../cost_models/engines/embedded.json"),
     include_str!("../../cost_models/engines/megatron.json"),
     include_str!("../../cost_models/engines/torchtitan.json"),
@@ -24,6 +24,8 @@ const FILES: [&str; 15] = [
     include_str!("../../cost_models/engines/internevo.json"),
     include_str!("../../cost_models/engines/maxtext.json"),
     include_str!("../../cost_models/engines/accelerate.json"),
+    include_str!("../../cost_models/engines/autocast.json"),
+    include_str!("../../cost_models/engines/litgpt.json"),
 ];
 
 static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {

@@ -1,6 +1,6 @@
-//! An engine with its switches set: compiled, with asynchronous tensor parallelism.
+//! An engine with its switches set: compiled, without master weights, with asynchronous tensor parallelism.
 
-use super::engine::EngineProfile;
+use super::engine::{EngineProfile, MasterWeights, TypeRule, WideStream};
 
 impl EngineProfile {
     /// Its step is fused by a compiler.
@@ -8,10 +8,37 @@ impl EngineProfile {
         self.timing.elementwise_passes = self.timing.compiled_passes.clone();
     }
 
-    /// What a compiled model does not keep, because no gradient reads it.
+    /// What a compiled model does not keep, because no gradient reads it or it is made again on the way.
     pub fn drop_what_compilers_drop(&mut self) {
         let activations = &mut self.activations;
+        activations.keeps.retain(|tensor| !activations.compiled_drops.contains(tensor));
         activations.selective_keeps.retain(|tensor| !activations.compiled_drops.contains(tensor));
+        activations.eight_bit_drops.append(&mut activations.compiled_eight_bit_drops);
+        if activations.wide_stream == WideStream::Uncompiled {
+            activations.wide_stream = WideStream::Never;
+        }
+        if self.logits.compiled_with_model {
+            self.compile_loss();
+        }
+    }
+
+    /// The loss is one kernel forward and one backward: of the logits and a number a row it makes the gradient, in the
+    /// logits' type.
+    pub fn compile_loss(&mut self) {
+        let logits = &mut self.logits;
+        logits.single_precision_copy = false;
+        logits.gradient_in_place = false;
+        (logits.forward_copies, logits.backward_copies) = (0, 0);
+    }
+
+    /// Parameters, gradients and moments are of the kernels' type, and so is all that the loss makes.
+    pub fn keep_no_master_weights(&mut self) {
+        let state = &mut self.state;
+        state.master_weights = MasterWeights::None;
+        (state.gradient_kept, state.gradient_reduced) = (TypeRule::Compute, TypeRule::Compute);
+        state.single_precision_gradient_copy = false;
+        state.keeps_working_gradients = false;
+        self.logits.copy_in_their_type = true;
     }
 
     /// Collectives of tensor parallelism are cut in pieces that products use as they come.

@@ -61,7 +61,9 @@ impl ChunkFrame {
             let holds = (0..plan.layout.losses).any(|loss| shaped.holds_gradient(loss, unit.unit));
             let is_held = holds && rules.keeps_whole_gradients && whole.0 > 0;
             let held = is_held.then(|| add("held gradient", whole, Category::Gradients));
-            units.push(UnitBuffers { unit: unit.unit, gathered, fetched, gradient, held });
+            let late = Bytes(if rules.comes_late(parameters) { rules.kept_gradient(parameters) } else { 0 });
+            let late = (late.0 > 0).then(|| add("gradient", late, Category::Gradients));
+            units.push(UnitBuffers { unit: unit.unit, gathered, fetched, gradient, held, late });
         }
         // A gradient that flows through in place is one buffer from the last unit to the first.
         let mut same: HashMap<BufferId, BufferId> = HashMap::new();

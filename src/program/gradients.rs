@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ops::{Collective, Op};
-use crate::program::instruction::{Holds, Instruction, RankProgram, Task};
+use crate::program::instruction::{Buffer, Holds, Instruction, RankProgram, Task};
+use crate::program::step::WIDE_COPY;
 use crate::units::Bytes;
 
 /// What holds gradients.
@@ -87,7 +88,11 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
     };
     let kept = [Holds::Gradients, Holds::GradientShards];
     let kept = program.persistent.iter().filter(|state| kept.contains(&state.holds));
-    let kept: HashSet<u32> = kept.filter_map(|state| state.unit).collect();
+    let late = || program.frames.iter().flat_map(|frame| frame.units.iter().map(move |unit| (frame, unit)));
+    let late =
+        || late().filter_map(|(frame, unit)| Some((unit.unit, frame.buffers[unit.late? as usize].bytes)));
+    let kept: HashSet<u32> =
+        kept.filter_map(|state| state.unit).chain(late().map(|(unit, _)| unit)).collect();
     let adds = |task| matches!(task, Task::Kernel { adds_gradient: true, .. });
     let keeps = |task| matches!(task, Task::KeepGradient { .. });
     let reduces = |task| matches!(task, Task::ReduceGradient(_));
@@ -113,6 +118,14 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
                 push(GradientBuffer::InParameters, Some(unit), Bytes::ZERO, once(during), Vec::new());
             }
             _ => {}
+        }
+    }
+    for (unit, bytes) in late() {
+        if uses.of(unit, keeps).next().is_some() {
+            push(GradientBuffer::Shard, Some(unit), bytes, once(optimizer(own(unit, keeps))), Vec::new());
+        } else {
+            let sums = sums(uses.of(unit, reduces));
+            push(GradientBuffer::Whole, Some(unit), bytes, once(optimizer(own(unit, adds))), sums);
         }
     }
     for (index, frame) in program.frames.iter().enumerate() {
@@ -145,7 +158,8 @@ pub fn lives(program: &RankProgram, lenders: &[(u32, u32)]) -> Vec<GradientLife>
         once(shared(|task| matches!(task, Task::HostGradients(_)))),
         Vec::new(),
     );
-    if let Some(copy) = program.frames.last().and_then(|step| step.buffers.first()) {
+    let is_copy = |buffer: &&Buffer| buffer.name == WIDE_COPY;
+    if let Some(copy) = program.frames.last().and_then(|step| step.buffers.iter().find(is_copy)) {
         let during = shared(|task| matches!(task, Task::DeviceStep(_)));
         push(GradientBuffer::WideCopy, None, copy.bytes, during, Vec::new());
     }

@@ -263,6 +263,8 @@ pub struct UnitBuffers {
     pub gradient: Option<BufferId>,
     /// Where gradients are kept whole over the step, that of one loss, until its weight is known.
     pub held: Option<BufferId>,
+    /// What of its gradient is kept until the update, where that comes with the backward.
+    pub late: Option<BufferId>,
 }
 
 impl UnitBuffers {

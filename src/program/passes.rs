@@ -75,11 +75,16 @@ pub fn template(
         leaving: Vec::new(),
         holding: Holding::default(),
         earlier: Vec::new(),
+        late: Vec::new(),
         sums_before: plan.sums_before(),
     };
     match variant.pass {
         Pass::Forward => writer.forward(variant),
-        Pass::Backward => writer.backward(variant),
+        Pass::Backward => {
+            writer.backward(variant);
+            writer.finish_reductions();
+            writer.hand_over_gradients();
+        }
         Pass::Weight => writer.weight(variant),
     }
     writer.finish();

@@ -93,7 +93,9 @@ pub fn gathers(parameters: &UnitParameters, rules: &StateRules) -> impl Iterator
         (Group::State, parameters.dense, rules.shards),
         (Group::ExpertState, parameters.expert, rules.expert_shards),
     ];
-    let gathered = parts.into_iter().filter(|&(_, elements, shards)| elements > 0 && shards > 1);
+    let are_apart = rules.shards_parameters;
+    let gathered =
+        parts.into_iter().filter(move |&(_, elements, shards)| are_apart && elements > 0 && shards > 1);
     gathered.map(move |(group, elements, _)| {
         let kind = CollectiveKind::AllGather;
         Op::Collective(Collective::new(kind, group, Bytes(elements * size)))

@@ -43,6 +43,14 @@ pub struct StateRules {
     pub gathers_at_most: u64,
     /// Gradient shards lie where gathered parameters lay.
     pub gradients_reuse_parameters: bool,
+    /// Gradients of the step before are gone when it starts, and its one backward makes them.
+    pub gradients_come_late: bool,
+    /// Gradient shards are kept where the optimizer state is.
+    pub gradients_follow_optimizer: bool,
+    /// What passes gather are casts of parameters that are whole.
+    pub casts_parameters: bool,
+    /// Bytes on the host for each element of optimizer state there: with staging for its gradient and its parameter.
+    pub host_size: u64,
     /// Gradients are reduced behind the last backward, by the step.
     pub reduces_behind: bool,
     /// Updated parameters are gathered beside the next step's first forward, and not behind the update.
@@ -78,7 +86,8 @@ impl StateRules {
     pub fn new(strategy: &Strategy, workload: &Workload, engine: &EngineProfile) -> Self {
         let state = &engine.state;
         let compute = workload.compute_type();
-        let full = workload.state_type();
+        let bare = state.master_weights == MasterWeights::None;
+        let full = if bare { compute } else { workload.state_type() };
         let separate = state.master_weights == MasterWeights::Separate && workload.has_master_weights();
         let stored = state.master_weights == MasterWeights::Stored;
         let gradient = state.gradient_kept.resolve(strategy.gradient_type, compute);
@@ -89,6 +98,14 @@ impl StateRules {
         let is_deferred = strategy.sync == GradientSync::Deferred;
         let keeps_whole_gradients = strategy.zero <= 1 || (is_deferred && strategy.accumulation > 1);
         let shards_optimizer = strategy.zero >= 1;
+        let optimizer_size = full.size() * if separate { 3 } else { 2 };
+        let parameter = if stored { full } else { compute };
+        let follows = state.gradients_follow_optimizer && strategy.zero >= 2 && !keeps_whole_gradients;
+        let is_offloaded = strategy.offload.fraction(OffloadCategory::Optimizer, 0) > 0.0;
+        let is_one_pass = strategy.accumulation == 1 && strategy.pipeline == 1;
+        // Where whole gradients are summed over ranks, the buckets that they are summed in stay.
+        let are_summed_whole = strategy.zero < 2 && (strategy.data * strategy.context > 1);
+        let wide_copy = follows && state.single_precision_gradient_copy && gradient.size() < 4;
         Self {
             zero: strategy.zero,
             shards,
@@ -96,22 +113,34 @@ impl StateRules {
             replicas: strategy.replicas(),
             gradient_ranks: strategy.context * strategy.data,
             expert_ranks: strategy.expert_data(),
-            parameter: if stored { full } else { compute },
+            parameter,
             compute,
             gradient,
             reduce,
-            optimizer_size: full.size() * if separate { 3 } else { 2 },
+            optimizer_size,
             state_size: full.size(),
             has_separate_master: separate,
             shards_parameters,
             shards_gradients: strategy.zero >= 2,
             shards_optimizer,
             keeps_whole_gradients,
-            gathering: gathering(strategy, engine, shards_parameters),
+            gathering: if casts_parameters(strategy, engine, shards_parameters, (parameter, compute)) {
+                Gathering::ForwardToBackward
+            } else {
+                gathering(strategy, engine, shards_parameters)
+            },
             gathers_at_most: engine.buffers.gathers_at_most.unwrap_or(u64::MAX),
             gradients_reuse_parameters: state.gradients_reuse_parameters
                 && strategy.zero == 3
                 && strategy.accumulation == 1,
+            gradients_come_late: state.gradients_given_back
+                && is_one_pass
+                && !strategy.schedule.splits_weight()
+                && !are_summed_whole
+                && !(follows && is_offloaded),
+            gradients_follow_optimizer: follows,
+            casts_parameters: casts_parameters(strategy, engine, shards_parameters, (parameter, compute)),
+            host_size: optimizer_size + gradient.size() + parameter.size() + if wide_copy { 4 } else { 0 },
             reduces_behind: keeps_whole_gradients
                 && is_deferred
                 && !engine.timing.overlaps(Overlap::Gradients),
@@ -198,6 +227,7 @@ impl StateRules {
     /// Elements of parameters that a unit's passes find in its frame: its own and what it borrows.
     pub const fn gathered_elements(&self, parameters: &UnitParameters) -> u64 {
         match self.gathering {
+            _ if self.casts_parameters && !parameters.is_multiplied => 0,
             Gathering::EachPass | Gathering::ForwardToBackward => {
                 let (all, largest) = (parameters.total() + parameters.borrowed, parameters.largest);
                 let together = if largest > self.gathers_at_most { largest } else { self.gathers_at_most };
@@ -207,10 +237,45 @@ impl StateRules {
         }
     }
 
+    /// Bytes of a unit's gradient that is kept until the update, whole or this rank's shard.
+    pub const fn kept_gradient(&self, parameters: &UnitParameters) -> u64 {
+        if self.keeps_whole_gradients {
+            parameters.trained() * self.gradient.size()
+        } else if self.shards_gradients && !self.gradients_reuse_parameters {
+            // Behind a deferred reduction, the shards lie in the whole gradients.
+            parameters.trained_shard(self.shards, self.expert_shards) * self.gradient.size()
+        } else {
+            0
+        }
+    }
+
+    /// Bytes of the same that are on the host, where `on_host` elements of optimizer state are and `before` come before
+    /// the unit's.
+    pub fn gradients_on_host(&self, parameters: &UnitParameters, before: u64, on_host: u64) -> u64 {
+        let elements = on_host.saturating_sub(before).min(self.optimizer_elements(parameters));
+        if self.gradients_follow_optimizer { elements * self.gradient.size() } else { 0 }
+    }
+
+    /// Whether that comes with the unit's backward and is gone behind the update.
+    pub const fn comes_late(&self, parameters: &UnitParameters) -> bool {
+        self.gradients_come_late && parameters.has_own_gradient
+    }
+
     /// Elements of a unit's own gradient in its frame, where none is kept whole.
     pub const fn unit_gradient_elements(&self, parameters: &UnitParameters) -> u64 {
         if self.keeps_whole_gradients { 0 } else { parameters.trained() + parameters.borrowed_trained() }
     }
+}
+
+/// Whether whole parameters of the first type are cast to the second for each forward, and the casts stay.
+fn casts_parameters(
+    strategy: &Strategy,
+    engine: &EngineProfile,
+    shards_parameters: bool,
+    (parameter, compute): (ElementType, ElementType),
+) -> bool {
+    let is_cast = engine.state.casts_stay && compute.size() < parameter.size();
+    is_cast && !shards_parameters && strategy.pipeline == 1
 }
 
 fn gathering(strategy: &Strategy, engine: &EngineProfile, shards_parameters: bool) -> Gathering {
@@ -246,6 +311,9 @@ pub fn persistent(
             list.push(Persistent { holds, unit, device: Bytes(device), host: Bytes(host) });
         }
     };
+    let elements: u64 = units.iter().map(|unit| rules.optimizer_elements(&unit.parameters)).sum();
+    let on_host = offloaded_elements(strategy, stage, elements);
+    let mut owned = 0;
     for unit in units {
         let parameters = &unit.parameters;
         let stored = rules.parameter_elements(parameters) * rules.parameter.size();
@@ -255,24 +323,15 @@ pub fn persistent(
             let bytes = parameters.total() * rules.compute.size();
             add(Holds::GatheredParameters, Some(unit), bytes, 0);
         }
-        if rules.keeps_whole_gradients {
-            add(Holds::Gradients, Some(unit), parameters.trained() * rules.gradient.size(), 0);
+        let kept = if rules.keeps_whole_gradients { Holds::Gradients } else { Holds::GradientShards };
+        if !rules.comes_late(parameters) {
+            let moved = rules.gradients_on_host(parameters, owned, on_host);
+            add(kept, Some(unit), rules.kept_gradient(parameters) - moved, 0);
         }
-        // Behind a deferred reduction, the shards lie in the whole gradients.
-        if rules.shards_gradients && !rules.keeps_whole_gradients && !rules.gradients_reuse_parameters {
-            let owned = parameters.trained_shard(rules.shards, rules.expert_shards);
-            add(Holds::GradientShards, Some(unit), owned * rules.gradient.size(), 0);
-        }
+        owned += rules.optimizer_elements(parameters);
     }
-    let elements: u64 = units.iter().map(|unit| rules.optimizer_elements(&unit.parameters)).sum();
-    let on_host = offloaded_elements(strategy, stage, elements);
-    let host_staging = on_host * (rules.gradient.size() + rules.parameter.size());
-    add(
-        Holds::OptimizerState,
-        None,
-        (elements - on_host) * rules.optimizer_size,
-        on_host * rules.optimizer_size + host_staging,
-    );
+    // Gradients that live on the host are those that are staged for the update there.
+    add(Holds::OptimizerState, None, (elements - on_host) * rules.optimizer_size, on_host * rules.host_size);
     add(Holds::ReductionBuckets, None, staging_bytes(units, rules, strategy, engine), 0);
     if rules.keeps_working_gradients(engine) {
         let trained: u64 = units.iter().map(|unit| unit.parameters.trained()).sum();

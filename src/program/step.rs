@@ -13,13 +13,16 @@ use crate::program::layout::PlacedUnit;
 use crate::program::passes::Plan;
 use crate::program::reduction::reductions;
 use crate::program::scalars::{SCALAR_SIZE, SQUARES, Scalars};
-use crate::program::state::offloaded_elements;
+use crate::program::state::{StateRules, offloaded_elements};
 use crate::program::writer::free_sent;
 use crate::strategy::Workload;
 use crate::units::{Bytes, ElementType};
 
 /// Slices that an overlapped host step is cut in at most: one is copied out while one is updated and one copied back.
 const HOST_SLICES: u64 = 8;
+
+/// The name of the buffer of gradients in 32 bits for the update.
+pub(super) const WIDE_COPY: &str = "32-bit gradient copy";
 
 /// The fewest elements of a slice: a smaller one takes longer to start than to copy.
 const SLICE_ELEMENTS: u64 = 1 << 20;
@@ -93,8 +96,26 @@ pub fn template(
     step.update(&mut frame);
     step.gather();
     let mut instructions = step.list;
+    hold_gradients(late_gradients(rules, units), &mut frame, &mut instructions);
     instructions.extend(free_sent(plan));
     (Template { pass: None, frame: frame_index, instructions, sent: Vec::new() }, frame)
+}
+
+/// Bytes of the gradients of `units` that came with their backwards.
+fn late_gradients(rules: &StateRules, units: &[&PlacedUnit]) -> Bytes {
+    let late = units.iter().filter(|unit| rules.comes_late(&unit.parameters));
+    late.map(|unit| Bytes(rules.kept_gradient(&unit.parameters)).aligned()).sum()
+}
+
+/// Holds `late` bytes of gradients from the first of `instructions` to behind the last.
+fn hold_gradients(late: Bytes, frame: &mut Frame, instructions: &mut Vec<Instruction>) {
+    let Some(first) = instructions.first_mut().filter(|_| late.0 > 0) else { return };
+    let id = frame.buffers.len() as BufferId;
+    frame.buffers.push(Buffer { name: "gradients", bytes: late, category: Category::Gradients });
+    first.allocates.push(id);
+    first.writes.push(id);
+    let last = Instruction::plain(Op::Release, Task::Nothing, Stream::Compute, Cause::Optimizer);
+    instructions.push(Instruction { frees: smallvec![id], ..last });
 }
 
 /// The instructions of a step while they are written.
@@ -241,7 +262,7 @@ impl Step<'_> {
             Instruction::plain(rules.adamw(on_device, false), task, Stream::Compute, Cause::Optimizer);
         if plan.engine.state.single_precision_gradient_copy && rules.gradient.size() < 4 {
             let bytes = on_device * ElementType::Fp32.size();
-            let copy = buffer("32-bit gradient copy", bytes, Category::Gradients);
+            let copy = buffer(WIDE_COPY, bytes, Category::Gradients);
             step.allocates.push(copy);
             step.writes.push(copy);
             step.frees.push(copy);

@@ -39,6 +39,8 @@ pub(super) struct Writer<'a> {
     pub(super) holding: Holding,
     /// Places that backwards of other losses have been at.
     pub(super) earlier: Vec<usize>,
+    /// Kept gradients that have come with this pass.
+    pub(super) late: Vec<BufferId>,
     /// Earlier calls may still sum the gradients that are kept whole, and nothing here has waited for them.
     pub(super) sums_before: bool,
 }
@@ -137,6 +139,7 @@ impl<'a> Writer<'a> {
         let kept = &self.lowered(place).kept;
         let (gradient, starts) = (self.own_gradient(place), self.starts_at(place));
         let mut allocated = false;
+        let mut late = self.coming(place, steps).filter(|_| self.plan.rules.keeps_whole_gradients);
         for step in steps {
             let frees: ValueIds =
                 step.frees.iter().copied().filter(|id| !(again && kept.contains(id))).collect();
@@ -176,8 +179,41 @@ impl<'a> Writer<'a> {
                 None if step.adds_gradient => instruction.behind = self.behind_sums(),
                 None => {}
             }
+            if let Some(late) = late.take_if(|_| step.adds_gradient) {
+                self.take_late(&mut instruction, late);
+            }
             self.push(instruction);
         }
+    }
+
+    /// The kept gradient of the unit at `place`, where it comes with these `steps`: the first that add to it.
+    fn coming(&self, place: usize, steps: &[Step]) -> Option<BufferId> {
+        let adds = |steps: &[Step]| steps.iter().any(|step| step.adds_gradient);
+        let forward = &self.lowered(place).forward;
+        let is_first = std::ptr::eq(steps, forward.as_slice()) || !adds(forward);
+        self.unit_buffers(place).late.filter(|_| is_first && adds(steps))
+    }
+
+    fn take_late(&mut self, instruction: &mut Instruction, late: BufferId) {
+        instruction.allocates.push(late);
+        instruction.writes.push(late);
+        self.late.push(late);
+    }
+
+    /// Hands the gradients that came with the passes to the step, which holds them in its own frame.
+    pub(super) fn hand_over_gradients(&mut self) {
+        let units = self.frame.frame.units.iter();
+        let late: Few = units.filter_map(|unit| unit.late).filter(|late| self.comes_by_now(*late)).collect();
+        if !late.is_empty() {
+            self.release(late, None);
+        }
+    }
+
+    /// Whether `late` has come: with this pass or with the forward before it.
+    fn comes_by_now(&self, late: BufferId) -> bool {
+        let place = self.frame.frame.units.iter().position(|unit| unit.late == Some(late));
+        let before = |place: usize| self.lowered(place).forward.iter().any(|step| step.adds_gradient);
+        self.late.contains(&late) || place.is_some_and(before)
     }
 
     /// Whether nothing of this template has added to the gradient of the unit at `place` yet.
@@ -238,6 +274,9 @@ impl<'a> Writer<'a> {
         }
         let size = self.plan.rules.compute.size();
         let buffer = self.unit_buffers(place).gathered;
+        if buffer.is_none() && self.plan.rules.casts_parameters {
+            return;
+        }
         let borrowed = buffer.map_or(0, |_| unit.parameters.borrowed);
         let parts = [
             (Part::Dense, Group::State, unit.parameters.dense + borrowed, self.plan.rules.shards),
@@ -251,7 +290,8 @@ impl<'a> Writer<'a> {
                 continue;
             }
             let op = Collective::new(CollectiveKind::AllGather, group, Bytes(elements * size));
-            let op = if shards > 1 { Op::Collective(op) } else { Op::Release };
+            let is_apart = shards > 1 && self.plan.rules.shards_parameters;
+            let op = if is_apart { Op::Collective(op) } else { Op::Release };
             let gather = self.push(Instruction {
                 unit: Some(unit.unit),
                 reads: self.unit_buffers(place).fetched.into_iter().collect(),
@@ -353,7 +393,8 @@ impl<'a> Writer<'a> {
                 Pass::Weight => adds(&lowered.forward) || adds(&lowered.backward),
             };
             let starts = self.starts_at(place) && !added;
-            self.collectives(&unit, variant.across_replicas, Some((gradient, starts)));
+            let late = self.coming(place, steps);
+            self.collectives((&unit, late), variant.across_replicas, Some((gradient, starts)));
             self.reducing.push(gradient);
             return;
         }
@@ -361,7 +402,7 @@ impl<'a> Writer<'a> {
             self.accumulate(&unit);
         }
         if variant.reduces && last_pass && !self.plan.rules.reduces_behind {
-            self.collectives(&unit, variant.across_replicas, None);
+            self.collectives((&unit, None), variant.across_replicas, None);
         }
     }
 
@@ -378,10 +419,10 @@ impl<'a> Writer<'a> {
     }
 
     /// The collectives that sum the gradient of `unit`; one in a buffer of its own is then added to what is kept, or
-    /// starts it.
+    /// starts it, in `late` where that comes with the pass.
     pub(super) fn collectives(
         &mut self,
-        unit: &PlacedUnit,
+        (unit, late): (&PlacedUnit, Option<BufferId>),
         across_replicas: bool,
         own: Option<(BufferId, bool)>,
     ) {
@@ -397,13 +438,17 @@ impl<'a> Writer<'a> {
         // What does not overlap stands in the queue of the kernels.
         let stream = if engine.timing.overlaps(Overlap::Gradients) { Stream::Data } else { Stream::Compute };
         for (op, task) in sums.chain(kept) {
+            let late = late.filter(|_| keeps(task));
+            self.late.extend(late);
+            let written = gradient.filter(|_| !keeps(task));
             self.push(Instruction {
                 unit: Some(unit.unit),
                 waits: after.into_iter().collect(),
+                allocates: late.into_iter().collect(),
                 // Where this pass has computed nothing yet, the gradient is an earlier pass's.
                 behind: if after.is_none() { Streams::of(Stream::Compute) } else { Streams::NONE },
                 reads: gradient.filter(|_| keeps(task)).into_iter().collect(),
-                writes: gradient.filter(|_| !keeps(task)).into_iter().collect(),
+                writes: written.into_iter().chain(late).collect(),
                 ..Instruction::plain(op, task, stream, Cause::Communication)
             });
         }

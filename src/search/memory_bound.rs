@@ -96,7 +96,9 @@ impl<'a> MemoryBound<'a> {
                 true => self.alone.max(self.beside + kept),
                 false => kept,
             };
-            let device = always + state + passing;
+            // The update has all gradients and nothing of a pass.
+            let late = if self.rules.gradients_come_late { own * self.rules.gradient.size() } else { 0 };
+            let device = always + state + passing.max(late as f64);
             if device <= enough && host <= room.host {
                 return device;
             }
@@ -119,9 +121,9 @@ impl<'a> MemoryBound<'a> {
         let fraction = hosted[OffloadCategory::Optimizer as usize];
         // Of elements, one more or less.
         let on_host = (fraction * owned as f64) as u64;
-        let device = (owned.saturating_sub(on_host + 1) * rules.optimizer_size) as f64;
-        let size = rules.optimizer_size + rules.gradient.size() + rules.parameter.size();
-        let host = (on_host * size) as f64;
+        let gradient = if rules.gradients_follow_optimizer { rules.gradient.size() } else { 0 };
+        let device = (owned.saturating_sub(on_host + 1) * (rules.optimizer_size + gradient)) as f64;
+        let host = (on_host * rules.host_size) as f64;
         let fraction = hosted[OffloadCategory::Parameters as usize];
         match fraction {
             0.0 => (device + stored(rules, parameters, blocks), host),
@@ -183,7 +185,10 @@ fn held(bounds: &StrategyBounds<'_>, rules: &StateRules, p: &UnitParameters, cou
     let (dense, expert) = (p.dense * count, p.expert * count);
     let (dense_trained, expert_trained) = (p.dense_trained * count, p.expert_trained * count);
     let trained = dense_trained + expert_trained;
-    let gradients = if rules.keeps_whole_gradients {
+    let gradients = if rules.gradients_come_late || rules.gradients_follow_optimizer {
+        // They are counted where they are, or left out.
+        0
+    } else if rules.keeps_whole_gradients {
         trained * rules.gradient.size()
     } else if rules.shards_gradients && !rules.gradients_reuse_parameters {
         rules.at_least(true, dense_trained, expert_trained) * rules.gradient.size()

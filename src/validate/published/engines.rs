@@ -32,6 +32,8 @@ const ENGINES: &[(&str, &str)] = &[
     ("AMD Primus", "megatron"),
     ("torchtitan", "torchtitan"),
     ("llm-foundry", "llm-foundry"),
+    ("PyTorch autocast", "autocast"),
+    ("LitGPT", "litgpt"),
     ("InternEvo", "internevo"),
     ("nanotron", "nanotron"),
     ("JAX", "maxtext"),
@@ -56,7 +58,7 @@ const KIN: &[(&str, &str)] = &[
     // them.
     ("fsdp", "torchtitan"),
     ("torch", "torchtitan"),
-    ("litgpt", "torchtitan"),
+    ("litgpt", "litgpt"),
     ("lightning", "torchtitan"),
     ("accelerate", "accelerate"),
     ("trainer", "accelerate"),
@@ -107,6 +109,12 @@ fn contexts(run: &PublishedRun, profile: &EngineProfile) -> Cited<Vec<ContextKin
     if is_stated { embedded().supports.context.clone() } else { own.clone() }
 }
 
+/// Whether weights are updated in the type that products take them in (Lightning's precision `bf16-true`).
+fn has_no_master_weights(run: &PublishedRun) -> bool {
+    let name = run.strategy.dtype.split_whitespace().next();
+    name.is_some_and(|name| name.ends_with("-true") && !name.starts_with("fp32"))
+}
+
 /// `profile` as it was set in `run`.
 pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
     let mut engine = profile.clone();
@@ -129,6 +137,9 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     }
     if run.strategy.compile == Some(true) {
         engine.drop_what_compilers_drop();
+    }
+    if has_no_master_weights(run) {
+        engine.keep_no_master_weights();
     }
     if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
         engine.make_tensor_parallel_asynchronous();
@@ -161,10 +172,14 @@ mod tests {
             ("HF Trainer + DeepSpeed ZeRO-2", "deepspeed"),
             ("LLaMA-Factory (HF Trainer)", "accelerate"),
             ("PyTorch FSDP (CPU offload)", "torchtitan"),
-            ("LitGPT (Lightning Fabric)", "torchtitan"),
+            ("LitGPT (Lightning Fabric)", "litgpt"),
             ("EasyLM (JAX)", "maxtext"),
         ] {
-            assert_eq!(profile(&run(framework, 0, "1f1b")).map(|profile| &profile.name[..]), Ok(name), "{framework}");
+            assert_eq!(
+                profile(&run(framework, 0, "1f1b")).map(|profile| &profile.name[..]),
+                Ok(name),
+                "{framework}"
+            );
         }
         assert!(profile(&run("Cerebras", 0, "1f1b")).is_err());
     }

@@ -23,9 +23,12 @@ pub fn workload(run: &PublishedRun, dropout: f64) -> Result<Workload, String> {
         global_batch: global_batch(strategy).ok_or("strategy.global_batch is not given")?,
         seq_len: run.model.seq_len,
         precision,
-        dropout: run.model.other.get("dropout").and_then(serde_json::Value::as_f64).unwrap_or(
-            if matches!(run.model.kind.as_str(), "gpt" | "mpt") { dropout } else { 0.0 },
-        ),
+        dropout: run
+            .model
+            .other
+            .get("dropout")
+            .and_then(serde_json::Value::as_f64)
+            .unwrap_or(if matches!(run.model.kind.as_str(), "gpt" | "mpt") { dropout } else { 0.0 }),
         clip: 1.0,
     })
 }
@@ -185,7 +188,9 @@ fn offload(strategy: &PublishedStrategy) -> Result<Option<Offloaded>, String> {
     match strategy.offload.as_deref() {
         None | Some("none") => Ok(None),
         Some(text) if text.starts_with("optimizer") => {
-            Ok(Some(vec![(OffloadCategory::Optimizer, vec![1.0])]))
+            let parameters = text.starts_with("optimizer+params");
+            let parameters = parameters.then(|| (OffloadCategory::Parameters, vec![1.0]));
+            Ok(Some([(OffloadCategory::Optimizer, vec![1.0])].into_iter().chain(parameters).collect()))
         }
         Some(other) => Err(format!("strategy.offload `{other}` is not planned")),
     }

@@ -353,7 +353,9 @@ pub fn speed(reader: &Reader<'_>, meaning: &mut Meaning) -> Result<(), ImportErr
     let compiles = |part: &str| {
         components.as_ref().is_none_or(|list| list.iter().any(|name| name.as_str() == Some(part)))
     };
-    meaning.is_compiled = reader.is_on("compile.enable")? && compiles("model");
+    let enables = reader.is_on("compile.enable")?;
+    meaning.is_compiled = enables && compiles("model");
+    meaning.compiles_loss = enables && compiles("loss");
     let is_asynchronous = reader.is_on("parallelism.enable_async_tensor_parallel")?;
     meaning.is_asynchronous = reader.is_on("compile.enable_async_tensor_parallel")? || is_asynchronous;
     Ok(())
