@@ -322,7 +322,8 @@ impl<'a> DevicePricing<'a> {
     /// Kernels and bytes that a softmax takes more which the engine cannot fuse.
     fn unfused_softmax(&self, op: &AttentionCore) -> (u64, Bytes) {
         let batches = op.batch * op.heads;
-        if op.fused || batches.is_multiple_of(self.timing.softmax_multiple.value.max(1)) {
+        // No number but 0 is a multiple of 0.
+        if op.fused || batches.is_multiple_of(self.timing.softmax_multiple.value) {
             return (0, Bytes::ZERO);
         }
         (UNFUSED_SOFTMAX, op.unfused_softmax_bytes())

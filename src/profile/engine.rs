@@ -98,7 +98,7 @@ pub struct TimingModel {
     /// Share of the device's rate of fused attention that the engine's kernels reach.
     pub attention_share: Sourced<f64>,
     /// Where scores are tensors: what heads times sequences of a rank must be a multiple of for the engine's fused
-    /// softmax; else scaling, masking, softmax and casts are kernels of their own.
+    /// softmax; else, and always where it is 0, scaling, masking, softmax and casts are kernels of their own.
     pub softmax_multiple: Sourced<u64>,
     /// Share of collectives inside layers over the tensor group that products cut in pieces hide.
     pub tensor_hidden: Sourced<f64>,

@@ -6,6 +6,7 @@ impl EngineProfile {
     /// Its step is fused by a compiler.
     pub fn fuse(&mut self) {
         self.timing.elementwise_passes = self.timing.compiled_passes.clone();
+        self.timing.softmax_multiple.value = self.timing.softmax_multiple.value.max(1);
     }
 
     /// What a compiled model does not keep, because no gradient reads it or it is made again on the way.

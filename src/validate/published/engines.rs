@@ -3,6 +3,7 @@
 use crate::profile::EngineProfile;
 use crate::profile::capabilities::{Cited, CutGrain, Supports};
 use crate::profile::choices::ContextKind;
+use crate::profile::engine::Overlap;
 use crate::profile::engines::{embedded, engine};
 use crate::trace::published::PublishedRun;
 use crate::validate::published::strategy::context_kind;
@@ -23,6 +24,10 @@ const ENGINES: &[(&str, &str)] = &[
     // Its tables name the flags that NeMo's recipes set too.
     ("Megatron-Core r0.8", "nemo"),
     ("Megatron-Core (llama example)", "nemo"),
+    // Their layers were Megatron's own, with FlashAttention 2; Transformer Engine's came after.
+    ("Megatron-LM core v0.4", "megatron-lm"),
+    ("Megatron-LM core v0.5", "megatron-lm"),
+    ("Megatron-LM core v0.6", "megatron-lm"),
     ("Megatron-LM core", "megatron"),
     ("Megatron-LM", "megatron-lm"),
     ("Megatron-Core CI", "megatron-deterministic"),
@@ -140,6 +145,11 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     }
     if has_no_master_weights(run) {
         engine.keep_no_master_weights();
+    }
+    // Whoever shards parameters reduces gradients while the backward goes on (Megatron-FSDP as well, whose engine does so
+    // by a flag otherwise).
+    if run.strategy.zero_stage == 3 && !engine.timing.overlaps(Overlap::Gradients) {
+        engine.timing.overlaps.push(Overlap::Gradients);
     }
     if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
         engine.make_tensor_parallel_asynchronous();
