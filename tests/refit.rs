@@ -46,6 +46,16 @@ fn no_number_stands_at_a_limit_and_they_are_few() {
     assert!(10 * count <= runs, "{count} numbers for {runs} runs");
 }
 
+/// Plans promise that four of five runs lie within their interval: of sources that the numbers never saw.
+#[test]
+fn intervals_hold_most_runs_of_sources_left_out() {
+    let left_out = report().left_out.expect("a whole fit leaves each source out");
+    let held = left_out.intervals.expect("all runs took part").of_table;
+    for (share, what) in [(held.time, "times"), (held.memory, "memories")] {
+        assert!((0.75..=0.9).contains(&share), "intervals hold {share} of {what}");
+    }
+}
+
 /// The loss changes nowhere near where the numbers stand.
 #[test]
 fn fitted_numbers_are_the_optimum() {

@@ -1,6 +1,7 @@
 //! A validation as text for a terminal, as Markdown and as a page: one set of listings, three dresses.
 
 mod amount;
+mod figures;
 mod listing;
 mod markdown;
 mod page;

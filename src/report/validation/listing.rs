@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::amount::{NOTHING, amounts, percent, share, signed};
-use crate::trace::published::Quality;
+use super::amount::{NOTHING, amounts, percent, signed};
+use super::figures::{figures, is_weak, unseen};
 use crate::units::several;
-use crate::validate::{Errors, Figures, Group, LeftOut, Quantity, Run, Validation, Worst};
+use crate::validate::{Errors, Group, Quantity, Validation, Worst};
 
 /// Columns of one of the worst runs.
 const WORST: [(&str, bool); 5] =
@@ -28,6 +28,8 @@ pub fn listings(validation: &Validation, every_run: bool) -> Vec<Listing> {
         list.push(runs(validation));
     }
     list.extend([
+        unseen(validation, Quantity::StepTime),
+        unseen(validation, Quantity::Memory),
         figures(validation, Quantity::StepTime, false),
         figures(validation, Quantity::Memory, false),
         ranking(validation),
@@ -49,66 +51,6 @@ pub const fn name(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::StepTime => "Step time",
         Quantity::Memory => "Peak memory",
-    }
-}
-
-/// Errors by source, of quality A and B or of C.
-pub fn figures(validation: &Validation, quantity: Quantity, of_weak: bool) -> Listing {
-    let mut groups: Vec<&Group> =
-        validation.groups.iter().filter(|group| is_weak(&group.name) == of_weak).collect();
-    groups.sort_by_key(|group| group.name == "all");
-    let has_left_out = groups.iter().any(|group| left_out(group, quantity).mape.is_some());
-    let rows = groups.into_iter().filter_map(|group| {
-        let figures = of(group, quantity);
-        let compared = compared(validation, group, quantity);
-        // A run without a measured peak says nothing of memory; one that was not simulated says so under time.
-        if compared == 0 && quantity == Quantity::Memory {
-            return None;
-        }
-        let mut row = vec![
-            group.name.strip_suffix("/C").unwrap_or(&group.name).to_owned(),
-            group.runs.to_string(),
-            group.simulated.to_string(),
-            compared.to_string(),
-        ];
-        if has_left_out {
-            let figures = left_out(group, quantity);
-            row.extend([percent(figures.mape), percent(figures.median)]);
-        }
-        row.extend([
-            percent(figures.mape),
-            percent(figures.median),
-            signed(figures.bias),
-            share(figures.within_5),
-            share(figures.within_10),
-            share(figures.within_20),
-        ]);
-        Some(row)
-    });
-    let grades = if of_weak { "quality C, not for headlines" } else { "quality A and B" };
-    let mut columns = vec![("source", false), ("runs", true), ("simulated", true), ("compared", true)];
-    if has_left_out {
-        columns.extend([("left out", true), ("its median", true)]);
-    }
-    columns.extend([
-        ("mean error", true),
-        ("median", true),
-        ("bias", true),
-        ("within 5 %", true),
-        ("10 %", true),
-        ("20 %", true),
-    ]);
-    Listing {
-        title: format!("{}, {grades}", name(quantity)),
-        note: if has_left_out {
-            "Errors are predicted over measured, less one; means and medians are of their sizes. Left out: predicted by \
-             numbers that were fitted without the source, which is what a run of somebody new may expect; the other \
-             columns are of numbers that were fitted to these runs too."
-        } else {
-            "Errors are predicted over measured, less one; the mean and the median are of their sizes."
-        },
-        columns,
-        rows: rows.collect(),
     }
 }
 
@@ -237,38 +179,4 @@ fn runs(validation: &Validation) -> Listing {
         columns: [("run", false)].into_iter().chain(columns).collect(),
         rows: rows.collect(),
     }
-}
-
-/// The figures of `quantity`.
-pub const fn of(group: &Group, quantity: Quantity) -> &Figures {
-    match quantity {
-        Quantity::StepTime => &group.time,
-        Quantity::Memory => &group.memory,
-    }
-}
-
-/// The figures of `quantity` by numbers that were fitted without each source.
-pub fn left_out(group: &Group, quantity: Quantity) -> Figures {
-    let left_out = group.left_out.as_ref();
-    let of = |left_out: &LeftOut| match quantity {
-        Quantity::StepTime => left_out.time,
-        Quantity::Memory => left_out.memory,
-    };
-    left_out.map(of).unwrap_or_default()
-}
-
-/// Runs of `group` with an error of `quantity`.
-pub fn compared(validation: &Validation, group: &Group, quantity: Quantity) -> usize {
-    let is_in = |run: &&Run| {
-        let weak = run.quality == Quality::C.name();
-        match group.name.strip_suffix("/C") {
-            Some(family) => weak && run.family == family,
-            None => !weak && (group.name == "all" || run.family == group.name),
-        }
-    };
-    validation.runs.iter().filter(is_in).filter(|run| run.error.of_quantity(quantity).is_some()).count()
-}
-
-fn is_weak(name: &str) -> bool {
-    name.ends_with("/C")
 }

@@ -7,7 +7,8 @@ use maud::{Markup, html};
 use super::super::html::{figure, frame, legend, plain, section, table};
 use super::super::plot::validation::{Mark, residuals, scatter};
 use super::amount::{amounts, percent, share, signed};
-use super::listing::{self, Listing, listings, name};
+use super::figures;
+use super::listing::{Listing, listings, name};
 use crate::units::{grouped, several};
 use crate::validate::{Group, Quantity, Run, Validation};
 
@@ -26,7 +27,7 @@ pub fn validation_page(validation: &Validation, date: &str, every_run: bool) -> 
     let shown = |listing: &&Listing| {
         let has_picture = [Quantity::StepTime, Quantity::Memory]
             .into_iter()
-            .any(|quantity| listing.title == listing::figures(validation, quantity, false).title);
+            .any(|quantity| listing.title == figures::figures(validation, quantity, false).title);
         !has_picture
     };
     let main = html! {
@@ -46,7 +47,7 @@ fn headline(all: &Group) -> Markup {
     };
     // What the numbers have seen says less than what they have not.
     let mean = |quantity: Quantity, what: &str| {
-        let (own, unseen) = (listing::of(all, quantity), listing::left_out(all, quantity));
+        let (own, unseen) = (figures::of(all, quantity), figures::left_out(all, quantity));
         let (figures, name) = match unseen.mape {
             Some(_) => (&unseen, format!("mean error of {what}, source left out")),
             None => (own, format!("mean error of {what}")),
@@ -57,7 +58,7 @@ fn headline(all: &Group) -> Markup {
         }
         tile(&name, percent(figures.mape), beside)
     };
-    let unseen = listing::left_out(all, Quantity::StepTime);
+    let unseen = figures::left_out(all, Quantity::StepTime);
     let close = if unseen.mape.is_some() { &unseen } else { &all.time };
     html! {
         section.headline aria-label="Headline numbers" {
@@ -73,7 +74,7 @@ fn headline(all: &Group) -> Markup {
 
 /// Pictures and table of the errors of one quantity; nothing where nothing was measured.
 fn errors(validation: &Validation, quantity: Quantity) -> Markup {
-    let listing = listing::figures(validation, quantity, false);
+    let listing = figures::figures(validation, quantity, false);
     let inks = inks(validation, quantity);
     let marks = marks(validation, quantity, &inks);
     if marks.is_empty() {
