@@ -101,7 +101,6 @@ impl StateRules {
         let optimizer_size = full.size() * if separate { 3 } else { 2 };
         let parameter = if stored { full } else { compute };
         let follows = state.gradients_follow_optimizer && strategy.zero >= 2 && !keeps_whole_gradients;
-        let is_offloaded = strategy.offload.fraction(OffloadCategory::Optimizer, 0) > 0.0;
         let is_one_pass = strategy.accumulation == 1 && strategy.pipeline == 1;
         // Where whole gradients are summed over ranks, the buckets that they are summed in stay.
         let are_summed_whole = strategy.zero < 2 && (strategy.data * strategy.context > 1);
@@ -137,7 +136,7 @@ impl StateRules {
                 && is_one_pass
                 && !strategy.schedule.splits_weight()
                 && !are_summed_whole
-                && !(follows && is_offloaded),
+                && !follows,
             gradients_follow_optimizer: follows,
             casts_parameters: casts_parameters(strategy, engine, shards_parameters, (parameter, compute)),
             host_size: optimizer_size + gradient.size() + parameter.size() + if wide_copy { 4 } else { 0 },
