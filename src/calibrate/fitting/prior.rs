@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::linear::SMALL;
 use super::parameters::Parameter;
 
-/// What a distance of one spread counts, doubled: as much as a run of weight 1 that is known to 5 % and as far off,
-/// because its size is r² / (2 · 0.05) there.
-pub const STRENGTH: f64 = SMALL;
+/// What a distance of one spread counts, doubled: as much as a run of weight 1 that is known to 8 % and as far off. A
+/// run's size is r² / (2 · 0.05) near 0, so that one that is known to 5 % would count 0.05.
+pub const STRENGTH: f64 = 0.4 * SMALL;
 
 /// A number of kin that is not fitted: it was measured, or is left as it stands.
 #[derive(Clone, Debug, PartialEq)]
