@@ -40,6 +40,8 @@ pub struct Parameter {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kinship {
     pub name: String,
+    /// What is expected of the mean.
+    pub expected: f64,
     /// How far members lie from their mean: a standard deviation like `spread`.
     pub within: f64,
 }

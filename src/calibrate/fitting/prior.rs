@@ -148,7 +148,7 @@ mod tests {
             upper: 1e3,
             expected: 2.0,
             spread: 0.3,
-            kin: kin.map(|name| Kinship { name: name.to_owned(), within: 0.1 }),
+            kin: kin.map(|name| Kinship { name: name.to_owned(), expected: 2.0, within: 0.1 }),
             rests_on: None,
             meaning: String::new(),
         }

@@ -103,11 +103,13 @@ pub(super) fn kin(objective: &Objective<'_>, solution: &Solution) -> Vec<KinMean
         let is_of = |one: &&Parameter| one.kin.as_ref().is_some_and(|kin| kin.name == name);
         let members = objective.parameters.iter().filter(is_of);
         let first = members.clone().next()?;
+        let expected = first.kin.as_ref()?.expected;
+        let mean = Parameter { expected, ..first.clone() }.at_offset(offset);
         Some(KinMean {
             path: first.path.clone(),
             members: members.count() as u64,
-            expected: first.expected,
-            mean: rounded(first.at_offset(offset), 4),
+            expected,
+            mean: rounded(mean, 4),
             name,
         })
     };

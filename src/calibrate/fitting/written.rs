@@ -109,7 +109,7 @@ impl WrittenParameter {
             upper: kin.upper,
             expected: self.expected.unwrap_or(kin.expected),
             spread: kin.spread,
-            kin: Some(Kinship { name, within: kin.within }),
+            kin: Some(Kinship { name, expected: kin.expected, within: kin.within }),
             rests_on: self.rests_on.or(kin.rests_on),
             meaning: self.meaning.unwrap_or(kin.meaning),
         })
