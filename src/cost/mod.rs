@@ -11,6 +11,7 @@ pub mod digest;
 pub mod flow;
 pub mod gemm;
 pub mod instants;
+pub mod kernels;
 pub mod known_chunks;
 pub mod ledger;
 mod pass_times;

@@ -6,7 +6,7 @@ use super::measure::Timed;
 use crate::calibrate::efficiency;
 use crate::calibrate::fit::non_negative;
 use crate::calibrate::observe::median;
-use crate::cost::price::fused_attention;
+use crate::cost::kernels::fused_attention;
 use crate::execute::device::cuda::measure::{Copied, HostMemory};
 use crate::ops::{AttentionCore, CorePass, KernelKind, Linear, Op};
 use crate::profile::DeviceModel;
