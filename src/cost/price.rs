@@ -288,9 +288,12 @@ impl Pricing for DevicePricing<'_> {
             Op::Collective(collective) => {
                 let group = self.group(collective.group);
                 let price = self.transfer(&group.time(collective), collective.bytes, collective.messages);
-                let hidden = self.timing.tensor_hidden.value;
-                let exposed = if collective.group == Group::Tensor { 1.0 - hidden } else { 1.0 };
-                Price { seconds: price.seconds * exposed, ..price }
+                let hidden = match collective.group {
+                    Group::Tensor => self.timing.tensor_hidden.value,
+                    Group::Expert => self.timing.exchange_hidden.as_ref().map_or(0.0, |hidden| hidden.value),
+                    _ => 0.0,
+                };
+                Price { seconds: price.seconds * (1.0 - hidden), ..price }
             }
             Op::CopyOut(bytes) | Op::CopyIn(bytes) => {
                 let link = &self.cluster.host_link;

@@ -92,6 +92,10 @@ pub struct TimingModel {
     pub sends_tokens_once: bool,
     /// Share of the rate of products that those of experts reach, which are many small ones.
     pub expert_share: Sourced<f64>,
+    /// Share of the exchanges of experts' tokens that products of another micro-batch hide (DualPipe, deepseek-ai/DualPipe);
+    /// none if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange_hidden: Option<Sourced<f64>>,
     /// Whether its fused attention was written for the devices of 2020 (FlashAttention 2).
     #[serde(default)]
     pub older_attention: bool,

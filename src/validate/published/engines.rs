@@ -151,7 +151,11 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     if run.strategy.zero_stage == 3 && !engine.timing.overlaps(Overlap::Gradients) {
         engine.timing.overlaps.push(Overlap::Gradients);
     }
-    if run.strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("async-tp")) {
+    let schedule = run.strategy.schedule.as_deref().unwrap_or_default().to_ascii_lowercase();
+    if schedule.contains("dualpipe") {
+        engine.hide_exchanges();
+    }
+    if schedule.contains("async-tp") {
         engine.make_tensor_parallel_asynchronous();
     }
     engine
