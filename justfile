@@ -92,9 +92,9 @@ outside *arguments:
 # How the built-in numbers do on sources that they have not seen: each is left out in turn. The table of evidence is written in
 # place; minutes, and `just refit` ends with the same.
 left-out:
-    cargo run --release -- calibrate --fit traces/published --left-out --models cost_models --out cost_models
+    cargo run --release -- calibrate --fit traces/published traces/own/gpu_facts-h200-sxm.json --left-out --models cost_models --out cost_models
 
 # Fit the built-in cost models and engine profiles to the published runs, in place; minutes.
 refit:
-    cargo run --release -- calibrate --fit traces/published --models cost_models --out cost_models --json > cost_models/fit/report.new
+    cargo run --release -- calibrate --fit traces/published traces/own/gpu_facts-h200-sxm.json --models cost_models --out cost_models --json > cost_models/fit/report.new
     mv cost_models/fit/report.new cost_models/fit/report.json

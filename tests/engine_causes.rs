@@ -262,7 +262,8 @@ fn experts_that_are_launched_apart_cost_a_launch_each() {
     let (one, host) = priced("megatron", "1x1xh100-sxm", &product(1, ElementType::Bf16));
     let (many, hosts) = priced("megatron", "1x1xh100-sxm", &product(16, ElementType::Bf16));
     assert!(many > 16.0 * one, "{many} beside {one}");
-    assert!((hosts / host - 16.0).abs() < 1e-9);
+    // One call of the host issues them all.
+    assert!(hosts > host && hosts < 4.0 * host, "{hosts} beside {host}");
     // Our own backend has one kernel for all of them.
     let (_, own) = priced("embedded", "1x1xh100-sxm", &product(16, ElementType::Bf16));
     assert_eq!(own, 0.0);

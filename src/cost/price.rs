@@ -327,6 +327,10 @@ impl Pricing for DevicePricing<'_> {
                 let messages = collective.messages as f64;
                 self.timing.collective_host_time.value * (together as f64 / 2.0 * messages)
             }
+            // One call issues the products of all experts, and takes a launch for each.
+            Op::Linear(_) => {
+                self.timing.host_time.value + self.cluster.device.kernel_time.value * (self.kernels(op) - 1.0)
+            }
             _ => self.timing.host_time.value * self.kernels(op),
         }
     }

@@ -13,11 +13,10 @@ const AUTOMATIC: [&str; 7] =
 /// the engine in use with most measured runs of quality A and B on the device, else torchtitan.
 pub fn automatic(device: &DeviceModel) -> (&'static EngineProfile, String) {
     let table = evidence_table();
-    let own = table.runs.iter().any(|run| run.family == OWN && run.device == device.name);
     if device.class == DeviceClass::Cpu {
         return (embedded(), "it runs on CPUs".to_owned());
     }
-    if own {
+    if OWN.contains(&device.name.as_str()) {
         return (embedded(), format!("runs of it on {} were measured", device.name));
     }
     let count = |name: &str| {
@@ -33,5 +32,38 @@ pub fn automatic(device: &DeviceModel) -> (&'static EngineProfile, String) {
     (engine(name).unwrap_or_else(embedded), why)
 }
 
-/// The family of runs that our own backend measured.
-const OWN: &str = "own";
+/// Devices of which `traces/own/` has runs of our own backend.
+const OWN: [&str; 1] = ["h200-sxm"];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::profile::device_model;
+
+    #[test]
+    fn own_devices_are_those_of_our_own_traces() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/own");
+        let mut devices = BTreeSet::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            let trace: Value = serde_json::from_str(&text).unwrap();
+            devices.extend(trace["plan"]["cluster"]["device"].as_str().map(str::to_owned));
+        }
+        assert_eq!(devices, OWN.iter().map(|name| (*name).to_owned()).collect());
+    }
+
+    #[test]
+    fn our_backend_plans_for_what_it_ran_on() {
+        let engine = |name: &str| automatic(&device_model(name).unwrap().0).0.name.clone();
+        assert_eq!(engine("h200-sxm"), "embedded");
+        assert_eq!(engine("cpu"), "embedded");
+        assert_ne!(engine("h100-sxm"), "embedded");
+        assert_eq!(engine("t4"), "torchtitan");
+    }
+}
