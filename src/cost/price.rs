@@ -323,6 +323,9 @@ impl Pricing for DevicePricing<'_> {
             Op::Collective(collective) => {
                 // The members of a node wait for the last of their hosts: the more there are, the later it is.
                 let members = self.group(collective.group).size();
+                if members <= 1 {
+                    return Seconds::ZERO;
+                }
                 let together = members.min(u64::from(self.cluster.devices_per_node));
                 let messages = collective.messages as f64;
                 self.timing.collective_host_time.value * (together as f64 / 2.0 * messages)

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((run.hardware.gpu.as_str(), run.strategy.global_batch), ("h100-sxm", Some(8)));
         assert_eq!((run.measured.step_time_s, run.measured.peak_memory_gib), (Some(0.1), Some(8.0)));
         assert_eq!(run.measured.other["peak_reserved_gib"], 9.0);
-        assert_eq!(profile(run).unwrap().name, "torchtitan");
+        assert_eq!(profile(run).unwrap().name, "autocast");
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_member_with_many_contrary_runs_leaves_its_kin() {
         let offset = 0.5;
-        let (parameters, few) = settled(&[], 0, offset, 0.1);
+        let (parameters, few) = settled(&[], 0, offset, 0.04);
         let (_, many) = settled(&[], 0, offset, 100.0);
         let scale = parameters[0].deviation();
         assert!((many[0] * scale - offset).abs() < 0.01, "{many:?}");

@@ -171,7 +171,7 @@ fn the_built_in_parameters_can_be_fitted_and_are_few() {
     let list = ParameterFile::built_in().unwrap().parameters;
     let models = Models::built_in();
     list.iter().try_for_each(|parameter| parameter.check(&models)).unwrap();
-    assert!(list.len() <= 104, "at most a tenth as many as published runs");
+    assert!(list.len() <= 106, "at most a tenth as many as measured runs, of which 1,068 can be used");
     let names: std::collections::BTreeSet<_> = list
         .iter()
         .flat_map(|one| one.files().map(|file| (file, one.path.clone())).collect::<Vec<_>>())
@@ -238,11 +238,11 @@ fn a_number_that_was_measured_is_not_moved_and_one_that_was_fitted_is() {
 fn a_number_that_is_inherited_is_not_fitted() {
     let failed = |engine: &str| {
         let mut request = request();
-        request.parameters = vec![parameter(&[], &[engine], "timing.attention_share", 0.2, 1.0)];
+        request.parameters = vec![parameter(&[], &[engine], "timing.routing_passes", 0.2, 1.0)];
         fit(read(&runs()), &request, &|_, _| ()).unwrap_err().to_string()
     };
     let own = failed("megatron-lm");
-    assert!(own.contains("`engines/megatron-lm.json` has no number `timing.attention_share`"), "{own}");
+    assert!(own.contains("`engines/megatron-lm.json` has no number `timing.routing_passes`"), "{own}");
     let parents = failed("megatron");
     assert!(parents.contains("inherits it and would move too"), "{parents}");
 }
@@ -258,7 +258,10 @@ fn numbers_of_kernels_are_expected_where_rates_were_measured() {
         list.parameters.iter().filter(|one| kernels.iter().any(|path| one.path.starts_with(path)))
     {
         assert!(parameter.rests_on.is_some(), "{}: nothing says what it rests on", parameter.name());
-        assert!(parameter.deviation() < 0.15, "{}: rates of kernels are known better", parameter.name());
+        // Of some, no rate was published.
+        let is_known = parameter.rests_on.as_ref().is_some_and(|rates| !rates.starts_with("no rate"));
+        let most = if is_known { 0.15 } else { 0.6 };
+        assert!(parameter.deviation() < most, "{}: rates of kernels are known better", parameter.name());
         for file in parameter.files() {
             let value = models.number(&file, &parameter.path).unwrap();
             assert!((parameter.lower..=parameter.upper).contains(&value), "{}: {value}", parameter.name());
