@@ -66,7 +66,7 @@ fn each_source_has_one_file_and_each_run_one_id() {
         }
         assert_eq!(trace.citations.iter().cloned().collect::<BTreeSet<_>>(), sources);
     }
-    assert!(families.len() == 39 && ids.len() == 1086, "{} {}", families.len(), ids.len());
+    assert!(families.len() == 56 && ids.len() == 1254, "{} {}", families.len(), ids.len());
 }
 
 #[test]

@@ -197,7 +197,8 @@ fn the_a800_and_h800_are_their_sisters_with_slower_links() {
         let name = device["name"].as_str().unwrap();
         if name.starts_with("a800") || name.starts_with("h800") {
             let evidence = &device["evidence"];
-            assert!(evidence["measured"].is_null() && evidence["fitted"].is_null(), "{name}: {evidence}");
+            // What runs fix of the chip is fitted to those of the sister too; the links are nobody's measurement.
+            assert!(evidence["measured"].is_null(), "{name}: {evidence}");
         }
     }
 }
