@@ -238,11 +238,11 @@ fn a_number_that_was_measured_is_not_moved_and_one_that_was_fitted_is() {
 fn a_number_that_is_inherited_is_not_fitted() {
     let failed = |engine: &str| {
         let mut request = request();
-        request.parameters = vec![parameter(&[], &[engine], "timing.routing_passes", 0.2, 1.0)];
+        request.parameters = vec![parameter(&[], &[engine], "timing.collective_host_time", 0.2, 1.0)];
         fit(read(&runs()), &request, &|_, _| ()).unwrap_err().to_string()
     };
     let own = failed("megatron-lm");
-    assert!(own.contains("`engines/megatron-lm.json` has no number `timing.routing_passes`"), "{own}");
+    assert!(own.contains("`engines/megatron-lm.json` has no number `timing.collective_host_time`"), "{own}");
     let parents = failed("megatron");
     assert!(parents.contains("inherits it and would move too"), "{parents}");
 }
