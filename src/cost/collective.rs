@@ -127,8 +127,8 @@ impl GroupShape {
             CollectiveKind::RingShift => return self.point_to_point(collective.bytes),
             CollectiveKind::AllToAll => {
                 // Each member sends 1/n of its bytes to each other; those beyond a domain leave by the next level.
-                // Of the `copies` of an element, spread evenly, those that meet in one of `domains` travel there once:
-                // they come to (domains - 1) · (1 - (1 - 1/domains)^copies) others on average.
+                // Copies of an element that go to one domain travel there once. Spread evenly over `domains` of them,
+                // they reach (domains - 1) · (1 - (1 - 1/domains)^copies) others on average.
                 let copies = collective.copies.max(1) as f64;
                 for (level, busy) in busy.iter_mut().enumerate().take(crossed + 1) {
                     let inner = self.inner(level).max(1) as f64;

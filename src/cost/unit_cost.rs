@@ -20,8 +20,9 @@ pub struct UnitCost {
     pub stored: u64,
     /// What is gathered once and held over the whole step.
     pub held: u64,
-    /// Gradients that are kept until the update, from the start of the step or from its backward on.
+    /// Gradients that are kept until the update.
     pub gradients: u64,
+    /// Whether they are there from its backward on, and not from the start of the step.
     pub comes_late: bool,
     /// Elements of optimizer state.
     pub owned: u64,

@@ -82,8 +82,7 @@ pub struct Collective {
     pub bytes: Bytes,
     /// Messages that it is sent in, one behind the other.
     pub messages: u64,
-    /// Members that each of its elements goes to, of which those inside one domain of links share what comes over links
-    /// from outside; 1 where every element goes to one.
+    /// Members that each element goes to. Those inside one domain of links share what comes from outside it.
     pub copies: u64,
 }
 

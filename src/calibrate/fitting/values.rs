@@ -170,7 +170,7 @@ pub(super) fn fitted(objective: &Objective<'_>, solution: &Solution) -> Vec<Fitt
                 kin: parameter.kin.as_ref().map(|kin| kin.name.clone()),
                 strain: rounded(position, 3),
                 is_strained: position.abs() > STRAINED,
-                // A run of weight 1 is taken to be known to 5 %, as what was known beforehand is by its spread.
+                // A run of weight 1 is taken to be known to 5 %.
                 standard_error: variances[index]
                     .map(|variance| parameter.unit(position) * (variance * STRENGTH).max(0.0).sqrt()),
                 at_bound: at_bound(index),

@@ -13,7 +13,7 @@ pub fn sentence(text: &str) -> String {
     let text = escaped(text.trim_start(), is_structure);
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let rest = &text[digits..];
-    // A list, a heading or a fence. The point of a decimal begins no list.
+    // A list, a heading or a fence. A decimal point begins no list.
     let is_block = if digits > 0 {
         let after = rest.strip_prefix(['.', ')']);
         after.is_some_and(|after| after.is_empty() || after.starts_with(char::is_whitespace))
