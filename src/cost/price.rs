@@ -90,6 +90,10 @@ pub trait Pricing {
     }
 }
 
+/// Queued kernels in whose time a host issues one product from compiled code. An estimate: a library call that chooses
+/// an algorithm and launches takes about 10 µs, which is what the smallest eager kernel of PyTorch took on an H200.
+const LAUNCHES_OF_A_PRODUCT: f64 = 4.0;
+
 /// Prices on a host that is never late. A pass that its host issues too slowly is stretched as a whole, and one kernel
 /// more may then shorten others.
 pub struct NeverLate<'a>(pub &'a dyn Pricing);
@@ -330,9 +334,10 @@ impl Pricing for DevicePricing<'_> {
                 let messages = collective.messages as f64;
                 self.timing.collective_host_time.value * (together as f64 / 2.0 * messages)
             }
-            // One call issues the products of all experts, and takes a launch for each.
+            // One call issues the products of all experts.
             Op::Linear(_) => {
-                self.timing.host_time.value + self.cluster.device.kernel_time.value * (self.kernels(op) - 1.0)
+                let others = LAUNCHES_OF_A_PRODUCT * (self.kernels(op) - 1.0);
+                self.timing.host_time.value + self.cluster.device.kernel_time.value * others
             }
             _ => self.timing.host_time.value * self.kernels(op),
         }

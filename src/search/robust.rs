@@ -1,10 +1,11 @@
 //! The plan that somebody would run: of all strategies within a tolerance of the fastest, one that fits even if memory is
-//! at the upper end of its interval, that uses the fewest features without evidence, and that is the simplest to state.
+//! at the upper end of its interval, that keeps the least on the host, that uses the fewest features without evidence,
+//! and that is the simplest to state.
 //!
 //! The choice is made among plain strategies: every mesh, schedule and state, ranks in their default order, blocks cut
-//! and recomputed alike, whole categories on the host. How much evidence and how many words a strategy has is known
-//! before anything is priced, so they are looked at in that order, and the first kind of which one is fast enough
-//! settles it.
+//! and recomputed alike, whole categories on the host. How much a strategy keeps there, how much evidence it has and how
+//! many words is known before anything is priced, so they are looked at in that order, and the first kind of which one
+//! is fast enough settles it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,8 +25,8 @@ const MOST_CLOSED: usize = 60_000;
 /// Of a kind, the most that are played.
 const MOST_PLAYED: usize = 12;
 
-/// How good a strategy is before its time is asked: features without evidence, then words.
-type Rank = (usize, usize);
+/// How good a strategy is before its time is asked: categories on the host, features without evidence, then words.
+type Rank = (usize, usize, usize);
 
 /// A plain strategy, not yet closed.
 struct Plain<'e> {
@@ -62,7 +63,7 @@ pub fn choose(
             let time = |candidate: &Candidate| candidate.playback.step_time.0;
             one.0.cmp(&other.0).then(time(one.1).total_cmp(&time(other.1)))
         });
-        let below = simplest.map_or((usize::MAX, usize::MAX), |(rank, _)| *rank);
+        let below = simplest.map_or((usize::MAX, usize::MAX, usize::MAX), |(rank, _)| *rank);
         judge.first(&by_rank, below, has_room).or_else(|| simplest.map(|(_, candidate)| (*candidate).clone()))
     })
 }
@@ -73,7 +74,9 @@ pub fn reasons(problem: &Problem<'_>, winner: &Candidate, other: &Candidate) -> 
     let words = |candidate: &Candidate| words(&candidate.strategy, &problem.facts);
     let memory = problem.half_widths(other).memory;
     let has_room = |candidate: &Candidate| has_room(problem, candidate, memory);
+    let on_host = |candidate: &Candidate| hosted(&candidate.strategy);
     let list: Vec<&str> = [
+        (on_host(winner) < on_host(other), "keeps less on the host"),
         (has_room(winner) && !has_room(other), "leaves more of the memory free"),
         (doubts(winner) < doubts(other), "rests on more measured runs"),
         (words(winner) < words(other), "is simpler"),
@@ -87,6 +90,11 @@ pub fn reasons(problem: &Problem<'_>, winner: &Candidate, other: &Candidate) -> 
 /// Whether `candidate` fits if it takes the share `memory` more than predicted.
 fn has_room(problem: &Problem<'_>, candidate: &Candidate, memory: f64) -> bool {
     candidate.memory.process.0 as f64 * (1.0 + memory) <= problem.memory_limit.0 as f64
+}
+
+/// The categories of which `strategy` keeps anything on the host.
+fn hosted(strategy: &Strategy) -> usize {
+    OffloadCategory::ALL.iter().filter(|&&category| !strategy.offload.lacks(category)).count()
 }
 
 struct Judge<'s, 'a> {
@@ -104,7 +112,8 @@ impl<'s, 'a> Judge<'s, 'a> {
     }
 
     fn rank(&self, strategy: &Strategy) -> Rank {
-        (self.problem.coverage(strategy).unvalidated.len(), words(strategy, &self.problem.facts))
+        let unvalidated = self.problem.coverage(strategy).unvalidated.len();
+        (hosted(strategy), unvalidated, words(strategy, &self.problem.facts))
     }
 
     /// Whether `candidate` fits with its memory at the upper end of its interval.
@@ -131,10 +140,8 @@ impl<'s, 'a> Judge<'s, 'a> {
                     let unvalidated = *evidence
                         .entry(own)
                         .or_insert_with(|| self.problem.coverage(&strategy).unvalidated.len());
-                    ranked
-                        .entry((unvalidated, words(&strategy, &self.problem.facts)))
-                        .or_default()
-                        .push(plain);
+                    let rank = (hosted(&strategy), unvalidated, words(&strategy, &self.problem.facts));
+                    ranked.entry(rank).or_default().push(plain);
                 }
             }
         }

@@ -133,7 +133,7 @@ fn the_front_is_a_front_in_what_it_prints() {
 fn where_nothing_fits_the_least_peak_is_named_and_what_would_do_does() {
     let place = Place::new();
     for (model, device, node, engine) in [
-        ("llama-2-7b", "rtx-4090", 1, "torchtitan"),
+        ("qwen3-32b", "rtx-4090", 1, "torchtitan"),
         ("llama-3.1-70b", "a100-sxm-40gb", 8, "torchtitan"),
         ("llama-2-13b", "a100-sxm-40gb", 1, "nemo"),
     ] {

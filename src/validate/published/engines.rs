@@ -120,6 +120,14 @@ fn has_no_master_weights(run: &PublishedRun) -> bool {
     name.is_some_and(|name| name.ends_with("-true") && !name.starts_with("fp32"))
 }
 
+/// Whether DeepSpeed's ZeRO drove Megatron's fork as it drives any model. With a pipeline, an optimizer of its own sums
+/// gradients of bf16 in single precision; without, ZeRO keeps them in the model's type (DeepSpeed edaa7221,
+/// runtime/engine.py, `get_data_types`).
+fn has_deepspeed_state(run: &PublishedRun, profile: &EngineProfile) -> bool {
+    let strategy = &run.strategy;
+    profile.name == "megatron-deepspeed" && strategy.zero_stage > 0 && strategy.pp.unwrap_or(1) <= 1
+}
+
 /// `profile` as it was set in `run`.
 pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile {
     let mut engine = profile.clone();
@@ -145,6 +153,11 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     }
     if has_no_master_weights(run) {
         engine.keep_no_master_weights();
+    }
+    if has_deepspeed_state(run, profile)
+        && let Some(deepspeed) = self::engine("deepspeed")
+    {
+        engine.state = deepspeed.state.clone();
     }
     // Whoever shards parameters reduces gradients while the backward goes on (Megatron-FSDP as well, whose engine does so
     // by a flag otherwise).
@@ -207,5 +220,13 @@ mod tests {
         assert_eq!(name("Megatron-DeepSpeed (3D)", 0, "1F1B"), "megatron-deepspeed");
         assert_eq!(name("GPT-NeoX (Megatron-DeepSpeed)", 0, "1f1b"), "megatron-deepspeed");
         assert_eq!(name("Megatron-DeepSpeed ZeRO-3", 3, "1f1b"), "deepspeed");
+        // Gradients of bf16 are summed in single precision by the optimizer of its pipeline alone.
+        let kept = |stages| {
+            let mut run = run("Megatron-DeepSpeed", 1, "1f1b");
+            run.strategy.pp = Some(stages);
+            configured(&run, profile(&run).unwrap()).state.gradient_kept
+        };
+        assert_ne!(kept(4), kept(1));
+        assert_eq!(kept(1), engine("deepspeed").unwrap().state.gradient_kept);
     }
 }
