@@ -96,9 +96,13 @@ fn needs_deepspeed_engine(run: &PublishedRun) -> bool {
         || strategy.schedule.as_deref().is_some_and(|schedule| schedule.contains("DeepSpeed"))
 }
 
+/// Whatever drives the training, products of 8 bits by it keep their inputs in 8 bits (TransformerEngine,
+/// pytorch/module/linear.py).
+const TRANSFORMER_ENGINE: &str = "Transformer Engine";
+
 /// Words in the names of programs whose kernels are fused without a compiler: by Transformer Engine, and by hand (an
 /// assumption: Llama Team 2024, arXiv 2407.21783, does not say).
-const FUSED: &[&str] = &["NeMo AutoModel", "Transformer Engine", "Meta internal"];
+const FUSED: &[&str] = &["NeMo AutoModel", TRANSFORMER_ENGINE, "Meta internal"];
 
 /// Where the engine cuts by itself, as it does; no table says where.
 fn cuts(profile: &EngineProfile) -> Cited<CutGrain> {
@@ -150,6 +154,9 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
     }
     if run.strategy.compile == Some(true) {
         engine.drop_what_compilers_drop();
+    }
+    if run.framework.contains(TRANSFORMER_ENGINE) {
+        engine.activations.eight_bit_inputs = true;
     }
     if has_no_master_weights(run) {
         engine.keep_no_master_weights();
