@@ -145,6 +145,8 @@ fn a_micro_batch_that_is_not_stated_is_the_fastest() {
 #[test]
 fn asynchronous_tensor_parallelism_hides_collectives() {
     let mut run = run("torchtitan", 4, 1);
+    // Enough work that no host is late.
+    (run.strategy.micro_batch, run.strategy.global_batch) = (Some(8), Some(64));
     let plain = seconds(&read(&run));
     run.strategy.schedule = Some("async-tp".to_owned());
     let hidden = read(&run);

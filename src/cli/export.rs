@@ -99,10 +99,16 @@ pub fn target_of(name: &str) -> Result<Target, CliError> {
     })
 }
 
-/// Writes `plan` to `folder` for its own engine.
+/// Writes `plan` to `folder` for its own engine: for the first of its versions that has words for all of the plan, else
+/// rounded to those of the usual one.
 pub fn exported(plan: &Plan, folder: &Folder, claims: &mut Claims) -> Result<Exported, CliError> {
-    let goal = Goal { target: target_of(&plan.engine)?, is_as_is: false };
-    let exported = export(plan, goal, &|_| {})?;
+    let usual = target_of(&plan.engine)?;
+    let mut versions = crate::export::targets().filter(|target| target.dialect.profile() == plan.engine);
+    let as_planned = versions.find_map(|target| export(plan, Goal { target, is_as_is: true }, &|_| {}).ok());
+    let exported = match as_planned {
+        Some(exported) => exported,
+        None => export(plan, Goal { target: usual, is_as_is: false }, &|_| {})?,
+    };
     folder.write(claims, &exported.files)?;
     Ok(exported)
 }

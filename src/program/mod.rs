@@ -18,6 +18,7 @@ pub mod scalars;
 pub mod schedule;
 pub mod state;
 mod step;
+pub mod submission;
 pub mod verify;
 mod waits;
 mod weighing;

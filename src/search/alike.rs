@@ -37,7 +37,10 @@ impl Solving<'_> {
         };
         let likely = self.best_of(entry, limit, cut, &|hosted| self.checkpoints(entry, hosted));
         let found = likely.or_else(|| self.best_of(entry, limit, cut, &|_| self.every_checkpoint(entry)));
-        found.map(|found| Solved { lower_bound: lower_bound.max(entry.lower_bound), ..found })
+        found.map(|found| {
+            let lower_bound = lower_bound.max(entry.lower_bound).min(found.closed.bound.0);
+            Solved { lower_bound, ..found }
+        })
     }
 
     /// The likeliest of the choices with any split between device and host and the checkpoint modes that `modes` gives
@@ -62,19 +65,13 @@ impl Solving<'_> {
                 }
             }
         }
-        best.map(|best| Solved { lower_bound: lower.max(entry.lower_bound), ..best })
+        best.map(|best| Solved { lower_bound: lower, ..best })
     }
 
     fn solve_alike(&self, entry: &Entry, alike: &Alike, limit: f64, cut: Cut<'_>) -> Option<Solved> {
-        let Chosen { mut strategy, seconds } =
-            self.with_alike(entry, alike, |inner, outer| cut(inner, outer, limit))?;
-        let facts = &self.bounding.space.problem.facts;
-        strategy.normalise(facts);
-        if !rules::legal(&strategy, facts) {
-            return None;
-        }
-        let closed = self.closed_forms.close(&strategy);
-        Some(Solved { entry: *entry, lower_bound: entry.lower_bound.max(seconds), strategy, closed })
+        let chosen = self.with_alike(entry, alike, |inner, outer| cut(inner, outer, limit))?;
+        let solved = self.solved(entry, chosen);
+        rules::legal(&solved.strategy, &self.bounding.space.problem.facts).then_some(solved)
     }
 
     /// What no choice of `entry` can undercut as played.

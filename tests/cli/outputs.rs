@@ -5,6 +5,7 @@
 //! comment that says where `validate --json` has it, such as `3.0 %<!-- vtrain-multi time.mape -->`.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::{env, fs};
 
 use meshwright::profile::engines::engines_in_use;
@@ -31,6 +32,9 @@ fn pages() -> Vec<PathBuf> {
     pages.sort();
     pages
 }
+
+/// Held while pages are read and written anew, which two tests do.
+static PAGES: Mutex<()> = Mutex::new(());
 
 /// Writes the pages anew, or fails with what is stale.
 fn settle(page: &Path, old: &str, fresh: &str, stale: &[String]) -> Vec<String> {
@@ -102,6 +106,7 @@ fn is_measured(line: &str) -> bool {
 #[test]
 #[ignore = "minutes without optimisation: CI runs it with the release build, as `just outputs` does"]
 fn blocks_show_what_commands_print() {
+    let _pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut stale = Vec::new();
     let mut blocks = 0;
     for page in pages() {
@@ -179,6 +184,7 @@ fn beginning(text: &str) -> usize {
 
 #[test]
 fn figures_are_what_validate_says() {
+    let _pages = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
     let published = Path::new(ROOT).join("traces/published");
     let run = place.run([
