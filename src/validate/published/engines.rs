@@ -1,7 +1,7 @@
 //! Which engine profile a published run's program is simulated as.
 
 use crate::profile::EngineProfile;
-use crate::profile::capabilities::{Cited, CutGrain, Supports};
+use crate::profile::capabilities::{Cited, CutGrain, OffloadOffer, Supports};
 use crate::profile::choices::ContextKind;
 use crate::profile::engine::Overlap;
 use crate::profile::engines::{embedded, engine};
@@ -118,6 +118,16 @@ fn contexts(run: &PublishedRun, profile: &EngineProfile) -> Cited<Vec<ContextKin
     if is_stated { embedded().supports.context.clone() } else { own.clone() }
 }
 
+/// Whatever may be offloaded, from the ZeRO stage on from which the engine does: without one, gradients would not follow.
+fn offloads(profile: &EngineProfile) -> Cited<Vec<OffloadOffer>> {
+    let mut offers = embedded().supports.offload.clone();
+    for offer in &mut offers.value {
+        let own = profile.supports.offload.iter().find(|own| own.category == offer.category);
+        offer.from_zero = own.map_or(offer.from_zero, |own| own.from_zero);
+    }
+    offers
+}
+
 /// Whether weights are updated in the type that products take them in (Lightning's precision `bf16-true`).
 fn has_no_master_weights(run: &PublishedRun) -> bool {
     let name = run.strategy.dtype.split_whitespace().next();
@@ -146,6 +156,7 @@ pub fn configured(run: &PublishedRun, profile: &EngineProfile) -> EngineProfile 
         cuts: cuts(profile),
         pipelined: profile.supports.pipelined.clone(),
         context: contexts(run, profile),
+        offload: offloads(profile),
         ..embedded().supports.clone()
     };
     let is_fused = || FUSED.iter().any(|words| run.framework.contains(words));
