@@ -49,7 +49,7 @@ fn runs_that_state_their_checkpointing_fit() {
     // At most one in a hundred. Known are four of Azure's and one of SC21's ZeRO-3 runs, whose tables do not say what else
     // was offloaded; BLOOM's 200 B on 80 devices, 3 % over, whose table says neither where the pipeline was cut nor of
     // which device the memory is; and two of Llama 3 405B, whose chunks and micro-batches are guessed. Three that state
-    // nothing (DeepSeek-V3 twice, Kimi K2) do not fit whatever they recompute: what they keep in 8 bits is in no table.
+    // nothing (DeepSeek-V3 twice, Kimi K2) do not fit whatever they recompute.
     assert!(
         of_stated * 100 <= stated as usize && over.len() - of_stated <= 3,
         "{of_stated} of {stated} that state it, {} of {all}:\n{}",

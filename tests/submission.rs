@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use meshwright::cost::DevicePricing;
 use meshwright::ops::{Group, Op};
 use meshwright::profile::choices::Schedule;
-use meshwright::program::instruction::{Message, RankProgram, Task};
+use meshwright::program::instruction::{Instruction, Message, RankProgram, Task};
 use meshwright::program::issue_order::Clock;
 use meshwright::program::submission::{Submitted, submissions};
 use meshwright::program::verify::{Fault, verify};
-use meshwright::program::{Program, build};
+use meshwright::program::{Pass, Program, build};
 use meshwright::simulate::{Timeline, play_measured};
 use meshwright::units::Seconds;
 use sampling::{Case, cases};
@@ -165,7 +165,7 @@ fn issue_order_alone_would_not_do() {
             let posts = |rank: &RankProgram| {
                 let issued: Vec<_> = rank.issued().map(|one| (one.instruction.clone(), one.micro)).collect();
                 let submitted = |(number, (one, micro)): (u32, &(_, u32))| {
-                    let one: &meshwright::program::instruction::Instruction = one;
+                    let one: &Instruction = one;
                     let post = (one.task == Task::Receive).then_some(one.message).flatten();
                     let post = post.map(|message| Submitted::Post { message, micro: *micro });
                     post.into_iter().chain([Submitted::Instruction(number)]).collect::<Vec<_>>()
@@ -192,8 +192,7 @@ fn messages_in_the_way_of_each_other_are_refused() {
     let first = &mut program.ranks[0];
     let of =
         |pass| first.calls.iter().position(|call| first.templates[call.template as usize].pass == Some(pass));
-    let (forward, backward) =
-        (of(meshwright::program::Pass::Forward), of(meshwright::program::Pass::Backward));
+    let (forward, backward) = (of(Pass::Forward), of(Pass::Backward));
     first.calls.swap(forward.unwrap(), backward.unwrap());
     let found = submissions(&program, |_, _| Seconds::ZERO);
     assert!(matches!(found, Err(Fault::Deadlock { .. })), "{found:?}");

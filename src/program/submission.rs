@@ -15,9 +15,10 @@ use crate::ops::{Group, Op};
 use crate::program::instruction::{Message, Program, RankProgram, Task};
 use crate::program::issue_order::Clock;
 use crate::program::verify::Fault;
+use crate::strategy::mesh::Group as MeshGroup;
 use crate::units::Seconds;
 
-/// What a rank submits.
+/// One thing that a rank submits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// Its instruction of this number, in issue order.
@@ -79,8 +80,9 @@ struct Event {
     members: SmallVec<[(u32, u32); 1]>,
     /// The stage that posts room for what it sends.
     post: Option<(u32, Message, u32)>,
-    /// How many events must come before, and which come after.
+    /// The number of events that must come before it.
     before: u32,
+    /// The events that must come after it.
     after: SmallVec<[u32; 4]>,
 }
 
@@ -112,7 +114,8 @@ impl Events {
         for (number, issued) in (0..).zip(rank.issued()) {
             let instruction = issued.instruction;
             let event = match &instruction.op {
-                Op::Collective(collective) if matches!(collective.group, Group::Tied | Group::World) => {
+                // Ranks of one stage submit alike.
+                Op::Collective(collective) if MeshGroup::of(collective.group).is_none() => {
                     let calls = &mut calls_of[collective.group as usize];
                     *calls += 1;
                     self.shared_event((collective.group, *calls))

@@ -25,8 +25,15 @@ const MOST_CLOSED: usize = 60_000;
 /// Of a kind, the most that are played.
 const MOST_PLAYED: usize = 12;
 
-/// How good a strategy is before its time is asked: categories on the host, features without evidence, then words.
-type Rank = (usize, usize, usize);
+/// How far a strategy is from plain, in the order in which it counts; its time comes after all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Categories of which anything is on the host.
+    on_host: usize,
+    /// Features that no measured run covers.
+    unvalidated: usize,
+    words: usize,
+}
 
 /// A plain strategy, not yet closed.
 struct Plain<'e> {
@@ -63,7 +70,7 @@ pub fn choose(
             let time = |candidate: &Candidate| candidate.playback.step_time.0;
             one.0.cmp(&other.0).then(time(one.1).total_cmp(&time(other.1)))
         });
-        let below = simplest.map_or((usize::MAX, usize::MAX, usize::MAX), |(rank, _)| *rank);
+        let below = simplest.map(|(rank, _)| *rank);
         judge.first(&by_rank, below, has_room).or_else(|| simplest.map(|(_, candidate)| (*candidate).clone()))
     })
 }
@@ -76,8 +83,8 @@ pub fn reasons(problem: &Problem<'_>, winner: &Candidate, other: &Candidate) -> 
     let has_room = |candidate: &Candidate| has_room(problem, candidate, memory);
     let on_host = |candidate: &Candidate| hosted(&candidate.strategy);
     let list: Vec<&str> = [
-        (on_host(winner) < on_host(other), "keeps less on the host"),
         (has_room(winner) && !has_room(other), "leaves more of the memory free"),
+        (on_host(winner) < on_host(other), "keeps less on the host"),
         (doubts(winner) < doubts(other), "rests on more measured runs"),
         (words(winner) < words(other), "is simpler"),
     ]
@@ -112,8 +119,12 @@ impl<'s, 'a> Judge<'s, 'a> {
     }
 
     fn rank(&self, strategy: &Strategy) -> Rank {
-        let unvalidated = self.problem.coverage(strategy).unvalidated.len();
-        (hosted(strategy), unvalidated, words(strategy, &self.problem.facts))
+        self.rank_knowing(strategy, self.problem.coverage(strategy).unvalidated.len())
+    }
+
+    /// The same, where the features that no run covers are counted.
+    fn rank_knowing(&self, strategy: &Strategy, unvalidated: usize) -> Rank {
+        Rank { on_host: hosted(strategy), unvalidated, words: words(strategy, &self.problem.facts) }
     }
 
     /// Whether `candidate` fits with its memory at the upper end of its interval.
@@ -140,23 +151,23 @@ impl<'s, 'a> Judge<'s, 'a> {
                     let unvalidated = *evidence
                         .entry(own)
                         .or_insert_with(|| self.problem.coverage(&strategy).unvalidated.len());
-                    let rank = (hosted(&strategy), unvalidated, words(&strategy, &self.problem.facts));
-                    ranked.entry(rank).or_default().push(plain);
+                    ranked.entry(self.rank_knowing(&strategy, unvalidated)).or_default().push(plain);
                 }
             }
         }
         ranked
     }
 
-    /// The fastest of the first kind below `below` of which one is fast enough and fits, and `has_room` if so asked.
+    /// The fastest of the first kind below `below`, or of all, of which one is fast enough and fits, and `has_room` if so asked.
     fn first(
         &self,
         ranked: &BTreeMap<Rank, Vec<Plain<'_>>>,
-        below: Rank,
+        below: Option<Rank>,
         has_room: bool,
     ) -> Option<Candidate> {
         let mut closed = 0;
-        for plain in ranked.range(..below).map(|(_, plain)| plain) {
+        let better = ranked.iter().take_while(|(rank, _)| below.is_none_or(|below| **rank < below));
+        for (_, plain) in better {
             if self.closed_forms().deadline.is_over() || closed > MOST_CLOSED {
                 return None;
             }

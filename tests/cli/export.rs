@@ -195,14 +195,17 @@ fn one_command_plans_and_exports() {
     // In a version that has words for it, whatever the plan is.
     assert!(run.stdout.contains("as planned"), "{}", run.stdout);
     assert!(place.read("run/README.md").contains("llama-3.1-8b"));
-    for (loss, file) in [("full", "whole/train.toml"), ("chunked", "parts/planned.py")] {
+    for (loss, file, says) in [
+        ("full", "whole/train.toml", "flavor = \"8B\""),
+        ("chunked", "parts/planned.py", "ChunkedLossWrapper"),
+    ] {
         let folder = file.split('/').next().unwrap();
         let line = format!(
             "plan llama-3.1-8b --cluster 1x8xh100-sxm --engine torchtitan --fix loss={loss} --export {folder}"
         );
         let run = place.line(&line);
         assert!(run.stdout.contains("as planned"), "{line}: {}", run.stdout);
-        assert!(place.read(file).contains("8B") || loss == "chunked", "{line}");
+        assert!(place.read(file).contains(says), "{line}");
     }
     let refused =
         place.run(["plan", "gpt2", "--cluster", "1x2xcpu", "--engine", "embedded", "--export", "other"]);

@@ -118,7 +118,8 @@ fn contexts(run: &PublishedRun, profile: &EngineProfile) -> Cited<Vec<ContextKin
     if is_stated { embedded().supports.context.clone() } else { own.clone() }
 }
 
-/// Whatever may be offloaded, from the ZeRO stage on from which the engine does: without one, gradients would not follow.
+/// Everything that our backend can offload. Where the engine asks for a ZeRO stage, the run had one: gradients follow the
+/// optimizer to the host only then.
 fn offloads(profile: &EngineProfile) -> Cited<Vec<OffloadOffer>> {
     let mut offers = embedded().supports.offload.clone();
     for offer in &mut offers.value {
