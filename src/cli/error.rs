@@ -3,7 +3,7 @@
 use std::fmt;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::interrupt;
 use crate::cluster::ClusterError;
@@ -19,7 +19,7 @@ use crate::strategy::{RuleBreak, StrategyTextError};
 const MOST_OFFERED: usize = 12;
 
 /// Whose fault it is; each kind has its exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A flag or value that does not parse or is below its least.
@@ -53,7 +53,7 @@ impl Kind {
 }
 
 /// Why a command ended early.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CliError {
     pub kind: Kind,
     /// The flag, key or field at fault, without dashes; empty where there is none.

@@ -1,6 +1,7 @@
 //! `meshwright execute`: trains under a plan on this machine, and measures what was predicted.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -15,7 +16,7 @@ use super::number::{real, whole};
 use super::output::{Outputs, print, say};
 use super::predicted_by::{Predicted, PredictedBy};
 use super::progress::RunBar;
-use super::{gpu, hints, interrupt, workload};
+use super::{gpu, hints, interrupt, job, workload};
 use crate::execute;
 use crate::execute::data::{DataError, DataFormat};
 use crate::execute::error::ExecuteError;
@@ -23,6 +24,7 @@ use crate::execute::gradients::Wanted;
 use crate::execute::run::{DeviceKind, Settings};
 use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
 use crate::execute::weights::{self, Begin, SAVED, WeightsError};
+use crate::execute::world::World;
 use crate::files::{self, Unread};
 use crate::report::run_text;
 use crate::strategy::Draft;
@@ -156,6 +158,18 @@ impl ExecuteArgs {
         Ok(())
     }
 
+    fn device_kind(&self) -> Result<DeviceKind, CliError> {
+        match (self.device.as_str(), self.share_device) {
+            ("cuda", true) => Ok(DeviceKind::SharedCuda),
+            ("cuda", false) => Ok(DeviceKind::Cuda),
+            (_, false) => Ok(DeviceKind::Cpu),
+            (device, true) => {
+                let rule = "ranks on cores share them anyway; --share-device goes with --device cuda";
+                Err(CliError::usage("share-device", device, rule).or(["cuda"]))
+            }
+        }
+    }
+
     fn beside_slice(&self, steps: u64) -> slice::Beside {
         slice::Beside {
             grads: self.grads.is_some(),
@@ -256,18 +270,23 @@ impl ChangeArgs {
 
 /// Runs the command; the exit code is 0, or 130 after an interrupt.
 pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
+    if !args.dry_run
+        && args.slice.is_none()
+        && let Some(launched) = job::launched()?
+    {
+        let device = args.device_kind()?;
+        return job::run(args, launched, device);
+    }
+    run_in(args, None)
+}
+
+/// Runs the command in this process, or as one rank of `world`.
+pub fn run_in(args: ExecuteArgs, world: Option<Arc<World>>) -> Result<u8, CliError> {
+    let speaks = world.as_ref().is_none_or(|world| world.is_first());
     let default_steps = if args.plan.is_some() { STEPS } else { QUICK_STEPS };
     let steps =
         args.steps.as_deref().map_or(Ok(default_steps), |text| whole("steps", text, 0..=MOST_STEPS))?;
-    let device = match (args.device.as_str(), args.share_device) {
-        ("cuda", true) => DeviceKind::SharedCuda,
-        ("cuda", false) => DeviceKind::Cuda,
-        (_, false) => DeviceKind::Cpu,
-        (device, true) => {
-            let rule = "ranks on cores share them anyway; --share-device goes with --device cuda";
-            return Err(CliError::usage("share-device", device, rule).or(["cuda"]));
-        }
-    };
+    let device = args.device_kind()?;
     let slice = args.slice.as_deref().map(|text| slice::ranks(text, args.beside_slice(steps))).transpose()?;
     let settings = Settings { device, ..args.optimizer.settings()? };
     let changes = args.changes.changes()?;
@@ -278,7 +297,7 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
     };
     let gradients = args.grads.as_deref().map(wanted).filter(|_| steps > 0 && !args.dry_run);
     let has_gradients = gradients.is_some();
-    let mut outputs = args.outputs(has_gradients)?;
+    let mut outputs = if speaks { args.outputs(has_gradients)? } else { Outputs::default() };
     if !args.dry_run {
         args.look()?;
     }
@@ -290,10 +309,19 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         Some(_) => Predicted::Slice,
         None => Predicted::Run,
     };
-    let predicted_by = PredictedBy::choose(device, predicted, args.cost_model, args.no_calibrate);
+    // Rank 0 predicts for all.
+    let (cost_model, no_calibrate) = if speaks { (args.cost_model, args.no_calibrate) } else { (None, true) };
+    let predicted_by = PredictedBy::choose(device, predicted, cost_model, no_calibrate);
     let Planned { plan, job, own, calibrated } = match &args.plan {
         Some(path) => execute_plan::read(path, &changes, device, &predicted_by)?,
-        None => execute_plan::quick(&changes, device, &predicted_by)?,
+        None => job::quick(world.as_deref(), changes, |changes| {
+            let ranks = world.as_ref().map(|world| world.place.size);
+            execute_plan::quick(&changes, (device, ranks), &predicted_by)
+        })?,
+    };
+    let settings = match &world {
+        Some(world) => job::agreed(world, (&job, settings), (steps, &data))?,
+        None => settings,
     };
     let outcome = if let Some(ranks) = slice {
         let mut bar = RunBar::of_slice(!args.json, steps * ranks.len() as u64);
@@ -305,36 +333,39 @@ pub fn run(args: ExecuteArgs) -> Result<u8, CliError> {
         outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref(), has_gradients))?
     } else if args.dry_run {
         let trace = session::dry_run(plan, job, settings)?;
-        Outcome { trace, was_broken_off: false }
+        Outcome { trace: Some(trace), was_broken_off: false }
     } else {
         let mut bar = RunBar::new(!args.json, steps, job.workload.tokens());
-        let gradients = gradients.and_then(|wanted| Some((wanted, outputs.take("grads-out")?)));
+        let gradients = gradients.map(|wanted| (wanted, outputs.take("grads-out")));
         let begin = if args.fresh { Begin::Fresh } else { Begin::WhereItStopped };
         let (init, save) = (args.init.map(|folder| (folder, begin)), args.save.clone());
         let planned = own;
         let request =
-            Request { plan, job, planned, calibrated, settings, steps, data, init, save, gradients };
+            Request { plan, job, planned, calibrated, settings, steps, data, init, save, gradients, world };
         interrupt::heed();
-        let outcome = session::run(&request, &mut bar);
+        let outcome =
+            if speaks { session::run(&request, &mut bar) } else { session::run(&request, &mut job::Silent) };
         bar.clear();
         interrupt::ignore();
         outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref(), has_gradients))?
     };
+    let code = if outcome.was_broken_off { interrupt::CODE } else { 0 };
+    let Some(trace) = &outcome.trace else { return Ok(code) };
     if outputs.wants("trace") {
-        outputs.write(&[("trace", compact(&outcome.trace))])?;
+        outputs.write(&[("trace", compact(trace))])?;
     }
     let shown = |path: &Path| path.display().to_string();
     let written = Written {
         trace: args.trace.as_deref().map(shown),
         saved: args.save.as_deref().filter(|_| !args.dry_run).map(shown),
-        gradients: (!outcome.trace.named_gradients.is_empty()).then(|| shown(&args.grads_out)),
+        gradients: (!trace.named_gradients.is_empty()).then(|| shown(&args.grads_out)),
     };
-    print(&if args.json { pretty(&report(&outcome, written)) } else { text(&outcome, &written) })?;
-    if !outcome.was_broken_off {
-        return Ok(0);
+    let broken_off = outcome.was_broken_off;
+    print(&if args.json { pretty(&report(trace, broken_off, written)) } else { text(trace, &written) })?;
+    if broken_off {
+        say(&interrupted(trace));
     }
-    say(&interrupted(&outcome.trace));
-    Ok(interrupt::CODE)
+    Ok(code)
 }
 
 fn interrupted(trace: &Trace) -> String {
@@ -371,14 +402,13 @@ struct Written {
     gradients: Option<String>,
 }
 
-fn text(outcome: &Outcome, written: &Written) -> String {
+fn text(trace: &Trace, written: &Written) -> String {
     let files = [("trace", &written.trace), ("weights", &written.saved), ("gradients", &written.gradients)];
     let files: Vec<_> = files.into_iter().filter_map(|(what, path)| Some((what, path.as_deref()?))).collect();
-    run_text(&outcome.trace, &files, style())
+    run_text(trace, &files, style())
 }
 
-fn report(outcome: &Outcome, written: Written) -> RunReport {
-    let trace = &outcome.trace;
+fn report(trace: &Trace, interrupted: bool, written: Written) -> RunReport {
     RunReport {
         version: trace.version,
         strategy: trace.plan.strategy.text.clone(),
@@ -397,7 +427,7 @@ fn report(outcome: &Outcome, written: Written) -> RunReport {
         saved: written.saved,
         gradients: written.gradients,
         named_gradients: trace.named_gradients.clone(),
-        interrupted: outcome.was_broken_off,
+        interrupted,
         warnings: trace.plan.warnings.clone(),
     }
 }

@@ -14,6 +14,7 @@ impl From<ExecuteError> for CliError {
             message += "; --dry-run counts it without taking it";
         }
         let (kind, field, value, nearest) = match error {
+            ExecuteError::Job(failure) => return Self::of_job(&failure),
             ExecuteError::Communication(_) | ExecuteError::Program(_) | ExecuteError::NoGradients => {
                 (Kind::Run, "run", String::new(), Vec::new())
             }

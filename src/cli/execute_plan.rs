@@ -63,9 +63,13 @@ impl Changes {
 }
 
 /// The plan of the small GPT by the cost model that predicts it, by the built-in one where it is only to be counted: the
-/// best, or that of the strategy that is given.
-pub fn quick(changes: &Changes, device: DeviceKind, predicted_by: &PredictedBy) -> Result<Planned, CliError> {
-    let (mut model, mut cluster) = (quick::model()?, quick::cluster(device)?);
+/// best, or that of the strategy that is given. It is for as many ranks as are given.
+pub fn quick(
+    changes: &Changes,
+    (device, ranks): (DeviceKind, Option<usize>),
+    predicted_by: &PredictedBy,
+) -> Result<Planned, CliError> {
+    let (mut model, mut cluster) = (quick::model()?, quick::cluster(device, ranks)?);
     let workload = changes.over(quick::workload(cluster.devices()));
     workload::check(&mut model, &workload)?;
     freeze(&mut model, &changes.freeze, None)?;

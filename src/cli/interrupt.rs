@@ -17,6 +17,9 @@ static WRITING: Mutex<()> = Mutex::new(());
 static HEEDED: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// This process is one of a job, whose launcher may send a signal again while all end together.
+static OF_A_JOB: AtomicBool = AtomicBool::new(false);
+
 /// Puts off an interrupt for as long as the guard lives.
 pub fn hold() -> MutexGuard<'static, ()> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -29,7 +32,7 @@ pub fn install() {
     let _ = ctrlc::set_handler(|| {
         // Who interrupts twice does not want to wait.
         let is_second = INTERRUPTED.swap(true, Ordering::SeqCst);
-        if HEEDED.load(Ordering::SeqCst) && !is_second {
+        if HEEDED.load(Ordering::SeqCst) && (!is_second || OF_A_JOB.load(Ordering::SeqCst)) {
             return;
         }
         let _guard = hold();
@@ -67,6 +70,11 @@ mod hangup {
     }
 
     pub const fn ignore() {}
+}
+
+/// This process is one of a job: a second interrupt does not end a run in bad order. The launcher kills who is too slow.
+pub fn of_a_job() {
+    OF_A_JOB.store(true, Ordering::SeqCst);
 }
 
 /// From here on, until [`ignore`], the first interrupt is only noted.

@@ -25,6 +25,7 @@ mod gpu;
 mod help;
 mod hints;
 mod interrupt;
+mod job;
 mod kept;
 mod keys;
 mod layers;
@@ -143,6 +144,7 @@ pub fn run() -> ExitCode {
         Err(shown) if !shown.use_stderr() => {
             return end(output::print(&shown.render().to_string()).map(|()| 0), false);
         }
+        Err(_) if !job::speaks() => return ExitCode::from(Kind::Usage.code()),
         Err(error) => {
             if !json {
                 // With clap's own tips and usage; that nobody reads them is no reason to fail otherwise.
@@ -215,12 +217,16 @@ fn end(done: Result<u8, CliError>, json: bool) -> ExitCode {
         Ok(code) => return ExitCode::from(code),
         Err(error) => error,
     };
+    tell(&error, json);
+    ExitCode::from(error.kind.code())
+}
+
+/// Says `error` on stderr, and on stdout as a document where those are asked for.
+fn tell(error: &CliError, json: bool) {
     output::say(&error.to_string());
-    let code = error.kind.code();
     if json {
-        let _ = output::print(&document::pretty(&ErrorDocument { error }));
+        let _ = output::print(&document::pretty(&ErrorDocument { error: error.clone() }));
     }
-    ExitCode::from(code)
 }
 
 #[cfg(test)]

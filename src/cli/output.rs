@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fs;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::claims::Claims;
 use super::error::{CliError, Kind};
@@ -173,8 +174,19 @@ pub fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
+/// Another process says what is to be said.
+static HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// From here on [`say`] says nothing, if `hushed`: another process of the job does.
+pub fn hush(hushed: bool) {
+    HUSHED.store(hushed, Ordering::Release);
+}
+
 /// A line on stderr, or several. Nobody may be there to read it, and nothing more could be said.
 pub fn say(text: &str) {
+    if HUSHED.load(Ordering::Acquire) {
+        return;
+    }
     let mut stderr = io::stderr().lock();
     let text = harmless(text, stderr.is_terminal());
     let _ = writeln!(stderr, "{text}");

@@ -222,6 +222,10 @@ impl Observer for RunBar {
         self.bar.suspend(|| say(&format!("note: {what}")));
     }
 
+    fn is_asked_to_end(&self) -> bool {
+        interrupt::came()
+    }
+
     fn step(&mut self, result: &StepResult) -> ControlFlow<()> {
         let said = match self.tokens {
             Some(tokens) => {
@@ -236,7 +240,7 @@ impl Observer for RunBar {
             lines.say(|| format!("{done}/{of} steps  {said}"));
         }
         self.bar.set_message(said);
-        if interrupt::came() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.is_asked_to_end() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

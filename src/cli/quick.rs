@@ -21,12 +21,12 @@ pub fn model() -> Result<Model, CliError> {
     Ok(model::from_text(MODEL, "the built-in model", "small-gpt")?)
 }
 
-/// A rank for each core, at least two; one on a GPU, and four where ranks share it.
-pub fn cluster(device: DeviceKind) -> Result<Cluster, CliError> {
+/// As many ranks as are given; else one for each core, at least two; one on a GPU, and four where ranks share it.
+pub fn cluster(device: DeviceKind, ranks: Option<usize>) -> Result<Cluster, CliError> {
     let text = match device {
         DeviceKind::Cpu => {
-            let cores = thread::available_parallelism().map_or(1, usize::from).max(2);
-            format!("1x{cores}xcpu")
+            let cores = || thread::available_parallelism().map_or(1, usize::from).max(2);
+            format!("1x{}xcpu", ranks.unwrap_or_else(cores))
         }
         DeviceKind::Cuda => "1x1xh100-sxm".to_owned(),
         DeviceKind::SharedCuda => "1x4xh100-sxm".to_owned(),

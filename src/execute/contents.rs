@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::execute::call::View;
 use crate::execute::comm::small_numbers;
 use crate::execute::data::{Batches, DataError};
@@ -21,6 +23,7 @@ use crate::model::layer::LayerKind;
 use crate::model::roles::Role;
 use crate::program::instruction::{Holds, Owned};
 use crate::program::scalars::Scalar;
+use crate::units::ElementType;
 
 /// The pieces of `rank` whose optimizer state is on the host, then those of the device.
 fn owned(rank: &Rank) -> impl Iterator<Item = (bool, Piece)> {
@@ -33,7 +36,7 @@ fn owned(rank: &Rank) -> impl Iterator<Item = (bool, Piece)> {
 }
 
 /// Something that is kept for each parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kept {
     Parameters,
     Gradients,
@@ -200,37 +203,70 @@ impl Fleet {
 
     fn read_those(&self, kept: Kept, is_wanted: impl Fn(Parameter) -> bool) -> Tensors {
         let mut tensors = Tensors::new();
+        self.read_runs(kept, is_wanted, &mut |parameter, elements, start, values| {
+            let target = tensors.entry(parameter).or_insert_with(|| vec![0.0; elements]);
+            target[start..start + values.len()].copy_from_slice(values);
+        });
+        tensors
+    }
+
+    /// Hands out what the ranks of this process are the first to hold: the parameter, how many elements it has in all, and
+    /// runs of them from an element on.
+    pub(super) fn read_runs(
+        &self,
+        kept: Kept,
+        is_wanted: impl Fn(Parameter) -> bool,
+        take: &mut dyn FnMut(Parameter, usize, usize, &[f64]),
+    ) {
         for rank in self.ranks.iter().rev().filter(|rank| rank.is_first_holder || rank.is_first_expert_holder)
         {
             for (on_host, piece) in owned(rank) {
                 let unit = &rank.units[piece.unit];
-                if is_wanted(self.parameter(unit, &unit.tensors.tensors[piece.tensor])) {
-                    self.read_piece(rank, (on_host, &piece), kept, &mut tensors);
+                let tensor = &unit.tensors.tensors[piece.tensor];
+                if is_wanted(self.parameter(unit, tensor)) {
+                    let values = self.numbers(rank.index, Self::view(rank, (on_host, &piece), kept));
+                    self.runs(rank, unit, tensor, (piece.range.start - tensor.start, &values), take);
                 }
             }
             if kept == Kept::Parameters {
-                self.read_frozen(rank, &mut tensors, &is_wanted);
+                self.read_frozen(rank, &is_wanted, take);
             }
         }
-        tensors
     }
 
-    fn read_piece(&self, rank: &Rank, (on_host, piece): (bool, &Piece), kept: Kept, tensors: &mut Tensors) {
+    /// A parameter of which this process holds a value that is not finite as `element` stores it, and that value.
+    pub(super) fn first_odd(&self, element: ElementType) -> Option<(String, f64)> {
+        let mut odd = None;
+        self.read_runs(Kept::Parameters, |_| true, &mut |(layer, role), _, _, values| {
+            let is_odd = |value: &&f64| match element {
+                ElementType::Fp64 => !value.is_finite(),
+                _ => !(**value as f32).is_finite(),
+            };
+            if let Some(value) = values.iter().find(is_odd) {
+                odd.get_or_insert_with(|| (format!("{}.{role}", self.run.model.layer(layer).name), *value));
+            }
+        });
+        odd
+    }
+
+    fn view(rank: &Rank, (on_host, piece): (bool, &Piece), kept: Kept) -> View {
         let unit = &rank.units[piece.unit];
-        let tensor = &unit.tensors.tensors[piece.tensor];
         let (section, range) = (piece.section, piece.range.clone());
-        let view = match kept {
+        match kept {
             Kept::Gradients => rank.owned_gradient(unit, section, range),
             Kept::Parameters if rank.rules.has_separate_master => rank.plane(Plane::Master, piece, on_host),
             Kept::Parameters => rank.stored(unit, section, range),
             Kept::FirstMoments => rank.plane(Plane::FirstMoments, piece, on_host),
             Kept::SecondMoments => rank.plane(Plane::SecondMoments, piece, on_host),
-        };
-        let values = self.numbers(rank.index, view);
-        self.place(rank, unit, tensor, (piece.range.start - tensor.start, &values), tensors);
+        }
     }
 
-    fn read_frozen(&self, rank: &Rank, tensors: &mut Tensors, is_wanted: impl Fn(Parameter) -> bool) {
+    fn read_frozen(
+        &self,
+        rank: &Rank,
+        is_wanted: impl Fn(Parameter) -> bool,
+        take: &mut dyn FnMut(Parameter, usize, usize, &[f64]),
+    ) {
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
                 if !is_wanted(self.parameter(unit, tensor)) {
@@ -242,7 +278,7 @@ impl Fleet {
                 }
                 let stored = rank.stored(unit, tensor.section, range.clone());
                 let values = self.numbers(rank.index, stored);
-                self.place(rank, unit, tensor, (range.start - tensor.start, &values), tensors);
+                self.runs(rank, unit, tensor, (range.start - tensor.start, &values), take);
             }
         }
     }
@@ -257,24 +293,34 @@ impl Fleet {
         range.start.max(shard.start)..range.end.min(shard.end)
     }
 
-    /// Puts local elements from `start` on where they stand in the whole tensor.
-    fn place(
+    /// Hands out local elements from `start` on by where they stand in the whole tensor.
+    fn runs(
         &self,
         rank: &Rank,
         unit: &Unit,
         tensor: &LocalTensor,
         (start, values): (usize, &[f64]),
-        tensors: &mut Tensors,
+        take: &mut dyn FnMut(Parameter, usize, usize, &[f64]),
     ) {
         let (parameter, mapping) = self.mapping(rank, unit, tensor);
         let whole = &tensor.tensor;
-        let elements = whole.elements() as usize;
-        let target = tensors.entry(parameter).or_insert_with(|| vec![0.0; elements]);
-        for (offset, &value) in values.iter().enumerate() {
+        let place = |offset: usize| {
             let (row, column) = ((start + offset) / tensor.columns, (start + offset) % tensor.columns);
-            let Some(row) = mapping.row(row) else { continue };
-            let row = row as usize;
-            target[row * whole.columns as usize + mapping.first_column as usize + column] = value;
+            let row = mapping.row(row)? as usize;
+            Some(row * whole.columns as usize + mapping.first_column as usize + column)
+        };
+        let mut first = 0;
+        while first < values.len() {
+            let Some(at) = place(first) else {
+                first += 1;
+                continue;
+            };
+            let mut end = first + 1;
+            while end < values.len() && place(end) == Some(at + end - first) {
+                end += 1;
+            }
+            take(parameter, whole.elements() as usize, at, &values[first..end]);
+            first = end;
         }
     }
 

@@ -8,11 +8,14 @@ use crate::execute::comm::CommError;
 use crate::execute::device::{Queues, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::worker::Worker;
+use crate::execute::world::World;
 
 /// What the threads of a run and its main thread tell each other.
 pub(super) struct Control<'a> {
     pub(super) queues: &'a dyn Queues,
     pub(super) gate: Barrier,
+    /// Where each rank is a process, those of the run: they wait for this one.
+    pub(super) world: Option<&'a World>,
     pub(super) stop: AtomicBool,
     /// The step is halted before the optimizer.
     pub(super) pauses: AtomicBool,
@@ -61,6 +64,9 @@ impl Control<'_> {
                 ExecuteError::Communication(CommError::Aborted { rank: other, .. }) if *other != rank
             );
             if failure.is_none() && !is_echo {
+                if let Some(world) = self.world {
+                    world.control().fail(&error.to_string(), "");
+                }
                 *failure = Some(error);
             }
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::execute::comm::CommError;
+use crate::execute::world::control::Failure;
 use crate::program::instruction::Holds;
 use crate::units::Bytes;
 
@@ -36,6 +37,9 @@ impl fmt::Display for Holder {
 pub enum ExecuteError {
     #[error("{0}")]
     Communication(#[from] CommError),
+    /// Another process of the job, or this one, ended it.
+    #[error("{0}")]
+    Job(#[from] Box<Failure>),
     /// Something that the embedded backend plans, but has no kernel for.
     #[error("the embedded backend cannot train this: {0}")]
     Unsupported(String),
@@ -102,6 +106,12 @@ pub enum ExecuteError {
     FrozenParameter { name: String },
     #[error("no parameter is named {name}; {nearest} is")]
     UnknownParameter { name: String, nearest: String },
+}
+
+impl From<Failure> for ExecuteError {
+    fn from(failure: Failure) -> Self {
+        Self::Job(Box::new(failure))
+    }
 }
 
 /// What is taken beside arenas, if anything.

@@ -1,4 +1,5 @@
-//! All ranks of a run in this process: their memory, their threads, and the steps that they make together.
+//! The ranks of a run that are in this process, all or one of them: their memory, their threads, and the steps that they
+//! make together.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +19,13 @@ use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::{self, Parts};
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::room::{self, Beside};
+use crate::execute::room::{self, Beside, Seekers};
 use crate::execute::run::{DeviceKind, Run, Weighing};
+use crate::execute::share::{Share, Sums};
 use crate::execute::storage::Types;
 use crate::execute::threads::{Work, together};
 use crate::execute::worker::Worker;
+use crate::execute::world::World;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::placing::Placing;
@@ -30,9 +33,13 @@ use crate::program::scalars::Scalar;
 use crate::trace::{self, Resident};
 use crate::units::Bytes;
 
-/// The ranks of a run, or one of them alone.
+/// The ranks of a run, one of them alone, or one whose peers are other processes.
 pub struct Fleet {
     pub run: Run,
+    /// Where each rank is a process, those of the run.
+    pub world: Option<Arc<World>>,
+    /// The step of each stage, laid out.
+    pub stages: Vec<Arc<Placement>>,
     /// By number, without a gap.
     pub ranks: Vec<Rank>,
     /// By rank, what its instructions ask of the device.
@@ -57,7 +64,12 @@ pub struct StepResult {
     pub parts: Vec<f64>,
     /// Norm of the gradient before clipping; 0 where nothing clips.
     pub gradient_norm: f64,
+    /// From its begin to the next one's, less what its watcher does: ids are loaded and losses read in it too.
     pub seconds: f64,
+    /// When it began, by the clock of this process.
+    pub began: Instant,
+    /// A rank is asked to end the run.
+    pub is_last: bool,
 }
 
 /// Where a step stands when its watcher is called.
@@ -80,7 +92,12 @@ pub trait Watcher {
         Ok(())
     }
 
-    /// A step is done. Breaking off ends the run.
+    /// Whether somebody wants the run to end after this step. Where ranks are processes it counts if any is asked.
+    fn is_asked_to_end(&self) -> bool {
+        false
+    }
+
+    /// A step is done. Breaking off ends the run, unless ranks are processes: those end together.
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError>;
 }
 
@@ -90,8 +107,19 @@ impl Fleet {
     /// # Errors
     /// If this machine has less than they need, or the program keeps other state than the model has.
     pub fn new(run: Run) -> Result<Self, ExecuteError> {
-        let parts = Parts::of(&run)?;
-        Self::of(run, parts)
+        let stages = parts::stages(&run);
+        let parts = Parts::of(&run, &stages)?;
+        Self::of(run, (parts, stages), None)
+    }
+
+    /// Lays out the rank of `run` that this process is in `world`, and takes its memory.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_process(run: Run, world: Arc<World>) -> Result<Self, ExecuteError> {
+        let stages = parts::stages(&run);
+        let parts = Parts::alone(&run, world.place.rank as u64, &stages)?;
+        Self::of(run, (parts, stages), Some(world))
     }
 
     /// Lays out rank `index` of `run`, whose peers are absent, and takes its memory; `stages` are laid out. Messages to it
@@ -102,25 +130,32 @@ impl Fleet {
     pub fn of_one(mut run: Run, index: u64, stages: &[Arc<Placement>]) -> Result<Self, ExecuteError> {
         run.settings.peers = Peers::Absent;
         let parts = Parts::alone(&run, index, stages)?;
-        let fleet = Self::of(run, parts)?;
+        let fleet = Self::of(run, (parts, stages.to_vec()), None)?;
         fleet.fill_inboxes();
         Ok(fleet)
     }
 
-    fn of(run: Run, Parts { ranks, bound, needs }: Parts) -> Result<Self, ExecuteError> {
-        let mut device = device(&run, ranks.len() as u64)?;
+    fn of(
+        run: Run,
+        (Parts { ranks, bound, needs }, stages): (Parts, Vec<Arc<Placement>>),
+        world: Option<Arc<World>>,
+    ) -> Result<Self, ExecuteError> {
+        let mut device = device(&run, ranks.len() as u64, world.as_deref())?;
         let placings: Vec<&Placing> = ranks.iter().map(|rank| &rank.placement.placing).collect();
-        let alone = match (run.settings.peers, ranks.as_slice()) {
-            (Peers::Absent, [rank]) => Some(rank.index),
-            _ => None,
+        let seekers = match (run.settings.peers, ranks.as_slice(), &world) {
+            (_, _, Some(world)) => Seekers::Host(world),
+            (Peers::Absent, [rank], None) => Seekers::One(rank.index),
+            _ => Seekers::All,
         };
         let ranks_here: Vec<&Rank> = ranks.iter().collect();
-        room::check(&*device, alone, &placings, (&needs, &Beside::of(&run, &ranks_here)))?;
+        room::check(&*device, seekers, &placings, (&needs, &Beside::of(&run, &ranks_here)))?;
         let taken_before = device.taken_memory()?;
         let beside = device.beside(&needs);
         device.allocate(needs)?;
         Ok(Self {
             run,
+            world,
+            stages,
             ranks,
             bound,
             device,
@@ -142,7 +177,7 @@ impl Fleet {
     /// As [`Self::new`].
     pub fn inspect(&mut self) -> Result<(), ExecuteError> {
         self.run.settings.inspect = true;
-        self.bound = Parts::of(&self.run)?.bound;
+        self.bound = Parts::of(&self.run, &self.stages)?.bound;
         Ok(())
     }
 
@@ -174,6 +209,7 @@ impl Fleet {
         let control = Control {
             queues: &*queues,
             gate: Barrier::new(workers.len() + 1),
+            world: self.world.as_deref(),
             stop: AtomicBool::new(false),
             pauses: AtomicBool::new(false),
             step: Mutex::new((first, Instant::now(), Tracing::On)),
@@ -203,6 +239,7 @@ impl Fleet {
         control.gate.wait();
         control.take_failure()?;
         for step in first..first + count {
+            let begin = Instant::now();
             self.has_gradients.store(false, Ordering::Release);
             watcher.load(self, step)?;
             self.load_scalars(step);
@@ -213,6 +250,7 @@ impl Fleet {
             // The GPU's clock and the host's begin together.
             control.queues.restart();
             self.check()?;
+            self.ranks.iter().for_each(|rank| rank.position.begin(step));
             let began = Instant::now();
             *control.step.lock().unwrap_or_else(PoisonError::into_inner) = (step, began, tracing);
             control.gate.wait();
@@ -230,14 +268,15 @@ impl Fleet {
             }
             control.gate.wait();
             drop(at_work);
-            let seconds = began.elapsed().as_secs_f64();
+            self.ranks.iter().for_each(|rank| rank.position.end());
             control.take_failure()?;
             watched?;
             // The optimizer only read them.
             self.has_gradients.store(true, Ordering::Release);
-            let flow = watcher.step(self, &self.result(step, seconds))?;
+            let result = self.result((step, begin, began), watcher.is_asked_to_end())?;
+            let flow = watcher.step(self, &result)?;
             self.check()?;
-            if flow.is_break() {
+            if self.world.as_ref().map_or(flow.is_break(), |_| result.is_last) {
                 break;
             }
         }
@@ -290,35 +329,55 @@ impl Fleet {
         self.has_gradients.load(Ordering::Acquire)
     }
 
-    fn result(&self, step: u64, seconds: f64) -> StepResult {
-        let mut parts = vec![0.0; self.run.weighings.len()];
-        let (mut squares, mut adaptive) = (0.0, 0.0);
-        for rank in &self.ranks {
-            squares = SquareSum::of(&self.scalar(rank, Scalar::Squares)).total();
-            for ((loss, sum), weighing) in (0..).zip(&mut parts).zip(&self.run.weighings) {
-                for micro in 0..self.run.strategy.accumulation as u32 {
-                    let part = self.scalar(rank, Scalar::Loss { loss, micro })[0];
-                    *sum += part;
-                    if let Weighing::Adaptive { .. } = weighing {
-                        adaptive += part * self.scalar(rank, Scalar::Weight { loss, micro })[0];
-                    }
-                }
-            }
-        }
-        let tokens = self.run.workload.tokens() as f64;
-        parts.iter_mut().for_each(|part| *part /= tokens);
-        let fixed = self.run.weighings.iter().zip(&parts).map(|(weighing, part)| match weighing {
-            Weighing::Fixed(weight) => weight * part,
-            Weighing::Adaptive { .. } => 0.0,
-        });
-        let loss = fixed.sum::<f64>() + adaptive / tokens;
-        StepResult { step, loss, parts, gradient_norm: squares.sqrt(), seconds }
+    fn result(
+        &self,
+        (step, begin, began): (u64, Instant, Instant),
+        is_asked_to_end: bool,
+    ) -> Result<StepResult, ExecuteError> {
+        let share = |rank| self.share(rank, begin, is_asked_to_end);
+        let shares: Vec<Share> = self.ranks.iter().map(share).collect();
+        let shares = match (&self.world, shares.as_slice()) {
+            (Some(world), [own]) => world.all_gather(own)?,
+            _ => shares,
+        };
+        let sums = Sums::of(&self.run, &shares);
+        Ok(StepResult {
+            step,
+            loss: sums.loss,
+            parts: sums.parts,
+            gradient_norm: sums.gradient_norm,
+            seconds: sums.seconds,
+            began,
+            is_last: sums.is_asked_to_end,
+        })
+    }
+
+    fn share(&self, rank: &Rank, begin: Instant, is_asked_to_end: bool) -> Share {
+        let losses = 0..self.run.weighings.len() as u8;
+        let micros = 0..self.run.strategy.accumulation as u32;
+        let places = losses.flat_map(|loss| micros.clone().map(move |micro| (loss, micro)));
+        let of = |scalar| self.scalar(rank, scalar)[0];
+        let weight = |loss: u8, micro| match self.run.weighings[usize::from(loss)] {
+            Weighing::Fixed(_) => 0.0,
+            Weighing::Adaptive { .. } => of(Scalar::Weight { loss, micro }),
+        };
+        let pairs = places.map(|(loss, micro)| [of(Scalar::Loss { loss, micro }), weight(loss, micro)]);
+        let mut share = Share {
+            squares: SquareSum::of(&self.scalar(rank, Scalar::Squares)).0.map(f64::to_bits),
+            losses: pairs.map(|pair| pair.map(f64::to_bits)).collect(),
+            seconds: 0.0,
+            is_asked_to_end,
+        };
+        share.seconds = begin.elapsed().as_secs_f64();
+        share
     }
 
     /// The groups in which `stream` of rank `index` has collectives.
     fn groups(&self, index: usize, stream: Stream) -> Vec<(Group, &[usize])> {
         let rank = &self.ranks[index];
-        let groups = parts::groups(rank, &self.bound[index], stream);
+        let mut groups = parts::groups(rank, &self.bound[index], stream);
+        // Processes make their channels in one order.
+        groups.sort_unstable();
         groups.into_iter().map(|group| (group, rank.members(group))).collect()
     }
 
@@ -332,10 +391,20 @@ impl Fleet {
 ///
 /// # Errors
 /// If it cannot be used, or has no kernels for the run's numbers.
-pub(super) fn device(run: &Run, ranks: u64) -> Result<Box<dyn Device + Send>, ExecuteError> {
+pub(super) fn device(
+    run: &Run,
+    ranks: u64,
+    world: Option<&World>,
+) -> Result<Box<dyn Device + Send>, ExecuteError> {
     let (settings, types) = (&run.settings, Types::new(run.rules.compute, run.rules.gradient));
     match settings.device {
-        DeviceKind::Cpu => Ok(Box::new(Cpu::new(types, settings.cores)?)),
+        DeviceKind::Cpu => {
+            let cpu = Cpu::new(types, settings.cores)?;
+            Ok(Box::new(match world {
+                Some(world) => cpu.among(world.network()),
+                None => cpu,
+            }))
+        }
         #[cfg(unix)]
         DeviceKind::Cuda if ranks > 1 => Err(cuda::few_devices(ranks)),
         #[cfg(unix)]

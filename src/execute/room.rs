@@ -8,6 +8,7 @@ use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
 use crate::execute::threads;
 use crate::execute::weights::memory_of_saving;
+use crate::execute::world::World;
 use crate::program::placing::{Placing, Space};
 use crate::units::Bytes;
 
@@ -54,14 +55,25 @@ impl Beside {
     }
 }
 
-/// That ranks of these `placings`, or rank `alone`, find room on `device`, with what they take beside the arenas:
-/// of the device by their `needs`, of this process as `process` says.
+/// Whose room is looked for.
+#[derive(Clone, Copy)]
+pub(super) enum Seekers<'a> {
+    /// All ranks of a run, in this process.
+    All,
+    /// A rank whose peers are absent.
+    One(usize),
+    /// The ranks on this host, of which this process is one.
+    Host(&'a World),
+}
+
+/// That ranks of these `placings` find room on `device`, with what they take beside the arenas: of the device by their
+/// `needs`, of this process as `process` says.
 ///
 /// # Errors
 /// [`ExecuteError::Memory`] or [`ExecuteError::MemoryOfOne`] where they do not.
 pub(super) fn check(
     device: &dyn Device,
-    alone: Option<usize>,
+    seekers: Seekers<'_>,
     placings: &[&Placing],
     (needs, process): (&[Need], &Beside),
 ) -> Result<(), ExecuteError> {
@@ -70,11 +82,22 @@ pub(super) fn check(
     let (extent, live) = (|space: &Space| space.extent, |space: &Space| space.live);
     let [device_extent, device_live, host_extent, host_live]: [Bytes; 4] =
         [on_device(extent), on_device(live), on_host(extent), on_host(live)];
+    let is_shared = matches!(device.free_memory(), FreeMemory::Shared(_));
+    let memory = process.memory + if is_shared { device.beside(needs) } else { Bytes::ZERO };
+    let own = [device_extent, device_live, host_extent, host_live, memory];
+    let [device_extent, device_live, host_extent, host_live, memory] = match seekers {
+        Seekers::Host(world) => {
+            let all = world.all_gather(&own)?;
+            let on_host = || world.place.on_host.iter().map(|rank| &all[*rank]);
+            std::array::from_fn(|of| on_host().map(|taken| taken[of]).sum())
+        }
+        Seekers::All | Seekers::One(_) => own,
+    };
     let host = |available| Taking {
         holder: Holder::Host,
         extent: host_extent,
         live: host_live,
-        beside: process.memory,
+        beside: memory,
         available,
     };
     let mut takings = match device.free_memory() {
@@ -96,17 +119,21 @@ pub(super) fn check(
         ],
     };
     // Of what this process may map, the last is the arenas' on the host.
-    if let (Some(left), Some(last)) = (limits::addresses(), takings.last()) {
-        let (extent, live) = (last.extent, last.live);
+    if let Some(left) = limits::addresses() {
+        let [device_extent, device_live, host_extent, host_live, _] = own;
+        let with_device = |device, host| if is_shared { device + host } else { host };
+        let (extent, live) = (with_device(device_extent, host_extent), with_device(device_live, host_live));
         let beside = process.addresses;
         takings.push(Taking { holder: Holder::Limit, extent, live, beside, available: left });
     }
     let lacking = takings.into_iter().find(|taking| taking.extent + taking.beside > taking.available);
     let Some(Taking { holder, extent, live, beside, available }) = lacking else { return Ok(()) };
-    Err(match alone {
-        Some(rank) => ExecuteError::MemoryOfOne { rank, extent, live, beside, holder, available },
-        None => {
-            ExecuteError::Memory { ranks: placings.len() as u64, extent, live, beside, holder, available }
+    let ranks = match seekers {
+        Seekers::One(rank) => {
+            return Err(ExecuteError::MemoryOfOne { rank, extent, live, beside, holder, available });
         }
-    })
+        Seekers::All => placings.len(),
+        Seekers::Host(world) => world.place.on_host.len(),
+    };
+    Err(ExecuteError::Memory { ranks: ranks as u64, extent, live, beside, holder, available })
 }

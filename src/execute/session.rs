@@ -20,14 +20,15 @@ use crate::execute::observe::load::Load;
 use crate::execute::observe::measure::Measured;
 use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Loader, Recorder, Steps};
-use crate::execute::observe::samples::Samples;
-use crate::execute::observe::{measure, record};
+use crate::execute::observe::samples::{RankSpans, Samples};
+use crate::execute::observe::{gathered, measure, record};
 use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{Job, Run, Settings};
-use crate::execute::weights::{self, Begin, Opened, Progress};
+use crate::execute::weights::{self, Begin, Opened, Progress, WeightsError};
 use crate::execute::worker::Worker;
+use crate::execute::world::World;
 use crate::files::Target;
 use crate::lower::Stream;
 use crate::model::layer::LayerKind;
@@ -58,8 +59,10 @@ pub struct Request {
     pub init: Option<(PathBuf, Begin)>,
     /// Where weights and state go at the end.
     pub save: Option<PathBuf>,
-    /// Which gradients of the last step are kept, and where.
-    pub gradients: Option<(Wanted, Target)>,
+    /// Which gradients of the last step are kept, and where: where ranks are processes, rank 0 says where.
+    pub gradients: Option<(Wanted, Option<Target>)>,
+    /// Where each rank is a process, those of the run.
+    pub world: Option<Arc<World>>,
 }
 
 /// What is trained on.
@@ -74,7 +77,8 @@ pub struct DataRequest {
 
 /// What a run left.
 pub struct Outcome {
-    pub trace: Trace,
+    /// None where ranks are processes and this one is not rank 0, which has it.
+    pub trace: Option<Trace>,
     /// The observer broke it off before its last step.
     pub was_broken_off: bool,
 }
@@ -101,7 +105,7 @@ impl From<ExecuteError> for Failure {
 /// trace of the steps before.
 pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Failure> {
     let ranks = request.job.strategy.devices();
-    if ranks > MOST_RANKS {
+    if request.world.is_none() && ranks > MOST_RANKS {
         let what =
             format!("{ranks} ranks in one process; {MOST_RANKS} at most (--dry-run counts any number)");
         return Err(ExecuteError::Unsupported(what).into());
@@ -124,7 +128,7 @@ pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, Execut
     let held = (0..run.mesh.ranks()).map(|rank| all[stage(rank)].clone()).collect();
     let ranks = (0..run.mesh.ranks()).collect();
     let measured = Measured { ranks, held, written: None, resident: Resident::default() };
-    Ok(trace(plan, (&run, &placements), &measured, &Samples::default()))
+    Ok(trace(plan, (&run, &placements), &measured, (&Samples::default(), None)))
 }
 
 /// The first and the last rank of each stage: all ranks of a stage run one program, on shards between these.
@@ -170,11 +174,14 @@ fn ready(run: Run, request: &Request) -> Result<Ready<'_>, ExecuteError> {
         None => Opened::drawn(model, request.settings.seed),
     };
     let file = match &request.gradients {
-        Some((wanted, target)) => Some(GradientFile::new(model, wanted, target)?),
+        Some((wanted, target)) => Some(GradientFile::new(model, wanted, target.as_ref())?),
         None => None,
     };
     let batches = batches(&request.data, &run)?;
-    let fleet = Fleet::new(run)?;
+    let fleet = match &request.world {
+        Some(world) => Fleet::of_process(run, world.clone())?,
+        None => Fleet::new(run)?,
+    };
     fleet.set_parameters(&weights);
     let (mut first, mut position) = (0, 0);
     if let Some(state) = &state {
@@ -189,12 +196,14 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     if let Some(remark) = remark {
         observer.remark(&remark);
     }
-    let placements: Vec<_> = (0..fleet.run.strategy.pipeline as u32)
-        .filter_map(|stage| fleet.ranks.iter().find(|rank| rank.stage == stage))
-        .map(|rank| Arc::clone(&rank.placement))
-        .collect();
+    let placements: Vec<&Placement> = fleet.stages.iter().map(AsRef::as_ref).collect();
     observer
         .ready(placements.iter().map(|placement| placement.placing.device.live.0).max().unwrap_or_default());
+    if let (Some(world), [rank]) = (&request.world, fleet.ranks.as_slice()) {
+        let position = rank.position.clone();
+        let step = request.plan.prediction.step_time_s.0;
+        world.control().follow(Some(Arc::new(move || position.doing())), step);
+    }
     let mut kernel =
         request.calibrated.filter(|_| request.steps > 0).map(|_| FixedKernel::new(request.settings.cores));
     if let Some(kernel) = &mut kernel {
@@ -211,8 +220,10 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         kernel,
         steps: Steps::default(),
     };
-    let load = Load::begin();
-    let trained = if request.steps > 0 { fleet.train((first, request.steps), &mut recorder) } else { Ok(()) };
+    // Other processes of the job are not others.
+    let load = Load::begin().filter(|_| request.world.is_none());
+    let mut trained =
+        if request.steps > 0 { fleet.train((first, request.steps), &mut recorder) } else { Ok(()) };
     let elsewhere = load.filter(|_| request.steps > 0).and_then(|load| load.cores());
     let now = recorder.kernel.and_then(|mut kernel| {
         kernel.turns();
@@ -220,9 +231,28 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     });
     let steps = recorder.steps;
     let done = steps.losses.len() as u64;
-    let placements: Vec<&Placement> = placements.iter().map(AsRef::as_ref).collect();
-    let measured = measured(&fleet, steps.held);
-    let mut trace = trace(request.plan.clone(), (&fleet.run, &placements), &measured, &steps.samples);
+    if let Some(world) = &request.world {
+        world.control().follow(None, 0.0);
+        // A job that failed has no more to gather.
+        trained?;
+        trained = Ok(());
+    }
+    let was_broken_off = steps.broken_off && done < request.steps;
+    let read = (first as i64 + skipped) as u64 + done;
+    let data_position = read * fleet.run.workload.global_batch;
+    let progress = Progress { step: first + done, data_position };
+    let (measured, spans) = measured(&fleet, steps.held, steps.samples.spans())?;
+    if request.world.as_ref().is_some_and(|world| !world.is_first()) {
+        end(&fleet, request, progress)?;
+        return Ok(Outcome { trace: None, was_broken_off });
+    }
+    let spans = spans.as_deref();
+    let mut trace =
+        trace(request.plan.clone(), (&fleet.run, &placements), &measured, (&steps.samples, spans));
+    if let Some(world) = &request.world {
+        trace.machine.hosts = world.control().hosts();
+        trace.machine.library = Some(world.library.clone());
+    }
     trace.machine.gpu = fleet.gpu().map(str::to_owned);
     trace.machine.products = fleet.products();
     trace.first_step = first;
@@ -238,9 +268,6 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         };
         trace.loss_parts = losses.iter().enumerate().map(part).collect();
     }
-    let read = (first as i64 + skipped) as u64 + done;
-    let data_position = read * fleet.run.workload.global_batch;
-    let progress = Progress { step: first + done, data_position };
     let ended = trained.map_err(|error| (error, true));
     let ended = ended.and_then(|()| end(&fleet, request, progress).map_err(|error| (error, false)));
     if let Err((error, in_training)) = ended {
@@ -248,22 +275,34 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         trace.failure = Some(error.to_string());
         return Err(Failure { error, trace: Some(Box::new(trace)) });
     }
-    Ok(Outcome { trace, was_broken_off: steps.broken_off && done < request.steps })
+    Ok(Outcome { trace: Some(trace), was_broken_off })
 }
 
 /// Saves what `fleet` holds where that is asked for. Its weights must be numbers in any case.
 fn end(fleet: &Fleet, request: &Request, progress: Progress) -> Result<(), ExecuteError> {
     let (model, element) = (&fleet.run.model, fleet.run.workload.state_type());
-    let values = |kept, parameter| fleet.read_one(kept, parameter);
-    match &request.save {
-        Some(folder) => {
-            let written = weights::write(folder, model, element, progress, &values)?;
-            // Nothing is put there before all copies from the ranks' memory are known to be good.
-            fleet.check()?;
-            written.put()?;
+    match (&request.save, &fleet.world) {
+        (Some(folder), _) => {
+            fleet.read_for(|values| {
+                let written = weights::write(folder, model, element, progress, values)?;
+                // Nothing is put there before all copies from the ranks' memory are known to be good.
+                fleet.check()?;
+                Ok(written.put()?)
+            })?;
         }
-        None if progress.step > 0 => weights::check(model, element, progress.step, &values)?,
-        None => {}
+        (None, _) if progress.step == 0 => {}
+        (None, None) => {
+            let values = |kept, parameter| fleet.read_one(kept, parameter);
+            weights::check(model, element, progress.step, &values)?;
+        }
+        // Each process looks at what it holds.
+        (None, Some(world)) => {
+            let odd = fleet.first_odd(element).map(|(name, value)| (name, value.to_bits()));
+            if let Some((name, value)) = world.all_gather(&odd)?.into_iter().flatten().next() {
+                let (value, step) = (f64::from_bits(value), progress.step);
+                return Err(WeightsError::NotFinite { name, value, step }.into());
+            }
+        }
     }
     Ok(())
 }
@@ -304,8 +343,22 @@ fn explained(mut fleet: Fleet, error: ExecuteError, batches: &Batches, skipped: 
     }
 }
 
-/// What `fleet` has held, as `held` says if a step was made, and written.
-fn measured(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
+/// What all ranks of the run of `fleet` have held, as `held` says if a step was made, and written; and the `spans` of a step.
+/// Where ranks are processes, rank 0 knows it of all.
+fn measured(
+    fleet: &Fleet,
+    held: Vec<(Counters, Counters)>,
+    spans: Option<(&[RankSpans], Instant)>,
+) -> Result<(Measured, Option<Vec<RankSpans>>), ExecuteError> {
+    let own = measured_here(fleet, held);
+    match &fleet.world {
+        Some(world) => gathered::all(world, own, spans),
+        None => Ok((own, spans.map(|(spans, _)| spans.to_vec()))),
+    }
+}
+
+/// Of the ranks of this process.
+fn measured_here(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
     let ranks = &fleet.ranks;
     let has_steps = !held.is_empty();
     if !has_steps {
@@ -317,7 +370,7 @@ fn measured(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured {
     };
     let resident = fleet.resident();
     Measured {
-        ranks: (0..fleet.run.mesh.ranks()).collect(),
+        ranks: ranks.iter().map(|rank| rank.index as u64).collect(),
         held,
         written: has_steps.then(written),
         resident: Resident { measured: resident.measured.filter(|_| has_steps), ..resident },
@@ -329,9 +382,8 @@ fn trace(
     plan: Plan,
     (run, placements): (&Run, &[&Placement]),
     measured: &Measured,
-    samples: &Samples,
+    (samples, spans): (&Samples, Option<&[RankSpans]>),
 ) -> Trace {
-    let spans = samples.spans();
     Trace {
         version: VERSION,
         machine: record::machine(),

@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "calls use the memory that their program gives them alone")]
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
@@ -58,8 +57,7 @@ impl<'r> Worker<'r> {
     ) -> Result<(), ExecuteError> {
         self.queue.begin(step, began, tracing);
         let rank = self.rank;
-        let performed = &rank.performed[self.stream as usize];
-        performed.store(part.start, Ordering::Release);
+        rank.position.reach(self.stream, part.start);
         let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
         if part.start == 0 {
             spans.fill(Span::default());
@@ -77,9 +75,10 @@ impl<'r> Worker<'r> {
             }
             self.queue.record(2 * position + 1);
             self.queue.advance();
+            rank.position.reach(self.stream, position + 1);
         }
         self.queue.finish()?;
-        performed.store(part.end, Ordering::Release);
+        rank.position.reach(self.stream, part.end);
         if tracing == Tracing::Off {
             return Ok(());
         }

@@ -1,11 +1,13 @@
 //! The memory account: what a rank holds by category, on device and host, counted as it is taken and given back.
 
+use serde::{Deserialize, Serialize};
+
 use crate::lower::Category;
 use crate::program::RankProgram;
 use crate::units::Bytes;
 
 /// Bytes of one space, by category in the order of [`Category::ALL`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// At the end.
     pub live: [Bytes; 7],

@@ -79,6 +79,12 @@ pub struct Machine {
     /// Who computed products of matrices on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub products: Option<Products>,
+    /// By rank, the host that it ran on; empty where all ranks were threads of one process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// What carried data between processes, and its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
 }
 
 /// Who computed products of matrices. Products that agree in sizes, types and where they may lie count once.

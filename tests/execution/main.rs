@@ -12,4 +12,6 @@ mod models;
 mod oracle;
 mod precision;
 mod strategies;
+#[path = "../sampling/texts.rs"]
+mod texts;
 mod training;

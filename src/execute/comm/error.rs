@@ -35,6 +35,9 @@ pub enum CommError {
     /// On one channel a rank is in one group, and has one endpoint to it.
     #[error("{channel}: rank {rank} already has a group there, {taken:?}, and asks for {members:?}")]
     Taken { channel: Channel, rank: usize, taken: Vec<usize>, members: Vec<usize> },
+    /// What carries bytes between processes did not.
+    #[error("{what}: {reason}")]
+    Network { what: String, reason: String },
     /// A message was sent twice before it was received once.
     #[error("{place}: sent a second time before it was received")]
     Duplicate { place: Place },

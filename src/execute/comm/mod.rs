@@ -5,6 +5,9 @@
 //! [`Endpoint`] belongs to one rank, group and stream; a [`Mailbox`] sends and receives for one rank. [`Hub`] hands
 //! both out. Members call the same operations in the same order; who does otherwise is told so.
 //!
+//! Where ranks are processes of their own, a [`Network`] carries bytes between them, and a [`ProcessEndpoint`] does the
+//! same as an [`Endpoint`], to the bit.
+//!
 //! A rank may also be [alone](Hub::alone): its operations are the same, on its own data in place of its peers'.
 
 mod absent;
@@ -12,6 +15,10 @@ mod call;
 mod error;
 mod hub;
 mod mailbox;
+#[cfg(feature = "mpi")]
+pub mod mpi;
+mod network;
+mod processes;
 mod rendezvous;
 mod sum;
 mod threads;
@@ -26,6 +33,8 @@ pub use call::{Call, Channel, Operation, Place, Tag, View};
 pub use error::{CommError, Mismatch};
 pub use hub::Hub;
 pub use mailbox::Mailbox;
+pub use network::{Alarm, Network, Post, Received, Sent, Wire};
+pub use processes::{ProcessEndpoint, SCRATCH};
 pub use threads::Endpoint;
 
 use crate::units::ElementType;

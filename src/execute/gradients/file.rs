@@ -19,7 +19,8 @@ pub enum Wanted {
 /// Gradients to be written, and where.
 pub struct GradientFile<'a> {
     tensors: Vec<NamedTensor>,
-    target: &'a Target,
+    /// None where another process writes.
+    target: Option<&'a Target>,
 }
 
 impl<'a> GradientFile<'a> {
@@ -27,7 +28,7 @@ impl<'a> GradientFile<'a> {
     ///
     /// # Errors
     /// A name that no weight has, or a frozen one.
-    pub fn new(model: &Model, wanted: &Wanted, target: &'a Target) -> Result<Self, ExecuteError> {
+    pub fn new(model: &Model, wanted: &Wanted, target: Option<&'a Target>) -> Result<Self, ExecuteError> {
         let mut tensors = trained(model);
         if let Wanted::Named(names) = wanted {
             for name in names {
@@ -49,10 +50,14 @@ impl<'a> GradientFile<'a> {
     /// When the file cannot be written.
     pub fn write(&self, fleet: &Fleet) -> Result<(), ExecuteError> {
         let element = fleet.run.workload.state_type();
-        let source = |kept, parameter| fleet.read_one(kept, parameter);
-        save_tensors(self.target, (&self.tensors, Kept::Gradients), element, &source).map_err(|error| {
-            let path = self.target.path().display().to_string();
-            ExecuteError::UnwrittenGradients { path, reason: error.to_string() }
-        })
+        fleet.read_for(|source| {
+            let what = (self.tensors.as_slice(), Kept::Gradients);
+            let Some(target) = self.target else { return Ok(()) };
+            save_tensors(target, what, element, source).map_err(|error| {
+                let path = target.path().display().to_string();
+                ExecuteError::UnwrittenGradients { path, reason: error.to_string() }
+            })
+        })?;
+        Ok(())
     }
 }

@@ -127,12 +127,17 @@ impl Gradients<'_> {
     /// # Errors
     /// A name that no trained weight has.
     pub fn norm(&self, name: &str) -> Result<f64, ExecuteError> {
+        Ok(self.squares(name)?.total().sqrt())
+    }
+
+    /// The sum of the squares of what counts of `name` on the ranks of this process.
+    fn squares(&self, name: &str) -> Result<SquareSum, ExecuteError> {
         let places = self.places(name)?;
         let squares = places
             .iter()
             .filter(|place| place.counts)
             .map(|place| square_sum(Pool::Serial, &self.values(place)));
-        Ok(squares.fold(SquareSum::default(), SquareSum::plus).total().sqrt())
+        Ok(squares.fold(SquareSum::default(), SquareSum::plus))
     }
 
     fn values(&self, place: &Place) -> Vec<f64> {

@@ -12,6 +12,11 @@ pub trait Observer {
     /// Something is odd about what the run starts from, or about the machine.
     fn remark(&mut self, what: &str);
 
+    /// Whether it is asked to end the run after this step.
+    fn is_asked_to_end(&self) -> bool {
+        false
+    }
+
     /// A step is done. Breaking off ends the run in good order.
     fn step(&mut self, result: &StepResult) -> ControlFlow<()>;
 }

@@ -50,6 +50,8 @@ pub fn machine() -> Machine {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         gpu: None,
         products: None,
+        hosts: Vec::new(),
+        library: None,
     }
 }
 

@@ -66,8 +66,7 @@ impl Recorder<'_> {
         let Some(file) = self.file.filter(|_| self.steps.gradients.is_empty()) else { return Ok(()) };
         file.write(fleet)?;
         let gradients = fleet.gradients()?;
-        self.steps.gradients =
-            file.names().into_iter().map(|name| gradients.record(name)).collect::<Result<_, _>>()?;
+        self.steps.gradients = gradients.records(&file.names())?;
         Ok(())
     }
 }
@@ -93,6 +92,10 @@ impl Watcher for Recorder<'_> {
         self.write_gradients(fleet)
     }
 
+    fn is_asked_to_end(&self) -> bool {
+        self.observer.is_asked_to_end()
+    }
+
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError> {
         if let Some(&pattern) = PATTERNS.get(self.steps.losses.len()) {
             fleet.look(pattern);
@@ -102,11 +105,14 @@ impl Watcher for Recorder<'_> {
         }
         self.steps.losses.push(result.loss);
         self.steps.parts.push(result.parts.clone());
-        self.steps.samples.add(fleet, result.seconds);
+        self.steps.samples.add(fleet, result);
         if let Some(kernel) = &mut self.kernel {
             kernel.behind_step(result.seconds);
         }
-        let flow = self.observer.step(result);
+        let mut flow = self.observer.step(result);
+        if fleet.world.is_some() {
+            flow = if result.is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        }
         self.steps.broken_off = flow.is_break();
         if flow.is_break() {
             // This was the last step after all.

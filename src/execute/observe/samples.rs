@@ -1,8 +1,10 @@
 //! Which steps of a run are looked at: the first warms up, the median of the rest speaks for them. Where tracing makes
 //! steps longer, every other step is traced: step times are those of the others, the first of which warms up too.
 
+use std::time::Instant;
+
 use crate::execute::device::Tracing;
-use crate::execute::fleet::Fleet;
+use crate::execute::fleet::{Fleet, StepResult};
 use crate::execute::observe::span::Span;
 use crate::lower::Stream;
 
@@ -21,7 +23,15 @@ pub struct Samples {
     /// The first that is timed. On a GPU it makes graphs.
     warm_up: Option<f64>,
     traced: Sorted,
-    kept: Vec<(f64, Vec<RankSpans>)>,
+    kept: Vec<Kept>,
+}
+
+/// A step whose spans are kept.
+#[derive(Debug)]
+struct Kept {
+    seconds: f64,
+    began: Instant,
+    spans: Vec<RankSpans>,
 }
 
 /// Seconds, ascending.
@@ -48,7 +58,8 @@ impl Samples {
     }
 
     /// Takes in the step that `fleet` has just made, traced as [`Self::tracing`] said.
-    pub fn add(&mut self, fleet: &Fleet, seconds: f64) {
+    pub fn add(&mut self, fleet: &Fleet, result: &StepResult) {
+        let StepResult { seconds, began, .. } = *result;
         let (tracing, is_free) = (self.tracing(fleet), fleet.gpu().is_none());
         let is_first = self.seconds.is_empty();
         self.seconds.push(seconds);
@@ -70,9 +81,9 @@ impl Samples {
         }
         let spans =
             (0..fleet.ranks.len()).map(|rank| Stream::ALL.map(|stream| fleet.spans(rank, stream))).collect();
-        self.kept.push((seconds, spans));
+        self.kept.push(Kept { seconds, began, spans });
         if self.kept.len() > KEPT {
-            let far = |place: &usize| self.far(self.kept[*place].0);
+            let far = |place: &usize| self.far(self.kept[*place].seconds);
             let farthest = (0..self.kept.len()).max_by(|one, other| far(one).total_cmp(&far(other)));
             self.kept.remove(farthest.unwrap_or_default());
         }
@@ -88,10 +99,11 @@ impl Samples {
         self.timed.median().or(self.warm_up).or(self.seconds.first().copied())
     }
 
-    /// The spans of the step that came nearest to the median of those that were traced.
-    pub fn spans(&self) -> Option<&[RankSpans]> {
-        let nearest = self.kept.iter().min_by(|one, other| self.far(one.0).total_cmp(&self.far(other.0)));
-        nearest.map(|(_, spans)| spans.as_slice())
+    /// The spans of the step that came nearest to the median of those that were traced, and when it began.
+    pub fn spans(&self) -> Option<(&[RankSpans], Instant)> {
+        let far = |kept: &&Kept| self.far(kept.seconds);
+        let nearest = self.kept.iter().min_by(|one, other| far(one).total_cmp(&far(other)));
+        nearest.map(|kept| (kept.spans.as_slice(), kept.began))
     }
 
     /// How far `seconds` are from the median of what was traced.

@@ -9,6 +9,7 @@ use crate::execute::ranks::layout::UnitTensors;
 use crate::execute::ranks::mapping::Slot;
 use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::places::pieces;
+use crate::execute::ranks::position::Position;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::ranks::state::UnitState;
 use crate::execute::ranks::unit::Unit;
@@ -88,7 +89,7 @@ pub(super) fn rank(
         is_first_holder: is_first(MeshGroup::Replica, MeshGroup::Gradient),
         is_first_expert_holder: is_first(MeshGroup::ExpertReplica, MeshGroup::ExpertData),
         spans: std::array::from_fn(|_| Mutex::default()),
-        performed: Default::default(),
+        position: Arc::new(Position::new(placement.clone())),
         placement,
         units,
         watched: Vec::new(),

@@ -7,6 +7,7 @@ pub mod mapping;
 pub mod parts;
 pub mod placement;
 pub mod places;
+pub mod position;
 pub mod rank;
 pub mod state;
 pub mod unit;

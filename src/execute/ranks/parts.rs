@@ -31,15 +31,14 @@ impl Parts {
         Ok(Self { ranks: vec![rank], bound: vec![bound], needs: vec![need] })
     }
 
-    /// Lays out all ranks of `run`.
+    /// Lays out all ranks of `run`; `stages` are laid out.
     ///
     /// # Errors
     /// If the program is not what the model asks for.
-    pub fn of(run: &Run) -> Result<Self, ExecuteError> {
-        let stages = stages(run);
+    pub fn of(run: &Run, stages: &[Arc<Placement>]) -> Result<Self, ExecuteError> {
         let mut parts = Self { ranks: Vec::new(), bound: Vec::new(), needs: Vec::new() };
         for index in 0..run.mesh.ranks() {
-            let (rank, bound, need) = part(run, index, &stages)?;
+            let (rank, bound, need) = part(run, index, stages)?;
             parts.ranks.push(rank);
             parts.bound.push(bound);
             parts.needs.push(need);

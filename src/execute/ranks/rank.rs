@@ -1,12 +1,13 @@
 //! One rank of a run: where it stands, its memory, and where its units' state lies in it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::layout::Section;
 use crate::execute::ranks::mapping::Slot;
 use crate::execute::ranks::placement::{Placement, State};
+use crate::execute::ranks::position::Position;
 use crate::execute::ranks::state::Piece;
 use crate::execute::ranks::unit::Unit;
 use crate::execute::ranks::watched::Watched;
@@ -48,8 +49,8 @@ pub struct Rank {
     pub members: [Vec<usize>; Group::COUNT],
     /// By stream, when its instructions ran.
     pub spans: [Mutex<Vec<Span>>; Stream::ALL.len()],
-    /// By stream, how many of its instructions were performed in the last step.
-    pub performed: [AtomicUsize; Stream::ALL.len()],
+    /// How far it is in its step.
+    pub position: Arc<Position>,
     /// Behind the last byte of each arena that the state or a step has written to, device and host.
     pub written: [AtomicUsize; 2],
     /// Which numbers its buffer for those of a step holds.
@@ -83,8 +84,8 @@ impl Rank {
     /// What it holds of device and host memory in a step, by the instructions that it performed in the last one.
     pub fn counted(&self) -> (Counters, Counters) {
         let mut performed = vec![false; self.placement.issues.len()];
-        for (stream, count) in self.placement.streams.iter().zip(&self.performed) {
-            let done = stream.iter().take(count.load(Ordering::Acquire));
+        for (stream, issues) in Stream::ALL.into_iter().zip(&self.placement.streams) {
+            let done = issues.iter().take(self.position.performed(stream));
             done.for_each(|&issue| performed[issue as usize] = true);
         }
         self.placement.counted(|issue| performed[issue])

@@ -44,7 +44,7 @@ pub(super) fn compose(
 fn seconds(run: &Run, alone: &Alone, placement: &Placement) -> StageSeconds {
     let program = &run.program.ranks[alone.stage];
     let mut sums: HashMap<(u32, u32), (f64, u32)> = HashMap::new();
-    let spans = alone.steps.samples.spans().and_then(|spans| spans.first());
+    let spans = alone.steps.samples.spans().and_then(|(spans, _)| spans.first());
     for (issue, span) in spans.into_iter().flat_map(|spans| performed(placement, spans)) {
         if !issue.op.is_communication() {
             let template = program.calls[issue.call as usize].template;

@@ -15,7 +15,7 @@ use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Recorder, Steps};
 use crate::execute::ranks::parts;
 use crate::execute::ranks::placement::Placement;
-use crate::execute::room::{self, Beside};
+use crate::execute::room::{self, Beside, Seekers};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::session::{DataRequest, Failure, Outcome, batches};
 use crate::execute::weights::Weights;
@@ -74,12 +74,12 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let weights = Weights::random(&run.model, settings.seed);
     let stage_of = |run: &Run, rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
     let mut peak = Bytes::ZERO;
-    let device = fleet::device(&run, 1)?;
+    let device = fleet::device(&run, 1, None)?;
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
         let (laid_out, _, need) = parts::part(&run, rank, &stages)?;
         let beside = Beside::of(&run, &[&laid_out]);
-        room::check(&*device, Some(rank as usize), &[placing], (&[need], &beside))?;
+        room::check(&*device, Seekers::One(rank as usize), &[placing], (&[need], &beside))?;
         peak = peak.max(placing.device.live);
     }
     drop(device);
@@ -104,7 +104,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     if let (Some(slice), true) = (&mut trace.slice, pricing.shares_machine()) {
         slice.notes.push(record::shared(settings.cores));
     }
-    Ok(Outcome { trace, was_broken_off })
+    Ok(Outcome { trace: Some(trace), was_broken_off })
 }
 
 /// Makes `steps` steps of `rank` of `run` alone, and gives the run back.

@@ -20,7 +20,7 @@ pub(super) fn trace(
     done: Vec<Alone>,
     composed: Composed,
 ) -> Trace {
-    let spans = |alone: &Alone| alone.steps.samples.spans().and_then(|spans| spans.first()).cloned();
+    let spans = |alone: &Alone| alone.steps.samples.spans().and_then(|(spans, _)| spans.first().cloned());
     let (mut time, mut ranks) = (Vec::new(), Vec::new());
     let mut stages: Vec<_> = Vec::new();
     for alone in &done {

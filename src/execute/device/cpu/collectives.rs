@@ -1,21 +1,24 @@
-//! Collectives and messages between the ranks of this process.
+//! Collectives and messages between ranks.
 
-use super::Done;
+use super::members::Members;
 use super::memory::Memory;
+use super::messages::Messages;
 use super::queue::CpuQueue;
-use crate::execute::call::{Exchange, HeadExchange, View};
+use super::{Done, heads};
+use crate::execute::call::{Call, Exchange, View};
 use crate::execute::comm::{Endpoint, Tag};
+use crate::execute::device::Upcoming;
 use crate::execute::element::{Element, Real};
 use crate::execute::storage::number;
 use crate::ops::Group;
 use crate::program::instruction::Message;
 
 impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
-    fn endpoint(&mut self, group: Group) -> &mut Endpoint {
-        match &mut self.endpoints[group as usize] {
-            Some(endpoint) => endpoint,
+    fn members(&mut self, group: Group) -> &mut Members {
+        match &mut self.members[group as usize] {
+            Some(members) => members,
             None => {
-                unreachable!("every stream has an endpoint in each group that its calls name: {group:?}")
+                unreachable!("every stream reaches each group that its calls name: {group:?}")
             }
         }
     }
@@ -24,46 +27,46 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
     /// As for [`crate::execute::device::Queue::submit`].
     pub(super) unsafe fn collective(&mut self, group: Group, exchange: &Exchange) -> Done {
         let memory = self.memory;
-        let endpoint = self.endpoint(group);
+        let members = self.members(group);
         // SAFETY: as the caller vouches.
         unsafe {
             match exchange {
                 Exchange::AllReduce { data, reduction } => {
-                    number!(data, E => endpoint.all_reduce(memory.write::<E>(*data), *reduction)?);
+                    number!(data, E => members.all_reduce(memory.write::<E>(*data), *reduction)?);
                 }
                 Exchange::ReduceScatter { whole, own, reduction } => number!(own, E => {
                     let (whole, own) = (memory.read::<E>(*whole), memory.write::<E>(*own));
-                    endpoint.reduce_scatter_into(whole, own, *reduction)?;
+                    members.reduce_scatter_into(whole, own, *reduction)?;
                 }),
                 Exchange::ReduceScatterInPlace { whole, reduction } => {
-                    number!(whole, E => endpoint.reduce_scatter(memory.write::<E>(*whole), *reduction)?);
+                    number!(whole, E => members.reduce_scatter(memory.write::<E>(*whole), *reduction)?);
                 }
                 Exchange::AllGather { own, whole } => number!(whole, E => {
                     let (own, whole) = (memory.read::<E>(*own), memory.write::<E>(*whole));
-                    endpoint.all_gather_from(own, whole)?;
+                    members.all_gather_from(own, whole)?;
                 }),
                 Exchange::AllGatherInPlace { whole } => {
-                    number!(whole, E => endpoint.all_gather(memory.write::<E>(*whole))?);
+                    number!(whole, E => members.all_gather(memory.write::<E>(*whole))?);
                 }
                 Exchange::AllToAll { from, to } => number!(to, E => {
                     let (from, to) = (memory.read::<E>(*from), memory.write::<E>(*to));
-                    endpoint.all_to_all(from, to)?;
+                    members.all_to_all(from, to)?;
                 }),
                 Exchange::Shift { from, to } => number!(to, E => {
                     let (from, to) = (memory.read::<E>(*from), memory.write::<E>(*to));
-                    endpoint.shift(from, to)?;
+                    members.shift(from, to)?;
                 }),
                 Exchange::Heads { from, to, layout } => {
-                    let (from, to) = (memory.read::<T>(*from), memory.write::<T>(*to));
-                    if layout.to_heads {
-                        to_heads(endpoint, layout, from, to)?;
-                    } else {
-                        to_tokens(endpoint, layout, from, to)?;
-                    }
+                    heads::exchange(members, layout, memory.read::<T>(*from), memory.write::<T>(*to))?;
                 }
                 Exchange::SumNeighbours { data, copies, scratch } => {
-                    let scratch = memory.write::<T::Wide>(*scratch);
-                    sum_neighbours(endpoint, *copies, memory.write::<G>(*data), scratch)?;
+                    let data = memory.write::<G>(*data);
+                    match members {
+                        Members::Threads(endpoint) => {
+                            sum_neighbours(endpoint, *copies, data, memory.write::<T::Wide>(*scratch))?;
+                        }
+                        Members::Processes(endpoint) => endpoint.sum_neighbours(*copies, data)?,
+                    }
                 }
             }
         }
@@ -75,18 +78,28 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
     /// # Safety
     /// As for [`crate::execute::device::Queue::submit`].
     pub(super) unsafe fn send(
-        &self,
+        &mut self,
         to: usize,
         (message, micro): (Message, u32),
         from: View,
         inbox: View,
     ) -> Done {
-        // SAFETY: the inbox is empty when it is filled, and nobody else fills it.
-        let fill = || unsafe {
-            let inbox = self.peers[to].write::<u8>(Memory::bytes(inbox));
-            inbox.copy_from_slice(self.memory.read(Memory::bytes(from)));
-        };
-        Ok(self.mailbox.send(to, Tag::new((message, micro), self.step), from.message(), fill)?)
+        let tag = Tag::new((message, micro), self.step);
+        match &mut self.messages {
+            Messages::Threads { mailbox, peers } => {
+                // SAFETY: the inbox is empty when it is filled, and nobody else fills it.
+                let fill = || unsafe {
+                    let inbox = peers[to].write::<u8>(Memory::bytes(inbox));
+                    inbox.copy_from_slice(self.memory.read(Memory::bytes(from)));
+                };
+                mailbox.send(to, tag, from.message(), fill)?;
+            }
+            Messages::Processes(post) => {
+                // SAFETY: as the caller vouches.
+                unsafe { post.send(to, tag.message, self.memory.read(Memory::bytes(from)))? };
+            }
+        }
+        Ok(())
     }
 
     /// Out of this rank's inbox.
@@ -94,7 +107,7 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
     /// # Safety
     /// As for [`crate::execute::device::Queue::submit`].
     pub(super) unsafe fn receive(
-        &self,
+        &mut self,
         from: usize,
         (message, micro): (Message, u32),
         inbox: View,
@@ -105,46 +118,34 @@ impl<T: Element, G: Element<Wide = T::Wide>> CpuQueue<'_, T, G> {
             let to = self.memory.write::<u8>(Memory::bytes(to));
             to.copy_from_slice(self.memory.read(Memory::bytes(inbox)));
         };
-        Ok(self.mailbox.receive(from, Tag::new((message, micro), self.step), to.message(), take)?)
+        let tag = Tag::new((message, micro), self.step);
+        match &mut self.messages {
+            Messages::Threads { mailbox, .. } => mailbox.receive(from, tag, to.message(), take)?,
+            Messages::Processes(post) => {
+                post.receive(from, tag.message)?;
+                take();
+                // SAFETY: what was in the inbox is taken, and nobody but the post uses it until the next receive.
+                unsafe { post.open(from, tag.message, self.memory.write(Memory::bytes(inbox)))? };
+            }
+        }
+        Ok(())
     }
-}
 
-/// Of a row of one context rank's tokens, the row among all tokens.
-const fn row_of(layout: &HeadExchange, row: usize, context: usize) -> usize {
-    (row / layout.local * layout.contexts + context) * layout.local + row % layout.local
-}
-
-/// From this rank's tokens of all heads to all tokens of its heads.
-fn to_heads<T: Element>(endpoint: &mut Endpoint, layout: &HeadExchange, from: &[T], to: &mut [T]) -> Done {
-    let own_width = layout.own_width;
-    endpoint.exchange(from, |member, theirs| {
-        for (row, source) in theirs.chunks_exact(layout.all_width).take(layout.rows).enumerate() {
-            let target = &mut to[row_of(layout, row, member) * own_width..][..own_width];
-            for run in &layout.runs {
-                let first = run.all + layout.context / run.copies * run.width;
-                target[run.own..run.own + run.width].copy_from_slice(&source[first..first + run.width]);
+    /// Opens the inboxes of the messages that `instructions` receive, for the first message of each kind.
+    pub(super) fn open_inboxes(&mut self, instructions: &[Upcoming<'_>]) -> Done {
+        let Messages::Processes(post) = &mut self.messages else { return Ok(()) };
+        let mut opened = Vec::new();
+        for call in instructions.iter().flat_map(|instruction| instruction.calls) {
+            let Call::Receive { from, message, micro, inbox, .. } = *call else { continue };
+            let kind = Tag::new((message, micro), 0).message;
+            if !opened.contains(&(from, kind)) {
+                opened.push((from, kind));
+                // SAFETY: nobody but the post uses an inbox until its message is received.
+                unsafe { post.open(from, kind, self.memory.write(Memory::bytes(inbox)))? };
             }
         }
-    })?;
-    Ok(())
-}
-
-/// The way back: what ranks share is summed.
-fn to_tokens<T: Element>(endpoint: &mut Endpoint, layout: &HeadExchange, from: &[T], to: &mut [T]) -> Done {
-    let own_width = layout.own_width;
-    to.fill(T::default());
-    endpoint.exchange(from, |member, theirs| {
-        for (row, target) in to.chunks_exact_mut(layout.all_width).take(layout.rows).enumerate() {
-            let source = &theirs[row_of(layout, row, layout.context) * own_width..][..own_width];
-            for run in &layout.runs {
-                let first = run.all + member / run.copies * run.width;
-                for (to, from) in target[first..first + run.width].iter_mut().zip(&source[run.own..]) {
-                    *to = T::narrow(to.wide() + from.wide());
-                }
-            }
-        }
-    })?;
-    Ok(())
+        Ok(())
+    }
 }
 
 /// The sum over runs of `copies` neighbours of the group, piece by piece through `scratch`.

@@ -7,8 +7,11 @@ mod attention;
 mod collectives;
 mod elementwise;
 mod experts;
+mod heads;
 mod losses;
+mod members;
 mod memory;
+mod messages;
 mod products;
 mod progress;
 mod queue;
@@ -17,16 +20,19 @@ mod tests;
 mod update;
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Instant;
 
 use half::bf16;
 
 use self::arena::Arena;
+use self::members::Members;
 use self::memory::Memory;
+use self::messages::Messages;
 use self::progress::Progress;
 use self::queue::CpuQueue;
 use crate::execute::call::{Lists, View};
-use crate::execute::comm::{Channel, Endpoint, Hub, Peers};
+use crate::execute::comm::{Channel, Hub, Network, Peers, ProcessEndpoint, SCRATCH};
 use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -68,6 +74,8 @@ pub struct Cpu {
     kernels: Kernels,
     /// Cores that the ranks share.
     cores: usize,
+    /// What reaches the ranks of other processes, where each rank is one.
+    network: Option<Arc<dyn Network>>,
 }
 
 struct CpuRank {
@@ -90,7 +98,13 @@ impl Cpu {
             let what = format!("{compute} with gradients in {gradient}; bf16, fp32 and fp64 can be trained");
             return Err(ExecuteError::Unsupported(what));
         };
-        Ok(Self { ranks: Vec::new(), kernels, cores })
+        Ok(Self { ranks: Vec::new(), kernels, cores, network: None })
+    }
+
+    /// The same, of one rank whose peers are other processes, which `network` reaches.
+    #[must_use]
+    pub fn among(self, network: Arc<dyn Network>) -> Self {
+        Self { network: Some(network), ..self }
     }
 
     /// Where the host memory of `rank` begins, and its bytes.
@@ -112,6 +126,12 @@ impl Device for Cpu {
 
     fn taken_memory(&self) -> Result<Option<Bytes>, ExecuteError> {
         Ok(limits::resident())
+    }
+
+    fn beside(&self, needs: &[Need]) -> Bytes {
+        // What others send is summed there, in each group by itself.
+        let groups = needs.iter().map(|need| need.memberships as u64).sum::<u64>();
+        Bytes(self.network.as_ref().map_or(0, |_| groups * SCRATCH as u64))
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
@@ -178,7 +198,7 @@ impl CpuQueues<'_> {
     fn of<T: Element, G: Element<Wide = T::Wide>>(
         &self,
         (rank, stream): (usize, Stream),
-        endpoints: [Option<Endpoint>; Group::COUNT],
+        members: [Option<Members>; Group::COUNT],
     ) -> Result<Box<dyn Queue + '_>, ExecuteError> {
         let pool = match &self.pools[rank] {
             Some(pool) if matches!(stream, Stream::Compute | Stream::Host) => Pool::Threads(pool),
@@ -190,11 +210,13 @@ impl CpuQueues<'_> {
             stream,
             progress: &self.progress[rank],
             memory: self.memory[rank],
-            peers: &self.memory,
             lists: &self.cpu.ranks[rank].lists,
             pool,
-            endpoints,
-            mailbox: self.hub.mailbox(number)?,
+            members,
+            messages: match &self.cpu.network {
+                Some(network) => Messages::Processes(network.post()?),
+                None => Messages::Threads { mailbox: self.hub.mailbox(number)?, peers: &self.memory },
+            },
             step: 0,
             began: Instant::now(),
             marks: Vec::new(),
@@ -210,18 +232,30 @@ impl Queues for CpuQueues<'_> {
         stream: Stream,
         groups: &[(Group, &[usize])],
     ) -> Result<Box<dyn Queue + 'q>, ExecuteError> {
-        let mut endpoints: [Option<Endpoint>; Group::COUNT] = Default::default();
-        for &(group, members) in groups {
-            let number = self.cpu.ranks[rank].number;
-            let endpoint = self.hub.endpoint(number, Channel { group, stream }, members)?;
-            endpoints[group as usize] = Some(endpoint);
+        let mut members: [Option<Members>; Group::COUNT] = Default::default();
+        for &(group, ranks) in groups {
+            let channel = Channel { group, stream };
+            members[group as usize] = Some(match &self.cpu.network {
+                Some(network) => {
+                    let member = ranks.iter().position(|member| *member == self.cpu.ranks[rank].number);
+                    Members::Processes(ProcessEndpoint::new(
+                        network.wire(channel, ranks)?,
+                        ranks,
+                        member.unwrap_or_default(),
+                    ))
+                }
+                None => {
+                    let number = self.cpu.ranks[rank].number;
+                    Members::Threads(self.hub.endpoint(number, channel, ranks)?)
+                }
+            });
         }
         let place = (rank, stream);
         match self.cpu.kernels {
-            Kernels::Fp64 => self.of::<f64, f64>(place, endpoints),
-            Kernels::Bf16 => self.of::<bf16, bf16>(place, endpoints),
-            Kernels::Bf16WithFp32 => self.of::<bf16, f32>(place, endpoints),
-            Kernels::Fp32 => self.of::<f32, f32>(place, endpoints),
+            Kernels::Fp64 => self.of::<f64, f64>(place, members),
+            Kernels::Bf16 => self.of::<bf16, bf16>(place, members),
+            Kernels::Bf16WithFp32 => self.of::<bf16, f32>(place, members),
+            Kernels::Fp32 => self.of::<f32, f32>(place, members),
         }
     }
 

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::time::Instant;
 
+use super::members::Members;
 use super::memory::Memory;
+use super::messages::Messages;
 use super::progress::Progress;
 use crate::execute::call::{Call, Indices, Lists};
-use crate::execute::comm::{Endpoint, Mailbox};
-use crate::execute::device::{Queue, Tracing};
+use crate::execute::device::{Queue, Tracing, Upcoming};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
 use crate::execute::kernels::{embedding, routing};
@@ -23,13 +24,11 @@ pub struct CpuQueue<'r, T, G> {
     pub stream: Stream,
     pub progress: &'r Progress,
     pub memory: Memory<'r>,
-    /// By rank, memory that messages are put into.
-    pub peers: &'r [Memory<'r>],
     pub lists: &'r Lists,
     pub pool: Pool<'r>,
     /// By group, where the stream has collectives in it.
-    pub endpoints: [Option<Endpoint>; Group::COUNT],
-    pub mailbox: Mailbox,
+    pub members: [Option<Members>; Group::COUNT],
+    pub messages: Messages<'r>,
     pub step: u64,
     pub began: Instant,
     /// By mark, seconds since then.
@@ -48,6 +47,10 @@ impl<'r, T: Element, G: Element<Wide = T::Wide>> CpuQueue<'r, T, G> {
 }
 
 impl<T: Element, G: Element<Wide = T::Wide>> Queue for CpuQueue<'_, T, G> {
+    fn prepare(&mut self, instructions: &[Upcoming<'_>]) -> Result<(), ExecuteError> {
+        self.open_inboxes(instructions)
+    }
+
     fn begin(&mut self, step: u64, began: Instant, _tracing: Tracing) {
         (self.step, self.began) = (step, began);
     }

@@ -1,0 +1,61 @@
+//! What each rank gives to the result of a step, and what comes of it: the same sums, in the order of ranks, wherever ranks
+//! are.
+
+use serde::{Deserialize, Serialize};
+
+use crate::execute::kernels::gradient_norm::SquareSum;
+use crate::execute::run::{Run, Weighing};
+
+/// What one rank has after a step. Numbers are bits: they may be none that text has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Share {
+    /// Of the gradients of all ranks.
+    pub squares: [u64; 4],
+    /// By loss and micro-batch, the sum over this rank's targets and the weight.
+    pub losses: Vec<[u64; 2]>,
+    pub seconds: f64,
+    pub is_asked_to_end: bool,
+}
+
+/// What a step gave.
+pub(super) struct Sums {
+    pub loss: f64,
+    pub parts: Vec<f64>,
+    pub gradient_norm: f64,
+    pub seconds: f64,
+    pub is_asked_to_end: bool,
+}
+
+impl Sums {
+    /// Of `shares`, those of all ranks of `run` that are looked at.
+    pub fn of(run: &Run, shares: &[Share]) -> Self {
+        let mut parts = vec![0.0; run.weighings.len()];
+        let (mut squares, mut adaptive) = (0.0, 0.0);
+        let micros = run.strategy.accumulation as usize;
+        for share in shares {
+            squares = SquareSum(share.squares.map(f64::from_bits)).total();
+            let by_loss = share.losses.chunks(micros.max(1));
+            for ((losses, sum), weighing) in by_loss.zip(&mut parts).zip(&run.weighings) {
+                for [part, weight] in losses.iter().map(|pair| pair.map(f64::from_bits)) {
+                    *sum += part;
+                    if let Weighing::Adaptive { .. } = weighing {
+                        adaptive += part * weight;
+                    }
+                }
+            }
+        }
+        let tokens = run.workload.tokens() as f64;
+        parts.iter_mut().for_each(|part| *part /= tokens);
+        let fixed = run.weighings.iter().zip(&parts).map(|(weighing, part)| match weighing {
+            Weighing::Fixed(weight) => weight * part,
+            Weighing::Adaptive { .. } => 0.0,
+        });
+        Self {
+            loss: fixed.sum::<f64>() + adaptive / tokens,
+            parts,
+            gradient_norm: squares.sqrt(),
+            seconds: shares.iter().map(|share| share.seconds).fold(0.0, f64::max),
+            is_asked_to_end: shares.iter().any(|share| share.is_asked_to_end),
+        }
+    }
+}

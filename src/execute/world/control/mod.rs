@@ -1,0 +1,430 @@
+//! The control connection of a job, apart from its data: what ranks tell one another, whether all of them live, and why the
+//! job ends if one does not. It is a star: every rank has one connection, to rank 0.
+
+mod frame;
+pub mod star;
+mod watch;
+
+use std::collections::VecDeque;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use self::frame::Kind;
+use self::star::Connected;
+use crate::execute::comm::Alarm;
+
+/// Bytes of the stack of a thread that reads one connection.
+const STACK: usize = 128 << 10;
+
+/// How long a rank that fails waits to be told whether another one failed before.
+const VERDICT: Duration = Duration::from_secs(5);
+
+/// How long what has come over a connection may take to be read.
+const READING: Duration = Duration::from_secs(1);
+
+/// How long a rank that is done waits for the others to be.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// How long a rank may take to take in what is written to it.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// Why a job failed: the first failure of all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("rank {rank} on host {host}: {message}")]
+pub struct Failure {
+    pub rank: usize,
+    pub host: String,
+    pub message: String,
+    /// What the rank's command line makes of it; empty where it could not say so itself.
+    pub document: String,
+    /// Ranks that can say nothing any more.
+    pub is_gone: bool,
+}
+
+/// What a rank is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doing {
+    /// Instructions done in all steps.
+    pub done: u64,
+    /// The instruction that it is at, in words; empty between steps.
+    pub at: String,
+    /// It waits there for other ranks.
+    pub waits: bool,
+}
+
+/// How long ranks are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A rank that is not heard of for so long is taken for dead.
+    pub silence: Duration,
+    /// A step in which no rank does another instruction for so long hangs.
+    pub standstill: Duration,
+}
+
+/// One rank's end of the star.
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    rank: usize,
+    host: String,
+    /// At rank 0 those of the others, in their order; elsewhere that of rank 0.
+    links: Vec<Link>,
+    state: Mutex<State>,
+    moved: Condvar,
+    alarm: Alarm,
+}
+
+struct Link {
+    rank: usize,
+    host: String,
+    /// What its clock shows more than that of rank 0, in seconds.
+    clock: f64,
+    stream: TcpStream,
+    writing: Mutex<()>,
+}
+
+struct State {
+    /// By link, what came and was not taken yet.
+    arrived: Vec<VecDeque<Vec<u8>>>,
+    /// By link, when it was last heard of, what it did then, and since when it does that.
+    heard: Vec<Instant>,
+    doing: Vec<Doing>,
+    since: Vec<Instant>,
+    /// By link, whether it has gone in good order.
+    left: Vec<bool>,
+    failure: Option<Failure>,
+    patience: Patience,
+    /// What this rank is doing; none between runs.
+    own: Option<Arc<dyn Fn() -> Doing + Send + Sync>>,
+    /// This rank has gone.
+    is_over: bool,
+}
+
+impl Control {
+    /// The end of `rank`, on `host`, with connections to all others at rank 0, and to rank 0 elsewhere. `alarm` rings when a
+    /// rank fails, `last_resort` is called some time after that, should the process still be there.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn new(
+        (rank, host): (usize, &str),
+        connected: Vec<Connected>,
+        (patience, alarm): (Patience, Alarm),
+        last_resort: fn(&Failure, bool),
+    ) -> std::io::Result<Self> {
+        let now = Instant::now();
+        let count = connected.len();
+        let link = |connected: Connected| Link {
+            rank: connected.rank,
+            host: connected.host,
+            clock: connected.clock,
+            stream: connected.stream,
+            writing: Mutex::default(),
+        };
+        let links: Vec<Link> = connected.into_iter().map(link).collect();
+        for link in &links {
+            link.stream.set_write_timeout(Some(SLOW))?;
+        }
+        let state = State {
+            arrived: vec![VecDeque::new(); count],
+            heard: vec![now; count],
+            doing: vec![Doing::default(); count],
+            since: vec![now; count],
+            left: vec![false; count],
+            failure: None,
+            patience,
+            own: None,
+            is_over: false,
+        };
+        let shared = Arc::new(Shared {
+            rank,
+            host: host.to_owned(),
+            links,
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+            alarm,
+        });
+        for index in 0..count {
+            let shared = shared.clone();
+            Builder::new().stack_size(STACK).spawn(move || shared.listen(index))?;
+        }
+        let watcher = shared.clone();
+        Builder::new().stack_size(STACK).spawn(move || watch::watch(&watcher))?;
+        let resort = shared.clone();
+        Builder::new().stack_size(STACK).spawn(move || resort.resort(last_resort))?;
+        Ok(Self { shared })
+    }
+
+    /// All ranks' `bytes` in their order, at rank 0; nothing elsewhere.
+    ///
+    /// # Errors
+    /// Why the job failed.
+    pub fn gather(&self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let shared = &self.shared;
+        if shared.rank > 0 {
+            shared.send(0, Kind::Data, bytes)?;
+            return Ok(None);
+        }
+        let others = (0..shared.links.len()).map(|index| shared.take(index));
+        let all: Result<Vec<_>, _> = std::iter::once(Ok(bytes.to_vec())).chain(others).collect();
+        all.map(Some)
+    }
+
+    /// What rank 0 has as `bytes`, at all ranks; the others have none.
+    ///
+    /// # Errors
+    /// Why the job failed.
+    pub fn broadcast(&self, bytes: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
+        let shared = &self.shared;
+        let Some(bytes) = bytes.filter(|_| shared.rank == 0) else { return shared.take(0) };
+        for index in 0..shared.links.len() {
+            shared.send(index, Kind::Data, bytes)?;
+        }
+        Ok(bytes.to_vec())
+    }
+
+    /// By rank, what its clock shows more than that of rank 0, in seconds; known at rank 0.
+    pub fn clocks(&self) -> Vec<f64> {
+        std::iter::once(0.0).chain(self.shared.links.iter().map(|link| link.clock)).collect()
+    }
+
+    /// By rank, its host; known at rank 0.
+    pub fn hosts(&self) -> Vec<String> {
+        let others = self.shared.links.iter().map(|link| link.host.clone());
+        std::iter::once(self.shared.host.clone()).chain(others).collect()
+    }
+
+    /// From here on others are told what `doing` says, and a step of `step_seconds` that stands still ends the job; none
+    /// between runs.
+    pub fn follow(&self, doing: Option<Arc<dyn Fn() -> Doing + Send + Sync>>, step_seconds: f64) {
+        let mut state = self.shared.lock();
+        state.own = doing;
+        let ten_steps = Duration::try_from_secs_f64(10.0 * step_seconds).unwrap_or(Duration::MAX);
+        state.patience.standstill = state.patience.standstill.max(ten_steps);
+        state.since.fill(Instant::now());
+    }
+
+    /// This rank failed with `message`, which its command line puts as `document`: all others are told. The failure that came
+    /// first, which all ranks end with.
+    pub fn fail(&self, message: &str, document: &str) -> Failure {
+        let shared = &self.shared;
+        let own = Failure {
+            rank: shared.rank,
+            host: shared.host.clone(),
+            message: message.to_owned(),
+            document: document.to_owned(),
+            is_gone: false,
+        };
+        if shared.rank == 0 {
+            return shared.failed(own);
+        }
+        let known = shared.lock().failure.clone();
+        if let Some(failure) = known {
+            return failure;
+        }
+        let text = serde_json::to_vec(&own).unwrap_or_default();
+        if shared.write(0, Kind::Failed, &text).is_err() {
+            return shared.failed(own);
+        }
+        let state = shared.lock();
+        let wait = shared.moved.wait_timeout_while(state, VERDICT, |state| state.failure.is_none());
+        let (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        let verdict = state.failure.clone();
+        drop(state);
+        verdict.unwrap_or_else(|| shared.failed(own))
+    }
+
+    /// Why the job failed, once it is known to have failed at another rank.
+    pub fn failed_elsewhere(&self) -> Failure {
+        let shared = &self.shared;
+        let wait = shared.moved.wait_timeout_while(shared.lock(), VERDICT, |state| state.failure.is_none());
+        let (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        let verdict = state.failure.clone();
+        drop(state);
+        verdict.unwrap_or_else(|| self.fail("another rank failed, and did not say why", ""))
+    }
+
+    /// Why the job failed, if it did.
+    pub fn failure(&self) -> Option<Failure> {
+        self.shared.lock().failure.clone()
+    }
+
+    /// Whether this rank says why the job failed: one does.
+    pub fn speaks(&self, failure: &Failure) -> bool {
+        self.shared.speaks(failure)
+    }
+
+    /// Goes in good order, once all ranks do.
+    ///
+    /// # Errors
+    /// Why the job failed.
+    pub fn leave(&self) -> Result<(), Failure> {
+        let shared = &self.shared;
+        if shared.rank > 0 {
+            shared.send(0, Kind::Left, &[])?;
+        }
+        let has_left = |state: &mut State| state.failure.is_none() && state.left.contains(&false);
+        let wait = shared.moved.wait_timeout_while(shared.lock(), FAREWELL, has_left);
+        let (mut state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        state.is_over = true;
+        shared.moved.notify_all();
+        drop(state);
+        if shared.rank == 0 {
+            for index in 0..shared.links.len() {
+                shared.send(index, Kind::Left, &[])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.moved.notify_all();
+        for link in &self.shared.links {
+            // Its reader ends.
+            let _ = link.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next contribution of link `index`.
+    fn take(&self, index: usize) -> Result<Vec<u8>, Failure> {
+        let mut state = self.lock();
+        loop {
+            if let Some(bytes) = state.arrived[index].pop_front() {
+                return Ok(bytes);
+            }
+            if let Some(failure) = &state.failure {
+                return Err(failure.clone());
+            }
+            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn write(&self, index: usize, kind: Kind, bytes: &[u8]) -> std::io::Result<()> {
+        let link = &self.links[index];
+        let _alone = link.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        frame::write(&mut &link.stream, kind, bytes)
+    }
+
+    /// Writes to link `index`; a connection that fails is a rank that is gone.
+    fn send(&self, index: usize, kind: Kind, bytes: &[u8]) -> Result<(), Failure> {
+        if let Some(failure) = &self.lock().failure {
+            return Err(failure.clone());
+        }
+        self.write(index, kind, bytes).map_err(|error| {
+            // What it said before it went may be there and not read yet.
+            let wait = self.moved.wait_timeout_while(self.lock(), READING, |state| state.failure.is_none());
+            drop(wait.unwrap_or_else(PoisonError::into_inner));
+            let reason = format!("it is gone: its control connection fails: {error}");
+            self.failed(self.gone(index, &reason))
+        })
+    }
+
+    /// Takes in what comes over link `index` until it ends.
+    fn listen(&self, index: usize) {
+        let mut stream = &self.links[index].stream;
+        loop {
+            let Ok((kind, bytes)) = frame::read(&mut stream) else {
+                let state = self.lock();
+                if !state.left[index] && !state.is_over && state.failure.is_none() {
+                    drop(state);
+                    self.failed(self.gone(index, "it is gone: its control connection has closed"));
+                }
+                return;
+            };
+            if kind == Kind::Failed {
+                if let Ok(failure) = serde_json::from_slice(&bytes) {
+                    self.failed(failure);
+                }
+                continue;
+            }
+            let mut state = self.lock();
+            state.heard[index] = Instant::now();
+            match kind {
+                Kind::Data => state.arrived[index].push_back(bytes),
+                Kind::Beat => {
+                    if let Ok(doing) = serde_json::from_slice::<Doing>(&bytes) {
+                        if doing.done != state.doing[index].done {
+                            state.since[index] = Instant::now();
+                        }
+                        state.doing[index] = doing;
+                    }
+                    continue;
+                }
+                Kind::Failed => {}
+                Kind::Left => state.left[index] = true,
+            }
+            self.moved.notify_all();
+        }
+    }
+
+    /// Rank of link `index` that can say nothing any more.
+    fn gone(&self, index: usize, reason: &str) -> Failure {
+        let link = &self.links[index];
+        let doing = self.lock().doing[index].at.clone();
+        let at = if doing.is_empty() { String::new() } else { format!("; it was last seen at {doing}") };
+        Failure {
+            rank: link.rank,
+            host: link.host.clone(),
+            message: format!("{reason}{at}"),
+            document: String::new(),
+            is_gone: true,
+        }
+    }
+
+    /// The job has failed: the first failure is kept, rank 0 tells all others. The one that is kept.
+    fn failed(&self, failure: Failure) -> Failure {
+        let mut state = self.lock();
+        if let Some(first) = &state.failure {
+            return first.clone();
+        }
+        state.failure = Some(failure.clone());
+        drop(state);
+        self.alarm.ring(failure.rank, failure.message.clone());
+        self.moved.notify_all();
+        if self.rank == 0 {
+            let text = serde_json::to_vec(&failure).unwrap_or_default();
+            for index in 0..self.links.len() {
+                // Who cannot be told finds out by the connection's end.
+                let _ = self.write(index, Kind::Failed, &text);
+            }
+        }
+        failure
+    }
+
+    /// Rank 0, unless it is gone: then the next.
+    fn speaks(&self, failure: &Failure) -> bool {
+        let speaker = usize::from(failure.rank == 0 && failure.is_gone);
+        self.rank == speaker
+    }
+
+    /// Waits for a failure, then for the process to end in good order, and ends it otherwise.
+    fn resort(&self, last_resort: fn(&Failure, bool)) {
+        let waits = |state: &mut State| state.failure.is_none() && !state.is_over;
+        let state = self.moved.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
+        let Some(failure) = state.failure.clone() else { return };
+        drop(state);
+        thread::sleep(VERDICT + VERDICT);
+        if !self.lock().is_over {
+            last_resort(&failure, self.speaks(&failure));
+        }
+    }
+}
