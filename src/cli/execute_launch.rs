@@ -14,8 +14,8 @@ use crate::execute::launch::command::{Command, DeviceFlag};
 use crate::execute::launch::launcher::Launcher;
 use crate::execute::launch::spread::Spread;
 use crate::execute::launch::time_limit::Length;
-use crate::execute::launch::{Cores, Launch, RankDevice};
-use crate::execute::run::{DeviceKind, Run, Settings};
+use crate::execute::launch::{Cores, Launch, RankDevice, check};
+use crate::execute::run::{DeviceKind, Settings};
 use crate::profile::Evidence;
 use crate::profile::device::DeviceClass;
 
@@ -69,7 +69,7 @@ pub fn run(launcher: Launcher, beside: &Beside<'_>) -> Result<u8, CliError> {
         name: planned.plan.model.name.clone(),
     };
     // What no kernel is for is found here, not at the head of a queue.
-    Run::new(planned.job, beside.settings)?;
+    check(planned.job, beside.settings)?;
     print(&if beside.json { pretty(&launch.report()) } else { launch.script() })?;
     Ok(0)
 }

@@ -1,5 +1,6 @@
 //! A run as text: the script that starts every rank of it as a process of its own, on the nodes of its cluster.
 
+mod check;
 pub mod command;
 pub mod launcher;
 mod mpirun;
@@ -12,6 +13,8 @@ mod torchrun;
 mod tests;
 
 use serde::Serialize;
+
+pub use check::check;
 
 use command::{Command, comment};
 use launcher::Launcher;
@@ -110,13 +113,21 @@ impl Launch {
         LaunchReport { launch: LaunchRecord { launcher, nodes, ranks_per_node, ranks, time_limit_s, script } }
     }
 
+    /// Cores that each rank is given. Of nodes whose cores are not known it is none: who asks for too many is refused.
+    fn cores_of_rank(&self) -> Option<u64> {
+        match self.cores {
+            Cores::Known(_) => self.cores.of_rank(&self.spread),
+            Cores::Usual(_) => None,
+        }
+    }
+
     /// Comments in which all scripts agree: what is started, `how`, and what must be there for it.
     fn head(&self, how: &str) -> String {
         let mut text = comment(&format!("Trains {}: {}.", self.command.plan(), self.spread));
         text += &comment(how);
         text += &comment(
-            "Start it in the folder that relative paths are of. All nodes must see that folder under the same \
-             path, and have `meshwright` on their PATH.",
+            "Start it in the folder that relative paths start from. All nodes must see that folder under the \
+             same path, and have `meshwright` on their PATH.",
         );
         if self.command.has_added_device() {
             text += &comment("The plan is for GPUs, so --device cuda was added to the command.");

@@ -1,12 +1,16 @@
 //! The command of OpenMPI's mpirun, and how MPICH's differs.
 
 use super::command::comment;
-use super::{Cores, Launch, RankDevice};
+use super::{Launch, RankDevice};
+use crate::units::several;
 
 /// The script.
 pub(super) fn script(launch: &Launch) -> String {
     let mut text = "#!/bin/bash\n".to_owned();
-    text += &launch.head("Run this file on one of the nodes, or inside a job that has them.");
+    text += &launch.head(match launch.spread.nodes {
+        1 => "Run this file on the node.",
+        _ => "Run this file on one of the nodes, or inside a job that has them.",
+    });
     text += &notes(launch);
     text += "\nset -euo pipefail\n";
     if launch.spread.nodes > 1 {
@@ -24,10 +28,10 @@ fn notes(launch: &Launch) -> String {
             "A rank takes the GPU of its number on the node; all of a node's ranks see all of its GPUs.",
         );
     }
-    text += &match cores_of_rank(launch) {
+    text += &match launch.cores_of_rank() {
         Some(cores) => comment(&format!(
             "--bind-to core with PE={cores}: a rank is several threads, and each rank gets {}.",
-            crate::units::several("core", cores)
+            several("core", cores)
         )),
         None => {
             comment("--bind-to none: a rank is several threads, and by default they would share one core.")
@@ -56,7 +60,7 @@ fn command(launch: &Launch) -> String {
     let hosts = if is_alone { "" } else { " --hostfile \"$hosts\"" };
     let crowded = if oversubscribes(launch) { " --oversubscribe" } else { "" };
     let per_node = spread.ranks_per_node;
-    let (cores, bind) = match cores_of_rank(launch) {
+    let (cores, bind) = match launch.cores_of_rank() {
         Some(cores) => (format!(":PE={cores}"), "core"),
         None => (String::new(), "none"),
     };
@@ -89,15 +93,7 @@ fn of_mpich(launch: &Launch) -> String {
     }
 }
 
-/// Cores that a rank is bound to; of nodes whose cores are not known, binding to too many would be refused.
-fn cores_of_rank(launch: &Launch) -> Option<u64> {
-    match launch.cores {
-        Cores::Known(_) => launch.cores.of_rank(&launch.spread),
-        Cores::Usual(_) => None,
-    }
-}
-
 /// Whether mpirun, which counts a slot a core where no file of hosts says how many there are, might refuse so many ranks.
 fn oversubscribes(launch: &Launch) -> bool {
-    launch.device == RankDevice::Cores && launch.spread.nodes == 1 && cores_of_rank(launch).is_none()
+    launch.device == RankDevice::Cores && launch.spread.nodes == 1 && launch.cores_of_rank().is_none()
 }

@@ -1,7 +1,8 @@
 //! The batch script of Slurm: what the job asks for, and the step that is the run.
 
 use super::command::comment;
-use super::{Cores, Launch, RankDevice};
+use super::{Launch, RankDevice};
+use crate::units::several;
 
 /// The script.
 pub(super) fn script(launch: &Launch) -> String {
@@ -14,9 +15,8 @@ pub(super) fn script(launch: &Launch) -> String {
         text += &format!("##SBATCH --{option}\n");
     }
     text += "\n";
-    text += &launch.head(
-        "Submit this file with `sbatch FILE`; what is typed before FILE goes before its #SBATCH lines.",
-    );
+    text +=
+        &launch.head("Submit this file with `sbatch FILE`. Options before FILE override its #SBATCH lines.");
     text += &notes(launch);
     text += "\nset -euo pipefail\n";
     text += &step(launch);
@@ -27,16 +27,15 @@ pub(super) fn script(launch: &Launch) -> String {
 fn asked_for(launch: &Launch) -> Vec<String> {
     let spread = &launch.spread;
     let mut options = vec![format!("job-name={}", job_name(&launch.name)), format!("nodes={}", spread.nodes)];
-    if !spread.is_even() {
-        // Beside it, the number on a node is the most that a node gets.
-        options.push(format!("ntasks={}", spread.ranks));
-    }
-    options.push(format!("ntasks-per-node={}", spread.ranks_per_node));
-    options.extend(cores_of_rank(launch).map(|cores| format!("cpus-per-task={cores}")));
+    options.push(match spread.is_even() {
+        true => format!("ntasks-per-node={}", spread.ranks_per_node),
+        false => format!("ntasks={}", spread.ranks),
+    });
+    options.extend(launch.cores_of_rank().map(|cores| format!("cpus-per-task={cores}")));
     if launch.device == RankDevice::Gpu {
         options.push(format!("gpus-per-node={}", spread.ranks_per_node));
     }
-    if launch.takes_whole_nodes {
+    if is_exclusive(launch) {
         options.extend(["exclusive", "mem=0"].map(str::to_owned));
     }
     options.extend(launch.time_limit().map(|limit| format!("time={limit}")));
@@ -48,27 +47,24 @@ fn asked_for(launch: &Launch) -> Vec<String> {
 /// Options that nobody else than a site's users can know.
 fn of_the_site(launch: &Launch) -> Vec<String> {
     let mut options = ["account=ACCOUNT", "partition=PARTITION", "qos=QOS"].map(str::to_owned).to_vec();
-    if cores_of_rank(launch).is_none() {
+    if launch.cores_of_rank().is_none() {
         options.extend(launch.cores.of_rank(&launch.spread).map(|cores| format!("cpus-per-task={cores}")));
     }
-    if !launch.takes_whole_nodes {
+    if !is_exclusive(launch) {
         options.extend(["exclusive", "mem=0"].map(str::to_owned));
     }
     options
 }
 
-/// Cores that a rank is given: of nodes whose cores are not known, asking for too many would be refused.
-fn cores_of_rank(launch: &Launch) -> Option<u64> {
-    match launch.cores {
-        Cores::Known(_) => launch.cores.of_rank(&launch.spread),
-        Cores::Usual(_) => None,
-    }
+/// Whether nobody else's jobs are to be on the nodes. Where the last has fewer ranks, each must have room for a full one's.
+const fn is_exclusive(launch: &Launch) -> bool {
+    launch.takes_whole_nodes || !launch.spread.is_even()
 }
 
 /// Why the options are what they are.
 fn notes(launch: &Launch) -> String {
     let length = &launch.length;
-    let steps = crate::units::several("step", length.steps);
+    let steps = several("step", length.steps);
     let predicted =
         format!("{steps} of {}, as the cost model {} predicts", length.step_time, length.predicted_by);
     let mut text = match launch.time_limit() {
@@ -78,13 +74,13 @@ fn notes(launch: &Launch) -> String {
         )),
     };
     text += &comment(
-        "--signal: so many seconds before that, each rank gets SIGTERM: it ends after its step, saves (--save) and \
-         exits with 130.",
+        "--signal: that long before the end each rank gets SIGTERM: it ends after its step, saves (--save) and exits \
+         with 130.",
     );
     text += &comment(
         "--no-requeue: a job that began anew would train the same steps again. To go on, submit with --init.",
     );
-    if launch.takes_whole_nodes {
+    if is_exclusive(launch) {
         text += &comment("--exclusive, --mem=0: the plan counts on whole nodes.");
     }
     if launch.device == RankDevice::Gpu {
@@ -105,7 +101,7 @@ fn step(launch: &Launch) -> String {
     };
     let distribution = match spread.is_even() {
         true => "block:block".to_owned(),
-        // By blocks alone, each node would get its first rank before any gets its second.
+        // By blocks Slurm 22.05 gave two nodes half of the ranks each.
         false => format!("plane={}", spread.ranks_per_node),
     };
     let mut text = comment(
@@ -118,7 +114,7 @@ fn step(launch: &Launch) -> String {
         );
     }
     // Slurm 22.05 and newer do not hand the job's number of cores on to its steps.
-    let cores = cores_of_rank(launch).map_or_else(String::new, |cores| format!(" --cpus-per-task={cores}"));
+    let cores = launch.cores_of_rank().map_or_else(String::new, |cores| format!(" --cpus-per-task={cores}"));
     text += &format!(
         "exec srun --mpi={mpi} --ntasks={}{cores} --distribution={distribution} --kill-on-bad-exit=1 \\\n{}",
         spread.ranks,

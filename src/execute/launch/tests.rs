@@ -74,10 +74,12 @@ fn nodes_that_are_not_full_get_no_rank_before_the_others_are() {
     let gpus = |launcher| launch(launcher, RankDevice::Gpu, (12, 8)).script();
     let slurm = gpus(Launcher::Slurm);
     assert!(
-        slurm.contains("#SBATCH --nodes=2\n#SBATCH --ntasks=12\n#SBATCH --ntasks-per-node=8\n"),
+        slurm.contains(
+            "#SBATCH --nodes=2\n#SBATCH --ntasks=12\n#SBATCH --gpus-per-node=8\n#SBATCH --exclusive\n"
+        ),
         "{slurm}"
     );
-    assert!(slurm.contains("--distribution=plane=8 "), "{slurm}");
+    assert!(slurm.contains("--distribution=plane=8 "), "by blocks each node would get 6: {slurm}");
     assert!(
         slurm.contains("12 ranks, a process each, on 2 nodes: 8 on each but the last, 4 on that"),
         "{slurm}"
