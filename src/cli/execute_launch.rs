@@ -132,20 +132,28 @@ fn rank_device(cluster: &Cluster, device: DeviceKind, typed: &[String]) -> (Rank
     }
 }
 
-/// The cores of a node: known if they were measured, or are other than those of the cost model.
+/// The cores of a node: known if they were measured, or are other than those of the cost model. Part of a node has its share.
 fn cores(cluster: &Cluster) -> Cores {
     let (said, of_model) = (cluster.host.cores, &cluster.device.host.cores);
-    match said != of_model.value || of_model.kind == Evidence::Measured {
-        true => Cores::Known(u64::from(said)),
-        false => Cores::Usual(u64::from(said)),
+    let (devices, built) = (cluster.devices_per_node, cluster.device.devices_per_node.value);
+    if said != of_model.value || of_model.kind == Evidence::Measured {
+        Cores::Known(u64::from(said))
+    } else if is_part(cluster) {
+        Cores::Usual(u64::from(said) * u64::from(devices) / u64::from(built.max(1)))
+    } else {
+        Cores::Usual(u64::from(said))
     }
 }
 
-/// Whether ranks are on all devices of their nodes. A node of fewer GPUs than are built to one is part of one.
+/// Whether nodes have fewer GPUs than are built to one.
+fn is_part(cluster: &Cluster) -> bool {
+    let built = cluster.device.devices_per_node.value;
+    cluster.device.class == DeviceClass::Gpu && cluster.devices_per_node < built
+}
+
+/// Whether ranks are on all devices of their nodes.
 fn takes_whole_nodes(cluster: &Cluster, spread: &Spread) -> bool {
-    let is_part = cluster.device.class == DeviceClass::Gpu
-        && cluster.devices_per_node < cluster.device.devices_per_node.value;
-    spread.ranks_per_node == u64::from(cluster.devices_per_node) && !is_part
+    spread.ranks_per_node == u64::from(cluster.devices_per_node) && !is_part(cluster)
 }
 
 fn needs_mpi() -> CliError {

@@ -66,6 +66,13 @@ fn ranks_are_on_what_the_plan_is_for_unless_it_is_typed() {
     let cores = printed(&place, "--launch slurm --device cpu");
     assert!(cores.contains("--mpi=pmix --ntasks=16 ") && !cores.contains("gpus"), "{cores}");
     assert!(printed(&place, "--launch torchrun").contains("torchrun --nnodes 2 "));
+    planned(&place, "1x2xh100-sxm", "bf16");
+    let part = printed(&place, "--launch slurm");
+    assert!(
+        part.contains("\n##SBATCH --cpus-per-task=14\n"),
+        "a quarter of a node's cores for two ranks: {part}"
+    );
+    assert!(part.contains("\n##SBATCH --exclusive\n"), "{part}");
 }
 
 #[test]

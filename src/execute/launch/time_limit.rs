@@ -36,7 +36,7 @@ impl Length {
         let steps = self.step_time.0 * self.steps as f64;
         let minutes = ((MARGIN * steps + STARTING.0) / 60.0).ceil();
         // The cast is of a whole number that is small.
-        (minutes <= LONGEST_MINUTES).then(|| TimeLimit { minutes: minutes as u64 })
+        (minutes <= LONGEST_MINUTES).then_some(TimeLimit { minutes: minutes as u64 })
     }
 
     /// Seconds before the end at which ranks must know of it: a step more than they need to save.
