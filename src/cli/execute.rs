@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::claims::Claims;
 use super::document::{pretty, style};
 use super::error::CliError;
+use super::execute_launch as launch;
 use super::execute_plan::{self, Changes, Planned};
 use super::execute_slice as slice;
 use super::folder::makeable;
@@ -21,6 +22,7 @@ use crate::execute;
 use crate::execute::data::{DataError, DataFormat};
 use crate::execute::error::ExecuteError;
 use crate::execute::gradients::Wanted;
+use crate::execute::launch::launcher::Launcher;
 use crate::execute::run::{DeviceKind, Settings};
 use crate::execute::session::{self, DataRequest, Failure, Outcome, Request};
 use crate::execute::weights::{self, Begin, SAVED, WeightsError};
@@ -56,6 +58,8 @@ Examples:
   meshwright execute plan.json --device cuda --share-device
   # Memory of every rank, nothing computed
   meshwright execute big-plan.json --dry-run
+  # The batch script that trains on the plan's cluster
+  meshwright execute plan.json --steps 1000 --save out --launch slurm > run.sh
   # Two ranks of a plan for hundreds, each by itself on this machine
   meshwright execute big-plan.json --slice 0,511 --steps 3 --trace trace.json";
 
@@ -101,6 +105,10 @@ pub struct ExecuteArgs {
     /// Run only these ranks, one by one: memory and compute are measured, communication is priced
     #[arg(long, value_name = "RANK,…")]
     slice: Option<String>,
+    /// Execute nothing: print the script that starts a process for each rank on the plan's cluster
+    #[arg(long, value_name = "LAUNCHER")]
+    #[arg(value_parser = PossibleValuesParser::new(Launcher::ALL.map(Launcher::name)).try_map(|name| name.parse::<Launcher>()))]
+    launch: Option<Launcher>,
     /// What ranks run on: this machine's cores, or its first NVIDIA GPU
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     #[arg(value_parser = PossibleValuesParser::new(["cpu", "cuda"]))]
@@ -290,6 +298,14 @@ pub fn run_in(args: ExecuteArgs, world: Option<Arc<World>>) -> Result<u8, CliErr
     let slice = args.slice.as_deref().map(|text| slice::ranks(text, args.beside_slice(steps))).transpose()?;
     let settings = Settings { device, ..args.optimizer.settings()? };
     let changes = args.changes.changes()?;
+    if let Some(launcher) = args.launch {
+        let (plan, changes) = (args.plan.as_deref(), &changes);
+        let (dry_run, slice, json) = (args.dry_run, slice.is_some(), args.json);
+        return launch::run(
+            launcher,
+            &launch::Beside { plan, changes, settings, steps, dry_run, slice, json },
+        );
+    }
     let data = DataRequest {
         file: args.data.clone(),
         format: args.data_format.as_deref().map(str::parse::<DataFormat>).transpose()?,

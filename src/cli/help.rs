@@ -72,6 +72,7 @@ const RARE: [(&str, &[&str]); 5] = [
             "shuffle",
             "grads_out",
             "slice",
+            "launch",
             "share_device",
             "no_calibrate",
             "betas",

@@ -12,6 +12,7 @@ mod document;
 mod error;
 mod execute;
 mod execute_error;
+mod execute_launch;
 mod execute_plan;
 mod execute_slice;
 mod explain;

@@ -14,6 +14,7 @@ pub mod fixed_kernel;
 pub mod fleet;
 pub mod gradients;
 pub mod kernels;
+pub mod launch;
 pub mod limits;
 pub mod matrix;
 pub mod observe;

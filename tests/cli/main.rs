@@ -17,6 +17,7 @@ mod export_model;
 mod grammar;
 #[cfg(unix)]
 mod interrupt;
+mod launch;
 mod least;
 mod limits;
 mod lists;
