@@ -103,6 +103,9 @@ struct State {
     patience: Patience,
     /// What this rank is doing; none between runs.
     own: Option<Arc<dyn Fn() -> Doing + Send + Sync>>,
+    /// When this process last looked around, and whether it had stood still when the job failed: then others have said why.
+    looked: Instant,
+    stood_still: bool,
     /// This rank has gone.
     is_over: bool,
 }
@@ -141,6 +144,8 @@ impl Control {
             failure: None,
             patience,
             own: None,
+            looked: now,
+            stood_still: false,
             is_over: false,
         };
         let shared = Arc::new(Shared {
@@ -397,6 +402,7 @@ impl Shared {
             return first.clone();
         }
         state.failure = Some(failure.clone());
+        state.stood_still = failure.is_gone && state.looked.elapsed() > state.patience.silence / 2;
         drop(state);
         self.alarm.ring(failure.rank, failure.message.clone());
         self.moved.notify_all();
@@ -410,10 +416,10 @@ impl Shared {
         failure
     }
 
-    /// Rank 0, unless it is gone: then the next.
+    /// Rank 0 says it, unless it is gone: then the next does.
     fn speaks(&self, failure: &Failure) -> bool {
         let speaker = usize::from(failure.rank == 0 && failure.is_gone);
-        self.rank == speaker
+        self.rank == speaker && !self.lock().stood_still
     }
 
     /// Waits for a failure, then for the process to end in good order, and ends it otherwise.

@@ -29,6 +29,7 @@ pub(super) fn watch(shared: &Shared) {
             own_since = now;
         }
         last = now;
+        state.looked = now;
         let asks = state.own.clone();
         drop(state);
         let doing = asks.map(|doing| doing()).unwrap_or_default();
