@@ -325,9 +325,11 @@ pub fn run_in(args: ExecuteArgs, world: Option<Arc<World>>) -> Result<u8, CliErr
         Some(_) => Predicted::Slice,
         None => Predicted::Run,
     };
-    // Rank 0 predicts for all.
-    let (cost_model, no_calibrate) = if speaks { (args.cost_model, args.no_calibrate) } else { (None, true) };
-    let predicted_by = PredictedBy::choose(device, predicted, cost_model, no_calibrate);
+    let predicted_by = match speaks {
+        true => PredictedBy::choose(device, predicted, args.cost_model, args.no_calibrate),
+        // Rank 0 predicts for all.
+        false => PredictedBy::Plan,
+    };
     let Planned { plan, job, own, calibrated } = match &args.plan {
         Some(path) => execute_plan::read(path, &changes, device, &predicted_by)?,
         None => job::quick(world.as_deref(), changes, |changes| {

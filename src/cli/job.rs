@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
@@ -20,8 +22,11 @@ use crate::execute::world::launcher::{self, Launched, Launcher};
 use crate::execute::world::{World, WorldError, cores};
 use crate::strategy::Draft;
 
-/// Whether this process has said why the job failed.
-static SAID: AtomicBool = AtomicBool::new(false);
+/// This process knows why the job failed, has said it if it is to, and is about to end.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// How long mpirun may take to notice that a host is lost: 11 seconds as `--launch` starts it.
+const LINGERING: Duration = Duration::from_secs(15);
 
 /// Whether errors are told as JSON too.
 static JSON: AtomicBool = AtomicBool::new(false);
@@ -56,7 +61,17 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
     output::hush(!world.is_first());
     interrupt::of_a_job();
     let done = execute::run_in(args, Some(world.clone()));
-    let end = |failure: &Failure| -> ! { leave(&CliError::of_job(failure), world.control().speaks(failure)) };
+    let end = |failure: &Failure| -> ! {
+        let error = CliError::of_job(failure);
+        tell(&error, world.control().speaks(failure));
+        if launched.launcher == Launcher::OpenMpi
+            && failure.is_silent
+            && failure.host != world.place.host.name
+        {
+            linger();
+        }
+        exit(error.kind.code())
+    };
     match done {
         Ok(code) => {
             if let Err(failure) = world.control().leave() {
@@ -117,12 +132,28 @@ fn refuse(launched: Launched, device: DeviceKind) -> Result<(), WorldError> {
 
 /// Ends this process after a failure of the job: nothing is waited for, as others may be gone.
 fn leave(error: &CliError, speaks: bool) -> ! {
-    if speaks && !SAID.swap(true, Ordering::AcqRel) {
+    tell(error, speaks);
+    exit(error.kind.code())
+}
+
+/// Says why the job failed, once.
+fn tell(error: &CliError, speaks: bool) {
+    let was_told = TOLD.swap(true, Ordering::AcqRel);
+    if speaks && !was_told {
         output::hush(false);
         super::tell(error, JSON.load(Ordering::Acquire));
     }
     let _ = std::io::stdout().flush();
-    exit(error.kind.code())
+}
+
+/// Where a host was lost, mpirun learns it by its own keep-alive, and then ends all. Once it has tried to reach that host,
+/// because a rank has ended here, it would wait for a quarter of an hour.
+fn linger() {
+    interrupt::heed();
+    let began = Instant::now();
+    while began.elapsed() < LINGERING && !interrupt::came() {
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[cfg(unix)]
@@ -142,6 +173,9 @@ fn exit(code: u8) -> ! {
 
 /// Ends this process if it does not end by itself after a failure.
 fn last_resort(failure: &Failure, speaks: bool) {
+    if TOLD.load(Ordering::Acquire) {
+        return;
+    }
     let _guard = interrupt::hold();
     leave(&CliError::of_job(failure), speaks);
 }

@@ -54,6 +54,9 @@ struct Values<'a> {
 /// A parameter of the model: layer and role.
 pub type Parameter = (usize, Role);
 
+/// Takes a run of a parameter's elements: the parameter, how many elements it has in all, the first of the run, the values.
+pub(super) type TakeRun<'t> = dyn FnMut(Parameter, usize, usize, &[f64]) + 't;
+
 /// Whole tensors, row-major, by parameter.
 pub type Tensors = HashMap<Parameter, Vec<f64>>;
 
@@ -210,13 +213,12 @@ impl Fleet {
         tensors
     }
 
-    /// Hands out what the ranks of this process are the first to hold: the parameter, how many elements it has in all, and
-    /// runs of them from an element on.
+    /// Hands out what the ranks of this process are the first to hold, run by run.
     pub(super) fn read_runs(
         &self,
         kept: Kept,
         is_wanted: impl Fn(Parameter) -> bool,
-        take: &mut dyn FnMut(Parameter, usize, usize, &[f64]),
+        take: &mut TakeRun<'_>,
     ) {
         for rank in self.ranks.iter().rev().filter(|rank| rank.is_first_holder || rank.is_first_expert_holder)
         {
@@ -261,12 +263,7 @@ impl Fleet {
         }
     }
 
-    fn read_frozen(
-        &self,
-        rank: &Rank,
-        is_wanted: impl Fn(Parameter) -> bool,
-        take: &mut dyn FnMut(Parameter, usize, usize, &[f64]),
-    ) {
+    fn read_frozen(&self, rank: &Rank, is_wanted: impl Fn(Parameter) -> bool, take: &mut TakeRun<'_>) {
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
                 if !is_wanted(self.parameter(unit, tensor)) {
@@ -300,7 +297,7 @@ impl Fleet {
         unit: &Unit,
         tensor: &LocalTensor,
         (start, values): (usize, &[f64]),
-        take: &mut dyn FnMut(Parameter, usize, usize, &[f64]),
+        take: &mut TakeRun<'_>,
     ) {
         let (parameter, mapping) = self.mapping(rank, unit, tensor);
         let whole = &tensor.tensor;

@@ -1,6 +1,7 @@
 //! The ranks of a run that are in this process, all or one of them: their memory, their threads, and the steps that they
 //! make together.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,7 +18,7 @@ use crate::execute::error::ExecuteError;
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::{self, Parts};
-use crate::execute::ranks::placement::Placement;
+use crate::execute::ranks::placement::{Placement, Stages};
 use crate::execute::ranks::rank::Rank;
 use crate::execute::room::{self, Beside, Seekers};
 use crate::execute::run::{DeviceKind, Run, Weighing};
@@ -38,8 +39,8 @@ pub struct Fleet {
     pub run: Run,
     /// Where each rank is a process, those of the run.
     pub world: Option<Arc<World>>,
-    /// The step of each stage, laid out.
-    pub stages: Vec<Arc<Placement>>,
+    /// The step of each stage, laid out; where each rank is a process, that of its own.
+    stages: Vec<Arc<Placement>>,
     /// By number, without a gap.
     pub ranks: Vec<Rank>,
     /// By rank, what its instructions ask of the device.
@@ -117,9 +118,10 @@ impl Fleet {
     /// # Errors
     /// As [`Self::new`].
     pub fn of_process(run: Run, world: Arc<World>) -> Result<Self, ExecuteError> {
-        let stages = parts::stages(&run);
-        let parts = Parts::alone(&run, world.place.rank as u64, &stages)?;
-        Self::of(run, (parts, stages), Some(world))
+        let rank = world.place.rank as u64;
+        let stage = parts::stage_of(&run, rank);
+        let parts = Parts::alone(&run, rank, Stages::Own(&stage))?;
+        Self::of(run, (parts, vec![stage]), Some(world))
     }
 
     /// Lays out rank `index` of `run`, whose peers are absent, and takes its memory; `stages` are laid out. Messages to it
@@ -129,7 +131,7 @@ impl Fleet {
     /// As [`Self::new`].
     pub fn of_one(mut run: Run, index: u64, stages: &[Arc<Placement>]) -> Result<Self, ExecuteError> {
         run.settings.peers = Peers::Absent;
-        let parts = Parts::alone(&run, index, stages)?;
+        let parts = Parts::alone(&run, index, Stages::All(stages))?;
         let fleet = Self::of(run, (parts, stages.to_vec()), None)?;
         fleet.fill_inboxes();
         Ok(fleet)
@@ -164,6 +166,14 @@ impl Fleet {
             beside,
             has_gradients: AtomicBool::new(false),
         })
+    }
+
+    /// The step of each stage, laid out.
+    pub fn stages(&self) -> Cow<'_, [Arc<Placement>]> {
+        match &self.world {
+            Some(_) => Cow::Owned(parts::stages(&self.run)),
+            None => Cow::Borrowed(&self.stages),
+        }
     }
 
     /// The place on the device of rank number `rank`.

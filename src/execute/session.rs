@@ -23,7 +23,7 @@ use crate::execute::observe::recorder::{Loader, Recorder, Steps};
 use crate::execute::observe::samples::{RankSpans, Samples};
 use crate::execute::observe::{gathered, measure, record};
 use crate::execute::ranks::parts;
-use crate::execute::ranks::placement::Placement;
+use crate::execute::ranks::placement::{Placement, Stages};
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::weights::{self, Begin, Opened, Progress, WeightsError};
@@ -143,7 +143,7 @@ fn corners(run: &Run) -> BTreeSet<u64> {
 
 /// Submits a step of rank `index` to a device that only looks at it.
 fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), ExecuteError> {
-    let (rank, bound, need) = parts::part(run, index, stages)?;
+    let (rank, bound, need) = parts::part(run, index, Stages::All(stages))?;
     let mut null = Null::new(index as usize);
     null.allocate(vec![need])?;
     let queues = null.open()?;
@@ -196,9 +196,8 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     if let Some(remark) = remark {
         observer.remark(&remark);
     }
-    let placements: Vec<&Placement> = fleet.stages.iter().map(AsRef::as_ref).collect();
-    observer
-        .ready(placements.iter().map(|placement| placement.placing.device.live.0).max().unwrap_or_default());
+    let peak = fleet.ranks.iter().map(|rank| rank.placement.placing.device.live.0).max();
+    observer.ready(peak.unwrap_or_default());
     if let (Some(world), [rank]) = (&request.world, fleet.ranks.as_slice()) {
         let position = rank.position.clone();
         let step = request.plan.prediction.step_time_s.0;
@@ -247,6 +246,8 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         return Ok(Outcome { trace: None, was_broken_off });
     }
     let spans = spans.as_deref();
+    let stages = fleet.stages();
+    let placements: Vec<&Placement> = stages.iter().map(AsRef::as_ref).collect();
     let mut trace =
         trace(request.plan.clone(), (&fleet.run, &placements), &measured, (&steps.samples, spans));
     if let Some(world) = &request.world {

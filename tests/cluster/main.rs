@@ -9,7 +9,9 @@
 mod dice;
 mod equality;
 mod faults;
+mod hosts;
 mod input;
 mod job;
+mod slurm;
 #[path = "../sampling/texts.rs"]
 mod texts;

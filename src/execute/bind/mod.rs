@@ -19,13 +19,11 @@ mod reductions;
 mod shape;
 mod weighing;
 
-use std::sync::Arc;
-
 use crate::execute::call::Call;
 use crate::execute::comm::Peers;
 use crate::execute::error::ExecuteError;
 use crate::execute::observe::words;
-use crate::execute::ranks::placement::{Issue, Placement};
+use crate::execute::ranks::placement::{Issue, Stages};
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
 use crate::execute::storage::Types;
@@ -49,12 +47,12 @@ impl Bound {
     }
 }
 
-/// Binds the instructions of `rank`; `stages` are the placements of all stages, which peers' inboxes lie in.
+/// Binds the instructions of `rank`; peers' inboxes lie in what `stages` has.
 ///
 /// # Errors
 /// [`ExecuteError::Missing`] and [`ExecuteError::Operand`] where the program is not what the model and the strategy
 /// ask for, and [`ExecuteError::Shape`] where a call has another size than the op that was priced: bugs of ours.
-pub fn bind(run: &Run, rank: &Rank, stages: &[Arc<Placement>]) -> Result<Bound, ExecuteError> {
+pub fn bind(run: &Run, rank: &Rank, stages: Stages<'_>) -> Result<Bound, ExecuteError> {
     let mut binder = Binder { run, rank, stages, types: rank.types, calls: Vec::new(), first: 0 };
     let mut ends = Vec::with_capacity(rank.placement.issues.len());
     for issue in &rank.placement.issues {
@@ -67,7 +65,7 @@ pub fn bind(run: &Run, rank: &Rank, stages: &[Arc<Placement>]) -> Result<Bound, 
 struct Binder<'a> {
     run: &'a Run,
     rank: &'a Rank,
-    stages: &'a [Arc<Placement>],
+    stages: Stages<'a>,
     types: Types,
     calls: Vec<Call>,
     /// The first call of the instruction that is being bound.

@@ -3,7 +3,7 @@
 use super::{Binder, Done};
 use crate::execute::call::{Call, View};
 use crate::execute::error::ExecuteError;
-use crate::execute::ranks::placement::Issue;
+use crate::execute::ranks::placement::{Issue, Stages};
 use crate::execute::storage::Storage;
 use crate::program::instruction::{Holds, Message, Task};
 use crate::program::placing::Region;
@@ -17,7 +17,7 @@ impl Binder<'_> {
 
     fn inbox(&self, issue: &Issue, message: Message, at: usize) -> Result<View, ExecuteError> {
         let stage = self.run.mesh.coordinate(at as u64, Axis::Pipeline) as usize;
-        let state = self.stages.get(stage).and_then(|placement| placement.state(Holds::Inbox(message), None));
+        let state = self.stages.own(stage).state(Holds::Inbox(message), None);
         let state = self.need(issue, "the inbox of its message", state)?;
         Ok(self.activations(state.device))
     }
@@ -26,8 +26,12 @@ impl Binder<'_> {
     pub(super) fn send(&mut self, issue: &Issue) -> Done {
         let message = self.need(issue, "its message", issue.message)?;
         let to = self.peer(message.to);
-        let inbox = self.inbox(issue, message, to)?;
         let from = self.activations(self.read(issue, 0)?);
+        let inbox = match self.stages {
+            Stages::All(_) => self.inbox(issue, message, to)?,
+            // It is in the receiver's process, which alone knows where.
+            Stages::Own(_) => from,
+        };
         self.push(Call::Send { to, message, micro: issue.micro, from, inbox });
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::layout::UnitTensors;
 use crate::execute::ranks::mapping::Slot;
-use crate::execute::ranks::placement::Placement;
+use crate::execute::ranks::placement::Stages;
 use crate::execute::ranks::places::pieces;
 use crate::execute::ranks::position::Position;
 use crate::execute::ranks::rank::Rank;
@@ -24,7 +24,7 @@ use crate::program::state::offloaded_elements;
 use crate::strategy::Axis;
 use crate::strategy::mesh::Group as MeshGroup;
 
-/// Rank `index` of `run`; `placements` are by stage.
+/// Rank `index` of `run`.
 ///
 /// # Errors
 /// If the program keeps other state than the model has.
@@ -32,7 +32,7 @@ pub(super) fn rank(
     run: &Run,
     index: u64,
     shape: &Shape<'_>,
-    placements: &[Arc<Placement>],
+    stages: Stages<'_>,
 ) -> Result<Rank, ExecuteError> {
     let (mesh, strategy) = (&run.mesh, &run.strategy);
     let stage = mesh.coordinate(index, Axis::Pipeline);
@@ -47,7 +47,7 @@ pub(super) fn rank(
         expert_tensor: place(MeshGroup::ExpertTensor),
         expert_tensors: strategy.expert_tensor,
     };
-    let placement = Arc::clone(&placements[stage as usize]);
+    let placement = Arc::clone(stages.own(stage as usize));
     let shards = run.rules.shards_optimizer;
     let lenders = run.layout.lenders();
     let mut units: Vec<Unit> = Vec::new();

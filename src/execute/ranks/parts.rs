@@ -7,12 +7,13 @@ use crate::execute::call::{Call, View};
 use crate::execute::device::Need;
 use crate::execute::error::ExecuteError;
 use crate::execute::ranks::assemble;
-use crate::execute::ranks::placement::Placement;
+use crate::execute::ranks::placement::{Placement, Stages};
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::Run;
 use crate::lower::{Shape, Stream};
 use crate::ops::Group;
 use crate::program::instruction::Holds;
+use crate::strategy::Axis;
 
 /// The ranks of a run, what their instructions are as calls, and what they take of a device.
 pub struct Parts {
@@ -26,7 +27,7 @@ impl Parts {
     ///
     /// # Errors
     /// As [`Self::of`].
-    pub fn alone(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<Self, ExecuteError> {
+    pub fn alone(run: &Run, index: u64, stages: Stages<'_>) -> Result<Self, ExecuteError> {
         let (rank, bound, need) = part(run, index, stages)?;
         Ok(Self { ranks: vec![rank], bound: vec![bound], needs: vec![need] })
     }
@@ -38,7 +39,7 @@ impl Parts {
     pub fn of(run: &Run, stages: &[Arc<Placement>]) -> Result<Self, ExecuteError> {
         let mut parts = Self { ranks: Vec::new(), bound: Vec::new(), needs: Vec::new() };
         for index in 0..run.mesh.ranks() {
-            let (rank, bound, need) = part(run, index, stages)?;
+            let (rank, bound, need) = part(run, index, Stages::All(stages))?;
             parts.ranks.push(rank);
             parts.bound.push(bound);
             parts.needs.push(need);
@@ -52,11 +53,16 @@ pub fn stages(run: &Run) -> Vec<Arc<Placement>> {
     run.program.ranks.iter().map(|program| Arc::new(Placement::new(program))).collect()
 }
 
+/// The step of the stage of rank `index`, laid out.
+pub fn stage_of(run: &Run, index: u64) -> Arc<Placement> {
+    Arc::new(Placement::new(&run.program.ranks[run.mesh.coordinate(index, Axis::Pipeline) as usize]))
+}
+
 /// One rank of `run`; `stages` are laid out.
 ///
 /// # Errors
 /// As [`Parts::of`].
-pub fn part(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(Rank, Bound, Need), ExecuteError> {
+pub fn part(run: &Run, index: u64, stages: Stages<'_>) -> Result<(Rank, Bound, Need), ExecuteError> {
     let shape = Shape::new(&run.strategy, &run.workload, run.engine);
     let rank = assemble::rank(run, index, &shape, stages)?;
     let bound = bind(run, &rank, stages)?;

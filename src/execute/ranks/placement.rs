@@ -2,6 +2,7 @@
 //! instructions that it waits for. Both are the program's; nothing is added here.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::lower::{Category, Stream};
 use crate::ops::Op;
@@ -141,6 +142,24 @@ impl Placement {
     /// The persistent buffer that holds `holds`, of `unit` if it is a unit's.
     pub fn state(&self, holds: Holds, unit: Option<u32>) -> Option<&State> {
         self.states.iter().find(|state| state.holds == holds && state.unit == unit)
+    }
+}
+
+/// Stages whose step is laid out.
+#[derive(Clone, Copy)]
+pub enum Stages<'a> {
+    All(&'a [Arc<Placement>]),
+    /// That of a rank whose peers are other processes: what they have is theirs to know.
+    Own(&'a Arc<Placement>),
+}
+
+impl<'a> Stages<'a> {
+    /// The step of `stage`, which the rank in question is of.
+    pub const fn own(self, stage: usize) -> &'a Arc<Placement> {
+        match self {
+            Self::All(all) => &all[stage],
+            Self::Own(own) => own,
+        }
     }
 }
 

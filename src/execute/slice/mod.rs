@@ -14,7 +14,7 @@ use crate::execute::fleet::{self, Fleet};
 use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Recorder, Steps};
 use crate::execute::ranks::parts;
-use crate::execute::ranks::placement::Placement;
+use crate::execute::ranks::placement::{Placement, Stages};
 use crate::execute::room::{self, Beside, Seekers};
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::session::{DataRequest, Failure, Outcome, batches};
@@ -77,7 +77,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let device = fleet::device(&run, 1, None)?;
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
-        let (laid_out, _, need) = parts::part(&run, rank, &stages)?;
+        let (laid_out, _, need) = parts::part(&run, rank, Stages::All(&stages))?;
         let beside = Beside::of(&run, &[&laid_out]);
         room::check(&*device, Seekers::One(rank as usize), &[placing], (&[need], &beside))?;
         peak = peak.max(placing.device.live);

@@ -8,6 +8,7 @@ use crate::lower::Stream;
 use crate::ops::Group;
 
 mod faults;
+mod processes;
 mod results;
 
 const CHANNEL: Channel = Channel { group: Group::Tensor, stream: Stream::Model };

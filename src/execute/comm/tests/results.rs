@@ -11,7 +11,7 @@ fn bf16_of(value: f32) -> f32 {
 }
 
 /// The sum over members in order, in T's wide type, everything that travels rounded by `round`.
-fn naive<T: Element>(parts: &[Vec<T>], scale: Option<f64>, round: impl Fn(T::Wide) -> T::Wide) -> Vec<T> {
+pub fn naive<T: Element>(parts: &[Vec<T>], scale: Option<f64>, round: impl Fn(T::Wide) -> T::Wide) -> Vec<T> {
     let sum = |place: usize| {
         let mut sum = round(parts[0][place].wide());
         for part in &parts[1..] {

@@ -3,6 +3,8 @@
 
 mod frame;
 pub mod star;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::VecDeque;
@@ -42,8 +44,10 @@ pub struct Failure {
     pub message: String,
     /// What the rank's command line makes of it; empty where it could not say so itself.
     pub document: String,
-    /// Ranks that can say nothing any more.
+    /// The rank can say nothing any more.
     pub is_gone: bool,
+    /// It was not heard of for too long.
+    pub is_silent: bool,
 }
 
 /// What a rank is doing.
@@ -226,6 +230,7 @@ impl Control {
             message: message.to_owned(),
             document: document.to_owned(),
             is_gone: false,
+            is_silent: false,
         };
         if shared.rank == 0 {
             return shared.failed(own);
@@ -392,6 +397,7 @@ impl Shared {
             message: format!("{reason}{at}"),
             document: String::new(),
             is_gone: true,
+            is_silent: false,
         }
     }
 

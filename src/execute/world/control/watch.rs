@@ -58,7 +58,8 @@ fn silent(shared: &Shared, now: Instant) -> Option<Failure> {
     let is_silent = |index: &usize| !state.left[*index] && now.duration_since(state.heard[*index]) > patience;
     let index = (0..shared.links.len()).find(is_silent)?;
     drop(state);
-    Some(shared.gone(index, &format!("it has not been heard of for {} s", patience.as_secs_f64())))
+    let gone = shared.gone(index, &format!("it has not been heard of for {} s", patience.as_secs_f64()));
+    Some(Failure { is_silent: true, ..gone })
 }
 
 /// The rank for which a step stands still, as rank 0 sees it: one that does not wait for others, or the one that has done
@@ -85,5 +86,6 @@ fn standing(shared: &Shared, now: Instant, (own, own_since): (&Doing, Instant)) 
         message: format!("the step has stood still for {limit} s; it is at {}", doing.at),
         document: String::new(),
         is_gone: false,
+        is_silent: false,
     })
 }
