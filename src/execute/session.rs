@@ -203,8 +203,10 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         let step = request.plan.prediction.step_time_s.0;
         world.control().follow(Some(Arc::new(move || position.doing())), step);
     }
+    // A process of a job has some of the machine's cores, and the kernel was timed on all.
+    let is_timed = request.steps > 0 && request.world.is_none();
     let mut kernel =
-        request.calibrated.filter(|_| request.steps > 0).map(|_| FixedKernel::new(request.settings.cores));
+        request.calibrated.filter(|_| is_timed).map(|_| FixedKernel::new(request.settings.cores));
     if let Some(kernel) = &mut kernel {
         kernel.turns();
     }
