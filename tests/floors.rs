@@ -92,12 +92,13 @@ const OPENS: [&str; 8] = [
 ];
 
 /// Where that is done: the one way to read and to write, what the system says of itself, and folders that appear whole.
-const OPENERS: [&str; 7] = [
+const OPENERS: [&str; 8] = [
     "files/",
     "execute/weights/",
     "execute/device/",
     "execute/limits.rs",
     "execute/observe/load.rs",
+    "execute/world/",
     "calibrate/machine.rs",
     "cli/folder.rs",
 ];

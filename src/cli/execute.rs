@@ -20,6 +20,7 @@ use super::progress::RunBar;
 use super::{gpu, hints, interrupt, job, workload};
 use crate::execute;
 use crate::execute::data::{DataError, DataFormat};
+use crate::execute::dry_run::dry_run;
 use crate::execute::error::ExecuteError;
 use crate::execute::gradients::Wanted;
 use crate::execute::launch::launcher::Launcher;
@@ -350,7 +351,7 @@ pub fn run_in(args: ExecuteArgs, world: Option<Arc<World>>) -> Result<u8, CliErr
         interrupt::ignore();
         outcome.map_err(|failure| failed(failure, &outputs, args.trace.as_deref(), has_gradients))?
     } else if args.dry_run {
-        let trace = session::dry_run(plan, job, settings)?;
+        let trace = dry_run(plan, job, settings)?;
         Outcome { trace: Some(trace), was_broken_off: false }
     } else {
         let mut bar = RunBar::new(!args.json, steps, job.workload.tokens());

@@ -10,27 +10,22 @@ use std::time::Instant;
 use crate::execute::bind::Bound;
 use crate::execute::comm::Peers;
 use crate::execute::control::Control;
-use crate::execute::device::cpu::Cpu;
-#[cfg(unix)]
-use crate::execute::device::cuda::{self, Cuda};
 use crate::execute::device::{Device, FreeMemory, Tracing};
+use crate::execute::devices;
 use crate::execute::error::ExecuteError;
-use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::observe::span::Span;
 use crate::execute::ranks::parts::{self, Parts};
 use crate::execute::ranks::placement::{Placement, Stages};
 use crate::execute::ranks::rank::Rank;
 use crate::execute::room::{self, Beside, Seekers};
-use crate::execute::run::{DeviceKind, Run, Weighing};
+use crate::execute::run::Run;
 use crate::execute::share::{Share, Sums};
-use crate::execute::storage::Types;
 use crate::execute::threads::{Work, together};
 use crate::execute::worker::Worker;
 use crate::execute::world::World;
 use crate::lower::Stream;
 use crate::ops::Group;
 use crate::program::placing::Placing;
-use crate::program::scalars::Scalar;
 use crate::trace::{self, Resident};
 use crate::units::Bytes;
 
@@ -142,7 +137,7 @@ impl Fleet {
         (Parts { ranks, bound, needs }, stages): (Parts, Vec<Arc<Placement>>),
         world: Option<Arc<World>>,
     ) -> Result<Self, ExecuteError> {
-        let mut device = device(&run, ranks.len() as u64, world.as_deref())?;
+        let mut device = devices::device(&run, ranks.len() as u64, world.as_deref())?;
         let placings: Vec<&Placing> = ranks.iter().map(|rank| &rank.placement.placing).collect();
         let seekers = match (run.settings.peers, ranks.as_slice(), &world) {
             (_, _, Some(world)) => Seekers::Host(world),
@@ -344,7 +339,8 @@ impl Fleet {
         (step, begin, began): (u64, Instant, Instant),
         is_asked_to_end: bool,
     ) -> Result<StepResult, ExecuteError> {
-        let share = |rank| self.share(rank, begin, is_asked_to_end);
+        let share =
+            |rank| Share::new(&self.run, (begin, is_asked_to_end), |scalar| self.scalar(rank, scalar));
         let shares: Vec<Share> = self.ranks.iter().map(share).collect();
         let shares = match (&self.world, shares.as_slice()) {
             (Some(world), [own]) => world.all_gather(own)?,
@@ -362,26 +358,6 @@ impl Fleet {
         })
     }
 
-    fn share(&self, rank: &Rank, begin: Instant, is_asked_to_end: bool) -> Share {
-        let losses = 0..self.run.weighings.len() as u8;
-        let micros = 0..self.run.strategy.accumulation as u32;
-        let places = losses.flat_map(|loss| micros.clone().map(move |micro| (loss, micro)));
-        let of = |scalar| self.scalar(rank, scalar)[0];
-        let weight = |loss: u8, micro| match self.run.weighings[usize::from(loss)] {
-            Weighing::Fixed(_) => 0.0,
-            Weighing::Adaptive { .. } => of(Scalar::Weight { loss, micro }),
-        };
-        let pairs = places.map(|(loss, micro)| [of(Scalar::Loss { loss, micro }), weight(loss, micro)]);
-        let mut share = Share {
-            squares: SquareSum::of(&self.scalar(rank, Scalar::Squares)).0.map(f64::to_bits),
-            losses: pairs.map(|pair| pair.map(f64::to_bits)).collect(),
-            seconds: 0.0,
-            is_asked_to_end,
-        };
-        share.seconds = begin.elapsed().as_secs_f64();
-        share
-    }
-
     /// The groups in which `stream` of rank `index` has collectives.
     fn groups(&self, index: usize, stream: Stream) -> Vec<(Group, &[usize])> {
         let rank = &self.ranks[index];
@@ -394,34 +370,5 @@ impl Fleet {
     /// When each instruction of `stream` on rank `rank` ran in the last step.
     pub fn spans(&self, rank: usize, stream: Stream) -> Vec<Span> {
         self.ranks[rank].spans[stream as usize].lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// The device that ranks of `run` train on, `ranks` of them here.
-///
-/// # Errors
-/// If it cannot be used, or has no kernels for the run's numbers.
-pub(super) fn device(
-    run: &Run,
-    ranks: u64,
-    world: Option<&World>,
-) -> Result<Box<dyn Device + Send>, ExecuteError> {
-    let (settings, types) = (&run.settings, Types::new(run.rules.compute, run.rules.gradient));
-    match settings.device {
-        DeviceKind::Cpu => {
-            let cpu = Cpu::new(types, settings.cores)?;
-            Ok(Box::new(match world {
-                Some(world) => cpu.among(world.network()),
-                None => cpu,
-            }))
-        }
-        #[cfg(unix)]
-        DeviceKind::Cuda if ranks > 1 => Err(cuda::few_devices(ranks)),
-        #[cfg(unix)]
-        DeviceKind::Cuda | DeviceKind::SharedCuda => Ok(Box::new(Cuda::new(0, types, settings.cores)?)),
-        #[cfg(not(unix))]
-        DeviceKind::Cuda | DeviceKind::SharedCuda => {
-            Err(ExecuteError::Unsupported(format!("{ranks} ranks on CUDA on this system")))
-        }
     }
 }

@@ -8,6 +8,8 @@ pub mod contents;
 mod control;
 pub mod data;
 pub mod device;
+mod devices;
+pub mod dry_run;
 pub mod element;
 pub mod error;
 pub mod fixed_kernel;

@@ -2,17 +2,15 @@
 //! the first to hold.
 
 use std::cell::RefCell;
-use std::mem;
 
 use serde::{Deserialize, Serialize};
 
-use crate::execute::comm::{Channel, CommError, Network, Received, Sent};
+use crate::execute::comm::{Channel, receive_at_first, send_to_first};
 use crate::execute::contents::{Kept, Parameter};
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::Fleet;
 use crate::execute::weights::Values;
 use crate::execute::world::World;
-use crate::execute::world::control::Failure;
 use crate::lower::Stream;
 use crate::model::parameters::parameters;
 use crate::ops::Group;
@@ -70,21 +68,8 @@ impl Fleet {
         let Ask::Whole { kept, .. } = ask else { return Ok(None) };
         let mut whole = self.read_one(kept, parameter);
         let Some(lengths) = world.gather(&0)? else { return Ok(whole) };
-        let mut parts: Vec<Vec<u64>> = lengths.iter().map(|&length| vec![0; length]).collect();
-        let received: Vec<Received> = (0..)
-            .zip(&mut parts)
-            .map(|(member, part)| Received {
-                member,
-                to: part.as_mut_ptr().cast(),
-                bytes: size_of_val(part.as_slice()),
-            })
-            .filter(|received| received.bytes > 0)
-            .collect();
-        if let Err(error) = exchange(&*world.network(), world, &[], &received) {
-            // The network may still write there.
-            mem::forget(parts);
-            return Err(error.into());
-        }
+        let members: Vec<usize> = (0..world.place.size).collect();
+        let parts = receive_at_first(&*world.network(), (CHANNEL, &members), &lengths)?;
         for part in parts.iter().filter(|part| !part.is_empty()) {
             let elements = part[0] as usize;
             put(part, whole.get_or_insert_with(|| vec![0.0; elements]));
@@ -99,13 +84,12 @@ impl Fleet {
             let (kept, parameter) = match world.broadcast::<Ask>(None)? {
                 Ask::Whole { kept, parameter } => (kept, parameters[parameter]),
                 Ask::Done { has_failed: false } => return Ok(()),
-                Ask::Done { has_failed: true } => return Err(aborted(world).into()),
+                Ask::Done { has_failed: true } => return Err(world.control().failed_elsewhere().into()),
             };
             let part = self.part(kept, parameter);
             world.gather(&part.len())?;
-            let sent = Sent { member: 0, from: part.as_ptr().cast(), bytes: size_of_val(part.as_slice()) };
-            let sent: Vec<Sent> = [sent].into_iter().filter(|sent| sent.bytes > 0).collect();
-            exchange(&*world.network(), world, &sent, &[])?;
+            let members: Vec<usize> = (0..world.place.size).collect();
+            send_to_first(&*world.network(), (CHANNEL, &members), part)?;
         }
     }
 
@@ -142,22 +126,4 @@ fn all(fleet: &Fleet) -> Vec<Parameter> {
         parameters(&kind.kind).into_iter().map(move |tensor| (layer, tensor.role))
     };
     layers.flat_map(of).collect()
-}
-
-#[expect(unsafe_code, reason = "the network takes memory by its address")]
-fn exchange(
-    network: &dyn Network,
-    world: &World,
-    sent: &[Sent],
-    received: &[Received],
-) -> Result<(), CommError> {
-    let members: Vec<usize> = (0..world.place.size).collect();
-    let mut wire = network.wire(CHANNEL, &members)?;
-    // SAFETY: the caller has the memory, and lets it stay if this fails.
-    unsafe { wire.exchange(sent, received) }
-}
-
-/// Rank 0 has failed at what all did together.
-fn aborted(world: &World) -> Failure {
-    world.control().failed_elsewhere()
 }

@@ -1,17 +1,14 @@
 //! A whole run, from what was asked for to the trace: weights and data opened, steps made, results kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::execute::data::{Batches, DataFormat, Synthetic, TokenFile, Tokens};
-use crate::execute::device::null::Null;
-use crate::execute::device::{Device, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::fixed_kernel::FixedKernel;
 use crate::execute::fleet::Fleet;
@@ -22,20 +19,16 @@ use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Loader, Recorder, Steps};
 use crate::execute::observe::samples::{RankSpans, Samples};
 use crate::execute::observe::{gathered, measure, record};
-use crate::execute::ranks::parts;
-use crate::execute::ranks::placement::{Placement, Stages};
+use crate::execute::ranks::placement::Placement;
 use crate::execute::ranks::rank::Rank;
 use crate::execute::run::{Job, Run, Settings};
 use crate::execute::weights::{self, Begin, Opened, Progress, WeightsError};
-use crate::execute::worker::Worker;
 use crate::execute::world::World;
 use crate::files::Target;
-use crate::lower::Stream;
 use crate::model::layer::LayerKind;
 use crate::model::{LossTerm, Model};
 use crate::plan::Plan;
 use crate::simulate::Counters;
-use crate::strategy::Axis;
 use crate::trace::{PlannedTime, Resident, StepTime, Trace, VERSION};
 use crate::units::{Bytes, FlopsPerSecond, Seconds};
 
@@ -112,47 +105,6 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     }
     let run = Run::new(request.job.clone(), request.settings)?;
     perform(run, request, observer)
-}
-
-/// Lays out every rank of `job` without its memory: what would be handed out, counted.
-///
-/// # Errors
-/// What the embedded backend has no kernel for.
-pub fn dry_run(plan: Plan, job: Job, settings: Settings) -> Result<Trace, ExecuteError> {
-    let run = Run::new(job, settings)?;
-    let stages = parts::stages(&run);
-    corners(&run).into_par_iter().try_for_each(|rank| count(&run, rank, &stages))?;
-    let placements: Vec<&Placement> = stages.iter().map(AsRef::as_ref).collect();
-    let all: Vec<_> = placements.iter().map(|placement| placement.counted(|_| true)).collect();
-    let stage = |rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
-    let held = (0..run.mesh.ranks()).map(|rank| all[stage(rank)].clone()).collect();
-    let ranks = (0..run.mesh.ranks()).collect();
-    let measured = Measured { ranks, held, written: None, resident: Resident::default() };
-    Ok(trace(plan, (&run, &placements), &measured, (&Samples::default(), None)))
-}
-
-/// The first and the last rank of each stage: all ranks of a stage run one program, on shards between these.
-fn corners(run: &Run) -> BTreeSet<u64> {
-    let of_stage = |stage| {
-        let is_of = move |rank: &u64| run.mesh.coordinate(*rank, Axis::Pipeline) == stage;
-        let ranks = || (0..run.mesh.ranks()).filter(is_of);
-        [ranks().next(), ranks().next_back()]
-    };
-    (0..run.strategy.pipeline).flat_map(of_stage).flatten().collect()
-}
-
-/// Submits a step of rank `index` to a device that only looks at it.
-fn count(run: &Run, index: u64, stages: &[Arc<Placement>]) -> Result<(), ExecuteError> {
-    let (rank, bound, need) = parts::part(run, index, Stages::All(stages))?;
-    let mut null = Null::new(index as usize);
-    null.allocate(vec![need])?;
-    let queues = null.open()?;
-    for stream in Stream::ALL {
-        let mut worker = Worker::new(&rank, &bound, stream, queues.queue(0, stream, &[])?);
-        let (_, end) = worker.parts();
-        worker.perform(0, 0..end, (Instant::now(), Tracing::On))?;
-    }
-    Ok(())
 }
 
 /// A fleet that is filled and what its steps read.
@@ -381,7 +333,7 @@ fn measured_here(fleet: &Fleet, mut held: Vec<(Counters, Counters)>) -> Measured
 }
 
 /// A trace with everything but the losses.
-fn trace(
+pub(super) fn trace(
     plan: Plan,
     (run, placements): (&Run, &[&Placement]),
     measured: &Measured,

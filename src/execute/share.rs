@@ -1,10 +1,13 @@
 //! What each rank gives to the result of a step, and what comes of it: the same sums, in the order of ranks, wherever ranks
 //! are.
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 
 use crate::execute::kernels::gradient_norm::SquareSum;
 use crate::execute::run::{Run, Weighing};
+use crate::program::scalars::Scalar;
 
 /// What one rank has after a step. Numbers are bits: they may be none that text has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,6 +18,27 @@ pub(super) struct Share {
     pub losses: Vec<[u64; 2]>,
     pub seconds: f64,
     pub is_asked_to_end: bool,
+}
+
+impl Share {
+    /// Of a rank of `run` whose step began at `begin` and that holds what `of` says; whether it is asked to end.
+    pub fn new(
+        run: &Run,
+        (begin, is_asked_to_end): (Instant, bool),
+        of: impl Fn(Scalar) -> Vec<f64>,
+    ) -> Self {
+        let losses = 0..run.weighings.len() as u8;
+        let micros = 0..run.strategy.accumulation as u32;
+        let places = losses.flat_map(|loss| micros.clone().map(move |micro| (loss, micro)));
+        let weight = |loss: u8, micro| match run.weighings[usize::from(loss)] {
+            Weighing::Fixed(_) => 0.0,
+            Weighing::Adaptive { .. } => of(Scalar::Weight { loss, micro })[0],
+        };
+        let pairs = places.map(|(loss, micro)| [of(Scalar::Loss { loss, micro })[0], weight(loss, micro)]);
+        let losses = pairs.map(|pair| pair.map(f64::to_bits)).collect();
+        let squares = SquareSum::of(&of(Scalar::Squares)).0.map(f64::to_bits);
+        Self { squares, losses, seconds: begin.elapsed().as_secs_f64(), is_asked_to_end }
+    }
 }
 
 /// What a step gave.

@@ -13,6 +13,7 @@
 mod absent;
 mod call;
 mod error;
+mod gathering;
 mod hub;
 mod mailbox;
 #[cfg(feature = "mpi")]
@@ -31,6 +32,7 @@ use std::ops::Range;
 pub use absent::{Peers, small_numbers};
 pub use call::{Call, Channel, Operation, Place, Tag, View};
 pub use error::{CommError, Mismatch};
+pub use gathering::{receive_at_first, send_to_first};
 pub use hub::Hub;
 pub use mailbox::Mailbox;
 pub use network::{Alarm, Network, Post, Received, Sent, Wire};

@@ -3,8 +3,8 @@
 //!
 //! A [`Device`] is the memory of all ranks that live in this process. [`Device::open`] opens its queues, one a stream of
 //! a rank, for a run of steps. To add a device, implement these three traits in a folder of its own beside [`cpu`] and
-//! [`null`]. Two files name a device: [`crate::execute::fleet`], which trains on it, and [`crate::execute::session`],
-//! whose dry run submits to [`null`].
+//! [`null`]. Two files name a device: `execute::devices`, which chooses the one to train on, and
+//! [`crate::execute::dry_run`], which submits to [`null`].
 
 #![expect(unsafe_code, reason = "a queue relies on its caller to keep the memory of calls apart")]
 

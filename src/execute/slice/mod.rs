@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 
 use crate::cost::Pricing;
 use crate::execute::data::Batches;
+use crate::execute::devices;
 use crate::execute::error::ExecuteError;
-use crate::execute::fleet::{self, Fleet};
+use crate::execute::fleet::Fleet;
 use crate::execute::observe::observer::Observer;
 use crate::execute::observe::recorder::{Recorder, Steps};
 use crate::execute::ranks::parts;
@@ -74,7 +75,7 @@ pub fn run(request: &Request, observer: &mut dyn Observer) -> Result<Outcome, Fa
     let weights = Weights::random(&run.model, settings.seed);
     let stage_of = |run: &Run, rank: u64| run.mesh.coordinate(rank, Axis::Pipeline) as usize;
     let mut peak = Bytes::ZERO;
-    let device = fleet::device(&run, 1, None)?;
+    let device = devices::device(&run, 1, None)?;
     for &rank in &request.ranks {
         let placing = &stages[stage_of(&run, rank)].placing;
         let (laid_out, _, need) = parts::part(&run, rank, Stages::All(&stages))?;

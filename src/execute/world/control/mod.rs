@@ -2,21 +2,23 @@
 //! job ends if one does not. It is a star: every rank has one connection, to rank 0.
 
 mod frame;
+mod shared;
 pub mod star;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 use std::collections::VecDeque;
-use std::net::{Shutdown, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Builder};
+use std::net::Shutdown;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use self::frame::Kind;
+use self::shared::{Link, Shared, State};
 use self::star::Connected;
 use crate::execute::comm::Alarm;
 
@@ -25,9 +27,6 @@ const STACK: usize = 128 << 10;
 
 /// How long a rank that fails waits to be told whether another one failed before.
 const VERDICT: Duration = Duration::from_secs(5);
-
-/// How long what has come over a connection may take to be read.
-const READING: Duration = Duration::from_secs(1);
 
 /// How long a rank that is done waits for the others to be.
 const FAREWELL: Duration = Duration::from_secs(30);
@@ -73,45 +72,6 @@ pub struct Patience {
 /// One rank's end of the star.
 pub struct Control {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    rank: usize,
-    host: String,
-    /// At rank 0 those of the others, in their order; elsewhere that of rank 0.
-    links: Vec<Link>,
-    state: Mutex<State>,
-    moved: Condvar,
-    alarm: Alarm,
-}
-
-struct Link {
-    rank: usize,
-    host: String,
-    /// What its clock shows more than that of rank 0, in seconds.
-    clock: f64,
-    stream: TcpStream,
-    writing: Mutex<()>,
-}
-
-struct State {
-    /// By link, what came and was not taken yet.
-    arrived: Vec<VecDeque<Vec<u8>>>,
-    /// By link, when it was last heard of, what it did then, and since when it does that.
-    heard: Vec<Instant>,
-    doing: Vec<Doing>,
-    since: Vec<Instant>,
-    /// By link, whether it has gone in good order.
-    left: Vec<bool>,
-    failure: Option<Failure>,
-    patience: Patience,
-    /// What this rank is doing; none between runs.
-    own: Option<Arc<dyn Fn() -> Doing + Send + Sync>>,
-    /// When this process last looked around, and whether it had stood still when the job failed: then others have said why.
-    looked: Instant,
-    stood_still: bool,
-    /// This rank has gone.
-    is_over: bool,
 }
 
 impl Control {
@@ -305,138 +265,6 @@ impl Drop for Control {
         for link in &self.shared.links {
             // Its reader ends.
             let _ = link.stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The next contribution of link `index`.
-    fn take(&self, index: usize) -> Result<Vec<u8>, Failure> {
-        let mut state = self.lock();
-        loop {
-            if let Some(bytes) = state.arrived[index].pop_front() {
-                return Ok(bytes);
-            }
-            if let Some(failure) = &state.failure {
-                return Err(failure.clone());
-            }
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn write(&self, index: usize, kind: Kind, bytes: &[u8]) -> std::io::Result<()> {
-        let link = &self.links[index];
-        let _alone = link.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        frame::write(&mut &link.stream, kind, bytes)
-    }
-
-    /// Writes to link `index`; a connection that fails is a rank that is gone.
-    fn send(&self, index: usize, kind: Kind, bytes: &[u8]) -> Result<(), Failure> {
-        if let Some(failure) = &self.lock().failure {
-            return Err(failure.clone());
-        }
-        self.write(index, kind, bytes).map_err(|error| {
-            // What it said before it went may be there and not read yet.
-            let wait = self.moved.wait_timeout_while(self.lock(), READING, |state| state.failure.is_none());
-            drop(wait.unwrap_or_else(PoisonError::into_inner));
-            let reason = format!("it is gone: its control connection fails: {error}");
-            self.failed(self.gone(index, &reason))
-        })
-    }
-
-    /// Takes in what comes over link `index` until it ends.
-    fn listen(&self, index: usize) {
-        let mut stream = &self.links[index].stream;
-        loop {
-            let Ok((kind, bytes)) = frame::read(&mut stream) else {
-                let state = self.lock();
-                if !state.left[index] && !state.is_over && state.failure.is_none() {
-                    drop(state);
-                    self.failed(self.gone(index, "it is gone: its control connection has closed"));
-                }
-                return;
-            };
-            if kind == Kind::Failed {
-                if let Ok(failure) = serde_json::from_slice(&bytes) {
-                    self.failed(failure);
-                }
-                continue;
-            }
-            let mut state = self.lock();
-            state.heard[index] = Instant::now();
-            match kind {
-                Kind::Data => state.arrived[index].push_back(bytes),
-                Kind::Beat => {
-                    if let Ok(doing) = serde_json::from_slice::<Doing>(&bytes) {
-                        if doing.done != state.doing[index].done {
-                            state.since[index] = Instant::now();
-                        }
-                        state.doing[index] = doing;
-                    }
-                    continue;
-                }
-                Kind::Failed => {}
-                Kind::Left => state.left[index] = true,
-            }
-            self.moved.notify_all();
-        }
-    }
-
-    /// Rank of link `index` that can say nothing any more.
-    fn gone(&self, index: usize, reason: &str) -> Failure {
-        let link = &self.links[index];
-        let doing = self.lock().doing[index].at.clone();
-        let at = if doing.is_empty() { String::new() } else { format!("; it was last seen at {doing}") };
-        Failure {
-            rank: link.rank,
-            host: link.host.clone(),
-            message: format!("{reason}{at}"),
-            document: String::new(),
-            is_gone: true,
-            is_silent: false,
-        }
-    }
-
-    /// The job has failed: the first failure is kept, rank 0 tells all others. The one that is kept.
-    fn failed(&self, failure: Failure) -> Failure {
-        let mut state = self.lock();
-        if let Some(first) = &state.failure {
-            return first.clone();
-        }
-        state.failure = Some(failure.clone());
-        state.stood_still = failure.is_gone && state.looked.elapsed() > state.patience.silence / 2;
-        drop(state);
-        self.alarm.ring(failure.rank, failure.message.clone());
-        self.moved.notify_all();
-        if self.rank == 0 {
-            let text = serde_json::to_vec(&failure).unwrap_or_default();
-            for index in 0..self.links.len() {
-                // Who cannot be told finds out by the connection's end.
-                let _ = self.write(index, Kind::Failed, &text);
-            }
-        }
-        failure
-    }
-
-    /// Rank 0 says it, unless it is gone: then the next does.
-    fn speaks(&self, failure: &Failure) -> bool {
-        let speaker = usize::from(failure.rank == 0 && failure.is_gone);
-        self.rank == speaker && !self.lock().stood_still
-    }
-
-    /// Waits for a failure, then for the process to end in good order, and ends it otherwise.
-    fn resort(&self, last_resort: fn(&Failure, bool)) {
-        let waits = |state: &mut State| state.failure.is_none() && !state.is_over;
-        let state = self.moved.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
-        let Some(failure) = state.failure.clone() else { return };
-        drop(state);
-        thread::sleep(VERDICT + VERDICT);
-        if !self.lock().is_over {
-            last_resort(&failure, self.speaks(&failure));
         }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::frame::Kind;
-use super::{Doing, Failure, Shared, State};
+use super::shared::{Shared, State};
+use super::{Doing, Failure};
 
 /// From beat to beat, at most.
 const PERIOD: Duration = Duration::from_secs(1);
