@@ -24,6 +24,8 @@ mod small;
 #[path = "../execution/strategies.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod strategies;
+#[path = "../sampling/texts.rs"]
+mod texts;
 #[path = "../execution/training.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod training;
