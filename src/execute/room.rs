@@ -82,7 +82,8 @@ pub(super) fn check(
     let (extent, live) = (|space: &Space| space.extent, |space: &Space| space.live);
     let [device_extent, device_live, host_extent, host_live]: [Bytes; 4] =
         [on_device(extent), on_device(live), on_host(extent), on_host(live)];
-    let is_shared = matches!(device.free_memory(), FreeMemory::Shared(_));
+    let free_memory = device.free_memory();
+    let is_shared = matches!(free_memory, FreeMemory::Shared(_));
     let memory = process.memory + if is_shared { device.beside(needs) } else { Bytes::ZERO };
     let own = [device_extent, device_live, host_extent, host_live, memory];
     let [device_extent, device_live, host_extent, host_live, memory] = match seekers {
@@ -100,7 +101,7 @@ pub(super) fn check(
         beside: memory,
         available,
     };
-    let mut takings = match device.free_memory() {
+    let mut takings = match free_memory {
         FreeMemory::Shared(free) => vec![Taking {
             holder: Holder::Machine,
             extent: device_extent + host_extent,
