@@ -57,6 +57,9 @@ pub type Parameter = (usize, Role);
 /// Takes a run of a parameter's elements: the parameter, how many elements it has in all, the first of the run, the values.
 pub(super) type TakeRun<'t> = dyn FnMut(Parameter, usize, usize, &[f64]) + 't;
 
+/// Which parameters are asked for.
+type IsWanted<'w> = dyn Fn(Parameter) -> bool + 'w;
+
 /// Whole tensors, row-major, by parameter.
 pub type Tensors = HashMap<Parameter, Vec<f64>>;
 
@@ -196,15 +199,15 @@ impl Fleet {
     /// All tensors of what is kept, gathered from the ranks that own them. Frozen parameters have no gradients and
     /// no moments. Under mixed precision, parameters are the master weights.
     pub fn read(&self, kept: Kept) -> Tensors {
-        self.read_those(kept, |_| true)
+        self.read_those(kept, &|_| true)
     }
 
     /// One of them, whole; none where no rank has it.
     pub fn read_one(&self, kept: Kept, parameter: Parameter) -> Option<Vec<f64>> {
-        self.read_those(kept, |other| other == parameter).remove(&parameter)
+        self.read_those(kept, &|other| other == parameter).remove(&parameter)
     }
 
-    fn read_those(&self, kept: Kept, is_wanted: impl Fn(Parameter) -> bool) -> Tensors {
+    fn read_those(&self, kept: Kept, is_wanted: &IsWanted<'_>) -> Tensors {
         let mut tensors = Tensors::new();
         self.read_runs(kept, is_wanted, &mut |parameter, elements, start, values| {
             let target = tensors.entry(parameter).or_insert_with(|| vec![0.0; elements]);
@@ -214,12 +217,7 @@ impl Fleet {
     }
 
     /// Hands out what the ranks of this process are the first to hold, run by run.
-    pub(super) fn read_runs(
-        &self,
-        kept: Kept,
-        is_wanted: impl Fn(Parameter) -> bool,
-        take: &mut TakeRun<'_>,
-    ) {
+    pub(super) fn read_runs(&self, kept: Kept, is_wanted: &IsWanted<'_>, take: &mut TakeRun<'_>) {
         for rank in self.ranks.iter().rev().filter(|rank| rank.is_first_holder || rank.is_first_expert_holder)
         {
             for (on_host, piece) in owned(rank) {
@@ -231,7 +229,7 @@ impl Fleet {
                 }
             }
             if kept == Kept::Parameters {
-                self.read_frozen(rank, &is_wanted, take);
+                self.read_frozen(rank, is_wanted, take);
             }
         }
     }
@@ -239,7 +237,7 @@ impl Fleet {
     /// A parameter of which this process holds a value that is not finite as `element` stores it, and that value.
     pub(super) fn first_odd(&self, element: ElementType) -> Option<(String, f64)> {
         let mut odd = None;
-        self.read_runs(Kept::Parameters, |_| true, &mut |(layer, role), _, _, values| {
+        self.read_runs(Kept::Parameters, &|_| true, &mut |(layer, role), _, _, values| {
             let is_odd = |value: &&f64| match element {
                 ElementType::Fp64 => !value.is_finite(),
                 _ => !(**value as f32).is_finite(),
@@ -263,7 +261,7 @@ impl Fleet {
         }
     }
 
-    fn read_frozen(&self, rank: &Rank, is_wanted: impl Fn(Parameter) -> bool, take: &mut TakeRun<'_>) {
+    fn read_frozen(&self, rank: &Rank, is_wanted: &IsWanted<'_>, take: &mut TakeRun<'_>) {
         for unit in &rank.units {
             for tensor in unit.tensors.tensors.iter().filter(|tensor| !tensor.section.is_trained()) {
                 if !is_wanted(self.parameter(unit, tensor)) {

@@ -97,7 +97,7 @@ impl Fleet {
     /// element, its length and its values, all as bits.
     fn part(&self, kept: Kept, parameter: Parameter) -> Vec<u64> {
         let mut part = Vec::new();
-        self.read_runs(kept, |other| other == parameter, &mut |_, elements, start, values| {
+        self.read_runs(kept, &|other| other == parameter, &mut |_, elements, start, values| {
             if part.is_empty() {
                 part.push(elements as u64);
             }
