@@ -109,7 +109,7 @@ impl Control {
             patience,
             own: None,
             looked: now,
-            stood_still: false,
+            hushed_until: now,
             is_over: false,
         };
         let shared = Arc::new(Shared {

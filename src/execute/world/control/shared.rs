@@ -49,9 +49,10 @@ pub(super) struct State {
     pub patience: Patience,
     /// What this rank is doing; none between runs.
     pub own: Option<Arc<dyn Fn() -> Doing + Send + Sync>>,
-    /// When this process last looked around, and whether it had stood still when the job failed: then others have said why.
+    /// When this process last looked around.
     pub looked: Instant,
-    pub stood_still: bool,
+    /// It stood still: until then others have said why the job failed.
+    pub hushed_until: Instant,
     /// This rank has gone.
     pub is_over: bool,
 }
@@ -155,7 +156,9 @@ impl Shared {
             return first.clone();
         }
         state.failure = Some(failure.clone());
-        state.stood_still = failure.is_gone && state.looked.elapsed() > state.patience.silence / 2;
+        if failure.is_gone && state.looked.elapsed() > state.patience.silence / 2 {
+            state.hushed_until = Instant::now() + state.patience.silence;
+        }
         drop(state);
         self.alarm.ring(failure.rank, failure.message.clone());
         self.moved.notify_all();
@@ -172,7 +175,7 @@ impl Shared {
     /// Rank 0 says it, unless it is gone: then the next does.
     pub fn speaks(&self, failure: &Failure) -> bool {
         let speaker = usize::from(failure.rank == 0 && failure.is_gone);
-        self.rank == speaker && !self.lock().stood_still
+        self.rank == speaker && Instant::now() >= self.lock().hushed_until
     }
 
     /// Waits for a failure, then for the process to end in good order, and ends it otherwise.

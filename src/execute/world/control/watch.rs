@@ -29,6 +29,9 @@ pub(super) fn watch(shared: &Shared) {
             state.since.fill(now);
             own_since = now;
         }
+        if now.duration_since(last) > state.patience.silence / 2 {
+            state.hushed_until = now + state.patience.silence;
+        }
         last = now;
         state.looked = now;
         let asks = state.own.clone();
