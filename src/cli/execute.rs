@@ -334,7 +334,7 @@ pub fn run_in(args: ExecuteArgs, world: Option<Arc<World>>) -> Result<u8, CliErr
     let Planned { plan, job, own, calibrated } = match &args.plan {
         Some(path) => execute_plan::read(path, &changes, device, &predicted_by)?,
         None => job::quick(world.as_deref(), changes, |changes| {
-            let ranks = world.as_ref().map(|world| world.place.size);
+            let ranks = world.as_ref().map(|world| world.own.size);
             execute_plan::quick(&changes, (device, ranks), &predicted_by)
         })?,
     };

@@ -21,7 +21,7 @@ use crate::profile::device::DeviceClass;
 
 const FIELD: &str = "launch";
 
-/// What was typed beside `--launch`.
+/// The other flags that were typed with `--launch`.
 pub struct Beside<'a> {
     pub plan: Option<&'a Path>,
     pub changes: &'a Changes,
@@ -119,7 +119,7 @@ fn typed(words: impl Iterator<Item = OsString>, launcher: Launcher) -> Result<Ve
     Ok(kept)
 }
 
-/// What ranks run on: what was typed, else the devices of the plan.
+/// The device of each rank: the one that was typed, otherwise the plan's.
 fn rank_device(cluster: &Cluster, device: DeviceKind, typed: &[String]) -> (RankDevice, DeviceFlag) {
     let mut flags = typed.iter().take_while(|word| *word != "--");
     let is_typed = flags.any(|word| word == "--device" || word.starts_with("--device="));

@@ -16,22 +16,22 @@ use crate::execute::fleet::StepResult;
 use crate::execute::observe::observer::Observer;
 use crate::execute::run::{DeviceKind, Job, Settings};
 use crate::execute::session::DataRequest;
-use crate::execute::world::control::Failure;
+use crate::execute::world::control::JobFailure;
 use crate::execute::world::identity::{self, Identity};
-use crate::execute::world::launcher::{self, Launched, Launcher};
+use crate::execute::world::launcher::{self, Launched, ProcessManager};
 use crate::execute::world::{World, WorldError, cores};
 use crate::strategy::Draft;
 
 /// This process knows why the job failed, has said it if it is to, and is about to end.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// How long mpirun may take to notice that a host is lost: 11 seconds as `--launch` starts it.
+/// Time for mpirun to notice that a host is lost: it takes 11 seconds as `--launch` starts it.
 const LINGERING: Duration = Duration::from_secs(15);
 
-/// Whether errors are told as JSON too.
+/// Errors are printed as JSON too.
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// How this process was launched, if it is one of several.
+/// The rank and launcher of this process; none if it is alone.
 ///
 /// # Errors
 /// If the launcher's variables contradict one another.
@@ -61,12 +61,12 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
     output::hush(!world.is_first());
     interrupt::of_a_job();
     let done = execute::run_in(args, Some(world.clone()));
-    let end = |failure: &Failure| -> ! {
+    let end = |failure: &JobFailure| -> ! {
         let error = CliError::of_job(failure);
         tell(&error, world.control().speaks(failure));
-        if launched.launcher == Launcher::OpenMpi
+        if launched.launcher == ProcessManager::OpenMpi
             && failure.is_silent
-            && failure.host != world.place.host.name
+            && failure.host != world.own.host.name
         {
             linger();
         }
@@ -125,8 +125,8 @@ fn refuse(launched: Launched, device: DeviceKind) -> Result<(), WorldError> {
         return Err(WorldError::NoGpus(launched));
     }
     match launched.launcher {
-        Launcher::Torchrun => Err(WorldError::TorchrunWithoutMpi(launched)),
-        Launcher::OpenMpi | Launcher::Mpich | Launcher::Slurm => Ok(()),
+        ProcessManager::Torchrun => Err(WorldError::TorchrunWithoutMpi(launched)),
+        ProcessManager::OpenMpi | ProcessManager::Mpich | ProcessManager::Slurm => Ok(()),
     }
 }
 
@@ -172,7 +172,7 @@ fn exit(code: u8) -> ! {
 }
 
 /// Ends this process if it does not end by itself after a failure.
-fn last_resort(failure: &Failure, speaks: bool) {
+fn last_resort(failure: &JobFailure, speaks: bool) {
     if TOLD.load(Ordering::Acquire) {
         return;
     }
@@ -204,7 +204,7 @@ pub fn agreed(
     (job, settings): (&Job, Settings),
     (steps, data): (u64, &DataRequest),
 ) -> Result<Settings, CliError> {
-    let (ranks, size) = (job.strategy.devices(), world.place.size);
+    let (ranks, size) = (job.strategy.devices(), world.own.size);
     if ranks != size as u64 {
         let message = format!(
             "the plan is for {ranks} ranks, and {size} processes were started; start {ranks}, or plan for {size}"
@@ -259,7 +259,7 @@ impl Observer for Silent {
 
 impl CliError {
     /// What ended a job.
-    pub fn of_job(failure: &Failure) -> Self {
+    pub fn of_job(failure: &JobFailure) -> Self {
         let told: Result<Self, _> = serde_json::from_str(&failure.document);
         let mut error = told.unwrap_or_else(|_| Self {
             kind: Kind::Run,

@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::execute::comm::CommError;
-use crate::execute::world::control::Failure;
+use crate::execute::world::control::JobFailure;
 use crate::program::instruction::Holds;
 use crate::units::Bytes;
 
@@ -39,7 +39,7 @@ pub enum ExecuteError {
     Communication(#[from] CommError),
     /// Another process of the job, or this one, ended it.
     #[error("{0}")]
-    Job(#[from] Box<Failure>),
+    Job(#[from] Box<JobFailure>),
     /// Something that the embedded backend plans, but has no kernel for.
     #[error("the embedded backend cannot train this: {0}")]
     Unsupported(String),
@@ -108,8 +108,8 @@ pub enum ExecuteError {
     UnknownParameter { name: String, nearest: String },
 }
 
-impl From<Failure> for ExecuteError {
-    fn from(failure: Failure) -> Self {
+impl From<JobFailure> for ExecuteError {
+    fn from(failure: JobFailure) -> Self {
         Self::Job(Box::new(failure))
     }
 }

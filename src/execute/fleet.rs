@@ -93,7 +93,7 @@ pub trait Watcher {
         false
     }
 
-    /// A step is done. Breaking off ends the run, unless ranks are processes: those end together.
+    /// A step is done. Breaking off ends the run; where ranks are processes, all break off at [`StepResult::is_last`].
     fn step(&mut self, fleet: &Fleet, result: &StepResult) -> Result<ControlFlow<()>, ExecuteError>;
 }
 
@@ -113,7 +113,7 @@ impl Fleet {
     /// # Errors
     /// As [`Self::new`].
     pub fn of_process(run: Run, world: Arc<World>) -> Result<Self, ExecuteError> {
-        let rank = world.place.rank as u64;
+        let rank = world.own.rank as u64;
         let stage = parts::stage_of(&run, rank);
         let parts = Parts::alone(&run, rank, Stages::Own(&stage))?;
         Self::of(run, (parts, vec![stage]), Some(world))
@@ -281,7 +281,7 @@ impl Fleet {
             let result = self.result((step, begin, began), watcher.is_asked_to_end())?;
             let flow = watcher.step(self, &result)?;
             self.check()?;
-            if self.world.as_ref().map_or(flow.is_break(), |_| result.is_last) {
+            if flow.is_break() {
                 break;
             }
         }

@@ -68,7 +68,7 @@ impl Fleet {
         let Ask::Whole { kept, .. } = ask else { return Ok(None) };
         let mut whole = self.read_one(kept, parameter);
         let Some(lengths) = world.gather(&0)? else { return Ok(whole) };
-        let members: Vec<usize> = (0..world.place.size).collect();
+        let members: Vec<usize> = (0..world.own.size).collect();
         let parts = receive_at_first(&*world.network(), (CHANNEL, &members), &lengths)?;
         for part in parts.iter().filter(|part| !part.is_empty()) {
             let elements = part[0] as usize;
@@ -88,7 +88,7 @@ impl Fleet {
             };
             let part = self.part(kept, parameter);
             world.gather(&part.len())?;
-            let members: Vec<usize> = (0..world.place.size).collect();
+            let members: Vec<usize> = (0..world.own.size).collect();
             send_to_first(&*world.network(), (CHANNEL, &members), part)?;
         }
     }

@@ -89,7 +89,7 @@ pub(super) fn check(
     let [device_extent, device_live, host_extent, host_live, memory] = match seekers {
         Seekers::Host(world) => {
             let all = world.all_gather(&own)?;
-            let on_host = || world.place.on_host.iter().map(|rank| &all[*rank]);
+            let on_host = || world.own.on_host.iter().map(|rank| &all[*rank]);
             std::array::from_fn(|of| on_host().map(|taken| taken[of]).sum())
         }
         Seekers::All | Seekers::One(_) => own,
@@ -134,7 +134,7 @@ pub(super) fn check(
             return Err(ExecuteError::MemoryOfOne { rank, extent, live, beside, holder, available });
         }
         Seekers::All => placings.len(),
-        Seekers::Host(world) => world.place.on_host.len(),
+        Seekers::Host(world) => world.own.on_host.len(),
     };
     Err(ExecuteError::Memory { ranks: ranks as u64, extent, live, beside, holder, available })
 }

@@ -175,8 +175,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     };
     // Other processes of the job are not others.
     let load = Load::begin().filter(|_| request.world.is_none());
-    let mut trained =
-        if request.steps > 0 { fleet.train((first, request.steps), &mut recorder) } else { Ok(()) };
+    let trained = if request.steps > 0 { fleet.train((first, request.steps), &mut recorder) } else { Ok(()) };
     let elsewhere = load.filter(|_| request.steps > 0).and_then(|load| load.cores());
     let now = recorder.kernel.and_then(|mut kernel| {
         kernel.turns();
@@ -186,10 +185,9 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
     let done = steps.losses.len() as u64;
     if let Some(world) = &request.world {
         world.control().follow(None, 0.0);
-        // A job that failed has no more to gather.
-        trained?;
-        trained = Ok(());
     }
+    // A job that failed has no more to gather.
+    let trained = if request.world.is_some() { Ok(trained?) } else { trained };
     let was_broken_off = steps.broken_off && done < request.steps;
     let read = (first as i64 + skipped) as u64 + done;
     let data_position = read * fleet.run.workload.global_batch;

@@ -42,3 +42,19 @@ pub enum CommError {
     #[error("{place}: sent a second time before it was received")]
     Duplicate { place: Place },
 }
+
+/// That a slice of the caller has as many elements as the operation asks for.
+///
+/// # Errors
+/// [`CommError::Length`] if it has not.
+pub(super) fn fits(
+    operation: Operation,
+    slice: &'static str,
+    elements: usize,
+    expected: usize,
+) -> Result<(), CommError> {
+    if elements == expected {
+        return Ok(());
+    }
+    Err(CommError::Length { operation, slice, elements, expected })
+}

@@ -5,7 +5,7 @@ use std::mem;
 
 use super::{Channel, CommError, Network, Received, Sent};
 
-/// Sends `own` to the first of `members`, if that is another process.
+/// Sends `own` to the first of `members`, which is another process.
 ///
 /// # Errors
 /// If the network fails, or a rank of the job has.

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::slice;
 
+use super::error::fits;
 use super::network::{Received, Sent, Wire};
 use super::sum::{BLOCK, Summation};
 use super::{CommError, Operation, Reduction, shard};
@@ -76,7 +77,7 @@ impl ProcessEndpoint {
         reduction: Reduction,
     ) -> Result<(), CommError> {
         let range = shard(whole.len(), self.members.len(), self.member);
-        check(Operation::ReduceScatter(reduction), "the shard", own.len(), range.len())?;
+        fits(Operation::ReduceScatter(reduction), "the shard", own.len(), range.len())?;
         // SAFETY: the two slices are apart.
         unsafe { self.reduce(whole.as_ptr(), whole.len(), own.as_mut_ptr(), reduction) }
     }
@@ -169,7 +170,7 @@ impl ProcessEndpoint {
     /// `whole` becomes all members' `own`, each at its [`shard`].
     pub fn all_gather_from<T: Element>(&mut self, own: &[T], whole: &mut [T]) -> Result<(), CommError> {
         let range = shard(whole.len(), self.members.len(), self.member);
-        check(Operation::AllGather, "the shard", own.len(), range.len())?;
+        fits(Operation::AllGather, "the shard", own.len(), range.len())?;
         whole[range].copy_from_slice(own);
         self.all_gather(whole)
     }
@@ -177,8 +178,8 @@ impl ProcessEndpoint {
     /// Block j of member i's `send` becomes block i of member j's `receive`, blocks being equal.
     pub fn all_to_all<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
         let members = self.members.len();
-        check(Operation::AllToAll, "what is received", receive.len(), send.len())?;
-        check(Operation::AllToAll, "what is sent", send.len(), send.len().next_multiple_of(members))?;
+        fits(Operation::AllToAll, "what is received", receive.len(), send.len())?;
+        fits(Operation::AllToAll, "what is sent", send.len(), send.len().next_multiple_of(members))?;
         let block = send.len() / members;
         let own = self.member * block..(self.member + 1) * block;
         receive[own.clone()].copy_from_slice(&send[own]);
@@ -199,7 +200,7 @@ impl ProcessEndpoint {
 
     /// `receive` becomes the `send` of the member before; the first comes after the last.
     pub fn shift<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
-        check(Operation::RingShift, "what is received", receive.len(), send.len())?;
+        fits(Operation::RingShift, "what is received", receive.len(), send.len())?;
         let members = self.members.len();
         if members == 1 {
             receive.copy_from_slice(send);
@@ -278,16 +279,4 @@ impl Drop for ProcessEndpoint {
             std::mem::forget(std::mem::take(&mut self.scratch));
         }
     }
-}
-
-fn check(
-    operation: Operation,
-    slice: &'static str,
-    elements: usize,
-    expected: usize,
-) -> Result<(), CommError> {
-    if elements == expected {
-        return Ok(());
-    }
-    Err(CommError::Length { operation, slice, elements, expected })
 }

@@ -10,6 +10,7 @@ use std::slice;
 use std::sync::Arc;
 
 use super::absent::{stand_in, sum_of_alike};
+use super::error::fits;
 use super::rendezvous::{Held, Rendezvous};
 use super::sum::{BLOCK, Summation};
 use super::{Call, CommError, Operation, Peers, Reduction, shard};
@@ -50,18 +51,6 @@ impl Endpoint {
     fn own(&self, elements: usize) -> Range<usize> {
         shard(elements, self.members().len(), self.member)
     }
-}
-
-fn check(
-    operation: Operation,
-    slice: &'static str,
-    elements: usize,
-    expected: usize,
-) -> Result<(), CommError> {
-    if elements == expected {
-        return Ok(());
-    }
-    Err(CommError::Length { operation, slice, elements, expected })
 }
 
 /// # Safety
@@ -192,7 +181,7 @@ impl Endpoint {
     ) -> Result<(), CommError> {
         let (operation, range) = (Operation::ReduceScatter(reduction), self.own(whole.len()));
         let summation = Summation::of::<T>(reduction)?;
-        check(operation, "the shard", own.len(), range.len())?;
+        fits(operation, "the shard", own.len(), range.len())?;
         let members = self.members().len();
         let held = self.enter(operation, whole.len(), whole.as_ptr().cast_mut())?;
         // SAFETY: all published as many elements of `T`; the caller reads its shard of each, which only it could
@@ -215,7 +204,7 @@ impl Endpoint {
     /// `whole` becomes all members' `own`, each at its [`shard`].
     pub fn all_gather_from<T: Element>(&mut self, own: &[T], whole: &mut [T]) -> Result<(), CommError> {
         let range = self.own(whole.len());
-        check(Operation::AllGather, "the shard", own.len(), range.len())?;
+        fits(Operation::AllGather, "the shard", own.len(), range.len())?;
         whole[range].copy_from_slice(own);
         self.all_gather(whole)
     }
@@ -223,8 +212,8 @@ impl Endpoint {
     /// Block j of member i's `send` becomes block i of member j's `receive`, blocks being equal.
     pub fn all_to_all<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
         let (members, member) = (self.members().len(), self.member);
-        check(Operation::AllToAll, "what is received", receive.len(), send.len())?;
-        check(Operation::AllToAll, "what is sent", send.len(), send.len().next_multiple_of(members))?;
+        fits(Operation::AllToAll, "what is received", receive.len(), send.len())?;
+        fits(Operation::AllToAll, "what is sent", send.len(), send.len().next_multiple_of(members))?;
         let block = send.len() / members;
         let held = self.enter(Operation::AllToAll, send.len(), send.as_ptr().cast_mut())?;
         for other in 0..members {
@@ -237,7 +226,7 @@ impl Endpoint {
 
     /// `receive` becomes the `send` of the member before; the first comes after the last.
     pub fn shift<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), CommError> {
-        check(Operation::RingShift, "what is received", receive.len(), send.len())?;
+        fits(Operation::RingShift, "what is received", receive.len(), send.len())?;
         let before = (self.member + self.members().len() - 1) % self.members().len();
         let held = self.enter(Operation::RingShift, send.len(), send.as_ptr().cast_mut())?;
         // SAFETY: all published as many elements of `T`, and nobody writes to what it published.

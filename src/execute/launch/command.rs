@@ -30,7 +30,7 @@ impl Command {
         let mut words = vec!["meshwright".to_owned()];
         words.extend(arguments);
         if device == DeviceFlag::Added {
-            // What stands behind `--` are no flags.
+            // Words after `--` are not flags.
             let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
             words.splice(end..end, ["--device", "cuda"].map(str::to_owned));
         }
@@ -53,7 +53,7 @@ impl Command {
     }
 }
 
-/// `words` of a command behind others that end in ` \`, indented; a flag's value stands on the line of the flag.
+/// `words` of a command after others that end in ` \`, indented; a flag's value is on the line of the flag.
 pub(super) fn continued(words: impl IntoIterator<Item = String>) -> String {
     let mut lines = vec![INDENT.to_owned()];
     let mut pairs: Vec<String> = Vec::new();

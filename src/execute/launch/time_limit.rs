@@ -51,7 +51,7 @@ impl TimeLimit {
     }
 }
 
-/// As Slurm reads it: `HH:MM:SS`, behind `D-` from a day on.
+/// As Slurm reads it: `HH:MM:SS`, after `D-` from a day on.
 impl fmt::Display for TimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hours, minutes) = (self.minutes / 60, self.minutes % 60);

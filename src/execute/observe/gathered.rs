@@ -15,7 +15,7 @@ use crate::units::Bytes;
 
 /// What one process measured.
 #[derive(Serialize, Deserialize)]
-struct Share {
+struct Measurements {
     held: (Counters, Counters),
     written: Option<[Bytes; 2]>,
     resident: Resident,
@@ -40,7 +40,7 @@ pub fn all(
     own: Measured,
     spans: Option<(&[RankSpans], Instant)>,
 ) -> Result<(Measured, Option<Vec<RankSpans>>), ExecuteError> {
-    let share = Share {
+    let share = Measurements {
         held: own.held.first().cloned().unwrap_or_default(),
         written: own.written.as_ref().and_then(|written| written.first().copied()),
         resident: own.resident,
@@ -53,7 +53,7 @@ pub fn all(
     let clocks = world.control().clocks();
     let began: Vec<f64> = shares.iter().zip(&clocks).map(|(share, clock)| share.began - clock).collect();
     let first = began.iter().copied().fold(f64::INFINITY, f64::min);
-    let moved = |(share, began): (&Share, &f64)| -> Option<RankSpans> {
+    let moved = |(share, began): (&Measurements, &f64)| -> Option<RankSpans> {
         let later = began - first;
         let span = |[start, end]: &[f64; 2]| Span { start: start + later, end: end + later };
         let streams = share.spans.as_ref()?.iter().map(|spans| spans.iter().map(span).collect());
@@ -64,5 +64,5 @@ pub fn all(
     let resident = Resident { predicted: sum(|of| of.predicted), measured: sum(|of| of.measured) };
     let written = shares.iter().map(|share| share.written).collect();
     let held = shares.into_iter().map(|share| share.held).collect();
-    Ok((Measured { ranks: (0..world.place.size as u64).collect(), held, written, resident }, spans))
+    Ok((Measured { ranks: (0..world.own.size as u64).collect(), held, written, resident }, spans))
 }

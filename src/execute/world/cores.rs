@@ -1,15 +1,15 @@
 //! How many of its host's cores a process computes on: those that it may use, shared with the processes that may use the same.
 
 use super::World;
-use super::control::Failure;
+use super::control::JobFailure;
 
 /// The cores of this process.
 ///
 /// # Errors
 /// Why the job failed.
-pub fn share(world: &World) -> Result<usize, Failure> {
-    let all = world.all_gather(&(world.place.host.key.to_vec(), allowed()))?;
-    let own = &all[world.place.rank];
+pub fn share(world: &World) -> Result<usize, JobFailure> {
+    let all = world.all_gather(&(world.own.host.key.to_vec(), allowed()))?;
+    let own = &all[world.own.rank];
     let sharers = all.iter().filter(|other| *other == own).count();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Ok((cores / sharers.max(1)).max(1))

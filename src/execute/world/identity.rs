@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::World;
-use super::control::Failure;
+use super::control::JobFailure;
 
 /// What ranks must agree on before their first step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl Identity {
 ///
 /// # Errors
 /// The ranks that are not, and in what; or why the job failed before.
-pub fn agree(world: &World, own: &Identity) -> Result<(), Failure> {
+pub fn agree(world: &World, own: &Identity) -> Result<(), JobFailure> {
     let differs = |all: &[Identity]| difference(all, &world.control().hosts());
     if let Some(message) = world.gather(own)?.as_deref().and_then(differs) {
         return Err(world.control().fail(&message, ""));

@@ -6,14 +6,14 @@ use thiserror::Error;
 
 /// What starts the processes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launcher {
+pub enum ProcessManager {
     OpenMpi,
     Mpich,
     Slurm,
     Torchrun,
 }
 
-impl Launcher {
+impl ProcessManager {
     /// All of them, those first that others may start.
     const ALL: [Self; 4] = [Self::Torchrun, Self::OpenMpi, Self::Mpich, Self::Slurm];
 
@@ -40,7 +40,7 @@ impl Launcher {
     }
 }
 
-impl fmt::Display for Launcher {
+impl fmt::Display for ProcessManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OpenMpi => "mpirun (Open MPI)",
@@ -54,7 +54,7 @@ impl fmt::Display for Launcher {
 /// A process of a job, as its launcher numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
-    pub launcher: Launcher,
+    pub launcher: ProcessManager,
     pub rank: usize,
     pub size: usize,
     /// Its place among the processes of its host.
@@ -67,7 +67,7 @@ pub enum LaunchError {
     #[error("{name} is `{value}`: {rule}")]
     Variable { name: &'static str, value: String, rule: String },
     #[error("{name} is set and {missing} is not: {launcher} sets both")]
-    Half { launcher: Launcher, name: &'static str, missing: &'static str },
+    Half { launcher: ProcessManager, name: &'static str, missing: &'static str },
 }
 
 /// How this process was launched; none if it was started by hand. `variable` reads the environment; `ancestors` are the
@@ -81,11 +81,11 @@ pub fn launched(
     ancestors: impl IntoIterator<Item = String>,
 ) -> Result<Option<Launched>, LaunchError> {
     let is_set = |name: &str| variable(name).is_some();
-    let there: Vec<Launcher> = Launcher::ALL
+    let there: Vec<ProcessManager> = ProcessManager::ALL
         .into_iter()
         .filter(|launcher| launcher.variables()[..2].iter().any(|name| is_set(name)))
         // A batch script is no step, and `PMI_RANK` is Slurm's too.
-        .filter(|launcher| *launcher != Launcher::Slurm || is_set("SLURM_STEP_NUM_TASKS"))
+        .filter(|launcher| *launcher != ProcessManager::Slurm || is_set("SLURM_STEP_NUM_TASKS"))
         .collect();
     let nearest = || {
         let of = |name: String| there.iter().copied().find(|launcher| launcher.is_named(&name));
@@ -142,10 +142,10 @@ mod tests {
     fn each_launcher_is_known_by_its_variables() {
         assert_eq!(of(&[], &["bash"]), Ok(None));
         let found = of(&[("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "4")], &[]);
-        let launched = Launched { launcher: Launcher::OpenMpi, rank: 1, size: 4, local_rank: 0 };
+        let launched = Launched { launcher: ProcessManager::OpenMpi, rank: 1, size: 4, local_rank: 0 };
         assert_eq!(found, Ok(Some(launched)));
         let found = of(&[("RANK", "3"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1")], &[]);
-        let launched = Launched { launcher: Launcher::Torchrun, rank: 3, size: 4, local_rank: 1 };
+        let launched = Launched { launcher: ProcessManager::Torchrun, rank: 3, size: 4, local_rank: 1 };
         assert_eq!(found, Ok(Some(launched)));
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn the_script_of_a_batch_job_is_no_step() {
         assert_eq!(of(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")], &["slurmstepd"]), Ok(None));
         let step = [("SLURM_PROCID", "5"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_LOCALID", "1")];
-        let launched = Launched { launcher: Launcher::Slurm, rank: 5, size: 8, local_rank: 1 };
+        let launched = Launched { launcher: ProcessManager::Slurm, rank: 5, size: 8, local_rank: 1 };
         assert_eq!(of(&step, &["slurmstepd"]), Ok(Some(launched)));
     }
 
@@ -167,9 +167,9 @@ mod tests {
             ("SLURM_STEP_NUM_TASKS", "2"),
         ];
         let launcher = |ancestors: &[&str]| of(&both, ancestors).unwrap().unwrap();
-        assert_eq!(launcher(&["bash", "orted", "slurmstepd"]).launcher, Launcher::OpenMpi);
+        assert_eq!(launcher(&["bash", "orted", "slurmstepd"]).launcher, ProcessManager::OpenMpi);
         assert_eq!(launcher(&["slurmstepd", "mpirun"]).rank, 1);
-        assert_eq!(launcher(&["strange"]).launcher, Launcher::OpenMpi);
+        assert_eq!(launcher(&["strange"]).launcher, ProcessManager::OpenMpi);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use self::control::{Control, Failure, Patience};
+use self::control::{JobControl, JobFailure, Patience};
 use self::host::Host;
 use self::launcher::{LaunchError, Launched};
 use crate::execute::comm::{CommError, Network};
@@ -83,7 +83,7 @@ fn missing(ranks: &[usize]) -> String {
 
 /// Where a process is among those of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct OwnRank {
     pub rank: usize,
     pub size: usize,
     pub host: Host,
@@ -93,8 +93,8 @@ pub struct Place {
 
 /// The processes of a job, seen from one of them.
 pub struct World {
-    pub place: Place,
-    control: Control,
+    pub own: OwnRank,
+    control: JobControl,
     network: Arc<dyn Network>,
     began: Instant,
     /// What carries the data, and its version.
@@ -102,14 +102,14 @@ pub struct World {
 }
 
 impl World {
-    /// The world of `place`, which `control` and `network` join; its clock has run since `began`.
+    /// The world of `own`, which `control` and `network` join; its clock has run since `began`.
     pub fn new(
-        place: Place,
-        control: Control,
+        own: OwnRank,
+        control: JobControl,
         (network, library): (Arc<dyn Network>, String),
         began: Instant,
     ) -> Self {
-        Self { place, control, network, began, library }
+        Self { own, control, network, began, library }
     }
 
     /// What carries data between the ranks.
@@ -118,13 +118,13 @@ impl World {
     }
 
     /// What ranks tell one another.
-    pub const fn control(&self) -> &Control {
+    pub const fn control(&self) -> &JobControl {
         &self.control
     }
 
     /// Whether this is rank 0, which prints and writes for all.
     pub const fn is_first(&self) -> bool {
-        self.place.rank == 0
+        self.own.rank == 0
     }
 
     /// What this process's clock shows at `time`, in seconds.
@@ -136,7 +136,7 @@ impl World {
     ///
     /// # Errors
     /// Why the job failed.
-    pub fn gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Option<Vec<T>>, Failure> {
+    pub fn gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Option<Vec<T>>, JobFailure> {
         let Some(all) = self.control.gather(&self.text(own)?)? else { return Ok(None) };
         all.iter().map(|text| self.read(text)).collect::<Result<_, _>>().map(Some)
     }
@@ -145,7 +145,7 @@ impl World {
     ///
     /// # Errors
     /// Why the job failed.
-    pub fn broadcast<T: Serialize + DeserializeOwned>(&self, value: Option<&T>) -> Result<T, Failure> {
+    pub fn broadcast<T: Serialize + DeserializeOwned>(&self, value: Option<&T>) -> Result<T, JobFailure> {
         let text = value.map(|value| self.text(value)).transpose()?;
         self.read(&self.control.broadcast(text.as_deref())?)
     }
@@ -154,15 +154,15 @@ impl World {
     ///
     /// # Errors
     /// Why the job failed.
-    pub fn all_gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Failure> {
+    pub fn all_gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, JobFailure> {
         self.broadcast(self.gather(own)?.as_ref())
     }
 
-    fn text<T: Serialize>(&self, value: &T) -> Result<Vec<u8>, Failure> {
+    fn text<T: Serialize>(&self, value: &T) -> Result<Vec<u8>, JobFailure> {
         serde_json::to_vec(value).map_err(|error| self.control.fail(&error.to_string(), ""))
     }
 
-    fn read<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, Failure> {
+    fn read<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JobFailure> {
         serde_json::from_slice(text).map_err(|error| self.control.fail(&error.to_string(), ""))
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::control::star::{self, Connected, LOOPBACK, Token};
-use super::control::{Control, Failure};
+use super::control::{JobControl, JobFailure};
 use super::host::{self, Host};
 use super::launcher::Launched;
-use super::{Place, World, WorldError, patience};
+use super::{OwnRank, World, WorldError, patience};
 use crate::execute::comm::Alarm;
 use crate::execute::comm::mpi::{self, MpiNetwork};
 
@@ -55,7 +55,7 @@ impl Joined {
 ///
 /// # Errors
 /// Why they do not come together.
-pub fn join(launched: Launched, last_resort: fn(&Failure, bool)) -> Result<Joined, WorldError> {
+pub fn join(launched: Launched, last_resort: fn(&JobFailure, bool)) -> Result<Joined, WorldError> {
     let patience = patience()?;
     let (alarm, began) = (Alarm::default(), Instant::now());
     let connection = |reason: String| WorldError::Connection(reason);
@@ -95,11 +95,11 @@ pub fn join(launched: Launched, last_resort: fn(&Failure, bool)) -> Result<Joine
             .map_err(|error| connection(error.to_string()))?;
         vec![Connected { rank: 0, host: meeting.host, stream, clock: 0.0 }]
     };
-    let control = Control::new((rank, &host.name), connected, (patience, alarm), last_resort)
+    let control = JobControl::new((rank, &host.name), connected, (patience, alarm), last_resort)
         .map_err(|error| connection(error.to_string()))?;
     let mpi = Arc::new(network);
-    let place = Place { rank, size, host, on_host };
-    let world = World::new(place, control, (mpi.clone(), mpi::version()), began);
+    let own = OwnRank { rank, size, host, on_host };
+    let world = World::new(own, control, (mpi.clone(), mpi::version()), began);
     Ok(Joined { world: Arc::new(world), mpi })
 }
 

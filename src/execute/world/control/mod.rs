@@ -28,16 +28,13 @@ const STACK: usize = 128 << 10;
 /// How long a rank that fails waits to be told whether another one failed before.
 const VERDICT: Duration = Duration::from_secs(5);
 
-/// How long a rank that is done waits for the others to be.
-const FAREWELL: Duration = Duration::from_secs(30);
-
 /// How long a rank may take to take in what is written to it.
 const SLOW: Duration = Duration::from_secs(20);
 
 /// Why a job failed: the first failure of all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("rank {rank} on host {host}: {message}")]
-pub struct Failure {
+pub struct JobFailure {
     pub rank: usize,
     pub host: String,
     pub message: String,
@@ -70,11 +67,11 @@ pub struct Patience {
 }
 
 /// One rank's end of the star.
-pub struct Control {
+pub struct JobControl {
     shared: Arc<Shared>,
 }
 
-impl Control {
+impl JobControl {
     /// The end of `rank`, on `host`, with connections to all others at rank 0, and to rank 0 elsewhere. `alarm` rings when a
     /// rank fails, `last_resort` is called some time after that, should the process still be there.
     ///
@@ -84,7 +81,7 @@ impl Control {
         (rank, host): (usize, &str),
         connected: Vec<Connected>,
         (patience, alarm): (Patience, Alarm),
-        last_resort: fn(&Failure, bool),
+        last_resort: fn(&JobFailure, bool),
     ) -> std::io::Result<Self> {
         let now = Instant::now();
         let count = connected.len();
@@ -135,7 +132,7 @@ impl Control {
     ///
     /// # Errors
     /// Why the job failed.
-    pub fn gather(&self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+    pub fn gather(&self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, JobFailure> {
         let shared = &self.shared;
         if shared.rank > 0 {
             shared.send(0, Kind::Data, bytes)?;
@@ -150,7 +147,7 @@ impl Control {
     ///
     /// # Errors
     /// Why the job failed.
-    pub fn broadcast(&self, bytes: Option<&[u8]>) -> Result<Vec<u8>, Failure> {
+    pub fn broadcast(&self, bytes: Option<&[u8]>) -> Result<Vec<u8>, JobFailure> {
         let shared = &self.shared;
         let Some(bytes) = bytes.filter(|_| shared.rank == 0) else { return shared.take(0) };
         for index in 0..shared.links.len() {
@@ -182,9 +179,9 @@ impl Control {
 
     /// This rank failed with `message`, which its command line puts as `document`: all others are told. The failure that came
     /// first, which all ranks end with.
-    pub fn fail(&self, message: &str, document: &str) -> Failure {
+    pub fn fail(&self, message: &str, document: &str) -> JobFailure {
         let shared = &self.shared;
-        let own = Failure {
+        let own = JobFailure {
             rank: shared.rank,
             host: shared.host.clone(),
             message: message.to_owned(),
@@ -203,31 +200,17 @@ impl Control {
         if shared.write(0, Kind::Failed, &text).is_err() {
             return shared.failed(own);
         }
-        let state = shared.lock();
-        let wait = shared.moved.wait_timeout_while(state, VERDICT, |state| state.failure.is_none());
-        let (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        let verdict = state.failure.clone();
-        drop(state);
-        verdict.unwrap_or_else(|| shared.failed(own))
+        shared.verdict(VERDICT).unwrap_or_else(|| shared.failed(own))
     }
 
     /// Why the job failed, once it is known to have failed at another rank.
-    pub fn failed_elsewhere(&self) -> Failure {
-        let shared = &self.shared;
-        let wait = shared.moved.wait_timeout_while(shared.lock(), VERDICT, |state| state.failure.is_none());
-        let (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        let verdict = state.failure.clone();
-        drop(state);
+    pub fn failed_elsewhere(&self) -> JobFailure {
+        let verdict = self.shared.verdict(VERDICT);
         verdict.unwrap_or_else(|| self.fail("another rank failed, and did not say why", ""))
     }
 
-    /// Why the job failed, if it did.
-    pub fn failure(&self) -> Option<Failure> {
-        self.shared.lock().failure.clone()
-    }
-
     /// Whether this rank says why the job failed: one does.
-    pub fn speaks(&self, failure: &Failure) -> bool {
+    pub fn speaks(&self, failure: &JobFailure) -> bool {
         self.shared.speaks(failure)
     }
 
@@ -235,14 +218,15 @@ impl Control {
     ///
     /// # Errors
     /// Why the job failed.
-    pub fn leave(&self) -> Result<(), Failure> {
+    pub fn leave(&self) -> Result<(), JobFailure> {
         let shared = &self.shared;
         if shared.rank > 0 {
             shared.send(0, Kind::Left, &[])?;
         }
-        let has_left = |state: &mut State| state.failure.is_none() && state.left.contains(&false);
-        let wait = shared.moved.wait_timeout_while(shared.lock(), FAREWELL, has_left);
-        let (mut state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        // However long others take: who dies meanwhile is noticed.
+        let waits = |state: &mut State| state.failure.is_none() && state.left.contains(&false);
+        let wait = shared.moved.wait_while(shared.lock(), waits);
+        let mut state = wait.unwrap_or_else(PoisonError::into_inner);
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
@@ -258,7 +242,7 @@ impl Control {
     }
 }
 
-impl Drop for Control {
+impl Drop for JobControl {
     fn drop(&mut self) {
         self.shared.lock().is_over = true;
         self.shared.moved.notify_all();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::{self, Kind};
-use super::{Doing, Failure, Patience, VERDICT};
+use super::{Doing, JobFailure, Patience, VERDICT};
 use crate::execute::comm::Alarm;
 
 /// How long what has come over a connection may take to be read.
@@ -45,7 +45,7 @@ pub(super) struct State {
     pub since: Vec<Instant>,
     /// By link, whether it has gone in good order.
     pub left: Vec<bool>,
-    pub failure: Option<Failure>,
+    pub failure: Option<JobFailure>,
     pub patience: Patience,
     /// What this rank is doing; none between runs.
     pub own: Option<Arc<dyn Fn() -> Doing + Send + Sync>>,
@@ -63,7 +63,7 @@ impl Shared {
     }
 
     /// The next contribution of link `index`.
-    pub fn take(&self, index: usize) -> Result<Vec<u8>, Failure> {
+    pub fn take(&self, index: usize) -> Result<Vec<u8>, JobFailure> {
         let mut state = self.lock();
         loop {
             if let Some(bytes) = state.arrived[index].pop_front() {
@@ -82,17 +82,25 @@ impl Shared {
         frame::write(&mut &link.stream, kind, bytes)
     }
 
+    /// Why the job failed, if that is known within `limit`.
+    pub fn verdict(&self, limit: Duration) -> Option<JobFailure> {
+        let goes_on = |state: &mut State| state.failure.is_none();
+        let wait = self.moved.wait_timeout_while(self.lock(), limit, goes_on);
+        let (state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        state.failure.clone()
+    }
+
     /// Writes to link `index`; a connection that fails is a rank that is gone.
-    pub fn send(&self, index: usize, kind: Kind, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn send(&self, index: usize, kind: Kind, bytes: &[u8]) -> Result<(), JobFailure> {
         if let Some(failure) = &self.lock().failure {
             return Err(failure.clone());
         }
         self.write(index, kind, bytes).map_err(|error| {
             // What it said before it went may be there and not read yet.
-            let wait = self.moved.wait_timeout_while(self.lock(), READING, |state| state.failure.is_none());
-            drop(wait.unwrap_or_else(PoisonError::into_inner));
-            let reason = format!("it is gone: its control connection fails: {error}");
-            self.failed(self.gone(index, &reason))
+            self.verdict(READING).unwrap_or_else(|| {
+                let reason = format!("it is gone: its control connection fails: {error}");
+                self.failed(self.gone(index, &reason))
+            })
         })
     }
 
@@ -108,16 +116,11 @@ impl Shared {
                 }
                 return;
             };
-            if kind == Kind::Failed {
-                if let Ok(failure) = serde_json::from_slice(&bytes) {
-                    self.failed(failure);
-                }
-                continue;
-            }
             let mut state = self.lock();
             state.heard[index] = Instant::now();
             match kind {
                 Kind::Data => state.arrived[index].push_back(bytes),
+                Kind::Left => state.left[index] = true,
                 Kind::Beat => {
                     if let Ok(doing) = serde_json::from_slice::<Doing>(&bytes) {
                         if doing.done != state.doing[index].done {
@@ -125,21 +128,24 @@ impl Shared {
                         }
                         state.doing[index] = doing;
                     }
-                    continue;
                 }
-                Kind::Failed => {}
-                Kind::Left => state.left[index] = true,
+                Kind::Failed => {
+                    drop(state);
+                    if let Ok(failure) = serde_json::from_slice(&bytes) {
+                        self.failed(failure);
+                    }
+                }
             }
             self.moved.notify_all();
         }
     }
 
     /// Rank of link `index` that can say nothing any more.
-    pub fn gone(&self, index: usize, reason: &str) -> Failure {
+    pub fn gone(&self, index: usize, reason: &str) -> JobFailure {
         let link = &self.links[index];
         let doing = self.lock().doing[index].at.clone();
         let at = if doing.is_empty() { String::new() } else { format!("; it was last seen at {doing}") };
-        Failure {
+        JobFailure {
             rank: link.rank,
             host: link.host.clone(),
             message: format!("{reason}{at}"),
@@ -150,7 +156,7 @@ impl Shared {
     }
 
     /// The job has failed: the first failure is kept, rank 0 tells all others. The one that is kept.
-    pub fn failed(&self, failure: Failure) -> Failure {
+    pub fn failed(&self, failure: JobFailure) -> JobFailure {
         let mut state = self.lock();
         if let Some(first) = &state.failure {
             return first.clone();
@@ -173,13 +179,13 @@ impl Shared {
     }
 
     /// Rank 0 says it, unless it is gone: then the next does.
-    pub fn speaks(&self, failure: &Failure) -> bool {
+    pub fn speaks(&self, failure: &JobFailure) -> bool {
         let speaker = usize::from(failure.rank == 0 && failure.is_gone);
         self.rank == speaker && Instant::now() >= self.lock().hushed_until
     }
 
     /// Waits for a failure, then for the process to end in good order, and ends it otherwise.
-    pub fn resort(&self, last_resort: fn(&Failure, bool)) {
+    pub fn resort(&self, last_resort: fn(&JobFailure, bool)) {
         let waits = |state: &mut State| state.failure.is_none() && !state.is_over;
         let state = self.moved.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner);
         let Some(failure) = state.failure.clone() else { return };

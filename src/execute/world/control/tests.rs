@@ -7,14 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::star::{self, Connected, LOOPBACK, Token};
-use super::{Alarm, Control, Doing, Failure, Patience};
+use super::{Alarm, Doing, JobControl, JobFailure, Patience};
 
 const TOKEN: Token = [7; 16];
 
 const PATIENT: Patience = Patience { silence: Duration::from_secs(20), standstill: Duration::from_secs(40) };
 
 /// The ends of `size` ranks, with their alarms; each rank's clock shows an hour more than the one before.
-fn star(size: usize, patience: Patience) -> Vec<(Control, Alarm)> {
+fn star(size: usize, patience: Patience) -> Vec<(JobControl, Alarm)> {
     let listeners = star::listen(&[LOOPBACK], 0).unwrap();
     let addresses: Vec<SocketAddr> =
         listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
@@ -24,7 +24,7 @@ fn star(size: usize, patience: Patience) -> Vec<(Control, Alarm)> {
     let end = |rank: usize, connected: Vec<Connected>| {
         let alarm = Alarm::default();
         let control =
-            Control::new((rank, &format!("host-{rank}")), connected, (patience, alarm.clone()), |_, _| {});
+            JobControl::new((rank, &format!("host-{rank}")), connected, (patience, alarm.clone()), |_, _| {});
         (control.unwrap(), alarm)
     };
     thread::scope(|scope| {
@@ -49,7 +49,7 @@ fn star(size: usize, patience: Patience) -> Vec<(Control, Alarm)> {
 }
 
 /// What each rank returns from `work`.
-fn on_all<R: Send>(star: &[(Control, Alarm)], work: impl Fn(usize, &Control) -> R + Sync) -> Vec<R> {
+fn on_all<R: Send>(star: &[(JobControl, Alarm)], work: impl Fn(usize, &JobControl) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let work = &work;
         let ranks = star.iter().enumerate();
@@ -123,7 +123,7 @@ fn a_step_that_stands_still_names_the_rank_that_others_wait_for() {
         let doing = Doing { done: 5, at: format!("work of {rank}"), waits: rank != 1 };
         control.follow(Some(Arc::new(move || doing.clone())), 0.0);
     }
-    let failures: Vec<Failure> = on_all(&star, |_, control| control.failed_elsewhere());
+    let failures: Vec<JobFailure> = on_all(&star, |_, control| control.failed_elsewhere());
     for failure in failures {
         assert_eq!(failure.rank, 1, "{failure}");
         assert!(failure.message.contains("has stood still for 1 s; it is at work of 1"), "{failure}");
@@ -141,7 +141,7 @@ fn a_step_that_gets_on_is_left_alone() {
         control.follow(Some(Arc::new(doing)), 0.0);
     }
     thread::sleep(Duration::from_millis(2500));
-    assert!(star.iter().all(|(control, _)| control.failure().is_none()));
+    assert!(star.iter().all(|(_, alarm)| alarm.check().is_ok()));
 }
 
 #[test]

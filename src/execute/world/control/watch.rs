@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::Kind;
 use super::shared::{Shared, State};
-use super::{Doing, Failure};
+use super::{Doing, JobFailure};
 
 /// From beat to beat, at most.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -56,19 +56,19 @@ pub(super) fn watch(shared: &Shared) {
 }
 
 /// A rank that was not heard of for too long.
-fn silent(shared: &Shared, now: Instant) -> Option<Failure> {
+fn silent(shared: &Shared, now: Instant) -> Option<JobFailure> {
     let state = shared.lock();
     let patience = state.patience.silence;
     let is_silent = |index: &usize| !state.left[*index] && now.duration_since(state.heard[*index]) > patience;
     let index = (0..shared.links.len()).find(is_silent)?;
     drop(state);
     let gone = shared.gone(index, &format!("it has not been heard of for {} s", patience.as_secs_f64()));
-    Some(Failure { is_silent: true, ..gone })
+    Some(JobFailure { is_silent: true, ..gone })
 }
 
 /// The rank for which a step stands still, as rank 0 sees it: one that does not wait for others, or the one that has done
 /// least.
-fn standing(shared: &Shared, now: Instant, (own, own_since): (&Doing, Instant)) -> Option<Failure> {
+fn standing(shared: &Shared, now: Instant, (own, own_since): (&Doing, Instant)) -> Option<JobFailure> {
     let state = shared.lock();
     if shared.rank > 0 || own.at.is_empty() {
         return None;
@@ -84,7 +84,7 @@ fn standing(shared: &Shared, now: Instant, (own, own_since): (&Doing, Instant)) 
     drop(state);
     let host = shared.links.iter().find(|link| link.rank == rank).map_or(&shared.host, |link| &link.host);
     let limit = limit.as_secs_f64();
-    Some(Failure {
+    Some(JobFailure {
         rank,
         host: host.clone(),
         message: format!("the step has stood still for {limit} s; it is at {}", doing.at),
