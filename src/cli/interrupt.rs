@@ -17,7 +17,7 @@ static WRITING: Mutex<()> = Mutex::new(());
 static HEEDED: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// This process is one of a job, whose launcher may send a signal again while all end together.
+/// This process is one of a job, which ends together: after a step, or with what one of its ranks says.
 static OF_A_JOB: AtomicBool = AtomicBool::new(false);
 
 /// Puts off an interrupt for as long as the guard lives.
@@ -32,7 +32,7 @@ pub fn install() {
     let _ = ctrlc::set_handler(|| {
         // Who interrupts twice does not want to wait.
         let is_second = INTERRUPTED.swap(true, Ordering::SeqCst);
-        if HEEDED.load(Ordering::SeqCst) && (!is_second || OF_A_JOB.load(Ordering::SeqCst)) {
+        if OF_A_JOB.load(Ordering::SeqCst) || HEEDED.load(Ordering::SeqCst) && !is_second {
             return;
         }
         let _guard = hold();
@@ -72,7 +72,7 @@ mod hangup {
     pub const fn ignore() {}
 }
 
-/// This process is one of a job: a second interrupt does not end a run in bad order. The launcher kills who is too slow.
+/// This process is one of a job: from here on interrupts are only noted. The launcher kills who is too slow.
 pub fn of_a_job() {
     OF_A_JOB.store(true, Ordering::SeqCst);
 }

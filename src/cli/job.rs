@@ -28,6 +28,9 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 /// Time for mpirun to notice that a host is lost: it takes 11 seconds as `--launch` starts it.
 const LINGERING: Duration = Duration::from_secs(15);
 
+/// Time for the rank that speaks in place of rank 0 to find rank 0 gone: two beats.
+const SPEAKING: Duration = Duration::from_secs(2);
+
 /// Errors are printed as JSON too.
 static JSON: AtomicBool = AtomicBool::new(false);
 
@@ -63,7 +66,12 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
     let done = execute::run_in(args, Some(world.clone()));
     let end = |failure: &JobFailure| -> ! {
         let error = CliError::of_job(failure);
-        tell(&error, world.control().speaks(failure));
+        let speaks = world.control().speaks(failure);
+        tell(&error, speaks);
+        if failure.rank == 0 && failure.is_gone && !speaks {
+            // The launcher ends all once one has ended, so who speaks in place of rank 0 is given time to learn of it.
+            thread::sleep(SPEAKING);
+        }
         if launched.launcher == ProcessManager::OpenMpi
             && failure.is_silent
             && failure.host != world.own.host.name
@@ -149,7 +157,6 @@ fn tell(error: &CliError, speaks: bool) {
 /// Where a host was lost, mpirun learns it by its own keep-alive, and then ends all. Once it has tried to reach that host,
 /// because a rank has ended here, it would wait for a quarter of an hour.
 fn linger() {
-    interrupt::heed();
     let began = Instant::now();
     while began.elapsed() < LINGERING && !interrupt::came() {
         thread::sleep(Duration::from_millis(50));

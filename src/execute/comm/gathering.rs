@@ -14,11 +14,12 @@ pub fn send_to_first(
     (channel, members): (Channel, &[usize]),
     own: Vec<u64>,
 ) -> Result<(), CommError> {
+    // All members make the channel, those with nothing to send too.
+    let mut wire = network.wire(channel, members)?;
     if own.is_empty() {
         return Ok(());
     }
     let sent = Sent { member: 0, from: own.as_ptr().cast(), bytes: size_of_val(own.as_slice()) };
-    let mut wire = network.wire(channel, members)?;
     // SAFETY: the words are there until this is over, and stay if it fails.
     let done = unsafe { wire.exchange(&[sent], &[]) };
     if done.is_err() {
