@@ -20,11 +20,10 @@ use crate::execute::ranks::rank::Rank;
 use crate::execute::room::{self, Beside, Seekers};
 use crate::execute::run::Run;
 use crate::execute::share::{Share, Sums};
+use crate::execute::submitting::workers;
 use crate::execute::threads::{Work, together};
-use crate::execute::worker::Worker;
 use crate::execute::world::World;
 use crate::lower::Stream;
-use crate::ops::Group;
 use crate::program::placing::Placing;
 use crate::trace::{self, Resident};
 use crate::units::Bytes;
@@ -202,15 +201,8 @@ impl Fleet {
     /// The first failure of a rank or of the watcher; all threads have ended by then.
     pub fn train(&self, (first, count): (u64, u64), watcher: &mut dyn Watcher) -> Result<(), ExecuteError> {
         let queues = self.device.open()?;
-        let mut workers = Vec::new();
-        for (index, rank) in self.ranks.iter().enumerate() {
-            for stream in Stream::ALL {
-                if !rank.placement.streams[stream as usize].is_empty() {
-                    let queue = queues.queue(index, stream, &self.groups(index, stream))?;
-                    workers.push((index, Worker::new(rank, &self.bound[index], stream, queue)));
-                }
-            }
-        }
+        let parts = (&*self.ranks, &*self.bound);
+        let workers = workers(&self.run, &self.stages, parts, (self.device.submission(), &*queues))?;
         let control = Control {
             queues: &*queues,
             gate: Barrier::new(workers.len() + 1),
@@ -356,15 +348,6 @@ impl Fleet {
             began,
             is_last: sums.is_asked_to_end,
         })
-    }
-
-    /// The groups in which `stream` of rank `index` has collectives.
-    fn groups(&self, index: usize, stream: Stream) -> Vec<(Group, &[usize])> {
-        let rank = &self.ranks[index];
-        let mut groups = parts::groups(rank, &self.bound[index], stream);
-        // Processes make their channels in one order.
-        groups.sort_unstable();
-        groups.into_iter().map(|group| (group, rank.members(group))).collect()
     }
 
     /// When each instruction of `stream` on rank `rank` ran in the last step.

@@ -29,6 +29,7 @@ pub mod session;
 mod share;
 pub mod slice;
 mod storage;
+mod submitting;
 pub mod threads;
 pub mod vector;
 pub mod weights;

@@ -1,8 +1,9 @@
-//! A stream of a rank as a thread: submits the calls of the stream's instructions in order.
+//! A thread of a rank: submits the calls of the instructions of one stream, or of several, in order.
 
 #![expect(unsafe_code, reason = "calls use the memory that their program gives them alone")]
 
-use std::sync::PoisonError;
+use std::ops::Range;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
@@ -13,18 +14,36 @@ use crate::execute::observe::words;
 use crate::execute::ranks::rank::Rank;
 use crate::lower::Stream;
 
-/// What performs one stream of one rank.
+/// By stream, a queue where the worker submits to one.
+type ByStream<Q> = [Option<Q>; Stream::ALL.len()];
+
+/// What performs one stream of one rank, or several.
 pub struct Worker<'r> {
     rank: &'r Rank,
     bound: &'r Bound,
-    stream: Stream,
-    queue: Box<dyn Queue + 'r>,
+    queues: ByStream<Box<dyn Queue + 'r>>,
+    /// The numbers of its instructions, as it submits them. Those of a stream are in the stream's order, and those before
+    /// the optimizer's own work come first.
+    order: Vec<u32>,
 }
 
 impl<'r> Worker<'r> {
     /// The worker of `stream` on `rank`, whose instructions are `bound`.
     pub fn new(rank: &'r Rank, bound: &'r Bound, stream: Stream, queue: Box<dyn Queue + 'r>) -> Self {
-        Self { rank, bound, stream, queue }
+        let mut queues = ByStream::default();
+        queues[stream as usize] = Some(queue);
+        Self { rank, bound, queues, order: rank.placement.streams[stream as usize].clone() }
+    }
+
+    /// The worker of all streams of `rank` on its device, which submits their instructions in `order`: no instruction waits
+    /// for one of them that comes behind it.
+    pub(super) const fn of_device(
+        rank: &'r Rank,
+        bound: &'r Bound,
+        queues: ByStream<Box<dyn Queue + 'r>>,
+        order: Vec<u32>,
+    ) -> Self {
+        Self { rank, bound, queues, order }
     }
 
     /// Makes ready what every step will do.
@@ -33,66 +52,121 @@ impl<'r> Worker<'r> {
     /// What an instruction cannot do.
     pub fn prepare(&mut self) -> Result<(), ExecuteError> {
         let (rank, placement) = (self.rank.index, &self.rank.placement);
-        let awaited = placement.awaited(self.stream);
-        let numbers = placement.streams[self.stream as usize].iter().zip(awaited);
-        let upcoming = numbers.map(|(&number, is_awaited)| {
-            let issue = &placement.issues[number as usize];
-            let unit = issue.unit.map_or_else(String::new, |unit| format!(" of unit {unit}"));
-            let name =
-                format!("{}{unit}, micro-batch {}, on rank {rank}", words::task(issue.task), issue.micro);
-            Upcoming { calls: self.bound.of(number as usize), is_awaited, name }
-        });
-        self.queue.prepare(&upcoming.collect::<Vec<_>>())
+        for (stream, queue) in open(&mut self.queues) {
+            let numbers = placement.streams[stream as usize].iter().zip(placement.awaited(stream));
+            let upcoming = numbers.map(|(&number, is_awaited)| {
+                let issue = &placement.issues[number as usize];
+                let unit = issue.unit.map_or_else(String::new, |unit| format!(" of unit {unit}"));
+                let name =
+                    format!("{}{unit}, micro-batch {}, on rank {rank}", words::task(issue.task), issue.micro);
+                Upcoming { calls: self.bound.of(number as usize), is_awaited, name }
+            });
+            queue.prepare(&upcoming.collect::<Vec<_>>())?;
+        }
+        Ok(())
     }
 
-    /// Performs the stream's instructions number `part` of step `step`, which began at `began`.
+    /// Performs the instructions number `part` of its order, in step `step`, which began at `began`.
     ///
     /// # Errors
     /// What an instruction could not do.
     pub fn perform(
         &mut self,
         step: u64,
-        part: std::ops::Range<usize>,
+        part: Range<usize>,
         (began, tracing): (Instant, Tracing),
     ) -> Result<(), ExecuteError> {
-        self.queue.begin(step, began, tracing);
-        let rank = self.rank;
-        rank.position.reach(self.stream, part.start);
-        let mut spans = rank.spans[self.stream as usize].lock().unwrap_or_else(PoisonError::into_inner);
-        if part.start == 0 {
-            spans.fill(Span::default());
-        }
-        for position in part.clone() {
-            let number = rank.placement.streams[self.stream as usize][position] as usize;
-            if !self.queue.wait(&rank.placement.issues[number].waits) {
-                return Ok(());
+        let first = self.before(part.start);
+        for (stream, queue) in open(&mut self.queues) {
+            queue.begin(step, began, tracing);
+            self.rank.position.reach(stream, first[stream as usize]);
+            if part.start == 0 {
+                spans(self.rank, stream).fill(Span::default());
             }
-            self.queue.record(2 * position);
-            for call in self.bound.of(number) {
-                // SAFETY: the program is verified: of two instructions that use the same memory, one of them to write,
-                // one waits for the other, and this one's waits are over.
-                unsafe { self.queue.submit(call)? };
-            }
-            self.queue.record(2 * position + 1);
-            self.queue.advance();
-            rank.position.reach(self.stream, position + 1);
         }
-        self.queue.finish()?;
-        rank.position.reach(self.stream, part.end);
+        if !self.submit(part, first)? {
+            return Ok(());
+        }
+        // All streams end at the same time.
+        self.hand_over()?;
+        open(&mut self.queues).try_for_each(|(_, queue)| queue.finish())?;
         if tracing == Tracing::Off {
             return Ok(());
         }
-        for position in part {
-            let side = |side| self.queue.elapsed(2 * position + side);
-            spans[position] = Span { start: side(0)?, end: side(1)? };
+        for (stream, queue) in open(&mut self.queues) {
+            let mut spans = spans(self.rank, stream);
+            let ends = self.rank.position.performed(stream);
+            for position in first[stream as usize]..ends {
+                let side = |side| queue.elapsed(2 * position + side);
+                spans[position] = Span { start: side(0)?, end: side(1)? };
+            }
         }
         Ok(())
     }
 
-    /// How many of the stream's instructions stand before the optimizer's own work, and how many there are.
-    pub fn parts(&self) -> (usize, usize) {
-        let stream = &self.rank.placement.streams[self.stream as usize];
-        let halt = stream.partition_point(|&issue| (issue as usize) < self.rank.placement.halt);
-        (halt, stream.len())
+    /// Submits the instructions number `part` of its order, before which each stream has submitted `done`. False if another
+    /// thread of the rank has failed.
+    fn submit(
+        &mut self,
+        part: Range<usize>,
+        mut done: [usize; Stream::ALL.len()],
+    ) -> Result<bool, ExecuteError> {
+        let rank = self.rank;
+        let mut host = 0;
+        for place in part {
+            let number = self.order[place] as usize;
+            let issue = &rank.placement.issues[number];
+            let (stream, waits) = (issue.stream as usize, &issue.waits);
+            // The thread may sleep until the host's stream is there. Meanwhile the device does all that it was given.
+            if waits[Stream::Host as usize] > host {
+                host = waits[Stream::Host as usize];
+                self.hand_over()?;
+            }
+            let Some(queue) = &mut self.queues[stream] else {
+                unreachable!("a worker has the queues of its instructions")
+            };
+            if !queue.wait(waits) {
+                return Ok(false);
+            }
+            queue.record(2 * done[stream]);
+            for call in self.bound.of(number) {
+                // SAFETY: the program is verified: of two instructions that use the same memory, one of them to write,
+                // one waits for the other, and this one's waits are over.
+                unsafe { queue.submit(call)? };
+            }
+            queue.record(2 * done[stream] + 1);
+            queue.advance();
+            done[stream] += 1;
+            rank.position.reach(issue.stream, done[stream]);
+        }
+        Ok(true)
     }
+
+    fn hand_over(&mut self) -> Result<(), ExecuteError> {
+        open(&mut self.queues).try_for_each(|(_, queue)| queue.hand_over())
+    }
+
+    /// How many of the first `count` instructions of its order are each stream's.
+    fn before(&self, count: usize) -> [usize; Stream::ALL.len()] {
+        let mut before = [0; Stream::ALL.len()];
+        for &number in &self.order[..count] {
+            before[self.rank.placement.issues[number as usize].stream as usize] += 1;
+        }
+        before
+    }
+
+    /// How many of its instructions stand before the optimizer's own work, and how many there are.
+    pub fn parts(&self) -> (usize, usize) {
+        let halt = self.order.partition_point(|&number| (number as usize) < self.rank.placement.halt);
+        (halt, self.order.len())
+    }
+}
+
+/// The queues that there are.
+fn open<Q>(queues: &mut ByStream<Q>) -> impl Iterator<Item = (Stream, &mut Q)> {
+    Stream::ALL.into_iter().zip(queues).filter_map(|(stream, queue)| Some((stream, queue.as_mut()?)))
+}
+
+fn spans(rank: &Rank, stream: Stream) -> MutexGuard<'_, Vec<Span>> {
+    rank.spans[stream as usize].lock().unwrap_or_else(PoisonError::into_inner)
 }

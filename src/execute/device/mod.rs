@@ -12,6 +12,8 @@ pub mod cpu;
 #[cfg(unix)]
 pub mod cuda;
 pub mod null;
+#[cfg(test)]
+pub mod watched;
 
 use std::time::Instant;
 
@@ -47,6 +49,16 @@ pub enum Tracing {
     On,
     /// Marks need not have a time.
     Off,
+}
+
+/// How many threads a rank submits with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submission {
+    /// One for each stream: what is submitted may last until it is done.
+    ThreadPerStream,
+    /// One for all streams of the device, in the order of [`crate::program::submission`], and one for the host's stream.
+    /// Libraries of collectives between GPUs ask for it.
+    ThreadPerRank,
 }
 
 /// An instruction that a queue will be given in every step.
@@ -86,6 +98,11 @@ pub trait Device: Sync {
     /// What ranks with these `needs` take of the GPU beside their arenas.
     fn beside(&self, _needs: &[Need]) -> Bytes {
         Bytes::ZERO
+    }
+
+    /// How it is submitted to.
+    fn submission(&self) -> Submission {
+        Submission::ThreadPerStream
     }
 
     /// What the driver calls the GPU, where it is one. There, tracing makes a step longer.
@@ -187,6 +204,14 @@ pub trait Queue: Send {
 
     /// The instruction whose calls were submitted is done.
     fn advance(&mut self);
+
+    /// Gives the device what was submitted and is kept back until now.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    fn hand_over(&mut self) -> Result<(), ExecuteError> {
+        Ok(())
+    }
 
     /// Blocks until all that was submitted is done.
     ///

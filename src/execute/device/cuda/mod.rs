@@ -61,7 +61,7 @@ use self::work::Span;
 use crate::execute::call::{Space, View};
 use crate::execute::comm::{Channel, Hub, Peers};
 use crate::execute::device::cpu::Cpu;
-use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Tracing};
+use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission, Tracing};
 use crate::execute::error::ExecuteError;
 use crate::execute::limits;
 use crate::execute::storage::Types;
@@ -148,6 +148,10 @@ impl Device for Cuda {
 
     fn beside(&self, needs: &[Need]) -> Bytes {
         Bytes(needs.iter().map(|need| Memory::beside(need) as u64).sum())
+    }
+
+    fn submission(&self) -> Submission {
+        Submission::ThreadPerRank
     }
 
     fn gpu(&self) -> Option<&str> {

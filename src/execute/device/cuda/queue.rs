@@ -357,6 +357,10 @@ impl Queue for CudaQueue<'_> {
         self.standing.advance(self.stream, end);
     }
 
+    fn hand_over(&mut self) -> Done {
+        Ok(self.flush()?)
+    }
+
     fn finish(&mut self) -> Done {
         match self.failure.take() {
             Some(failure) => Err(failure.into()),

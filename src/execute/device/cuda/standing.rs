@@ -25,8 +25,9 @@ struct State {
 
 /// What the streams of one rank have submitted in this step.
 ///
-/// An event may be waited for only once it was recorded: a stream's thread waits here until that is so. The GPU itself
-/// may be far behind.
+/// An event may be waited for only once it was recorded: a thread waits here until that is so. One thread submits all of the
+/// GPU's streams, behind what they wait for, so it waits here for the host's stream alone, and the host's for it. The GPU
+/// itself may be far behind.
 #[derive(Default)]
 pub struct Standing {
     state: Mutex<State>,
