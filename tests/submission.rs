@@ -63,13 +63,19 @@ fn receivers(program: &Program) -> HashMap<u32, u32> {
     received.filter_map(|(stage, one)| Some((one.message?.to, stage))).collect()
 }
 
-/// Lets every rank go to its next meeting and on from there once all that it is with are there; where they stand when
-/// nobody moves any more.
-fn walk(meetings: &[Vec<Meeting>]) -> Vec<usize> {
+/// How many stages are at each meeting.
+fn members(meetings: &[Vec<Meeting>]) -> HashMap<Meeting, usize> {
     let mut with: HashMap<Meeting, usize> = HashMap::new();
     for meeting in meetings.iter().flatten() {
         *with.entry(*meeting).or_default() += 1;
     }
+    with
+}
+
+/// Lets every rank go to its next meeting and on from there once all that it is with are there; where they stand when
+/// nobody moves any more.
+fn walk(meetings: &[Vec<Meeting>]) -> Vec<usize> {
+    let with = members(meetings);
     let mut at = vec![0; meetings.len()];
     loop {
         let mut there: HashMap<Meeting, Vec<usize>> = HashMap::new();
@@ -154,6 +160,44 @@ fn ranks_that_submit_in_the_order_of_the_timeline_never_wait_for_ever() {
     }
     assert!(Schedule::ALL.iter().all(|schedule| seen.get(schedule) > Some(&20)), "{seen:?}");
     assert!(meet > 10_000, "{meet}");
+}
+
+/// The number of the first instruction of the optimizer's own work.
+fn halt(rank: &RankProgram) -> u32 {
+    let mut tasks = rank.issued().map(|one| one.instruction.task);
+    let is_own = |task| matches!(task, Task::GradientSquares | Task::HostGradients(_) | Task::DeviceStep(_));
+    tasks.position(is_own).map_or(u32::MAX, |number| number as u32)
+}
+
+/// So a step can be halted before the optimizer's own work, and ranks that submit what is before it first do not wait for
+/// ever.
+#[test]
+fn what_is_before_the_optimizer_waits_for_nothing_behind() {
+    let mut halted = 0;
+    for (seed, case) in cases(7_300_000, 3_000).filter(|(_, case)| case.strategy.pipeline > 1).take(300) {
+        let program = build(&case.model, &case.strategy, &case.workload, case.engine);
+        let timelines = timelines(&case, &program);
+        let mut order = submissions(&program, |stage, number| timelines[stage][number as usize][0]).unwrap();
+        let text = format!("seed {seed}, {}, {}", case.text, case.engine.name);
+        let mut before = Vec::new();
+        for (rank, list) in program.ranks.iter().zip(&mut order) {
+            let halt = halt(rank);
+            let is_behind =
+                |one: &Submitted| matches!(one, Submitted::Instruction(number) if *number >= halt);
+            list.sort_by_key(is_behind);
+            check_stage(rank, list, &text);
+            before.push(list[..list.partition_point(|one| !is_behind(one))].to_vec());
+            halted += usize::from(halt < u32::MAX);
+        }
+        let [before, all] = [before, order].map(|order| meetings(&program, &order));
+        let with = members(&all);
+        assert!(members(&before).iter().all(|(meeting, count)| with[meeting] == *count), "{text}");
+        for meetings in [before, all] {
+            let ends: Vec<usize> = meetings.iter().map(Vec::len).collect();
+            assert_eq!(walk(&meetings), ends, "{text}");
+        }
+    }
+    assert!(halted > 500, "{halted}");
 }
 
 #[test]
