@@ -28,8 +28,8 @@ pub fn run(name: &str, settings: &[(&str, &str)]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// How often the test `name`, which must pass, calls each entry point of the driver, and how often it does what the stand-in
-/// counts by itself.
+/// How often the test `name`, which must pass, calls each entry point of the driver, how many threads of it do
+/// (`threads_of_…`), and how often it does what the stand-in counts by itself.
 pub fn counts(name: &str, settings: &[(&str, &str)]) -> BTreeMap<String, u64> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counts");

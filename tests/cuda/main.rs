@@ -26,6 +26,7 @@ mod small;
 mod strategies;
 #[path = "../sampling/texts.rs"]
 mod texts;
+mod threads;
 #[path = "../execution/training.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod training;
