@@ -202,7 +202,7 @@ impl Fleet {
     pub fn train(&self, (first, count): (u64, u64), watcher: &mut dyn Watcher) -> Result<(), ExecuteError> {
         let queues = self.device.open()?;
         let parts = (&*self.ranks, &*self.bound);
-        let workers = workers(&self.run, &self.stages, parts, (self.device.submission(), &*queues))?;
+        let workers = workers(&self.run, parts, (self.device.submission(), &*queues))?;
         let control = Control {
             queues: &*queues,
             gate: Barrier::new(workers.len() + 1),

@@ -4,8 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use crate::cluster;
 use crate::cost::DevicePricing;
 use crate::execute::bind::Bound;
@@ -24,19 +22,18 @@ use crate::simulate::play_measured;
 /// The GPU by whose times a step is put in order. It need not be the one that is there: ranks agree on any order.
 const NOMINAL: &str = "h100-sxm";
 
-/// The workers of all `ranks` of `run`, whose stages are laid out, each with the place of its rank. A worker is a thread's.
+/// The workers of `ranks` of `run`, each with the place of its rank. A worker is a thread's.
 ///
 /// # Errors
 /// If a queue cannot be had, or the ranks would wait for each other for ever.
 pub fn workers<'r>(
     run: &Run,
-    stages: &[Arc<Placement>],
     (ranks, bound): (&'r [Rank], &'r [Bound]),
     (submission, queues): (Submission, &'r dyn Queues),
 ) -> Result<Vec<(usize, Worker<'r>)>, ExecuteError> {
-    let orders = match submission {
+    let submitted = match submission {
         Submission::ThreadPerStream => Vec::new(),
-        Submission::ThreadPerRank => orders(run, stages)?,
+        Submission::ThreadPerRank => submitted(run)?,
     };
     let mut workers = Vec::new();
     for (index, (rank, bound)) in ranks.iter().zip(bound).enumerate() {
@@ -51,8 +48,9 @@ pub fn workers<'r>(
                 _ => workers.push((index, Worker::new(rank, bound, stream, queue))),
             }
         }
-        if let Some(order) = orders.get(rank.stage as usize) {
-            workers.push((index, Worker::of_device(rank, bound, by_stream(on_device), order.clone())));
+        if let Some(submitted) = submitted.get(rank.stage as usize) {
+            let order = order(submitted, &rank.placement);
+            workers.push((index, Worker::of_device(rank, bound, by_stream(on_device), order)));
         }
     }
     Ok(workers)
@@ -74,18 +72,15 @@ fn groups<'r>(rank: &'r Rank, bound: &Bound, stream: Stream) -> Vec<(Group, &'r 
     groups.into_iter().map(|group| (group, rank.members(group))).collect()
 }
 
-/// By stage, the instructions of the device's streams in the order in which each of its ranks submits them: those before the
-/// optimizer's own work first, so that a step can be halted there. Nothing before that work waits for any of it, on no rank:
-/// it is the end of the program's last call, behind all passes and their messages. So this order is still one order of all
-/// that happens in a step, and ranks that keep to it do not wait for each other for ever.
-fn orders(run: &Run, stages: &[Arc<Placement>]) -> Result<Vec<Vec<u32>>, ExecuteError> {
-    let order = |(submitted, placement): (Vec<Submitted>, &Arc<Placement>)| {
-        let mut order: Vec<u32> = submitted.into_iter().filter_map(number).collect();
-        order.retain(|&number| placement.issues[number as usize].stream != Stream::Host);
-        order.sort_by_key(|&number| placement.halt <= number as usize);
-        order
-    };
-    Ok(submitted(run)?.into_iter().zip(stages).map(order).collect())
+/// The instructions of the device's streams that each rank of the stage at `placement` submits, in order: of `submitted`,
+/// those before the optimizer's own work first, so that a step can be halted there. Nothing before that work waits for any of
+/// it, on no rank: it is the end of the program's last call, after all passes and their messages. So this order is still one
+/// order of all that happens in a step, and ranks that keep to it do not wait for each other for ever.
+fn order(submitted: &[Submitted], placement: &Placement) -> Vec<u32> {
+    let mut order: Vec<u32> = submitted.iter().copied().filter_map(number).collect();
+    order.retain(|&number| placement.issues[number as usize].stream != Stream::Host);
+    order.sort_by_key(|&number| placement.halt <= number as usize);
+    order
 }
 
 /// By stage, what each of its ranks submits, in the order in which a nominal GPU would start it.

@@ -81,9 +81,9 @@ fn expected(rank: &Rank, submitted: &[Submitted]) -> Vec<u32> {
         Submitted::Post { .. } => None,
     });
     let is_on_device = |number: &u32| rank.placement.issues[*number as usize].stream != Stream::Host;
-    let (before, behind): (Vec<u32>, Vec<u32>) =
+    let (before, after): (Vec<u32>, Vec<u32>) =
         numbers.filter(is_on_device).partition(|number| (*number as usize) < rank.placement.halt);
-    [before, behind].concat()
+    [before, after].concat()
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn one_thread_of_a_rank_submits_in_the_one_order() {
                 let Parts { ranks, bound, .. } = Parts::of(&run, &stages).unwrap();
                 let watched = Watched::new(ranks.len());
                 let to = (Submission::ThreadPerRank, &watched as &dyn Queues);
-                let workers = workers(&run, &stages, (&ranks, &bound), to).unwrap();
+                let workers = workers(&run, (&ranks, &bound), to).unwrap();
                 step(workers, &watched).unwrap_or_else(|error| panic!("{text}: {error}"));
                 let submitted = submitted(&run).unwrap();
                 let mut threads: HashSet<ThreadId> = HashSet::new();
@@ -136,7 +136,7 @@ fn a_thread_for_each_stream_where_calls_block() {
     let stages = parts::stages(&run);
     let Parts { ranks, bound, .. } = Parts::of(&run, &stages).unwrap();
     let watched = Watched::new(ranks.len());
-    let workers = workers(&run, &stages, (&ranks, &bound), (Submission::ThreadPerStream, &watched)).unwrap();
+    let workers = workers(&run, (&ranks, &bound), (Submission::ThreadPerStream, &watched)).unwrap();
     let streams = |rank: &Rank| rank.placement.streams.iter().filter(|list| !list.is_empty()).count();
     assert_eq!(workers.len(), ranks.iter().map(streams).sum::<usize>());
     for (index, worker) in &workers {
