@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// The names that programs ask the loader for, and the library that stands for them.
-const NAMES: [(&str, &str); 8] = [
+const NAMES: [(&str, &str); 10] = [
     ("libcuda.so.1", "libfake_cuda.so"),
     ("libcuda.so", "libfake_cuda.so"),
-    // The loader opens a file once, whatever its names: driver and products know of each other.
+    // The loader opens a file once, whatever its names: driver, products and communicators know of each other.
     ("libcublasLt.so.13", "libfake_cuda.so"),
     ("libcublasLt.so.12", "libfake_cuda.so"),
     ("libcublasLt.so", "libfake_cuda.so"),
+    ("libnccl.so.2", "libfake_cuda.so"),
+    ("libnccl.so", "libfake_cuda.so"),
     ("libnvrtc.so.13", "libfake_nvrtc.so"),
     ("libnvrtc.so.12", "libfake_nvrtc.so"),
     ("libnvrtc.so", "libfake_nvrtc.so"),

@@ -6,6 +6,7 @@ use crate::failure::{Answer, Error, Failure, is_sticky, log};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::new()));
 static CHANGED: Condvar = Condvar::new();
@@ -24,7 +25,7 @@ pub enum Need {
 pub struct Session(Option<MutexGuard<'static, Driver>>);
 
 impl Session {
-    fn lock() -> Session {
+    pub fn lock() -> Session {
         Session(Some(DRIVER.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
@@ -36,12 +37,38 @@ impl Session {
         CHANGED.notify_all();
     }
 
-    /// Waits until another thread has come back from such work.
+    /// Sleeps a little while other threads go on.
+    pub fn pause(&mut self, pause: &mut Pause) {
+        self.0 = None;
+        std::thread::sleep(pause.0);
+        pause.0 = (pause.0 * 2).min(pause.1);
+        *self = Session::lock();
+    }
+
+    /// Waits until another thread has come back from such work, or has queued something.
     pub fn wait(&mut self) {
         if let Some(guard) = self.0.take() {
             self.0 = Some(CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner));
         }
     }
+}
+
+/// How long the next wait is for what isn't told, and the longest.
+pub struct Pause(Duration, Duration);
+
+impl Pause {
+    pub fn new() -> Pause {
+        Pause(Duration::from_micros(20), Duration::from_millis(1))
+    }
+
+    pub fn always(this: Duration) -> Pause {
+        Pause(this, this)
+    }
+}
+
+/// Wakes those who wait.
+pub fn notify() {
+    CHANGED.notify_all();
 }
 
 impl Deref for Session {

@@ -73,10 +73,7 @@ impl Driver {
 
     /// Work on a stream of a capture becomes a node.
     pub fn capture_work(&mut self, stream: u64, work: Work, declared: Declared) -> Answer {
-        if !matches!(
-            work,
-            Work::Kernel(_) | Work::Product(_) | Work::Copy(_) | Work::Set(_) | Work::HostFunction(_)
-        ) {
+        if matches!(work, Work::Free(_) | Work::Record(_) | Work::Wait(_) | Work::Graph(_)) {
             return self.spoil(stream, &format!("{} is captured", work.name()));
         }
         let capture = self.capture(stream)?;

@@ -8,6 +8,7 @@ use crate::history::History;
 use crate::kernel::{Function, Module};
 use crate::library::Library;
 use crate::memory::Memory;
+use crate::nccl::Nccl;
 use crate::settings::Settings;
 use crate::spoil::Spoil;
 use crate::stream::{Event, Stream};
@@ -59,6 +60,7 @@ pub struct Driver {
     pub graphs: BTreeMap<u64, Graph>,
     pub executables: BTreeMap<u64, Executable>,
     pub library: Library,
+    pub nccl: Nccl,
     /// What the next work of a stream may touch, by the stream's handle.
     pub declared: HashMap<u64, Declared>,
     /// What the host has waited for. All of its threads are one: the driver doesn't see how they wait for each other.
@@ -99,6 +101,7 @@ impl Driver {
             graphs: BTreeMap::new(),
             executables: BTreeMap::new(),
             library: Library::default(),
+            nccl: Nccl::default(),
             declared: HashMap::new(),
             host: Arc::default(),
             host_lane: 0,

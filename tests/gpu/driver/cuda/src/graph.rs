@@ -2,11 +2,12 @@
 
 use crate::clock::Clock;
 use crate::failure::{Answer, Error, refuse};
+use crate::nccl::communication::Communication;
 use crate::perform::Actor;
 use crate::stream::Ticket;
 use crate::submit::Declared;
 use crate::work::Work;
-use gpu::compare::Random;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -45,28 +46,40 @@ pub struct Run {
     done: Vec<Option<Clock>>,
     /// How many are not done.
     left: usize,
+    /// How far each node has come that is communication.
+    pub communications: BTreeMap<usize, Communication>,
 }
 
 impl Run {
     pub fn new(executable: &Executable) -> Run {
         let done = vec![None; executable.graph.nodes.len()];
+        let communication = |(node, captured): (usize, &Node)| match &captured.work {
+            Work::Communication(communication) => Some((node, (**communication).clone())),
+            _ => None,
+        };
         Run {
             graph: executable.graph.clone(),
             lanes: executable.lanes.clone(),
             start: None,
             left: done.len(),
             done,
+            communications: executable.graph.nodes.iter().enumerate().filter_map(communication).collect(),
         }
     }
 
-    /// A node that may run, by chance. There is one as long as the launch isn't at its end.
-    pub fn choose(&self, random: &mut Random) -> usize {
+    /// The nodes that may run; communication may where `is_able` says so.
+    pub fn able(&self, is_able: impl Fn(&Communication) -> bool) -> Vec<usize> {
         let ready = |node: &usize| {
             self.done[*node].is_none()
                 && self.graph.nodes[*node].after.iter().all(|&before| self.done[before].is_some())
+                && self.communications.get(node).is_none_or(&is_able)
         };
-        let able: Vec<usize> = (0..self.done.len()).filter(ready).collect();
-        able[random.below(able.len() as u64) as usize]
+        (0..self.done.len()).filter(ready).collect()
+    }
+
+    /// Whether a node that isn't done may have to wait for another member of a communicator.
+    pub fn communicates(&self) -> bool {
+        self.communications.keys().any(|&node| self.done[node].is_none())
     }
 
     pub fn begin(&mut self, clock: &Clock) {

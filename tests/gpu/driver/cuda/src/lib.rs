@@ -1,6 +1,7 @@
-//! Stands for NVIDIA's `libcuda` and `libcublasLt`, which are one library here: streams are lazy queues, kernels run on the emulator, and whatever nothing puts in
-//! order is an error. `entries` has what a program calls.
+//! Stands for NVIDIA's `libcuda`, `libcublasLt` and `libnccl`, which are one library here: streams are lazy queues, kernels
+//! run on the emulator, and whatever nothing puts in order is an error. `entries` has what a program calls.
 
+mod background;
 mod call;
 mod capture;
 mod clock;
@@ -13,6 +14,7 @@ mod history;
 mod kernel;
 mod library;
 mod memory;
+mod nccl;
 mod perform;
 mod product;
 mod run;

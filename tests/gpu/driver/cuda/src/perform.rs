@@ -51,7 +51,9 @@ impl Driver {
                 return Ok(None);
             }
             Work::HostFunction(function) => return Ok(Some(*function)),
-            Work::Graph(_) => return illegal("a graph within a graph"),
+            Work::Graph(_) | Work::Communication(_) => {
+                return illegal(format!("{what}: it takes several steps"));
+            }
         };
         let stamp = actor.clock.tick(actor.lane, what.as_str().into());
         if let (Work::Product(_) | Work::Copy(_) | Work::Set(_), Some(ranges)) = (work, &declared.ranges) {
@@ -184,7 +186,7 @@ impl Driver {
     }
 
     /// Copies and products, too, keep to the ranges that the program has declared for them.
-    fn within(&self, accesses: &[Access], ranges: &[Range], what: &str) -> Answer {
+    pub fn within(&self, accesses: &[Access], ranges: &[Range], what: &str) -> Answer {
         for access in accesses {
             let Some((start, allocation)) = self.memory.allocation(access.start, 0) else {
                 continue;

@@ -1,6 +1,7 @@
 //! What the environment says of the device. A setting that isn't understood ends the program: a test would otherwise
 //! pass for the wrong reason.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// When queued work runs.
@@ -36,6 +37,20 @@ pub struct Settings {
     pub eagerness: Eagerness,
     /// `FAKE_CUDA_CHECK`: `off` runs kernels faster and looks at their bounds only.
     pub checking: bool,
+    pub nccl: Nccl,
+}
+
+/// What it says of NCCL.
+#[derive(Debug)]
+pub struct Nccl {
+    /// `FAKE_NCCL_VERSION`, such as 23203 for 2.32.3.
+    pub version: i32,
+    /// `FAKE_NCCL_FOLDER`, where the files lie that members share.
+    pub folder: PathBuf,
+    /// `FAKE_NCCL_SLOW`: 1 has calls of non-blocking communicators answer "in progress" by chance.
+    pub slow: bool,
+    /// `FAKE_NCCL_LOG`: a folder in which each process notes what it gives its devices to do, in order.
+    pub log: Option<PathBuf>,
 }
 
 impl Settings {
@@ -59,6 +74,12 @@ impl Settings {
             seed: number("FAKE_CUDA_SEED", 0),
             eagerness: choice("FAKE_CUDA_ORDER", &[("lazy", Eagerness::Lazy), ("eager", Eagerness::Eager)]),
             checking: choice("FAKE_CUDA_CHECK", &[("on", true), ("off", false)]),
+            nccl: Nccl {
+                version: number("FAKE_NCCL_VERSION", 23_203),
+                folder: text("FAKE_NCCL_FOLDER", "/dev/shm").into(),
+                slow: choice("FAKE_NCCL_SLOW", &[("0", false), ("1", true)]),
+                log: std::env::var_os("FAKE_NCCL_LOG").map(PathBuf::from),
+            },
         }
     }
 

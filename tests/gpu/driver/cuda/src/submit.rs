@@ -50,7 +50,7 @@ impl Session {
         self.push(stream, work, declared);
         match self.settings.eagerness {
             Eagerness::Lazy => Ok(()),
-            Eagerness::Eager => self.run_until(Driver::is_idle),
+            Eagerness::Eager => self.settle(),
         }
     }
 

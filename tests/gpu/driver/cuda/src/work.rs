@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::graph::Run;
 use crate::library::Layout;
+use crate::nccl::communication::Communication;
 use crate::product::Product;
 use crate::stream::Ticket;
 use crate::submit::Declared;
@@ -21,6 +22,7 @@ pub enum Work {
     Record(Arc<Ticket>),
     Wait(Arc<Ticket>),
     Graph(Run),
+    Communication(Box<Communication>),
 }
 
 /// Work in a queue.
@@ -29,6 +31,17 @@ pub struct Operation {
     /// What the host had waited for when it submitted the work.
     pub host: Arc<Clock>,
     pub declared: Declared,
+}
+
+impl Operation {
+    /// Whether it may have to wait for another member of a communicator.
+    pub fn communicates(&self) -> bool {
+        match &self.work {
+            Work::Communication(_) => true,
+            Work::Graph(run) => run.communicates(),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -113,6 +126,7 @@ impl Work {
             Work::Record(_) => "a record of an event".into(),
             Work::Wait(_) => "a wait for an event".into(),
             Work::Graph(_) => "a graph".into(),
+            Work::Communication(communication) => communication.name(),
         }
     }
 }

@@ -113,7 +113,7 @@ impl Session {
             return refuse(error, format!("{address:#x} isn't where such pinned memory begins"));
         }
         // What is still to come would touch it later.
-        self.run_until(crate::driver::Driver::is_idle)?;
+        self.settle()?;
         let bytes = self.memory.pinned[&address].bytes as u64;
         let mut clock = (*self.host).clone();
         let lane = self.host_lane;

@@ -1,7 +1,7 @@
 //! Graphs: made executable, launched, replaced.
 
 use super::give;
-use crate::call::{Session, entries};
+use crate::call::{Session, entries, notify};
 use crate::driver::Handle;
 use crate::failure::{Answer, Error, refuse};
 use crate::graph::{Executable, Run};
@@ -28,15 +28,17 @@ entries! {
         let stream = session.stream(stream)?;
         session.refuse_captured(stream, "a graph is launched on a stream that is captured")?;
         let found = session.executable(executable)?;
-        let (run, before, device) = (Run::new(found), found.latest.clone(), found.device);
+        let (mut run, before, device) = (Run::new(found), found.latest.clone(), found.device);
         if session.streams[&stream].device != device {
             return refuse(Error::CUDA_ERROR_INVALID_HANDLE, "the graph is of another device than the stream");
         }
         if let Some(before) = before {
             session.submit(stream, Work::Wait(before))?;
         }
+        run.communications.values_mut().for_each(|communication| session.take_turn(communication));
         if !run.graph.nodes.is_empty() {
             session.submit(stream, Work::Graph(run))?;
+            notify();
         }
         let ticket = Arc::new(Ticket::default());
         session.submit(stream, Work::Record(ticket.clone()))?;

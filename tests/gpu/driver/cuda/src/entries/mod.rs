@@ -14,6 +14,8 @@ mod functions;
 mod graphs;
 mod launches;
 mod library;
+mod nccl;
+mod operations;
 mod ours;
 mod sets;
 mod streams;

@@ -1,0 +1,102 @@
+//! Stands for NVIDIA's NCCL: what one process knows of its communicators, and the codes and words of errors.
+
+pub mod channel;
+pub mod collective;
+pub mod communication;
+pub mod communicator;
+pub mod group;
+pub mod issue;
+pub mod number;
+pub mod operation;
+pub mod segment;
+pub mod users;
+
+use crate::driver::{Driver, Handle};
+use crate::failure::{Answer, Failure};
+use communicator::Communicator;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::CString;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Code {
+    Success = 0,
+    UnhandledCudaError = 1,
+    SystemError = 2,
+    InvalidArgument = 4,
+    InvalidUsage = 5,
+    InProgress = 7,
+}
+
+/// The words of `ncclGetErrorString`, by code.
+pub const WORDS: [&std::ffi::CStr; 9] = [
+    c"no error",
+    c"unhandled cuda error",
+    c"unhandled system error",
+    c"internal error",
+    c"invalid argument",
+    c"invalid usage",
+    c"remote process exited or there was a network error",
+    c"NCCL operation in progress",
+    c"unknown result code",
+];
+
+#[derive(Default)]
+pub struct Nccl {
+    /// By their handles. Those that have been destroyed stay, so that work that is left finds them.
+    pub communicators: BTreeMap<u64, Communicator>,
+    /// Which rank of which communicator this process has been: an id serves once.
+    pub members: HashSet<([u8; 16], usize)>,
+    /// The words of the latest error.
+    pub latest: CString,
+    /// Earlier words, which a program may still hold a pointer to.
+    pub earlier: Vec<CString>,
+    /// The number of the latest registered buffer.
+    pub buffers: u64,
+}
+
+/// A code of NCCL's, with words for the log and for `ncclGetLastError`.
+pub fn refuse<T>(code: Code, text: impl Into<String>) -> Answer<T> {
+    Err(Failure { code: code as u32, text: Some(text.into()) })
+}
+
+/// The call goes on after it has returned.
+pub fn in_progress() -> Failure {
+    Failure { code: Code::InProgress as u32, text: None }
+}
+
+impl Nccl {
+    /// Keeps words for `ncclGetLastError`.
+    pub fn remember(&mut self, text: &str) {
+        let words = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        self.earlier.push(std::mem::replace(&mut self.latest, words));
+    }
+
+    /// A communicator that a program may use.
+    pub fn communicator(&mut self, handle: Handle) -> Answer<&mut Communicator> {
+        match self.communicators.get_mut(&(handle as u64)) {
+            Some(communicator) if !communicator.gone => Ok(communicator),
+            Some(communicator) => refuse(
+                Code::InvalidArgument,
+                format!("communicator {} has been destroyed or aborted", communicator.name),
+            ),
+            None => refuse(Code::InvalidArgument, format!("{handle:?} is no communicator")),
+        }
+    }
+
+    /// Whether work of a communicator has been queued and isn't done.
+    pub fn communicates(&self) -> bool {
+        self.communicators.values().any(Communicator::is_working)
+    }
+}
+
+impl Driver {
+    /// NCCL's word for what the driver says.
+    pub fn nccl_failed(&mut self, failure: Failure) -> Failure {
+        if crate::failure::is_sticky(failure.code) {
+            self.broken.get_or_insert(failure.code);
+        }
+        let text = failure.text.unwrap_or_else(|| format!("the driver answers {}", failure.code));
+        Failure { code: Code::UnhandledCudaError as u32, text: Some(text) }
+    }
+}
