@@ -1,9 +1,11 @@
 //! Which device the ranks of a run train on.
 
+use std::sync::Arc;
+
 use crate::execute::device::Device;
 use crate::execute::device::cpu::Cpu;
 #[cfg(unix)]
-use crate::execute::device::cuda::{self, Cuda};
+use crate::execute::device::cuda::{Cuda, joined::Joined};
 use crate::execute::error::ExecuteError;
 use crate::execute::run::{DeviceKind, Run};
 use crate::execute::storage::Types;
@@ -16,7 +18,7 @@ use crate::execute::world::World;
 pub(super) fn device(
     run: &Run,
     ranks: u64,
-    world: Option<&World>,
+    world: Option<&Arc<World>>,
 ) -> Result<Box<dyn Device + Send>, ExecuteError> {
     let (settings, types) = (&run.settings, Types::new(run.rules.compute, run.rules.gradient));
     match settings.device {
@@ -28,9 +30,13 @@ pub(super) fn device(
             }))
         }
         #[cfg(unix)]
-        DeviceKind::Cuda if ranks > 1 => Err(cuda::few_devices(ranks)),
+        DeviceKind::Cuda => Ok(match (world, ranks) {
+            (Some(world), _) => Box::new(Joined::of_world(Arc::clone(world), types, settings.cores)?),
+            (None, 2..) => Box::new(Joined::of_process(ranks as usize, types, settings.cores)?),
+            (None, _) => Box::new(Cuda::new(0, types, settings.cores)?),
+        }),
         #[cfg(unix)]
-        DeviceKind::Cuda | DeviceKind::SharedCuda => Ok(Box::new(Cuda::new(0, types, settings.cores)?)),
+        DeviceKind::SharedCuda => Ok(Box::new(Cuda::new(0, types, settings.cores)?)),
         #[cfg(not(unix))]
         DeviceKind::Cuda | DeviceKind::SharedCuda => {
             Err(ExecuteError::Unsupported(format!("{ranks} ranks on CUDA on this system")))

@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLoc
 use std::time::Instant;
 
 use crate::execute::bind::Bound;
-use crate::execute::comm::Peers;
+use crate::execute::comm::{Carrier, CommError, Peers};
 use crate::execute::control::Control;
 use crate::execute::device::{Device, FreeMemory, Tracing};
 use crate::execute::devices;
@@ -136,7 +136,7 @@ impl Fleet {
         (Parts { ranks, bound, needs }, stages): (Parts, Vec<Arc<Placement>>),
         world: Option<Arc<World>>,
     ) -> Result<Self, ExecuteError> {
-        let mut device = devices::device(&run, ranks.len() as u64, world.as_deref())?;
+        let mut device = devices::device(&run, ranks.len() as u64, world.as_ref())?;
         let placings: Vec<&Placing> = ranks.iter().map(|rank| &rank.placement.placing).collect();
         let seekers = match (run.settings.peers, ranks.as_slice(), &world) {
             (_, _, Some(world)) => Seekers::Host(world),
@@ -280,6 +280,19 @@ impl Fleet {
         Ok(())
     }
 
+    /// What carries memory of hosts between ranks that are processes.
+    pub(super) fn carrier(&self) -> Result<Arc<dyn Carrier>, ExecuteError> {
+        self.device.carrier().ok_or_else(|| {
+            let (what, reason) = ("a save".to_owned(), "nothing joins the ranks' hosts".to_owned());
+            CommError::Network { what, reason }.into()
+        })
+    }
+
+    /// What joins the ranks' GPUs, with its version, where each rank has one.
+    pub fn library(&self) -> Option<String> {
+        self.device.library()
+    }
+
     /// The GPU that it trains on.
     pub fn gpu(&self) -> Option<&str> {
         self.device.gpu()
@@ -292,7 +305,7 @@ impl Fleet {
 
     /// Memory that is taken now, and what was taken before the arenas with these.
     pub fn resident(&self) -> Resident {
-        let is_apart = matches!(self.device.free_memory(), FreeMemory::Apart { .. });
+        let is_apart = !matches!(self.device.free_memory(), FreeMemory::Shared(_));
         let arenas = |rank: &Rank| {
             let placing = &rank.placement.placing;
             let on_host = if is_apart { Bytes::ZERO } else { placing.host.extent.aligned() };
@@ -309,7 +322,7 @@ impl Fleet {
     /// Memory of that GPU that is free now.
     pub fn free_on_gpu(&self) -> Option<Bytes> {
         match self.device.free_memory() {
-            FreeMemory::Apart { device, .. } => Some(device),
+            FreeMemory::Apart { device, .. } | FreeMemory::Each { device, .. } => Some(device),
             FreeMemory::Shared(_) => None,
         }
     }

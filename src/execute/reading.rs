@@ -69,7 +69,7 @@ impl Fleet {
         let mut whole = self.read_one(kept, parameter);
         let Some(lengths) = world.gather(&0)? else { return Ok(whole) };
         let members: Vec<usize> = (0..world.own.size).collect();
-        let parts = receive_at_first(&*world.network(), (CHANNEL, &members), &lengths)?;
+        let parts = receive_at_first(&*self.carrier()?, (CHANNEL, &members), &lengths)?;
         for part in parts.iter().filter(|part| !part.is_empty()) {
             let elements = part[0] as usize;
             put(part, whole.get_or_insert_with(|| vec![0.0; elements]));
@@ -89,7 +89,7 @@ impl Fleet {
             let part = self.part(kept, parameter);
             world.gather(&part.len())?;
             let members: Vec<usize> = (0..world.own.size).collect();
-            send_to_first(&*world.network(), (CHANNEL, &members), part)?;
+            send_to_first(&*self.carrier()?, (CHANNEL, &members), part)?;
         }
     }
 

@@ -1,5 +1,7 @@
 //! Whether ranks find room on a device before any memory is taken.
 
+use std::slice;
+
 use crate::execute::comm::Peers;
 use crate::execute::device::{Device, FreeMemory, Need};
 use crate::execute::error::{ExecuteError, Holder};
@@ -101,6 +103,20 @@ pub(super) fn check(
         beside: memory,
         available,
     };
+    // A GPU is of this process's ranks: of all, or each of one.
+    let on_gpu = |bytes: fn(&Space) -> Bytes| {
+        let each = placings.iter().map(|placing| bytes(&placing.device));
+        match free_memory {
+            FreeMemory::Each { .. } => each.max().unwrap_or_default(),
+            FreeMemory::Shared(_) | FreeMemory::Apart { .. } => each.sum(),
+        }
+    };
+    let beside_arenas = match free_memory {
+        FreeMemory::Each { .. } => {
+            needs.iter().map(|need| device.beside(slice::from_ref(need))).max().unwrap_or_default()
+        }
+        FreeMemory::Shared(_) | FreeMemory::Apart { .. } => device.beside(needs),
+    };
     let mut takings = match free_memory {
         FreeMemory::Shared(free) => vec![Taking {
             holder: Holder::Machine,
@@ -108,12 +124,13 @@ pub(super) fn check(
             live: device_live + host_live,
             ..host(free)
         }],
-        FreeMemory::Apart { device: free, host: free_on_host } => vec![
+        FreeMemory::Apart { device: free, host: free_on_host }
+        | FreeMemory::Each { device: free, host: free_on_host } => vec![
             Taking {
                 holder: Holder::Gpu,
-                extent: device_extent,
-                live: device_live,
-                beside: device.beside(needs),
+                extent: on_gpu(extent),
+                live: on_gpu(live),
+                beside: beside_arenas,
                 available: free,
             },
             host(free_on_host),
@@ -130,6 +147,10 @@ pub(super) fn check(
     let lacking = takings.into_iter().find(|taking| taking.extent + taking.beside > taking.available);
     let Some(Taking { holder, extent, live, beside, available }) = lacking else { return Ok(()) };
     let ranks = match seekers {
+        Seekers::Host(world) if holder == Holder::Gpu => {
+            let rank = world.own.rank;
+            return Err(ExecuteError::MemoryOfOne { rank, extent, live, beside, holder, available });
+        }
         Seekers::One(rank) => {
             return Err(ExecuteError::MemoryOfOne { rank, extent, live, beside, holder, available });
         }

@@ -206,6 +206,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         trace.machine.hosts = world.control().hosts();
         trace.machine.library = Some(world.library.clone());
     }
+    trace.machine.library = fleet.library().or(trace.machine.library.take());
     trace.machine.gpu = fleet.gpu().map(str::to_owned);
     trace.machine.products = fleet.products();
     trace.first_step = first;

@@ -72,15 +72,26 @@ fn groups<'r>(rank: &'r Rank, bound: &Bound, stream: Stream) -> Vec<(Group, &'r 
     groups.into_iter().map(|group| (group, rank.members(group))).collect()
 }
 
-/// The instructions of the device's streams that each rank of the stage at `placement` submits, in order: of `submitted`,
-/// those before the optimizer's own work first, so that a step can be halted there. Nothing before that work waits for any of
-/// it, on no rank: it is the end of the program's last call, after all passes and their messages. So this order is still one
-/// order of all that happens in a step, and ranks that keep to it do not wait for each other for ever.
-fn order(submitted: &[Submitted], placement: &Placement) -> Vec<u32> {
-    let mut order: Vec<u32> = submitted.iter().copied().filter_map(number).collect();
-    order.retain(|&number| placement.issues[number as usize].stream != Stream::Host);
-    order.sort_by_key(|&number| placement.halt <= number as usize);
+/// What each rank of the stage at `placement` submits to its device, in order: of `submitted`, what is before the optimizer's
+/// own work first, so that a step can be halted there. Nothing before that work waits for any of it, on no rank: it is the
+/// end of the program's last call, after all passes and their messages. So this order is still one order of all that happens
+/// in a step, and ranks that keep to it do not wait for each other for ever.
+fn order(submitted: &[Submitted], placement: &Placement) -> Vec<Submitted> {
+    let is_of_device = |one: &Submitted| match *one {
+        Submitted::Instruction(number) => placement.issues[number as usize].stream != Stream::Host,
+        Submitted::Post { .. } => true,
+    };
+    let mut order: Vec<Submitted> = submitted.iter().copied().filter(is_of_device).collect();
+    order.sort_by_key(|one| !is_before_optimizer(*one, placement));
     order
+}
+
+/// Whether a step that is halted before the optimizer has done it.
+pub(super) fn is_before_optimizer(submitted: Submitted, placement: &Placement) -> bool {
+    match submitted {
+        Submitted::Instruction(number) => (number as usize) < placement.halt,
+        Submitted::Post { .. } => true,
+    }
 }
 
 /// By stage, what each of its ranks submits, in the order in which a nominal GPU would start it.
@@ -92,12 +103,4 @@ fn submitted(run: &Run) -> Result<Vec<Vec<Submitted>>, ExecuteError> {
     let (_, times) = play_measured(&run.program, &pricing, &vec![None; run.program.ranks.len()]);
     submissions(&run.program, |stage, number| times[stage][number as usize][0])
         .map_err(|fault| ExecuteError::Program(fault.to_string()))
-}
-
-/// Room for a message needs no posting: the inbox is free by then. It is for libraries that receive into it.
-const fn number(submitted: Submitted) -> Option<u32> {
-    match submitted {
-        Submitted::Instruction(number) => Some(number),
-        Submitted::Post { .. } => None,
-    }
 }

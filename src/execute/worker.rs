@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "calls use the memory that their program gives them alone")]
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,7 +13,10 @@ use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
 use crate::execute::observe::words;
 use crate::execute::ranks::rank::Rank;
+use crate::execute::submitting::is_before_optimizer;
 use crate::lower::Stream;
+use crate::program::instruction::{Message, Task};
+use crate::program::submission::Submitted;
 
 /// By stream, a queue where the worker submits to one.
 type ByStream<Q> = [Option<Q>; Stream::ALL.len()];
@@ -22,9 +26,11 @@ pub struct Worker<'r> {
     rank: &'r Rank,
     bound: &'r Bound,
     queues: ByStream<Box<dyn Queue + 'r>>,
-    /// The numbers of its instructions, as it submits them. Those of a stream are in the stream's order, and those before
-    /// the optimizer's own work come first.
-    order: Vec<u32>,
+    /// What it submits, in order. Instructions of a stream are in the stream's order, and what is before the optimizer's own
+    /// work comes first.
+    order: Vec<Submitted>,
+    /// By message that room is posted for, the number of the instruction that receives it.
+    receivers: HashMap<(Message, u32), u32>,
 }
 
 impl<'r> Worker<'r> {
@@ -32,18 +38,24 @@ impl<'r> Worker<'r> {
     pub fn new(rank: &'r Rank, bound: &'r Bound, stream: Stream, queue: Box<dyn Queue + 'r>) -> Self {
         let mut queues = ByStream::default();
         queues[stream as usize] = Some(queue);
-        Self { rank, bound, queues, order: rank.placement.streams[stream as usize].clone() }
+        let numbers = rank.placement.streams[stream as usize].iter();
+        let order = numbers.map(|&number| Submitted::Instruction(number)).collect();
+        Self { rank, bound, queues, order, receivers: HashMap::new() }
     }
 
     /// The worker of all streams of `rank` on its device, which submits their instructions in `order`: no instruction waits
     /// for one of them that comes behind it.
-    pub(super) const fn of_device(
+    pub(super) fn of_device(
         rank: &'r Rank,
         bound: &'r Bound,
         queues: ByStream<Box<dyn Queue + 'r>>,
-        order: Vec<u32>,
+        order: Vec<Submitted>,
     ) -> Self {
-        Self { rank, bound, queues, order }
+        let issues = (0..).zip(&rank.placement.issues);
+        let received = issues.filter(|(_, issue)| issue.task == Task::Receive);
+        let receivers =
+            received.filter_map(|(number, issue)| Some(((issue.message?, issue.micro), number))).collect();
+        Self { rank, bound, queues, order, receivers }
     }
 
     /// Makes ready what every step will do.
@@ -114,7 +126,13 @@ impl<'r> Worker<'r> {
         let rank = self.rank;
         let mut host = 0;
         for place in part {
-            let number = self.order[place] as usize;
+            let number = match self.order[place] {
+                Submitted::Instruction(number) => number as usize,
+                Submitted::Post { message, micro } => {
+                    self.post(message, micro)?;
+                    continue;
+                }
+            };
             let issue = &rank.placement.issues[number];
             let (stream, waits) = (issue.stream as usize, &issue.waits);
             // The thread may sleep until the host's stream is there. Meanwhile the device does all that it was given.
@@ -142,6 +160,14 @@ impl<'r> Worker<'r> {
         Ok(true)
     }
 
+    /// Posts room for a message that one of its instructions receives.
+    fn post(&mut self, message: Message, micro: u32) -> Result<(), ExecuteError> {
+        let Some(&receiver) = self.receivers.get(&(message, micro)) else { return Ok(()) };
+        let stream = self.rank.placement.issues[receiver as usize].stream as usize;
+        let Some(queue) = &mut self.queues[stream] else { return Ok(()) };
+        self.bound.of(receiver as usize).iter().try_for_each(|call| queue.post(call))
+    }
+
     fn hand_over(&mut self) -> Result<(), ExecuteError> {
         open(&mut self.queues).try_for_each(|(_, queue)| queue.hand_over())
     }
@@ -149,15 +175,18 @@ impl<'r> Worker<'r> {
     /// How many of the first `count` instructions of its order are each stream's.
     fn before(&self, count: usize) -> [usize; Stream::ALL.len()] {
         let mut before = [0; Stream::ALL.len()];
-        for &number in &self.order[..count] {
-            before[self.rank.placement.issues[number as usize].stream as usize] += 1;
+        for submitted in &self.order[..count] {
+            if let Submitted::Instruction(number) = *submitted {
+                before[self.rank.placement.issues[number as usize].stream as usize] += 1;
+            }
         }
         before
     }
 
-    /// How many of its instructions stand before the optimizer's own work, and how many there are.
+    /// How much of what it submits is before the optimizer's own work, and how much there is.
     pub fn parts(&self) -> (usize, usize) {
-        let halt = self.order.partition_point(|&number| (number as usize) < self.rank.placement.halt);
+        let placement = &self.rank.placement;
+        let halt = self.order.partition_point(|submitted| is_before_optimizer(*submitted, placement));
         (halt, self.order.len())
     }
 }

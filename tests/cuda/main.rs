@@ -9,6 +9,7 @@ mod dice;
 mod faults;
 #[path = "../execution/golden.rs"]
 mod golden;
+mod joined;
 #[path = "../execution/models.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod models;
@@ -17,6 +18,7 @@ mod oracles;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod place;
 mod plants;
+mod processes;
 mod products;
 mod random;
 #[path = "../cli/small.rs"]
@@ -71,11 +73,16 @@ fn trained<T: Element, G: Element<Wide = T::Wide>>(
     Ok(trained)
 }
 
-/// Trains `model` under `text` on both devices.
+/// Trains `model` under `text` on cores and on one GPU.
 fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
+    check_on(DeviceKind::SharedCuda, model, text, devices, dropout);
+}
+
+/// Trains `model` under `text` on cores and on `device`.
+fn check_on(device: DeviceKind, model: &Model, text: &str, devices: u64, dropout: f64) {
     let workload = workload(dropout);
     let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
-    let [expected, found] = [DeviceKind::Cpu, DeviceKind::SharedCuda].map(|device| {
+    let [expected, found] = [DeviceKind::Cpu, device].map(|device| {
         trained::<f32, f32>(model, strategy.clone(), workload, device, STEPS)
             .unwrap_or_else(|error| panic!("{text} on {device:?}: {error}"))
     });
@@ -86,9 +93,13 @@ fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
 
 /// The same in bf16, whose gradients differ by the roundings of another order of sums.
 fn check_bf16(model: &Model, text: &str, devices: u64) {
+    check_bf16_on(DeviceKind::SharedCuda, model, text, devices);
+}
+
+fn check_bf16_on(device: DeviceKind, model: &Model, text: &str, devices: u64) {
     let workload = Workload { precision: ElementType::Bf16, ..workload(0.0) };
     let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
-    let [expected, found] = [DeviceKind::Cpu, DeviceKind::SharedCuda].map(|device| {
+    let [expected, found] = [DeviceKind::Cpu, device].map(|device| {
         trained::<bf16, f32>(model, strategy.clone(), workload, device, STEPS)
             .unwrap_or_else(|error| panic!("{text} on {device:?}: {error}"))
     });

@@ -3,19 +3,19 @@
 
 use std::mem;
 
-use super::{Channel, CommError, Network, Received, Sent};
+use super::{Carrier, Channel, CommError, Received, Sent};
 
 /// Sends `own` to the first of `members`, which is another process.
 ///
 /// # Errors
 /// If the network fails, or a rank of the job has.
 pub fn send_to_first(
-    network: &dyn Network,
+    carrier: &dyn Carrier,
     (channel, members): (Channel, &[usize]),
     own: Vec<u64>,
 ) -> Result<(), CommError> {
     // All members make the channel, those with nothing to send too.
-    let mut wire = network.wire(channel, members)?;
+    let mut wire = carrier.wire(channel, members)?;
     if own.is_empty() {
         return Ok(());
     }
@@ -33,7 +33,7 @@ pub fn send_to_first(
 /// # Errors
 /// If the network fails, or a rank of the job has.
 pub fn receive_at_first(
-    network: &dyn Network,
+    carrier: &dyn Carrier,
     (channel, members): (Channel, &[usize]),
     lengths: &[usize],
 ) -> Result<Vec<Vec<u64>>, CommError> {
@@ -44,7 +44,7 @@ pub fn receive_at_first(
         bytes: size_of_val(part.as_slice()),
     });
     let received: Vec<Received> = room.filter(|received| received.bytes > 0).collect();
-    let mut wire = network.wire(channel, members)?;
+    let mut wire = carrier.wire(channel, members)?;
     // SAFETY: the room is there until this is over, and stays if it fails.
     match unsafe { wire.exchange(&[], &received) } {
         Ok(()) => Ok(parts),

@@ -35,7 +35,7 @@ pub use error::{CommError, Mismatch};
 pub use gathering::{receive_at_first, send_to_first};
 pub use hub::Hub;
 pub use mailbox::Mailbox;
-pub use network::{Alarm, Network, Post, Received, Sent, Wire};
+pub use network::{Alarm, Carrier, Network, Post, Received, Sent, Wire};
 pub use processes::{ProcessEndpoint, SCRATCH};
 pub use threads::Endpoint;
 

@@ -16,7 +16,7 @@ use mpi::raw::AsRaw;
 use mpi::topology::{Communicator, Group as _, SimpleCommunicator};
 use mpi::{Rank, Threading};
 
-use super::network::{Alarm, Network, Post, Received, Sent, Wire};
+use super::network::{Alarm, Carrier, Network, Post, Received, Sent, Wire};
 use super::{Channel, CommError};
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -183,12 +183,14 @@ fn returns_errors(communicator: &SimpleCommunicator) {
     unsafe { ffi::MPI_Comm_set_errhandler(communicator.as_raw(), ffi::RSMPI_ERRORS_RETURN) };
 }
 
-impl Network for MpiNetwork {
+impl Carrier for MpiNetwork {
     fn wire(&self, channel: Channel, members: &[usize]) -> Result<Box<dyn Wire>, CommError> {
         let communicator = self.communicator(channel, members)?;
         Ok(Box::new(MpiWire { communicator, alarm: self.alarm.clone(), requests: Vec::new() }))
     }
+}
 
+impl Network for MpiNetwork {
     fn post(&self) -> Result<Box<dyn Post>, CommError> {
         let communicator = self.messages.clone();
         Ok(Box::new(MpiPost { communicator, alarm: self.alarm.clone(), open: HashMap::new() }))

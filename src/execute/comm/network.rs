@@ -22,15 +22,18 @@ pub struct Received {
     pub bytes: usize,
 }
 
-/// The processes of a job, as they reach one another.
-pub trait Network: Send + Sync {
+/// The processes of a job, as groups of them reach one another.
+pub trait Carrier: Send + Sync {
     /// A channel among the ranks `members`, of which this process is one. All members ask for it, and whoever asks for
     /// several asks in one order: that of streams, then of groups.
     ///
     /// # Errors
     /// If the network cannot make it.
     fn wire(&self, channel: Channel, members: &[usize]) -> Result<Box<dyn Wire>, CommError>;
+}
 
+/// The processes of a job, as they reach one another, with messages between any two.
+pub trait Network: Carrier {
     /// A channel of one stream for the messages of this rank.
     ///
     /// # Errors

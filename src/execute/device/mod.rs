@@ -15,10 +15,11 @@ pub mod null;
 #[cfg(test)]
 pub mod watched;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::execute::call::{Call, Lists, View};
-use crate::execute::comm::Peers;
+use crate::execute::comm::{Carrier, Channel, Peers};
 use crate::execute::error::ExecuteError;
 use crate::lower::Stream;
 use crate::ops::Group;
@@ -39,8 +40,11 @@ pub struct Need {
     pub lists: Lists,
     /// Scratch of the kernels on the compute stream, a buffer of the program.
     pub workspace: View,
-    /// In how many groups its streams have collectives: a group counts once for each stream.
-    pub memberships: usize,
+    /// In which groups its streams have collectives, and the ranks of each.
+    pub channels: Vec<(Channel, Vec<usize>)>,
+    /// To whom its messages go, and from whom messages come to it.
+    pub sends_to: Vec<usize>,
+    pub receives_from: Vec<usize>,
 }
 
 /// Whether a step notes when each of its instructions ran.
@@ -80,6 +84,11 @@ pub enum FreeMemory {
         device: Bytes,
         host: Bytes,
     },
+    /// Each rank has a device of its own: what the one with the least has.
+    Each {
+        device: Bytes,
+        host: Bytes,
+    },
 }
 
 /// The memory of the ranks of this process.
@@ -98,6 +107,16 @@ pub trait Device: Sync {
     /// What ranks with these `needs` take of the GPU beside their arenas.
     fn beside(&self, _needs: &[Need]) -> Bytes {
         Bytes::ZERO
+    }
+
+    /// What carries memory of the host to the ranks of other processes, where there are some.
+    fn carrier(&self) -> Option<Arc<dyn Carrier>> {
+        None
+    }
+
+    /// What joins the ranks' GPUs, with its version, where each rank has one.
+    fn library(&self) -> Option<String> {
+        None
     }
 
     /// How it is submitted to.
@@ -204,6 +223,15 @@ pub trait Queue: Send {
 
     /// The instruction whose calls were submitted is done.
     fn advance(&mut self);
+
+    /// Posts room for the message that `call` will receive: ranks do so in the order in which messages are sent. Where room is
+    /// there without being posted, nothing happens.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    fn post(&mut self, _call: &Call) -> Result<(), ExecuteError> {
+        Ok(())
+    }
 
     /// Gives the device what was submitted and is kept back until now.
     ///

@@ -1,9 +1,11 @@
 //! All ranks of a run, laid out and bound, before any device is there.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::execute::bind::{Bound, bind};
 use crate::execute::call::{Call, View};
+use crate::execute::comm::Channel;
 use crate::execute::device::Need;
 use crate::execute::error::ExecuteError;
 use crate::execute::ranks::assemble;
@@ -67,7 +69,12 @@ pub fn part(run: &Run, index: u64, stages: Stages<'_>) -> Result<(Rank, Bound, N
     let rank = assemble::rank(run, index, &shape, stages)?;
     let bound = bind(run, &rank, stages)?;
     let placing = &rank.placement.placing;
-    let memberships = Stream::ALL.map(|stream| groups(&rank, &bound, stream).len());
+    let channels = Stream::ALL.into_iter().flat_map(|stream| {
+        let groups = groups(&rank, &bound, stream).into_iter();
+        groups.map(move |group| Channel { group, stream })
+    });
+    let channels = channels.map(|channel| (channel, rank.members(channel.group).to_vec())).collect();
+    let (sends_to, receives_from) = messages(&bound, &rank);
     let need = Need {
         rank: rank.index,
         peers: run.settings.peers,
@@ -75,9 +82,26 @@ pub fn part(run: &Run, index: u64, stages: Stages<'_>) -> Result<(Rank, Bound, N
         host: placing.host.extent,
         lists: assemble::lists(run, &rank, &shape),
         workspace: View::device(rank.region(Holds::Workspace), rank.types.wide),
-        memberships: memberships.iter().sum(),
+        channels,
+        sends_to,
+        receives_from,
     };
     Ok((rank, bound, need))
+}
+
+/// To whom the messages of `rank` go, whose calls are `bound`, and from whom messages come to it.
+fn messages(bound: &Bound, rank: &Rank) -> (Vec<usize>, Vec<usize>) {
+    let (mut to_whom, mut from_whom) = (BTreeSet::new(), BTreeSet::new());
+    for number in 0..rank.placement.issues.len() {
+        for call in bound.of(number) {
+            match *call {
+                Call::Send { to, .. } => _ = to_whom.insert(to),
+                Call::Receive { from, .. } => _ = from_whom.insert(from),
+                _ => {}
+            }
+        }
+    }
+    (to_whom.into_iter().collect(), from_whom.into_iter().collect())
 }
 
 /// The groups in which `stream` of `rank`, whose calls are `bound`, has collectives.

@@ -74,7 +74,7 @@ fn step(workers: Vec<(usize, Worker<'_>)>, watched: &Watched) -> Result<(), Exec
     })
 }
 
-/// What `rank` of `run` submits to its device in a step that is halted before the optimizer, as `submissions` says.
+/// The instructions that `rank` of `run` submits to its device in a step that is halted before the optimizer, as `submissions` says.
 fn expected(rank: &Rank, submitted: &[Submitted]) -> Vec<u32> {
     let numbers = submitted.iter().filter_map(|one| match *one {
         Submitted::Instruction(number) => Some(number),

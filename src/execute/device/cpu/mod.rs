@@ -32,7 +32,7 @@ use self::messages::Messages;
 use self::progress::Progress;
 use self::queue::CpuQueue;
 use crate::execute::call::{Lists, View};
-use crate::execute::comm::{Channel, Hub, Network, Peers, ProcessEndpoint, SCRATCH};
+use crate::execute::comm::{Carrier, Channel, Hub, Network, Peers, ProcessEndpoint, SCRATCH};
 use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues};
 use crate::execute::element::Element;
 use crate::execute::error::ExecuteError;
@@ -130,8 +130,12 @@ impl Device for Cpu {
 
     fn beside(&self, needs: &[Need]) -> Bytes {
         // What others send is summed there, in each group by itself.
-        let groups = needs.iter().map(|need| need.memberships as u64).sum::<u64>();
+        let groups = needs.iter().map(|need| need.channels.len() as u64).sum::<u64>();
         Bytes(self.network.as_ref().map_or(0, |_| groups * SCRATCH as u64))
+    }
+
+    fn carrier(&self) -> Option<Arc<dyn Carrier>> {
+        self.network.clone().map(|network| network as Arc<dyn Carrier>)
     }
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {

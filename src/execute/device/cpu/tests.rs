@@ -38,7 +38,9 @@ fn device() -> Cpu {
         host: Bytes(64),
         lists: Lists::default(),
         workspace: view(Space::Device, 0),
-        memberships: 0,
+        channels: Vec::new(),
+        sends_to: Vec::new(),
+        receives_from: Vec::new(),
     };
     cpu.allocate((0..RANKS).map(need).collect()).unwrap();
     cpu

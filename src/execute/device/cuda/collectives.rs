@@ -13,7 +13,7 @@ use super::encode::collectives::source_of_sum;
 use super::error::CudaError;
 use super::launch::collectives::{self as launches, Wire};
 use super::launch::gradient_norm::{self, BINS};
-use super::membership::Membership;
+use super::membership::{Membership, Shared};
 use super::memory::STAGE;
 use super::queue::{CudaQueue, Done};
 use super::stream::Event;
@@ -57,7 +57,7 @@ impl Common {
 }
 
 /// Elements of each of `parts` parts that are summed at a time. The only sums of fp64 are those of squares, in bins.
-fn room(element: ElementType, parts: usize) -> u64 {
+pub(super) fn room(element: ElementType, parts: usize) -> u64 {
     match element {
         ElementType::Fp64 => u64::from(BINS),
         _ => STAGE as u64 / parts as u64 / element.size() / 8 * 8,
@@ -73,13 +73,16 @@ impl CudaQueue<'_> {
         let Some(mut members) = self.groups[group as usize].take() else {
             unreachable!("every stream has a place in each group that its calls name: {group:?}")
         };
-        let done = self.exchange(&mut members, exchange);
+        let done = match &mut members {
+            Membership::Shared(shared) => self.exchange(shared, exchange),
+            Membership::Joined(joined) => self.exchange_joined(joined, exchange),
+        };
         self.groups[group as usize] = Some(members);
         done
     }
 
     /// All members' streams come here. Where each of them has what this one said it has at `address`.
-    fn meet(&self, group: &mut Membership, common: Common, address: u64) -> Result<Vec<u64>, ExecuteError> {
+    fn meet(&self, group: &mut Shared, common: Common, address: u64) -> Result<Vec<u64>, ExecuteError> {
         group.event.record(&self.on)?;
         let shown = Shown { address, event: &raw const group.event };
         let Common { operation, elements, element } = common;
@@ -95,14 +98,14 @@ impl CudaQueue<'_> {
         Ok(found)
     }
 
-    fn copy(&self, from: Span, to: Span) -> Result<(), CudaError> {
+    pub(super) fn copy(&self, from: Span, to: Span) -> Result<(), CudaError> {
         if from.address == to.address || to.bytes == 0 {
             return Ok(());
         }
         self.perform_now(Work::Copy { from, to })
     }
 
-    fn exchange(&self, group: &mut Membership, exchange: &Exchange) -> Done {
+    fn exchange(&self, group: &mut Shared, exchange: &Exchange) -> Done {
         let (memory, member, members) = (self.encoder.memory, group.endpoint.member(), group.members());
         match exchange {
             // Squares of gradients: less than a shard a member.
@@ -194,7 +197,7 @@ impl CudaQueue<'_> {
     /// The sum over all members of their `range`, to `to`.
     fn sum(
         &self,
-        group: &Membership,
+        group: &Shared,
         common: Common,
         reduction: Reduction,
         (own, theirs): (Span, &[u64]),
@@ -217,7 +220,7 @@ impl CudaQueue<'_> {
     /// Copies `bytes` of what all have where this member has `own` to the stage, `step` bytes apart.
     fn stage(
         &self,
-        group: &Membership,
+        group: &Shared,
         own: Span,
         theirs: &[u64],
         bytes: Range<u64>,
@@ -232,7 +235,7 @@ impl CudaQueue<'_> {
     }
 
     /// The sum of `parts` parts of `count` elements each, which lie `step` elements apart in `stage`.
-    fn sum_staged(
+    pub(super) fn sum_staged(
         &self,
         element: ElementType,
         reduction: Reduction,
@@ -258,13 +261,7 @@ impl CudaQueue<'_> {
     }
 
     /// Copies to `base` the shards of all other members. Where they are absent, the own shard stands in for theirs.
-    fn gather(
-        &self,
-        group: &Membership,
-        common: Common,
-        theirs: &[u64],
-        base: Span,
-    ) -> Result<(), CudaError> {
+    fn gather(&self, group: &Shared, common: Common, theirs: &[u64], base: Span) -> Result<(), CudaError> {
         let own = group.endpoint.member();
         let bytes_of = |member| common.bytes(shard(common.elements, theirs.len(), member));
         for (member, address) in theirs.iter().enumerate().filter(|(member, _)| *member != own) {
@@ -329,7 +326,7 @@ impl CudaQueue<'_> {
     }
 
     /// The sum over runs of `copies` neighbours, in place: all copy a piece before any of them replaces it.
-    fn sum_neighbours(&self, group: &mut Membership, data: View, copies: usize) -> Done {
+    fn sum_neighbours(&self, group: &mut Shared, data: View, copies: usize) -> Done {
         let common = Common::new(Operation::Exchange, data)?;
         let at = self.encoder.memory.at(data);
         let first = group.endpoint.member() / copies * copies;

@@ -144,6 +144,15 @@ impl Gpu {
         unsafe { result::ctx::set_current(self.context) }.doing("taking a GPU for a thread")
     }
 
+    /// The number that this GPU has and no other, as its driver writes it.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn uuid(&self) -> Result<String, CudaError> {
+        let uuid = result::device::get_uuid(self.device).doing("the identity of a GPU")?;
+        Ok(uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect())
+    }
+
     /// Memory that is free.
     ///
     /// # Errors

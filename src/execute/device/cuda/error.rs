@@ -27,10 +27,9 @@ pub enum CudaError {
     NoDevice,
     #[error("{name} has compute capability {found}; the kernels need 8.0 or newer")]
     OldDevice { name: String, found: String },
-    /// Several GPUs would need a library of collectives between them.
     #[error(
-        "the plan has {ranks} ranks, a GPU each, and {found}: each GPU would need a process of its own, which is not \
-         built yet; --share-device runs all ranks on one GPU"
+        "the plan has {ranks} ranks, a GPU each, and {found}; `--launch` prints the script that starts a process for each \
+         GPU of several machines, and --share-device runs all ranks on one GPU"
     )]
     FewDevices { ranks: u64, found: String },
     /// A call of the driver that failed; `action` says what for.
@@ -38,6 +37,22 @@ pub enum CudaError {
     Driver { action: String, code: u32, meaning: String },
     #[error("{action}: cublasLt answers {code} ({meaning})")]
     CublasLt { action: &'static str, code: i32, meaning: &'static str },
+    /// Why the library that joins GPUs cannot be used, and what to do.
+    #[error("{0}")]
+    NoNccl(String),
+    #[error("{action}: NCCL answers {code} ({meaning})")]
+    Nccl { action: String, code: i32, meaning: String },
+    #[error(
+        "NCCL is {} at rank {} and {} at rank {}: all ranks need the same release",
+        versions[0], ranks[0], versions[1], ranks[1]
+    )]
+    OtherNccl { ranks: [usize; 2], versions: [String; 2] },
+    #[error(
+        "ranks {} and {} are on one GPU: each rank needs a GPU of its own. Start as many processes on a host as it has GPUs, \
+         and let each see all of them (`--gpus-per-node`, not `--gpus-per-task`)",
+        ranks[0], ranks[1]
+    )]
+    SameGpu { ranks: [usize; 2] },
     /// Nothing can be done on the GPU any more.
     #[error("the GPU has ended the run with {code} ({meaning}) {}", places(at))]
     Ended { code: u32, meaning: String, at: Vec<String> },

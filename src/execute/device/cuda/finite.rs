@@ -3,7 +3,6 @@
 
 #![expect(unsafe_code, reason = "copies are unsafe to make")]
 
-use super::error::CudaError;
 use super::queue::{CudaQueue, Done};
 use super::work::{Span, Work};
 use crate::execute::call::{LossWeightCall, View};
@@ -38,7 +37,7 @@ impl CudaQueue<'_> {
         ExecuteError::NotFinite { step: self.step, value, rank: self.rank, layer: layer.to_owned(), what }
     }
 
-    fn first_not_finite(&self, values: View) -> Result<Option<f64>, CudaError> {
+    fn first_not_finite(&self, values: View) -> Result<Option<f64>, ExecuteError> {
         let at = self.encoder.memory.at(values);
         if values.is_empty() {
             return Ok(None);
@@ -64,10 +63,11 @@ impl CudaQueue<'_> {
     }
 
     /// The bytes of `at`, as many, once all that was submitted is done.
-    fn read<const N: usize>(&self, at: Span) -> Result<[u8; N], CudaError> {
+    fn read<const N: usize>(&self, at: Span) -> Result<[u8; N], ExecuteError> {
         assert_eq!(at.bytes, N as u64, "bytes of a number");
         let mut bytes = [0; N];
-        // SAFETY: the copy is behind what was submitted, and the program lets nobody write there before this call is over.
+        self.settle()?;
+        // SAFETY: the copy is after what was submitted, and the program lets nobody write there before this call is over.
         unsafe { self.on.copy_now(bytes.as_mut_ptr() as u64, at.address, N) }?;
         Ok(bytes)
     }

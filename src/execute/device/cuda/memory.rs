@@ -58,7 +58,7 @@ fn constants(need: &Need) -> usize {
 impl Memory {
     /// Bytes that it takes beside the arena.
     pub fn beside(need: &Need) -> usize {
-        constants(need) + ALL_FOUND + need.memberships * STAGE
+        constants(need) + ALL_FOUND + need.channels.len() * STAGE
     }
 
     /// Takes what `need` says from `gpu`; the rank's host memory is `host`.
@@ -76,7 +76,7 @@ impl Memory {
             workspace,
             found: Block::zeroed(gpu, ALL_FOUND)?,
             constants: Constants { block, filled: Mutex::default() },
-            stages: Block::zeroed(gpu, need.memberships * STAGE)?,
+            stages: Block::zeroed(gpu, need.channels.len() * STAGE)?,
             lists: need.lists.clone(),
             copies,
         })

@@ -1,6 +1,6 @@
 //! Messages between pipeline ranks that share a GPU: copies to the receiver's inbox and out of it.
 
-use super::queue::{CudaQueue, Done};
+use super::queue::{CudaQueue, Done, Reach};
 use super::work::Work;
 use crate::execute::call::View;
 use crate::execute::comm::Tag;
@@ -10,19 +10,23 @@ impl CudaQueue<'_> {
     /// Into the receiver's inbox. The threads of both ranks agree on whose turn it is; the events make their streams
     /// keep to it.
     pub(super) fn send(&self, to: usize, (message, micro): (Message, u32), from: View, inbox: View) -> Done {
+        let (mailbox, memories) = match &self.reach {
+            Reach::Joined(links) => return self.send_to(links, to, from),
+            Reach::Shared { mailbox, memories } => (mailbox, memories),
+        };
         let from_at = self.encoder.memory.at(from);
         let mut filled = Ok(());
         // Nobody calls it where the receiver is absent.
         let fill = || {
             filled = (|| {
-                let to_at = self.peers[to].at(inbox);
+                let to_at = memories[to].at(inbox);
                 let state = self.inboxes.at(to_at.address)?;
                 self.on.wait(&state.empty)?;
                 self.perform_now(Work::Copy { from: from_at, to: to_at })?;
                 state.full.record(&self.on)
             })();
         };
-        self.mailbox.send(to, Tag::new((message, micro), self.step), from.message(), fill)?;
+        mailbox.send(to, Tag::new((message, micro), self.step), from.message(), fill)?;
         Ok(filled?)
     }
 
@@ -34,6 +38,10 @@ impl CudaQueue<'_> {
         inbox: View,
         to: View,
     ) -> Done {
+        let mailbox = match &self.reach {
+            Reach::Joined(_) => return self.take(inbox, to),
+            Reach::Shared { mailbox, .. } => mailbox,
+        };
         let (from_at, to_at) = (self.encoder.memory.at(inbox), self.encoder.memory.at(to));
         let state = self.inboxes.at(from_at.address)?;
         let mut taken = Ok(());
@@ -44,7 +52,7 @@ impl CudaQueue<'_> {
                 state.empty.record(&self.on)
             })();
         };
-        self.mailbox.receive(from, Tag::new((message, micro), self.step), to.message(), take)?;
+        mailbox.receive(from, Tag::new((message, micro), self.step), to.message(), take)?;
         Ok(taken?)
     }
 }

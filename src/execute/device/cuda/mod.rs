@@ -7,8 +7,8 @@
 //!                   launch (geometry), compile (NVRTC, cache)
 //! ```
 //!
-//! What a rank keeps and computes on the host is the CPU device's affair; its memory is pinned here. All ranks share one
-//! GPU: several GPUs need a library of collectives.
+//! What a rank keeps and computes on the host is the CPU device's affair; its memory is pinned here. Ranks share one GPU, or
+//! each has its own, joined by NCCL to those of this process and of others.
 
 #![expect(unsafe_code, reason = "the driver is a C library")]
 
@@ -24,12 +24,14 @@ mod finite;
 mod graph;
 mod host_queue;
 mod inboxes;
+pub mod joined;
 mod kernels;
 mod launch;
 pub mod measure;
 mod membership;
 mod memory;
 mod messages;
+mod nccl;
 mod queue;
 mod ranges;
 mod span;
@@ -52,14 +54,15 @@ use self::host_queue::HostQueue;
 use self::inboxes::Inboxes;
 use self::kernels::Kernels;
 use self::launch::runs::Types as KernelTypes;
-use self::membership::Membership;
+use self::membership::{Joined, Membership, Shared};
 use self::memory::Memory;
-use self::queue::CudaQueue;
+use self::nccl::links::Links;
+use self::queue::{CudaQueue, Reach};
 use self::standing::Standing;
 use self::stream::{Event, Stream as GpuStream, Timing};
 use self::work::Span;
 use crate::execute::call::{Space, View};
-use crate::execute::comm::{Channel, Hub, Peers};
+use crate::execute::comm::{Alarm, Channel, Hub, Peers};
 use crate::execute::device::cpu::Cpu;
 use crate::execute::device::{Device, FreeMemory, Need, Queue, Queues, Submission, Tracing};
 use crate::execute::error::ExecuteError;
@@ -94,6 +97,10 @@ pub struct Cuda {
     peers: Peers,
     /// By place, the ranks' numbers in the run.
     numbers: Vec<usize>,
+    /// Of its one rank, where each rank has a GPU of its own.
+    links: Option<Arc<Links>>,
+    /// Rings when another rank has failed.
+    alarm: Alarm,
     /// Of a copy between steps.
     failure: Mutex<Option<CudaError>>,
     gpu: Arc<Gpu>,
@@ -116,6 +123,8 @@ impl Cuda {
             types: kernel_types,
             peers: Peers::Present,
             numbers: Vec::new(),
+            links: None,
+            alarm: Alarm::default(),
             failure: Mutex::default(),
             gpu,
         })
@@ -218,7 +227,7 @@ impl Device for Cuda {
                 Peers::Absent => Hub::alone(),
             },
             stages: (0..count).map(|_| AtomicUsize::new(0)).collect(),
-            standings: (0..count).map(|_| Standing::default()).collect(),
+            standings: (0..count).map(|_| Standing::new(self.alarm.clone())).collect(),
             inboxes: Inboxes::default(),
             board: Board::new()?,
             start: Event::new(Timing::Kept)?,
@@ -264,10 +273,26 @@ impl Queues for CudaQueues<'_> {
         let memory = &self.cuda.ranks[rank];
         let mut memberships: [Option<Membership>; Group::COUNT] = Default::default();
         for &(group, members) in groups {
-            let endpoint = self.hub.endpoint(number, Channel { group, stream }, members)?;
             let stage = memory.stage(self.stages[rank].fetch_add(1, Ordering::Relaxed))?;
-            memberships[group as usize] = Some(Membership::new(endpoint, stage)?);
+            memberships[group as usize] = Some(match &self.cuda.links {
+                None => {
+                    let endpoint = self.hub.endpoint(number, Channel { group, stream }, members)?;
+                    Membership::Shared(Shared::new(endpoint, stage)?)
+                }
+                Some(links) => {
+                    Membership::Joined(Joined { communicator: links.group(group, members)?, stage })
+                }
+            });
         }
+        let is_for_others = matches!(stream, Stream::Model | Stream::Data | Stream::Send | Stream::Receive);
+        let (reach, on) = match &self.cuda.links {
+            None => {
+                let (mailbox, memories) = (self.hub.mailbox(number)?, self.cuda.ranks.as_slice());
+                (Reach::Shared { mailbox, memories }, GpuStream::new()?)
+            }
+            Some(links) if is_for_others => (Reach::Joined(Arc::clone(links)), GpuStream::urgent()?),
+            Some(links) => (Reach::Joined(Arc::clone(links)), GpuStream::new()?),
+        };
         Ok(Box::new(CudaQueue {
             gpu: Arc::clone(gpu),
             kernels: &self.cuda.kernels,
@@ -277,15 +302,14 @@ impl Queues for CudaQueues<'_> {
                 products: &self.cuda.products,
                 multiprocessors: gpu.facts.multiprocessors,
             },
-            peers: &self.cuda.ranks,
             rank: number,
             stream,
-            on: GpuStream::new()?,
+            on,
             cores: self.host.queue(rank, stream, &[])?,
             standing,
             known: Waits::default(),
             groups: memberships,
-            mailbox: self.hub.mailbox(number)?,
+            reach,
             inboxes: &self.inboxes,
             step: 0,
             start: &self.start,

@@ -17,6 +17,7 @@ use super::inboxes::Inboxes;
 use super::kernels::{Function, Kernels};
 use super::membership::Membership;
 use super::memory::Memory;
+use super::nccl::links::Links;
 use super::ranges;
 use super::standing::{End, Standing};
 use super::stream::{Event, Stream as GpuStream, Timing};
@@ -34,13 +35,19 @@ pub type Done = Result<(), ExecuteError>;
 /// Less work than this is not worth a graph.
 const LEAST_WORK: usize = 3;
 
+/// How a rank reaches the others.
+pub enum Reach<'r> {
+    /// They share its GPU: by rank, memory that messages are put into.
+    Shared { mailbox: Mailbox, memories: &'r [Memory] },
+    /// Each has a GPU of its own.
+    Joined(Arc<Links>),
+}
+
 /// A stream of a rank.
 pub struct CudaQueue<'r> {
     pub gpu: Arc<Gpu>,
     pub kernels: &'r Kernels,
     pub encoder: Encoder<'r>,
-    /// By rank, memory that messages are put into.
-    pub peers: &'r [Memory],
     pub rank: usize,
     pub stream: Stream,
     pub on: GpuStream,
@@ -50,7 +57,7 @@ pub struct CudaQueue<'r> {
     pub known: Waits,
     /// By group, where the stream has collectives in it.
     pub groups: [Option<Membership>; Group::COUNT],
-    pub mailbox: Mailbox,
+    pub reach: Reach<'r>,
     pub inboxes: &'r Inboxes,
     pub step: u64,
     /// The begin of the step on the GPU.
@@ -217,6 +224,55 @@ impl CudaQueue<'_> {
         Ok(true)
     }
 
+    /// Waits until all that was submitted is done.
+    ///
+    /// # Errors
+    /// What went wrong with it, or why the job failed meanwhile.
+    pub(super) fn settle(&self) -> Done {
+        match &self.reach {
+            Reach::Shared { .. } => Ok(self.on.synchronize()?),
+            Reach::Joined(links) => links.wait(&self.on),
+        }
+    }
+
+    /// Ends what other GPUs wait for, or this one for them, unless all goes well.
+    fn end_unless(&self, goes_well: bool) {
+        if let (Reach::Joined(links), false) = (&self.reach, goes_well) {
+            links.abort();
+        }
+    }
+
+    /// Does `call`, which is not only kernels, or notes it to be submitted with others.
+    ///
+    /// # Safety
+    /// As for [`Queue::submit`].
+    unsafe fn submit_call(&mut self, call: &Call) -> Done {
+        if !is_own_work(call) {
+            self.flush()?;
+        }
+        match call {
+            Call::Collective { group, exchange } => self.collective(*group, exchange),
+            Call::Send { to, message, micro, from, inbox } => {
+                self.send(*to, (*message, *micro), *from, *inbox)
+            }
+            Call::Receive { from, message, micro, inbox, to } => {
+                self.receive(*from, (*message, *micro), *inbox, *to)
+            }
+            Call::Check { values, kernel, layer } => self.check(*values, *kernel, layer),
+            Call::LossWeight(weight) => {
+                self.perform(call)?;
+                self.flush()?;
+                self.check_weight(weight)
+            }
+            _ if is_of_cores(call) => {
+                self.settle()?;
+                // SAFETY: the stream has waited for what the call waits for, and all that is over.
+                unsafe { self.cores.submit(call) }
+            }
+            _ => Ok(self.perform(call)?),
+        }
+    }
+
     /// What `instruction` is called, with the kernels that are known.
     fn name(&self, instruction: &Upcoming<'_>) -> String {
         let works = instruction.calls.iter().filter_map(|call| self.prepared.get(&std::ptr::from_ref(call)));
@@ -286,7 +342,10 @@ impl Queue for CudaQueue<'_> {
 
     fn wait(&mut self, waits: &Waits) -> bool {
         match self.wait_for(waits) {
-            Ok(goes_on) => goes_on,
+            Ok(goes_on) => {
+                self.end_unless(goes_on);
+                goes_on
+            }
             Err(error) => {
                 self.keep(Err(error));
                 true
@@ -298,30 +357,10 @@ impl Queue for CudaQueue<'_> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
         }
-        if !is_own_work(call) {
-            self.flush()?;
-        }
-        match call {
-            Call::Collective { group, exchange } => self.collective(*group, exchange),
-            Call::Send { to, message, micro, from, inbox } => {
-                self.send(*to, (*message, *micro), *from, *inbox)
-            }
-            Call::Receive { from, message, micro, inbox, to } => {
-                self.receive(*from, (*message, *micro), *inbox, *to)
-            }
-            Call::Check { values, kernel, layer } => self.check(*values, *kernel, layer),
-            Call::LossWeight(weight) => {
-                self.perform(call)?;
-                self.flush()?;
-                self.check_weight(weight)
-            }
-            _ if is_of_cores(call) => {
-                self.on.synchronize()?;
-                // SAFETY: the stream has waited for what the call waits for, and all that is over.
-                unsafe { self.cores.submit(call) }
-            }
-            _ => Ok(self.perform(call)?),
-        }
+        // SAFETY: as the caller vouches.
+        let done = unsafe { self.submit_call(call) };
+        self.end_unless(done.is_ok());
+        done
     }
 
     /// Where nothing is traced, an event is recorded only for others to wait for.
@@ -357,6 +396,15 @@ impl Queue for CudaQueue<'_> {
         self.standing.advance(self.stream, end);
     }
 
+    fn post(&mut self, call: &Call) -> Done {
+        let (Reach::Joined(links), Call::Receive { from, inbox, .. }) = (&self.reach, call) else {
+            return Ok(());
+        };
+        let posted = self.post_to(links, *from, *inbox);
+        self.end_unless(posted.is_ok());
+        posted
+    }
+
     fn hand_over(&mut self) -> Done {
         Ok(self.flush()?)
     }
@@ -366,7 +414,7 @@ impl Queue for CudaQueue<'_> {
             Some(failure) => Err(failure.into()),
             None => {
                 self.flush()?;
-                Ok(self.on.synchronize()?)
+                self.settle()
             }
         }
     }

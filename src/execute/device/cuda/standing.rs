@@ -1,8 +1,10 @@
 //! How far each stream of a rank has come in what it submitted, and by which events others wait for it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::stream::Event;
+use crate::execute::comm::Alarm;
 use crate::lower::Stream;
 use crate::program::issue_order::Waits;
 
@@ -32,9 +34,19 @@ struct State {
 pub struct Standing {
     state: Mutex<State>,
     moved: Condvar,
+    /// Rings when another rank has failed, which may then never do what a stream of this one waits for.
+    alarm: Alarm,
 }
 
+/// How often a thread that waits looks whether another rank has failed.
+const LOOK: Duration = Duration::from_millis(100);
+
 impl Standing {
+    /// Of a rank that is told by `alarm` if another fails.
+    pub fn new(alarm: Alarm) -> Self {
+        Self { alarm, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,17 +59,18 @@ impl Standing {
     }
 
     /// Blocks until every stream has submitted what `waits` asks for. The ends of the last instruction of each that is
-    /// asked of more than `known` says; none if a stream of the rank has failed.
+    /// asked of more than `known` says; none if a stream of the rank has failed,
+    /// or another rank.
     pub fn wait(&self, waits: &Waits, known: &Waits) -> Option<Vec<End>> {
         let mut state = self.lock();
         loop {
-            if state.failed {
+            if state.failed || self.alarm.check().is_err() {
                 return None;
             }
             if state.submitted.iter().zip(waits).all(|(submitted, wait)| submitted >= wait) {
                 break;
             }
-            state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
+            (state, _) = self.moved.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
         }
         let asked = waits.iter().zip(known).zip(&state.ends).filter(|((wait, known), _)| wait > known);
         Some(asked.map(|((wait, _), ends)| ends[*wait as usize - 1].clone()).collect())

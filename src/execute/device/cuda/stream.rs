@@ -30,6 +30,21 @@ impl Stream {
         Ok(Self { handle })
     }
 
+    /// One whose work the GPU begins before that of others: for messages and collectives, for which other GPUs wait.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn urgent() -> Result<Self, CudaError> {
+        /// The driver takes the most urgent that it has.
+        const FIRST: i32 = -1000;
+        let (mut handle, flags) = (std::ptr::null_mut(), CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
+        // SAFETY: a place for the handle.
+        unsafe { sys::cuStreamCreateWithPriority(&raw mut handle, flags, FIRST) }
+            .result()
+            .doing("a stream")?;
+        Ok(Self { handle })
+    }
+
     /// What comes now waits for `event`.
     ///
     /// # Errors
@@ -53,6 +68,18 @@ impl Stream {
         // SAFETY: as the caller vouches.
         unsafe { sys::cuMemcpyAsync(to, from, bytes, self.handle) }.result().doing("a copy")?;
         self.synchronize()
+    }
+
+    /// Whether all that was submitted is done.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    pub fn is_idle(&self) -> Result<bool, CudaError> {
+        // SAFETY: it lives.
+        match unsafe { sys::cuStreamQuery(self.handle) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => other.result().doing("asking for a stream").map(|()| true),
+        }
     }
 
     /// Waits until all that was submitted is done.

@@ -10,6 +10,7 @@ use super::compile::Compiler;
 use super::cublas_lt::{self, Installed};
 use super::driver::{self, Gpu, is_capable};
 use super::error::{CudaError, Doing};
+use super::nccl::Nccl;
 use crate::units::Bytes;
 
 /// All of it.
@@ -83,6 +84,15 @@ impl Survey {
             file: installed.as_ref().ok().and_then(Installed::file),
             problem: installed.err(),
         };
+        let nccl = Nccl::find();
+        let nccl = LibraryFacts {
+            name: "NCCL",
+            needed_for: "several GPUs, each with a rank",
+            optional: true,
+            version: nccl.as_ref().ok().map(Nccl::version),
+            file: nccl.as_ref().ok().and_then(Nccl::file),
+            problem: nccl.err().map(|error| error.to_string()),
+        };
         let counted = driver::count();
         let driver = LibraryFacts {
             name: "libcuda",
@@ -95,7 +105,7 @@ impl Survey {
         let devices: Vec<DeviceFacts> =
             (0..counted.unwrap_or_default()).filter_map(|index| device(index, compiles).ok()).collect();
         let links = links(devices.len()).unwrap_or_default();
-        Self { libraries: vec![driver, nvrtc, cublas_lt], devices, links }
+        Self { libraries: vec![driver, nvrtc, cublas_lt, nccl], devices, links }
     }
 }
 

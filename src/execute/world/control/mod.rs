@@ -156,6 +156,11 @@ impl JobControl {
         Ok(bytes.to_vec())
     }
 
+    /// Rings when a rank has failed.
+    pub fn alarm(&self) -> &Alarm {
+        &self.shared.alarm
+    }
+
     /// By rank, what its clock shows more than that of rank 0, in seconds; known at rank 0.
     pub fn clocks(&self) -> Vec<f64> {
         std::iter::once(0.0).chain(self.shared.links.iter().map(|link| link.clock)).collect()

@@ -18,7 +18,7 @@ pub const NVRTC: Wanted = Wanted {
     variable: "MESHWRIGHT_NVRTC",
     folder: "cuda_nvrtc",
     wheels: ["nvidia-cuda-nvrtc==13.0.88", "nvidia-cuda-nvrtc-cu12"],
-    files: ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
 };
 
 /// What NVRTC calls itself. It says no more than this of its release.

@@ -12,8 +12,8 @@ pub struct Wanted {
     pub folder: &'static str,
     /// What pip calls its wheel, of CUDA 13 and of CUDA 12.
     pub wheels: [&'static str; 2],
-    /// Its file, by release, the newest first. The last is a link that only toolkits have.
-    pub files: [&'static str; 3],
+    /// Its file, by release, the newest first. The last may be a link that only toolkits have.
+    pub files: &'static [&'static str],
 }
 
 /// Places in order; the first that has a library that works is taken.

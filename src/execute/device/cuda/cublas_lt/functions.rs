@@ -23,7 +23,7 @@ pub const CUBLAS_LT: Wanted = Wanted {
     variable: "MESHWRIGHT_CUBLASLT",
     folder: "cublas",
     wheels: ["nvidia-cublas", "nvidia-cublas-cu12"],
-    files: ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
+    files: &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"],
 };
 
 /// `cublasStatus_t`, whatever number it is.

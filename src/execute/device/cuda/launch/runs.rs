@@ -20,6 +20,14 @@ impl Types {
         };
         Source { file, options: types.iter().chain(more).map(|option| (*option).to_owned()).collect() }
     }
+
+    /// Bytes of an activation.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::Bf16WithF32Gradients => 2,
+        }
+    }
 }
 
 /// Elements that a thread takes at a time.

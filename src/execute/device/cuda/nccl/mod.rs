@@ -1,0 +1,51 @@
+//! GPUs that are joined by NCCL, NVIDIA's library of collectives between GPUs of one process or of many.
+//!
+//! NCCL asks for three things, and gets them by how ranks submit. One thread of a rank calls it. All ranks issue what they do
+//! together in one order, which [`crate::program::submission`] gives. And a receiver posts room for messages in the order in
+//! which they are sent.
+
+pub mod circles;
+pub mod collectives;
+pub mod communicator;
+mod functions;
+pub mod links;
+mod messages;
+pub mod network;
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+
+use self::functions::{Functions, NCCL};
+use super::compile::library::file_of;
+use super::compile::search::Search;
+use super::error::CudaError;
+
+/// The library of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Nccl(Functions);
+
+impl Nccl {
+    /// The first that is found.
+    ///
+    /// # Errors
+    /// Where it was looked for.
+    pub fn find() -> Result<Self, CudaError> {
+        let search = Search::from_environment(&NCCL);
+        Functions::find(&search).map(Self).map_err(|looked| {
+            let [wheel, before] = NCCL.wheels;
+            CudaError::NoNccl(format!(
+                "NCCL, which joins GPUs, was not found. Looked for libnccl {looked}. `pip install {wheel}` brings it (for \
+                 drivers of CUDA 12, {before}); MESHWRIGHT_NCCL names the folder it lies in"
+            ))
+        })
+    }
+
+    pub fn version(&self) -> String {
+        functions::written(self.0.version)
+    }
+
+    /// The file that it was opened from.
+    pub fn file(&self) -> Option<PathBuf> {
+        file_of(self.0.send as *const c_void)
+    }
+}

@@ -1,0 +1,131 @@
+//! Ranks that have a GPU each, in one process, joined by NCCL. On the stand-ins, which stand for as many GPUs as are asked
+//! for; each test starts itself as a process with eight of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use meshwright::execute::run::DeviceKind;
+use meshwright::model::Model;
+
+use crate::dice::Dice;
+use crate::strategies::strategy;
+use crate::texts::{Draw, random_text};
+use crate::{check_bf16_on, check_on, child, models, workload};
+
+/// How many random strategies of each model are tried; `MESHWRIGHT_STRATEGIES` asks for more.
+const COUNT: usize = 5;
+
+/// Runs the test `name` with eight GPUs, and looks at the order in which they were asked to work together.
+fn with_gpus(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().to_str().unwrap();
+    let output = child::run(name, &[("FAKE_CUDA_DEVICES", "8"), ("FAKE_NCCL_LOG", log)]);
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    one_order(folder.path());
+}
+
+/// That there is one order of all operations of which each GPU issued a part: no two GPUs disagree, and no circle of them.
+/// A line of the log is a GPU, a communicator, the number of the operation there, and what it was.
+fn one_order(folder: &std::path::Path) {
+    let mut after: BTreeMap<(String, String), BTreeSet<(String, String)>> = BTreeMap::new();
+    let (mut last, mut count): (BTreeMap<String, (String, String)>, _) = (BTreeMap::new(), 0);
+    for entry in fs::read_dir(folder).unwrap() {
+        for line in fs::read_to_string(entry.unwrap().path()).unwrap().lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (gpu, operation) = (words[0].to_owned(), (words[1].to_owned(), words[2].to_owned()));
+            after.entry(operation.clone()).or_default();
+            if let Some(before) = last.insert(gpu, operation.clone()).filter(|before| *before != operation) {
+                after.entry(before).or_default().insert(operation);
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} operations were issued");
+    // What nothing comes before goes first, and so on until all have gone.
+    while !after.is_empty() {
+        let follow: BTreeSet<_> = after.values().flatten().cloned().collect();
+        let first: Vec<_> = after.keys().filter(|operation| !follow.contains(operation)).cloned().collect();
+        assert!(!first.is_empty(), "GPUs issue these in several orders: {:?}", after.keys());
+        first.iter().for_each(|operation| _ = after.remove(operation));
+    }
+}
+
+/// Every collective and every schedule is in one of these.
+#[test]
+#[ignore = "another test starts it as a process of its own"]
+fn chosen() {
+    let on = DeviceKind::Cuda;
+    for text in [
+        "tp=2,pp=2,micro=2",
+        "tp=4,micro=4",
+        "cp=2,zero=3,micro=1",
+        "cp=4,cp_kind=ulysses,micro=4",
+        "cp=2,cp_kind=ulysses,tp=2,zero=1,micro=2",
+        "pp=4,virtual=1,sched=zb-h1,micro=1",
+        "pp=2,virtual=2,sched=interleaved,micro=1",
+        "zero=3,shard=2,micro=1",
+        "zero=2,micro=1,sync=micro",
+        "tp=2,zero=1,micro=2,offload=optimizer:0.5",
+    ] {
+        check_on(on, &models::llama(), text, 4, 0.0);
+    }
+    // The head is tied to the table over the stages, and dropout is the same everywhere.
+    check_on(on, &models::gpt2(), "pp=2,tp=2,sp=on,micro=1,ckpt=full", 4, 0.2);
+    // Shards of several lengths.
+    check_on(on, &models::gpt2(), "zero=3,micro=1", 3, 0.0);
+    check_on(on, &models::mixtral(), "ep=2,zero=1,micro=1,capacity=full", 4, 0.0);
+    check_bf16_on(on, &models::llama(), "tp=2,micro=2,zero=1", 4);
+    check_bf16_on(on, &models::llama(), "tp=1,pp=2,micro=2,zero=3,offload=optimizer:1", 4);
+}
+
+#[test]
+fn gpus_of_one_process_train_as_cores_do() {
+    with_gpus("joined::chosen");
+}
+
+fn random(model: &Model, seed: u64) {
+    let count = std::env::var("MESHWRIGHT_STRATEGIES").ok().and_then(|count| count.parse().ok());
+    let (draw, mut dice, mut checked) = (Draw::of(model), Dice::new(seed), 0);
+    while checked < count.unwrap_or(COUNT) {
+        let devices = dice.pick(&[2, 2, 4, 4, 8]);
+        let text = random_text(&mut dice, devices, draw);
+        if strategy(model, &text, devices, &workload(0.0)).is_some() {
+            eprintln!("{text} on {devices}");
+            check_on(DeviceKind::Cuda, model, &text, devices, 0.0);
+            checked += 1;
+        }
+    }
+}
+
+#[test]
+#[ignore = "another test starts it as a process of its own"]
+fn random_gpt2() {
+    random(&models::gpt2(), 31);
+}
+
+#[test]
+#[ignore = "another test starts it as a process of its own"]
+fn random_llama() {
+    random(&models::llama(), 32);
+}
+
+#[test]
+#[ignore = "another test starts it as a process of its own"]
+fn random_mixtral() {
+    random(&models::mixtral(), 33);
+}
+
+#[test]
+fn gpt2_under_random_strategies() {
+    with_gpus("joined::random_gpt2");
+}
+
+#[test]
+fn llama_under_random_strategies() {
+    with_gpus("joined::random_llama");
+}
+
+#[test]
+fn mixtral_under_random_strategies() {
+    with_gpus("joined::random_mixtral");
+}
