@@ -70,7 +70,10 @@ impl Segment {
     /// Comes as a member. It says why that can't be.
     pub fn join(path: &Path, size: usize, rank: usize, version: u64) -> Result<Segment, String> {
         let file = locked(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Segment::enter(&file, path, size, rank, version)
+        let result = Segment::enter(&file, path, size, rank, version);
+        // Closing would not do: a mapping keeps the lock.
+        file.unlock().map_err(|error| format!("{}: {error}", path.display()))?;
+        result
     }
 
     /// The same with the file locked.
