@@ -15,7 +15,7 @@ use std::process::ExitCode;
 type Scenario = fn() -> Result<(), String>;
 
 fn main() -> ExitCode {
-    let scenarios: [(&str, Scenario); 47] = [
+    let scenarios: [(&str, Scenario); 50] = [
         ("waits", ordering::waits),
         ("forgets-to-wait", ordering::forgets_to_wait),
         ("reads-too-early", ordering::reads_too_early),
@@ -45,7 +45,8 @@ fn main() -> ExitCode {
         ("products-outside-ranges", products::outside_ranges),
         ("products-without-context", products::without_context),
         ("nccl-operations", nccl::operations::all),
-        ("nccl-two-devices", nccl::operations::two_devices),
+        ("nccl-two-devices", nccl::devices::in_a_group),
+        ("nccl-two-threads", nccl::devices::with_a_thread_each),
         ("nccl-ring", nccl::messages::ring),
         ("nccl-message-counts", nccl::messages::counts_differ),
         ("nccl-send-waits", nccl::messages::waits),
@@ -54,6 +55,8 @@ fn main() -> ExitCode {
         ("nccl-without-order", nccl::order::without_order),
         ("nccl-with-order", nccl::order::with_order),
         ("nccl-order-of-calls", nccl::order::in_the_order_of_calls),
+        ("nccl-group-on-streams", nccl::order::group_on_two_streams),
+        ("nccl-dead-member", nccl::threads::dead_member),
         ("nccl-comes-alone", nccl::slow::comes_alone),
         ("nccl-slowly", nccl::slow::slowly),
         ("nccl-threads", nccl::threads::at_once),

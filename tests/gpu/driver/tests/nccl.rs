@@ -17,8 +17,10 @@ fn all_operations_are_right_between_processes() {
 
 #[test]
 fn two_devices_of_a_process_communicate() {
-    for program in orders("nccl-two-devices") {
-        program.with("FAKE_CUDA_DEVICES", "2").passes();
+    for name in ["nccl-two-devices", "nccl-two-threads"] {
+        for program in orders(name) {
+            program.with("FAKE_CUDA_DEVICES", "2").passes();
+        }
     }
 }
 
@@ -45,6 +47,7 @@ fn communicators_of_two_streams_go_on_at_once() {
 #[test]
 fn a_communicator_keeps_the_order_of_its_calls() {
     orders("nccl-order-of-calls").into_iter().for_each(Program::passes);
+    orders("nccl-group-on-streams").into_iter().for_each(Program::passes);
 }
 
 #[test]
@@ -88,6 +91,7 @@ fn threads_that_call_at_once_are_refused() {
 #[test]
 fn an_abort_sets_free_who_waits() {
     two_orders("nccl-abort").into_iter().for_each(Program::passes);
+    two_orders("nccl-dead-member").into_iter().for_each(Program::passes);
 }
 
 #[test]
@@ -102,7 +106,7 @@ fn communication_is_captured_and_replayed() {
     two_orders("nccl-some-graphs").into_iter().for_each(Program::passes);
 }
 
-/// What each process has given its device to do: the number of the communicator in the process, and the rest of the line.
+/// What each process has given its device to do: the name of the communicator, and the rest of the line.
 fn issued(folder: &Path) -> Vec<Vec<(String, String)>> {
     let files = std::fs::read_dir(folder).expect("a folder");
     let mut all: Vec<Vec<(String, String)>> = files

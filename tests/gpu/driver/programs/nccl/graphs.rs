@@ -52,7 +52,11 @@ pub fn replays() -> Result<(), String> {
         launch(member, graph, 3)?;
         let origin = (rank + 3 * size - 3) % size;
         equal("three times", &member.download(from, 4 * COUNT)?, &numbers(FLOAT, origin, COUNT))?;
-        ok("ncclCommDestroy", unsafe { (nccl().destroy)(communicator) })
+        ok("ncclCommDestroy", unsafe { (nccl().destroy)(communicator) })?;
+        match launch(member, graph, 1) {
+            Err(error) if error.contains("INVALID_HANDLE") => Ok(()),
+            other => Err(format!("a graph without its communicator: {other:?}")),
+        }
     })
 }
 

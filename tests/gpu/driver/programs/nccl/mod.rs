@@ -1,5 +1,6 @@
 //! Programs of several processes that communicate by NCCL, whose functions are looked up by their names.
 
+pub mod devices;
 pub mod graphs;
 pub mod members;
 pub mod messages;

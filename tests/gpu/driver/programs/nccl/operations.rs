@@ -1,10 +1,10 @@
-//! All operations: in place and apart, of all sizes, in one to four processes, and on two devices of one process.
+//! All operations: in place and apart, of all sizes, in one to four processes.
 
 use super::members::{Member, in_members};
 use super::numbers::{equal, numbers, size, sums};
-use super::{BFLOAT, Config, DOUBLE, FLOAT, Handle, INT8, Id, SUM, nccl, ok};
+use super::{BFLOAT, DOUBLE, FLOAT, Handle, INT8, SUM, nccl, ok};
 use crate::setup::text;
-use cudarc::driver::{CudaContext, result};
+use cudarc::driver::result;
 
 /// More f32 numbers than a round takes.
 const MANY: usize = 270_001;
@@ -93,49 +93,4 @@ impl Trial<'_> {
         let expected = &sums(element, ranks, count * ranks)[rank * bytes..][..bytes];
         equal("reduce-scatter", &member.download(to, bytes)?, expected)
     }
-}
-
-/// Two devices of one process come in a group of one thread, and sum in a group.
-pub fn two_devices() -> Result<(), String> {
-    const COUNT: usize = 1000;
-    let library = nccl();
-    let mut id = Id([0; 128]);
-    ok("ncclGetUniqueId", unsafe { (library.unique_id)(&mut id) })?;
-    let contexts = [CudaContext::new(0).map_err(text)?, CudaContext::new(1).map_err(text)?];
-    let mut communicators = [std::ptr::null_mut(); 2];
-    ok("ncclGroupStart", unsafe { (library.group_start)() })?;
-    for (rank, communicator) in communicators.iter_mut().enumerate() {
-        contexts[rank].bind_to_thread().map_err(text)?;
-        let code = unsafe { (library.init)(communicator, 2, id, rank as i32, &Config::new(i32::MIN)) };
-        ok("ncclCommInitRankConfig", code)?;
-    }
-    ok("ncclGroupEnd", unsafe { (library.group_end)() })?;
-    let mut sides = vec![];
-    for (rank, context) in contexts.iter().enumerate() {
-        context.bind_to_thread().map_err(text)?;
-        let (stream, memory) =
-            (context.new_stream().map_err(text)?, unsafe { result::malloc_sync(4 * COUNT) });
-        let memory = memory.map_err(text)?;
-        unsafe { result::memcpy_htod_sync(memory, &numbers(FLOAT, rank, COUNT)) }.map_err(text)?;
-        context.synchronize().map_err(text)?;
-        sides.push((stream, memory));
-    }
-    ok("ncclGroupStart", unsafe { (library.group_start)() })?;
-    for (communicator, (stream, memory)) in communicators.iter().zip(&sides) {
-        let stream = stream.cu_stream().cast();
-        let code =
-            unsafe { (library.all_reduce)(*memory, *memory, COUNT, FLOAT, SUM, *communicator, stream) };
-        ok("ncclAllReduce", code)?;
-    }
-    ok("ncclGroupEnd", unsafe { (library.group_end)() })?;
-    for (context, (stream, memory)) in contexts.iter().zip(&sides) {
-        context.bind_to_thread().map_err(text)?;
-        stream.synchronize().map_err(text)?;
-        let mut found = vec![0u8; 4 * COUNT];
-        unsafe { result::memcpy_dtoh_sync(&mut found, *memory) }.map_err(text)?;
-        equal("all-reduce", &found, &sums(FLOAT, 2, COUNT))?;
-    }
-    communicators
-        .iter()
-        .try_for_each(|communicator| ok("ncclCommDestroy", unsafe { (library.destroy)(*communicator) }))
 }

@@ -97,7 +97,7 @@ pub fn with_order() -> Result<(), String> {
     })
 }
 
-/// Two communicators of one stream and one communicator on two streams: each in the order of its calls.
+/// One communicator on two streams: in the order of its calls.
 pub fn in_the_order_of_calls() -> Result<(), String> {
     in_members(&[2], |member| {
         let (first, second) = (Side::new(member, 0)?, Side::new(member, 1)?);
@@ -112,5 +112,22 @@ pub fn in_the_order_of_calls() -> Result<(), String> {
         [first.communicator, second.communicator]
             .iter()
             .try_for_each(|communicator| ok("ncclCommDestroy", unsafe { (nccl().destroy)(*communicator) }))
+    })
+}
+
+/// A group on two streams: each of them waits for what the other one is given, as the last memset shows.
+pub fn group_on_two_streams() -> Result<(), String> {
+    in_members(&[2], |member| {
+        let first = Side::new(member, 0)?;
+        let memory = member.upload(&numbers(FLOAT, member.rank, COUNT))?;
+        let second = Side { stream: member.stream.clone(), memory, ..first };
+        ok("ncclGroupStart", unsafe { (nccl().group_start)() })?;
+        first.all_reduce()?;
+        second.all_reduce()?;
+        ok("ncclGroupEnd", unsafe { (nccl().group_end)() })?;
+        unsafe { result::memset_d8_async(first.memory, 0, 4, second.stream.cu_stream()) }.map_err(text)?;
+        equal("all-reduce", &member.download(memory, 4 * COUNT)?, &sums(FLOAT, member.size, COUNT))?;
+        equal("the memset", &member.download(first.memory, 4)?, &[0; 4])?;
+        ok("ncclCommDestroy", unsafe { (nccl().destroy)(first.communicator) })
     })
 }

@@ -1,4 +1,4 @@
-//! Threads: of one communicator, of one device, and who ends the wait of another.
+//! Threads of one communicator and of one device, and who ends a wait: another thread, and never a dead member.
 
 use super::members::{Member, in_members};
 use super::numbers::numbers;
@@ -82,5 +82,25 @@ pub fn abort() -> Result<(), String> {
         }
         expect_code("ncclCommAbort", unsafe { (nccl().abort)(communicator) }, INVALID_ARGUMENT)?;
         expect_words(null_mut(), &["has been destroyed or aborted"])
+    })
+}
+
+/// Rank 1 ends without a word. Rank 0 isn't told, and waits until it gives up.
+pub fn dead_member() -> Result<(), String> {
+    in_members(&[2], |member| {
+        let communicator = member.come(0)?;
+        if member.rank == 1 {
+            std::process::exit(0);
+        }
+        let memory = member.upload(&numbers(FLOAT, 0, COUNT))?;
+        ok("ncclAllReduce", reduce(member, communicator, memory))?;
+        std::thread::sleep(Duration::from_millis(200));
+        ok("the communicator", asked(communicator)?)?;
+        let query = || unsafe { cudarc::driver::sys::cuStreamQuery(member.stream.cu_stream()) }.result();
+        if query().is_ok() {
+            return Err("the sum is done without rank 1".into());
+        }
+        ok("ncclCommAbort", unsafe { (nccl().abort)(communicator) })?;
+        member.synchronise()
     })
 }

@@ -111,7 +111,7 @@ impl Session {
             for key in keys {
                 if let Some(communicator) = self.nccl.communicators.get_mut(key) {
                     communicator.look();
-                    all &= communicator.ready || !communicator.blocking;
+                    all &= communicator.ready || communicator.aborted || !communicator.blocking;
                 }
             }
             if all {
