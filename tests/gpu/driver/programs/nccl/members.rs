@@ -69,9 +69,9 @@ fn start(size: usize, set: &impl Fn(usize, &mut Command)) -> Result<(), String> 
 fn wait(children: &mut [Child]) -> Result<(), String> {
     let until = Instant::now() + PATIENCE;
     let mut result = Ok(());
-    for rank in 0..children.len() {
+    for (rank, child) in children.iter_mut().enumerate() {
         let ended = loop {
-            match children[rank].try_wait().map_err(text)? {
+            match child.try_wait().map_err(text)? {
                 Some(status) if status.success() => break Ok(()),
                 Some(status) => break Err(format!("rank {rank} ends with {status}")),
                 None if Instant::now() > until => break Err(format!("rank {rank} doesn't end")),
