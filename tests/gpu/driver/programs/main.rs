@@ -3,6 +3,7 @@
 
 mod graphs;
 mod memory;
+mod nccl;
 mod ordering;
 mod products;
 mod setup;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 type Scenario = fn() -> Result<(), String>;
 
 fn main() -> ExitCode {
-    let scenarios: [(&str, Scenario); 28] = [
+    let scenarios: [(&str, Scenario); 50] = [
         ("waits", ordering::waits),
         ("forgets-to-wait", ordering::forgets_to_wait),
         ("reads-too-early", ordering::reads_too_early),
@@ -43,6 +44,28 @@ fn main() -> ExitCode {
         ("products-destroyed", products::destroyed),
         ("products-outside-ranges", products::outside_ranges),
         ("products-without-context", products::without_context),
+        ("nccl-operations", nccl::operations::all),
+        ("nccl-two-devices", nccl::devices::in_a_group),
+        ("nccl-two-threads", nccl::devices::with_a_thread_each),
+        ("nccl-ring", nccl::messages::ring),
+        ("nccl-message-counts", nccl::messages::counts_differ),
+        ("nccl-send-waits", nccl::messages::waits),
+        ("nccl-two-streams", nccl::order::two_streams),
+        ("nccl-by-itself", nccl::order::by_itself),
+        ("nccl-without-order", nccl::order::without_order),
+        ("nccl-with-order", nccl::order::with_order),
+        ("nccl-order-of-calls", nccl::order::in_the_order_of_calls),
+        ("nccl-group-on-streams", nccl::order::group_on_two_streams),
+        ("nccl-dead-member", nccl::threads::dead_member),
+        ("nccl-comes-alone", nccl::slow::comes_alone),
+        ("nccl-slowly", nccl::slow::slowly),
+        ("nccl-threads", nccl::threads::at_once),
+        ("nccl-abort", nccl::threads::abort),
+        ("nccl-members-differ", nccl::wrong::members_differ),
+        ("nccl-versions-differ", nccl::wrong::versions_differ),
+        ("nccl-wrong-calls", nccl::wrong::calls),
+        ("nccl-graphs", nccl::graphs::replays),
+        ("nccl-some-graphs", nccl::graphs::some_only),
     ];
     let name = std::env::args().nth(1).unwrap_or_default();
     let Some((_, scenario)) = scenarios.iter().find(|(known, _)| *known == name) else {

@@ -32,6 +32,7 @@ entries! {
         if session.streams[&stream].device != device {
             return refuse(Error::CUDA_ERROR_INVALID_HANDLE, "the graph is of another device than the stream");
         }
+        session.nccl.check_graph(&run)?;
         if let Some(before) = before {
             session.submit(stream, Work::Wait(before))?;
         }

@@ -5,6 +5,7 @@
 #![allow(unused_unsafe, reason = "not every entry point writes through a pointer")]
 
 mod allocations;
+mod arrivals;
 mod contexts;
 mod copies;
 mod devices;

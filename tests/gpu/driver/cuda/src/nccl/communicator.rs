@@ -145,10 +145,9 @@ impl Communicator {
         self.segment.leave();
     }
 
-    /// The answer of a call that has begun something.
+    /// The answer of a call that has begun something. What its work finds is said to questions only.
     pub fn answer(&mut self) -> Answer {
         self.look();
-        self.failure()?;
         if !self.blocking && self.is_in_progress() { Err(in_progress()) } else { Ok(()) }
     }
 }

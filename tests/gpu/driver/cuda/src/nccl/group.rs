@@ -1,5 +1,6 @@
 //! Groups of calls: a thread's own, queued when it ends, communicator by communicator.
 
+use super::communicator::Communicator;
 use super::issue::Issue;
 use super::{Code, refuse, users};
 use crate::call::{Pause, Session};
@@ -110,28 +111,22 @@ impl Session {
             for key in keys {
                 if let Some(communicator) = self.nccl.communicators.get_mut(key) {
                     communicator.look();
-                    all &= communicator.ready || !communicator.blocking;
+                    all &= communicator.ready || communicator.aborted || !communicator.blocking;
                 }
             }
             if all {
-                return Ok(());
+                break;
             }
             self.pause(&mut pause);
         }
+        let mut communicators = keys.iter().filter_map(|key| self.nccl.communicators.get(key));
+        communicators.try_for_each(Communicator::failure)
     }
 
-    /// The first error, or else whether one is in progress.
+    /// Whether one of these has begun something that goes on.
     fn answers(&mut self, keys: &[u64]) -> Answer {
-        let mut result = Ok(());
-        for key in keys {
-            let Some(communicator) = self.nccl.communicators.get_mut(key) else {
-                continue;
-            };
-            match communicator.answer() {
-                Err(failure) if failure.code == Code::InProgress as u32 => result = Err(failure),
-                other => other?,
-            }
-        }
-        result
+        let known =
+            |key: &u64| self.nccl.communicators.get_mut(key).map(|communicator| communicator.answer());
+        keys.iter().filter_map(known).collect()
     }
 }

@@ -9,10 +9,13 @@ pub mod issue;
 pub mod number;
 pub mod operation;
 pub mod segment;
+mod shared_file;
 pub mod users;
 
 use crate::driver::{Driver, Handle};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Answer, Error, Failure};
+use crate::graph::Run;
+use communication::Communication;
 use communicator::Communicator;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::CString;
@@ -81,6 +84,23 @@ impl Nccl {
                 format!("communicator {} has been destroyed or aborted", communicator.name),
             ),
             None => refuse(Code::InvalidArgument, format!("{handle:?} is no communicator")),
+        }
+    }
+
+    /// A graph's communicators must still be there when it's launched.
+    pub fn check_graph(&self, run: &Run) -> Answer {
+        let gone = |communication: &Communication| {
+            self.communicators.get(&communication.communicator).filter(|communicator| communicator.gone)
+        };
+        match run.communications.values().find_map(gone) {
+            None => Ok(()),
+            Some(communicator) => crate::failure::refuse(
+                Error::CUDA_ERROR_INVALID_HANDLE,
+                format!(
+                    "the graph needs communicator {}, which has been destroyed or aborted",
+                    communicator.name
+                ),
+            ),
         }
     }
 

@@ -1,11 +1,10 @@
 //! What the members of a communicator share: a mapped file, made by whoever comes first and named until all have come.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Error};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use super::shared_file::{locked, map};
+use std::fs::File;
+use std::io::Error;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of the whole, of a member and of a channel have this much room.
@@ -70,7 +69,10 @@ impl Segment {
     /// Comes as a member. It says why that can't be.
     pub fn join(path: &Path, size: usize, rank: usize, version: u64) -> Result<Segment, String> {
         let file = locked(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Segment::enter(&file, path, size, rank, version)
+        let result = Segment::enter(&file, path, size, rank, version);
+        // Closing would not do: a mapping keeps the lock.
+        file.unlock().map_err(|error| format!("{}: {error}", path.display()))?;
+        result
     }
 
     /// The same with the file locked.
@@ -242,26 +244,4 @@ impl Channel<'_> {
     pub fn refused(self) -> Option<Description> {
         (self.0.number(REFUSED).load(Ordering::Acquire) != 0).then(|| self.0.description(WANTED))
     }
-}
-
-/// The file of this name, locked, and made if there is none.
-fn locked(path: &Path) -> io::Result<File> {
-    loop {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        file.lock()?;
-        // Whoever held the lock may have taken the name away.
-        let named = std::fs::metadata(path).map(|named| (named.dev(), named.ino()));
-        let own = file.metadata()?;
-        if named.is_ok_and(|named| named == (own.dev(), own.ino())) {
-            return Ok(file);
-        }
-    }
-}
-
-fn map(file: &File, bytes: usize) -> io::Result<*mut u8> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of a file that is this long.
-    let start = unsafe { libc::mmap(null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-    if start == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(start.cast()) }
 }
