@@ -155,10 +155,10 @@ fn calls_are_counted_and_made_to_fail() {
     let devices = || program("nccl-two-devices").with("FAKE_CUDA_DEVICES", "2");
     devices().with("FAKE_CUDA_COUNTS", &counts).passes();
     let text = std::fs::read_to_string(counts).expect("counts");
-    for line in ["ncclAllReduce 2", "threads_of_ncclAllReduce 1", "ncclGroupEnd 2", "ncclCommDestroy 2"] {
+    for line in ["ncclAllReduce 3", "threads_of_ncclAllReduce 1", "ncclGroupEnd 2", "ncclCommDestroy 2"] {
         assert!(text.lines().any(|found| found == line), "`{line}` isn't in: {text}");
     }
-    devices().with("FAKE_CUDA_FAIL", "ncclAllReduce:2:3").fails(&["ncclAllReduce answers 3"]);
+    devices().with("FAKE_CUDA_FAIL", "ncclAllReduce:3:3").fails(&["ncclAllReduce answers 3"]);
     devices().with("FAKE_CUDA_FAIL", "ncclGroupEnd:2:3").fails(&["ncclGroupEnd answers 3"]);
-    devices().with("FAKE_CUDA_SPOIL", "ncclAllReduce:2:more").fails(&["no allocation has the 4004 bytes"]);
+    devices().with("FAKE_CUDA_SPOIL", "ncclAllReduce:3:more").fails(&["no allocation has the 4004 bytes"]);
 }

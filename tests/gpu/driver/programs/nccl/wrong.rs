@@ -3,7 +3,7 @@
 use super::members::{IDS, in_members, in_members_with};
 use super::numbers::numbers;
 use super::{
-    BFLOAT, Config, FLOAT, Handle, INVALID_ARGUMENT, INVALID_USAGE, Id, SUM, asked, expect_code,
+    BFLOAT, Config, FLOAT, Handle, INVALID_ARGUMENT, INVALID_USAGE, Id, OK, SUM, asked, expect_code,
     expect_words, nccl, ok,
 };
 use std::ptr::null_mut;
@@ -111,6 +111,8 @@ pub fn calls() -> Result<(), String> {
         refused("a strange rank", code, INVALID_ARGUMENT, "there are 1 ranks")?;
         let code = unsafe { (library.group_end)() };
         refused("an end", code, INVALID_USAGE, "a group ends that this thread hasn't started")?;
+        let code = unsafe { (library.count)(communicator, null_mut()) };
+        refused("no place", code, INVALID_ARGUMENT, "a null pointer")?;
         in_a_group(communicator, memory, stream)?;
         registered(communicator, memory)?;
         comes(member.ids)?;
@@ -151,5 +153,9 @@ fn comes(ids: [Id; IDS]) -> Result<(), String> {
     init(1, ids[0], 0, Config::new(1), INVALID_USAGE, "has been rank 0 of this communicator already")?;
     init(1, ids[1], 1, Config::new(1), INVALID_ARGUMENT, "rank 1 of 1")?;
     init(1, Id([1; 128]), 0, Config::new(1), INVALID_ARGUMENT, "the id isn't one")?;
-    init(1, ids[1], 0, Config::new(2), INVALID_ARGUMENT, "2 for `blocking`")
+    init(1, ids[1], 0, Config::new(2), INVALID_ARGUMENT, "2 for `blocking`")?;
+    ok("ncclGroupStart", unsafe { (nccl().group_start)() })?;
+    init(2, ids[1], 0, Config::new(1), OK, "")?;
+    init(2, ids[1], 1, Config::new(1), INVALID_USAGE, "ranks 0 and 1 are both on device 0")?;
+    expect_code("ncclGroupEnd", unsafe { (nccl().group_end)() }, INVALID_USAGE)
 }

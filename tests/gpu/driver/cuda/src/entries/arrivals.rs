@@ -1,6 +1,6 @@
 //! `libnccl`: how communicators begin, by an id that one member makes and all pass.
 
-use super::give;
+use super::nccl::tell;
 use crate::background;
 use crate::call::{Session, entries};
 use crate::driver::Handle;
@@ -37,7 +37,7 @@ entries! {
         let mut bytes = [0; 128];
         bytes[..8].copy_from_slice(&MARK);
         bytes[8..24].copy_from_slice(&random);
-        give(id, UniqueId(bytes))
+        tell(id, UniqueId(bytes))
     }
 
     Nothing fn ncclCommInitRankConfig(
@@ -64,8 +64,7 @@ impl Session {
         config: *const Config,
     ) -> Answer {
         let invalid = |text: String| refuse(Code::InvalidArgument, text);
-        unsafe { give(to, std::ptr::null_mut()) }
-            .or_else(|_| invalid("no place for a communicator".into()))?;
+        unsafe { tell(to, std::ptr::null_mut()) }?;
         let blocking = unsafe { is_blocking(config) }?;
         let device = self.current().map_err(|failure| self.nccl_failed(failure))?;
         if id.0[..8] != MARK {
@@ -77,39 +76,31 @@ impl Session {
             (Ok(size), Ok(rank)) if rank < size => Seat { rank, size, device },
             _ => return invalid(format!("rank {rank} of {size}")),
         };
-        if !self.nccl.members.insert((key, seat.rank)) {
-            return refuse(
-                Code::InvalidUsage,
-                format!("this process has been rank {rank} of this communicator already"),
-            );
-        }
+        self.nccl.sit(key, seat)?;
         let nccl = &self.settings.nccl;
         let (folder, version, slow) = (&nccl.folder, nccl.version, nccl.slow);
         let communicator = Communicator::join(Arrival { folder, id: key, seat, version, blocking, slow })?;
-        let name = &communicator.name;
-        let others = self.nccl.communicators.values();
-        if others.filter(|other| other.name == *name).any(|other| other.seat.device == device) {
-            let text = format!("communicator {name} has two ranks on device {device}");
-            return refuse(Code::InvalidUsage, text);
-        }
         let handle = self.handle();
         self.nccl.communicators.insert(handle, communicator);
         users::know(handle, device);
         background::start();
-        unsafe { give(to, handle as Handle) }?;
+        unsafe { tell(to, handle as Handle) }?;
         self.come_or_keep(handle)
     }
 }
 
 unsafe fn is_blocking(config: *const Config) -> Answer<bool> {
     const UNSET: c_int = c_int::MIN;
-    let Some(first) = (unsafe { config.cast::<(usize, u32, u32)>().as_ref() }) else {
+    /// Size, mark and version.
+    const FIRST: usize = 16;
+    if config.is_null() {
         return Ok(true);
-    };
-    let &(size, magic, version) = first;
-    if magic != MAGIC || size < size_of::<(usize, u32, u32)>() {
+    }
+    let (size, magic) = unsafe { ((&raw const (*config).size).read(), (&raw const (*config).magic).read()) };
+    if magic != MAGIC || size < FIRST {
         return refuse(Code::InvalidArgument, "the configuration doesn't begin as one");
     }
+    let version = unsafe { (&raw const (*config).version).read() };
     if version < BLOCKING_SINCE || size < size_of::<Config>() {
         return Ok(true);
     }

@@ -10,6 +10,11 @@ use crate::nccl::users::{self, Use};
 use crate::nccl::{Code, WORDS, group, refuse};
 use std::ffi::{c_char, c_int};
 
+/// Writes an answer to where the program wants it.
+pub unsafe fn tell<T>(to: *mut T, value: T) -> Answer {
+    unsafe { give(to, value) }.or_else(|_| refuse(Code::InvalidArgument, "a null pointer"))
+}
+
 /// A call on a communicator, of which one thread makes one at a time.
 pub fn call_on(
     entry: &'static str,
@@ -36,7 +41,7 @@ pub fn call_on(
 }
 
 entries! {
-    Nothing fn ncclGetVersion(version: *mut c_int) |session| { give(version, session.settings.nccl.version) }
+    Nothing fn ncclGetVersion(version: *mut c_int) |session| { tell(version, session.settings.nccl.version) }
 
     Nothing fn ncclGroupStart() |_session| {
         group::start();
@@ -45,18 +50,18 @@ entries! {
 
     Nothing fn ncclCommCount(communicator: Handle, count: *mut c_int) |session| {
         let size = session.nccl.communicator(communicator).map(|known| known.seat.size);
-        session.remember(size.and_then(|size| give(count, size as c_int)))
+        session.remember(size.and_then(|size| tell(count, size as c_int)))
     }
 
     Nothing fn ncclCommUserRank(communicator: Handle, rank: *mut c_int) |session| {
         let own = session.nccl.communicator(communicator).map(|known| known.seat.rank);
-        session.remember(own.and_then(|own| give(rank, own as c_int)))
+        session.remember(own.and_then(|own| tell(rank, own as c_int)))
     }
 
     // Any thread may ask.
     Nothing fn ncclCommGetAsyncError(communicator: Handle, code: *mut u32) |session| {
         let asked = session.ask(communicator);
-        session.remember(asked.and_then(|answer| give(code, answer as u32)))
+        session.remember(asked.and_then(|answer| tell(code, answer as u32)))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Operations of `libnccl`: collectives and messages, which are work of a stream like any other, and registered memory.
 
-use super::give;
-use super::nccl::call_on;
+use super::nccl::{call_on, tell};
 use crate::driver::Handle;
 use crate::failure::Answer;
 use crate::nccl::number::Element;
@@ -112,7 +111,7 @@ pub unsafe extern "C" fn ncclCommRegister(
         session.nccl.buffers += 1;
         let number = session.nccl.buffers;
         session.nccl.communicator(communicator)?.registered.insert(number);
-        unsafe { give(handle, number as Handle) }
+        unsafe { tell(handle, number as Handle) }
     })
 }
 

@@ -11,6 +11,9 @@ use crate::failure::{Answer, illegal, log};
 use crate::perform::Actor;
 use crate::submit::Declared;
 
+/// How many operations of a group are named.
+const NAMED: usize = 2;
+
 /// What one call or one group asks of a communicator.
 #[derive(Clone)]
 pub struct Communication {
@@ -58,9 +61,12 @@ impl Communication {
     }
 
     pub fn name(&self) -> String {
-        let names: Vec<String> =
-            self.parts.iter().map(|part| super::operation::words(part.operation.description())).collect();
-        names.join(" and ")
+        let words = |part: &Part| super::operation::words(part.operation.description());
+        let named: Vec<String> = self.parts.iter().take(NAMED).map(words).collect();
+        match self.parts.len() - named.len() {
+            0 => named.join(" and "),
+            others => format!("{} and {others} other operations", named.join(", ")),
+        }
     }
 
     /// The first part of each lane that isn't done.

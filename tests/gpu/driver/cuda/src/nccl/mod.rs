@@ -17,7 +17,8 @@ use crate::failure::{Answer, Error, Failure};
 use crate::graph::Run;
 use communication::Communication;
 use communicator::Communicator;
-use std::collections::{BTreeMap, HashSet};
+use operation::Seat;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +49,8 @@ pub const WORDS: [&std::ffi::CStr; 9] = [
 pub struct Nccl {
     /// By their handles. Those that have been destroyed stay, so that work that is left finds them.
     pub communicators: BTreeMap<u64, Communicator>,
-    /// Which rank of which communicator this process has been: an id serves once.
-    pub members: HashSet<([u8; 16], usize)>,
+    /// Which ranks of which ids this process has been, on which devices: an id serves once.
+    pub members: HashMap<[u8; 16], Vec<Seat>>,
     /// The words of the latest error.
     pub latest: CString,
     /// Earlier words, which a program may still hold a pointer to.
@@ -85,6 +86,21 @@ impl Nccl {
             ),
             None => refuse(Code::InvalidArgument, format!("{handle:?} is no communicator")),
         }
+    }
+
+    /// The process takes a seat that nobody else of it has, on a device that has none.
+    pub fn sit(&mut self, id: [u8; 16], seat: Seat) -> Answer {
+        let seats = self.members.entry(id).or_default();
+        if seats.iter().any(|other| other.rank == seat.rank) {
+            let text = format!("this process has been rank {} of this communicator already", seat.rank);
+            return refuse(Code::InvalidUsage, text);
+        }
+        if let Some(other) = seats.iter().find(|other| other.device == seat.device) {
+            let text = format!("ranks {} and {} are both on device {}", other.rank, seat.rank, seat.device);
+            return refuse(Code::InvalidUsage, text);
+        }
+        seats.push(seat);
+        Ok(())
     }
 
     /// A graph's communicators must still be there when it's launched.
