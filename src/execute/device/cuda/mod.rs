@@ -173,7 +173,9 @@ impl Device for Cuda {
 
     fn allocate(&mut self, ranks: Vec<Need>) -> Result<(), ExecuteError> {
         self.gpu.bind()?;
-        let on_host = |need: &Need| Need { device: Bytes::ZERO, ..need.clone() };
+        // Cores do nothing with other ranks where each has a GPU.
+        let peers = |need: &Need| if self.links.is_some() { Peers::Absent } else { need.peers };
+        let on_host = |need: &Need| Need { device: Bytes::ZERO, peers: peers(need), ..need.clone() };
         self.host.allocate(ranks.iter().map(on_host).collect())?;
         let copies = Arc::new(GpuStream::new()?);
         self.peers = ranks.first().map_or(Peers::Present, |need| need.peers);
