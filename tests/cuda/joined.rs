@@ -7,22 +7,23 @@ use std::path::Path;
 
 use meshwright::execute::run::DeviceKind;
 use meshwright::model::Model;
+use meshwright::strategy::Workload;
 
 use crate::dice::Dice;
 use crate::strategies::strategy;
 use crate::texts::{Draw, random_text};
-use crate::{check_bf16_on, check_on, child, models, workload};
+use crate::{check_bf16_on, check_on, check_workload_on, child, models, workload};
 
 /// How many random strategies of each model are tried; `MESHWRIGHT_STRATEGIES` asks for more.
 const COUNT: usize = 5;
 
-/// Runs the test `name` with eight GPUs, and looks at the order in which they were asked to work together.
-fn with_gpus(name: &str) {
+/// Runs the test `name` with eight GPUs, and looks at the order in which they were asked to work together. What they did.
+fn with_gpus(name: &str) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().to_str().unwrap();
     let output = child::run(name, &[("FAKE_CUDA_DEVICES", "8"), ("FAKE_NCCL_LOG", log)]);
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-    one_order(folder.path());
+    one_order(folder.path())
 }
 
 /// An operation of several GPUs: its communicator, and what it is there and the how-manieth.
@@ -38,14 +39,18 @@ fn operation(words: &[&str]) -> Operation {
 
 /// That there is one order of all operations of which each GPU issued a part: no two GPUs disagree, and no circle of them.
 /// Within a communicator the library itself keeps the order, and a group has none, so operations are ordered where a GPU
-/// goes from one communicator to another.
-fn one_order(folder: &Path) {
+/// goes from one communicator to another. All kinds of operations that were issued.
+fn one_order(folder: &Path) -> BTreeSet<String> {
     let mut after: BTreeMap<Operation, BTreeSet<Operation>> = BTreeMap::new();
-    let mut count = 0;
+    let (mut count, mut kinds) = (0, BTreeSet::new());
     for entry in fs::read_dir(folder).unwrap() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         count += lines.len();
+        let kind = |words: &Vec<&str>| {
+            words[3].trim_end_matches(|c: char| c == '-' || c.is_ascii_digit()).to_owned()
+        };
+        kinds.extend(lines.iter().map(kind));
         let gpus: BTreeSet<&str> = lines.iter().map(|words| words[0]).collect();
         for gpu in gpus {
             let issued: Vec<Operation> =
@@ -77,39 +82,62 @@ fn one_order(folder: &Path) {
         }
     }
     assert_eq!(gone, before.len(), "GPUs issue these in several orders: {:?}", after.keys());
+    kinds
 }
 
-/// Every collective and every schedule is in one of these.
+const ON: DeviceKind = DeviceKind::Cuda;
+
+/// Every collective, and shards of several lengths.
 #[test]
 #[ignore = "another test starts it as a process of its own"]
-fn chosen() {
-    let on = DeviceKind::Cuda;
+fn with_shards() {
     for text in [
-        "tp=2,pp=2,micro=2",
         "tp=4,micro=4",
         "cp=2,zero=3,micro=1",
         "cp=4,cp_kind=ulysses,micro=4",
         "cp=2,cp_kind=ulysses,tp=2,zero=1,micro=2",
-        "pp=4,virtual=1,sched=zb-h1,micro=1",
-        "pp=2,virtual=2,sched=interleaved,micro=1",
         "zero=3,shard=2,micro=1",
         "zero=2,micro=1,sync=immediate",
         "tp=2,zero=1,micro=2,offload=optimizer:0.5",
     ] {
-        check_on(on, &models::llama(), text, 4, 0.0);
+        check_on(ON, &models::llama(), text, 4, 0.0);
     }
-    // The head is tied to the table over the stages, and dropout is the same everywhere.
-    check_on(on, &models::gpt2(), "pp=2,tp=2,sp=on,micro=1,ckpt=full", 4, 0.2);
-    // Shards of several lengths.
-    check_on(on, &models::gpt2(), "zero=3,micro=1", 3, 0.0);
-    check_on(on, &models::mixtral(), "ep=2,zero=1,micro=1,capacity=full", 4, 0.0);
-    check_bf16_on(on, &models::llama(), "tp=2,micro=2,zero=1", 4);
-    check_bf16_on(on, &models::llama(), "tp=1,pp=2,micro=2,zero=3,offload=optimizer:1", 4);
+    for text in ["zero=3,micro=1", "zero=1,micro=2"] {
+        let workload = Workload { global_batch: 6, ..workload(0.0) };
+        check_workload_on(ON, &models::llama(), text, 3, workload);
+    }
+    check_on(ON, &models::mixtral(), "ep=2,zero=1,micro=1,capacity=full", 4, 0.0);
+    check_bf16_on(ON, &models::llama(), "tp=2,micro=2,zero=1", 4);
+}
+
+/// Every schedule; a head that is tied to the table over the stages, and dropout, which is the same everywhere.
+#[test]
+#[ignore = "another test starts it as a process of its own"]
+fn with_stages() {
+    for text in [
+        "tp=2,pp=2,micro=2",
+        "pp=4,virtual=1,sched=zb-h1,micro=1",
+        "pp=2,virtual=2,sched=interleaved,micro=1",
+        "pp=2,sched=gpipe,zero=1,micro=1",
+    ] {
+        check_on(ON, &models::llama(), text, 4, 0.0);
+    }
+    check_on(ON, &models::gpt2(), "pp=2,sched=zb-v,micro=2", 2, 0.0);
+    check_on(ON, &models::gpt2(), "pp=2,tp=2,sp=on,micro=1,ckpt=full", 4, 0.2);
+    check_bf16_on(ON, &models::llama(), "tp=1,pp=2,micro=2,zero=3,offload=optimizer:1", 4);
 }
 
 #[test]
-fn gpus_of_one_process_train_as_cores_do() {
-    with_gpus("joined::chosen");
+fn gpus_with_shards_train_as_cores_do() {
+    let issued = with_gpus("joined::with_shards");
+    for operation in ["all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "send"] {
+        assert!(issued.contains(operation), "{operation}: {issued:?}");
+    }
+}
+
+#[test]
+fn gpus_with_stages_train_as_cores_do() {
+    with_gpus("joined::with_stages");
 }
 
 fn random(model: &Model, seed: u64) {

@@ -80,7 +80,10 @@ fn check(model: &Model, text: &str, devices: u64, dropout: f64) {
 
 /// Trains `model` under `text` on cores and on `device`.
 fn check_on(device: DeviceKind, model: &Model, text: &str, devices: u64, dropout: f64) {
-    let workload = workload(dropout);
+    check_workload_on(device, model, text, devices, workload(dropout));
+}
+
+fn check_workload_on(device: DeviceKind, model: &Model, text: &str, devices: u64, workload: Workload) {
     let strategy = strategy(model, text, devices, &workload).unwrap_or_else(|| panic!("{text} is legal"));
     let [expected, found] = [DeviceKind::Cpu, device].map(|device| {
         trained::<f32, f32>(model, strategy.clone(), workload, device, STEPS)
