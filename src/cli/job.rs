@@ -10,16 +10,18 @@ use sha2::{Digest, Sha256};
 use super::error::{CliError, Kind};
 use super::execute::ExecuteArgs;
 use super::execute_plan::{Changes, Planned};
-use super::{execute, interrupt, output};
+use super::{execute, interrupt, output, parent};
 use crate::execute::error::ExecuteError;
 use crate::execute::fleet::StepResult;
 use crate::execute::observe::observer::Observer;
 use crate::execute::run::{DeviceKind, Job, Settings};
 use crate::execute::session::DataRequest;
 use crate::execute::world::control::JobFailure;
+use crate::execute::world::error::WorldError;
 use crate::execute::world::identity::{self, Identity};
+use crate::execute::world::join::{DataBy, join};
 use crate::execute::world::launcher::{self, Launched, ProcessManager};
-use crate::execute::world::{World, WorldError, cores};
+use crate::execute::world::{World, cores};
 use crate::strategy::Draft;
 
 /// This process knows why the job failed, has said it if it is to, and is about to end.
@@ -52,7 +54,11 @@ pub fn speaks() -> bool {
 /// Runs the command as one of the processes that `launched` is of, on `device`.
 pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<u8, CliError> {
     JSON.store(args.json, Ordering::Release);
-    let joined = match join(launched, device) {
+    if launched.launcher == ProcessManager::Torchrun {
+        parent::die_with_it();
+    }
+    let data = if device == DeviceKind::Cpu { DataBy::Mpi } else { DataBy::Devices };
+    let joined = match join(launched, data, last_resort) {
         Ok(joined) => joined,
         Err(error) => {
             let error = CliError::from(error);
@@ -93,48 +99,6 @@ pub fn run(args: ExecuteArgs, launched: Launched, device: DeviceKind) -> Result<
             let document = serde_json::to_string(&error).unwrap_or_default();
             end(&world.control().fail(&error.message, &document))
         }
-    }
-}
-
-#[cfg(feature = "mpi")]
-type Joined = crate::execute::world::mpi::Joined;
-
-#[cfg(feature = "mpi")]
-fn join(launched: Launched, device: DeviceKind) -> Result<Joined, WorldError> {
-    refuse(launched, device)?;
-    crate::execute::world::mpi::join(launched, last_resort)
-}
-
-/// Without MPI there is no way to join yet.
-#[cfg(not(feature = "mpi"))]
-struct Joined(std::convert::Infallible);
-
-#[cfg(not(feature = "mpi"))]
-impl Joined {
-    fn world(&self) -> std::sync::Arc<World> {
-        match self.0 {}
-    }
-
-    fn end(self) {
-        match self.0 {}
-    }
-}
-
-#[cfg(not(feature = "mpi"))]
-fn join(launched: Launched, device: DeviceKind) -> Result<Joined, WorldError> {
-    refuse(launched, device)?;
-    let _ = last_resort;
-    Err(WorldError::NoMpi(launched))
-}
-
-/// What cannot be joined however this program was built.
-fn refuse(launched: Launched, device: DeviceKind) -> Result<(), WorldError> {
-    if device != DeviceKind::Cpu {
-        return Err(WorldError::NoGpus(launched));
-    }
-    match launched.launcher {
-        ProcessManager::Torchrun => Err(WorldError::TorchrunWithoutMpi(launched)),
-        ProcessManager::OpenMpi | ProcessManager::Mpich | ProcessManager::Slurm => Ok(()),
     }
 }
 
@@ -230,7 +194,7 @@ pub fn agreed(
     let job = digest(format!("{what:?} {settings_of_all:?}").as_bytes());
     let program = format!("meshwright {} ({})", env!("CARGO_PKG_VERSION"), own_digest());
     let device = format!("{:?}", settings.device).to_lowercase();
-    let own = Identity { program, job, device, library: world.library.clone() };
+    let own = Identity { program, job, device, library: world.library().map(str::to_owned) };
     identity::agree(world, &own).map_err(ExecuteError::from)?;
     let cores = cores::share(world).map_err(ExecuteError::from)?;
     Ok(Settings { cores, ..settings })
@@ -288,14 +252,14 @@ impl From<WorldError> for CliError {
         let (kind, field, value, nearest): (_, _, _, Vec<String>) = match error {
             WorldError::Setting(name, value, _) => (Kind::Usage, name, value, Vec::new()),
             WorldError::Launch(_) => (Kind::Input, "launcher", String::new(), Vec::new()),
-            WorldError::NoMpi(launched) | WorldError::NoGpus(launched) => {
-                (Kind::Run, "launcher", launched.launcher.to_string(), Vec::new())
-            }
+            WorldError::NotSet(name, _) => (Kind::Input, name, String::new(), Vec::new()),
             WorldError::TorchrunWithoutMpi(launched) => {
                 let nearest = ["mpirun", "srun"].map(str::to_owned).to_vec();
                 (Kind::Run, "launcher", launched.launcher.to_string(), nearest)
             }
-            WorldError::OtherMpi { launched, .. } => {
+            WorldError::NoMpi(launched)
+            | WorldError::NoAddress(launched)
+            | WorldError::OtherMpi { launched, .. } => {
                 (Kind::Run, "launcher", launched.launcher.to_string(), Vec::new())
             }
             WorldError::Network(_) | WorldError::Connection(_) => {

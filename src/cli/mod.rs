@@ -36,6 +36,7 @@ mod memory;
 mod models;
 mod number;
 mod output;
+mod parent;
 mod plan;
 mod predicted_by;
 mod progress;

@@ -24,8 +24,8 @@ pub(super) fn device(
     match settings.device {
         DeviceKind::Cpu => {
             let cpu = Cpu::new(types, settings.cores)?;
-            Ok(Box::new(match world {
-                Some(world) => cpu.among(world.network()),
+            Ok(Box::new(match world.and_then(|world| world.network()) {
+                Some(network) => cpu.among(network),
                 None => cpu,
             }))
         }

@@ -204,7 +204,7 @@ fn perform(run: Run, request: &Request, observer: &mut dyn Observer) -> Result<O
         trace(request.plan.clone(), (&fleet.run, &placements), &measured, (&steps.samples, spans));
     if let Some(world) = &request.world {
         trace.machine.hosts = world.control().hosts();
-        trace.machine.library = Some(world.library.clone());
+        trace.machine.library = world.library().map(str::to_owned);
     }
     trace.machine.library = fleet.library().or(trace.machine.library.take());
     trace.machine.gpu = fleet.gpu().map(str::to_owned);

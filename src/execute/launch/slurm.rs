@@ -113,6 +113,10 @@ fn step(launch: &Launch) -> String {
              the wrong one each process is alone.",
         );
     }
+    if launch.device == RankDevice::Gpu {
+        text += &comment("MESHWRIGHT_TOKEN: by it the ranks know one another; nobody else sees it.");
+        text += "MESHWRIGHT_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\nexport MESHWRIGHT_TOKEN\n";
+    }
     // Slurm 22.05 and newer do not hand the job's number of cores on to its steps.
     let cores = launch.cores_of_rank().map_or_else(String::new, |cores| format!(" --cpus-per-task={cores}"));
     text += &format!(

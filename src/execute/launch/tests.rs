@@ -46,6 +46,8 @@ fn slurm_asks_for_whole_nodes_of_gpus() {
 #SBATCH --no-requeue
 #SBATCH --output=meshwright-%j.out
 set -euo pipefail
+MESHWRIGHT_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')
+export MESHWRIGHT_TOKEN
 exec srun --mpi=none --ntasks=16 --distribution=block:block --kill-on-bad-exit=1 \\
     meshwright execute plan.json --steps 100 --device cuda";
     assert_eq!(obeyed(&script), expected.lines().collect::<Vec<_>>());

@@ -14,8 +14,8 @@ pub struct Identity {
     pub job: String,
     /// What ranks run on.
     pub device: String,
-    /// What carries data, and its version.
-    pub library: String,
+    /// What carries data between ranks on cores, and its version.
+    pub library: Option<String>,
 }
 
 impl Identity {
@@ -25,7 +25,7 @@ impl Identity {
             ("program", &self.program),
             ("plan or flags", &self.job),
             ("kind of device", &self.device),
-            ("communication library", &self.library),
+            ("communication library", self.library.as_deref().unwrap_or("none")),
         ]
     }
 }
@@ -76,7 +76,7 @@ mod tests {
             program: "meshwright 1".to_owned(),
             job: "abc".to_owned(),
             device: "cpu".to_owned(),
-            library: "MPI 1".to_owned(),
+            library: Some("MPI 1".to_owned()),
         };
         let hosts: Vec<String> = ["a", "a", "b"].map(str::to_owned).to_vec();
         assert_eq!(difference(&[one.clone(), one.clone(), one.clone()], &hosts), None);

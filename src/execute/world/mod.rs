@@ -1,85 +1,37 @@
 //! The processes of a job, each of them one rank, seen from one of them: who is who, what they tell one another, and what
 //! carries their data.
 
+mod appointment;
 pub mod control;
 pub mod cores;
+pub mod error;
 pub mod host;
+mod host_list;
 pub mod identity;
+pub mod join;
 pub mod launcher;
+mod meeting;
 #[cfg(feature = "mpi")]
-pub mod mpi;
+mod mpi;
+mod store;
+mod token;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use thiserror::Error;
 
 use self::control::{JobControl, JobFailure, Patience};
+use self::error::WorldError;
 use self::host::Host;
-use self::launcher::{LaunchError, Launched};
-use crate::execute::comm::{CommError, Network};
+use crate::execute::comm::Network;
 
 /// How long a rank may be silent.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long a step may stand still, at least.
 const STANDSTILL: Duration = Duration::from_secs(60);
-
-/// Why the processes of a job do not come together.
-#[derive(Debug, Error)]
-pub enum WorldError {
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    /// CPU ranks are processes of MPI, and this program was built without it.
-    #[error(
-        "{} processes were started by {}, and this meshwright was built without MPI, by which ranks on cores reach one \
-         another; build it with `cargo install --path . --features mpi`",
-        .0.size,
-        .0.launcher
-    )]
-    NoMpi(Launched),
-    #[error(
-        "{} processes were started by torchrun, which brings no MPI, by which ranks on cores reach one another; start \
-         them by mpirun or srun",
-        .0.size
-    )]
-    TorchrunWithoutMpi(Launched),
-    #[error(
-        "{} processes were started by {}, and to {library} each of them is alone: it is another MPI than that launcher's; \
-         start them by its own mpirun, or by `srun --mpi=pmix` (Open MPI) or `srun --mpi=pmi2` (MPICH)",
-        .launched.size,
-        .launched.launcher
-    )]
-    OtherMpi { launched: Launched, library: String },
-    /// GPUs of several processes.
-    #[error(
-        "{} processes were started by {}, and GPUs of several processes are not joined yet; ranks on cores are, by MPI",
-        .0.size,
-        .0.launcher
-    )]
-    NoGpus(Launched),
-    #[error("{0} is `{1}`: {2}")]
-    Setting(&'static str, String, &'static str),
-    #[error(transparent)]
-    Network(#[from] CommError),
-    #[error("the control connection to rank 0 does not come about: {0}")]
-    Connection(String),
-    #[error("{}", missing(.0))]
-    Missing(Vec<usize>),
-}
-
-fn missing(ranks: &[usize]) -> String {
-    let named: Vec<_> = ranks.iter().take(8).map(usize::to_string).collect();
-    let more = if ranks.len() > named.len() {
-        format!(" and {} more", ranks.len() - named.len())
-    } else {
-        String::new()
-    };
-    let (word, have) = if ranks.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
-    format!("{word} {}{more} {have} not come", named.join(", "))
-}
 
 /// Where a process is among those of its job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,26 +47,31 @@ pub struct OwnRank {
 pub struct World {
     pub own: OwnRank,
     control: JobControl,
-    network: Arc<dyn Network>,
+    /// What carries data, and its name and version; none if the devices have a library of their own.
+    network: Option<(Arc<dyn Network>, String)>,
     began: Instant,
-    /// What carries the data, and its version.
-    pub library: String,
 }
 
 impl World {
-    /// The world of `own`, which `control` and `network` join; its clock has run since `began`.
-    pub fn new(
+    /// The world of `own`, which `control` joins, and `network` of that name where it carries data; its clock has run since
+    /// `began`.
+    pub const fn new(
         own: OwnRank,
         control: JobControl,
-        (network, library): (Arc<dyn Network>, String),
+        network: Option<(Arc<dyn Network>, String)>,
         began: Instant,
     ) -> Self {
-        Self { own, control, network, began, library }
+        Self { own, control, network, began }
     }
 
-    /// What carries data between the ranks.
-    pub fn network(&self) -> Arc<dyn Network> {
-        self.network.clone()
+    /// What carries data between ranks on cores; none if the devices have a library of their own.
+    pub fn network(&self) -> Option<Arc<dyn Network>> {
+        self.network.as_ref().map(|(network, _)| network.clone())
+    }
+
+    /// The name and version of what carries data between ranks on cores.
+    pub fn library(&self) -> Option<&str> {
+        self.network.as_ref().map(|(_, library)| library.as_str())
     }
 
     /// What ranks tell one another.

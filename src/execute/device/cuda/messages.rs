@@ -11,7 +11,7 @@ impl CudaQueue<'_> {
     /// keep to it.
     pub(super) fn send(&self, to: usize, (message, micro): (Message, u32), from: View, inbox: View) -> Done {
         let (mailbox, memories) = match &self.reach {
-            Reach::Joined(links) => return self.send_to(links, to, from),
+            Reach::Joined(links) => return self.send_to(links, to, from, inbox),
             Reach::Shared { mailbox, memories } => (mailbox, memories),
         };
         let from_at = self.encoder.memory.at(from);

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::execute::world::token::Token;
+
 /// Both sides of a connection begin with it.
 const MAGIC: &[u8; 8] = b"MESHWR\x00\x01";
 
@@ -16,9 +18,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between looks for who connects.
 const PAUSE: Duration = Duration::from_millis(2);
-
-/// What only the processes of a job know.
-pub type Token = [u8; 16];
 
 /// The far end of a control connection.
 #[derive(Debug)]

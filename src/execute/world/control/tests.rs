@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::star::{self, Connected, LOOPBACK, Token};
+use super::star::{self, Connected, LOOPBACK};
 use super::{Alarm, Doing, JobControl, JobFailure, Patience};
+use crate::execute::world::token::Token;
 
 const TOKEN: Token = [7; 16];
 

@@ -53,6 +53,8 @@ pub fn circles(need: &Need) -> BTreeMap<Circle, Vec<usize>> {
     let groups = on_gpu.map(|(channel, members)| (Circle::of(channel.group, members), members.clone()));
     let to = need.sends_to.iter().map(|&to| (need.rank, to));
     let from = need.receives_from.iter().map(|&from| (from, need.rank));
-    let messages = to.chain(from).map(|(from, to)| (Circle::Messages { from, to }, vec![from, to]));
+    // What a rank sends to itself stays on its GPU.
+    let others = to.chain(from).filter(|(from, to)| from != to);
+    let messages = others.map(|(from, to)| (Circle::Messages { from, to }, vec![from, to]));
     groups.chain(messages).collect()
 }

@@ -36,6 +36,7 @@ pub struct Incoming {
 /// A rank's links to others. Its thread alone uses them.
 #[derive(Debug)]
 pub struct Links {
+    pub rank: usize,
     groups: HashMap<Circle, Arc<Communicator>>,
     outgoing: HashMap<usize, Communicator>,
     incoming: HashMap<usize, Incoming>,
@@ -91,7 +92,7 @@ pub fn join(
         let theirs = offers.into_iter().flat_map(|offer| offer.ids);
         ids.extend(theirs.filter_map(|(circle, id)| Some((circle, read(&id)?))));
     }
-    let mut links: Vec<Links> = ranks.iter().map(|_| Links::new(alarm)).collect();
+    let mut links: Vec<Links> = ranks.iter().map(|(_, need)| Links::new(need.rank, alarm)).collect();
     for (circle, members) in all {
         let Some(id) = ids.get(&circle) else {
             let name = circle.name(members);
@@ -145,8 +146,9 @@ fn read(text: &str) -> Option<Id> {
 }
 
 impl Links {
-    fn new(alarm: &Alarm) -> Self {
+    fn new(rank: usize, alarm: &Alarm) -> Self {
         Self {
+            rank,
             groups: HashMap::new(),
             outgoing: HashMap::new(),
             incoming: HashMap::new(),

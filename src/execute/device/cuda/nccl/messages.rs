@@ -12,9 +12,21 @@ fn no_link(rank: usize) -> CudaError {
 }
 
 impl CudaQueue<'_> {
-    /// Sends `from`, once `to` has room for it.
-    pub(in super::super) fn send_to(&self, links: &Links, to: usize, from: View) -> Done {
+    /// Sends `from`, once `to` has room for it: its `inbox`, where that is this rank itself.
+    pub(in super::super) fn send_to(&self, links: &Links, to: usize, from: View, inbox: View) -> Done {
+        if to == links.rank {
+            return self.keep_for_itself(from, inbox);
+        }
         links.to(to).ok_or_else(|| no_link(to))?.send(&self.on, 1, self.encoder.memory.at(from))
+    }
+
+    /// Puts `from` into an inbox of this rank, once it is empty: the instruction that last emptied it was submitted before.
+    fn keep_for_itself(&self, from: View, inbox: View) -> Done {
+        let (from, to) = (self.encoder.memory.at(from), self.encoder.memory.at(inbox));
+        let state = self.inboxes.at(to.address)?;
+        self.on.wait(&state.empty)?;
+        self.perform_now(Work::Copy { from, to })?;
+        Ok(state.full.record(&self.on)?)
     }
 
     /// Receives the next message of `from` to `inbox`, once it is empty.
