@@ -10,6 +10,7 @@ mod faults;
 #[path = "../execution/golden.rs"]
 mod golden;
 mod joined;
+mod launched;
 #[path = "../execution/models.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod models;
