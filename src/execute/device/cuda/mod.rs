@@ -32,6 +32,7 @@ mod membership;
 mod memory;
 mod messages;
 mod nccl;
+mod prepared;
 mod queue;
 mod ranges;
 mod span;

@@ -6,22 +6,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudarc::driver::sys;
-
 use super::board::{Board, Place};
 use super::driver::Gpu;
 use super::encode::{Encoder, collectives};
-use super::error::{CudaError, Doing};
+use super::error::CudaError;
 use super::graph::Graph;
 use super::inboxes::Inboxes;
-use super::kernels::{Function, Kernels};
+use super::kernels::Kernels;
 use super::membership::Membership;
 use super::memory::Memory;
 use super::nccl::links::Links;
-use super::ranges;
+use super::prepared::Prepared;
 use super::standing::{End, Standing};
 use super::stream::{Event, Stream as GpuStream, Timing};
-use super::work::{Access, Work};
+use super::work::Work;
 use crate::execute::call::{Call, Space};
 use crate::execute::comm::Mailbox;
 use crate::execute::device::{Queue, Tracing, Upcoming};
@@ -102,72 +100,13 @@ const fn is_of_cores(call: &Call) -> bool {
     matches!(call, Call::AdamW(update) if matches!(update.moments[0].space, Space::Host))
 }
 
-/// Work with the function of its kernel, if it is one.
-#[derive(Debug)]
-pub struct Prepared {
-    work: Work,
-    function: Option<Function>,
-}
-
-impl Prepared {
-    fn kernel(&self) -> Option<&'static str> {
-        match &self.work {
-            Work::Kernel(kernel) => Some(kernel.launch.kernel),
-            Work::Product(_) => Some("cublasLt"),
-            Work::Copy { .. } | Work::Fill { .. } => None,
-        }
-    }
-}
-
 impl CudaQueue<'_> {
-    fn with_function(&self, work: Work) -> Result<Prepared, CudaError> {
-        let function = match &work {
-            Work::Kernel(kernel) => Some(self.kernels.function(kernel)?),
-            Work::Product(_) | Work::Copy { .. } | Work::Fill { .. } => None,
-        };
-        Ok(Prepared { work, function })
-    }
-
-    /// Does `work` behind all that was submitted before.
-    fn put(&self, Prepared { work, function }: &Prepared) -> Result<(), CudaError> {
-        let stream = self.on.handle;
-        match work {
-            Work::Copy { from, to } => {
-                debug_assert_eq!(from.bytes, to.bytes, "a copy's sides");
-                ranges::tell(stream, &[(*from, Access::Read), (*to, Access::Write)]);
-                // SAFETY: both lie in memory of ranks, and the program keeps their users apart.
-                unsafe { sys::cuMemcpyAsync(to.address, from.address, to.bytes as usize, stream) }
-                    .result()
-                    .doing("a copy")
-            }
-            Work::Fill { to, value } => {
-                ranges::tell(stream, &[(*to, Access::Write)]);
-                // SAFETY: as above.
-                unsafe { sys::cuMemsetD8Async(to.address, *value, to.bytes as usize, stream) }
-                    .result()
-                    .doing("a fill")
-            }
-            Work::Product(product) => {
-                ranges::tell(stream, &product.touches());
-                // SAFETY: its operands lie in memory of ranks, as above.
-                let submitted = unsafe { product.submit(stream) };
-                // Where the GPU has ended the run, the driver says why and the library does not.
-                submitted.map_err(|error| self.gpu.free().err().unwrap_or(error))
-            }
-            Work::Kernel(kernel) => {
-                let Some(function) = function else { unreachable!("kernels are prepared with theirs") };
-                // SAFETY: as above.
-                unsafe { function.launch(kernel, stream) }
-            }
-        }
-    }
-
     fn prepare_call(&mut self, call: &Call) -> Result<*const Call, CudaError> {
         let key = std::ptr::from_ref(call);
         if !self.prepared.contains_key(&key) {
             let works = self.encoder.encode(call)?;
             let works: Result<Box<[Prepared]>, _> =
-                works.into_iter().map(|work| self.with_function(work)).collect();
+                works.into_iter().map(|work| Prepared::new(work, self.kernels)).collect();
             self.prepared.insert(key, works?);
         }
         Ok(key)
@@ -187,7 +126,7 @@ impl CudaQueue<'_> {
     fn flush(&mut self) -> Result<(), CudaError> {
         let Some(&first) = self.pending.first() else { return Ok(()) };
         let works = || self.pending.iter().flat_map(|call| &self.prepared[call]);
-        let give = || works().try_for_each(|work| self.put(work));
+        let give = || works().try_for_each(|work| work.submit(&self.on, &self.gpu));
         let key = (first, self.pending.len());
         if self.tracing == Tracing::On || works().count() < LEAST_WORK {
             give()?;
@@ -207,7 +146,7 @@ impl CudaQueue<'_> {
     /// # Errors
     /// What the driver says.
     pub(super) fn perform_now(&self, work: Work) -> Result<(), CudaError> {
-        self.put(&self.with_function(work)?)
+        Prepared::new(work, self.kernels)?.submit(&self.on, &self.gpu)
     }
 
     fn wait_for(&mut self, waits: &Waits) -> Result<bool, CudaError> {

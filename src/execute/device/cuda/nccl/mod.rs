@@ -49,3 +49,20 @@ impl Nccl {
         file_of(self.0.send as *const c_void)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs NVIDIA's own library, which `.ci/gpu nccl` brings"]
+    fn the_library_is_found_and_makes_ids() {
+        let nccl = Nccl::find().unwrap();
+        let folder = std::env::var("MESHWRIGHT_NCCL").expect("MESHWRIGHT_NCCL names its folder");
+        let file = nccl.file().unwrap();
+        assert!(file.starts_with(std::fs::canonicalize(folder).unwrap()), "{}", file.display());
+        assert!(nccl.version().starts_with("2."), "{}", nccl.version());
+        let [one, other] = [(); 2].map(|()| nccl.id().unwrap().internal);
+        assert!(one != other && one.iter().any(|byte| *byte != 0));
+    }
+}
