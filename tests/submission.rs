@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use meshwright::cost::DevicePricing;
 use meshwright::ops::{Group, Op};
 use meshwright::profile::choices::Schedule;
+use meshwright::program::fault::Fault;
 use meshwright::program::instruction::{Instruction, Message, RankProgram, Task};
 use meshwright::program::issue_order::Clock;
 use meshwright::program::submission::{Submitted, submissions};
-use meshwright::program::verify::{Fault, verify};
+use meshwright::program::verify::verify;
 use meshwright::program::{Pass, Program, build};
 use meshwright::simulate::{Timeline, play_measured};
 use meshwright::units::Seconds;
@@ -238,6 +239,6 @@ fn messages_in_the_way_of_each_other_are_refused() {
         |pass| first.calls.iter().position(|call| first.templates[call.template as usize].pass == Some(pass));
     let (forward, backward) = (of(Pass::Forward), of(Pass::Backward));
     first.calls.swap(forward.unwrap(), backward.unwrap());
-    let found = submissions(&program, |_, _| Seconds::ZERO);
+    let found = verify(&program);
     assert!(matches!(found, Err(Fault::Deadlock { .. })), "{found:?}");
 }

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod build;
+pub mod fault;
 pub mod frame;
 pub mod gradients;
 pub mod instruction;

@@ -12,9 +12,9 @@ use smallvec::SmallVec;
 
 use crate::lower::Stream;
 use crate::ops::{Group, Op};
+use crate::program::fault::Fault;
 use crate::program::instruction::{Message, Program, RankProgram, Task};
 use crate::program::issue_order::Clock;
-use crate::program::verify::Fault;
 use crate::strategy::mesh::Group as MeshGroup;
 use crate::units::Seconds;
 

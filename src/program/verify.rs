@@ -5,57 +5,21 @@
 //! were freed before it was taken, wherever they come to lie. What only other ranks' messages order counts as
 //! unordered.
 
-use std::collections::{HashMap, HashSet};
-
-use thiserror::Error;
+use std::collections::HashMap;
 
 use crate::lower::Stream;
 use crate::ops::Op;
 use crate::program::access::{Access, Kept};
+use crate::program::fault::{Fault, Place};
 use crate::program::instruction::{Message, Program, RankProgram, Task};
 use crate::program::issue_order::{Clock, Instance, Issued, Waits};
-
-/// An instruction in a message: rank, call, number in the call's template, and what it does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub rank: u32,
-    pub call: u32,
-    pub index: u32,
-    pub task: Task,
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { rank, call, index, task } = self;
-        write!(f, "rank {rank}, call {call}, instruction {index} ({task:?})")
-    }
-}
-
-/// What is wrong with a program.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Fault {
-    #[error("rank {rank} sends {message:?} for micro-batch {micro} and nobody receives it")]
-    Unreceived { rank: u32, message: Message, micro: u32 },
-    #[error("rank {rank} waits for {message:?} for micro-batch {micro}, which nobody sends")]
-    Unsent { rank: u32, message: Message, micro: u32 },
-    #[error("{at} waits for instruction {waits}, which is not before it")]
-    WaitsForward { at: Place, waits: u32 },
-    #[error("{at}: {buffer} is {what}")]
-    Buffer { at: Place, buffer: &'static str, what: &'static str },
-    #[error("{later} does not wait for {earlier}: {why}")]
-    Unordered { earlier: Box<Place>, later: Box<Place>, why: String },
-    #[error("rank {rank}: {count} buffers are never freed, {buffer} among them")]
-    Leak { rank: u32, count: usize, buffer: &'static str },
-    #[error(
-        "rank {rank} stops at call {call}, instruction {index}: the ranks wait for each other in a circle"
-    )]
-    Deadlock { rank: u32, call: u32, index: u32 },
-}
+use crate::program::submission::submissions;
+use crate::units::Seconds;
 
 /// Verifies `program`: conflicting instructions are ordered, buffers are allocated before use, written before they are
-/// read and freed once, nothing leaks over the step, every message sent is received, and no circle of streams waits for
-/// itself. Collectives need no check of their own: all members of a group run one rank program, so their order is one
-/// by construction.
+/// read and freed once, nothing leaks over the step, every message sent is received, and all ranks can submit their work in
+/// one order, in which no message stands in the way of another. Collectives of one stage need no check of their own: all
+/// members run one rank program, so their order is one by construction.
 ///
 /// # Errors
 /// The first fault found.
@@ -64,7 +28,7 @@ pub fn verify(program: &Program) -> Result<(), Fault> {
         Checker::new(rank).check()?;
     }
     check_messages(program)?;
-    check_progress(program)
+    submissions(program, |_, _| Seconds::ZERO).map(drop)
 }
 
 /// By stream, how many instructions have touched something.
@@ -343,70 +307,6 @@ fn check_messages(program: &Program) -> Result<(), Fault> {
             [Some(rank), None] => return Err(Fault::Unreceived { rank, message, micro }),
             [None, Some(rank)] => return Err(Fault::Unsent { rank, message, micro }),
             _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// One rank's streams while they run as far as waits and messages allow.
-struct Progress<'a> {
-    /// By stream, its instructions with what each waits for.
-    queues: [Vec<(Issued<'a>, Waits)>; Stream::ALL.len()],
-    done: Waits,
-}
-
-impl<'a> Progress<'a> {
-    fn new(rank: &'a RankProgram) -> Self {
-        let mut this = Self { queues: Default::default(), done: Waits::default() };
-        let mut clock = Clock::default();
-        for issued in rank.issued() {
-            let (waits, _) = clock.next(&issued);
-            this.queues[issued.instruction.stream as usize].push((issued, waits));
-        }
-        this
-    }
-
-    fn next(&self, stream: usize) -> Option<&(Issued<'a>, Waits)> {
-        self.queues[stream].get(self.done[stream] as usize)
-    }
-}
-
-/// Runs all streams of all ranks as far as waits and messages allow.
-fn check_progress(program: &Program) -> Result<(), Fault> {
-    let mut ranks: Vec<Progress<'_>> = program.ranks.iter().map(Progress::new).collect();
-    let mut sent: HashSet<(Message, u32)> = HashSet::new();
-    let mut received: HashSet<(Message, u32)> = HashSet::new();
-    let mut moved = true;
-    while std::mem::take(&mut moved) {
-        for (rank, progress) in program.ranks.iter().zip(&mut ranks) {
-            for stream in 0..Stream::ALL.len() {
-                while let Some((issued, waits)) = progress.next(stream) {
-                    let Issued { instruction, micro, .. } = *issued;
-                    let awaits = match (instruction.task, instruction.message) {
-                        (Task::Receive, Some(message)) => !sent.contains(&(message, micro)),
-                        (Task::Send, Some(message)) if rank.has_inboxes => {
-                            micro.checked_sub(1).is_some_and(|before| !received.contains(&(message, before)))
-                        }
-                        _ => false,
-                    };
-                    if awaits || waits.iter().zip(&progress.done).any(|(wait, done)| wait > done) {
-                        break;
-                    }
-                    match (instruction.task, instruction.message) {
-                        (Task::Send, Some(message)) => sent.insert((message, micro)),
-                        (Task::Receive, Some(message)) => received.insert((message, micro)),
-                        _ => false,
-                    };
-                    progress.done[stream] += 1;
-                    moved = true;
-                }
-            }
-        }
-    }
-    for (rank, progress) in program.ranks.iter().zip(&ranks) {
-        let stuck = (0..Stream::ALL.len()).filter_map(|stream| progress.next(stream));
-        if let Some((issued, _)) = stuck.min_by_key(|(issued, _)| (issued.call, issued.index)) {
-            return Err(Fault::Deadlock { rank: rank.stage, call: issued.call, index: issued.index });
         }
     }
     Ok(())

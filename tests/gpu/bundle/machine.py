@@ -22,6 +22,7 @@ DEVICES = [
 LIBRARIES = {
     "MESHWRIGHT_NVRTC": ("libnvrtc.so*", ["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"]),
     "MESHWRIGHT_CUBLASLT": ("libcublasLt.so*", ["nvidia/cu13/lib", "nvidia/cublas/lib"]),
+    "MESHWRIGHT_NCCL": ("libnccl.so*", ["nvidia/nccl/lib"]),
 }
 
 
@@ -63,7 +64,7 @@ class Machine:
             run.compiler = environment.get("MESHWRIGHT_NVRTC", "")
             environment["MESHWRIGHT_NVRTC"] = str(run.out / "no-nvrtc")
         run.results["machine"] = {
-            "gpu": self.gpu, "compute_capability": self.capability, "memory_bytes": self.memory, "libraries": versions,
+            "gpu": self.gpu, "cards": len(cards), "compute_capability": self.capability, "memory_bytes": self.memory, "libraries": versions,
             "cost_model": self.device, "cost_model_is_the_cards": self.is_known, "cpu": cpu(), "cores": os.cpu_count(),
             "python": platform.python_version(), "made": made}
 

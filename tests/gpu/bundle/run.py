@@ -12,6 +12,7 @@ import sys
 
 import beside_torch
 import calibrated
+import joined
 import kernels
 import matrix
 import oracles
@@ -26,6 +27,7 @@ PARTS = [
     ("operators", 40, kernels.operators),
     ("oracles", 25, oracles.run),
     ("strategies", 45, strategies.run),
+    ("joined", 30, joined.run),
     ("calibrate", 68, calibrated.run),
     ("predicted", 120, matrix.run),
     ("memory", 1, matrix.memory),

@@ -153,6 +153,17 @@ impl Gpu {
         Ok(uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect())
     }
 
+    /// Where this GPU is on the PCI bus, as Linux writes it; none if the driver does not say.
+    pub fn address(&self) -> Option<String> {
+        use Attribute::{
+            CU_DEVICE_ATTRIBUTE_PCI_BUS_ID as BUS, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID as DEVICE,
+            CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID as DOMAIN,
+        };
+        // SAFETY: a device of the driver's.
+        let number = |of| unsafe { result::device::get_attribute(self.device, of) }.ok();
+        Some(format!("{:04x}:{:02x}:{:02x}.0", number(DOMAIN)?, number(BUS)?, number(DEVICE)?))
+    }
+
     /// Memory that is free.
     ///
     /// # Errors

@@ -157,6 +157,7 @@ impl Queues for JoinedQueues<'_> {
         rank: usize,
         work: &mut dyn FnMut() -> Result<(), ExecuteError>,
     ) -> Result<(), ExecuteError> {
+        self.joined.gpus[rank].near.stay();
         let done = self.gpus[rank].guard(0, work);
         if let Err(error) = &done {
             let numbers = &self.joined.gpus[rank].numbers;

@@ -32,6 +32,7 @@ mod membership;
 mod memory;
 mod messages;
 mod nccl;
+mod near;
 mod prepared;
 mod queue;
 mod ranges;
@@ -58,6 +59,7 @@ use self::launch::runs::Types as KernelTypes;
 use self::membership::{Joined, Membership, Shared};
 use self::memory::Memory;
 use self::nccl::links::Links;
+use self::near::Near;
 use self::queue::{CudaQueue, Reach};
 use self::standing::Standing;
 use self::stream::{Event, Stream as GpuStream, Timing};
@@ -94,6 +96,7 @@ pub struct Cuda {
     ranks: Vec<Memory>,
     pinned: Vec<Pinned>,
     host: Cpu,
+    near: Near,
     types: KernelTypes,
     peers: Peers,
     /// By place, the ranks' numbers in the run.
@@ -115,12 +118,14 @@ impl Cuda {
     pub fn new(ordinal: usize, types: Types, cores: usize) -> Result<Self, ExecuteError> {
         let kernel_types = kernel_types(types)?;
         let gpu = Arc::new(Gpu::open(ordinal)?);
+        let near = gpu.address().map_or_else(Near::default, |address| Near::of(&address, cores));
         Ok(Self {
             kernels: Kernels::new(Arc::clone(&gpu)),
             products: Products::new(&gpu),
             ranks: Vec::new(),
             pinned: Vec::new(),
-            host: Cpu::new(types, cores)?,
+            host: near.during(|| Cpu::new(types, cores))?,
+            near,
             types: kernel_types,
             peers: Peers::Present,
             numbers: Vec::new(),
@@ -177,7 +182,8 @@ impl Device for Cuda {
         // Cores do nothing with other ranks where each has a GPU.
         let peers = |need: &Need| if self.links.is_some() { Peers::Absent } else { need.peers };
         let on_host = |need: &Need| Need { device: Bytes::ZERO, peers: peers(need), ..need.clone() };
-        self.host.allocate(ranks.iter().map(on_host).collect())?;
+        let needs = ranks.iter().map(on_host).collect();
+        self.near.during(|| self.host.allocate(needs))?;
         let copies = Arc::new(GpuStream::new()?);
         self.peers = ranks.first().map_or(Peers::Present, |need| need.peers);
         self.numbers = ranks.iter().map(|need| need.rank).collect();
@@ -185,7 +191,9 @@ impl Device for Cuda {
             let (start, bytes) = self.host.host_memory(rank);
             if bytes > 0 {
                 // SAFETY: the CPU device keeps it until it is dropped, which is behind `pinned`.
-                self.pinned.push(unsafe { Pinned::new(start, bytes) }?);
+                let pin = || unsafe { Pinned::new(start, bytes) };
+                // Its pages come to be where they are first pinned.
+                self.pinned.push(self.near.during(pin)?);
             }
             let host = Span { space: Space::Host, address: start as u64, bytes: bytes as u64 };
             self.ranks.push(Memory::new(&self.gpu, need, host, Arc::clone(&copies))?);
