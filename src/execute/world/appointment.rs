@@ -1,7 +1,9 @@
 //! Where ranks find rank 0 without MPI: in torchrun's store, or at an address that all of them work out by themselves.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::ops::RangeInclusive;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::control::star::{self, Connected, LOOPBACK};
 use super::error::WorldError;
@@ -14,6 +16,10 @@ use super::token::{self, Token};
 /// The secret of a job, which its script sets for all of its processes.
 const SECRET: &str = "MESHWRIGHT_TOKEN";
 
+/// The host of rank 0 and a port there, as torchrun sets them and others may.
+const MASTER: &str = "MASTER_ADDR";
+const MASTER_PORT: &str = "MASTER_PORT";
+
 /// The first port that Linux gives to nobody by itself (`net.ipv4.ip_local_port_range`), and how many jobs of Slurm are told
 /// apart by ports from there on. JAX's `slurm_cluster.py` has the same.
 const FIRST_PORT: u16 = 61_440;
@@ -21,6 +27,9 @@ const JOBS: u64 = 4096;
 
 /// Ports after a job's own that rank 0 tries where that is taken: another step or job may have it.
 const MORE_PORTS: u16 = 7;
+
+/// Between looks for the address of a name.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Where ranks find rank 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +63,10 @@ impl Appointment {
                 let token = token_of(variable, &["torchrun", &run, &turn]);
                 Ok(Some(Self::Address { host, ports: port..=port, token, reach }))
             }
-            (ProcessManager::Torchrun, None) => Err(WorldError::NotSet("MASTER_ADDR", "torchrun")),
+            (ProcessManager::Torchrun, None) => {
+                let missing = if variable(MASTER).is_none() { MASTER } else { MASTER_PORT };
+                Err(WorldError::NotSet(missing, "torchrun"))
+            }
             (ProcessManager::Slurm, None) => of_slurm(launched, variable, reach).map(Some),
             (_, Some((host, port))) => {
                 let token = token_of(variable, &["master", &port.to_string()]);
@@ -84,28 +96,10 @@ impl Appointment {
             }
             Self::Address { host, ports, token, reach } => {
                 if guest.rank > 0 {
-                    let addresses = addresses(&host, ports, reach)?;
+                    let addresses = addresses(&host, ports, reach, guest.deadline)?;
                     return guest.join(Meeting { addresses, token, host, key: Vec::new() });
                 }
-                let (first, last) = (*ports.start(), *ports.end());
-                let taken = |error| {
-                    let ports = if first == last {
-                        format!("port {first}")
-                    } else {
-                        format!("ports {first} to {last}")
-                    };
-                    connection(format!(
-                        "{ports} of this host: {error}; MASTER_ADDR and MASTER_PORT set another"
-                    ))
-                };
-                let mut listeners = star::listen(&reach.addresses(), first);
-                for port in first + 1..=last {
-                    if listeners.is_ok() {
-                        break;
-                    }
-                    listeners = star::listen(&reach.addresses(), port);
-                }
-                guest.receive(&listeners.map_err(taken)?, &token)
+                guest.receive(&listeners(ports, reach)?, &token)
             }
         }
     }
@@ -113,12 +107,10 @@ impl Appointment {
 
 /// The address that `MASTER_ADDR` and `MASTER_PORT` say.
 fn master(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, u16)>, WorldError> {
-    const HOST: &str = "MASTER_ADDR";
-    const PORT: &str = "MASTER_PORT";
-    match (variable(HOST), variable(PORT)) {
+    match (variable(MASTER), variable(MASTER_PORT)) {
         (Some(host), Some(port)) => match port.trim().parse() {
             Ok(number) if number > 0 => Ok(Some((host, number))),
-            _ => Err(WorldError::Setting(PORT, port, "a port is needed, 1 to 65535")),
+            _ => Err(WorldError::Setting(MASTER_PORT, port, "a port is needed, 1 to 65535")),
         },
         _ => Ok(None),
     }
@@ -169,17 +161,43 @@ fn token_of(variable: &dyn Fn(&str) -> Option<String>, job: &[&str]) -> Token {
     token::of(&[&[secret.as_str()], job].concat())
 }
 
-/// Where `host` may listen.
-fn addresses(host: &str, ports: RangeInclusive<u16>, reach: Reach) -> Result<Vec<SocketAddr>, WorldError> {
+/// Listens at the first of `ports` that is free at all addresses.
+fn listeners(ports: RangeInclusive<u16>, reach: Reach) -> Result<Vec<TcpListener>, WorldError> {
+    let (first, last) = (*ports.start(), *ports.end());
+    let addresses = reach.addresses();
+    let mut at = ports.filter_map(|port| star::listen(&addresses, port).ok());
+    at.find(|listeners| listeners.len() == addresses.len()).ok_or_else(|| {
+        let (named, are) = match first == last {
+            true => (format!("port {first}"), "is"),
+            false => (format!("ports {first} to {last}"), "are"),
+        };
+        connection(format!("{named} of this host {are} in use; {MASTER} and {MASTER_PORT} set another"))
+    })
+}
+
+/// Where `host` may listen, as soon as its name is known.
+fn addresses(
+    host: &str,
+    ports: RangeInclusive<u16>,
+    reach: Reach,
+    deadline: Instant,
+) -> Result<Vec<SocketAddr>, WorldError> {
     if reach == Reach::OneHost {
         return Ok(ports.map(|port| SocketAddr::new(LOOPBACK, port)).collect());
     }
-    let mut found = Vec::new();
-    for port in ports {
-        let of_port = (host, port).to_socket_addrs();
-        found.extend(of_port.map_err(|error| connection(format!("host {host}: {error}")))?);
+    loop {
+        match (host, 0).to_socket_addrs() {
+            Ok(found) => {
+                let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+                let at = |port| found.iter().map(move |address| SocketAddr::new(*address, port));
+                return Ok(ports.flat_map(at).collect());
+            }
+            Err(error) if Instant::now() > deadline => {
+                return Err(connection(format!("host {host}: {error}")));
+            }
+            Err(_) => thread::sleep(PAUSE),
+        }
     }
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -221,6 +239,18 @@ mod tests {
         assert_eq!((ports, reach), (29500..=29500, Reach::OneHost));
         let error = of(ProcessManager::Torchrun, &[]).unwrap_err();
         assert_eq!(error.to_string(), "MASTER_ADDR is not set, by which torchrun says where rank 0 is");
+        let error = of(ProcessManager::Torchrun, &TORCHRUN[..1]).unwrap_err();
+        assert!(error.to_string().starts_with("MASTER_PORT is not set"), "{error}");
+    }
+
+    #[test]
+    fn a_port_in_use_is_left_to_others() {
+        let taken = TcpListener::bind((LOOPBACK, 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = listeners(port..=port, Reach::OneHost).unwrap_err().to_string();
+        assert!(error.contains(&format!("port {port} of this host is in use; MASTER_ADDR")), "{error}");
+        let next = listeners(port..=port + MORE_PORTS, Reach::OneHost).unwrap();
+        assert!(next[0].local_addr().unwrap().port() > port);
     }
 
     #[test]

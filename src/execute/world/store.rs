@@ -158,8 +158,16 @@ mod tests {
 
     #[test]
     fn a_store_that_answers_nonsense_is_refused() {
-        for answer in [vec![1], [&[0][..], &u64::MAX.to_le_bytes()].concat()] {
-            let (address, server) = scripted(vec![(vec![0; 0], Vec::new()), (vec![0], answer)]);
+        let key = [&3_u64.to_le_bytes()[..], b"key"].concat();
+        let greeting = (vec![0, 0xCE, 0xF7, 0x85, 0x3C], Vec::new());
+        let waits = [&[6][..], &1_u64.to_le_bytes(), &key].concat();
+        let gets = [&[3][..], &key].concat();
+        let cases = [
+            vec![greeting.clone(), (waits.clone(), vec![1])],
+            vec![greeting, (waits, vec![0]), (gets, u64::MAX.to_le_bytes().to_vec())],
+        ];
+        for turns in cases {
+            let (address, server) = scripted(turns);
             let mut store = Store::connect(("127.0.0.1", address.port()), soon()).unwrap();
             assert_eq!(store.get("key").unwrap_err().kind(), io::ErrorKind::InvalidData);
             server.join().unwrap();
