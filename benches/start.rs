@@ -20,7 +20,7 @@ use meshwright::units::ElementType;
 /// GPT-3 175B as published, with Megatron's layout on 4,096 devices.
 const MODEL: &str = "gpt3-175b";
 const CLUSTER: &str = "512x8xh100-sxm";
-const STRATEGY: &str = "tp=8,pp=16,virtual=6,micro=1,zero=1";
+const STRATEGY: &str = "tp=8,pp=16,sched=interleaved,virtual=6,micro=1,zero=1";
 
 fn main() {
     // `cargo test --benches` only wants to see that it builds.
