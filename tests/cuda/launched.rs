@@ -132,6 +132,49 @@ fn a_killed_torchrun_leaves_no_process() {
     }
 }
 
+/// Two hosts that are network namespaces, for as long as it lives.
+struct Hosts;
+
+impl Hosts {
+    const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cluster/hosts");
+
+    fn up() -> Self {
+        let made = Command::new(Self::SCRIPT).args(["up", "2"]).output().unwrap();
+        assert!(made.status.success(), "{}", text(&made.stderr));
+        Self
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = Command::new(Self::SCRIPT).arg("down").status();
+    }
+}
+
+/// Rank 0 is reached from another host, at the address that all are told.
+#[test]
+#[ignore = "needs root and network namespaces, which `.ci/gpu hosts` looks for"]
+fn processes_of_two_hosts_train() {
+    let (place, expected) = prepared();
+    let hosts = Hosts::up();
+    let start = |rank: u64| {
+        let host = (1 + rank / 2).to_string();
+        let words = [Hosts::SCRIPT, "in", &host, env!("CARGO_BIN_EXE_meshwright"), "execute", "plan.json"];
+        let mut command = command(&place, Path::new("/nowhere"), &words);
+        command.args("--no-calibrate --device cuda --steps 3 --lr 1e-2 --json".split(' '));
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", RANKS.to_string());
+        command.env("LOCAL_RANK", (rank % 2).to_string()).env("LOCAL_WORLD_SIZE", "2");
+        command.env("MASTER_ADDR", "10.77.0.1").env("MASTER_PORT", "29511").spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..RANKS).map(start).collect();
+    let outputs: Vec<Output> = children.into_iter().map(end).collect();
+    drop(hosts);
+    for output in &outputs {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    assert_trained(&text(&outputs[0].stdout), &expected);
+}
+
 #[test]
 #[ignore = "needs a Slurm that runs and says that it has GPUs, which `.ci/gpu slurm` starts"]
 fn slurm_runs_its_script_to_the_end() {
