@@ -82,16 +82,8 @@ fn order(submitted: &[Submitted], placement: &Placement) -> Vec<Submitted> {
         Submitted::Post { .. } => true,
     };
     let mut order: Vec<Submitted> = submitted.iter().copied().filter(is_of_device).collect();
-    order.sort_by_key(|one| !is_before_optimizer(*one, placement));
+    order.sort_by_key(|one| !placement.is_before_optimizer(*one));
     order
-}
-
-/// Whether a step that is halted before the optimizer has done it.
-pub(super) fn is_before_optimizer(submitted: Submitted, placement: &Placement) -> bool {
-    match submitted {
-        Submitted::Instruction(number) => (number as usize) < placement.halt,
-        Submitted::Post { .. } => true,
-    }
 }
 
 /// By stage, what each of its ranks submits, in the order in which a nominal GPU would start it.

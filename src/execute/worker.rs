@@ -13,7 +13,6 @@ use crate::execute::error::ExecuteError;
 use crate::execute::observe::span::Span;
 use crate::execute::observe::words;
 use crate::execute::ranks::rank::Rank;
-use crate::execute::submitting::is_before_optimizer;
 use crate::lower::Stream;
 use crate::program::instruction::{Message, Task};
 use crate::program::submission::Submitted;
@@ -186,7 +185,7 @@ impl<'r> Worker<'r> {
     /// How much of what it submits is before the optimizer's own work, and how much there is.
     pub fn parts(&self) -> (usize, usize) {
         let placement = &self.rank.placement;
-        let halt = self.order.partition_point(|submitted| is_before_optimizer(*submitted, placement));
+        let halt = self.order.partition_point(|submitted| placement.is_before_optimizer(*submitted));
         (halt, self.order.len())
     }
 }

@@ -130,16 +130,16 @@ fn processes_train_and_save_as_ranks_of_one_process() {
     }
 }
 
-/// A rank that is killed ends all others, with one message of one of them that names it.
-#[test]
-fn a_killed_rank_ends_all() {
+/// Starts three ranks that train for ever and does `harm` to rank 1: the others end, with one message of one of them that
+/// names it. What rank 1 left, once `mend` was done to it.
+fn harmed(harm: impl Fn(&mut Child), mend: impl Fn(&mut Child)) -> Output {
     let place = Place::with_gpus();
     planned(&place, DENSE, 3, 6, "zero=2,micro=1");
-    let mut children =
-        start(place.path(), 3, "execute plan.json --no-calibrate --device cuda --steps 100000");
-    let killed = &mut children[1];
+    let line = "execute plan.json --no-calibrate --device cuda --steps 100000";
+    let mut children = start_with(place.path(), 3, line, &|_| &[("MESHWRIGHT_PATIENCE_S", "5")]);
+    let mut victim = children.remove(1);
     thread::sleep(Duration::from_secs(5));
-    killed.kill().unwrap();
+    harm(&mut victim);
     let began = Instant::now();
     let outputs = end(children);
     assert!(began.elapsed() < Duration::from_secs(60), "they took {:?}", began.elapsed());
@@ -147,7 +147,29 @@ fn a_killed_rank_ends_all() {
     let speakers: Vec<&String> = said.iter().filter(|text| text.contains("error")).collect();
     assert!(speakers.len() == 1 && speakers[0].contains("rank 1 on host"), "{said:?}");
     let code = outputs[0].status.code();
-    assert!(code.is_some_and(|code| code != 0) && outputs[2].status.code() == code, "{outputs:?}");
+    assert!(code.is_some_and(|code| code != 0) && outputs[1].status.code() == code, "{outputs:?}");
+    mend(&mut victim);
+    end(vec![victim]).remove(0)
+}
+
+#[test]
+fn a_killed_rank_ends_all() {
+    harmed(|victim| victim.kill().unwrap(), |_| {});
+}
+
+/// It says nothing when it wakes: others have said it.
+#[test]
+fn a_stopped_rank_ends_all() {
+    let sends = |signal| move |victim: &mut Child| send(victim, signal);
+    let output = harmed(sends(libc::SIGSTOP), sends(libc::SIGCONT));
+    assert!(output.status.code().is_some_and(|code| code != 0), "{output:?}");
+    assert!(!text(&output.stderr).contains("error"), "{output:?}");
+}
+
+#[expect(unsafe_code, reason = "the standard library sends no signals but one")]
+fn send(child: &Child, signal: i32) {
+    // SAFETY: the call touches no memory.
+    unsafe { libc::kill(child.id().cast_signed(), signal) };
 }
 
 /// Ranks whose libraries or GPUs do not go together are told before the first step, by one of them.

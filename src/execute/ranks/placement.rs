@@ -10,6 +10,7 @@ use crate::program::instruction::{Cause, Holds, Message, Task};
 use crate::program::issue_order::{Clock, Instance, Issued, Waits};
 use crate::program::placing::Region;
 use crate::program::placing::{Extent, Placing, place};
+use crate::program::submission::Submitted;
 use crate::program::{BufferId, Persistent, RankProgram};
 use crate::simulate::Counters;
 use crate::units::Bytes;
@@ -74,6 +75,14 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Whether a step that is halted before the optimizer has done what was submitted.
+    pub fn is_before_optimizer(&self, submitted: Submitted) -> bool {
+        match submitted {
+            Submitted::Instruction(number) => (number as usize) < self.halt,
+            Submitted::Post { .. } => true,
+        }
+    }
+
     /// Lays out `program`.
     pub fn new(program: &RankProgram) -> Self {
         let mut binder = Binder::new(program, place(program, Extent::default()));

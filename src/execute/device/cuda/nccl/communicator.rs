@@ -6,20 +6,21 @@
 #![expect(unsafe_code, reason = "NCCL is a C library")]
 
 use std::ffi::c_int;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use cudarc::nccl::sys::{ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId};
+use cudarc::nccl::sys::{ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclUniqueId};
 
 use super::super::driver::Gpu;
 use super::super::error::CudaError;
 use super::super::stream::Stream as GpuStream;
 use super::super::work::Span;
 use super::Nccl;
+use super::config::config;
 use super::functions::{IN_PROGRESS, SUCCESS, Status};
+use super::pause::Pause;
 use crate::execute::comm::Alarm;
 use crate::execute::error::ExecuteError;
 use crate::units::ElementType;
@@ -28,13 +29,6 @@ type Done = Result<(), ExecuteError>;
 
 /// What the others need to know to come to one communicator.
 pub type Id = ncclUniqueId;
-
-/// `ncclConfig_t` begins with this number, and with the release of the header that it is of.
-const MAGIC: u32 = 0xcafe_beef;
-const HEADER: u32 = 23_007;
-
-/// Says of an integer of the configuration that the library may choose.
-const UNDEFINED: c_int = c_int::MIN;
 
 /// How long a communicator may take to end in good order.
 const TO_END: Duration = Duration::from_secs(10);
@@ -148,32 +142,6 @@ impl Nccl {
 /// Whether a call has begun what it was asked for, or done it.
 const fn is_begun(status: Status) -> bool {
     status == SUCCESS || status == IN_PROGRESS
-}
-
-/// A communicator that does not block; all else as the library finds best.
-fn config() -> ncclConfig_t {
-    ncclConfig_t {
-        size: size_of::<ncclConfig_t>(),
-        magic: MAGIC,
-        version: HEADER,
-        blocking: 0,
-        cgaClusterSize: UNDEFINED,
-        minCTAs: UNDEFINED,
-        maxCTAs: UNDEFINED,
-        netName: null(),
-        splitShare: UNDEFINED,
-        trafficClass: UNDEFINED,
-        commName: null(),
-        collnetEnable: UNDEFINED,
-        CTAPolicy: UNDEFINED,
-        shrinkShare: UNDEFINED,
-        nvlsCTAs: UNDEFINED,
-        nChannelsPerNetPeer: UNDEFINED,
-        nvlinkCentricSched: UNDEFINED,
-        graphUsageMode: UNDEFINED,
-        numRmaCtx: UNDEFINED,
-        maxP2pPeers: UNDEFINED,
-    }
 }
 
 /// What elements are to the library.
@@ -421,24 +389,6 @@ impl Drop for Communicator {
             let _ = unsafe { (self.nccl.0.destroy)(self.handle) };
         } else {
             self.abort();
-        }
-    }
-}
-
-/// Rests that grow: who waits for microseconds is not late, and who waits for long does not keep a core busy.
-#[derive(Debug, Default)]
-pub struct Pause(u32);
-
-impl Pause {
-    /// Looks that come without a rest between them.
-    const LOOKS: u32 = 64;
-    const LONGEST: Duration = Duration::from_micros(500);
-
-    pub fn rest(&mut self) {
-        self.0 = self.0.saturating_add(1);
-        match self.0.checked_sub(Self::LOOKS) {
-            None => thread::yield_now(),
-            Some(rests) => thread::sleep((Duration::from_micros(20) * (rests / 16 + 1)).min(Self::LONGEST)),
         }
     }
 }

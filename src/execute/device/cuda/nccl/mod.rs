@@ -7,10 +7,12 @@
 pub mod circles;
 pub mod collectives;
 pub mod communicator;
+mod config;
 mod functions;
 pub mod links;
 mod messages;
 pub mod network;
+mod pause;
 
 use std::ffi::c_void;
 use std::path::PathBuf;
