@@ -17,10 +17,12 @@ const COMMANDS: &[&str] = &[
     "clusters",
 ];
 
-/// Words as they are looked for: whole between blanks, a strategy key by key; figures change from run to run.
+/// Words as they are looked for: whole between blanks, a strategy key by key; figures change from run to run, and with them
+/// whether a search took milliseconds or seconds.
 fn words(text: &str) -> BTreeSet<String> {
     let pieces = text.split(|c: char| c.is_whitespace() || c == ',' || c == '/' || c == '+');
-    let is_word = |piece: &&str| piece.contains(|c: char| c.is_ascii_alphabetic());
+    let is_word =
+        |piece: &&str| piece.contains(|c: char| c.is_ascii_alphabetic()) && !["ms", "s"].contains(piece);
     pieces.filter(is_word).map(|piece| piece.trim_end_matches(['.', ';', ':']).to_owned()).collect()
 }
 

@@ -153,15 +153,20 @@ impl Gpu {
         Ok(uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect())
     }
 
-    /// Where this GPU is on the PCI bus, as Linux writes it; none if the driver does not say.
-    pub fn address(&self) -> Option<String> {
-        use Attribute::{
-            CU_DEVICE_ATTRIBUTE_PCI_BUS_ID as BUS, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID as DEVICE,
-            CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID as DOMAIN,
-        };
-        // SAFETY: a device of the driver's.
-        let number = |of| unsafe { result::device::get_attribute(self.device, of) }.ok();
-        Some(format!("{:04x}:{:02x}:{:02x}.0", number(DOMAIN)?, number(BUS)?, number(DEVICE)?))
+    /// Where this GPU is on the PCI bus, as Linux writes it: `0000:1b:00.0`.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn address(&self) -> Result<String, CudaError> {
+        let mut text = [0_u8; 16];
+        // SAFETY: the call writes at most as many bytes as it is told there is room for.
+        unsafe {
+            sys::cuDeviceGetPCIBusId(text.as_mut_ptr().cast(), text.len() as i32, self.device)
+                .result()
+                .doing("where a GPU is on the bus")?;
+        }
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        Ok(String::from_utf8_lossy(&text[..end]).to_lowercase())
     }
 
     /// Memory that is free.

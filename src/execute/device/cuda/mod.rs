@@ -118,7 +118,7 @@ impl Cuda {
     pub fn new(ordinal: usize, types: Types, cores: usize) -> Result<Self, ExecuteError> {
         let kernel_types = kernel_types(types)?;
         let gpu = Arc::new(Gpu::open(ordinal)?);
-        let near = gpu.address().map_or_else(Near::default, |address| Near::of(&address, cores));
+        let near = Near::of(&gpu.address()?, cores);
         Ok(Self {
             kernels: Kernels::new(Arc::clone(&gpu)),
             products: Products::new(&gpu),

@@ -9,7 +9,7 @@ use std::path::Path;
 const DEVICES: &str = "/sys/bus/pci/devices";
 
 /// The cores near a GPU; none if the system does not say, or they are all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Near(Option<Vec<usize>>);
 
 impl Near {
