@@ -14,6 +14,7 @@ use meshwright::program::submission::{Submitted, submissions};
 use meshwright::program::verify::verify;
 use meshwright::program::{Pass, Program, build};
 use meshwright::simulate::{Timeline, play_measured};
+use meshwright::units::Seconds;
 use sampling::{Case, cases};
 
 /// What stops a rank until others are there too.
