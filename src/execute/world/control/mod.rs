@@ -114,6 +114,7 @@ impl JobControl {
             host: host.to_owned(),
             links,
             state: Mutex::new(state),
+            failing: Mutex::default(),
             moved: Condvar::new(),
             alarm,
         });

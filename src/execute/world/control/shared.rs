@@ -21,6 +21,8 @@ pub(super) struct Shared {
     /// At rank 0 those of the others, in their order; elsewhere that of rank 0.
     pub links: Vec<Link>,
     pub state: Mutex<State>,
+    /// Held while a failure is made known.
+    pub failing: Mutex<()>,
     pub moved: Condvar,
     pub alarm: Alarm,
 }
@@ -156,18 +158,15 @@ impl Shared {
     }
 
     /// The job has failed: the first failure is kept, rank 0 tells all others. The one that is kept.
+    ///
+    /// Who waits for it here learns of it last: this process may end at once then, and others would take it for the one that
+    /// is gone.
     pub fn failed(&self, failure: JobFailure) -> JobFailure {
-        let mut state = self.lock();
-        if let Some(first) = &state.failure {
+        let _one = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = &self.lock().failure {
             return first.clone();
         }
-        state.failure = Some(failure.clone());
-        if failure.is_gone && state.looked.elapsed() > state.patience.silence / 2 {
-            state.hushed_until = Instant::now() + state.patience.silence;
-        }
-        drop(state);
         self.alarm.ring(failure.rank, failure.message.clone());
-        self.moved.notify_all();
         if self.rank == 0 {
             let text = serde_json::to_vec(&failure).unwrap_or_default();
             for index in 0..self.links.len() {
@@ -175,6 +174,13 @@ impl Shared {
                 let _ = self.write(index, Kind::Failed, &text);
             }
         }
+        let mut state = self.lock();
+        if failure.is_gone && state.looked.elapsed() > state.patience.silence / 2 {
+            state.hushed_until = Instant::now() + state.patience.silence;
+        }
+        state.failure = Some(failure.clone());
+        drop(state);
+        self.moved.notify_all();
         failure
     }
 

@@ -116,6 +116,24 @@ fn a_rank_that_is_gone_is_named() {
     }
 }
 
+/// Rank 0 ends as soon as it knows: the others have been told before.
+#[test]
+fn who_ends_at_once_has_told_the_others() {
+    for _ in 0..100 {
+        let mut star = star(4, PATIENT);
+        let ends: Vec<_> = star.drain(..3).map(|(control, _)| control).collect();
+        drop(star);
+        let others: Vec<_> = ends
+            .into_iter()
+            .map(|control| thread::spawn(move || control.gather(&[]).and_then(|_| control.broadcast(None))))
+            .collect();
+        for other in others {
+            let failure = other.join().unwrap().unwrap_err();
+            assert_eq!(failure.rank, 3, "{failure}");
+        }
+    }
+}
+
 #[test]
 fn a_step_that_stands_still_names_the_rank_that_others_wait_for() {
     let patience = Patience { silence: Duration::from_secs(20), standstill: Duration::from_secs(1) };
