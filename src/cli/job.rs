@@ -176,7 +176,7 @@ pub fn agreed(
     (steps, data): (u64, &DataRequest),
 ) -> Result<Settings, CliError> {
     let (ranks, size) = (job.strategy.devices(), world.own.size);
-    // All see the same plan, or are told below that they do not.
+    // Rank 0 says it for all; a rank with another plan is named below.
     if ranks != size as u64 && world.is_first() {
         let message = format!(
             "the plan is for {ranks} ranks, and {size} processes were started; start {ranks}, or plan for {size}"

@@ -1,6 +1,6 @@
-//! That a process ends with the one that started it.
+//! Ends this process with the one that started it.
 
-/// From here on this process is killed when its parent ends: torchrun, where it is killed, leaves its processes running.
+/// From here on this process is killed when its parent ends. A torchrun that is killed leaves its processes running.
 #[cfg(target_os = "linux")]
 pub fn die_with_it() {
     let kill = libc::SIGKILL as libc::c_ulong;

@@ -2,7 +2,7 @@
 //! machine. On the stand-ins, as many GPUs as ranks.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -10,6 +10,7 @@ use std::{env, fs};
 use serde_json::Value;
 
 use crate::place::Place;
+use crate::processes::{end, text};
 use crate::small::{DENSE, planned};
 
 const RANKS: u64 = 4;
@@ -49,23 +50,6 @@ fn command(place: &Place, programs: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// What a job left that `child` is the launcher of.
-fn end(mut child: Child) -> Output {
-    let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if began.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("no end after {PATIENCE:?}: {}", text(&child.wait_with_output().unwrap().stderr));
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    child.wait_with_output().unwrap()
-}
-
 /// That a run printed the same losses as ranks on cores.
 fn assert_trained(printed: &str, expected: &[f64]) {
     let begin = printed.find('{').unwrap_or_else(|| panic!("no document: {printed}"));
@@ -103,7 +87,7 @@ fn processes(variable: &str) -> Vec<u32> {
 fn torchrun_runs_its_script_to_the_end() {
     let (place, expected) = prepared();
     print_script(&place, "torchrun", "--steps 3 --lr 1e-2");
-    let output = end(command(&place, &torchrun(), &["bash", "run.sh"]).spawn().unwrap());
+    let output = end(vec![command(&place, &torchrun(), &["bash", "run.sh"]).spawn().unwrap()]).remove(0);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_trained(&text(&output.stdout), &expected);
 }
@@ -167,7 +151,7 @@ fn processes_of_two_hosts_train() {
         command.env("MASTER_ADDR", "10.77.0.1").env("MASTER_PORT", "29511").spawn().unwrap()
     };
     let children: Vec<Child> = (0..RANKS).map(start).collect();
-    let outputs: Vec<Output> = children.into_iter().map(end).collect();
+    let outputs = end(children);
     drop(hosts);
     for output in &outputs {
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -182,7 +166,7 @@ fn slurm_runs_its_script_to_the_end() {
     print_script(&place, "slurm", "--steps 3 --lr 1e-2");
     let none = Path::new("/nowhere");
     let submit = ["sbatch", "--wait", "--parsable", "--overcommit", "run.sh"];
-    let output = end(command(&place, none, &submit).spawn().unwrap());
+    let output = end(vec![command(&place, none, &submit).spawn().unwrap()]).remove(0);
     let job = text(&output.stdout);
     let printed = fs::read_to_string(place.path().join(format!("meshwright-{}.out", job.trim())));
     assert!(output.status.success(), "{}{printed:?}", text(&output.stderr));

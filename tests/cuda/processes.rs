@@ -57,7 +57,7 @@ fn start_with(
 }
 
 /// What each process left; none of them may hang.
-fn end(mut children: Vec<Child>) -> Vec<Output> {
+pub fn end(mut children: Vec<Child>) -> Vec<Output> {
     let began = Instant::now();
     while !children.iter_mut().all(|child| child.try_wait().unwrap().is_some()) {
         if began.elapsed() > PATIENCE {
@@ -70,7 +70,7 @@ fn end(mut children: Vec<Child>) -> Vec<Output> {
     children.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -1,4 +1,4 @@
-//! Where ranks find rank 0 without MPI: in torchrun's store, or at an address that all of them work out by themselves.
+//! How ranks find rank 0 without MPI: in torchrun's store, or at an address that each of them works out by itself.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::ops::RangeInclusive;
@@ -97,7 +97,7 @@ impl Appointment {
             Self::Address { host, ports, token, reach } => {
                 if guest.rank > 0 {
                     let addresses = addresses(&host, ports, reach, guest.deadline)?;
-                    return guest.join(Meeting { addresses, token, host, key: Vec::new() });
+                    return guest.join(Meeting { addresses, token, host, key: None });
                 }
                 guest.receive(&listeners(ports, reach)?, &token)
             }
@@ -143,7 +143,7 @@ fn of_slurm(
     Ok(Appointment::Address { host, ports: port..=port + MORE_PORTS, token, reach })
 }
 
-/// Whether all processes are on one host, where the launcher says so.
+/// Whether all processes are on one host, as the launcher says; if it does not, they may be on several.
 fn reach(launched: Launched, variable: &dyn Fn(&str) -> Option<String>) -> Reach {
     let says = |name: &str, count: usize| variable(name).and_then(|text| text.parse().ok()) == Some(count);
     let is_one_host = match launched.launcher {
@@ -175,7 +175,7 @@ fn listeners(ports: RangeInclusive<u16>, reach: Reach) -> Result<Vec<TcpListener
     })
 }
 
-/// Where `host` may listen, as soon as its name is known.
+/// The addresses at which `host` may listen, as soon as its name is known.
 fn addresses(
     host: &str,
     ports: RangeInclusive<u16>,

@@ -56,10 +56,10 @@ pub fn join(
     let variable = |name: &str| std::env::var(name).ok();
     match (data, launched.launcher) {
         (DataBy::Mpi, ProcessManager::Torchrun) => Err(WorldError::TorchrunWithoutMpi(launched)),
-        (DataBy::Mpi, _) => by_mpi(launched, data, last_resort).unwrap_or(Err(WorldError::NoMpi(launched))),
+        (DataBy::Mpi, _) => by_mpi(launched, data, last_resort),
         (DataBy::Devices, _) => match Appointment::of(launched, &variable)? {
             Some(appointment) => at(appointment, launched, last_resort),
-            None => by_mpi(launched, data, last_resort).unwrap_or(Err(WorldError::NoAddress(launched))),
+            None => by_mpi(launched, data, last_resort),
         },
     }
 }
@@ -92,18 +92,21 @@ fn at(
     })
 }
 
-/// Processes of MPI; none if this program was built without it.
+/// Processes that find one another by MPI, if this program was built with it.
 #[cfg(feature = "mpi")]
 fn by_mpi(
     launched: Launched,
     data: DataBy,
     last_resort: fn(&JobFailure, bool),
-) -> Option<Result<Joined, WorldError>> {
-    let joined = super::mpi::join(launched, data, last_resort);
-    Some(joined.map(|(world, mpi)| Joined { world: Arc::new(world), mpi: Some(mpi) }))
+) -> Result<Joined, WorldError> {
+    let (world, mpi) = super::mpi::join(launched, data, last_resort)?;
+    Ok(Joined { world: Arc::new(world), mpi: Some(mpi) })
 }
 
 #[cfg(not(feature = "mpi"))]
-const fn by_mpi(_: Launched, _: DataBy, _: fn(&JobFailure, bool)) -> Option<Result<Joined, WorldError>> {
-    None
+const fn by_mpi(launched: Launched, data: DataBy, _: fn(&JobFailure, bool)) -> Result<Joined, WorldError> {
+    Err(match data {
+        DataBy::Mpi => WorldError::NoMpi(launched),
+        DataBy::Devices => WorldError::NoAddress(launched),
+    })
 }

@@ -18,9 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Meeting {
     pub addresses: Vec<SocketAddr>,
     pub token: Token,
-    /// The name and key of rank 0's host.
+    /// The name of rank 0's host.
     pub host: String,
-    pub key: Vec<u8>,
+    /// What tells that host from others, if it is known.
+    pub key: Option<Vec<u8>>,
 }
 
 /// A process that is about to meet the others.
@@ -54,7 +55,7 @@ impl<'a> Guest<'a> {
             addresses: addresses.collect(),
             token: token::random(),
             host: self.host.name.clone(),
-            key: self.host.key.to_vec(),
+            key: Some(self.host.key.to_vec()),
         };
         (meeting, listeners)
     }
@@ -74,7 +75,7 @@ impl<'a> Guest<'a> {
     /// Why it is not reached.
     pub fn join(&self, meeting: Meeting) -> Result<Vec<Connected>, WorldError> {
         // From another host, rank 0's loopback address would be this host's own.
-        let is_near = meeting.key.is_empty() || meeting.key == self.host.key;
+        let is_near = meeting.key.is_none_or(|key| key == self.host.key);
         let is_reached = |address: &&SocketAddr| is_near || !address.ip().is_loopback();
         let addresses: Vec<SocketAddr> = meeting.addresses.iter().filter(is_reached).copied().collect();
         let name = (self.rank, self.host.name.as_str());

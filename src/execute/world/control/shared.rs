@@ -159,13 +159,18 @@ impl Shared {
 
     /// The job has failed: the first failure is kept, rank 0 tells all others. The one that is kept.
     ///
-    /// Who waits for it here learns of it last: this process may end at once then, and others would take it for the one that
-    /// is gone.
+    /// The others are told before this process's own threads: these may end it at once, and the others would take it for the
+    /// rank that is gone.
     pub fn failed(&self, failure: JobFailure) -> JobFailure {
         let _one = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = &self.lock().failure {
             return first.clone();
         }
+        // Telling others may take time, in which this process does not stand still.
+        let stood_still = {
+            let state = self.lock();
+            state.looked.elapsed() > state.patience.silence / 2
+        };
         self.alarm.ring(failure.rank, failure.message.clone());
         if self.rank == 0 {
             let text = serde_json::to_vec(&failure).unwrap_or_default();
@@ -175,7 +180,7 @@ impl Shared {
             }
         }
         let mut state = self.lock();
-        if failure.is_gone && state.looked.elapsed() > state.patience.silence / 2 {
+        if failure.is_gone && stood_still {
             state.hushed_until = Instant::now() + state.patience.silence;
         }
         state.failure = Some(failure.clone());
